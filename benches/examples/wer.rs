@@ -1,0 +1,110 @@
+//! Word error rate of a model over a folder of speech with `refs.tsv` (file, tab, text), and how fast it got there.
+//!
+//!     cargo run --release -p auricle-benches --example wer -- FOLDER [--model svc-best] [--device auto] [--look-ahead MS] [--show]
+//!
+//! Both texts are lower-cased and stripped of punctuation; substitutions, insertions and deletions over the whole set are
+//! divided by the reference's words. Numbers count as they are written, so references should spell them as the model does.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use auricle_engine::audio::AudioStream;
+use auricle_engine::{Engine, EngineOptions, TranscribeOptions};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (mut folder, mut show) = (None, false);
+    let mut engine = EngineOptions::default();
+    let mut options = TranscribeOptions::default();
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--model" => options.model = value()?,
+            "--device" => engine.device = value()?.parse()?,
+            "--models" => engine.models = value()?.into(),
+            "--look-ahead" => options.look_ahead_ms = Some(value()?.parse()?),
+            "--show" => show = true,
+            _ => folder = Some(PathBuf::from(argument)),
+        }
+    }
+    let folder = folder.ok_or("name a folder with refs.tsv")?;
+    let references = std::fs::read_to_string(folder.join("refs.tsv"))?;
+    let engine = Engine::open(engine)?;
+    engine.load(&options.model)?;
+    let (mut errors, mut words, mut files) = (Errors::default(), 0, 0);
+    let (mut audio_s, mut seconds) = (0.0, 0.0);
+    for (file, reference) in references.lines().filter_map(|line| line.split_once('\t')) {
+        let start = Instant::now();
+        let transcript = engine.transcribe(AudioStream::open(&folder.join(file))?, &options, &mut |_| {})?;
+        seconds += start.elapsed().as_secs_f64();
+        audio_s += transcript.audio_duration_sec;
+        let (reference, heard) = (normalised(reference), normalised(&transcript.text));
+        let here = Errors::between(&reference, &heard);
+        if show {
+            println!("{file}\n  said:  {}\n  heard: {}", reference.join(" "), transcript.text);
+        }
+        errors.add(&here);
+        words += reference.len();
+        files += 1;
+    }
+    let rate = |count: usize| 100.0 * count as f64 / words.max(1) as f64;
+    println!(
+        "{} on {}: WER {:.2} % ({} words in {files} files: {:.2} % substituted, {:.2} % deleted, {:.2} % inserted)",
+        options.model,
+        engine.device().name,
+        rate(errors.total()),
+        words,
+        rate(errors.substituted),
+        rate(errors.deleted),
+        rate(errors.inserted),
+    );
+    println!("{audio_s:.0} s of audio in {seconds:.1} s: {:.0} x real time, one file at a time", audio_s / seconds);
+    Ok(())
+}
+
+fn normalised(text: &str) -> Vec<String> {
+    let spaced: String =
+        text.to_lowercase().chars().map(|c| if c.is_alphanumeric() || c == '\'' { c } else { ' ' }).collect();
+    spaced.split_whitespace().map(|word| word.trim_matches('\'').to_string()).filter(|word| !word.is_empty()).collect()
+}
+
+#[derive(Clone, Copy, Default)]
+struct Errors {
+    substituted: usize,
+    deleted: usize,
+    inserted: usize,
+}
+
+impl Errors {
+    fn total(&self) -> usize {
+        self.substituted + self.deleted + self.inserted
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.substituted += other.substituted;
+        self.deleted += other.deleted;
+        self.inserted += other.inserted;
+    }
+
+    /// The least edits that turn `reference` into `heard` (Levenshtein).
+    fn between(reference: &[String], heard: &[String]) -> Self {
+        let mut above: Vec<Self> = (0..=heard.len()).map(|n| Self { inserted: n, ..Self::default() }).collect();
+        for (row, said) in reference.iter().enumerate() {
+            let mut line = vec![Self { deleted: row + 1, ..Self::default() }];
+            for (column, word) in heard.iter().enumerate() {
+                let mut best = above[column];
+                best.substituted += usize::from(said != word);
+                let deleted = Self { deleted: above[column + 1].deleted + 1, ..above[column + 1] };
+                let inserted = Self { inserted: line[column].inserted + 1, ..line[column] };
+                for other in [deleted, inserted] {
+                    if other.total() < best.total() {
+                        best = other;
+                    }
+                }
+                line.push(best);
+            }
+            above = line;
+        }
+        above[heard.len()]
+    }
+}

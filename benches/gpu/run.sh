@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Everything there is to know about a GPU, correctness first: builds nothing, runs what benches/gpu/pack.sh packed.
+#
+#   benches/gpu/run.sh [FOLDER FOR LOGS]
+#
+# Needs a Vulkan driver and its loader (Debian: libvulkan1). Ends at the first stage that is not right.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+bin=benches/gpu/bin
+out=${1:-${OUT:-$(mktemp -d)}}
+mkdir -p "$out"
+[ -x "$bin/auricle" ] || { echo "benches/gpu/bin is empty: run benches/gpu/pack.sh where there is a compiler" >&2; exit 2; }
+
+export AURICLE_MODELS=$PWD/models AURICLE_TESTS=$PWD/tests AURICLE_TESTS_REQUIRE_ALL=1
+stage() { printf '\n== %s\n' "$1"; shift; "$@" 2>&1 | tee -a "$out/gpu.log"; }
+
+date -u | tee "$out/gpu.log"
+stage "devices" "$bin/auricle" devices
+"$bin/auricle" devices | grep -qE 'discrete|integrated|virtual' || { echo "no GPU here" >&2; exit 1; }
+stage "features against the published extractors" "$bin/features"
+stage "models against the published classes" "$bin/fastconformer" --skip published_size
+stage "the same words as on the CPU" bash -c '
+  for device in cpu gpu; do '"$bin"'/auricle transcribe models/samples/jfk.flac --device $device --format json >'"$out"'/$device.json; done
+  python3 - '"$out"'/cpu.json '"$out"'/gpu.json <<PY
+import json, sys
+cpu, gpu = (json.load(open(p)) for p in sys.argv[1:])
+assert cpu["text"] == gpu["text"], (cpu["text"], gpu["text"])
+print("equal:", gpu["text"])
+PY'
+stage "this machine" "$bin/auricle" bench --device gpu
+for bench in logmel; do stage "bench $bench" "$bin/$bench" --bench; done
+echo "logs in $out"

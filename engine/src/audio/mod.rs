@@ -1,0 +1,349 @@
+//! Any audio or video file in, 16 kHz mono `f32` out, as a stream: memory stays constant for a ten-hour file.
+//!
+//! The way of the data: `probe` looks at the first bytes and says what the file is (or why it is no media) -> `native`
+//! decodes with symphonia what symphonia has, `ffmpeg` starts a confined process for the rest -> `mono` mixes the channels
+//! -> `resample` brings the rate to [`SAMPLE_RATE`] -> blocks.
+//!
+//! Time 0 of the output is the first sample of the audio track: encoder delay is cut off where the file declares it,
+//! the resampler's own delay always.
+
+mod ffmpeg;
+mod frames;
+mod input;
+mod mono;
+mod mp4;
+mod native;
+mod opus;
+mod pcm;
+mod probe;
+mod resample;
+mod tracks;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use input::Input;
+use native::NativeDecoder;
+use tracks::{Choice, Failure};
+
+/// The one sample rate of the engine, in hertz.
+pub const SAMPLE_RATE: u32 = 16_000;
+
+/// Samples in a block of [`AudioStream::next_block`] unless [`AudioStream::with_block`] says otherwise: 0.5 s.
+pub const BLOCK: usize = SAMPLE_RATE as usize / 2;
+
+/// The most channels that are mixed; a file with more is refused.
+pub const MAX_CHANNELS: usize = 64;
+
+/// The loudest sample that is passed on, 24 dB over full scale. Beyond it there is only corrupt data.
+pub const LIMIT: f32 = 16.0;
+
+/// Which `ffmpeg` decodes the formats that symphonia lacks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Ffmpeg {
+    /// The program that the variable `AURICLE_FFMPEG` names, else the first `ffmpeg` on `PATH`.
+    #[default]
+    Find,
+    /// This program.
+    At(PathBuf),
+    /// None: such files fail with [`Error::FfmpegMissing`].
+    Never,
+}
+
+/// How to open an [`AudioStream`].
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    /// What to call the file in messages. Without it, its own file name (never its folder).
+    pub name: Option<String>,
+    /// Which `ffmpeg` to use.
+    pub ffmpeg: Ffmpeg,
+}
+
+/// A file, buffer or pipe that is being decoded to 16 kHz mono.
+///
+/// Samples are nominally within -1..=1. A decoder may overshoot, and float files may hold anything: what is not finite
+/// becomes 0, what lies beyond [`LIMIT`] is cut there. Several channels become one by their mean
+/// (at most [`MAX_CHANNELS`]).
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut audio = auricle_engine::audio::AudioStream::open("talk.mp3".as_ref())?;
+/// while let Some(block) = audio.next_block()? {
+///     // `block`: [samples], at 16 kHz
+/// }
+/// # Ok(()) }
+/// ```
+pub struct AudioStream {
+    source: Source,
+    format: String,
+    /// The rate that `resampler` was made for; a chained stream may change it half-way.
+    rate: u32,
+    resampler: Option<resample::Resampler>,
+    /// Mono samples at `rate` that `open` already decoded to see that the file is good.
+    primed: Option<Vec<f32>>,
+    /// 16 kHz samples not yet handed out.
+    ready: Vec<f32>,
+    block: usize,
+    emitted: u64,
+    ended: bool,
+}
+
+enum Source {
+    Native(Box<NativeDecoder>),
+    Ffmpeg(Box<ffmpeg::FfmpegDecoder>),
+    Pcm(pcm::PcmReader),
+}
+
+impl Source {
+    /// Appends mono samples to `out` and returns their rate in hertz, or `None` at the end.
+    fn next_chunk(&mut self, out: &mut Vec<f32>) -> Result<Option<u32>> {
+        match self {
+            Source::Native(source) => Ok(source.next_chunk(out)),
+            Source::Ffmpeg(source) => source.next_chunk(out),
+            Source::Pcm(source) => source.next_chunk(out),
+        }
+    }
+}
+
+impl AudioStream {
+    /// Opens a file, and decodes its first packets so that what cannot be decoded fails here.
+    ///
+    /// # Errors
+    /// [`Error::Read`] for a missing file, a directory or no permission; [`Error::UnsupportedMedia`] for what is no
+    /// media, is empty, corrupt or encrypted; [`Error::NoAudioTrack`]; [`Error::FfmpegMissing`]; [`Error::Ffmpeg`].
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, &OpenOptions::default())
+    }
+
+    /// [`AudioStream::open`] with a choice of name and `ffmpeg`.
+    ///
+    /// # Errors
+    /// As [`AudioStream::open`].
+    pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self> {
+        let cannot = |reason: String| Error::Read { path: path.to_path_buf(), reason };
+        let metadata = std::fs::metadata(path).map_err(|error| cannot(plain_reason(&error)))?;
+        if metadata.is_dir() {
+            return Err(cannot("it is a directory".into()));
+        }
+        if !metadata.is_file() {
+            // A FIFO or a device would block, and cannot be probed and then read again from its start.
+            return Err(cannot("it is not a regular file".into()));
+        }
+        let file = File::open(path).map_err(|error| cannot(plain_reason(&error)))?;
+        let name = options.name.clone().unwrap_or_else(|| {
+            let name = path.file_name().unwrap_or(OsStr::new("the file"));
+            name.to_string_lossy().into_owned()
+        });
+        Self::decode(Input::from_file(file, path.to_path_buf(), &name)?, &name, &options.ffmpeg)
+    }
+
+    /// Decodes from memory or from anything else that can be read and sought, from its start.
+    ///
+    /// What symphonia lacks is first copied to a temporary file for `ffmpeg`.
+    ///
+    /// # Errors
+    /// As [`AudioStream::open`].
+    pub fn from_source<S>(source: S, options: &OpenOptions) -> Result<Self>
+    where
+        S: Read + Seek + Send + 'static,
+    {
+        let name = options.name.as_deref().unwrap_or("the audio");
+        Self::decode(Input::from_source(Box::new(source), name)?, name, &options.ffmpeg)
+    }
+
+    /// Takes raw PCM, signed 16-bit little-endian, interleaved: what comes on standard input.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] if the rate is outside 100 Hz..=768 kHz or there are no channels or more than 64.
+    pub fn from_pcm_s16le<R>(reader: R, rate: u32, channels: usize) -> Result<Self>
+    where
+        R: Read + Send + 'static,
+    {
+        if !resample::RATES.contains(&rate) {
+            return Err(Error::InvalidOption(format!(
+                "a sample rate of {rate} Hz is outside {} to {} Hz",
+                resample::RATES.start(),
+                resample::RATES.end()
+            )));
+        }
+        if !(1..=MAX_CHANNELS).contains(&channels) {
+            return Err(Error::InvalidOption(format!("{channels} channels; it must be 1 to {MAX_CHANNELS}")));
+        }
+        let source = Source::Pcm(pcm::PcmReader::new(Box::new(reader), rate, channels));
+        Ok(Self::new(source, format!("raw PCM, {rate} Hz"), rate, None))
+    }
+
+    /// Sets how many samples a block has; the last one of a stream may be shorter. At least 1.
+    #[must_use]
+    pub fn with_block(mut self, samples: usize) -> Self {
+        self.block = samples.max(1);
+        self
+    }
+
+    /// The next block: 16 kHz mono, [`BLOCK`] samples (the last may have fewer), or `None` at the end.
+    ///
+    /// Damage inside a file is no error: what can be decoded is, and [`AudioStream::warnings`] tells.
+    ///
+    /// # Errors
+    /// [`Error::Ffmpeg`] if the process fails or stalls, [`Error::Read`] if raw PCM cannot be read.
+    pub fn next_block(&mut self) -> Result<Option<Vec<f32>>> {
+        while self.ready.len() < self.block && !self.ended {
+            let mut chunk = self.primed.take().unwrap_or_default();
+            let rate = if chunk.is_empty() { self.source.next_chunk(&mut chunk)? } else { Some(self.rate) };
+            match rate {
+                Some(rate) => self.take_in(rate, &chunk)?,
+                None => {
+                    self.ended = true;
+                    if let Some(mut last) = self.resampler.take() {
+                        last.finish(&mut self.ready)?;
+                    }
+                }
+            }
+        }
+        if self.ready.is_empty() {
+            return Ok(None);
+        }
+        let rest = self.ready.split_off(self.ready.len().min(self.block));
+        let block = std::mem::replace(&mut self.ready, rest);
+        self.emitted += block.len() as u64;
+        Ok(Some(block))
+    }
+
+    /// All that is left, as one vector. For short clips; an hour is 230 MB.
+    ///
+    /// # Errors
+    /// As [`AudioStream::next_block`].
+    pub fn read_to_end(&mut self) -> Result<Vec<f32>> {
+        let mut all = Vec::new();
+        while let Some(block) = self.next_block()? {
+            all.extend_from_slice(&block);
+        }
+        Ok(all)
+    }
+
+    /// The whole length in seconds as the container states it: a hint for progress bars, absent for many files.
+    #[must_use]
+    pub fn duration_s(&self) -> Option<f64> {
+        match &self.source {
+            Source::Native(source) => source.duration_s(),
+            Source::Ffmpeg(source) => source.duration_s(),
+            Source::Pcm(_) => None,
+        }
+    }
+
+    /// Seconds of audio handed out so far; after the end, the exact length of the audio.
+    #[must_use]
+    pub fn position_s(&self) -> f64 {
+        self.emitted as f64 / f64::from(SAMPLE_RATE)
+    }
+
+    /// What was wrong and was got over, one line each: a cut-off file, damaged packets. Complete after the end.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        match &self.source {
+            Source::Native(source) => source.warnings(),
+            Source::Ffmpeg(source) => source.warnings(),
+            Source::Pcm(source) => source.warnings(),
+        }
+    }
+
+    /// What is being decoded, for logs: `"MP3, 44100 Hz, 2 channels"`.
+    #[must_use]
+    pub fn format(&self) -> &str {
+        &self.format
+    }
+
+    fn new(source: Source, format: String, rate: u32, primed: Option<Vec<f32>>) -> Self {
+        Self {
+            source,
+            format,
+            rate,
+            resampler: None,
+            primed,
+            ready: Vec::new(),
+            block: BLOCK,
+            emitted: 0,
+            ended: false,
+        }
+    }
+
+    fn take_in(&mut self, rate: u32, chunk: &[f32]) -> Result<()> {
+        if rate != self.rate
+            && let Some(mut last) = self.resampler.take()
+        {
+            last.finish(&mut self.ready)?;
+        }
+        self.rate = rate;
+        let resampler = match &mut self.resampler {
+            Some(resampler) => resampler,
+            empty => empty.insert(resample::Resampler::new(rate)?),
+        };
+        resampler.push(chunk, &mut self.ready)
+    }
+
+    fn decode(mut input: Input, name: &str, choice: &Ffmpeg) -> Result<Self> {
+        let found = probe::probe(&mut input, name)?;
+        let mut primed = Vec::new();
+        let mut open = |choice| NativeDecoder::open(input.clone(), &found, choice, name, &mut primed);
+        let failure = if found.container.is_native() {
+            match open(Choice::Default) {
+                Ok(decoder) => return Ok(Self::native(decoder, primed)),
+                Err(failure) => failure,
+            }
+        } else {
+            Failure::Lacking(found.container.label().to_owned())
+        };
+        let program = ffmpeg::locate(choice);
+        match (failure, program) {
+            (Failure::Final(error), _) => Err(error),
+            (Failure::Damaged(reason), program) => {
+                let damaged = Error::UnsupportedMedia(format!("{name} cannot be decoded: {reason}"));
+                let Some(program) = program else { return Err(damaged) };
+                // ffmpeg may be more forgiving; if it is not, the reason found here says more than its own.
+                Self::ffmpeg(&program, &input, found.container, name).map_err(|_| damaged)
+            }
+            (Failure::Lacking(_), Some(program)) => Self::ffmpeg(&program, &input, found.container, name),
+            (Failure::Lacking(what), None) => match open(Choice::Decodable) {
+                Ok(decoder) => Ok(Self::native(decoder, primed)),
+                Err(_) => Err(Error::FfmpegMissing(format!("decoding {name} ({what})"))),
+            },
+        }
+    }
+
+    fn native(decoder: NativeDecoder, primed: Vec<f32>) -> Self {
+        let (format, rate) = (decoder.format(), decoder.rate());
+        Self::new(Source::Native(Box::new(decoder)), format, rate, Some(primed))
+    }
+
+    fn ffmpeg(program: &Path, input: &Input, container: probe::Container, name: &str) -> Result<Self> {
+        let mut decoder = ffmpeg::FfmpegDecoder::start(program, input.to_file(name)?, container, name)?;
+        let mut primed = Vec::new();
+        let rate = decoder.next_chunk(&mut primed)?.unwrap_or(SAMPLE_RATE);
+        let format = format!("{}, {rate} Hz, by ffmpeg", container.label());
+        Ok(Self::new(Source::Ffmpeg(Box::new(decoder)), format, rate, Some(primed)))
+    }
+}
+
+impl Iterator for AudioStream {
+    type Item = Result<Vec<f32>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_block().transpose()
+    }
+}
+
+fn unreadable(name: &str, error: &io::Error) -> Error {
+    Error::Read { path: name.into(), reason: plain_reason(error) }
+}
+
+/// What the system said, without its error number.
+fn plain_reason(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "there is no such file".into(),
+        ErrorKind::PermissionDenied => "permission denied".into(),
+        _ => error.to_string(),
+    }
+}

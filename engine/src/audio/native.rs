@@ -1,0 +1,360 @@
+//! Decoding with symphonia, in this process.
+//!
+//! Symphonia is safe Rust, but corrupt input may still make it panic. Every call into it goes through [`guarded`]; after a
+//! panic nothing of it is touched again, and what was decoded so far stands.
+
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use symphonia::core::audio::Channels;
+use symphonia::core::codecs::CodecParameters;
+use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder};
+use symphonia::core::errors::{Error as SymphoniaError, Result as SymphoniaResult};
+use symphonia::core::formats::{FormatReader, TrackType};
+use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions};
+use symphonia::core::packet::Packet;
+
+use super::input::Input;
+use super::probe::{Container, Found};
+use super::tracks::{self, Choice, Failure};
+use super::{MAX_CHANNELS, mono, resample};
+
+/// Packets that may fail one after the other before the decoder is made anew: one left over from before a change of
+/// parameters in mid-stream refuses everything after it.
+const PATIENCE: u32 = 3;
+
+/// Packets that may fail at the start before the file is given up.
+const MAX_FAILED_AT_START: u64 = 100;
+
+/// The longest silence that stands in for a packet that cannot be decoded, in seconds. A FLAC packet may be this long.
+const MAX_PATCH_S: f64 = 0.6;
+
+/// Samples that an MP3 encoder may add at the end. Longer "padding" is audio after a wrong header.
+const MAX_PADDING: usize = 4_608;
+
+/// A container and the decoder of one of its tracks.
+pub(super) struct NativeDecoder {
+    reader: Box<dyn FormatReader>,
+    decoder: Box<dyn AudioDecoder>,
+    params: AudioCodecParameters,
+    track: u32,
+    container: Container,
+    seconds_per_tick: Option<f64>,
+    rate: u32,
+    channels: usize,
+    interleaved: Vec<f32>,
+    /// Leading samples still to be dropped, in seconds until the rate is known.
+    delay_s: f64,
+    /// Whether the decoder cuts off delay and padding itself; else it is done here, for MP3.
+    trims: bool,
+    /// Samples after the end that the header of an MP3 gives; they are audio after all if too many follow.
+    padding: Vec<f32>,
+    end_is_known: bool,
+    /// Samples at `rate` put out, for positions in warnings.
+    decoded: u64,
+    duration_s: Option<f64>,
+    /// Seconds that the header promises, where it can be trusted.
+    promised_s: Option<f64>,
+    /// Seconds put out at rates before the present one.
+    earlier_s: f64,
+    /// Whether any packet could be decoded.
+    heard: bool,
+    skipped: u64,
+    failed_in_a_row: u32,
+    state: State,
+    cut: bool,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Ended,
+}
+
+impl NativeDecoder {
+    /// Opens the container and decodes up to the first audio, which is appended to `out`.
+    pub(super) fn open(
+        mut input: Input,
+        found: &Found,
+        choice: Choice,
+        name: &str,
+        out: &mut Vec<f32>,
+    ) -> Result<Self, Failure> {
+        if let Err(error) = input.seek(SeekFrom::Start(0)) {
+            return Err(Failure::Final(super::unreadable(name, &error)));
+        }
+        let mut stream = MediaSourceStream::new(Box::new(input), MediaSourceStreamOptions::default());
+        let container = found.container;
+        let reader = guarded(|| {
+            stream.seek(SeekFrom::Start(found.offset))?;
+            tracks::read_header(container, stream)
+        });
+        let is_whole_ogg = container == Container::Ogg && !found.cut;
+        let reader = reader.map_err(|error| match error {
+            SymphoniaError::Unsupported(what) => Failure::Lacking(format!("{}: {what}", container.label())),
+            // Symphonia looks for a codec that it knows up to the end of an Ogg file.
+            SymphoniaError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof && is_whole_ogg => {
+                Failure::Lacking("a codec other than Vorbis, Opus or FLAC in Ogg".into())
+            }
+            SymphoniaError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Failure::Damaged("it is cut off within its header".into())
+            }
+            error => Failure::Damaged(format!("its {} header is damaged ({error})", container.label())),
+        })?;
+        let (track, decoder) = tracks::choose(&*reader, found, choice, name)?;
+        let Some(CodecParameters::Audio(params)) = track.codec_params.clone() else {
+            return Err(Failure::Lacking("its audio codec".into()));
+        };
+        let trims = !tracks::is_mpeg_audio(params.codec);
+        let seconds_per_tick = track.time_base.map(|base| f64::from(base.numer.get()) / f64::from(base.denom.get()));
+        let duration_s = tracks::duration_s(&*reader, track);
+        let edits = found.mp4.iter().flat_map(|index| &index.tracks).find(|entry| entry.id == track.id);
+        let mut this = Self {
+            track: track.id,
+            container,
+            seconds_per_tick,
+            rate: params.sample_rate.unwrap_or(0),
+            channels: params.channels.as_ref().map_or(0, Channels::count),
+            interleaved: Vec::new(),
+            delay_s: edits.map_or_else(|| tracks::ogg_opus_delay_s(container, track), |edits| edits.delay_s()),
+            trims,
+            padding: Vec::new(),
+            end_is_known: true,
+            decoded: 0,
+            duration_s,
+            promised_s: tracks::promised_s(container, track, duration_s),
+            earlier_s: 0.0,
+            heard: false,
+            skipped: 0,
+            failed_in_a_row: 0,
+            state: State::Running,
+            cut: found.cut,
+            notes: Vec::new(),
+            params,
+            decoder,
+            reader,
+        };
+        if choice == Choice::Decodable {
+            this.notes.push("another audio track than the default one was taken, which needs ffmpeg".into());
+        }
+        this.prime(out)?;
+        Ok(this)
+    }
+
+    /// Decodes until there is audio, to see that it can be. Silence for packets that fail before does not count as such.
+    fn prime(&mut self, out: &mut Vec<f32>) -> Result<(), Failure> {
+        while out.is_empty() || !self.heard {
+            if self.step(out).is_some() && self.skipped <= MAX_FAILED_AT_START {
+                continue;
+            }
+            return Err(Failure::Damaged(match (self.skipped, self.notes.first()) {
+                (0, Some(note)) => note.clone(),
+                (0, None) if self.cut => "it is cut off before its first sound".into(),
+                (0, None) => "its audio track is empty".into(),
+                (skipped, _) => {
+                    format!("its audio data is damaged (none of the first {skipped} packets can be decoded)")
+                }
+            }));
+        }
+        Ok(())
+    }
+
+    /// Appends mono samples and returns their rate in hertz, or `None` at the end.
+    pub(super) fn next_chunk(&mut self, out: &mut Vec<f32>) -> Option<u32> {
+        let before = out.len();
+        loop {
+            let rate = self.step(out)?;
+            if out.len() > before {
+                return Some(rate);
+            }
+        }
+    }
+
+    pub(super) fn rate(&self) -> u32 {
+        self.rate
+    }
+
+    pub(super) fn duration_s(&self) -> Option<f64> {
+        self.duration_s
+    }
+
+    /// `"MP4: AAC, 44100 Hz, 2 channels"`
+    pub(super) fn format(&self) -> String {
+        let codec = tracks::codec_name(self.params.codec).unwrap_or("PCM");
+        let channels = if self.channels == 1 { "mono".into() } else { format!("{} channels", self.channels) };
+        format!("{}: {codec}, {} Hz, {channels}", self.container.label(), self.rate)
+    }
+
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.notes.clone();
+        if self.skipped > 0 {
+            let packets = if self.skipped == 1 { "packet" } else { "packets" };
+            warnings.push(format!("{} damaged {packets} replaced by silence", self.skipped));
+        }
+        if self.state == State::Ended {
+            let got = self.position_s();
+            // Shorter than a tenth of a second is a matter of how an encoder counts.
+            let promised = self.promised_s.filter(|promised| promised - got > 0.1_f64.max(promised * 0.001));
+            match promised {
+                Some(promised) => {
+                    warnings.push(format!("the file is cut off: {got:.1} s of {promised:.1} s are there"))
+                }
+                None if self.cut => warnings.push(format!("the file is cut off after {got:.1} s")),
+                None => {}
+            }
+        }
+        warnings
+    }
+
+    fn position_s(&self) -> f64 {
+        self.earlier_s + self.decoded as f64 / f64::from(self.rate.max(1))
+    }
+
+    /// Handles one packet. `None` at the end.
+    fn step(&mut self, out: &mut Vec<f32>) -> Option<u32> {
+        if self.state == State::Ended {
+            return None;
+        }
+        let packet = match guarded(|| self.reader.next_packet()) {
+            Ok(Some(packet)) => packet,
+            Ok(None) => return self.end(None),
+            Err(SymphoniaError::ResetRequired) => match self.restart() {
+                Ok(()) => return Some(self.rate),
+                Err(reason) => return self.end(Some(reason)),
+            },
+            Err(SymphoniaError::IoError(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+                // Without a length in its header, a stream is written to a pipe and simply ends.
+                self.cut |= self.duration_s.is_some();
+                return self.end(None);
+            }
+            Err(error) => return self.end(Some(error.to_string())),
+        };
+        if packet.track_id != self.track {
+            return Some(self.rate);
+        }
+        let decoded = guarded(|| {
+            let buffer = self.decoder.decode(&packet)?;
+            let (rate, channels) = (buffer.spec().rate(), buffer.spec().channels().count());
+            buffer.copy_to_vec_interleaved(&mut self.interleaved);
+            Ok((rate, channels))
+        });
+        match decoded {
+            Ok((rate, channels)) if resample::RATES.contains(&rate) && (1..=MAX_CHANNELS).contains(&channels) => {
+                self.heard = true;
+                self.failed_in_a_row = 0;
+                self.take(&packet, rate, channels, out);
+            }
+            Ok((_, 0)) => {}
+            Ok((rate, channels)) => {
+                return self.end(Some(format!("{channels} channels at {rate} Hz are more than can be handled")));
+            }
+            Err(SymphoniaError::IoError(error))
+                if error.kind() == ErrorKind::Other && error.to_string() == PANICKED =>
+            {
+                return self.end(Some(error.to_string()));
+            }
+            Err(_) => self.skip(&packet, out),
+        }
+        Some(self.rate)
+    }
+
+    /// Puts out the samples in `interleaved`, less delay and padding.
+    fn take(&mut self, packet: &Packet, rate: u32, channels: usize, out: &mut Vec<f32>) {
+        if rate != self.rate {
+            self.earlier_s = self.position_s();
+            self.decoded = 0;
+            self.rate = rate;
+        }
+        self.channels = channels;
+        let frames = self.interleaved.len() / channels;
+        let (mut start, mut end) = (0, frames);
+        if !self.trims {
+            start = ticks(packet.trim_start.get()).min(frames);
+            if self.end_is_known {
+                end = frames - ticks(packet.trim_end.get()).min(frames - start);
+            }
+        }
+        if self.container == Container::Matroska && self.decoded == 0 && packet.pts.get() < 0 {
+            // What lies before time 0 is delay.
+            let before = -(packet.pts.get() as f64) * self.seconds_per_tick.unwrap_or(0.0);
+            self.delay_s = before.min(1.0);
+        }
+        if self.delay_s > 0.0 {
+            let delay = (self.delay_s * f64::from(rate)).round() as usize;
+            let cut = delay.min(end - start);
+            start += cut;
+            self.delay_s = (delay - cut) as f64 / f64::from(rate);
+        }
+        let before = out.len();
+        mono::mix(&self.interleaved[start * channels..end * channels], channels, out);
+        if end < frames && !self.trims {
+            mono::mix(&self.interleaved[end * channels..frames * channels], channels, &mut self.padding);
+            if self.padding.len() > MAX_PADDING {
+                // Audio goes on after what the header calls the end: two MP3 files joined, or a header that is wrong.
+                self.end_is_known = false;
+                self.promised_s = None;
+                out.append(&mut self.padding);
+            }
+        }
+        self.decoded += (out.len() - before) as u64;
+    }
+
+    /// Keeps the time line in spite of a packet that cannot be decoded.
+    fn skip(&mut self, packet: &Packet, out: &mut Vec<f32>) {
+        self.skipped += 1;
+        self.failed_in_a_row += 1;
+        if self.failed_in_a_row == PATIENCE
+            && let Ok(fresh) = tracks::decoder(&self.params)
+        {
+            self.decoder = fresh;
+        }
+        // Before the first packet that can be decoded, the rate is only what the header claims.
+        if !resample::RATES.contains(&self.rate) {
+            return;
+        }
+        let seconds = packet.dur.get() as f64 * self.seconds_per_tick.unwrap_or(0.0);
+        let silence = (seconds.min(MAX_PATCH_S) * f64::from(self.rate)).round() as usize;
+        out.resize(out.len() + silence, 0.0);
+        self.decoded += silence as u64;
+    }
+
+    /// The tracks have changed: a chained Ogg stream.
+    fn restart(&mut self) -> Result<(), String> {
+        let track = self.reader.default_track(TrackType::Audio).ok_or("the next part holds no audio")?;
+        let Some(CodecParameters::Audio(params)) = track.codec_params.clone() else {
+            return Err("the next part's codec is unknown".into());
+        };
+        let trims = !tracks::is_mpeg_audio(params.codec);
+        let delay_s = tracks::ogg_opus_delay_s(self.container, track);
+        self.decoder = tracks::decoder(&params).map_err(|error| error.to_string())?;
+        self.track = track.id;
+        self.seconds_per_tick = track.time_base.map(|base| f64::from(base.numer.get()) / f64::from(base.denom.get()));
+        (self.params, self.trims) = (params, trims);
+        self.delay_s = delay_s;
+        // The header of the first part promised only the first part.
+        self.promised_s = None;
+        Ok(())
+    }
+
+    fn end(&mut self, reason: Option<String>) -> Option<u32> {
+        self.state = State::Ended;
+        if let Some(reason) = reason {
+            self.notes.push(format!("decoding stopped at {:.1} s: {reason}", self.position_s()));
+        }
+        None
+    }
+}
+
+fn ticks(ticks: u64) -> usize {
+    usize::try_from(ticks).unwrap_or(usize::MAX)
+}
+
+const PANICKED: &str = "the decoder gave up on damaged data";
+
+/// Calls into symphonia; a panic becomes an error.
+pub(super) fn guarded<T>(call: impl FnOnce() -> SymphoniaResult<T>) -> SymphoniaResult<T> {
+    // Unwind safety: after a panic the reader and decoder are not used again, and the rest is plain buffers.
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err(SymphoniaError::IoError(std::io::Error::other(PANICKED))))
+}

@@ -1,0 +1,356 @@
+//! What a file is, from its first bytes; or, if it is no media, what it is instead.
+//!
+//! Neither the name nor symphonia's own probe is asked: the name may lie, and the probe takes the first two bytes that look
+//! like an MP3 frame, anywhere within a megabyte, for an MP3 file. Formats without a magic number (MP3, AAC, TS) must
+//! show several consecutive frames that agree with each other.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use super::input::Input;
+use super::mp4::Mp4Index;
+use super::{frames, unreadable};
+use crate::error::{Error, Result};
+
+/// A container, or an elementary stream that needs none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Container {
+    Wav,
+    /// WAV with more channels than symphonia has names for loudspeakers: a room full of microphones.
+    WideWav,
+    /// WAV with 64-bit sizes, as broadcasters write it.
+    Rf64,
+    Wave64,
+    Aiff,
+    Caf,
+    Flac,
+    Ogg,
+    /// MPEG-1/2 audio, layer 1, 2 or 3.
+    MpegAudio,
+    Adts,
+    Mp4,
+    Matroska,
+    Avi,
+    Asf,
+    Flv,
+    MpegTs,
+    MpegPs,
+    Amr,
+    Au,
+    Ac3,
+    Eac3,
+}
+
+impl Container {
+    /// Whether symphonia can demux it.
+    pub(super) fn is_native(self) -> bool {
+        use Container::{Adts, Aiff, Caf, Flac, Matroska, Mp4, MpegAudio, Ogg, Wav};
+        matches!(self, Wav | Aiff | Caf | Flac | Ogg | MpegAudio | Adts | Mp4 | Matroska)
+    }
+
+    /// What people call it.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Wav => "WAV",
+            Self::WideWav => "WAV with more than 18 channels",
+            Self::Rf64 => "WAV with 64-bit sizes",
+            Self::Wave64 => "Wave64",
+            Self::Aiff => "AIFF",
+            Self::Caf => "CAF",
+            Self::Flac => "FLAC",
+            Self::Ogg => "Ogg",
+            Self::MpegAudio => "MPEG audio",
+            Self::Adts => "AAC",
+            Self::Mp4 => "MP4",
+            Self::Matroska => "Matroska/WebM",
+            Self::Avi => "AVI",
+            Self::Asf => "WMA/WMV",
+            Self::Flv => "FLV",
+            Self::MpegTs => "MPEG-TS",
+            Self::MpegPs => "MPEG-PS",
+            Self::Amr => "AMR",
+            Self::Au => "AU",
+            Self::Ac3 => "AC-3",
+            Self::Eac3 => "E-AC-3",
+        }
+    }
+
+    /// The demuxer that `ffmpeg` is held to.
+    pub(super) fn ffmpeg_demuxer(self) -> &'static str {
+        match self {
+            Self::Wav | Self::WideWav | Self::Rf64 => "wav",
+            Self::Wave64 => "w64",
+            Self::Aiff => "aiff",
+            Self::Caf => "caf",
+            Self::Flac => "flac",
+            Self::Ogg => "ogg",
+            Self::MpegAudio => "mp3",
+            Self::Adts => "aac",
+            Self::Mp4 => "mov",
+            Self::Matroska => "matroska",
+            Self::Avi => "avi",
+            Self::Asf => "asf",
+            Self::Flv => "flv",
+            Self::MpegTs => "mpegts",
+            Self::MpegPs => "mpeg",
+            Self::Amr => "amr",
+            Self::Au => "au",
+            Self::Ac3 => "ac3",
+            Self::Eac3 => "eac3",
+        }
+    }
+
+    /// Whether the demuxer must jump about in the file, so that a pipe is not enough: the index of an MP4 is often at its
+    /// end, that of an AVI always, and the packet table of a CAF may be.
+    pub(super) fn needs_seek(self) -> bool {
+        matches!(self, Self::Mp4 | Self::Avi | Self::Caf | Self::Aiff)
+    }
+}
+
+/// What the probe found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) container: Container,
+    /// Where it starts: after an ID3 tag or junk.
+    pub(super) offset: u64,
+    /// The tracks, of an MP4.
+    pub(super) mp4: Option<Mp4Index>,
+    /// The file visibly ends before its end.
+    pub(super) cut: bool,
+}
+
+/// Bytes that are looked at from the start of the audio. An MP3 may have this much junk before its first frame.
+const WINDOW: usize = 128 * 1024;
+
+/// Bytes from the end among which the last page of an Ogg file must start: a page is at most 65,307 bytes.
+const OGG_TAIL: u64 = 64 * 1024 + 512;
+
+/// Looks at the bytes, which are left at an arbitrary position.
+///
+/// # Errors
+/// [`Error::UnsupportedMedia`] that says what the file is instead, [`Error::NoAudioTrack`] for an MP4 without audio,
+/// [`Error::Read`].
+pub(super) fn probe(input: &mut Input, name: &str) -> Result<Found> {
+    if input.length() == 0 {
+        return Err(Error::UnsupportedMedia(format!("{name} is empty (0 bytes)")));
+    }
+    let failed = |error| unreadable(name, &error);
+    let mut head = window(input, 0, WINDOW).map_err(failed)?;
+    let mut offset = 0;
+    // Several ID3v2 tags may follow one another, each with a picture of megabytes.
+    while let Some(length) = id3v2_length(&head) {
+        offset += length;
+        if offset >= input.length() {
+            return Err(Error::UnsupportedMedia(format!(
+                "{name} is cut off: it ends within its ID3 tag, before any audio"
+            )));
+        }
+        head = window(input, offset, WINDOW).map_err(failed)?;
+    }
+    let at_end = offset + head.len() as u64 >= input.length();
+    let Some((container, junk)) = magic(&head).map(|container| (container, 0)).or_else(|| frames::find(&head, at_end))
+    else {
+        return Err(Error::UnsupportedMedia(format!(
+            "{name} is not audio or video that can be decoded: {}",
+            instead(&head, at_end)
+        )));
+    };
+    let mut found = Found { container, offset: offset + junk as u64, mp4: None, cut: false };
+    match container {
+        Container::Mp4 => {
+            let index = Mp4Index::read(input).map_err(failed)?;
+            index.check(name)?;
+            found.cut = index.cut;
+            found.mp4 = Some(index);
+        }
+        Container::Ogg => {
+            let start = input.length().saturating_sub(OGG_TAIL);
+            let tail = window(input, start, OGG_TAIL as usize).map_err(failed)?;
+            found.cut = !ends_with_last_page(&tail);
+        }
+        _ => {}
+    }
+    Ok(found)
+}
+
+fn window(input: &mut Input, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
+    input.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    input.take(length as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The whole length of an ID3v2 tag that the bytes start with.
+fn id3v2_length(head: &[u8]) -> Option<u64> {
+    let &[b'I', b'D', b'3', major, revision, flags, a, b, c, d, ..] = head else {
+        return None;
+    };
+    if major == 0xff || revision == 0xff || (a | b | c | d) & 0x80 != 0 {
+        return None;
+    }
+    let body = [a, b, c, d].iter().fold(0_u64, |length, byte| length << 7 | u64::from(*byte));
+    let footer = if flags & 0x10 != 0 { 10 } else { 0 };
+    Some(10 + body + footer)
+}
+
+/// Formats that say at their start what they are.
+fn magic(head: &[u8]) -> Option<Container> {
+    let at = |offset: usize, what: &[u8]| head.get(offset..).is_some_and(|rest| rest.starts_with(what));
+    Some(match head {
+        _ if at(0, b"RIFF") && at(8, b"WAVE") && wav_channels(head) > 18 => Container::WideWav,
+        _ if at(0, b"RIFF") && at(8, b"WAVE") => Container::Wav,
+        _ if at(0, b"RF64") && at(8, b"WAVE") => Container::Rf64,
+        _ if at(0, b"riff\x2e\x91\xcf\x11") => Container::Wave64,
+        _ if at(0, b"RIFF") && at(8, b"AVI ") => Container::Avi,
+        _ if at(0, b"FORM") && (at(8, b"AIFF") || at(8, b"AIFC")) => Container::Aiff,
+        _ if at(0, b"caff") => Container::Caf,
+        _ if at(0, b"fLaC") => Container::Flac,
+        _ if at(0, b"OggS") => Container::Ogg,
+        _ if at(0, b"\x1a\x45\xdf\xa3") => Container::Matroska,
+        _ if at(0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11") => Container::Asf,
+        _ if at(0, b"FLV\x01") => Container::Flv,
+        _ if at(0, b"#!AMR\n") || at(0, b"#!AMR-WB\n") => Container::Amr,
+        _ if at(0, b".snd") => Container::Au,
+        _ if at(0, b"\x00\x00\x01\xba") => Container::MpegPs,
+        // QuickTime files from before `ftyp` start with any of the others.
+        _ if [b"ftyp", b"moov", b"mdat", b"wide", b"styp", b"pnot"].iter().any(|kind| at(4, *kind)) => Container::Mp4,
+        _ if (at(4, b"free") || at(4, b"skip")) && head[0] == 0 => Container::Mp4,
+        _ => return None,
+    })
+}
+
+/// The channel count in the `fmt ` chunk, which comes first, or nearly so.
+fn wav_channels(head: &[u8]) -> u16 {
+    let chunk = head.windows(12).take(4_096).find(|bytes| bytes.starts_with(b"fmt "));
+    chunk.map_or(0, |chunk| u16::from_le_bytes([chunk[10], chunk[11]]))
+}
+
+/// Whether an Ogg file is whole: its last page is there and says that it is the last.
+fn ends_with_last_page(tail: &[u8]) -> bool {
+    let Some(start) = tail.windows(4).rposition(|four| four == b"OggS") else {
+        return false;
+    };
+    let page = &tail[start..];
+    let Some(segments) = page.get(26).map(|count| usize::from(*count)) else {
+        return false;
+    };
+    let Some(lacing) = page.get(27..27 + segments) else {
+        return false;
+    };
+    let body: usize = lacing.iter().map(|length| usize::from(*length)).sum();
+    page[5] & 4 != 0 && page.len() >= 27 + segments + body
+}
+
+/// What people upload by mistake, and how it starts.
+const OTHERS: &[(&[u8], &str)] = &[
+    (b"%PDF", "it is a PDF document"),
+    (b"PK\x03\x04", "it is a ZIP archive or an office document"),
+    (b"\x1f\x8b", "it is a gzip archive"),
+    (b"Rar!", "it is a RAR archive"),
+    (b"7z\xbc\xaf\x27\x1c", "it is a 7z archive"),
+    (b"\xfd7zXZ\0", "it is an XZ archive"),
+    (b"\x89PNG", "it is a PNG image"),
+    (b"\xff\xd8\xff", "it is a JPEG image"),
+    (b"GIF8", "it is a GIF image"),
+    (b"BM", "it is a BMP image"),
+    (b"\xd0\xcf\x11\xe0", "it is an old office document"),
+    (b"MThd", "it is a MIDI file, which holds notes and no sound"),
+    (b"\x7fELF", "it is a program"),
+    (b"MZ", "it is a program"),
+    (b"SQLite format 3\0", "it is a database"),
+    (b"wvpk", "WavPack is not supported"),
+    (b"MAC ", "Monkey's Audio is not supported"),
+    (b"MPCK", "Musepack is not supported"),
+    (b"TTA1", "True Audio is not supported"),
+    (b".RMF", "RealMedia is not supported"),
+];
+
+/// What the bytes are, if they are no media.
+fn instead(head: &[u8], at_end: bool) -> &'static str {
+    let others = OTHERS.iter().find(|(start, _)| head.starts_with(start));
+    if let Some((_, what)) = others {
+        return what;
+    }
+    if head.starts_with(b"RIFF") || head.starts_with(b"FORM") {
+        return "it is a RIFF or IFF file without sound, or cut off in its header";
+    }
+    if head.iter().all(|byte| *byte == 0) {
+        return "it holds nothing but zero bytes";
+    }
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => Some(text),
+        // The window may end within a character.
+        Err(error) if !at_end && error.error_len().is_none() => std::str::from_utf8(&head[..error.valid_up_to()]).ok(),
+        Err(_) => None,
+    };
+    match text {
+        Some(text) if text.chars().all(|c| !c.is_control() || c.is_whitespace()) => {
+            let start: String = text.trim_start().chars().take(15).collect::<String>().to_lowercase();
+            if start.starts_with("<!doctype html") || start.starts_with("<html") {
+                "it is an HTML page"
+            } else if start.starts_with("<?xml") {
+                "it is an XML document"
+            } else if start.starts_with("#extm3u") || start.starts_with("[playlist]") {
+                "it is a playlist"
+            } else {
+                "it is plain text"
+            }
+        }
+        _ => "its bytes are of no known media format",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn probed(bytes: &[u8]) -> Result<Found> {
+        let mut input = Input::from_source(Box::new(Cursor::new(bytes.to_vec())), "x")?;
+        probe(&mut input, "x")
+    }
+
+    fn reason(bytes: &[u8]) -> String {
+        probed(bytes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_media_is_called_what_it_is() {
+        assert!(reason(b"").contains("empty"));
+        assert!(reason(b"Dear Sir,\r\nplease find\tattached\n").contains("plain text"));
+        assert!(reason("Grüße aus Köln".as_bytes()).contains("plain text"));
+        assert!(reason(b"\n<!DOCTYPE HTML><title>404</title>").contains("HTML"));
+        assert!(reason(b"#EXTM3U\nhttp://x/y.ts\n").contains("playlist"));
+        assert!(reason(b"%PDF-1.7").contains("PDF"));
+        assert!(reason(b"PK\x03\x04....").contains("ZIP"));
+        assert!(reason(b"\xff\xd8\xff\xe0\0\x10JFIF").contains("JPEG"));
+        assert!(reason(&[0; 5000]).contains("zero bytes"));
+        assert!(reason(&[1, 2, 3]).contains("no known media format"));
+    }
+
+    #[test]
+    fn text_that_the_window_cuts_within_a_character_is_still_text() {
+        let mut text = "a".repeat(WINDOW - 1);
+        text.push_str("é and more");
+        assert!(reason(text.as_bytes()).contains("plain text"));
+    }
+
+    #[test]
+    fn tags_before_the_audio_are_stepped_over() {
+        let mut bytes = b"ID3\x04\x00\x00\x00\x00\x01\x00".to_vec();
+        bytes.extend([0xff; 128]);
+        bytes.extend(b"ID3\x03\x00\x00\x00\x00\x00\x02..");
+        bytes.extend(b"fLaC....");
+        let found = probed(&bytes).unwrap();
+        assert_eq!((found.container, found.offset), (Container::Flac, 150));
+        assert!(reason(&bytes[..100]).contains("ID3 tag"));
+    }
+
+    #[test]
+    fn an_ogg_file_is_whole_only_with_its_last_page() {
+        let page = |flags: u8| [b"OggS\0".as_slice(), &[flags], &[0; 20], &[1, 3], b"abc"].concat();
+        assert!(ends_with_last_page(&page(4)));
+        assert!(!ends_with_last_page(&page(0)));
+        assert!(!ends_with_last_page(&page(4)[..29]));
+        assert!(!ends_with_last_page(b""));
+    }
+}

@@ -1,0 +1,218 @@
+//! Any rate to 16 kHz.
+//!
+//! rubato's FFT resampler: its filter is a windowed sinc (Blackman-Harris squared), it costs a few thousandths of real time,
+//! and its delay is an exact number of samples, which is cut off here. Sample 0 out is at the time of sample 0 in.
+
+use std::ops::RangeInclusive;
+
+use rubato::audioadapter_buffers::direct::InterleavedSlice;
+use rubato::{Fft, FixedSync, Resampler as _};
+
+use super::{LIMIT, SAMPLE_RATE};
+use crate::error::{Error, Result};
+
+/// The rates that are accepted, in hertz. No recorder is outside; a corrupt header may be, and would ask for gigabytes.
+pub(super) const RATES: RangeInclusive<u32> = 100..=768_000;
+
+/// Output samples that one transform makes at least, 32 ms: long enough for a steep filter, short enough to stay in cache.
+const SPAN: usize = 512;
+
+/// Mono `f32` at one rate in, 16 kHz out.
+pub(super) struct Resampler {
+    rate: u32,
+    /// `None` where the rate already is 16 kHz.
+    engine: Option<Engine>,
+    /// Samples taken in, and samples given out.
+    taken: u64,
+    given: u64,
+}
+
+struct Engine {
+    fft: Fft<f32>,
+    /// `[up to fft.input_frames_next()]`
+    input: Vec<f32>,
+    /// `[fft.output_frames_max()]`
+    output: Vec<f32>,
+    /// Leading output samples still to drop: the delay of the filter.
+    delay: usize,
+}
+
+impl Resampler {
+    /// # Errors
+    /// [`Error::UnsupportedMedia`] for a rate outside [`RATES`].
+    pub(super) fn new(rate: u32) -> Result<Self> {
+        if !RATES.contains(&rate) {
+            return Err(failed(rate, &"the rate is out of range"));
+        }
+        let engine =
+            if rate == SAMPLE_RATE { None } else { Some(Engine::new(rate).map_err(|error| failed(rate, &error))?) };
+        Ok(Self { rate, engine, taken: 0, given: 0 })
+    }
+
+    /// Appends to `out` what `samples` let be computed. It lags by the filter's length until [`Resampler::finish`].
+    pub(super) fn push(&mut self, mut samples: &[f32], out: &mut Vec<f32>) -> Result<()> {
+        self.taken += samples.len() as u64;
+        let before = out.len();
+        if let Some(engine) = &mut self.engine {
+            let chunk = engine.fft.input_frames_next();
+            while !samples.is_empty() {
+                let (head, tail) = samples.split_at(samples.len().min(chunk - engine.input.len()));
+                engine.input.extend_from_slice(head);
+                samples = tail;
+                if engine.input.len() == chunk {
+                    engine.run(out).map_err(|error| failed(self.rate, &error))?;
+                }
+            }
+        } else {
+            out.extend_from_slice(samples);
+        }
+        self.given += (out.len() - before) as u64;
+        Ok(())
+    }
+
+    /// Appends the rest, so that all output together is `round(input * 16000 / rate)` samples.
+    pub(super) fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
+        let Some(engine) = &mut self.engine else {
+            return Ok(());
+        };
+        let rate = u128::from(self.rate);
+        let exact = (u128::from(self.taken) * u128::from(SAMPLE_RATE) * 2 + rate) / (2 * rate);
+        let missing = usize::try_from(exact.saturating_sub(u128::from(self.given))).unwrap_or(0);
+        let end = out.len() + missing;
+        while out.len() < end {
+            let chunk = engine.fft.input_frames_next();
+            engine.input.resize(chunk, 0.0);
+            engine.run(out).map_err(|error| failed(self.rate, &error))?;
+        }
+        out.truncate(end);
+        self.given += missing as u64;
+        Ok(())
+    }
+}
+
+impl Engine {
+    fn new(rate: u32) -> std::result::Result<Self, rubato::ResamplerConstructionError> {
+        let (rate_in, rate_out) = (rate as usize, SAMPLE_RATE as usize);
+        // An even number of the shortest exact blocks (441 in, 160 out for 44.1 kHz), so that half a block, which is the
+        // delay, is a whole number of samples on both sides.
+        let shortest = rate_in / gcd(rate_in, rate_out);
+        let wanted = (SPAN * rate_in / rate_out).max(SPAN);
+        let chunk = wanted.next_multiple_of(2 * shortest);
+        let fft = Fft::new(rate_in, rate_out, chunk, 1, FixedSync::Both)?;
+        Ok(Self {
+            input: Vec::with_capacity(fft.input_frames_max()),
+            output: vec![0.0; fft.output_frames_max()],
+            delay: fft.output_delay(),
+            fft,
+        })
+    }
+
+    fn run(&mut self, out: &mut Vec<f32>) -> std::result::Result<(), String> {
+        let (frames_in, frames_out) = (self.input.len(), self.output.len());
+        let input = InterleavedSlice::new(&self.input, 1, frames_in).map_err(|error| error.to_string())?;
+        let mut output =
+            InterleavedSlice::new_mut(&mut self.output, 1, frames_out).map_err(|error| error.to_string())?;
+        let (_, made) = self.fft.process_into_buffer(&input, &mut output, None).map_err(|error| error.to_string())?;
+        let skip = self.delay.min(made);
+        self.delay -= skip;
+        // Near the limit, the filter may overshoot it.
+        out.extend(self.output[skip..made].iter().map(|sample| sample.clamp(-LIMIT, LIMIT)));
+        self.input.clear();
+        Ok(())
+    }
+}
+
+fn failed(rate: u32, reason: &dyn std::fmt::Display) -> Error {
+    Error::UnsupportedMedia(format!("audio at {rate} Hz cannot be brought to 16 kHz: {reason}"))
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::f64::consts::TAU;
+
+    fn resampled(input: &[f32], rate: u32, piece: usize) -> Vec<f32> {
+        let mut resampler = Resampler::new(rate).unwrap();
+        let mut out = Vec::new();
+        for piece in input.chunks(piece) {
+            resampler.push(piece, &mut out).unwrap();
+        }
+        resampler.finish(&mut out).unwrap();
+        out
+    }
+
+    fn sine(hertz: f64, rate: u32, samples: usize) -> Vec<f32> {
+        (0..samples).map(|n| (0.5 * (TAU * hertz * n as f64 / f64::from(rate)).sin()) as f32).collect()
+    }
+
+    /// Signal to error in decibels, away from the ends, where a cut-off sine is no sine.
+    fn snr(got: &[f32], want: &[f32]) -> f64 {
+        let middle = got.len() / 10..got.len() * 9 / 10;
+        let (mut signal, mut error) = (0.0, 1e-30);
+        for (got, want) in got[middle.clone()].iter().zip(&want[middle]) {
+            signal += f64::from(*want).powi(2);
+            error += f64::from(got - want).powi(2);
+        }
+        10.0 * (signal / error).log10()
+    }
+
+    #[test]
+    fn a_sine_stays_the_same_sine_at_the_same_time() {
+        for rate in [8_000, 11_025, 12_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000, 192_000, 384_000] {
+            for hertz in [200.0, 1_000.0, 3_400.0] {
+                let out = resampled(&sine(hertz, rate, rate as usize), rate, 1_152);
+                let quality = snr(&out, &sine(hertz, SAMPLE_RATE, out.len()));
+                assert!(quality > 80.0, "{hertz} Hz from {rate} Hz: {quality:.1} dB");
+            }
+        }
+    }
+
+    #[test]
+    fn speech_band_passes_and_what_would_alias_does_not() {
+        let energy =
+            |samples: &[f32]| samples.iter().map(|s| f64::from(*s).powi(2)).sum::<f64>() / samples.len() as f64;
+        for rate in [44_100, 48_000, 96_000] {
+            let seconds = rate as usize;
+            let passed = energy(&resampled(&sine(7_000.0, rate, seconds), rate, 4_096));
+            assert!((passed / 0.125 - 1.0).abs() < 0.02, "7 kHz from {rate} Hz: {passed}");
+            let stopped = energy(&resampled(&sine(8_400.0, rate, seconds), rate, 4_096)[1_000..15_000]);
+            assert!(10.0 * (stopped / 0.125).log10() < -80.0, "8.4 kHz from {rate} Hz: {stopped}");
+        }
+    }
+
+    #[test]
+    fn the_length_is_exact() {
+        for rate in [100, 4_000, 7_999, 8_000, 11_025, 15_999, 16_000, 16_001, 22_050, 44_100, 48_000, 384_000, 768_000]
+        {
+            for samples in [0, 1, 2, 23, 24, 1_000, 44_101, 100_003] {
+                let want = (samples as f64 * 16_000.0 / f64::from(rate)).round() as usize;
+                assert_eq!(resampled(&vec![0.1; samples], rate, 997).len(), want, "{samples} at {rate} Hz");
+            }
+        }
+    }
+
+    #[test]
+    fn the_size_of_the_pieces_makes_no_difference() {
+        let input = sine(440.0, 44_100, 50_000);
+        let whole = resampled(&input, 44_100, input.len());
+        assert_eq!(whole, resampled(&input, 44_100, 1));
+        assert_eq!(whole, resampled(&input, 44_100, 1_153));
+    }
+
+    #[test]
+    fn sixteen_kilohertz_pass_untouched() {
+        let input = sine(440.0, 16_000, 12_345);
+        assert_eq!(resampled(&input, 16_000, 100), input);
+    }
+
+    #[test]
+    fn a_rate_of_a_corrupt_header_is_refused() {
+        for rate in [0, 99, 768_001, u32::MAX] {
+            assert!(Resampler::new(rate).is_err(), "{rate}");
+        }
+    }
+}

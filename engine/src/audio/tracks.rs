@@ -1,0 +1,179 @@
+//! What a container holds: its tracks, which of them is decoded and by what, and what its header promises.
+
+use symphonia::core::audio::Channels;
+use symphonia::core::codecs::CodecParameters;
+use symphonia::core::codecs::audio::{
+    AudioCodecId, AudioCodecParameters, AudioDecoder, AudioDecoderOptions, well_known,
+};
+use symphonia::core::errors::{Error as SymphoniaError, Result as SymphoniaResult};
+use symphonia::core::formats::{FormatOptions, FormatReader, Track, TrackType};
+use symphonia::core::io::MediaSourceStream;
+use symphonia::default::formats as readers;
+
+use super::MAX_CHANNELS;
+use super::native::guarded;
+use super::opus::CODECS;
+use super::probe::{Container, Found};
+use crate::error::Error;
+
+/// Why a file was not opened here.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The reason is certain; nothing else would do better.
+    Final(Error),
+    /// Symphonia lacks the format or codec named.
+    Lacking(String),
+    /// The file seems damaged, as said, but another decoder may be more forgiving.
+    Damaged(String),
+}
+
+/// Which track to decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// The default audio track, or none.
+    Default,
+    /// The first audio track that there is a decoder for.
+    Decodable,
+}
+
+/// The demuxer for `container`, after it has read the header.
+pub(super) fn read_header(
+    container: Container,
+    stream: MediaSourceStream<'static>,
+) -> SymphoniaResult<Box<dyn FormatReader>> {
+    let options = FormatOptions::default();
+    Ok(match container {
+        Container::Wav => Box::new(readers::WavReader::try_new(stream, options)?),
+        Container::Aiff => Box::new(readers::AiffReader::try_new(stream, options)?),
+        Container::Caf => Box::new(readers::CafReader::try_new(stream, options)?),
+        Container::Flac => Box::new(readers::FlacReader::try_new(stream, options)?),
+        Container::Ogg => Box::new(readers::OggReader::try_new(stream, options)?),
+        Container::MpegAudio => Box::new(readers::MpaReader::try_new(stream, options)?),
+        Container::Adts => Box::new(readers::AdtsReader::try_new(stream, options)?),
+        Container::Mp4 => Box::new(readers::IsoMp4Reader::try_new(stream, options)?),
+        Container::Matroska => Box::new(readers::MkvReader::try_new(stream, options)?),
+        _ => return Err(SymphoniaError::Unsupported("container")),
+    })
+}
+
+/// The track to decode, and its decoder.
+pub(super) fn choose<'r>(
+    reader: &'r dyn FormatReader,
+    found: &Found,
+    choice: Choice,
+    name: &str,
+) -> Result<(&'r Track, Box<dyn AudioDecoder>), Failure> {
+    let is_audio = |track: &&Track| track.track_type() == Some(TrackType::Audio);
+    let Some(default) = reader.default_track(TrackType::Audio).or_else(|| reader.first_track(TrackType::Audio)) else {
+        // Symphonia leaves tracks whose codec it does not know without a type; the MP4's own index knows it.
+        let unknown = found.mp4.is_some() || reader.tracks().iter().any(|track| track.track_type().is_none());
+        return Err(match reader.tracks() {
+            [] if !unknown => Failure::Damaged("it has no tracks".into()),
+            _ if unknown => Failure::Lacking(format!("audio in {} of an unknown codec", found.container.label())),
+            _ => Failure::Final(Error::NoAudioTrack(format!("{name} holds video or subtitles only"))),
+        });
+    };
+    let others = reader.tracks().iter().filter(is_audio).filter(|track| track.id != default.id);
+    let tracks = match choice {
+        Choice::Default => vec![default],
+        Choice::Decodable => others.collect(),
+    };
+    for track in tracks {
+        let Some(CodecParameters::Audio(params)) = &track.codec_params else {
+            continue;
+        };
+        if let Ok(decoder) = decoder(params) {
+            return Ok((track, decoder));
+        }
+    }
+    let codec = match &default.codec_params {
+        Some(CodecParameters::Audio(params)) => codec_name(params.codec),
+        _ => None,
+    };
+    let codec = match codec {
+        // Of AAC, symphonia has the plain profile, LC.
+        Some("AAC") => "HE-AAC or another rare profile of AAC",
+        Some(codec) => codec,
+        None => "audio of a rare codec",
+    };
+    Err(Failure::Lacking(format!("{codec} in {}", found.container.label())))
+}
+
+/// For MP3, symphonia trusts the header's count of frames, even one that it merely guessed from the bitrate, and would
+/// cut off all audio after it. So there the cutting is done here, where audio that goes on is noticed.
+pub(super) fn is_mpeg_audio(codec: AudioCodecId) -> bool {
+    matches!(codec, well_known::CODEC_ID_MP1 | well_known::CODEC_ID_MP2 | well_known::CODEC_ID_MP3)
+}
+
+/// Frames that a packet may have by its header: four times the largest of any codec. Symphonia makes room for them all at
+/// once, and to fail at that ends the process.
+const MAX_FRAMES: u64 = 1 << 18;
+
+/// A decoder for these parameters.
+pub(super) fn decoder(params: &AudioCodecParameters) -> SymphoniaResult<Box<dyn AudioDecoder>> {
+    let channels = params.channels.as_ref().map_or(1, Channels::count);
+    if channels > MAX_CHANNELS || params.max_frames_per_packet.is_some_and(|frames| frames > MAX_FRAMES) {
+        return Err(SymphoniaError::LimitError("packet size"));
+    }
+    let options = AudioDecoderOptions::default().gapless(!is_mpeg_audio(params.codec));
+    guarded(|| CODECS.make_audio_decoder(params, &options))
+}
+
+/// The pre-skip of Opus in Ogg, in seconds, which symphonia reads and does not apply.
+pub(super) fn ogg_opus_delay_s(container: Container, track: &Track) -> f64 {
+    match &track.codec_params {
+        Some(CodecParameters::Audio(params))
+            if params.codec == well_known::CODEC_ID_OPUS && container == Container::Ogg =>
+        {
+            f64::from(track.delay.unwrap_or(0)) / 48_000.0
+        }
+        _ => 0.0,
+    }
+}
+
+/// Seconds, as the track or the container states them.
+pub(super) fn duration_s(reader: &dyn FormatReader, track: &Track) -> Option<f64> {
+    let of_track = track.time_base.zip(track.duration).and_then(|(base, ticks)| base.calc_duration(ticks));
+    let media = reader.media_info();
+    let of_media = || media.time_base.zip(media.duration).and_then(|(base, ticks)| base.calc_duration(ticks));
+    let seconds = of_track.filter(|time| time.as_secs_f64() > 0.0).or_else(of_media)?.as_secs_f64();
+    // A WAV written to a pipe says 0 or 4 GiB of data for "unknown"; nobody records for a month.
+    (seconds > 0.0 && seconds < 31.0 * 86_400.0).then_some(seconds)
+}
+
+/// The duration, where the header counts the samples that must follow it.
+pub(super) fn promised_s(container: Container, track: &Track, duration_s: Option<f64>) -> Option<f64> {
+    match container {
+        // With a LAME tag, the frames were counted; without, symphonia has guessed.
+        Container::MpegAudio if track.delay.is_none() => None,
+        // Guessed from the first frames; known from the end of the file, which is there.
+        Container::Adts | Container::Ogg => None,
+        // In Matroska it is the longest track's, or a recorder's estimate.
+        Container::Matroska => duration_s.map(|seconds| seconds - 1.0),
+        // Includes the encoder delay that the edit list cuts off.
+        Container::Mp4 => duration_s.map(|seconds| seconds - 0.1),
+        _ => duration_s,
+    }
+    .filter(|seconds| *seconds > 0.0)
+}
+
+/// Names of what symphonia knows by number; `None` for PCM and rarities.
+pub(super) fn codec_name(codec: AudioCodecId) -> Option<&'static str> {
+    Some(match codec {
+        well_known::CODEC_ID_MP1 => "MP1",
+        well_known::CODEC_ID_MP2 => "MP2",
+        well_known::CODEC_ID_MP3 => "MP3",
+        well_known::CODEC_ID_AAC => "AAC",
+        well_known::CODEC_ID_ALAC => "ALAC",
+        well_known::CODEC_ID_FLAC => "FLAC",
+        well_known::CODEC_ID_VORBIS => "Vorbis",
+        well_known::CODEC_ID_OPUS => "Opus",
+        well_known::CODEC_ID_SPEEX => "Speex",
+        well_known::CODEC_ID_AC3 => "AC-3",
+        well_known::CODEC_ID_EAC3 => "E-AC-3",
+        well_known::CODEC_ID_DCA => "DTS",
+        well_known::CODEC_ID_TRUEHD => "TrueHD",
+        well_known::CODEC_ID_WMA => "WMA",
+        _ => return None,
+    })
+}

@@ -1,0 +1,115 @@
+//! `models/catalog.toml`: which checkpoint stands behind a service model.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// The models that a folder offers.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    dir: PathBuf,
+    models: Vec<CatalogModel>,
+}
+
+/// One service model.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CatalogModel {
+    /// The id that users name: `svc-best`.
+    pub id: String,
+    /// What it is for: `prerecorded` or `realtime`.
+    pub kind: String,
+    /// The published checkpoint to use in production, by its name on the model hub.
+    pub published: String,
+    /// Folder of the published checkpoint once it is pulled, relative to the models folder.
+    pub folder: String,
+    /// Languages of the published checkpoint.
+    pub languages: Vec<String>,
+    /// Folder of the starter that stands in until then, relative to the models folder.
+    pub starter: String,
+    /// Languages of the starter.
+    pub starter_languages: Vec<String>,
+}
+
+/// The checkpoint that serves a model now.
+#[derive(Clone, Debug)]
+pub struct Choice<'a> {
+    /// The catalog's entry.
+    pub model: &'a CatalogModel,
+    /// The checkpoint's folder.
+    pub dir: PathBuf,
+    /// The languages that it has.
+    pub languages: &'a [String],
+    /// Whether it is the starter.
+    pub is_starter: bool,
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    model: Vec<CatalogModel>,
+}
+
+impl Catalog {
+    /// Reads `catalog.toml` of a models folder.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when it is missing or malformed.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let path = dir.join("catalog.toml");
+        let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
+        let text = std::fs::read_to_string(&path)
+            .map_err(|e| bad(format!("{e}; name the models folder with --models or AURICLE_MODELS")))?;
+        let file: File = toml::from_str(&text).map_err(|e| bad(e.to_string().trim().replace('\n', " ")))?;
+        Ok(Self { dir: dir.to_path_buf(), models: file.model })
+    }
+
+    /// All models, in the catalog's order.
+    pub fn models(&self) -> &[CatalogModel] {
+        &self.models
+    }
+
+    /// The checkpoint that serves `id`: the published one if its folder is there, else the starter.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], with the ids there are.
+    pub fn choose(&self, id: &str) -> Result<Choice<'_>> {
+        let model = self.models.iter().find(|model| model.id == id).ok_or_else(|| {
+            let known: Vec<&str> = self.models.iter().map(|model| model.id.as_str()).collect();
+            Error::UnknownModel(format!("{id}; there are {}", known.join(", ")))
+        })?;
+        let published = self.dir.join(&model.folder);
+        let is_starter = !published.join("config.json").is_file();
+        Ok(Choice {
+            model,
+            dir: if is_starter { self.dir.join(&model.starter) } else { published },
+            languages: if is_starter { &model.starter_languages } else { &model.languages },
+            is_starter,
+        })
+    }
+}
+
+impl Choice<'_> {
+    /// Checks that the checkpoint has a language: `en`, or `en_us` by its first part.
+    ///
+    /// # Errors
+    /// [`Error::Language`], which says what would have it.
+    pub fn check_language(&self, language: &str) -> Result<()> {
+        let base = language.split(['-', '_']).next().unwrap_or(language).to_lowercase();
+        if self.languages.contains(&base) {
+            return Ok(());
+        }
+        let (id, published) = (&self.model.id, &self.model.published);
+        Err(Error::Language(if self.is_starter && self.model.languages.contains(&base) {
+            format!(
+                "{id} runs on its starter checkpoint, which has no {language} (it has: {}); the published checkpoint \
+                 {published} has it: put it into the models folder as {}",
+                self.languages.join(", "),
+                self.model.folder
+            )
+        } else {
+            format!("{id} has no {language}; it has: {}", self.languages.join(", "))
+        }))
+    }
+}

@@ -1,0 +1,68 @@
+//! The one error type of the engine. Every message can be shown to a user as it is.
+
+use std::path::PathBuf;
+
+/// What can go wrong between an audio file and its text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read: it is missing, is a directory, or permission is lacking.
+    #[error("cannot read {path}: {reason}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// The bytes are no audio or video that can be decoded.
+    #[error("{0}")]
+    UnsupportedMedia(String),
+    /// The container is fine and holds no audio.
+    #[error("no audio track: {0}")]
+    NoAudioTrack(String),
+    /// The audio needs the `ffmpeg` program, which is not installed.
+    #[error(
+        "{0} needs ffmpeg, which was not found; install it (Debian: apt-get install ffmpeg, macOS: brew install ffmpeg) \
+         or set AURICLE_FFMPEG to its path"
+    )]
+    FfmpegMissing(String),
+    /// `ffmpeg` was started and failed, or ran past its limits.
+    #[error("ffmpeg: {0}")]
+    Ffmpeg(String),
+    /// A checkpoint's configuration is missing, malformed or of an architecture the engine does not have.
+    #[error("checkpoint {path}: {reason}")]
+    Checkpoint {
+        /// The file or folder at fault.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A tensor of a checkpoint is missing, unexpected, or has another shape or type than the architecture needs.
+    #[error("checkpoint tensor {tensor}: {reason}")]
+    Weights {
+        /// The tensor's name in the checkpoint.
+        tensor: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The device asked for is not there, or failed at its first kernel.
+    #[error("device {device}: {reason}")]
+    Device {
+        /// The device as it was asked for.
+        device: String,
+        /// Why it cannot be used.
+        reason: String,
+    },
+    /// The loaded checkpoint does not cover the language.
+    #[error("{0}")]
+    Language(String),
+    /// No model of that name.
+    #[error("unknown model {0}")]
+    UnknownModel(String),
+    /// An option's value is out of its range.
+    #[error("{0}")]
+    InvalidOption(String),
+}
+
+/// Result with the engine's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;

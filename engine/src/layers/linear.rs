@@ -1,0 +1,93 @@
+use burn::tensor::{Tensor, TensorData, module};
+
+use crate::error::Result;
+use crate::weights::Scope;
+
+/// `y = x W + b`.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    /// `[inputs, outputs]`: the transpose of the published layout, so that products read rows.
+    weight: Tensor<2>,
+    /// `[outputs]`
+    bias: Option<Tensor<1>>,
+}
+
+/// Whether a linear layer or convolution has a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bias {
+    /// It adds one.
+    With,
+    /// It adds none.
+    Without,
+}
+
+impl From<bool> for Bias {
+    fn from(with: bool) -> Self {
+        if with { Self::With } else { Self::Without }
+    }
+}
+
+impl Linear {
+    /// Reads `weight` `[outputs, inputs]` and, if there is one, `bias` `[outputs]`.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, inputs: usize, outputs: usize, bias: Bias) -> Result<Self> {
+        Self::load_scaled(scope, &[outputs, inputs], bias, 1.0)
+    }
+
+    /// Reads a convolution of kernel width 1, `weight` `[outputs, inputs, 1]`, which is a linear layer over frames.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load_pointwise(scope: &Scope, inputs: usize, outputs: usize, bias: Bias) -> Result<Self> {
+        Self::load_scaled(scope, &[outputs, inputs, 1], bias, 1.0)
+    }
+
+    /// As [`Linear::load`] with the published shape given, and the layer's output multiplied by `scale`.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load_scaled(scope: &Scope, shape: &[usize], bias: Bias, scale: f32) -> Result<Self> {
+        let (outputs, inputs) = (shape[0], shape[1]);
+        let mut weight = transpose(&scope.values("weight", shape)?, outputs, inputs);
+        let mut bias = match bias {
+            Bias::With => Some(scope.values("bias", &[outputs])?),
+            Bias::Without => None,
+        };
+        if scale != 1.0 {
+            weight.iter_mut().for_each(|w| *w *= scale);
+            bias.iter_mut().flatten().for_each(|b| *b *= scale);
+        }
+        Ok(Self::from_values(weight, inputs, outputs, bias, scope))
+    }
+
+    /// A layer from values in this type's own layout: `weight` `[inputs, outputs]`.
+    pub fn from_values(weight: Vec<f32>, inputs: usize, outputs: usize, bias: Option<Vec<f32>>, scope: &Scope) -> Self {
+        Self {
+            weight: Tensor::from_data(TensorData::new(weight, [inputs, outputs]), scope.device()),
+            bias: bias.map(|b| Tensor::from_data(TensorData::new(b, [outputs]), scope.device())),
+        }
+    }
+
+    /// `[.., inputs]` to `[.., outputs]`.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        module::linear(input, self.weight.clone(), self.bias.clone())
+    }
+}
+
+/// `[rows, columns]` to `[columns, rows]`, in blocks that stay in cache.
+pub(crate) fn transpose(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    const BLOCK: usize = 32;
+    let mut out = vec![0.0; values.len()];
+    for row0 in (0..rows).step_by(BLOCK) {
+        for column0 in (0..columns).step_by(BLOCK) {
+            for row in row0..(row0 + BLOCK).min(rows) {
+                for column in column0..(column0 + BLOCK).min(columns) {
+                    out[column * rows + row] = values[row * columns + column];
+                }
+            }
+        }
+    }
+    out
+}

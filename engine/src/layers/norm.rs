@@ -1,0 +1,27 @@
+use burn::tensor::{Tensor, module};
+
+use crate::error::Result;
+use crate::weights::Scope;
+
+/// Layer normalisation over the last dimension.
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    gamma: Tensor<1>,
+    beta: Tensor<1>,
+    epsilon: f64,
+}
+
+impl LayerNorm {
+    /// Reads `weight` and `bias`, `[size]` each; epsilon is 1e-5, as in the published classes.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, size: usize) -> Result<Self> {
+        Ok(Self { gamma: scope.tensor("weight", [size])?, beta: scope.tensor("bias", [size])?, epsilon: 1e-5 })
+    }
+
+    /// `[.., size]` to `[.., size]`.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        module::layer_norm(input, self.gamma.clone(), Some(self.beta.clone()), self.epsilon)
+    }
+}

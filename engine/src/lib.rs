@@ -1,0 +1,258 @@
+//! Auricle's speech engine: audio in, structured text out.
+//!
+//! ```no_run
+//! use auricle_engine::{Engine, EngineOptions, TranscribeOptions, audio::AudioStream};
+//!
+//! fn main() -> auricle_engine::Result<()> {
+//!     let engine = Engine::open(EngineOptions::default())?;
+//!     let audio = AudioStream::open("talk.mp3".as_ref())?;
+//!     let transcript = engine.transcribe(audio, &TranscribeOptions::default(), &mut |progress| {
+//!         eprintln!("{:.0} s", progress.audio_s);
+//!     })?;
+//!     for word in &transcript.words {
+//!         println!("{:>6} ms  {}", word.start, word.text);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+
+pub mod audio;
+pub mod catalog;
+pub mod device;
+pub mod error;
+pub mod features;
+pub mod layers;
+pub mod models;
+pub mod tasks;
+pub mod text;
+pub mod weights;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+pub use catalog::{Catalog, CatalogModel};
+pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
+pub use error::{Error, Result};
+
+use audio::AudioStream;
+use burn::tensor::Device;
+use tasks::transcribe::Recogniser;
+
+/// How to open an [`Engine`].
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// The folder with `catalog.toml` and the checkpoints.
+    pub models: PathBuf,
+    /// The device that computes.
+    pub device: DeviceChoice,
+}
+
+impl Default for EngineOptions {
+    /// The folder that [`models_dir`] finds; the GPU if there is one.
+    fn default() -> Self {
+        Self { models: models_dir(), device: DeviceChoice::Auto }
+    }
+}
+
+/// The models folder: `AURICLE_MODELS`, else `models` in the working directory, beside the program or above it, else
+/// the one of the source tree that this was built from.
+pub fn models_dir() -> PathBuf {
+    if let Some(dir) = std::env::var_os("AURICLE_MODELS") {
+        return dir.into();
+    }
+    let holds_catalog = |dir: &PathBuf| dir.join("catalog.toml").is_file();
+    let program = std::env::current_exe().ok();
+    let above = program.iter().flat_map(|program| program.ancestors().skip(1)).map(|dir| dir.join("models"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+    let source = source.canonicalize().unwrap_or(source);
+    std::iter::once(PathBuf::from("models")).chain(above).find(holds_catalog).unwrap_or(source)
+}
+
+/// What to do with audio.
+#[derive(Clone, Debug)]
+pub struct TranscribeOptions {
+    /// A model of the catalog.
+    pub model: String,
+    /// The language spoken, `en` say; found by the model where it can, if left out.
+    pub language: Option<String>,
+    /// Names and words to expect.
+    pub keyterms: Vec<String>,
+    /// Streaming checkpoints: at most this much look-ahead, in ms; the longest trained one if left out.
+    pub look_ahead_ms: Option<u32>,
+}
+
+impl Default for TranscribeOptions {
+    fn default() -> Self {
+        Self { model: "svc-best".into(), language: None, keyterms: Vec::new(), look_ahead_ms: None }
+    }
+}
+
+/// How far a transcription has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Seconds of audio done.
+    pub audio_s: f64,
+    /// Seconds of audio in all, where the file tells.
+    pub total_s: Option<f64>,
+}
+
+/// A word with its place in the audio.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Word {
+    /// As the model writes it, punctuation included.
+    pub text: String,
+    /// First moment, ms from the start of the audio.
+    pub start: u64,
+    /// Last moment, ms from the start of the audio.
+    pub end: u64,
+    /// 0 to 1: the mean over the word's tokens of one minus the normalised entropy of the model's distribution.
+    pub confidence: f32,
+}
+
+/// What was said.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Transcript {
+    /// The whole text; empty where nothing was said.
+    pub text: String,
+    /// The words, in order.
+    pub words: Vec<Word>,
+    /// Mean confidence of the words, 0 to 1; none without words.
+    pub confidence: Option<f32>,
+    /// The language that was given or found.
+    pub language_code: Option<String>,
+    /// Seconds of audio.
+    pub audio_duration_sec: f64,
+    /// The service model.
+    pub model: String,
+    /// What was noteworthy about the audio, a line each.
+    pub warnings: Vec<String>,
+}
+
+/// What a checkpoint folder holds, once every tensor of it is accounted for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModelReport {
+    /// The published class.
+    pub class: String,
+    /// Values in its tensors.
+    pub parameters: usize,
+    /// Encoder blocks and their width.
+    pub layers: usize,
+    /// Width of the encoder.
+    pub hidden_size: usize,
+    /// Tokens, the blank included.
+    pub vocab_size: usize,
+    /// Whether it transcribes live.
+    pub streaming: bool,
+    /// Look-aheads it was trained with, in ms; empty where none are named.
+    pub look_aheads_ms: Vec<u32>,
+}
+
+/// Loads a checkpoint on the CPU to see that every tensor is there, has its shape, and none is left over.
+///
+/// # Errors
+/// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+pub fn check_model(dir: &Path) -> Result<ModelReport> {
+    let recogniser = Recogniser::load(dir, &Device::flex())?;
+    let model = recogniser.model();
+    let config = model.config();
+    let mut look_aheads = model.preprocessor().look_aheads.clone();
+    look_aheads.sort_unstable();
+    Ok(ModelReport {
+        class: config.class.name().into(),
+        parameters: model.parameters(),
+        layers: config.encoder.num_hidden_layers,
+        hidden_size: config.encoder.hidden_size,
+        vocab_size: config.vocab_size,
+        streaming: config.class.is_streaming(),
+        look_aheads_ms: look_aheads.iter().map(|r| ((r + 1) as f64 * model.frame_ms()) as u32).collect(),
+    })
+}
+
+/// The engine: a device and the models on it, loaded at first use.
+pub struct Engine {
+    catalog: Catalog,
+    device: Device,
+    info: DeviceInfo,
+    warnings: Vec<String>,
+    loaded: Mutex<BTreeMap<PathBuf, Arc<Recogniser>>>,
+}
+
+impl Engine {
+    /// Opens a device and reads the catalog; loads no model yet.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device asked for is not there or does not work, [`Error::Checkpoint`] when the
+    /// catalog is missing or malformed.
+    pub fn open(options: EngineOptions) -> Result<Self> {
+        let catalog = Catalog::read(&options.models)?;
+        let opened = device::open(options.device)?;
+        Ok(Self {
+            catalog,
+            device: opened.device,
+            info: opened.info,
+            warnings: opened.warning.into_iter().collect(),
+            loaded: Mutex::default(),
+        })
+    }
+
+    /// The device that computes.
+    pub fn device(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// The models there are.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// What was noteworthy at opening, a line each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Loads the checkpoint behind a model, so that the first transcription does not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`].
+    pub fn load(&self, model: &str) -> Result<()> {
+        self.recogniser(&self.catalog.choose(model)?.dir).map(|_| ())
+    }
+
+    /// Transcribes audio to its end, in constant memory; `progress` is called after every step.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`] for options; what loading, decoding or
+    /// the device reports.
+    pub fn transcribe(
+        &self,
+        audio: AudioStream,
+        options: &TranscribeOptions,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Transcript> {
+        let choice = self.catalog.choose(&options.model)?;
+        if let Some(language) = &options.language {
+            choice.check_language(language)?;
+        }
+        let mut transcript = self.recogniser(&choice.dir)?.transcribe(audio, options, progress)?;
+        if transcript.language_code.is_none()
+            && let [only] = choice.languages
+        {
+            transcript.language_code = Some(only.clone());
+        }
+        Ok(transcript)
+    }
+
+    fn recogniser(&self, dir: &Path) -> Result<Arc<Recogniser>> {
+        // Held while loading: two callers must not load the same checkpoint twice.
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(recogniser) = loaded.get(dir) {
+            return Ok(recogniser.clone());
+        }
+        let recogniser = Arc::new(Recogniser::load(dir, &self.device)?);
+        loaded.insert(dir.to_path_buf(), recogniser.clone());
+        Ok(recogniser)
+    }
+}

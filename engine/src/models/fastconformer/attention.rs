@@ -1,0 +1,234 @@
+//! Multi-head attention with relative positions (Transformer-XL form), over whole utterances and over cached chunks.
+
+use std::ops::Range;
+use std::sync::Mutex;
+
+use burn::tensor::ops::AttentionModuleOptions;
+use burn::tensor::{Bool, Device, Tensor, TensorData, module};
+
+use super::config::EncoderConfig;
+use crate::error::Result;
+use crate::layers::{Bias, Linear};
+use crate::weights::Scope;
+
+/// Added to the score of a key that a query may not see. Finite, so that a row with no key at all stays finite too.
+const MASKED: f32 = -1e4;
+
+/// What a query may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Context {
+    /// Every real frame of its utterance.
+    Full,
+    /// Its own chunk of `look_ahead + 1` frames and as many whole chunks to the left as fit into `left` frames.
+    Chunked {
+        /// Frames of left context that the checkpoint was trained with.
+        left: usize,
+        /// Frames of look-ahead.
+        look_ahead: usize,
+    },
+}
+
+impl Context {
+    /// Frames a chunk, 1 where there are no chunks.
+    pub fn chunk(self) -> usize {
+        match self {
+            Self::Full => 1,
+            Self::Chunked { look_ahead, .. } => look_ahead + 1,
+        }
+    }
+
+    /// Frames of keys and values that a stream keeps: the whole chunks of left context.
+    pub fn kept(self) -> usize {
+        match self {
+            Self::Full => 0,
+            Self::Chunked { left, look_ahead } => left / (look_ahead + 1) * (look_ahead + 1),
+        }
+    }
+}
+
+/// One block's attention.
+#[derive(Clone, Debug)]
+pub struct Attention {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+    /// Projects position embeddings; no bias.
+    relative_key: Linear,
+    /// `[1, heads, 1, head]`: content and position bias of the query.
+    bias_u: Tensor<4>,
+    bias_v: Tensor<4>,
+    heads: usize,
+    head: usize,
+}
+
+/// Keys and values of the frames before a chunk: `[batch, heads, kept, head]` each; none where no frame is kept.
+#[derive(Clone, Debug)]
+pub struct KeyValues(Option<(Tensor<4>, Tensor<4>)>);
+
+impl Attention {
+    /// Reads `self_attn`.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, config: &EncoderConfig) -> Result<Self> {
+        let (size, heads) = (config.hidden_size, config.num_attention_heads);
+        let head = size / heads;
+        let bias = Bias::from(config.attention_bias);
+        let linear = |name: &str, bias| Linear::load(&scope.scope(name), size, size, bias);
+        let per_head = |name: &str| Ok(scope.tensor(name, [heads, head])?.reshape([1, heads, 1, head]));
+        Ok(Self {
+            query: linear("q_proj", bias)?,
+            key: linear("k_proj", bias)?,
+            value: linear("v_proj", bias)?,
+            output: linear("o_proj", bias)?,
+            relative_key: linear("relative_k_proj", Bias::Without)?,
+            bias_u: per_head("bias_u")?,
+            bias_v: per_head("bias_v")?,
+            heads,
+            head,
+        })
+    }
+
+    /// The empty cache of a stream that keeps `kept` frames.
+    pub fn start(&self, batch: usize, kept: usize, device: &Device) -> KeyValues {
+        let zeros = || Tensor::zeros([batch, self.heads, kept, self.head], device);
+        KeyValues((kept > 0).then(|| (zeros(), zeros())))
+    }
+
+    /// `positions` `[count, hidden]` as keys: `[1, heads, head, count]`.
+    pub fn relative_keys(&self, positions: Tensor<2>) -> Tensor<4> {
+        let [count, _] = positions.dims();
+        let keys = self.relative_key.forward(positions).reshape([1, count, self.heads, self.head]);
+        keys.permute([0, 2, 3, 1])
+    }
+
+    /// `x` `[batch, frames, hidden]`, normalised, to the same shape.
+    ///
+    /// `relative_keys` as [`Attention::relative_keys`] gives them for `kept + 2 frames - 1` distances; `mask`
+    /// `[batch or 1, 1, frames, kept + frames]` is true where a query may not see a key; `past` holds the frames
+    /// before and is moved on.
+    pub fn forward(
+        &self,
+        x: Tensor<3>,
+        relative_keys: &Tensor<4>,
+        mask: Option<&Tensor<4, Bool>>,
+        past: Option<&mut KeyValues>,
+    ) -> Tensor<3> {
+        let [batch, frames, size] = x.dims();
+        let split = |t: Tensor<3>| t.reshape([batch, frames, self.heads, self.head]).swap_dims(1, 2);
+        let query = split(self.query.forward(x.clone()));
+        let mut keys = split(self.key.forward(x.clone()));
+        let mut values = split(self.value.forward(x));
+        if let Some(KeyValues(Some((past_keys, past_values)))) = past {
+            let kept = past_keys.dims()[2];
+            keys = Tensor::cat(vec![past_keys.clone(), keys], 2);
+            values = Tensor::cat(vec![past_values.clone(), values], 2);
+            *past_keys = keys.clone().narrow(2, frames, kept);
+            *past_values = values.clone().narrow(2, frames, kept);
+        }
+        let seen = keys.dims()[2];
+        let scale = (self.head as f32).powf(-0.5);
+        let by_position = ((query.clone() + self.bias_v.clone()) * scale).matmul(relative_keys.clone());
+        let mut bias = shift(by_position, seen);
+        if let Some(mask) = mask {
+            bias = bias.mask_fill(mask.clone().expand([batch, self.heads, frames, seen]), MASKED);
+        }
+        let options = AttentionModuleOptions { scale: Some(f64::from(scale)), softcap: None, is_causal: false };
+        let attended = module::attention(query + self.bias_u.clone(), keys, values, None, Some(bias), options);
+        self.output.forward(attended.swap_dims(1, 2).reshape([batch, frames, size]))
+    }
+}
+
+/// Turns scores by distance, `[batch, heads, frames, distances]` from the farthest past to the farthest future, into
+/// scores by key, `[batch, heads, frames, keys]`: row `i` moves left by `frames - 1 - i`.
+fn shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
+    let [batch, heads, frames, distances] = scores.dims();
+    // A column of padding and a change of shape move each row by one more than the row above.
+    let padded = Tensor::cat(vec![Tensor::zeros([batch, heads, frames, 1], &scores.device()), scores], 3);
+    padded
+        .reshape([batch, heads, distances + 1, frames])
+        .narrow(2, 1, distances)
+        .reshape([batch, heads, frames, distances])
+        .narrow(3, 0, keys)
+}
+
+/// Sinusoidal embeddings of the distances from `kept + frames - 1` down to `-(frames - 1)`:
+/// `[kept + 2 frames - 1, hidden]`, sine and cosine interleaved.
+pub fn position_embeddings(kept: usize, frames: usize, hidden: usize, device: &Device) -> Tensor<2> {
+    let farthest = (kept + frames) as i64 - 1;
+    let count = kept + 2 * frames - 1;
+    let mut values = Vec::with_capacity(count * hidden);
+    for at in 0..count as i64 {
+        let distance = (farthest - at) as f32;
+        for pair in 0..hidden / 2 {
+            // f32 throughout, as the published class computes it.
+            let frequency = 1.0 / 10000f32.powf(2.0 * pair as f32 / hidden as f32);
+            let (sin, cos) = (distance * frequency).sin_cos();
+            values.extend([sin, cos]);
+        }
+    }
+    Tensor::from_data(TensorData::new(values, [count, hidden]), device)
+}
+
+/// The mask of one step: which keys a query may not see; none if it may see all.
+///
+/// Keys are `kept` cached frames of which the last `cached[row]` are real, then the `frames` of the step of which
+/// `valid[row]` are real. `[batch, 1, frames, kept + frames]`.
+pub fn mask(
+    context: Context,
+    frames: usize,
+    cached: &[usize],
+    valid: &[Range<usize>],
+    device: &Device,
+) -> Option<Tensor<4, Bool>> {
+    let (kept, chunk) = (context.kept(), context.chunk());
+    let left_chunks = kept / chunk;
+    let keys = kept + frames;
+    let mut hidden = Vec::with_capacity(valid.len() * frames * keys);
+    for (cached, valid) in cached.iter().zip(valid) {
+        for query in 0..frames {
+            for key in 0..keys {
+                let real = if key < kept { key + cached >= kept } else { valid.contains(&(key - kept)) };
+                let seen = match context {
+                    Context::Full => true,
+                    Context::Chunked { .. } => {
+                        // Chunks are counted from the start of the cache, where both begin at a chunk's edge.
+                        let (query, key) = ((kept + query) / chunk, key / chunk);
+                        key <= query && query <= key + left_chunks
+                    }
+                };
+                hidden.push(!(real && seen));
+            }
+        }
+    }
+    let batch = valid.len();
+    hidden.contains(&true).then(|| Tensor::from_data(TensorData::new(hidden, [batch, 1, frames, keys]), device))
+}
+
+/// The relative keys of every block for the step shapes in use, so that a steady stream computes them once.
+#[derive(Debug, Default)]
+pub struct RelativeKeys {
+    recent: Mutex<Vec<(Shape, Vec<Tensor<4>>)>>,
+}
+
+/// Kept frames and frames of a step.
+type Shape = (usize, usize);
+
+/// Step shapes that are remembered: a stream's first, middle and last.
+const REMEMBERED: usize = 3;
+
+impl RelativeKeys {
+    /// What `compute` gives for `shape`, computed once.
+    pub fn get(&self, shape: Shape, compute: impl FnOnce() -> Vec<Tensor<4>>) -> Vec<Tensor<4>> {
+        let mut recent = self.recent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let found = match recent.iter().position(|(known, _)| *known == shape) {
+            Some(at) => recent.remove(at),
+            None => (shape, compute()),
+        };
+        let keys = found.1.clone();
+        recent.insert(0, found);
+        recent.truncate(REMEMBERED);
+        keys
+    }
+}

@@ -1,0 +1,260 @@
+//! Greedy decoding: CTC, RNN-T and TDT, over a batch of utterances, resumable from chunk to chunk.
+//!
+//! Transducers are decoded by label looping (Bataev and others, 2024): as long as a row meets blanks its predictor
+//! does not change, so a block of frames is scored in one product, and only rows that emitted a token run the LSTM.
+
+use burn::tensor::Tensor;
+
+use super::transducer::{Prediction, Transducer};
+use crate::error::Result;
+use crate::tasks::keyterms::{Bias, Keyterms};
+
+/// Frames that one joint product scores ahead. Speech emits a token every two or three frames.
+const BLOCK: usize = 4;
+
+/// One emitted token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Token {
+    /// Id in the checkpoint's vocabulary.
+    pub id: u32,
+    /// Encoder frame at which it was emitted, from the utterance's first.
+    pub frame: usize,
+    /// Frames that it spans: the predicted duration (TDT), the run of equal frames (CTC), else 1.
+    pub span: usize,
+    /// 1 - H(p) / ln(n): one minus the entropy of the token distribution over that of an even one, 0 to 1.
+    pub confidence: f32,
+}
+
+/// Fixed facts of transducer decoding.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// The blank token.
+    pub blank: u32,
+    /// Number of tokens, blank included; scores after them are durations.
+    pub vocab_size: usize,
+    /// Most tokens that one frame may emit.
+    pub max_symbols: usize,
+    /// TDT: frames a duration output stands for. Empty for RNN-T.
+    pub durations: Vec<usize>,
+}
+
+/// Where the decoding of a batch of streams stands.
+#[derive(Debug)]
+pub struct TransducerState {
+    prediction: Prediction,
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Row {
+    /// Frame of the next score, from the utterance's first; a TDT duration may point past what is there.
+    frame: usize,
+    /// Frames that earlier calls brought.
+    consumed: usize,
+    /// Tokens emitted at `frame`.
+    symbols: usize,
+    bias: Bias,
+}
+
+impl TransducerState {
+    /// The state before `rows` utterances.
+    pub fn start(transducer: &Transducer, rules: &Rules, rows: usize) -> Self {
+        Self { prediction: transducer.start(rows, rules.blank), rows: vec![Row::default(); rows] }
+    }
+
+    /// Decodes the next `lengths[row]` frames of `frames` `[rows, frames, hidden]` (projected) of every row; gives the
+    /// new tokens of each.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when the device failed.
+    pub fn decode(
+        &mut self,
+        transducer: &Transducer,
+        rules: &Rules,
+        frames: &Tensor<3>,
+        lengths: &[usize],
+        keyterms: Option<&Keyterms>,
+    ) -> Result<Vec<Vec<Token>>> {
+        let [_, total, hidden] = frames.dims();
+        let device = frames.device();
+        let mut tokens = vec![Vec::new(); lengths.len()];
+        loop {
+            let active: Vec<usize> =
+                (0..lengths.len()).filter(|&r| self.rows[r].frame < self.rows[r].consumed + lengths[r]).collect();
+            if active.is_empty() {
+                break;
+            }
+            let block = block_of(frames, &self.rows, &active, lengths, [total, hidden], &device);
+            let width = block.dims()[1];
+            let scores = Scores::read(transducer.joint(block, &self.prediction, &active))?;
+            let (mut emitted_rows, mut emitted_tokens) = (Vec::new(), Vec::new());
+            for (at, &row) in active.iter().enumerate() {
+                let state = &mut self.rows[row];
+                let end = state.consumed + lengths[row];
+                let first = state.frame;
+                while state.frame < end.min(first + width) {
+                    let scores = scores.row(at * width + state.frame - first);
+                    if let Some(token) = state.look(scores, rules, keyterms) {
+                        emitted_rows.push(row);
+                        emitted_tokens.push(token.id);
+                        tokens[row].push(token);
+                        break;
+                    }
+                }
+            }
+            if !emitted_rows.is_empty() {
+                self.prediction = transducer.step(&self.prediction, &emitted_rows, &emitted_tokens);
+            }
+        }
+        self.rows.iter_mut().zip(lengths).for_each(|(row, length)| row.consumed += length);
+        Ok(tokens)
+    }
+}
+
+/// The next frames of the active rows: `[active, width, hidden]`.
+fn block_of(
+    frames: &Tensor<3>,
+    rows: &[Row],
+    active: &[usize],
+    lengths: &[usize],
+    [total, hidden]: [usize; 2],
+    device: &burn::tensor::Device,
+) -> Tensor<3> {
+    let next = |row: usize| rows[row].frame - rows[row].consumed;
+    let left = active.iter().map(|&row| lengths[row] - next(row)).max().unwrap_or(1);
+    let width = BLOCK.min(left);
+    if let [row] = *active {
+        // One stream: a view, no copy.
+        let width = width.min(total - next(row));
+        return frames.clone().narrow(0, row, 1).narrow(1, next(row), width);
+    }
+    let at: Vec<usize> = active
+        .iter()
+        .flat_map(|&row| (0..width).map(move |ahead| row * total + (next(row) + ahead).min(total - 1)))
+        .collect();
+    let rows = frames.clone().reshape([lengths.len() * total, hidden]);
+    rows.select(0, crate::layers::row_indices(&at, device)).reshape([active.len(), width, hidden])
+}
+
+impl Row {
+    /// Looks at the scores of this row's frame: moves on, and gives the token if it is not blank.
+    fn look(&mut self, scores: &[f32], rules: &Rules, keyterms: Option<&Keyterms>) -> Option<Token> {
+        let (labels, durations) = scores.split_at(rules.vocab_size);
+        let best = argmax(labels);
+        let duration = (!rules.durations.is_empty()).then(|| rules.durations[argmax(durations)]);
+        let frame = self.frame;
+        if best == rules.blank as usize {
+            // A blank always moves on, whatever duration it came with.
+            self.advance(duration.unwrap_or(1).max(1));
+            return None;
+        }
+        let id = match keyterms {
+            Some(keyterms) => keyterms.choose(labels, rules.blank, &mut self.bias),
+            None => best as u32,
+        };
+        self.symbols += 1;
+        match duration {
+            Some(duration) if duration > 0 => self.advance(duration),
+            _ if self.symbols >= rules.max_symbols => self.advance(1),
+            _ => {}
+        }
+        Some(Token { id, frame, span: duration.unwrap_or(1), confidence: confidence(labels) })
+    }
+
+    fn advance(&mut self, frames: usize) {
+        self.frame += frames;
+        self.symbols = 0;
+    }
+}
+
+/// Greedy CTC over `scores` `[rows, frames, vocabulary]` of which `lengths` frames are real: equal neighbours merge,
+/// blanks go.
+///
+/// # Errors
+/// [`crate::Error::Device`] when the device failed.
+pub fn ctc(scores: Tensor<3>, lengths: &[usize], blank: u32, keyterms: Option<&Keyterms>) -> Result<Vec<Vec<Token>>> {
+    let frames = scores.dims()[1];
+    let scores = Scores::read(scores)?;
+    let decode = |(row, length): (usize, &usize)| {
+        let mut tokens: Vec<Token> = Vec::new();
+        let mut bias = Bias::default();
+        // The label before biasing and the token it became: a run of one label is one token.
+        let mut run: Option<usize> = None;
+        for frame in 0..*length {
+            let labels = scores.row(row * frames + frame);
+            let best = argmax(labels);
+            if best == blank as usize {
+                run = None;
+            } else if run == Some(best) {
+                if let Some(token) = tokens.last_mut() {
+                    token.span += 1;
+                    token.confidence = token.confidence.max(confidence(labels));
+                }
+            } else {
+                run = Some(best);
+                let id = match keyterms {
+                    Some(keyterms) => keyterms.choose(labels, blank, &mut bias),
+                    None => best as u32,
+                };
+                tokens.push(Token { id, frame, span: 1, confidence: confidence(labels) });
+            }
+        }
+        tokens
+    };
+    Ok(lengths.iter().enumerate().map(decode).collect())
+}
+
+/// Scores on the host: `[frames, outputs]`.
+struct Scores {
+    values: Vec<f32>,
+    outputs: usize,
+}
+
+impl Scores {
+    fn read(scores: Tensor<3>) -> Result<Self> {
+        let outputs = scores.dims()[2];
+        Ok(Self { values: crate::device::read(scores)?, outputs })
+    }
+
+    fn row(&self, at: usize) -> &[f32] {
+        &self.values[at * self.outputs..][..self.outputs]
+    }
+}
+
+/// The first of the largest values; the first value if none compares.
+fn argmax(values: &[f32]) -> usize {
+    let mut best = 0;
+    for (at, value) in values.iter().enumerate() {
+        if *value > values[best] {
+            best = at;
+        }
+    }
+    best
+}
+
+/// One minus the normalised entropy of the distribution that `scores` (logits) stand for.
+fn confidence(scores: &[f32]) -> f32 {
+    let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let (mut sum, mut weighted) = (0f32, 0f32);
+    for score in scores {
+        let weight = (score - top).exp();
+        sum += weight;
+        weighted += weight * (score - top);
+    }
+    // H = ln sum - E[score - top]
+    let entropy = sum.ln() - weighted / sum;
+    (1.0 - entropy / (scores.len() as f32).ln()).clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn confidence_is_one_for_a_sure_and_zero_for_an_even_distribution() {
+        assert!(confidence(&[0.0, 60.0, 0.0, 0.0]) > 0.999);
+        assert!(confidence(&[1.5; 8]) < 1e-6);
+        let (less, more) = (confidence(&[0.0, 1.0, 0.0]), confidence(&[0.0, 3.0, 0.0]));
+        assert!(less < more, "{less} {more}");
+    }
+}

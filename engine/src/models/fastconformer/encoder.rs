@@ -1,0 +1,345 @@
+//! The FastConformer encoder: subsampling and conformer blocks, over whole utterances and over cached chunks.
+
+use std::ops::Range;
+
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Device, Tensor, TensorData, activation, module};
+
+use super::attention::{Attention, Context, KeyValues, RelativeKeys, mask, position_embeddings};
+use super::config::{Class, EncoderConfig};
+use super::subsampling::{Carry, Subsampling};
+use crate::error::{Error, Result};
+use crate::layers::{Bias, LayerNorm, Linear};
+use crate::weights::Scope;
+
+/// The encoder of every FastConformer checkpoint.
+#[derive(Debug)]
+pub struct Encoder {
+    subsampling: Subsampling,
+    blocks: Vec<Block>,
+    relative_keys: RelativeKeys,
+    config: EncoderConfig,
+}
+
+/// What a stream carries from chunk to chunk. Its size is fixed by the checkpoint and the look-ahead.
+#[derive(Clone, Debug)]
+pub struct EncoderState {
+    context: Context,
+    subsampling: Carry,
+    blocks: Vec<BlockState>,
+    /// Real frames among those that the attention keeps, for each row.
+    cached: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct BlockState {
+    attention: KeyValues,
+    /// `[batch, kernel - 1, hidden]`: the last inputs of the depthwise convolution.
+    convolution: Tensor<3>,
+}
+
+/// Half a feed-forward, attention, convolution, half a feed-forward; each on a residual, a norm at the end.
+#[derive(Clone, Debug)]
+struct Block {
+    feed_forward1: FeedForward,
+    attention_norm: LayerNorm,
+    attention: Attention,
+    convolution: Convolution,
+    feed_forward2: FeedForward,
+    norm: LayerNorm,
+}
+
+#[derive(Clone, Debug)]
+struct FeedForward {
+    norm: LayerNorm,
+    up: Linear,
+    /// Holds the block's factor of one half.
+    down: Linear,
+}
+
+#[derive(Clone, Debug)]
+struct Convolution {
+    norm: LayerNorm,
+    gated: Linear,
+    /// `[hidden, 1, kernel]`; Parakeet's batch norm is folded in.
+    depthwise: Tensor<3>,
+    depthwise_bias: Option<Tensor<1>>,
+    /// Nemotron normalises over channels instead.
+    channel_norm: Option<LayerNorm>,
+    output: Linear,
+    kernel: usize,
+}
+
+impl Encoder {
+    /// Reads the encoder under `scope` by the names of `class`.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
+        let blocks = (0..config.num_hidden_layers)
+            .map(|at| Block::load(&scope.scope(format!("layers.{at}")), class, config))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            subsampling: Subsampling::load(&scope.scope("subsampling"), class, config)?,
+            blocks,
+            relative_keys: RelativeKeys::default(),
+            config: config.clone(),
+        })
+    }
+
+    /// The encoder's configuration.
+    pub fn config(&self) -> &EncoderConfig {
+        &self.config
+    }
+
+    /// Mel frames to skip over at the head of an utterance's first chunk: with them every chunk is a whole number of
+    /// encoder frames.
+    pub fn lead(&self) -> usize {
+        self.config.subsampling_factor - 1
+    }
+
+    /// The state before an utterance, for `batch` rows and a look-ahead in encoder frames.
+    pub fn start(&self, batch: usize, look_ahead: usize, device: &Device) -> EncoderState {
+        let context = Context::Chunked { left: self.config.sliding_window - 1, look_ahead };
+        let blocks = self.blocks.iter().map(|block| BlockState {
+            attention: block.attention.start(batch, context.kept(), device),
+            convolution: Tensor::zeros([batch, self.config.conv_kernel_size - 1, self.config.hidden_size], device),
+        });
+        EncoderState {
+            context,
+            subsampling: self.subsampling.start(batch, self.config.num_mel_bins, device),
+            blocks: blocks.collect(),
+            cached: vec![0; batch],
+        }
+    }
+
+    /// Whole utterances (Parakeet): `features` `[batch, frames, mels]`, of which `lengths` frames are real, to
+    /// `[batch, frames / 8, hidden]` and the real frames among them.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when the utterance is longer than the checkpoint's positions reach.
+    pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> Result<(Tensor<3>, Vec<usize>)> {
+        let (x, lengths) = self.subsampling.forward(features, lengths);
+        let frames = x.dims()[1];
+        if frames > self.config.max_position_embeddings {
+            return Err(Error::InvalidOption(format!(
+                "an utterance of {frames} encoder frames is longer than the checkpoint's {}",
+                self.config.max_position_embeddings
+            )));
+        }
+        let valid: Vec<Range<usize>> = lengths.iter().map(|length| 0..*length).collect();
+        let x = self.run_blocks(x, Context::Full, &valid, &vec![0; valid.len()], None);
+        Ok((x, lengths))
+    }
+
+    /// A chunk of every row's stream (Nemotron): `features` `[batch, 8 n, mels]`, of which `valid` are real, to
+    /// `[batch, n, hidden]` and what is real there.
+    ///
+    /// An utterance's first chunk begins with [`Encoder::lead`] frames that are not real, every chunk but the last
+    /// has `n` a multiple of `look_ahead + 1`. Chunks of any such size give the same frames.
+    pub fn forward_chunk(
+        &self,
+        features: Tensor<3>,
+        valid: &[Range<usize>],
+        state: &mut EncoderState,
+    ) -> (Tensor<3>, Vec<Range<usize>>) {
+        let (x, valid) = self.subsampling.forward_chunk(features, valid, &mut state.subsampling);
+        let frames = x.dims()[1];
+        let x = self.run_blocks(x, state.context, &valid, &state.cached, Some(&mut state.blocks));
+        let kept = state.context.kept();
+        state.cached.iter_mut().for_each(|cached| *cached = (*cached + frames).min(kept));
+        (x, valid)
+    }
+
+    /// The first block's output for whole utterances; a stage that the numeric tests look at.
+    #[doc(hidden)]
+    pub fn stages(&self, features: Tensor<3>, lengths: &[usize], look_ahead: Option<usize>) -> [Tensor<3>; 2] {
+        let device = features.device();
+        let (subsampled, context, valid) = match look_ahead {
+            None => {
+                let (x, lengths) = self.subsampling.forward(features, lengths);
+                (x, Context::Full, lengths.iter().map(|n| 0..*n).collect::<Vec<_>>())
+            }
+            Some(look_ahead) => {
+                let mut state = self.start(lengths.len(), look_ahead, &device);
+                let valid: Vec<_> = lengths.iter().map(|n| self.lead()..self.lead() + n).collect();
+                let (x, valid) = self.subsampling.forward_chunk(features, &valid, &mut state.subsampling);
+                (x, state.context, valid)
+            }
+        };
+        let mut blocks = match context {
+            Context::Full => None,
+            Context::Chunked { look_ahead, .. } => Some(self.start(lengths.len(), look_ahead, &device).blocks),
+        };
+        let cached = vec![0; valid.len()];
+        let first = self.run_some(
+            &self.blocks[..1],
+            subsampled.clone(),
+            context,
+            &valid,
+            &cached,
+            blocks.as_mut().map(|b| &mut b[..1]),
+        );
+        [subsampled, first]
+    }
+
+    fn run_blocks(
+        &self,
+        x: Tensor<3>,
+        context: Context,
+        valid: &[Range<usize>],
+        cached: &[usize],
+        states: Option<&mut Vec<BlockState>>,
+    ) -> Tensor<3> {
+        self.run_some(&self.blocks, x, context, valid, cached, states.map(Vec::as_mut_slice))
+    }
+
+    fn run_some(
+        &self,
+        blocks: &[Block],
+        mut x: Tensor<3>,
+        context: Context,
+        valid: &[Range<usize>],
+        cached: &[usize],
+        mut states: Option<&mut [BlockState]>,
+    ) -> Tensor<3> {
+        let device = x.device();
+        let [_, frames, size] = x.dims();
+        let kept = context.kept();
+        let relative_keys = self.relative_keys.get((kept, frames), || {
+            let positions = position_embeddings(kept, frames, size, &device);
+            self.blocks.iter().map(|block| block.attention.relative_keys(positions.clone())).collect()
+        });
+        let mask = mask(context, frames, cached, valid, &device);
+        let silence = frame_mask(valid, frames, &device);
+        if self.config.scale_input {
+            x = x * (size as f32).sqrt();
+        }
+        for (at, (block, relative_keys)) in blocks.iter().zip(&relative_keys).enumerate() {
+            let mut state = states.as_mut().map(|states| &mut states[at]);
+            let x1 = x.clone() + block.feed_forward1.forward(x);
+            let past = state.as_mut().map(|state| &mut state.attention);
+            let attended =
+                block.attention.forward(block.attention_norm.forward(x1.clone()), relative_keys, mask.as_ref(), past);
+            let x2 = x1 + attended;
+            let past = state.map(|state| &mut state.convolution);
+            let x3 = x2.clone() + block.convolution.forward(x2, silence.as_ref(), past);
+            x = block.norm.forward(x3.clone() + block.feed_forward2.forward(x3));
+        }
+        x
+    }
+}
+
+impl Block {
+    fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
+        let norm = |name: &str| LayerNorm::load(&scope.scope(name), config.hidden_size);
+        Ok(Self {
+            feed_forward1: FeedForward::load(&scope.scope("feed_forward1"), norm("norm_feed_forward1")?, config)?,
+            attention_norm: norm("norm_self_att")?,
+            attention: Attention::load(&scope.scope("self_attn"), config)?,
+            convolution: Convolution::load(&scope.scope("conv"), norm("norm_conv")?, class, config)?,
+            feed_forward2: FeedForward::load(&scope.scope("feed_forward2"), norm("norm_feed_forward2")?, config)?,
+            norm: norm("norm_out")?,
+        })
+    }
+}
+
+impl FeedForward {
+    fn load(scope: &Scope, norm: LayerNorm, config: &EncoderConfig) -> Result<Self> {
+        let (size, inner) = (config.hidden_size, config.intermediate_size);
+        let bias = Bias::from(config.attention_bias);
+        Ok(Self {
+            norm,
+            up: Linear::load(&scope.scope("linear1"), size, inner, bias)?,
+            down: Linear::load_scaled(&scope.scope("linear2"), &[size, inner], bias, 0.5)?,
+        })
+    }
+
+    /// `[batch, frames, hidden]` to the same shape, already halved.
+    fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        self.down.forward(activation::silu(self.up.forward(self.norm.forward(x))))
+    }
+}
+
+impl Convolution {
+    fn load(scope: &Scope, norm: LayerNorm, class: Class, config: &EncoderConfig) -> Result<Self> {
+        let (size, kernel) = (config.hidden_size, config.conv_kernel_size);
+        let bias = Bias::from(config.convolution_bias);
+        let depthwise_scope = scope.scope("depthwise_conv");
+        let mut depthwise = depthwise_scope.values("weight", &[size, 1, kernel])?;
+        let mut depthwise_bias = match bias {
+            Bias::With => Some(depthwise_scope.values("bias", &[size])?),
+            Bias::Without => None,
+        };
+        let norm_scope = scope.scope("norm");
+        let channel_norm = if class.is_streaming() {
+            Some(LayerNorm::load(&norm_scope, size)?)
+        } else {
+            fold_batch_norm(&norm_scope, &mut depthwise, &mut depthwise_bias, size)?;
+            None
+        };
+        let device = scope.device();
+        Ok(Self {
+            norm,
+            gated: Linear::load_pointwise(&scope.scope("pointwise_conv1"), size, 2 * size, bias)?,
+            depthwise: Tensor::from_data(TensorData::new(depthwise, [size, 1, kernel]), device),
+            depthwise_bias: depthwise_bias.map(|b| Tensor::from_data(TensorData::new(b, [size]), device)),
+            channel_norm,
+            output: Linear::load_pointwise(&scope.scope("pointwise_conv2"), size, size, bias)?,
+            kernel,
+        })
+    }
+
+    /// `[batch, frames, hidden]` to the same shape. `silence` `[batch, frames, 1]` is 0 at frames that are not real;
+    /// `past` makes the convolution causal and is moved on.
+    fn forward(&self, x: Tensor<3>, silence: Option<&Tensor<3>>, past: Option<&mut Tensor<3>>) -> Tensor<3> {
+        let mut x = activation::glu(self.gated.forward(self.norm.forward(x)), 2);
+        if let Some(silence) = silence {
+            x = x * silence.clone();
+        }
+        let [_, frames, size] = x.dims();
+        let padding = match past {
+            Some(past) => {
+                x = Tensor::cat(vec![past.clone(), x], 1);
+                *past = x.clone().narrow(1, frames, self.kernel - 1);
+                0
+            }
+            None => self.kernel / 2,
+        };
+        let options = ConvOptions::new([1], [padding], [1], size);
+        let x = module::conv1d(x.swap_dims(1, 2), self.depthwise.clone(), self.depthwise_bias.clone(), options);
+        let x = x.swap_dims(1, 2);
+        let x = match &self.channel_norm {
+            Some(norm) => norm.forward(x),
+            None => x,
+        };
+        self.output.forward(activation::silu(x))
+    }
+}
+
+/// Folds a batch norm after the depthwise convolution into its weights and bias.
+fn fold_batch_norm(scope: &Scope, weight: &mut [f32], bias: &mut Option<Vec<f32>>, channels: usize) -> Result<()> {
+    const EPSILON: f32 = 1e-5;
+    let read = |name: &str| scope.values(name, &[channels]);
+    let (gamma, beta) = (read("weight")?, read("bias")?);
+    let (mean, variance) = (read("running_mean")?, read("running_var")?);
+    scope.ignore("num_batches_tracked");
+    let bias = bias.get_or_insert_with(|| vec![0.0; channels]);
+    let kernel = weight.len() / channels;
+    for channel in 0..channels {
+        let scale = gamma[channel] / (variance[channel] + EPSILON).sqrt();
+        weight[channel * kernel..][..kernel].iter_mut().for_each(|w| *w *= scale);
+        bias[channel] = (bias[channel] - mean[channel]) * scale + beta[channel];
+    }
+    Ok(())
+}
+
+/// 1 at real frames and 0 elsewhere, `[batch, frames, 1]`; none if all are real.
+fn frame_mask(valid: &[Range<usize>], frames: usize, device: &Device) -> Option<Tensor<3>> {
+    if valid.iter().all(|v| v.start == 0 && v.end >= frames) {
+        return None;
+    }
+    let mask: Vec<f32> =
+        valid.iter().flat_map(|v| (0..frames).map(|t| if v.contains(&t) { 1.0 } else { 0.0 })).collect();
+    Some(Tensor::from_data(TensorData::new(mask, [valid.len(), frames, 1]), device))
+}

@@ -1,0 +1,181 @@
+//! Eightfold convolutional subsampling: mel frames of 10 ms in, encoder frames of 80 ms out.
+
+use std::ops::Range;
+
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Device, Tensor, TensorData, activation, module};
+
+use super::config::{Class, EncoderConfig};
+use crate::error::Result;
+use crate::layers::{Bias, Linear};
+use crate::weights::Scope;
+
+/// Width and stride of every subsampling convolution.
+const KERNEL: usize = 3;
+const STRIDE: usize = 2;
+
+/// How a stage reaches past the edges of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Padding {
+    /// One zero on each side: whole utterances only (Parakeet).
+    Symmetric,
+    /// Left context only, carried from chunk to chunk (Nemotron).
+    Causal,
+}
+
+/// One stride-2 convolution, and the 1x1 convolution after it in all stages but the first.
+#[derive(Clone, Debug)]
+struct Stage {
+    /// `[channels, inputs / groups, 3, 3]`
+    weight: Tensor<4>,
+    /// `[channels]`
+    bias: Tensor<1>,
+    groups: usize,
+    /// `[channels, channels, 1, 1]` and `[channels]`
+    pointwise: Option<(Tensor<4>, Tensor<1>)>,
+}
+
+/// The stages and the projection to the encoder's width.
+#[derive(Clone, Debug)]
+pub struct Subsampling {
+    stages: Vec<Stage>,
+    projection: Linear,
+    padding: Padding,
+}
+
+/// The last input frame of each causal stage: `[batch, channels, 1, bins]`.
+#[derive(Clone, Debug)]
+pub struct Carry(Vec<Tensor<4>>);
+
+impl Subsampling {
+    /// Reads the stages under `scope` by the names of `class`.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
+        let channels = config.subsampling_conv_channels;
+        let padding = if class.is_streaming() { Padding::Causal } else { Padding::Symmetric };
+        let stages = (0..config.subsampling_factor.ilog2() as usize)
+            .map(|at| {
+                // Parakeet numbers convolutions and activations in one list: 0, (2, 3), (5, 6), ...
+                let (strided, pointwise) = match (padding, at) {
+                    (Padding::Causal, 0) => (scope.scope("conv_in"), None),
+                    (Padding::Causal, _) => {
+                        let layer = scope.scope(format!("layers.{}", at - 1));
+                        (layer.scope("depthwise_conv"), Some(layer.scope("pointwise_conv")))
+                    }
+                    (Padding::Symmetric, 0) => (scope.scope("layers.0"), None),
+                    (Padding::Symmetric, _) => {
+                        (scope.scope(format!("layers.{}", 3 * at - 1)), Some(scope.scope(format!("layers.{}", 3 * at))))
+                    }
+                };
+                Stage::load(&strided, pointwise.as_ref(), channels)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let bins = stages.iter().fold(config.num_mel_bins, |bins, _| match padding {
+            Padding::Causal => bins / STRIDE + 1,
+            Padding::Symmetric => bins.div_ceil(STRIDE),
+        });
+        let projection = Linear::load(&scope.scope("linear"), channels * bins, config.hidden_size, Bias::With)?;
+        Ok(Self { stages, projection, padding })
+    }
+
+    /// The carry before the first chunk: silence before the utterance.
+    pub fn start(&self, batch: usize, mels: usize, device: &Device) -> Carry {
+        let mut bins = mels;
+        let carry = self.stages.iter().map(|stage| {
+            let channels = if stage.pointwise.is_some() { stage.groups } else { 1 };
+            let zeros = Tensor::zeros([batch, channels, 1, bins], device);
+            bins = bins / STRIDE + 1;
+            zeros
+        });
+        Carry(carry.collect())
+    }
+
+    /// Whole utterances: `features` `[batch, frames, mels]` of which `lengths` frames are real, to
+    /// `[batch, frames / 8, hidden]` and the real frames among them.
+    pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> (Tensor<3>, Vec<usize>) {
+        debug_assert_eq!(self.padding, Padding::Symmetric);
+        let mut lengths = lengths.to_vec();
+        let mut x = features.unsqueeze_dim::<4>(1);
+        for stage in &self.stages {
+            let [_, _, frames, _] = x.dims();
+            // A frame past an utterance's end would leak into the last real ones: zeroed at every stage.
+            x = stage.forward(mask_frames(x, &valid(&lengths, frames)), [(1, 1), (1, 1)]);
+            lengths.iter_mut().for_each(|n| *n = n.div_ceil(STRIDE));
+            let [_, _, frames, _] = x.dims();
+            x = activation::relu(mask_frames(x, &valid(&lengths, frames)));
+        }
+        (self.project(x), lengths)
+    }
+
+    /// A chunk of a causal stream: `features` `[batch, 8 n, mels]`, of which each row's `valid` frames are real (the
+    /// first chunk of an utterance begins with 7 frames that are not), to `[batch, n, hidden]` and what is real there.
+    pub fn forward_chunk(
+        &self,
+        features: Tensor<3>,
+        valid: &[Range<usize>],
+        carry: &mut Carry,
+    ) -> (Tensor<3>, Vec<Range<usize>>) {
+        debug_assert_eq!(self.padding, Padding::Causal);
+        let mut valid = valid.to_vec();
+        let mut x = features.unsqueeze_dim::<4>(1);
+        for (stage, carried) in self.stages.iter().zip(&mut carry.0) {
+            x = mask_frames(x, &valid);
+            let frames = x.dims()[2];
+            let last = x.clone().narrow(2, frames - 1, 1);
+            let joined = Tensor::cat(vec![std::mem::replace(carried, last), x], 2);
+            // Frequency is padded as the causal convolution of the published class does it: 2 low, 1 high.
+            x = activation::relu(stage.forward(joined, [(0, 0), (KERNEL - 1, STRIDE - 1)]));
+            // Frame t of the output sees frames 2t-1, 2t, 2t+1 of the input.
+            valid.iter_mut().for_each(|v| *v = v.start / STRIDE..v.end.div_ceil(STRIDE));
+        }
+        (self.project(mask_frames(x, &valid)), valid)
+    }
+
+    /// `[batch, channels, frames, bins]` to `[batch, frames, hidden]`.
+    fn project(&self, x: Tensor<4>) -> Tensor<3> {
+        let [batch, channels, frames, bins] = x.dims();
+        self.projection.forward(x.swap_dims(1, 2).reshape([batch, frames, channels * bins]))
+    }
+}
+
+impl Stage {
+    fn load(strided: &Scope, pointwise: Option<&Scope>, channels: usize) -> Result<Self> {
+        let depthwise = pointwise.is_some();
+        let weight = strided.tensor("weight", [channels, 1, KERNEL, KERNEL])?;
+        let bias = strided.tensor("bias", [channels])?;
+        let pointwise = pointwise
+            .map(|scope| Ok((scope.tensor("weight", [channels, channels, 1, 1])?, scope.tensor("bias", [channels])?)))
+            .transpose()?;
+        Ok(Self { weight, bias, groups: if depthwise { channels } else { 1 }, pointwise })
+    }
+
+    fn forward(&self, x: Tensor<4>, padding: [(usize, usize); 2]) -> Tensor<4> {
+        let strided = ConvOptions::new_with_padding([STRIDE, STRIDE], padding, [1, 1], self.groups);
+        let x = module::conv2d(x, self.weight.clone(), Some(self.bias.clone()), strided);
+        match &self.pointwise {
+            None => x,
+            Some((weight, bias)) => {
+                let options = ConvOptions::new([1, 1], [0, 0], [1, 1], 1);
+                module::conv2d(x, weight.clone(), Some(bias.clone()), options)
+            }
+        }
+    }
+}
+
+fn valid(lengths: &[usize], frames: usize) -> Vec<Range<usize>> {
+    lengths.iter().map(|length| 0..(*length).min(frames)).collect()
+}
+
+/// Zeroes the frames of `x` `[batch, channels, frames, bins]` outside each row's `valid`.
+fn mask_frames(x: Tensor<4>, valid: &[Range<usize>]) -> Tensor<4> {
+    let [batch, _, frames, _] = x.dims();
+    if valid.iter().all(|v| v.start == 0 && v.end >= frames) {
+        return x;
+    }
+    let mask: Vec<f32> =
+        valid.iter().flat_map(|v| (0..frames).map(|t| if v.contains(&t) { 1.0 } else { 0.0 })).collect();
+    let mask = Tensor::from_data(TensorData::new(mask, [batch, 1, frames, 1]), &x.device());
+    x * mask
+}

@@ -1,0 +1,3 @@
+//! Model families: one folder each.
+
+pub mod fastconformer;

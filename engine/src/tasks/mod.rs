@@ -1,0 +1,5 @@
+//! What a user asks for, in the order in which data flows.
+
+pub mod keyterms;
+pub mod transcribe;
+pub mod windows;

@@ -1,0 +1,259 @@
+//! Long audio for checkpoints that hear whole utterances: windows cut at silence, and their words joined again.
+
+use std::collections::VecDeque;
+
+use crate::Word;
+use crate::audio::SAMPLE_RATE;
+use crate::text::tokens::Spoken;
+
+/// Samples in a millisecond.
+const MS: usize = SAMPLE_RATE as usize / 1000;
+/// Length of an energy frame.
+const FRAME: usize = 10 * MS;
+/// Longest window.
+const LONGEST: usize = 24_000 * MS;
+/// A window is not cut before this.
+const SHORTEST: usize = 8_000 * MS;
+/// Energy frames of quiet that make a pause: 200 ms.
+const PAUSE_FRAMES: usize = 20;
+/// A frame is quiet when its energy is below the window's noise floor times this (8 dB).
+const ABOVE_FLOOR: f32 = 6.3;
+/// What two windows share where there is no pause to cut at.
+const SHARED: usize = 3_000 * MS;
+
+/// A stretch of audio that is recognised by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    /// Time of the first sample, ms from the start of the audio.
+    pub start_ms: u64,
+    /// `[samples]` at 16 kHz.
+    pub samples: Vec<f32>,
+    /// How much of its beginning the window before has as well, ms; 0 after a pause.
+    pub shared_ms: u64,
+}
+
+/// Cuts a stream of samples into windows.
+#[derive(Debug, Default)]
+pub struct Cutter {
+    buffer: Vec<f32>,
+    start: u64,
+    shared: usize,
+    ready: VecDeque<Window>,
+}
+
+impl Cutter {
+    /// Takes samples, gives the windows that are now complete.
+    pub fn push(&mut self, samples: &[f32]) -> Vec<Window> {
+        self.buffer.extend_from_slice(samples);
+        while self.buffer.len() >= LONGEST {
+            match pause(&self.buffer[..LONGEST]) {
+                Some(at) => self.cut(at, 0),
+                None => self.cut(LONGEST, SHARED),
+            }
+        }
+        self.ready.drain(..).collect()
+    }
+
+    /// The last window, if there is one.
+    pub fn finish(&mut self) -> Option<Window> {
+        // What is left may be no more than what the last window already had.
+        (self.buffer.len() > self.shared).then(|| self.take(self.buffer.len()))
+    }
+
+    fn cut(&mut self, at: usize, shared: usize) {
+        let kept = self.buffer[at - shared..].to_vec();
+        let window = self.take(at);
+        self.ready.push_back(window);
+        self.start += (at - shared) as u64;
+        self.shared = shared;
+        self.buffer = kept;
+    }
+
+    fn take(&self, length: usize) -> Window {
+        Window {
+            start_ms: self.start / MS as u64,
+            samples: self.buffer[..length].to_vec(),
+            shared_ms: (self.shared / MS) as u64,
+        }
+    }
+}
+
+/// The middle of the best pause to cut at: the longest, a later one over an earlier one of nearly its length.
+fn pause(samples: &[f32]) -> Option<usize> {
+    let energies: Vec<f32> =
+        samples.chunks_exact(FRAME).map(|f| f.iter().map(|s| s * s).sum::<f32>() / FRAME as f32).collect();
+    let mut sorted = energies.clone();
+    sorted.sort_by(f32::total_cmp);
+    // The tenth part of the frames that is quietest is taken for the noise floor; digital silence is quiet anyway.
+    let quiet = (sorted[sorted.len() / 10] * ABOVE_FLOOR).max(1e-8);
+    let mut best: Option<(usize, usize)> = None;
+    let mut run = 0usize;
+    for (at, energy) in energies.iter().chain([&f32::INFINITY]).enumerate() {
+        if *energy <= quiet {
+            run += 1;
+            continue;
+        }
+        let middle = at - run.div_ceil(2);
+        let longest = best.map_or(0, |(length, _)| length);
+        if run >= PAUSE_FRAMES && middle * FRAME >= SHORTEST && run * 5 >= longest * 4 {
+            best = Some((run.max(longest), middle));
+        }
+        run = 0;
+    }
+    best.map(|(_, middle)| middle * FRAME)
+}
+
+/// Adds the words of a window to those before it.
+///
+/// After a pause they simply follow. Where two windows share audio, both may have heard its words: the word that both
+/// heard nearest to the middle of what they share becomes the seam, the first window's words before it are kept and
+/// the second's after it. A word cut at one window's edge is thus taken from the window that heard it whole.
+pub fn join(spoken: &mut Spoken, mut part: Spoken, window: &Window) {
+    for word in &mut part.words {
+        word.start += window.start_ms;
+        word.end += window.start_ms;
+    }
+    spoken.language = spoken.language.take().or(part.language);
+    if window.shared_ms > 0 {
+        seam(&mut spoken.words, &mut part.words, window);
+        spoken.words.append(&mut part.words);
+        spoken.text = spoken.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+    } else {
+        spoken.words.append(&mut part.words);
+        if !spoken.text.is_empty() && !part.text.is_empty() {
+            spoken.text.push(' ');
+        }
+        spoken.text.push_str(&part.text);
+    }
+}
+
+/// How far apart two windows may place the same word, ms.
+const SAME_WORD_MS: u64 = 400;
+
+/// Cuts `before` and `after` to one side each of the seam.
+fn seam(before: &mut Vec<Word>, after: &mut Vec<Word>, window: &Window) {
+    let middle = window.start_ms + window.shared_ms / 2;
+    let end = window.start_ms + window.shared_ms;
+    let centre = |word: &Word| word.start.midpoint(word.end);
+    let first_shared = before.partition_point(|word| word.end <= window.start_ms);
+    let last_shared = after.partition_point(|word| word.start < end);
+    let mut best: Option<(u64, usize, usize)> = None;
+    for (i, left) in before.iter().enumerate().skip(first_shared) {
+        for (j, right) in after.iter().enumerate().take(last_shared) {
+            let near = left.start.abs_diff(right.start) <= SAME_WORD_MS;
+            let distance = centre(left).midpoint(centre(right)).abs_diff(middle);
+            if near && same(&left.text, &right.text) && best.is_none_or(|(least, _, _)| distance < least) {
+                best = Some((distance, i, j));
+            }
+        }
+    }
+    match best {
+        Some((_, i, j)) => {
+            before.truncate(i + 1);
+            after.drain(..=j);
+        }
+        None => {
+            // Nothing in common: each side of the middle from the window that has more around it.
+            before.retain(|word| centre(word) < middle);
+            after.retain(|word| centre(word) >= middle);
+        }
+    }
+}
+
+/// Equal but for case and punctuation.
+fn same(a: &str, b: &str) -> bool {
+    let letters =
+        |text: &str| text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>();
+    letters(a) == letters(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tone where `loud`, faint noise elsewhere.
+    fn audio(seconds: f32, loud: impl Fn(f32) -> bool) -> Vec<f32> {
+        (0..(seconds * SAMPLE_RATE as f32) as usize)
+            .map(|n| {
+                let t = n as f32 / SAMPLE_RATE as f32;
+                let noise = ((n * 7919) % 101) as f32 / 101.0 * 1e-3;
+                if loud(t) { (t * 2000.0).sin() * 0.3 } else { noise }
+            })
+            .collect()
+    }
+
+    fn windows(samples: &[f32], push: usize) -> Vec<Window> {
+        let mut cutter = Cutter::default();
+        let mut windows: Vec<Window> = samples.chunks(push).flat_map(|chunk| cutter.push(chunk)).collect();
+        windows.extend(cutter.finish());
+        windows
+    }
+
+    #[test]
+    fn every_sample_is_in_a_window_once_but_for_what_is_shared() {
+        for samples in [audio(70.0, |t| t % 5.0 < 4.4), audio(70.0, |_| true), audio(3.0, |_| true), Vec::new()] {
+            let cut = windows(&samples, 8000);
+            let mut joined: Vec<f32> = Vec::new();
+            for window in &cut {
+                assert!(window.samples.len() <= LONGEST);
+                let at = window.start_ms as usize * MS;
+                assert_eq!(at + window.shared_ms as usize * MS, joined.len());
+                joined.truncate(at);
+                joined.extend(&window.samples);
+            }
+            assert_eq!(joined, samples);
+            assert_eq!(cut, windows(&samples, 333), "the size of pushes changes nothing");
+        }
+    }
+
+    #[test]
+    fn cuts_lie_in_pauses_where_there_are_any() {
+        let spoken = |t: f32| t % 5.0 < 4.4;
+        for window in windows(&audio(70.0, spoken), 8000).iter().skip(1) {
+            assert_eq!(window.shared_ms, 0);
+            assert!(!spoken(window.start_ms as f32 / 1000.0), "cut at {} ms", window.start_ms);
+        }
+    }
+
+    fn word(text: &str, start: u64, end: u64) -> Word {
+        Word { text: text.into(), start, end, confidence: 0.9 }
+    }
+
+    #[test]
+    fn no_word_is_lost_or_said_twice_wherever_the_cut_falls() {
+        // Words of odd lengths, with repeats side by side.
+        let names = ["ask", "not", "what", "your", "country", "can", "do", "for", "you", "you", "ask", "what"];
+        let mut said = Vec::new();
+        let mut t = 0;
+        for n in 0..60 {
+            let length = 120 + (n * 97) % 450;
+            said.push(word(names[n as usize % names.len()], t, t + length));
+            t += length + (n * 53) % 180;
+        }
+        for cut in (3000..t - 1000).step_by(100) {
+            let shared = 3000;
+            // Each window hears whole words right, gives them its own slightly different times, and mangles what its
+            // edge cuts through.
+            let heard = |from: u64, to: u64, shift: u64| -> Vec<Word> {
+                said.iter()
+                    .filter(|w| w.end > from && w.start < to)
+                    .map(|w| {
+                        let whole = w.start >= from && w.end <= to;
+                        let text = if whole { w.text.clone() } else { format!("{}x", &w.text[..1]) };
+                        word(&text, w.start.max(from) + shift, w.end.min(to) + shift)
+                    })
+                    .collect()
+            };
+            let mut spoken = Spoken { words: heard(0, cut, 0), ..Spoken::default() };
+            let mut part = heard(cut - shared, t, 40);
+            part.iter_mut().for_each(|w| {
+                w.start -= cut - shared;
+                w.end -= cut - shared;
+            });
+            let window = Window { start_ms: cut - shared, samples: Vec::new(), shared_ms: shared };
+            join(&mut spoken, Spoken { words: part, ..Spoken::default() }, &window);
+            let texts = |words: &[Word]| words.iter().map(|w| w.text.clone()).collect::<Vec<_>>();
+            assert_eq!(texts(&spoken.words), texts(&said), "cut at {cut} ms");
+        }
+    }
+}

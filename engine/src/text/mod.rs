@@ -1,0 +1,4 @@
+//! Words and spans in, words and spans out; no tensors.
+
+pub mod subtitles;
+pub mod tokens;

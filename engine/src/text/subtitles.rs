@@ -1,0 +1,306 @@
+//! SRT and WebVTT from words: captions that a viewer can read, cut where speech itself pauses.
+//!
+//! The way: words -> segments (a sentence, or what lies between two pauses) -> cues (the cheapest way to cut a segment
+//! into pieces that fit two lines and seven seconds) -> lines (balanced) -> text in one of the two formats.
+
+use std::fmt::Write as _;
+
+use crate::Word;
+
+/// Lines a cue has at most.
+const LINES: usize = 2;
+
+/// A sentence that is shown for less than this takes the next one along, if no pause lies between: "Yes." alone would
+/// only flash.
+const SHORTEST_SENTENCE_MS: u64 = 1_000;
+
+/// A silence after a word that makes the place after it a good one to cut, as a comma does.
+const BREATH_MS: u64 = 300;
+
+/// How captions are cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubtitleOptions {
+    /// Characters that a line has at most; a longer word is kept whole on a line of its own. At least 1.
+    pub line_chars: usize,
+    /// How long a cue is shown at most, in milliseconds.
+    pub longest_cue_ms: u64,
+    /// A silence longer than this, in milliseconds, always ends a cue.
+    pub pause_ms: u64,
+}
+
+impl Default for SubtitleOptions {
+    /// 42 characters, 7 s, 1 s: the usual rules of broadcasters for Latin scripts.
+    fn default() -> Self {
+        Self { line_chars: 42, longest_cue_ms: 7_000, pause_ms: 1_000 }
+    }
+}
+
+/// SubRip: numbered cues, a comma before the milliseconds, UTF-8 with plain line feeds. Empty without words.
+#[must_use]
+pub fn srt(words: &[Word], options: &SubtitleOptions) -> String {
+    let mut out = String::new();
+    for (index, cue) in cues(words, options).iter().enumerate() {
+        if index > 0 {
+            out.push('\n');
+        }
+        let (start, end) = (Clock(cue.start_ms, ','), Clock(cue.end_ms, ','));
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{}\n{start} --> {end}", index + 1);
+        for line in &cue.lines {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// WebVTT: the header, a blank line, then the cues with `&`, `<` and `>` escaped. Without words, the header alone.
+#[must_use]
+pub fn vtt(words: &[Word], options: &SubtitleOptions) -> String {
+    let mut out = String::from("WEBVTT\n");
+    for cue in cues(words, options) {
+        let (start, end) = (Clock(cue.start_ms, '.'), Clock(cue.end_ms, '.'));
+        let _ = writeln!(out, "\n{start} --> {end}");
+        for line in &cue.lines {
+            for character in line.chars() {
+                match character {
+                    '&' => out.push_str("&amp;"),
+                    '<' => out.push_str("&lt;"),
+                    '>' => out.push_str("&gt;"),
+                    other => out.push(other),
+                }
+            }
+            out.push('\n');
+        }
+    }
+    if out.len() == "WEBVTT\n".len() {
+        out.push('\n');
+    }
+    out
+}
+
+/// One caption: `start_ms < end_ms`, and it ends before the next one starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Cue {
+    start_ms: u64,
+    end_ms: u64,
+    lines: Vec<String>,
+}
+
+/// A word as it is shown: no line feeds inside (they would end a cue), measured, and in time order.
+struct Shown {
+    text: String,
+    chars: usize,
+    /// Characters before it if all words were one line: the length of any run of words is one subtraction.
+    column: usize,
+    start_ms: u64,
+    /// Never past the start of the next word.
+    end_ms: u64,
+}
+
+/// A time as both formats write it; they differ in the mark before the milliseconds.
+struct Clock(u64, char);
+
+impl std::fmt::Display for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(ms, mark) = self;
+        let (hours, minutes) = (ms / 3_600_000, ms / 60_000 % 60);
+        write!(f, "{hours:02}:{minutes:02}:{:02}{mark}{:03}", ms / 1_000 % 60, ms % 1_000)
+    }
+}
+
+fn cues(words: &[Word], options: &SubtitleOptions) -> Vec<Cue> {
+    let words = shown(words);
+    let mut cues: Vec<Cue> = Vec::new();
+    for segment in segments(&words, options) {
+        let layout = Layout { words: segment, options };
+        for (from, to) in layout.cut() {
+            // Only a cue of no length, which is given a millisecond, can reach into the next one.
+            let start_ms = cues.last().map_or(0, |last| last.end_ms).max(segment[from].start_ms);
+            let longest = start_ms.saturating_add(options.longest_cue_ms);
+            let end_ms = segment[to - 1].end_ms.min(longest).max(start_ms.saturating_add(1));
+            let lines = layout.lines(from, to);
+            cues.push(Cue { start_ms, end_ms, lines });
+        }
+    }
+    cues
+}
+
+/// Models may let neighbouring words overlap, or even step back; captions must not.
+fn shown(words: &[Word]) -> Vec<Shown> {
+    let mut all: Vec<Shown> = Vec::with_capacity(words.len());
+    for word in words {
+        let text = word.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if text.is_empty() {
+            continue;
+        }
+        let mut column = 0;
+        let mut start_ms = word.start;
+        if let Some(before) = all.last_mut() {
+            start_ms = start_ms.max(before.start_ms);
+            before.end_ms = before.end_ms.min(start_ms);
+            column = before.column + before.chars + usize::from(is_spaced(&before.text, &text));
+        }
+        all.push(Shown { chars: text.chars().count(), text, column, start_ms, end_ms: word.end.max(start_ms) });
+    }
+    all
+}
+
+/// Whether a space stands between the two: not if both are of a script that is written without.
+fn is_spaced(before: &str, after: &str) -> bool {
+    let unspaced = |character: Option<char>| character.is_some_and(is_unspaced_script);
+    !(unspaced(before.chars().next_back()) && unspaced(after.chars().next()))
+}
+
+/// The pieces that no cue may reach across: sentences, and what lies between two pauses.
+fn segments<'a>(words: &'a [Shown], options: &SubtitleOptions) -> Vec<&'a [Shown]> {
+    let mut pieces = Vec::new();
+    let mut first = 0;
+    for (index, pair) in words.windows(2).enumerate() {
+        let (this, next) = (&pair[0], &pair[1]);
+        let pause = next.start_ms - this.end_ms > options.pause_ms;
+        let length_ms = this.end_ms - words[first].start_ms;
+        if pause || (ends_sentence(&this.text) && length_ms >= SHORTEST_SENTENCE_MS) {
+            pieces.push(&words[first..=index]);
+            first = index + 1;
+        }
+    }
+    if first < words.len() {
+        pieces.push(&words[first..]);
+    }
+    pieces
+}
+
+/// A segment and the rules to set it by.
+struct Layout<'a> {
+    words: &'a [Shown],
+    options: &'a SubtitleOptions,
+}
+
+impl Layout<'_> {
+    /// Cuts the segment into cues, `[from, to)` each, so that the sum of [`Layout::cost`] is least.
+    fn cut(&self) -> Vec<(usize, usize)> {
+        let count = self.words.len();
+        // best[to] = (cost of the words before `to`, where their last cue starts)
+        let mut best = vec![(f64::INFINITY, 0); count + 1];
+        best[0].0 = 0.0;
+        for to in 1..=count {
+            for from in (0..to).rev() {
+                if from + 1 < to && !self.fits(from, to) {
+                    break;
+                }
+                let cost = best[from].0 + self.cost(from, to);
+                if cost < best[to].0 {
+                    best[to] = (cost, from);
+                }
+            }
+        }
+        let mut cuts = Vec::new();
+        let mut to = count;
+        while to > 0 {
+            let from = best[to].1;
+            cuts.push((from, to));
+            to = from;
+        }
+        cuts.reverse();
+        cuts
+    }
+
+    /// Few cues, evenly filled (in characters or in time, whichever is scarcer), cut after a comma or a breath.
+    fn cost(&self, from: usize, to: usize) -> f64 {
+        let room = (LINES * self.line_chars()) as f64;
+        let filled = self.chars(from, to) as f64 / room;
+        let passed = self.length_ms(from, to) as f64 / self.options.longest_cue_ms.max(1) as f64;
+        let slack = (1.0 - filled.max(passed)).max(0.0);
+        let clean = to == self.words.len() || self.is_good_break(to);
+        1.0 + slack * slack + if clean { 0.0 } else { 0.3 }
+    }
+
+    fn fits(&self, from: usize, to: usize) -> bool {
+        self.length_ms(from, to) <= self.options.longest_cue_ms
+            && (self.is_line(from, to) || (from + 1..to).any(|cut| self.is_line(from, cut) && self.is_line(cut, to)))
+    }
+
+    /// The cue's one or two lines. Two are as even as they can be, the cut after a comma where that costs little.
+    fn lines(&self, from: usize, to: usize) -> Vec<String> {
+        if self.is_line(from, to) {
+            return vec![self.text(from, to)];
+        }
+        let uneven = |cut: usize| {
+            let difference = self.chars(from, cut).abs_diff(self.chars(cut, to));
+            difference + if self.is_good_break(cut) { 0 } else { 12 }
+        };
+        (from + 1..to)
+            .filter(|&cut| self.is_line(from, cut) && self.is_line(cut, to))
+            .min_by_key(|&cut| uneven(cut))
+            .map_or_else(|| vec![self.text(from, to)], |cut| vec![self.text(from, cut), self.text(cut, to)])
+    }
+
+    fn is_line(&self, from: usize, to: usize) -> bool {
+        from + 1 == to || self.chars(from, to) <= self.line_chars()
+    }
+
+    fn line_chars(&self) -> usize {
+        self.options.line_chars.max(1)
+    }
+
+    /// Whether the place before word `at` is a good one to cut: after a comma or the like, or in a short silence.
+    fn is_good_break(&self, at: usize) -> bool {
+        let (this, next) = (&self.words[at - 1], &self.words[at]);
+        ends_clause(&this.text) || next.start_ms - this.end_ms > BREATH_MS
+    }
+
+    fn length_ms(&self, from: usize, to: usize) -> u64 {
+        self.words[to - 1].end_ms - self.words[from].start_ms
+    }
+
+    fn chars(&self, from: usize, to: usize) -> usize {
+        let last = &self.words[to - 1];
+        last.column + last.chars - self.words[from].column
+    }
+
+    fn text(&self, from: usize, to: usize) -> String {
+        let mut text = String::new();
+        let mut column = self.words[from].column;
+        for word in &self.words[from..to] {
+            if word.column > column {
+                text.push(' ');
+            }
+            text.push_str(&word.text);
+            column = word.column + word.chars;
+        }
+        text
+    }
+}
+
+/// Chinese, Japanese and their punctuation, Thai, Lao, Khmer and Burmese.
+fn is_unspaced_script(character: char) -> bool {
+    matches!(character,
+        '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3000}'..='\u{30ff}'
+        | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ff9f}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// What may follow the mark that ends a sentence or a clause.
+const CLOSERS: [char; 10] = ['"', '\'', ')', ']', '»', '”', '’', '」', '』', '）'];
+
+fn ends_sentence(word: &str) -> bool {
+    let word = word.trim_end_matches(CLOSERS);
+    match word.strip_suffix('.') {
+        // "J." and "Mr." are followed by a name.
+        Some(stem) => stem.chars().count() != 1 && !is_title(stem),
+        None => word.ends_with(['!', '?', '…', '。', '！', '？', '؟', '।']),
+    }
+}
+
+fn is_title(stem: &str) -> bool {
+    ["mr", "mrs", "ms", "dr", "prof", "st", "vs", "no"].iter().any(|title| stem.eq_ignore_ascii_case(title))
+}
+
+fn ends_clause(word: &str) -> bool {
+    let word = word.trim_end_matches(CLOSERS);
+    word.ends_with([',', ';', ':', '–', '—', '、', '，', '；', '：', '،']) || ends_sentence(word)
+}
+
+#[cfg(test)]
+#[path = "subtitles_tests.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+//! Tokens with times become words with times.
+
+use std::path::Path;
+
+use tokenizers::Tokenizer;
+
+use crate::Word;
+use crate::error::{Error, Result};
+use crate::models::fastconformer::Token;
+
+/// What SentencePiece writes where a word begins.
+const WORD_START: char = '\u{2581}';
+
+/// A checkpoint's tokenizer.
+pub struct Vocabulary {
+    tokenizer: Tokenizer,
+    /// By token id.
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Debug)]
+struct Piece {
+    text: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Part of the text.
+    Text,
+    /// A language tag such as `<en-US>`.
+    Language,
+    /// Blank, padding, unknown: never shown.
+    Hidden,
+}
+
+/// What a token sequence says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spoken {
+    /// The words, in order.
+    pub words: Vec<Word>,
+    /// The words' text with the tokenizer's spacing.
+    pub text: String,
+    /// The language tag, if the model wrote one: `en-US`.
+    pub language: Option<String>,
+}
+
+impl Vocabulary {
+    /// Reads `tokenizer.json`.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when it is missing or malformed.
+    pub fn read(dir: &Path, blank: u32) -> Result<Self> {
+        let path = dir.join("tokenizer.json");
+        let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
+        let tokenizer = Tokenizer::from_file(&path).map_err(|e| bad(e.to_string()))?;
+        let size = tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
+        let special: std::collections::BTreeSet<u32> =
+            tokenizer.get_added_tokens_decoder().into_iter().filter(|(_, t)| t.special).map(|(id, _)| id).collect();
+        let pieces = (0..size as u32).map(|id| {
+            let text = tokenizer.id_to_token(id).unwrap_or_default();
+            // The model's own blank wins over what the tokenizer calls that id.
+            let kind = if id == blank {
+                Kind::Hidden
+            } else if is_language_tag(&text) {
+                Kind::Language
+            } else if special.contains(&id) {
+                Kind::Hidden
+            } else {
+                Kind::Text
+            };
+            Piece { text, kind }
+        });
+        Ok(Self { pieces: pieces.collect(), tokenizer })
+    }
+
+    /// The token ids of a phrase, as it stands within a text.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when the tokenizer cannot write it.
+    pub fn encode(&self, phrase: &str) -> Result<Vec<u32>> {
+        let encoding = self
+            .tokenizer
+            .encode(phrase, false)
+            .map_err(|e| Error::InvalidOption(format!("{phrase:?} cannot be written by the model: {e}")))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// Words with times: `frame_ms` is the length of an encoder frame, `end_ms` that of the audio.
+    pub fn words(&self, tokens: &[Token], frame_ms: f64, end_ms: u64) -> Spoken {
+        let mut spoken = Spoken::default();
+        let mut groups: Vec<Vec<Token>> = Vec::new();
+        for token in tokens {
+            let Some(piece) = self.pieces.get(token.id as usize) else { continue };
+            match piece.kind {
+                Kind::Hidden => {}
+                Kind::Language => spoken.language = Some(piece.text.trim_matches(['<', '>']).to_string()),
+                Kind::Text => match groups.last_mut() {
+                    Some(group) if !starts_word(&piece.text) => group.push(*token),
+                    _ => groups.push(vec![*token]),
+                },
+            }
+        }
+        for (at, group) in groups.iter().enumerate() {
+            let text = self.decode(group);
+            if text.is_empty() {
+                continue;
+            }
+            let next = groups.get(at + 1).map(|group| group[0].frame);
+            spoken.words.push(word(text, group, next, frame_ms, end_ms));
+        }
+        spoken.text = self.decode(&groups.concat());
+        spoken
+    }
+
+    fn decode(&self, tokens: &[Token]) -> String {
+        let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
+        // Ids come from the model's own vocabulary; what the tokenizer cannot write is left out.
+        self.tokenizer.decode(&ids, true).unwrap_or_default().trim().to_string()
+    }
+}
+
+/// A word from its tokens; `next` is the frame at which the next word begins.
+fn word(text: String, tokens: &[Token], next: Option<usize>, frame_ms: f64, end_ms: u64) -> Word {
+    let ms = |frame: usize| (frame as f64 * frame_ms).round() as u64;
+    let first = tokens.first().map_or(0, |token| token.frame);
+    let last = tokens.iter().map(|token| token.frame + token.span.max(1)).max().unwrap_or(first + 1);
+    // A word lasts at least its last token's frame; it may not reach into the next word unless both share a frame.
+    let last = next.map_or(last, |next| last.min(next.max(first + 1)));
+    let start = ms(first).min(end_ms);
+    let confidence = tokens.iter().map(|token| token.confidence).sum::<f32>() / tokens.len().max(1) as f32;
+    Word { text, start, end: ms(last).clamp(start, end_ms.max(start)), confidence }
+}
+
+/// Whether a piece begins a word: a SentencePiece word start, or a character of a script written without spaces.
+fn starts_word(piece: &str) -> bool {
+    piece.starts_with(WORD_START) || piece.chars().next().is_some_and(is_unspaced)
+}
+
+/// Han, kana and Thai: scripts without spaces, where every piece is a word of its own.
+fn is_unspaced(c: char) -> bool {
+    matches!(c, '\u{0E00}'..='\u{0E7F}' | '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{20000}'..='\u{2FA1F}')
+}
+
+/// `<en-US>`, `<de>`: two or three lower-case letters, and a region.
+fn is_language_tag(text: &str) -> bool {
+    let Some(tag) = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) else { return false };
+    let mut parts = tag.split('-');
+    let language = parts.next().unwrap_or_default();
+    let region = parts.next();
+    (2..=3).contains(&language.len())
+        && language.chars().all(|c| c.is_ascii_lowercase())
+        && region.is_some_and(|r| (2..=3).contains(&r.len()) && r.chars().all(|c| c.is_ascii_alphanumeric()))
+        && parts.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn language_tags_are_told_from_other_special_tokens() {
+        for tag in ["<en-US>", "<de-DE>", "<nah-MX>"] {
+            assert!(is_language_tag(tag), "{tag}");
+        }
+        for other in ["<unk>", "<pad>", "<blank>", "en-US", "<en-US", "<EN-us-x>", "<|en|>"] {
+            assert!(!is_language_tag(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_word_ends_where_the_next_begins_and_never_past_the_audio() {
+        let token = |frame, span| Token { id: 1, frame, span, confidence: 0.5 };
+        let word = word("a".into(), &[token(3, 1), token(5, 4)], Some(7), 80.0, 10_000);
+        assert_eq!((word.start, word.end), (240, 560));
+        let last = super::word("a".into(), &[token(5, 4)], None, 80.0, 500);
+        assert_eq!((last.start, last.end), (400, 500));
+    }
+}

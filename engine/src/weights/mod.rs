@@ -1,0 +1,201 @@
+//! Checkpoint tensors: safetensors files of a folder, read one tensor at a time into device memory.
+//!
+//! A model asks for each tensor by name and shape; what is missing, misshapen or left over is an error that names the
+//! tensor, so a checkpoint of another architecture can never load half.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{Device, Tensor, TensorData};
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
+
+use crate::error::{Error, Result};
+
+/// Longest header that is believed; the format's own limit.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+struct Entry {
+    file: usize,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    /// First byte in the file.
+    start: u64,
+    bytes: usize,
+}
+
+/// The tensors of one checkpoint folder, and which of them a model has taken.
+pub struct Weights {
+    dir: PathBuf,
+    files: Vec<RefCell<File>>,
+    entries: BTreeMap<String, Entry>,
+    taken: RefCell<BTreeSet<String>>,
+    device: Device,
+}
+
+impl Weights {
+    /// Opens `model.safetensors`, or the shards that `model.safetensors.index.json` lists.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when neither is there, a file is no safetensors file, or a tensor is in two shards.
+    pub fn open(dir: &Path, device: &Device) -> Result<Self> {
+        let mut weights = Self {
+            dir: dir.to_path_buf(),
+            files: Vec::new(),
+            entries: BTreeMap::new(),
+            taken: RefCell::default(),
+            device: device.clone(),
+        };
+        let index = dir.join("model.safetensors.index.json");
+        if index.is_file() {
+            for shard in shards(&index)? {
+                weights.add_file(&dir.join(shard))?;
+            }
+        } else {
+            weights.add_file(&dir.join("model.safetensors"))?;
+        }
+        Ok(weights)
+    }
+
+    /// The tensors whose names begin with `prefix` and a dot.
+    pub fn scope(&self, prefix: &str) -> Scope<'_> {
+        Scope { weights: self, prefix: format!("{prefix}.") }
+    }
+
+    /// Number of values in all tensors.
+    pub fn parameters(&self) -> usize {
+        self.entries.values().map(|entry| entry.shape.iter().product::<usize>()).sum()
+    }
+
+    /// Checks that the model took every tensor.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] that names the first tensor left over, and how many there are.
+    pub fn finish(self) -> Result<()> {
+        let taken = self.taken.into_inner();
+        let left: Vec<&String> = self.entries.keys().filter(|name| !taken.contains(*name)).collect();
+        match left.first() {
+            None => Ok(()),
+            Some(first) => Err(Error::Weights {
+                tensor: (*first).clone(),
+                reason: format!("the architecture has no such tensor ({} left over in all)", left.len()),
+            }),
+        }
+    }
+
+    fn add_file(&mut self, path: &Path) -> Result<()> {
+        let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
+        let mut file = File::open(path).map_err(|e| bad(format!("cannot open: {e}")))?;
+        let file_bytes = file.metadata().map_err(|e| bad(e.to_string()))?.len();
+        let mut length = [0u8; 8];
+        file.read_exact(&mut length).map_err(|_| bad("not a safetensors file: shorter than its header".into()))?;
+        let header_bytes = u64::from_le_bytes(length);
+        if header_bytes > MAX_HEADER_BYTES || header_bytes + 8 > file_bytes {
+            return Err(bad("not a safetensors file, or a truncated one".into()));
+        }
+        let mut header = Vec::new();
+        file.by_ref().take(header_bytes).read_to_end(&mut header).map_err(|e| bad(e.to_string()))?;
+        let metadata: Metadata = serde_json::from_slice(&header).map_err(|e| bad(format!("bad header: {e}")))?;
+        let data_start = header_bytes + 8;
+        for (name, info) in metadata.tensors() {
+            let (start, end) = info.data_offsets;
+            if data_start + end as u64 > file_bytes {
+                return Err(bad(format!("truncated: tensor {name} ends past the end of the file")));
+            }
+            let entry = Entry {
+                file: self.files.len(),
+                dtype: info.dtype,
+                shape: info.shape.clone(),
+                start: data_start + start as u64,
+                bytes: end - start,
+            };
+            if self.entries.insert(name.clone(), entry).is_some() {
+                return Err(bad(format!("tensor {name} is in two shards")));
+            }
+        }
+        self.files.push(RefCell::new(file));
+        Ok(())
+    }
+
+    /// The values of a tensor as f32, in the file's (row-major) order.
+    fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let wrong = |reason: String| Error::Weights { tensor: name.to_string(), reason };
+        let entry = self.entries.get(name).ok_or_else(|| wrong(format!("missing from {}", self.dir.display())))?;
+        if entry.shape != shape {
+            return Err(wrong(format!("has shape {:?}, the configuration needs {shape:?}", entry.shape)));
+        }
+        let mut bytes = vec![0u8; entry.bytes];
+        let mut file = self.files[entry.file].borrow_mut();
+        file.seek(SeekFrom::Start(entry.start))
+            .and_then(|_| file.read_exact(&mut bytes))
+            .map_err(|e| wrong(format!("cannot be read: {e}")))?;
+        self.taken.borrow_mut().insert(name.to_string());
+        let halves = |to_f32: fn([u8; 2]) -> f32| bytes.chunks_exact(2).map(|b| to_f32([b[0], b[1]])).collect();
+        match entry.dtype {
+            Dtype::F32 => Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
+            Dtype::F16 => Ok(halves(|b| half::f16::from_le_bytes(b).to_f32())),
+            Dtype::BF16 => Ok(halves(|b| half::bf16::from_le_bytes(b).to_f32())),
+            other => Err(wrong(format!("has type {other:?}; F32, F16 and BF16 are supported"))),
+        }
+    }
+}
+
+/// Tensors under a common name prefix.
+#[derive(Clone)]
+pub struct Scope<'a> {
+    weights: &'a Weights,
+    prefix: String,
+}
+
+impl Scope<'_> {
+    /// A narrower scope.
+    pub fn scope(&self, name: impl std::fmt::Display) -> Self {
+        Scope { weights: self.weights, prefix: format!("{}{name}.", self.prefix) }
+    }
+
+    /// The device that tensors are put on.
+    pub fn device(&self) -> &Device {
+        &self.weights.device
+    }
+
+    /// Takes a tensor's values, row-major, as f32.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] when it is missing, has another shape, or a type that is not a float.
+    pub fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        self.weights.values(&format!("{}{name}", self.prefix), shape)
+    }
+
+    /// Takes a tensor.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn tensor<const D: usize>(&self, name: &str, shape: [usize; D]) -> Result<Tensor<D>> {
+        let values = self.values(name, &shape)?;
+        Ok(Tensor::from_data(TensorData::new(values, shape), self.device()))
+    }
+
+    /// Marks a tensor as known and unused (a training counter, say), if it is there.
+    pub fn ignore(&self, name: &str) {
+        self.weights.taken.borrow_mut().insert(format!("{}{name}", self.prefix));
+    }
+}
+
+/// The distinct shard files of an index, in name order.
+fn shards(index: &Path) -> Result<BTreeSet<String>> {
+    #[derive(serde::Deserialize)]
+    struct Index {
+        weight_map: BTreeMap<String, String>,
+    }
+    let bad = |reason: String| Error::Checkpoint { path: index.to_path_buf(), reason };
+    let text = std::fs::read_to_string(index).map_err(|e| bad(e.to_string()))?;
+    let index: Index = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+    let shards: BTreeSet<String> = index.weight_map.into_values().collect();
+    match shards.iter().find(|name| Path::new(name).components().count() != 1) {
+        Some(name) => Err(bad(format!("shard {name} lies outside the folder"))),
+        None => Ok(shards),
+    }
+}

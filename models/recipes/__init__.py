@@ -1,0 +1,1 @@
+"""Recipes that train Auricle's starter checkpoints from public speech."""

@@ -1,0 +1,70 @@
+"""Error rates of an exported folder, decoded greedily through the published transformers classes.
+
+    python -m recipes.evaluate --model models/starter/asr-en --set EVAL/librispeech-sample --lookahead 13
+
+A set is a folder of sound files with `refs.tsv`. Words are compared in lower case without punctuation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import torch
+from transformers import NemotronAsrStreamingForRNNT, NemotronAsrStreamingProcessor
+from transformers.utils import logging
+
+from .prepare import decode
+from .scoring import ErrorRates
+from .targets import read_table
+
+BATCH = 8
+
+
+def transcribe(model, processor, sounds: list, lookahead: int) -> list[str]:
+    """Texts of a batch of sounds, each `[samples]` at 16 kHz."""
+    processor.set_num_lookahead_tokens(lookahead)
+    inputs = processor(sounds, sampling_rate=16000).to(model.device)
+    inputs["input_features"] = inputs["input_features"].to(model.dtype)
+    with torch.no_grad():
+        out = model.generate(**inputs)
+    return processor.batch_decode(out.sequences, skip_special_tokens=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--set", type=Path, required=True)
+    parser.add_argument("--lookahead", type=int, default=13)
+    parser.add_argument("--limit", type=int, help="score only the first so many")
+    parser.add_argument("--out", type=Path, help="write file<TAB>text of what was heard")
+    parser.add_argument("--device", default="cpu")
+    args = parser.parse_args()
+
+    logging.set_verbosity_error()
+    model = NemotronAsrStreamingForRNNT.from_pretrained(args.model, dtype=torch.float32).to(args.device).eval()
+    processor = NemotronAsrStreamingProcessor.from_pretrained(args.model)
+    rows = list(read_table(args.set / "refs.tsv").items())[: args.limit]
+    sounds = {name: decode(args.set / name) for name, _ in rows}
+    rows.sort(key=lambda row: len(sounds[row[0]]))
+    rates, heard, began = ErrorRates(), {}, time.perf_counter()
+    for first in range(0, len(rows), BATCH):
+        part = rows[first : first + BATCH]
+        texts = transcribe(model, processor, [sounds[name] for name, _ in part], args.lookahead)
+        for (name, reference), text in zip(part, texts, strict=True):
+            rates.add(reference, text)
+            heard[name] = text
+    seconds = sum(map(len, sounds.values())) / 16000
+    if args.out:
+        args.out.write_text("".join(f"{name}\t{text}\n" for name, text in sorted(heard.items())), encoding="utf-8")
+    print(
+        f"{args.set.name}: WER {rates.wer:.1f} CER {rates.cer:.1f} "
+        f"({len(rows)} utterances, {rates.words} words, look-ahead {args.lookahead})"
+    )
+    print(f"{seconds:.0f} s of sound in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Log-mel features, exactly as `NemotronAsrStreamingFeatureExtractor` computes them, and the store that keeps them.
+
+A store is a folder with, for each corpus, `<corpus>.mel` (f16, `[frames, 80]`, utterances end to end) and
+`<corpus>.index` (`file<TAB>first frame<TAB>frames`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import NemotronAsrStreamingFeatureExtractor
+
+MELS = 80
+FRAMES_PER_SECOND = 100
+LOG_FLOOR = float(np.log(2.0**-24))  # the extractor's guard value: what digital silence gives
+
+_extractor = NemotronAsrStreamingFeatureExtractor()
+
+
+def log_mel(pcm: np.ndarray) -> np.ndarray:
+    """`[samples]` at 16 kHz to `[frames, 80]`."""
+    with torch.no_grad():
+        out = _extractor(pcm, sampling_rate=16000, return_tensors="pt")
+    frames = int(out["attention_mask"][0].sum())
+    return out["input_features"][0, :frames].numpy()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One utterance's place in a store."""
+
+    corpus: str
+    file: str
+    first: int
+    frames: int
+
+    @property
+    def speaker(self) -> str:
+        return self.file.split("-")[0]
+
+
+class MelStore:
+    """Read access to the mels of one or more corpora."""
+
+    def __init__(self, folder: Path):
+        self.utterances: list[Stored] = []
+        self._mels: dict[str, np.ndarray] = {}
+        for index in sorted(folder.glob("*.index")):
+            corpus = index.stem
+            mels = np.memmap(index.with_suffix(".mel"), dtype=np.float16, mode="r").reshape(-1, MELS)
+            self._mels[corpus] = mels
+            for line in index.read_text(encoding="utf-8").splitlines():
+                file, first, frames = line.split("\t")
+                self.utterances.append(Stored(corpus, file, int(first), int(frames)))
+
+    def mel(self, utterance: Stored) -> np.ndarray:
+        """`[frames, 80]`, f32."""
+        mels = self._mels[utterance.corpus][utterance.first : utterance.first + utterance.frames]
+        return np.array(mels, dtype=np.float32)
+
+    def statistics(self, samples: int = 400) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and deviation of each mel band, `[80]` each, over a fixed draw of utterances."""
+        rng = np.random.default_rng(0)
+        chosen = rng.choice(len(self.utterances), size=min(samples, len(self.utterances)), replace=False)
+        frames = np.concatenate([self.mel(self.utterances[i]) for i in chosen])
+        return frames.mean(0), frames.std(0)

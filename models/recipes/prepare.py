@@ -1,0 +1,68 @@
+"""Decodes corpus folders and stores their log-mels.
+
+    python -m recipes.prepare --corpus DATA/mini-librispeech-en --corpus DATA/noise --out STORE
+
+A corpus is a folder of sound files, with `refs.tsv` (`file<TAB>text`) unless it is noise. A corpus already in the
+store is left as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import soundfile
+from scipy.signal import resample_poly
+
+from .features import log_mel
+
+SOUND = {".opus", ".flac", ".wav", ".ogg"}
+
+
+def decode(path: Path) -> np.ndarray:
+    """`[samples]` at 16 kHz, mono, f32."""
+    try:
+        pcm, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except soundfile.LibsndfileError:  # it refuses some very short Opus files that ffmpeg reads
+        command = ["ffmpeg", "-v", "error", "-i", path, "-f", "f32le", "-ac", "1", "-ar", "16000", "-"]
+        raw = subprocess.run(command, check=True, capture_output=True).stdout
+        return np.frombuffer(raw, dtype=np.float32).copy()
+    pcm = pcm.mean(1)
+    if rate != 16000:
+        common = np.gcd(rate, 16000)
+        pcm = resample_poly(pcm, 16000 // common, rate // common).astype(np.float32)
+    return pcm
+
+
+def store(corpus: Path, out: Path, limit: int | None = None) -> None:
+    """Writes `<corpus>.mel` and, last, `<corpus>.index`."""
+    index = out / f"{corpus.name}.index"
+    if index.exists():
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    files = sorted(p for p in corpus.iterdir() if p.suffix in SOUND)[:limit]
+    rows, first = [], 0
+    with (out / f"{corpus.name}.mel").open("wb") as mels:
+        for path in files:
+            mel = log_mel(decode(path)).astype(np.float16)
+            mels.write(mel.tobytes())
+            rows.append(f"{path.name}\t{first}\t{len(mel)}")
+            first += len(mel)
+    index.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    print(f"{corpus.name}: {len(rows)} utterances, {first / 360000:.2f} h", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, action="append", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--limit", type=int, help="at most so many utterances a corpus")
+    args = parser.parse_args()
+    for corpus in args.corpus:
+        store(corpus, args.out, args.limit)
+
+
+if __name__ == "__main__":
+    main()

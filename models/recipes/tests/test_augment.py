@@ -1,0 +1,30 @@
+"""Augmentation keeps the shape it promises and depends on its generator alone."""
+
+import numpy as np
+
+from recipes import augment
+from recipes.features import LOG_FLOOR, MELS
+
+
+def test_shapes_and_range():
+    rng = np.random.default_rng(0)
+    mel = rng.normal(-7, 3, (200, MELS)).astype(np.float32)
+    out = augment.Augmentation(strength=1.0, masks=True)(mel, store=None, rng=np.random.default_rng(1))
+    assert out.shape[1] == MELS
+    assert 150 < out.shape[0] < 270
+    assert out.dtype == np.float32
+    assert np.isfinite(out).all()
+    assert augment.mix(mel, mel[:30], 10.0, rng).shape == mel.shape
+
+
+def test_same_generator_same_sound():
+    mel = np.random.default_rng(0).normal(-7, 3, (200, MELS)).astype(np.float32)
+    one, two = (augment.Augmentation(1.0)(mel, None, np.random.default_rng(5)) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+    assert one.min() >= LOG_FLOOR
+
+
+def test_identity_warp_and_rate():
+    mel = np.random.default_rng(0).normal(-7, 3, (50, MELS)).astype(np.float32)
+    np.testing.assert_allclose(mel @ augment.warp_matrix(1.0), mel, rtol=1e-5)
+    np.testing.assert_allclose(augment.resample_time(mel, 1.0), mel, rtol=1e-4, atol=1e-4)

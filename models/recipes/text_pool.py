@@ -1,0 +1,135 @@
+"""Sentences to be spoken by synthesisers, from public-domain books that Debian and PyPI packages carry.
+
+    python -m recipes.text_pool --work DIR --exclude EVAL/refs.tsv --out pool.txt
+
+Sources: the King James Bible (`bible-kjv`), The Devil's Dictionary (`dict-devil`), Jane Austen's six novels
+(`r-cran-janeaustenr`), Newton's Opticks (`golang-1.19-src`).
+Packages are unpacked under --work, nothing is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import gzip
+import lzma
+import random
+import re
+import subprocess
+import zlib
+from pathlib import Path
+
+from .targets import normalise_target, score_words
+
+PACKAGES = ["bible-kjv", "bible-kjv-text", "dict-devil", "r-cran-janeaustenr", "golang-1.19-src"]
+SHARED_NGRAM = 6
+
+
+def unpack(work: Path) -> Path:
+    """Downloads and unpacks the packages into `work`, once."""
+    root = work / "root"
+    if not root.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["apt-get", "download", "-qq", *PACKAGES], cwd=work, check=True)
+        for deb in work.glob("*.deb"):
+            subprocess.run(["dpkg", "-x", deb, root], check=True)
+    return root
+
+
+def bible(root: Path) -> list[str]:
+    program, data = next(root.rglob("bin/bible")), next(root.rglob("bible.data"))
+    verses = subprocess.run(
+        [program, "-p", data.parent, "gen1:1-rev22:21"], input="", capture_output=True, text=True, check=False
+    ).stdout
+    verses = re.sub(r"^\s*\w+\d+:\d+\s*", "\n\n", verses, flags=re.M)
+    return [p for p in verses.split("\n\n")]
+
+
+def devils_dictionary(root: Path) -> list[str]:
+    text = gzip.decompress(next(root.rglob("devil.dict.dz")).read_bytes()).decode("utf-8", "replace")
+    return re.split(r"\n\s*\n", text)
+
+
+def austen(root: Path) -> list[str]:
+    """R's lazy-load database: per object a length, a compression mark and a serialised character vector."""
+    data = next(root.rglob("janeaustenr/data/Rdata.rdb")).read_bytes()
+    lines = []
+    position = 0
+    while position + 5 < len(data):
+        position += 4
+        mark = data[position : position + 1]
+        if mark == b"Z":
+            unpacker = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[{"id": lzma.FILTER_LZMA2, "preset": 6}])
+            position += 1
+        elif mark == b"2":
+            unpacker = bz2.BZ2Decompressor()
+            position += 1
+        else:
+            unpacker = zlib.decompressobj()
+        raw = unpacker.decompress(data[position:])
+        position = len(data) - len(unpacker.unused_data)
+        at = 0
+        for found in re.finditer(rb"\x00[\x00-\x0f]\x00\x09(....)", raw, re.S):
+            if found.start() >= at:
+                at = found.end() + int.from_bytes(found[1], "big", signed=True)
+                lines.append(raw[found.end() : at].decode("utf-8", "replace") if at > found.end() else "")
+    return re.split(r"\n\s*\n", "\n".join(lines))
+
+
+def opticks(root: Path) -> list[str]:
+    text = next(root.rglob("Isaac.Newton-Opticks.txt")).read_text(encoding="utf-8", errors="replace")
+    body = re.split(r"\*\*\* ?(?:START|END) OF.*?\n", text)
+    return re.split(r"\n\s*\n", max(body, key=len))
+
+
+SOURCES = {"bible": (bible, 0.15), "devil": (devils_dictionary, 0.15), "austen": (austen, 0.6), "opticks": (opticks, 0.1)}
+
+
+def sentences(paragraphs: list[str]) -> list[str]:
+    """Whole sentences of 2 to 24 words that hold nothing but words and the punctuation a model writes."""
+    kept = []
+    for paragraph in paragraphs:
+        flat = re.sub(r"\b(Mr|Mrs|Dr|St)\.", r"\1", " ".join(paragraph.split()))
+        for sentence in re.split(r"(?<=[.?!])['\"”]*\s+", flat):
+            if not re.match(r"['\"“_]*[A-Z]", sentence) or not re.search(r"[.?!]['\"”_]*$", sentence):
+                continue
+            if re.search(r"[\d|=<>#@~^\\]|[A-Z]{2,}|\b[B-HJ-Z]\b", sentence):
+                continue
+            text = normalise_target(sentence)
+            if text and 2 <= len(text.split()) <= 24:
+                kept.append(text)
+    return kept
+
+
+def ngrams(words: list[str]) -> set[tuple[str, ...]]:
+    return {tuple(words[i : i + SHARED_NGRAM]) for i in range(len(words) - SHARED_NGRAM + 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="folder for the unpacked packages")
+    parser.add_argument("--exclude", type=Path, action="append", default=[], help="refs.tsv of an evaluation set")
+    parser.add_argument("--count", type=int, default=20000)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+
+    banned: set[tuple[str, ...]] = set()
+    for table in args.exclude:
+        for line in table.read_text(encoding="utf-8").splitlines():
+            banned |= ngrams(score_words(line.split("\t", 1)[-1]))
+
+    rng = random.Random(1)
+    root = unpack(args.work)
+    pool: list[str] = []
+    for name, (read, share) in SOURCES.items():
+        found = sorted(set(sentences(read(root))))
+        clean = [s for s in found if not ngrams(score_words(s)) & banned]
+        rng.shuffle(clean)
+        pool += clean[: int(args.count * share)]
+        print(f"{name}: {len(found)} sentences, {len(found) - len(clean)} dropped, {len(clean[: int(args.count * share)])} kept")
+    rng.shuffle(pool)
+    args.out.write_text("\n".join(pool) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""Trains the streaming recogniser: CTC first, then the transducer on the same encoder.
+
+    python -m recipes.train --data DATA --store STORE --restored TEXT --tokenizer tokenizer.json --out RUN
+
+Resumes from `RUN/checkpoint.pt` where there is one; SIGTERM writes it and ends. Progress is counted in hours of
+audio seen, so that a run on other hardware follows the same course.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import time
+from contextlib import nullcontext
+from enum import Enum
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from torch import distributed
+from torch import multiprocessing as processes
+from torch.nn import functional as F
+
+from .augment import Augmentation
+from .batches import NOISE, Batch, Sampler, load_examples, pick_dev
+from .checkpoint import load_checkpoint, save_checkpoint
+from .convolutions import compile_kernels
+from .dev import evaluate_dev
+from .features import MelStore
+from .model import LOOKAHEADS, Recogniser, build_config
+from .optimiser import build_optimisers
+from .phones import PHONES, Pronunciations
+from .rnnt_loss import rnnt_loss
+from .tickets import Tickets
+
+LOSSES = ("rnnt", "ctc", "phone")
+LOOKAHEAD_ODDS = (0.08, 0.17, 0.2, 0.25, 0.3)  # of LOOKAHEADS
+
+
+class Stage(Enum):
+    CTC = "the encoder with its CTC heads"
+    JOINT = "the prediction and joint networks on a frozen encoder"
+    BOTH = "everything, CTC kept as an auxiliary"
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    paths = parser.add_argument_group("what to train on")
+    paths.add_argument("--data", type=Path, action="append", required=True, help="folder of corpus folders")
+    paths.add_argument("--store", type=Path, required=True, help="what recipes.prepare wrote")
+    paths.add_argument("--restored", type=Path, help="tables with punctuation and case")
+    paths.add_argument("--tokenizer", type=Path, required=True)
+    paths.add_argument("--start", type=Path, help="an exported folder to go on from, without its optimiser")
+    paths.add_argument("--out", type=Path, required=True)
+    course = parser.add_argument_group("the course, in hours of audio seen")
+    course.add_argument("--hours", type=float, default=600.0, help="end of training")
+    course.add_argument("--rnnt-from", type=float, default=300.0, help="the transducer's loss joins in")
+    course.add_argument("--joint-alone", type=float, default=2.0, help="hours of it with the encoder frozen")
+    course.add_argument("--decay-from", type=float, default=450.0, help="the learning rate falls from here to the end")
+    course.add_argument("--minutes", type=float, help="stop after so much time, whatever has been seen")
+    how = parser.add_argument_group("how")
+    how.add_argument("--lr", type=float, default=1.5e-3)
+    how.add_argument("--adamw", action="store_true", help="AdamW for everything, no Muon")
+    how.add_argument("--batch-seconds", type=float, default=24.0, help="of sound, in one pass")
+    how.add_argument("--passes", type=int, default=4, help="passes whose gradients make one step")
+    how.add_argument("--processes", type=int, default=2, help="CPU processes of one thread each that share the passes")
+    how.add_argument("--compile", action="store_true", help="fuse the convolutions; needs a C++ compiler")
+    how.add_argument("--device", default="cpu")
+    how.add_argument("--augment", type=float, default=0.45)
+    how.add_argument("--spec-augment", action="store_true")
+    how.add_argument("--real-share", type=float, default=0.67)
+    how.add_argument("--seed", type=int, default=1)
+    how.add_argument("--hidden", type=int, default=256)
+    how.add_argument("--layers", type=int, default=6)
+    how.add_argument("--dev-every", type=float, default=1.5, help="hours of audio between evaluations")
+    how.add_argument("--save-minutes", type=float, default=3.0)
+    return parser.parse_args(argv)
+
+
+def cap_seconds(hours: float, total: float) -> float:
+    """Short utterances first: alignment is learned on them sooner."""
+    return min(20.0, 4.0 + 14.0 * hours / min(12.0, max(0.01, total / 4)))
+
+
+def learning_rate(args: argparse.Namespace, step: int, hours: float) -> float:
+    warm = min(1.0, (step + 1) / 120)
+    left = 1.0 if hours < args.decay_from else max(0.0, (args.hours - hours) / max(1e-6, args.hours - args.decay_from))
+    return args.lr * warm * (0.05 + 0.95 * left)
+
+
+class Trainer:
+    """One process's part of the training."""
+
+    def __init__(self, args: argparse.Namespace, rank: int, world: int, passes: Tickets, parts: Tickets):
+        self.args, self.rank, self.world, self.passes = args, rank, world, passes
+        torch.manual_seed(args.seed)
+        self.device = torch.device(args.device)
+        tokenizer = Tokenizer.from_file(str(args.tokenizer))
+        store = MelStore(args.store)
+        corpora = [p for data in args.data for p in sorted(data.iterdir()) if (args.store / f"{p.name}.index").exists()]
+        training, held_out = load_examples(
+            store, corpora, args.restored, tokenizer, Pronunciations(args.store / "pronunciations.tsv")
+        )
+        noise = tuple(u for u in store.utterances if u.corpus == NOISE)
+        augmentation = Augmentation(args.augment, noise, tuple(e.stored for e in training), args.spec_augment)
+        self.sampler = Sampler(training, store, augmentation, args.real_share, args.seed)
+        self.dev = pick_dev(held_out)
+        self.tokenizer = tokenizer
+
+        mean, std = store.statistics()
+        config = build_config(tokenizer.get_vocab_size(), args.hidden, args.layers)
+        self.model = Recogniser(config, len(PHONES), float(mean.mean()), float(std.mean())).to(self.device)
+        self.optimisers = build_optimisers(self.model, args.lr, muon=not args.adamw, tickets=parts)
+        self.step, self.hours, self.transducer_ready = 0, 0.0, False
+        load_checkpoint(self, args.out / "checkpoint.pt", args.start)
+        self.stopping = False
+        signal.signal(signal.SIGTERM, self._stop)
+        if rank == 0:
+            total = sum(e.stored.frames for e in training) / 360000
+            count = sum(p.numel() for p in self.model.asr.parameters())
+            print(f"{len(training)} utterances, {total:.2f} h; {count / 1e6:.2f} M parameters; at {self.hours:.2f} h", flush=True)
+
+    def _stop(self, *_) -> None:
+        self.stopping = True
+
+    def stage(self) -> Stage:
+        if self.hours < self.args.rnnt_from:
+            return Stage.CTC
+        return Stage.JOINT if self.hours < self.args.rnnt_from + self.args.joint_alone else Stage.BOTH
+
+    def trained_in(self, stage: Stage) -> list[torch.nn.Parameter]:
+        """What a stage does not train has no gradient, so that neither decay nor old momentum moves it."""
+        transducer = ("asr.decoder.", "asr.joint.", "asr.encoder_projector.")
+        wanted = {Stage.CTC: {False}, Stage.JOINT: {True}, Stage.BOTH: {False, True}}[stage]
+        return [p for name, p in self.model.named_parameters() if name.startswith(transducer) in wanted]
+
+    def autocast(self):
+        return torch.autocast(self.device.type, torch.bfloat16)
+
+    def losses(self, batch: Batch, lookahead: int) -> dict[str, torch.Tensor]:
+        """Losses per target symbol, with their weights applied by `total`."""
+        stage = self.stage()
+        transducer, frozen = stage is not Stage.CTC, stage is Stage.JOINT
+        found = {}
+        with self.autocast():
+            with torch.no_grad() if frozen else nullcontext():
+                hidden, middle, frames = self.model.encode(batch.mel, batch.frames, lookahead)
+            if transducer:
+                logits = self.model.joint_logits(hidden, batch.tokens)
+            if not frozen:
+                by_token, by_phone = self.model.ctc_log_probs(hidden), self.model.phone_log_probs(middle)
+        counts = batch.token_counts.sum()
+        if transducer:
+            blank = self.model.asr.config.blank_token_id
+            found["rnnt"] = rnnt_loss(logits, batch.tokens, frames, batch.token_counts, blank).sum() / counts
+        if not frozen:
+            blank = self.model.asr.config.blank_token_id
+            ctc = F.ctc_loss(by_token, batch.tokens, frames, batch.token_counts, blank, "sum", zero_infinity=True)
+            found["ctc"] = ctc / counts
+            spoken = frames * self.model.PHONE_RATE * (batch.phone_counts > 0)
+            phone = F.ctc_loss(by_phone, batch.phones, spoken, batch.phone_counts, 0, "none", zero_infinity=True)
+            found["phone"] = (phone * (batch.phone_counts > 0)).sum() / batch.phone_counts.sum().clamp(min=1)
+        return found
+
+    def total(self, losses: dict[str, torch.Tensor]) -> torch.Tensor:
+        weights = {"rnnt": 1.0, "ctc": 0.3, "phone": 0.2} if "rnnt" in losses else {"ctc": 1.0, "phone": 0.8}
+        return sum(weights[name] * loss for name, loss in losses.items())
+
+    def update(self) -> tuple[dict[str, float], float]:
+        """One step; the losses and the hours heard, over all processes."""
+        stage = self.stage()
+        if stage is not Stage.CTC and not self.transducer_ready:
+            self.model.start_transducer_from_ctc()
+            self.transducer_ready = True
+        draw = torch.Generator().manual_seed(self.args.seed * 1_000_003 + self.step)
+        lookahead = LOOKAHEADS[int(torch.multinomial(torch.tensor(LOOKAHEAD_ODDS), 1, generator=draw))]
+        cap = cap_seconds(self.hours, self.args.hours)
+        trained = self.trained_in(stage)
+        sums = torch.zeros(4, device=self.device)
+        for number in self.passes.round_of(self.args.passes):
+            batch = self.sampler.batch(self.step, number, cap, self.args.batch_seconds).to(self.device)
+            losses = self.losses(batch, lookahead)
+            self.total(losses).backward()
+            found = [float(losses[name].detach()) if name in losses else 0.0 for name in LOSSES]
+            sums += torch.tensor([*found, batch.seconds], device=self.device)
+        gradient = torch.cat([(p.grad if p.grad is not None else torch.zeros_like(p)).flatten() for p in trained])
+        if self.world > 1:
+            distributed.all_reduce(gradient)
+            distributed.all_reduce(sums)
+        gradient /= self.args.passes
+        norm = float(gradient.norm())
+        if math.isfinite(norm):
+            gradient *= min(1.0, 2.0 / (norm + 1e-6))
+            at = 0
+            for p in trained:
+                p.grad = gradient[at : at + p.numel()].view_as(p)
+                at += p.numel()
+            for optimiser in self.optimisers:
+                for group in optimiser.param_groups:
+                    group["lr"] = learning_rate(self.args, self.step, self.hours)
+                optimiser.step()
+        for p in self.model.parameters():
+            p.grad = None
+        *means, seconds = sums.tolist()
+        heard = seconds / 3600
+        self.step += 1
+        self.hours += heard
+        return {name: mean / self.args.passes for name, mean in zip(LOSSES, means, strict=True) if mean}, heard
+
+    def agree(self, flag: bool) -> bool:
+        """True where any process says so."""
+        if self.world == 1:
+            return flag
+        votes = torch.tensor(float(flag), device=self.device)
+        distributed.all_reduce(votes)
+        return bool(votes > 0)
+
+    def run(self) -> None:
+        args, began = self.args, time.monotonic()
+        next_dev = self.hours + args.dev_every
+        saved = logged = began
+        window: dict[str, list[float]] = {}
+        window_hours = 0.0
+        while self.hours < args.hours:
+            losses, heard = self.update()
+            window_hours += heard
+            for name, value in losses.items():
+                window.setdefault(name, []).append(value)
+            now = time.monotonic()
+            late = args.minutes is not None and now - began > args.minutes * 60
+            if self.agree(self.stopping or late):
+                break
+            if self.rank == 0 and self.step % 20 == 0:
+                shown = " ".join(f"{n} {sum(v) / len(v):.3f}" for n, v in window.items())
+                speed = window_hours * 3600 / (now - logged)
+                print(f"step {self.step} hours {self.hours:.3f} {shown} x{speed:.0f} real time", flush=True)
+                window, window_hours, logged = {}, 0.0, now
+            if self.rank == 0 and now - saved > args.save_minutes * 60:
+                save_checkpoint(self, args.out / "checkpoint.pt")
+                saved = now
+            if self.hours >= next_dev:
+                if self.rank == 0:
+                    evaluate_dev(self, args.out / "curve.tsv", losses, time.monotonic() - began)
+                next_dev = self.hours + args.dev_every
+                if self.world > 1:
+                    distributed.barrier()
+                logged = time.monotonic()
+        if self.rank == 0:
+            save_checkpoint(self, args.out / "checkpoint.pt")
+            evaluate_dev(self, args.out / "curve.tsv", {}, time.monotonic() - began)
+
+
+def work(rank: int, args: argparse.Namespace, world: int, *counters) -> None:
+    """One process; with several, they meet through a file in the run's folder."""
+    if args.device == "cpu":
+        torch.set_num_threads(1)
+    if args.compile:
+        compile_kernels()
+    if world > 1:
+        meeting = args.out / f"meeting-{os.getppid()}"
+        distributed.init_process_group("gloo", init_method=meeting.resolve().as_uri(), rank=rank, world_size=world)
+    passes, parts = (Tickets(counter) for counter in counters or (None, None))
+    Trainer(args, rank, world, passes, parts).run()
+    if world > 1:
+        distributed.destroy_process_group()
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_arguments(argv)
+    args.out.mkdir(parents=True, exist_ok=True)
+    world = args.processes if args.device == "cpu" else 1
+    if world == 1:
+        work(0, args, 1)
+        return
+    counters = [processes.get_context("spawn").Value("q", 0) for _ in range(2)]
+    started = processes.start_processes(work, (args, world, *counters), nprocs=world, join=False, start_method="spawn")
+    # a stop asked of the parent is a stop of its children: each ends after the step it is in
+    signal.signal(signal.SIGTERM, lambda *_: [os.kill(pid, signal.SIGTERM) for pid in started.pids()])
+    while not started.join():
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+//! `auricle bench`: this machine's speed, as a table, in seconds of audio for a second of work.
+
+use std::io::Cursor;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
+use auricle_engine::{Engine, TranscribeOptions};
+use clap::Args;
+
+use super::progress::{Bar, clock, speed};
+use super::{EngineArgs, Result, interrupt, output};
+
+/// Files that are transcribed at once in the last row.
+const AT_ONCE: usize = 4;
+
+/// About how long the row of a long file may take.
+const LONG_WORK: Duration = Duration::from_secs(10);
+
+/// How often the clip is repeated for it, at most: half an hour of an eleven-second clip.
+const MOST_REPEATS: usize = 160;
+
+#[derive(Args)]
+#[command(after_help = "\
+Each row says how many seconds of audio one second of work gets through. The first transcription loads the model and,
+on a GPU, compiles its kernels; the rows after it do not.")]
+pub struct BenchArgs {
+    /// A short recording of speech [default: samples/jfk.flac of the models folder]
+    file: Option<PathBuf>,
+    /// The model, as `auricle models list` names it
+    #[arg(long, default_value = "svc-best")]
+    model: String,
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+/// The table as it grows.
+struct Table(Vec<Vec<String>>);
+
+impl Table {
+    fn add(&mut self, what: impl Into<String>, audio_s: f64, work: Duration) {
+        let audio = clock((audio_s * 1e3).round() as u64);
+        let speed = format!("{:.1}x", speed(audio_s, work));
+        self.0.push(vec![what.into(), audio, format!("{:.2} s", work.as_secs_f64()), speed]);
+    }
+}
+
+pub fn run(args: &BenchArgs) -> Result<()> {
+    let file = args.file.clone().unwrap_or_else(|| args.engine.models.path().join("samples/jfk.flac"));
+    let bar = Bar::new(false);
+    interrupt::on_signal(bar.clone());
+    let mut table = Table(vec![["what", "audio", "time", "x real time"].map(String::from).to_vec()]);
+
+    let (samples, work) = timed(|| AudioStream::open(&file)?.read_to_end())?;
+    let clip_s = samples.len() as f64 / f64::from(SAMPLE_RATE);
+    table.add("decoding", clip_s, work);
+    let pcm: Vec<u8> = samples.iter().flat_map(|sample| ((sample * 32_767.0) as i16).to_le_bytes()).collect();
+
+    let options = TranscribeOptions { model: args.model.clone(), ..TranscribeOptions::default() };
+    let transcribe = |engine: &Engine, repeats: usize, name: &str| {
+        let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm.repeat(repeats)), SAMPLE_RATE, 1)?;
+        let bar = bar.start(name);
+        bar.begin(Some(clip_s * repeats as f64));
+        engine.transcribe(audio, &options, &mut |progress| bar.update(progress))
+    };
+    let (engine, opening) = timed(|| Engine::open(args.engine.options()))?;
+    let (_, first) = timed(|| transcribe(&engine, 1, "first transcription"))?;
+    table.add("first transcription, with loading", clip_s, opening + first);
+    let (_, single) = timed(|| transcribe(&engine, 1, "one short file"))?;
+    table.add("one short file", clip_s, single);
+    let repeats = (LONG_WORK.as_secs_f64() / single.as_secs_f64().max(1e-3)).clamp(2.0, MOST_REPEATS as f64) as usize;
+    let (_, long) = timed(|| transcribe(&engine, repeats, "one long file"))?;
+    table.add("one long file", clip_s * repeats as f64, long);
+    let (_, several) = timed(|| {
+        std::thread::scope(|scope| {
+            let work = || transcribe(&engine, 1, "several at once").map(drop);
+            let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| match thread.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
+    })?;
+    table.add(format!("{AT_ONCE} short files at once"), clip_s * AT_ONCE as f64, several);
+
+    bar.clear();
+    for warning in engine.warnings() {
+        output::say(&format_args!("warning: {warning}"));
+    }
+    let device = engine.device();
+    let heading = format!("{} on {} ({}, {})\n\n", args.model, device.name, device.id, device.api);
+    output::print(&(heading + &output::table(&table.0)))
+}
+
+fn timed<T, E>(work: impl FnOnce() -> std::result::Result<T, E>) -> std::result::Result<(T, Duration), E> {
+    let started = Instant::now();
+    work().map(|done| (done, started.elapsed()))
+}

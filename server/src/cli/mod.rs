@@ -1,0 +1,172 @@
+//! The command line: arguments in, one function a command, an exit status out.
+//!
+//! Exit status: 0 done, 1 something failed (one line each on standard error), 2 wrong usage, 130 interrupted.
+
+mod bench;
+mod devices;
+mod interrupt;
+mod models;
+mod output;
+mod progress;
+mod transcribe;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use auricle_engine::{DeviceChoice, EngineOptions, Error};
+use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+#[derive(Parser)]
+#[command(
+    name = "auricle",
+    version,
+    about = "Speech to text on your own machine, on its GPU where there is one",
+    arg_required_else_help = true,
+    subcommand_required = true,
+    after_help = "\
+Examples:
+  auricle transcribe talk.mp3                    the text, on standard output
+  auricle transcribe *.mp4 --format srt --out .  subtitles beside the videos
+  auricle devices                                which GPU will be used
+  auricle transcribe --help                      all options, with examples
+
+Environment:
+  AURICLE_MODELS   the models folder, like --models
+  AURICLE_FFMPEG   the ffmpeg program, for formats that are not decoded natively
+  AURICLE_LOG      what is logged on standard error: error, warn (default), info, debug, or a tracing filter"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Transcribe audio or video files
+    Transcribe(transcribe::TranscribeArgs),
+    /// List the devices that can compute, and say which one is used
+    Devices(devices::DevicesArgs),
+    /// Look at the models folder
+    #[command(subcommand, arg_required_else_help = true)]
+    Models(models::ModelsCommand),
+    /// Measure how fast this machine transcribes
+    Bench(bench::BenchArgs),
+}
+
+/// Where the models are: `--models`, else what the engine finds by itself.
+#[derive(Args)]
+struct ModelsFolder {
+    /// The models folder, with catalog.toml [default: AURICLE_MODELS, else `models` in the working directory, beside
+    /// the program or above it]
+    #[arg(long, value_name = "DIR")]
+    models: Option<PathBuf>,
+}
+
+impl ModelsFolder {
+    fn path(&self) -> PathBuf {
+        self.models.clone().unwrap_or_else(auricle_engine::models_dir)
+    }
+}
+
+/// What an engine is opened with.
+#[derive(Args)]
+struct EngineArgs {
+    /// The device that computes: auto, cpu, gpu or vulkan:N as `auricle devices` counts. `auto` takes the first real
+    /// GPU, else the CPU
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: DeviceChoice,
+    #[command(flatten)]
+    models: ModelsFolder,
+}
+
+impl EngineArgs {
+    fn options(&self) -> EngineOptions {
+        EngineOptions { models: self.models.path(), device: self.device }
+    }
+}
+
+/// Why a command ends early.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The engine refused or failed.
+    #[error(transparent)]
+    Engine(#[from] Error),
+    /// The arguments do not fit together.
+    #[error("{0}")]
+    Usage(String),
+    /// Standard output, or a file to be written, cannot be written.
+    #[error("cannot write {what}: {source}")]
+    Write { what: String, source: io::Error },
+    /// A models folder without any checkpoint.
+    #[error("no checkpoint in {}", .0.display())]
+    NoCheckpoint(PathBuf),
+    /// What failed was said already.
+    #[error("failed")]
+    Reported,
+}
+
+impl Failure {
+    fn status(&self) -> u8 {
+        match self {
+            // The reader has what it wanted: `auricle ... | head` is no failure.
+            Self::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => 0,
+            Self::Usage(_) => 2,
+            // Values of options that only the engine can judge.
+            Self::Engine(Error::UnknownModel(_) | Error::Language(_) | Error::InvalidOption(_)) => 2,
+            Self::Engine(_) | Self::Write { .. } | Self::NoCheckpoint(_) | Self::Reported => 1,
+        }
+    }
+}
+
+type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Runs the program on its arguments.
+pub fn main() -> ExitCode {
+    match Cli::try_parse_from(std::env::args_os()) {
+        Ok(cli) => {
+            log_to_stderr();
+            ExitCode::from(run(&cli.command))
+        }
+        Err(error) => {
+            // Help and version arrive here too; where they cannot be printed, there is nobody to tell.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+    }
+}
+
+fn run(command: &Command) -> u8 {
+    let done = match command {
+        Command::Transcribe(args) => transcribe::run(args),
+        Command::Devices(args) => devices::run(args),
+        Command::Models(command) => models::run(command),
+        Command::Bench(args) => bench::run(args),
+    };
+    match done {
+        Ok(()) => 0,
+        Err(failure) => {
+            let status = failure.status();
+            if status != 0 && !matches!(failure, Failure::Reported) {
+                output::say(&failure);
+            }
+            status
+        }
+    }
+}
+
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_env("AURICLE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

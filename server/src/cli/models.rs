@@ -1,0 +1,121 @@
+//! `auricle models`: what the models folder offers, and whether it is whole.
+
+use std::path::{Path, PathBuf};
+
+use auricle_engine::{Catalog, Error, ModelReport, check_model};
+use clap::{Args, Subcommand};
+
+use super::{Failure, ModelsFolder, Result, output};
+
+#[derive(Subcommand)]
+pub enum ModelsCommand {
+    /// List the service models, and the checkpoint behind each
+    List(ListArgs),
+    /// Check that every tensor of a checkpoint is there, has its shape, and none is left over
+    #[command(after_help = "\
+Examples:
+  auricle models check                              every checkpoint of the models folder
+  auricle models check models/parakeet-tdt-0.6b-v3  one checkpoint folder
+Exit status 1 if one is broken, with the tensor or file at fault.")]
+    Check(CheckArgs),
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    models: ModelsFolder,
+}
+
+#[derive(Args)]
+pub struct CheckArgs {
+    /// A checkpoint folder [default: every checkpoint that the catalog names and that is there]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    models: ModelsFolder,
+}
+
+pub fn run(command: &ModelsCommand) -> Result<()> {
+    match command {
+        ModelsCommand::List(args) => list(args),
+        ModelsCommand::Check(args) => check(args),
+    }
+}
+
+fn list(args: &ListArgs) -> Result<()> {
+    let dir = args.models.path();
+    let catalog = Catalog::read(&dir)?;
+    let mut rows = vec![["model", "kind", "checkpoint", "state", "languages"].map(String::from).to_vec()];
+    for model in catalog.models() {
+        let choice = catalog.choose(&model.id)?;
+        let state = match (choice.dir.join("config.json").is_file(), choice.is_starter) {
+            (true, true) => "starter",
+            (true, false) => "published",
+            (false, _) => "missing",
+        };
+        let checkpoint = choice.dir.strip_prefix(&dir).unwrap_or(&choice.dir).display().to_string();
+        rows.push(vec![model.id.clone(), model.kind.clone(), checkpoint, state.into(), choice.languages.join(" ")]);
+    }
+    let mut text = format!("Models in {}:\n\n{}", dir.display(), output::table(&rows));
+    let starters = catalog.models().iter().filter(|model| catalog.choose(&model.id).is_ok_and(|it| it.is_starter));
+    for (index, model) in starters.enumerate() {
+        if index == 0 {
+            text.push_str(
+                "\nA starter is a small stand-in. For full quality put the published checkpoint in its place:\n",
+            );
+        }
+        text.push_str(&format!("  {}: {} as {}\n", model.id, model.published, dir.join(&model.folder).display()));
+    }
+    output::print(&text)
+}
+
+fn check(args: &CheckArgs) -> Result<()> {
+    let dirs = match &args.dir {
+        Some(dir) => vec![dir.clone()],
+        None => present(&args.models.path())?,
+    };
+    if dirs.is_empty() {
+        return Err(Failure::NoCheckpoint(args.models.path()));
+    }
+    let mut failed = false;
+    for dir in &dirs {
+        match check_model(dir) {
+            Ok(report) => output::print(&described(dir, &report))?,
+            Err(error) => {
+                failed = true;
+                match error {
+                    // It begins with the path already.
+                    Error::Checkpoint { .. } => output::say(&error),
+                    _ => output::say(&format_args!("{}: {error}", dir.display())),
+                }
+            }
+        }
+    }
+    if failed { Err(Failure::Reported) } else { Ok(()) }
+}
+
+/// The checkpoint folders that a catalog names and that are there, each once.
+fn present(dir: &Path) -> Result<Vec<PathBuf>> {
+    let catalog = Catalog::read(dir)?;
+    let named = catalog.models().iter().flat_map(|model| [&model.folder, &model.starter]);
+    let mut dirs: Vec<PathBuf> = named.map(|folder| dir.join(folder)).filter(|dir| dir.is_dir()).collect();
+    dirs.sort();
+    dirs.dedup();
+    Ok(dirs)
+}
+
+fn described(dir: &Path, report: &ModelReport) -> String {
+    let mut text = format!(
+        "{}: good\n  {}, {:.1} M parameters, {} encoder layers of {}, {} tokens\n",
+        dir.display(),
+        report.class,
+        report.parameters as f64 / 1e6,
+        report.layers,
+        report.hidden_size,
+        report.vocab_size
+    );
+    if report.streaming {
+        let choices: Vec<String> = report.look_aheads_ms.iter().map(u32::to_string).collect();
+        text.push_str(&format!("  streaming, look-ahead of {} ms\n", choices.join(", ")));
+    }
+    text
+}

@@ -1,0 +1,188 @@
+//! Where results and messages go: transcripts to standard output or to files, everything else to standard error.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use auricle_engine::Transcript;
+use auricle_engine::text::subtitles::{self, SubtitleOptions};
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::{Failure, Result};
+
+/// How a transcript is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The text alone
+    Text,
+    /// One JSON object a file, on one line
+    Json,
+    /// SubRip subtitles
+    Srt,
+    /// WebVTT subtitles
+    Vtt,
+}
+
+/// The JSON object of a file.
+#[derive(Serialize)]
+struct Document<'a> {
+    file: &'a str,
+    #[serde(flatten)]
+    transcript: &'a Transcript,
+}
+
+impl Format {
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Text => "txt",
+            Self::Json => "json",
+            Self::Srt => "srt",
+            Self::Vtt => "vtt",
+        }
+    }
+
+    /// The whole document, line feed at the end included.
+    pub fn render(self, file: &str, transcript: &Transcript) -> Result<String> {
+        let options = SubtitleOptions::default();
+        Ok(match self {
+            Self::Text => format!("{}\n", transcript.text),
+            Self::Json => json(&Document { file, transcript })?,
+            Self::Srt => subtitles::srt(&transcript.words, &options),
+            Self::Vtt => subtitles::vtt(&transcript.words, &options),
+        })
+    }
+}
+
+/// `--out DIR`: which file each input's result goes to, settled before the first one is written.
+pub struct OutFolder {
+    paths: Vec<PathBuf>,
+}
+
+impl OutFolder {
+    /// Makes the folder, and gives every input `STEM.txt` (`.json`, `.srt`, `.vtt`) in it. An input whose stem is taken
+    /// gets `STEM-2`, `STEM-3` ...; no result replaces an input.
+    ///
+    /// # Errors
+    /// [`Failure::Write`] if the folder cannot be made.
+    pub fn plan(dir: &Path, inputs: &[(&Path, &OsStr)], format: Format) -> Result<Self> {
+        let failed = |source| Failure::Write { what: format!("to {}", dir.display()), source };
+        fs::create_dir_all(dir).map_err(failed)?;
+        let sources: HashSet<PathBuf> = inputs.iter().filter_map(|(path, _)| path.canonicalize().ok()).collect();
+        let mut taken = HashSet::new();
+        let mut paths = Vec::with_capacity(inputs.len());
+        for (_, stem) in inputs {
+            let mut number = 1;
+            let path = loop {
+                let mut name = stem.to_os_string();
+                if number > 1 {
+                    name.push(format!("-{number}"));
+                }
+                name.push(format!(".{}", format.extension()));
+                // Some file systems do not tell "Talk" from "talk".
+                let folded = name.to_string_lossy().to_lowercase();
+                let path = dir.join(name);
+                let is_source = path.canonicalize().is_ok_and(|path| sources.contains(&path));
+                if !is_source && taken.insert(folded) {
+                    break path;
+                }
+                number += 1;
+            };
+            paths.push(path);
+        }
+        Ok(Self { paths })
+    }
+
+    /// Writes the result of input number `index`, and returns where.
+    ///
+    /// # Errors
+    /// [`Failure::Write`].
+    pub fn write(&self, index: usize, document: &str) -> Result<&Path> {
+        let path = &self.paths[index];
+        fs::write(path, document).map_err(|source| Failure::Write { what: path.display().to_string(), source })?;
+        Ok(path)
+    }
+}
+
+/// JSON on one line, line feed included.
+///
+/// # Errors
+/// [`Failure::Write`] for what JSON cannot say.
+pub fn json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value)
+        .map(|line| line + "\n")
+        .map_err(|error| Failure::Write { what: "JSON".into(), source: error.into() })
+}
+
+/// Writes to standard output at once.
+///
+/// # Errors
+/// [`Failure::Write`]; a reader that went away is one, which `main` takes for no failure.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|source| Failure::Write { what: "to standard output".into(), source })
+}
+
+/// One line on standard error, after the program's name.
+pub fn say(message: &impl Display) {
+    // There is nowhere left to tell that standard error is closed.
+    let _ = writeln!(io::stderr(), "auricle: {}", one_line(&message.to_string()));
+}
+
+/// The text on one line, without what would move a terminal's cursor.
+pub fn one_line(text: &str) -> String {
+    text.trim().chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}
+
+/// A table with aligned columns: the first row is the heading.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for row in rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}")).collect();
+        out.push_str(cells.join("  ").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(inputs: &[&str]) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let inputs: Vec<(&Path, &OsStr)> =
+            inputs.iter().map(|input| (Path::new(*input), Path::new(*input).file_stem().unwrap())).collect();
+        let folder = OutFolder::plan(dir.path(), &inputs, Format::Srt).unwrap();
+        folder.paths.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn inputs_of_one_stem_get_files_of_their_own() {
+        assert_eq!(names(&["a/talk.mp3", "b/Talk.wav", "talk-2.ogg"]), ["talk.srt", "Talk-2.srt", "talk-2-2.srt"]);
+    }
+
+    #[test]
+    fn a_result_never_replaces_an_input() {
+        let dir = tempfile::tempdir().unwrap();
+        let input = dir.path().join("talk.srt");
+        fs::write(&input, "audio under a wrong name").unwrap();
+        let stem = OsStr::new("talk");
+        let folder = OutFolder::plan(dir.path(), &[(&input, stem)], Format::Srt).unwrap();
+        assert_eq!(folder.paths, [dir.path().join("talk-2.srt")]);
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [["id", "name"], ["vulkan:0", "x"]].map(|row| row.map(String::from).to_vec());
+        assert_eq!(table(&rows), "id        name\nvulkan:0  x\n");
+    }
+}

@@ -1,0 +1,241 @@
+//! `auricle transcribe`: one file after the other through one engine.
+
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use auricle_engine::audio::{AudioStream, OpenOptions};
+use auricle_engine::{Engine, Error, TranscribeOptions, Transcript};
+use clap::Args;
+
+use super::output::{self, Format, OutFolder};
+use super::progress::{Bar, clock, speed};
+use super::{EngineArgs, Failure, Result, interrupt};
+
+#[derive(Args)]
+#[command(after_help = "\
+Text goes to standard output, progress and messages to standard error. A file that cannot be transcribed gets one line
+there; the others are done all the same, and the exit status is 1. Wrong usage is 2, Ctrl-C 130.
+
+JSON has one object a file, each on one line: file, text, words (text, start and end in ms, confidence), confidence,
+language_code, audio_duration_sec, model, warnings.
+
+Examples:
+  auricle transcribe talk.mp3
+  auricle transcribe interview.mp4 --format srt > interview.srt
+  auricle transcribe recordings/*.wav --format json --out transcripts
+  auricle transcribe call.ogg --keyterm Auricle --keyterm 'Ada Lovelace'
+  curl -s https://example.com/talk.mp3 | auricle transcribe -
+  auricle transcribe *.flac --format json | jq -r '.file + \": \" + .text'")]
+pub struct TranscribeArgs {
+    /// Audio or video files; `-` reads one from standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The model, as `auricle models list` names it
+    #[arg(long, default_value = "svc-best")]
+    model: String,
+    /// The language spoken, such as en; left out, the model finds it where it can
+    #[arg(long, value_name = "CODE")]
+    language: Option<String>,
+    /// What to write; for subtitles of several files, use --out
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// Write STEM.txt (.json, .srt, .vtt) into this folder for each file, instead of to standard output. A stem that
+    /// comes twice gets a number; results of an earlier run are replaced
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// A name or term to expect; may be repeated
+    #[arg(long = "keyterm", value_name = "TERM")]
+    keyterms: Vec<String>,
+    /// Streaming models: how many ms they may look ahead [default: the longest that the model was trained with]
+    #[arg(long, value_name = "MS")]
+    look_ahead: Option<u32>,
+    #[command(flatten)]
+    engine: EngineArgs,
+    /// No progress bar and no notes; warnings and errors stay
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// One `FILE` of the command line.
+enum Input<'a> {
+    File(&'a Path),
+    StandardInput,
+}
+
+impl<'a> Input<'a> {
+    fn new(path: &'a Path) -> Self {
+        if path == Path::new("-") { Self::StandardInput } else { Self::File(path) }
+    }
+
+    /// As messages and JSON call it.
+    fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.to_string_lossy().into_owned(),
+            Self::StandardInput => "-".into(),
+        }
+    }
+
+    fn stem(&self) -> &'a OsStr {
+        match self {
+            Self::File(path) => path.file_stem().unwrap_or(OsStr::new("transcript")),
+            Self::StandardInput => OsStr::new("stdin"),
+        }
+    }
+
+    fn path(&self) -> &'a Path {
+        match self {
+            Self::File(path) => path,
+            Self::StandardInput => Path::new("-"),
+        }
+    }
+
+    fn open(&self) -> Result<AudioStream, Error> {
+        // The line on standard error begins with the file's name already.
+        let options = OpenOptions { name: Some("the file".into()), ..OpenOptions::default() };
+        match self {
+            Self::File(path) => AudioStream::open_with(path, &options),
+            Self::StandardInput => {
+                // Containers are read back and forth, which a pipe cannot do. The file has no name, so it goes by
+                // itself, however the process ends.
+                let failed = |error: io::Error| Error::Read { path: "-".into(), reason: error.to_string() };
+                let mut spool = tempfile::tempfile().map_err(failed)?;
+                io::copy(&mut io::stdin().lock(), &mut spool).map_err(failed)?;
+                AudioStream::from_source(spool, &options)
+            }
+        }
+    }
+}
+
+pub fn run(args: &TranscribeArgs) -> Result<()> {
+    let inputs: Vec<Input<'_>> = args.files.iter().map(|path| Input::new(path)).collect();
+    match inputs.iter().filter(|input| matches!(input, Input::StandardInput)).count() {
+        0 => {}
+        1 if io::stdin().is_terminal() => {
+            return Err(Failure::Usage("standard input is a terminal; pipe an audio file into it".into()));
+        }
+        1 => {}
+        _ => return Err(Failure::Usage("standard input (-) can be read once only".into())),
+    }
+    let out = match &args.out {
+        None => None,
+        Some(dir) => {
+            let names: Vec<_> = inputs.iter().map(|input| (input.path(), input.stem())).collect();
+            Some(OutFolder::plan(dir, &names, args.format)?)
+        }
+    };
+    let bar = Bar::new(args.quiet);
+    interrupt::on_signal(bar.clone());
+    let mut job = Job { args, bar, engine: None };
+    let (mut failed, mut printed) = (false, false);
+    let with_headers = inputs.len() > 1 && (args.format == Format::Text || io::stdout().is_terminal());
+    for (index, input) in inputs.iter().enumerate() {
+        let name = input.name();
+        let result = job.transcribe(input, &name);
+        job.bar.clear();
+        let transcript = match result {
+            Ok(transcript) => transcript,
+            Err(error) if is_about_the_file(&error) => {
+                failed = true;
+                output::say(&format_args!("{name}: {}", reason(&error)));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for warning in &transcript.warnings {
+            output::say(&format_args!("{name}: warning: {warning}"));
+        }
+        let document = args.format.render(&name, &transcript)?;
+        match &out {
+            Some(folder) => match folder.write(index, &document) {
+                Ok(path) if !args.quiet => output::say(&format_args!("{name}: wrote {}", path.display())),
+                Ok(_) => {}
+                Err(failure) => {
+                    failed = true;
+                    output::say(&format_args!("{name}: {failure}"));
+                }
+            },
+            None if with_headers => {
+                let gap = if printed { "\n" } else { "" };
+                output::print(&format!("{gap}==> {} <==\n{document}", output::one_line(&name)))?;
+                printed = true;
+            }
+            None => output::print(&document)?,
+        }
+    }
+    if failed { Err(Failure::Reported) } else { Ok(()) }
+}
+
+/// What all files share. The engine is opened for the first file that can be decoded: a wrong path is told at once.
+struct Job<'a> {
+    args: &'a TranscribeArgs,
+    bar: Bar,
+    engine: Option<Engine>,
+}
+
+impl Job<'_> {
+    fn transcribe(&mut self, input: &Input<'_>, name: &str) -> Result<Transcript, Error> {
+        let audio = input.open()?;
+        let bar = self.bar.start(&file_name(input));
+        let engine = match &mut self.engine {
+            Some(engine) => engine,
+            empty => {
+                let engine = Engine::open(self.args.engine.options())?;
+                for warning in engine.warnings() {
+                    output::say(&format_args!("warning: {warning}"));
+                }
+                empty.insert(engine)
+            }
+        };
+        let options = TranscribeOptions {
+            model: self.args.model.clone(),
+            language: self.args.language.clone(),
+            keyterms: self.args.keyterms.clone(),
+            look_ahead_ms: self.args.look_ahead,
+        };
+        engine.load(&options.model)?;
+        tracing::info!(file = name, format = audio.format(), device = engine.device().name, "transcribing");
+        bar.begin(audio.duration_s());
+        let started = Instant::now();
+        let transcript = engine.transcribe(audio, &options, &mut |progress| bar.update(progress))?;
+        if !self.bar.is_hidden() {
+            self.bar.clear();
+            let work = started.elapsed();
+            let length = clock((transcript.audio_duration_sec * 1e3) as u64);
+            output::say(&format_args!(
+                "{name}: {length} of audio in {:.1} s, {:.1}x real time on {}",
+                work.as_secs_f64(),
+                speed(transcript.audio_duration_sec, work),
+                engine.device().name
+            ));
+        }
+        Ok(transcript)
+    }
+}
+
+fn file_name(input: &Input<'_>) -> String {
+    let name = input.path().file_name().unwrap_or(input.stem());
+    output::one_line(&name.to_string_lossy())
+}
+
+/// Whether the next file may fare better: not if the options, the checkpoint or the device are at fault.
+fn is_about_the_file(error: &Error) -> bool {
+    !matches!(
+        error,
+        Error::Checkpoint { .. }
+            | Error::Weights { .. }
+            | Error::Device { .. }
+            | Error::Language(_)
+            | Error::UnknownModel(_)
+            | Error::InvalidOption(_)
+    )
+}
+
+/// The message, without the path that the line begins with anyway.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Read { reason, .. } => reason.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,101 @@
+"""Makes the numeric oracles of the FastConformer family and of the feature extractors, or checks the committed ones."""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import torch
+import transformers
+
+from checkpoints import CHECKPOINTS
+from features import make_features
+from models import make_model
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+TOLERANCE = 1e-5
+
+
+def make(root: Path, only: list[str]) -> None:
+    if not only or "features" in only:
+        print("features")
+        make_features(fresh(root / "features"))
+    for checkpoint in CHECKPOINTS:
+        if not only or checkpoint.name in only:
+            print(checkpoint.name)
+            make_model(checkpoint, fresh(root / "fastconformer" / checkpoint.name))
+
+
+def fresh(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def differences(made: Path, committed: Path) -> list[str]:
+    """Every way in which the committed file is not the one just made."""
+    if not committed.exists():
+        return ["missing"]
+    if made.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        a, b = load_file(made), load_file(committed)
+        found = [f"{key}: only in one" for key in sorted(a.keys() ^ b.keys())]
+        for key in sorted(a.keys() & b.keys()):
+            if a[key].shape != b[key].shape or a[key].dtype != b[key].dtype:
+                found.append(f"{key}: {a[key].dtype}{list(a[key].shape)} against {b[key].dtype}{list(b[key].shape)}")
+            elif a[key].numel() and not torch.allclose(a[key].double(), b[key].double(), TOLERANCE, TOLERANCE):
+                found.append(f"{key}: differs by {(a[key].double() - b[key].double()).abs().max():.2e}")
+        return found
+    if made.name in ("oracle.json", "features.json"):
+        return [] if close(json.loads(made.read_text()), json.loads(committed.read_text())) else ["differs"]
+    return [] if made.read_bytes() == committed.read_bytes() else ["differs"]
+
+
+def close(a, b) -> bool:
+    if isinstance(a, float) or isinstance(b, float):
+        return abs(a - b) <= 1e-4 * max(1.0, abs(a))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(close(a[k], b[k]) for k in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(close, a, b))
+    return a == b
+
+
+def check(only: list[str]) -> int:
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
+        make(root, only)
+        made = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+        folders = {path.parent for path in made}
+        kept = {
+            path.relative_to(FIXTURES) for folder in folders for path in (FIXTURES / folder).glob("*") if path.is_file()
+        }
+        bad = [f"{path}: not made by the script" for path in sorted(kept - set(made))]
+        for path in made:
+            bad += [f"{path}: {difference}" for difference in differences(root / path, FIXTURES / path)]
+    print("\n".join(bad) if bad else f"{len(made)} files agree")
+    return 1 if bad else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="features, ctc, rnnt, tdt, streaming, prompt (default: all)")
+    parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", message="Using the model-agnostic default")
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    if arguments.check:
+        return check(arguments.names)
+    make(FIXTURES, arguments.names)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+//! Committed numbers of another implementation, and how far ours are from them.
+
+use std::path::Path;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use safetensors::SafeTensors;
+
+/// `oracle.safetensors` and `oracle.json` of a fixture folder.
+pub struct Oracle {
+    bytes: Vec<u8>,
+    /// `oracle.json`
+    pub facts: serde_json::Value,
+}
+
+impl Oracle {
+    /// Reads a fixture folder.
+    pub fn open(dir: &Path) -> Self {
+        let read = |file: &str| std::fs::read(dir.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        let facts = serde_json::from_slice(&read("oracle.json")).unwrap();
+        Self { bytes: read("oracle.safetensors"), facts }
+    }
+
+    /// A float tensor on a device.
+    pub fn tensor<const D: usize>(&self, name: &str, device: &Device) -> Tensor<D> {
+        let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
+        let view = tensors.tensor(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let values: Vec<f32> = view.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+        let shape: [usize; D] = view.shape().try_into().unwrap();
+        Tensor::from_data(TensorData::new(values, shape), device)
+    }
+
+    /// An integer tensor's values.
+    pub fn integers(&self, name: &str) -> Vec<usize> {
+        let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
+        let view = tensors.tensor(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        view.data().chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()) as usize).collect()
+    }
+
+    /// A tensor's values.
+    pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+        tensor.try_into_vec_as::<f32>().unwrap()
+    }
+}
+
+/// ‖out - reference‖ / ‖reference‖ over the first `lengths[row]` frames of every row.
+pub fn relative_error(out: Tensor<3>, reference: Tensor<3>, lengths: &[usize]) -> f32 {
+    let (mut difference, mut norm) = (0f64, 0f64);
+    for (row, length) in lengths.iter().enumerate() {
+        let rows = |t: &Tensor<3>| Oracle::values(t.clone().narrow(0, row, 1).narrow(1, 0, *length));
+        for (a, b) in rows(&out).into_iter().zip(rows(&reference)) {
+            difference += f64::from(a - b).powi(2);
+            norm += f64::from(b).powi(2);
+        }
+    }
+    (difference / norm).sqrt() as f32
+}

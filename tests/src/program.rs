@@ -1,0 +1,84 @@
+//! The real binary, started as a user starts it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+/// A run of `auricle` that has ended.
+pub struct Run {
+    /// The exit status; none if a signal ended it.
+    pub status: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// Runs `auricle` with these arguments, nothing on its standard input.
+pub fn auricle<A: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = A>) -> Run {
+    ended(command().args(args).stdin(Stdio::null()).output().expect("auricle starts"))
+}
+
+/// What a run left.
+pub fn ended(output: Output) -> Run {
+    Run {
+        status: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("standard output is UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("standard error is UTF-8"),
+    }
+}
+
+/// `auricle`, on the CPU by name where a command takes a device, without this machine's settings.
+pub fn command() -> Command {
+    let mut command = Command::new(binary());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AURICLE_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The program: `AURICLE_BIN`, else what cargo builds with the profile that this test was built with.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(named) = std::env::var_os("AURICLE_BIN") {
+            return named.into();
+        }
+        // target/release/deps/cli-0123456789abcdef
+        let this = std::env::current_exe().expect("a test knows its path");
+        let folder = this.ancestors().nth(2).expect("tests lie in target/PROFILE/deps");
+        let profile = match folder.file_name().and_then(|name| name.to_str()) {
+            Some("debug") | None => "dev",
+            Some(profile) => profile,
+        };
+        // Always asked for: cargo knows whether the one that is there is of these sources. With the features of the
+        // whole workspace, as the checks build it: those of one package alone would compile burn a second time.
+        let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["build", "--quiet", "--workspace", "--bin", "auricle", "--profile", profile])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .env("CARGO_TARGET_DIR", folder.parent().expect("target/PROFILE"))
+            .status()
+            .expect("cargo starts");
+        assert!(built.success(), "the auricle binary does not build");
+        folder.join(format!("auricle{}", std::env::consts::EXE_SUFFIX))
+    })
+}
+
+/// A models folder in which `svc-best` is the tiny random checkpoint of the fixtures: quick, and its words are nonsense.
+pub fn tiny_models() -> TempDir {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let checkpoint = crate::fixtures().join("fastconformer/streaming");
+    let catalog = format!(
+        "[[model]]\nid = \"svc-best\"\nkind = \"prerecorded\"\npublished = \"somebody/something\"\n\
+         folder = \"something\"\nlanguages = [\"en\", \"de\"]\nstarter = {checkpoint:?}\nstarter_languages = [\"en\"]\n"
+    );
+    std::fs::write(dir.path().join("catalog.toml"), catalog).expect("the catalog is written");
+    dir
+}
+
+/// The recording of eleven seconds of speech that ships with the models.
+pub fn speech() -> PathBuf {
+    crate::fixtures().join("../../models/samples/jfk.flac")
+}

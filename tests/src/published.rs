@@ -1,0 +1,127 @@
+//! A checkpoint of the published size with random weights, written to a folder: `ParakeetForTDT`, 24 blocks of 1024.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+/// Width, blocks, feed-forward width, heads, subsampling channels, mels, predictor width, tokens with the blank.
+const SIZE: usize = 1024;
+const BLOCKS: usize = 24;
+const INNER: usize = 4096;
+const HEADS: usize = 8;
+const CHANNELS: usize = 256;
+const MELS: usize = 128;
+const PREDICTOR: usize = 640;
+const VOCABULARY: usize = 8193;
+const DURATIONS: usize = 5;
+
+/// Writes the checkpoint in bf16 (1.2 GB).
+pub fn write_published_size(dir: &Path) -> std::io::Result<()> {
+    let config = json!({
+        "model_type": "parakeet_tdt",
+        "vocab_size": VOCABULARY, "blank_token_id": VOCABULARY - 1, "decoder_hidden_size": PREDICTOR,
+        "num_decoder_layers": 2, "durations": [0, 1, 2, 3, 4],
+        "encoder_config": {
+            "hidden_size": SIZE, "num_hidden_layers": BLOCKS, "num_attention_heads": HEADS, "intermediate_size": INNER,
+            "subsampling_conv_channels": CHANNELS, "num_mel_bins": MELS, "scale_input": false,
+            "attention_bias": false, "convolution_bias": false,
+        },
+    });
+    std::fs::write(dir.join("config.json"), config.to_string())?;
+    std::fs::write(dir.join("tokenizer.json"), tokenizer().to_string())?;
+    let tensors = tensors();
+    let mut header = Map::new();
+    let mut at = 0;
+    for (name, shape) in &tensors {
+        let bytes = 2 * shape.iter().product::<usize>();
+        header.insert(name.clone(), json!({"dtype": "BF16", "shape": shape, "data_offsets": [at, at + bytes]}));
+        at += bytes;
+    }
+    let header = Value::Object(header).to_string();
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(dir.join("model.safetensors"))?);
+    file.write_all(&(header.len() as u64).to_le_bytes())?;
+    file.write_all(header.as_bytes())?;
+    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    for (name, shape) in &tensors {
+        // Norms near one, the rest small enough that activations neither die nor blow up.
+        let (centre, spread) = match name {
+            name if name.ends_with("running_var") || (name.contains("norm") && name.ends_with("weight")) => (1.0, 0.1),
+            name if name.ends_with("bias") || name.ends_with("running_mean") => (0.0, 0.02),
+            _ => (0.0, (3.0 / shape[1..].iter().product::<usize>() as f32).sqrt()),
+        };
+        for _ in 0..shape.iter().product::<usize>() {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let even = (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
+            file.write_all(&(((centre + spread * even).to_bits() >> 16) as u16).to_le_bytes())?;
+        }
+    }
+    file.flush()
+}
+
+fn tensors() -> Vec<(String, Vec<usize>)> {
+    let mut list: Vec<(String, Vec<usize>)> = Vec::new();
+    let mut add = |name: String, shape: &[usize]| list.push((name, shape.to_vec()));
+    let subsampling = "encoder.subsampling";
+    for (at, shape) in [(0, [CHANNELS, 1, 3, 3]), (2, [CHANNELS, 1, 3, 3]), (3, [CHANNELS, CHANNELS, 1, 1])]
+        .into_iter()
+        .chain([(5, [CHANNELS, 1, 3, 3]), (6, [CHANNELS, CHANNELS, 1, 1])])
+    {
+        add(format!("{subsampling}.layers.{at}.weight"), &shape);
+        add(format!("{subsampling}.layers.{at}.bias"), &[CHANNELS]);
+    }
+    add(format!("{subsampling}.linear.weight"), &[SIZE, CHANNELS * MELS / 8]);
+    add(format!("{subsampling}.linear.bias"), &[SIZE]);
+    for block in 0..BLOCKS {
+        let block = format!("encoder.layers.{block}");
+        for norm in ["feed_forward1", "self_att", "conv", "feed_forward2", "out"] {
+            add(format!("{block}.norm_{norm}.weight"), &[SIZE]);
+            add(format!("{block}.norm_{norm}.bias"), &[SIZE]);
+        }
+        for part in ["feed_forward1", "feed_forward2"] {
+            add(format!("{block}.{part}.linear1.weight"), &[INNER, SIZE]);
+            add(format!("{block}.{part}.linear2.weight"), &[SIZE, INNER]);
+        }
+        for part in ["q_proj", "k_proj", "v_proj", "o_proj", "relative_k_proj"] {
+            add(format!("{block}.self_attn.{part}.weight"), &[SIZE, SIZE]);
+        }
+        add(format!("{block}.self_attn.bias_u"), &[HEADS, SIZE / HEADS]);
+        add(format!("{block}.self_attn.bias_v"), &[HEADS, SIZE / HEADS]);
+        add(format!("{block}.conv.pointwise_conv1.weight"), &[2 * SIZE, SIZE, 1]);
+        add(format!("{block}.conv.depthwise_conv.weight"), &[SIZE, 1, 9]);
+        for part in ["weight", "bias", "running_mean", "running_var"] {
+            add(format!("{block}.conv.norm.{part}"), &[SIZE]);
+        }
+        add(format!("{block}.conv.pointwise_conv2.weight"), &[SIZE, SIZE, 1]);
+    }
+    add("encoder_projector.weight".into(), &[PREDICTOR, SIZE]);
+    add("encoder_projector.bias".into(), &[PREDICTOR]);
+    add("decoder.embedding.weight".into(), &[VOCABULARY, PREDICTOR]);
+    for layer in 0..2 {
+        for part in ["ih", "hh"] {
+            add(format!("decoder.lstm.weight_{part}_l{layer}"), &[4 * PREDICTOR, PREDICTOR]);
+            add(format!("decoder.lstm.bias_{part}_l{layer}"), &[4 * PREDICTOR]);
+        }
+    }
+    add("decoder.decoder_projector.weight".into(), &[PREDICTOR, PREDICTOR]);
+    add("decoder.decoder_projector.bias".into(), &[PREDICTOR]);
+    add("joint.head.weight".into(), &[VOCABULARY + DURATIONS, PREDICTOR]);
+    add("joint.head.bias".into(), &[VOCABULARY + DURATIONS]);
+    list
+}
+
+/// A vocabulary of made-up word pieces.
+fn tokenizer() -> Value {
+    let vocabulary: Map<String, Value> = (0..VOCABULARY - 1)
+        .map(|id| (format!("\u{2581}w{id}"), json!(id)))
+        .chain([("<unk>".into(), json!(VOCABULARY - 1))])
+        .collect();
+    json!({
+        "version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null,
+        "decoder": {"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": "always", "split": true},
+        "model": {"type": "BPE", "unk_token": "<unk>", "vocab": vocabulary, "merges": []},
+    })
+}

@@ -1,0 +1,422 @@
+//! The program `auricle` as its users meet it: arguments, files, standard streams, exit status.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use auricle_tests::{Run, auricle, command, ended, skip, speech, tiny_models};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Seconds of the speech sample.
+const SPEECH_S: f64 = 11.0;
+
+/// A folder for the test's files, and the models folder.
+struct Place {
+    dir: TempDir,
+    models: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), models: tiny_models() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A copy of the speech sample under another name.
+    fn speech(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::copy(speech(), &path).unwrap();
+        path
+    }
+
+    /// A file that is no media, whatever its name says.
+    fn text(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, "Dear diary, today I was named like a recording.\n").unwrap();
+        path
+    }
+
+    fn transcribe(&self, args: &[&str], files: &[&Path]) -> Run {
+        ended(self.command(args, files).stdin(Stdio::null()).output().unwrap())
+    }
+
+    fn command(&self, args: &[&str], files: &[&Path]) -> std::process::Command {
+        let mut command = command();
+        command.args(["transcribe", "--device", "cpu", "--models"]).arg(self.models.path()).args(args).args(files);
+        command
+    }
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The lines of standard error, each of which must begin with the program's name.
+fn messages(run: &Run) -> Vec<&str> {
+    let lines: Vec<&str> = run.stderr.lines().collect();
+    assert!(lines.iter().all(|line| line.starts_with("auricle: ")), "{}", run.stderr);
+    lines
+}
+
+#[test]
+fn help_names_the_commands_and_every_option_of_transcribe() {
+    let run = auricle(["--help"]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+    for word in ["transcribe", "devices", "models", "bench", "Examples:", "AURICLE_MODELS"] {
+        assert!(run.stdout.contains(word), "{word}: {}", run.stdout);
+    }
+    let run = auricle(["transcribe", "--help"]);
+    assert_eq!(run.status, Some(0));
+    for option in ["--model", "--language", "--format", "--out", "--device", "--models", "--keyterm", "--look-ahead"] {
+        assert!(run.stdout.contains(option), "{option}: {}", run.stdout);
+    }
+}
+
+#[test]
+fn version_is_one_line() {
+    let run = auricle(["--version"]);
+    assert_eq!(run.status, Some(0));
+    assert_eq!(run.stdout, format!("auricle {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn wrong_usage_is_status_2_and_says_what_is_wrong() {
+    let cases: [(&[&str], &str); 7] = [
+        (&[], "Usage: auricle"),
+        (&["transcribble"], "transcribble"),
+        (&["transcribe"], "<FILE>"),
+        (&["transcribe", "--loud", "a.wav"], "--loud"),
+        (&["transcribe", "--format", "doc", "a.wav"], "doc"),
+        (&["transcribe", "--device", "abacus", "a.wav"], "abacus"),
+        (&["transcribe", "--look-ahead", "soon", "a.wav"], "soon"),
+    ];
+    for (args, hint) in cases {
+        let run = auricle(args);
+        assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""), "{args:?}");
+        assert!(run.stderr.contains(hint), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn an_unknown_model_or_language_is_wrong_usage_that_names_what_there_is() {
+    let place = Place::new();
+    let run = place.transcribe(&["--model", "svc-worst"], &[&speech()]);
+    assert_eq!(run.status, Some(2), "{}", run.stderr);
+    assert!(messages(&run)[0].contains("svc-worst") && run.stderr.contains("svc-best"), "{}", run.stderr);
+    let run = place.transcribe(&["--language", "tlh"], &[&speech()]);
+    assert_eq!(run.status, Some(2), "{}", run.stderr);
+    assert!(messages(&run)[0].contains("tlh"), "{}", run.stderr);
+}
+
+#[test]
+fn what_cannot_be_read_is_one_line_with_its_name() {
+    let place = Place::new();
+    let (missing, folder, text) = (place.path("missing.mp3"), place.path("folder"), place.text("diary.wav"));
+    fs::create_dir(&folder).unwrap();
+    let empty = place.path("empty.flac");
+    fs::write(&empty, "").unwrap();
+    for file in [&missing, &folder, &text, &empty] {
+        let run = place.transcribe(&[], &[file]);
+        assert_eq!((run.status, run.stdout.as_str()), (Some(1), ""), "{file:?}");
+        let [line] = messages(&run)[..] else { panic!("{}", run.stderr) };
+        assert!(line.starts_with(&format!("auricle: {}: ", file.display())), "{line}");
+        assert_eq!(line.matches(&file.display().to_string()).count(), 1, "{line}");
+    }
+}
+
+#[test]
+fn a_bad_file_does_not_keep_the_good_ones_from_being_done() {
+    let place = Place::new();
+    let (good, bad) = (place.speech("good.flac"), place.text("bad.wav"));
+    let run = place.transcribe(&["--format", "json"], &[&bad, &good]);
+    assert_eq!(run.status, Some(1));
+    assert_eq!(json(&run.stdout)["file"], good.to_str().unwrap());
+    assert_eq!(messages(&run).len(), 1, "{}", run.stderr);
+}
+
+#[test]
+fn json_has_every_field_and_words_within_the_audio() {
+    let place = Place::new();
+    let run = place.transcribe(&["--format", "json"], &[&speech()]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+    assert_eq!(run.stdout.lines().count(), 1);
+    check_document(&json(&run.stdout));
+}
+
+/// A document of the speech sample: complete, and consistent with itself.
+fn check_document(document: &Value) {
+    let mut keys: Vec<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    let expected = ["audio_duration_sec", "confidence", "file", "language_code", "model", "text", "warnings", "words"];
+    assert_eq!(keys, expected);
+    assert_eq!((&document["model"], &document["language_code"]), (&"svc-best".into(), &"en".into()));
+    assert_eq!(document["warnings"], serde_json::json!([]));
+    let seconds = document["audio_duration_sec"].as_f64().unwrap();
+    assert!((seconds - SPEECH_S).abs() < 0.05, "{seconds}");
+    let words = document["words"].as_array().unwrap();
+    assert!(!words.is_empty());
+    let texts: Vec<&str> = words.iter().map(|word| word["text"].as_str().unwrap()).collect();
+    assert_eq!(document["text"], texts.join(" "));
+    let mut before = 0;
+    for word in words {
+        let (start, end) = (word["start"].as_u64().unwrap(), word["end"].as_u64().unwrap());
+        assert!(before <= start && start <= end && end as f64 <= seconds * 1e3, "{word}");
+        assert!((0.0..=1.0).contains(&word["confidence"].as_f64().unwrap()), "{word}");
+        before = start;
+    }
+    let confidences = words.iter().map(|word| word["confidence"].as_f64().unwrap());
+    let mean = confidences.sum::<f64>() / words.len() as f64;
+    assert!((document["confidence"].as_f64().unwrap() - mean).abs() < 1e-3, "{mean}");
+}
+
+#[test]
+fn all_formats_say_the_same_words() {
+    let place = Place::new();
+    let run = |format| place.transcribe(&["--format", format], &[&speech()]).stdout;
+    let text = json(&run("json"))["text"].as_str().unwrap().to_owned();
+    assert_eq!(run("text"), format!("{text}\n"));
+    assert_eq!(cues(&run("srt"), ',').join(" "), text);
+    let vtt = run("vtt");
+    let body = vtt.strip_prefix("WEBVTT\n\n").expect("the header and a blank line");
+    let unescaped = cues(body, '.').join(" ").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    assert_eq!(unescaped, text);
+}
+
+/// The captions of a subtitle file whose times are checked: in order, apart, at most 7 s each.
+fn cues(body: &str, mark: char) -> Vec<String> {
+    let mut before = 0;
+    let blocks = body.trim_end().split("\n\n").enumerate();
+    let texts = blocks.map(|(index, block)| {
+        let mut lines = block.lines();
+        if mark == ',' {
+            assert_eq!(lines.next(), Some((index + 1).to_string().as_str()), "{block}");
+        }
+        let (start, end) = lines.next().and_then(|times| times.split_once(" --> ")).expect("a line of times");
+        let (start, end) = (milliseconds(start, mark), milliseconds(end, mark));
+        assert!(before <= start && start < end && end - start <= 7_000, "{block}");
+        assert!(end as f64 <= SPEECH_S * 1e3 + 50.0, "{block}");
+        before = end;
+        let lines: Vec<&str> = lines.collect();
+        assert!((1..=2).contains(&lines.len()), "{block}");
+        lines.join(" ")
+    });
+    texts.collect()
+}
+
+/// `01:02:03,004`.
+fn milliseconds(time: &str, mark: char) -> u64 {
+    let numbers: Vec<u64> = time.split([':', mark]).map(|number| number.parse().unwrap()).collect();
+    let [hours, minutes, seconds, rest] = numbers[..] else { panic!("{time}") };
+    assert_eq!(time.len(), "00:00:00,000".len());
+    ((hours * 60 + minutes) * 60 + seconds) * 1_000 + rest
+}
+
+#[test]
+fn several_files_get_a_heading_each_as_text_and_a_line_each_as_json() {
+    let place = Place::new();
+    let (one, two) = (place.speech("one.flac"), place.speech("two.flac"));
+    let run = place.transcribe(&[], &[&one, &two]);
+    assert!(run.stdout.starts_with("==> ") && run.stdout.contains("\n\n==> "), "{}", run.stdout);
+    let headings: Vec<&str> = run.stdout.lines().filter(|line| line.starts_with("==> ")).collect();
+    assert_eq!(headings, [format!("==> {} <==", one.display()), format!("==> {} <==", two.display())]);
+    let run = place.transcribe(&["--format", "json"], &[&one, &two]);
+    let files: Vec<Value> = run.stdout.lines().map(|line| json(line)["file"].clone()).collect();
+    assert_eq!(files, [one.to_str().unwrap(), two.to_str().unwrap()]);
+}
+
+#[test]
+fn out_writes_a_file_for_each_and_says_where() {
+    let place = Place::new();
+    let (one, other) = (place.speech("a/talk.flac"), place.speech("b/talk.flac"));
+    let out = place.path("new/folder");
+    for (format, extension) in [("text", "txt"), ("json", "json"), ("srt", "srt"), ("vtt", "vtt")] {
+        let args = ["--format", format, "--out", out.to_str().unwrap()];
+        let run = place.transcribe(&args, &[&one, &other]);
+        assert_eq!((run.status, run.stdout.as_str()), (Some(0), ""), "{}", run.stderr);
+        // Two inputs of one stem: the second must not replace the first.
+        for (line, name) in messages(&run).iter().zip(["talk", "talk-2"]) {
+            let path = out.join(name).with_extension(extension);
+            assert!(line.contains(path.to_str().unwrap()), "{line}");
+            assert!(!fs::read_to_string(path).unwrap().is_empty());
+        }
+        assert_eq!(messages(&run).len(), 2);
+    }
+    let [first, second] = ["talk.json", "talk-2.json"].map(|name| json(&fs::read_to_string(out.join(name)).unwrap()));
+    assert_eq!((&first["file"], &second["file"]), (&one.to_str().into(), &other.to_str().into()));
+}
+
+#[test]
+fn out_under_a_file_is_one_clear_line() {
+    let place = Place::new();
+    let file = place.text("file");
+    let run = place.transcribe(&["--out", file.to_str().unwrap()], &[&speech()]);
+    assert_eq!((run.status, messages(&run).len()), (Some(1), 1), "{}", run.stderr);
+    assert!(run.stderr.contains(file.to_str().unwrap()), "{}", run.stderr);
+}
+
+#[test]
+fn a_dash_reads_a_file_from_standard_input() {
+    let place = Place::new();
+    let mut piped = place.command(&["--format", "json"], &[Path::new("-")]);
+    let run = ended(piped.stdin(fs::File::open(speech()).unwrap()).output().unwrap());
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let (from_pipe, from_file) = (json(&run.stdout), place.transcribe(&["--format", "json"], &[&speech()]));
+    assert_eq!(from_pipe["file"], "-");
+    assert_eq!(from_pipe["words"], json(&from_file.stdout)["words"]);
+    let run = place.transcribe(&[], &[Path::new("-"), Path::new("-")]);
+    assert_eq!(run.status, Some(2), "{}", run.stderr);
+    let run = place.transcribe(&[], &[Path::new("-")]);
+    assert_eq!((run.status, messages(&run).len()), (Some(1), 1), "{}", run.stderr);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let place = Place::new();
+    let files = vec![speech(); 3];
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    let mut command = place.command(&["--format", "json"], &files);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_cut_off_file_is_transcribed_with_a_warning() {
+    let place = Place::new();
+    let whole = fs::read(speech()).unwrap();
+    let cut = place.path("cut.flac");
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let run = place.transcribe(&["--format", "json", "--quiet"], &[&cut]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let document = json(&run.stdout);
+    let seconds = document["audio_duration_sec"].as_f64().unwrap();
+    assert!((3.0..8.0).contains(&seconds), "{seconds}");
+    let told = document["warnings"].as_array().unwrap();
+    assert!(!told.is_empty());
+    for (line, warning) in messages(&run).iter().zip(told) {
+        assert_eq!(*line, format!("auricle: {}: warning: {}", cut.display(), warning.as_str().unwrap()));
+    }
+}
+
+#[test]
+fn keyterms_and_look_ahead_are_taken() {
+    let place = Place::new();
+    let args = ["--keyterm", "americans", "--keyterm", "fellow", "--look-ahead", "560", "--format", "json"];
+    let run = place.transcribe(&args, &[&speech()]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert!(json(&run.stdout)["words"].as_array().is_some_and(|words| !words.is_empty()));
+    let run = place.transcribe(&["--look-ahead", "1"], &[&speech()]);
+    assert_eq!((run.status, messages(&run).len()), (Some(2), 1), "{}", run.stderr);
+}
+
+#[test]
+fn a_models_folder_that_is_none_is_one_clear_line() {
+    let place = Place::new();
+    let empty = place.path("empty");
+    fs::create_dir(&empty).unwrap();
+    let mut command = command();
+    command.arg("transcribe").arg(speech()).env("AURICLE_MODELS", &empty);
+    let run = ended(command.output().unwrap());
+    assert_eq!((run.status, messages(&run).len()), (Some(1), 1), "{}", run.stderr);
+    assert!(run.stderr.contains(empty.to_str().unwrap()) && run.stderr.contains("--models"), "{}", run.stderr);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_it_with_status_130() {
+    use std::io::Write as _;
+
+    let place = Place::new();
+    let mut command = place.command(&[], &[Path::new("-")]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    // More than a pipe holds: once it is written, the program reads, and listens for signals since before that. Its
+    // standard input stays open, so it would wait for more.
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&vec![0; 1 << 20]).unwrap();
+    let sent = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn devices_lists_the_cpu_and_marks_the_one_that_auto_takes() {
+    let run = auricle(["devices"]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let stars = run.stdout.lines().filter(|line| line.starts_with('*')).count();
+    assert_eq!(stars, 1, "{}", run.stdout);
+    let run = auricle(["devices", "--json"]);
+    let ids: Vec<Value> = run.stdout.lines().map(|line| json(line)["id"].clone()).collect();
+    assert_eq!(ids.first(), Some(&"cpu".into()), "{}", run.stdout);
+}
+
+#[test]
+fn models_list_tells_what_stands_behind_each_model() {
+    let place = Place::new();
+    let run = auricle(["models", "list", "--models", place.models.path().to_str().unwrap()]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    for word in ["svc-best", "prerecorded", "starter", "somebody/something"] {
+        assert!(run.stdout.contains(word), "{word}: {}", run.stdout);
+    }
+    // The catalog of the repository itself is found without being told.
+    let run = auricle(["models", "list"]);
+    assert!(run.stdout.contains("svc-realtime-pro"), "{}{}", run.stdout, run.stderr);
+}
+
+#[test]
+fn models_check_accepts_a_whole_checkpoint_and_names_what_is_wrong_with_a_broken_one() {
+    let place = Place::new();
+    let whole = auricle_tests::fixtures().join("fastconformer/streaming");
+    let run = auricle(["models", "check", whole.to_str().unwrap()]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert!(run.stdout.contains("good") && run.stdout.contains("parameters"), "{}", run.stdout);
+    let run = auricle(["models", "check", "--models", place.models.path().to_str().unwrap()]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+
+    let broken = place.path("broken");
+    fs::create_dir(&broken).unwrap();
+    let check = || {
+        let run = auricle(["models", "check", broken.to_str().unwrap()]);
+        assert_eq!((run.status, run.stdout.as_str(), messages(&run).len()), (Some(1), "", 1), "{}", run.stderr);
+        assert!(run.stderr.contains(broken.to_str().unwrap()), "{}", run.stderr);
+        run.stderr
+    };
+    assert!(check().contains("config.json"));
+    for entry in fs::read_dir(&whole).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), broken.join(entry.file_name())).unwrap();
+    }
+    // One layer more than there are tensors for.
+    let config = fs::read_to_string(whole.join("config.json")).unwrap();
+    let mut config = json(&config);
+    let layers = config["encoder_config"]["num_hidden_layers"].as_u64().unwrap();
+    config["encoder_config"]["num_hidden_layers"] = (layers + 1).into();
+    fs::write(broken.join("config.json"), config.to_string()).unwrap();
+    assert!(check().contains(&format!("layers.{layers}.")));
+    // Weights that end half-way.
+    fs::copy(whole.join("config.json"), broken.join("config.json")).unwrap();
+    let weights = fs::read(whole.join("model.safetensors")).unwrap();
+    fs::write(broken.join("model.safetensors"), &weights[..weights.len() / 2]).unwrap();
+    check();
+}
+
+#[test]
+fn the_starter_transcribes_from_any_folder_without_being_told_where_it_is() {
+    let starter = auricle_tests::fixtures().join("../../models/starter/asr-en");
+    if !starter.join("config.json").is_file() {
+        return skip("the starter checkpoint, models/starter/asr-en");
+    }
+    let place = Place::new();
+    let mut command = command();
+    command.args(["transcribe", "--format", "json"]).arg(speech()).current_dir(place.dir.path());
+    let run = ended(command.output().unwrap());
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    check_document(&json(&run.stdout));
+}

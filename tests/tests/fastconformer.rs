@@ -1,0 +1,322 @@
+//! The FastConformer family against the published classes: tiny checkpoints and the numbers that `transformers` computes
+//! with them, stage by stage, on the CPU and on a Vulkan adapter.
+
+use std::path::PathBuf;
+
+use auricle_engine::device;
+use auricle_engine::models::fastconformer::{FastConformer, Token};
+use auricle_tests::{Oracle, devices, relative_error};
+use burn::tensor::{Device, Tensor};
+use serde_json::Value;
+
+/// Largest relative error of one stage and of the whole encoder, f32 on the CPU.
+const STAGE: f32 = 1e-5;
+const ENCODER: f32 = 1e-4;
+/// On another device sums are added up in another order.
+const ELSEWHERE: f32 = 1e-4;
+
+fn fixture(name: &str) -> PathBuf {
+    auricle_tests::fixtures().join("fastconformer").join(name)
+}
+
+fn check(what: &str, error: f32, tolerance: f32) {
+    assert!(error <= tolerance, "{what}: relative error {error:.2e} is over {tolerance:.0e}");
+}
+
+/// A causal checkpoint's features as one chunk: frames that are not real before them, zeros after, whole encoder frames.
+fn as_chunk(features: Tensor<3>, lead: usize) -> Tensor<3> {
+    let [batch, frames, mels] = features.dims();
+    let device = features.device();
+    let zeros = |count: usize| Tensor::<3>::zeros([batch, count, mels], &device);
+    let after = (lead + frames).next_multiple_of(lead + 1) - lead - frames;
+    Tensor::cat(vec![zeros(lead), features, zeros(after)], 1)
+}
+
+struct Case {
+    model: FastConformer,
+    oracle: Oracle,
+    device: Device,
+    stage: f32,
+    encoder: f32,
+    streaming: bool,
+}
+
+impl Case {
+    fn open(name: &str, device: &Device, on_cpu: bool) -> Self {
+        let model = FastConformer::load(&fixture(name), device).unwrap();
+        let oracle = Oracle::open(&fixture(name));
+        let streaming = model.config().class.is_streaming();
+        let (stage, encoder) = if on_cpu { (STAGE, ENCODER) } else { (ELSEWHERE, ELSEWHERE) };
+        Self { model, oracle, device: device.clone(), stage, encoder, streaming }
+    }
+
+    fn tensor<const D: usize>(&self, name: &str) -> Tensor<D> {
+        self.oracle.tensor(name, &self.device)
+    }
+
+    /// The whole utterances through the encoder; `look_ahead` for a causal one.
+    fn encode(&self, look_ahead: Option<usize>) -> (Tensor<3>, Vec<usize>) {
+        let (features, lengths) = (self.tensor("features"), self.oracle.integers("feature_lengths"));
+        let encoder = self.model.encoder();
+        let Some(look_ahead) = look_ahead else { return encoder.forward(features, &lengths).unwrap() };
+        let lead = encoder.lead();
+        let mut state = encoder.start(lengths.len(), look_ahead, &self.device);
+        let valid: Vec<_> = lengths.iter().map(|n| lead..lead + n).collect();
+        let (out, valid) = encoder.forward_chunk(as_chunk(features, lead), &valid, &mut state);
+        (out, valid.into_iter().map(|v| v.end).collect())
+    }
+
+    /// One utterance's features, cut to what is real: `[1, frames, mels]`.
+    fn utterance(&self, row: usize) -> Tensor<3> {
+        let length = self.oracle.integers("feature_lengths")[row];
+        self.tensor::<3>("features").narrow(0, row, 1).narrow(1, 0, length)
+    }
+
+    /// One utterance through a stream, in steps of `frames[n]` encoder frames, the last repeated.
+    fn stream(&self, features: Tensor<3>, look_ahead: usize, language: usize, frames: &[usize]) -> Vec<Token> {
+        let lead = self.model.encoder().lead();
+        let real = lead + features.dims()[1];
+        let features = as_chunk(features, lead);
+        let mut stream = self.model.stream(1, look_ahead, language).unwrap();
+        let (mut at, mut tokens) = (0, Vec::new());
+        for step in frames.iter().chain(std::iter::repeat(&frames[frames.len() - 1])) {
+            let size = (step * (lead + 1)).min(features.dims()[1] - at);
+            let chunk = features.clone().narrow(1, at, size);
+            let valid = lead.saturating_sub(at)..(real - at).min(size);
+            tokens.extend(self.model.step(&mut stream, chunk, &[valid], None).unwrap().remove(0));
+            at += size;
+            if at == features.dims()[1] {
+                break;
+            }
+        }
+        tokens
+    }
+}
+
+fn numbers(value: &Value) -> Vec<usize> {
+    value.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect()
+}
+
+/// Tokens, their frames and, for TDT, their durations are those of the class.
+fn assert_tokens(what: &str, tokens: &[Token], reference: &Value) {
+    assert_eq!(
+        tokens.iter().map(|t| t.id as usize).collect::<Vec<_>>(),
+        numbers(&reference["tokens"]),
+        "{what}: tokens"
+    );
+    let frames: Vec<usize> = tokens.iter().map(|t| t.frame).collect();
+    assert_eq!(frames, numbers(&reference["timestamps"]), "{what}: frames");
+    if let Some(durations) = reference.get("durations") {
+        assert_eq!(tokens.iter().map(|t| t.span).collect::<Vec<_>>(), numbers(durations), "{what}: durations");
+    }
+    assert!(tokens.iter().all(|t| (0.0..=1.0).contains(&t.confidence)), "{what}: confidence");
+}
+
+/// The stages that all classes have: features, subsampling, a block, the encoder, its projection.
+fn check_stages(case: &Case) {
+    let samples = Oracle::values(case.tensor::<2>("audio"));
+    let width = case.tensor::<2>("audio").dims()[1];
+    let lengths = case.oracle.integers("audio_lengths");
+    let rows: Vec<&[f32]> = samples.chunks(width).zip(&lengths).map(|(row, length)| &row[..*length]).collect();
+    let (features, frames) = case.model.preprocessor().utterances(&rows, &case.device).unwrap();
+    assert_eq!(frames, case.oracle.integers("feature_lengths"));
+    // Single values near the logarithm's guard differ by more; tests/features.rs looks at each.
+    let reference = case.tensor::<3>("features");
+    let features = features.narrow(1, 0, reference.dims()[1]);
+    check("features", relative_error(features, reference, &frames), 1e-4);
+
+    let look_ahead = case.streaming.then(|| case.oracle.facts["default_look_ahead"].as_u64().unwrap() as usize);
+    let (encoded, valid) = case.encode(look_ahead);
+    assert_eq!(valid, case.oracle.integers("encoder_lengths"));
+    let features = match look_ahead {
+        Some(_) => as_chunk(case.tensor("features"), case.model.encoder().lead()),
+        None => case.tensor("features"),
+    };
+    let [subsampled, first] =
+        case.model.encoder().stages(features, &case.oracle.integers("feature_lengths"), look_ahead);
+    check("subsampling", relative_error(subsampled, case.tensor("subsampling"), &valid), case.stage);
+    check("first block", relative_error(first, case.tensor("layer0"), &valid), case.stage);
+    check("encoder", relative_error(encoded, case.tensor("encoder"), &valid), case.encoder);
+}
+
+fn check_transducer(case: &Case) {
+    let transducer = case.model.transducer().unwrap();
+    let prefix: Vec<u32> = case.oracle.integers("predictor_tokens").into_iter().map(|t| t as u32).collect();
+    let predicted = transducer.predictor_outputs(&prefix);
+    let reference: Tensor<2> = case.tensor("predictor");
+    let rows = [prefix.len()];
+    check("predictor", relative_error(predicted.unsqueeze(), reference.clone().unsqueeze(), &rows), case.stage);
+    let frames: Tensor<3> = case.tensor::<3>("encoder_projected").narrow(0, 0, 1).narrow(1, 0, 4);
+    let joint: Tensor<3> = case.tensor("joint");
+    let [count, prefix, vocabulary] = joint.dims();
+    let hidden = frames.dims()[2];
+    let ours = transducer.joint_with(frames.reshape([count, 1, hidden]), reference.unsqueeze());
+    let tokens = ours.clone().narrow(2, 0, vocabulary);
+    check("joint", relative_error(tokens, joint, &vec![prefix; count]), case.stage);
+    if !case.model.config().durations.is_empty() {
+        let durations = ours.narrow(2, vocabulary, case.model.config().durations.len());
+        check("durations", relative_error(durations, case.tensor("joint_durations"), &vec![prefix; count]), case.stage);
+    }
+}
+
+/// Greedy tokens of the whole batch, and of each utterance by itself.
+fn check_whole_utterances(case: &Case) {
+    let lengths = case.oracle.integers("feature_lengths");
+    let together = case.model.recognise(case.tensor("features"), &lengths, None).unwrap();
+    let references = case.oracle.facts["utterances"].as_array().unwrap();
+    assert_eq!(together.len(), references.len());
+    for (row, reference) in references.iter().enumerate() {
+        assert_tokens(&format!("row {row} of the batch"), &together[row], reference);
+        let alone = case.model.recognise(case.utterance(row), &lengths[row..=row], None).unwrap();
+        assert_tokens(&format!("row {row} alone"), &alone[0], reference);
+        let spoken = case.model.vocabulary().words(&alone[0], case.model.frame_ms(), u64::MAX);
+        assert_eq!(spoken.text, reference["text"].as_str().unwrap().trim(), "text of row {row}");
+    }
+}
+
+/// Whole utterances at every look-ahead, and the same tokens from a stream whatever its steps.
+fn check_streams(case: &Case, language: usize) {
+    for (look_ahead, references) in case.oracle.facts["look_aheads"].as_object().unwrap() {
+        let look_ahead: usize = look_ahead.parse().unwrap();
+        let (encoded, valid) = case.encode(Some(look_ahead));
+        let reference = case.tensor(&format!("encoder_la{look_ahead}"));
+        check(&format!("look-ahead {look_ahead}"), relative_error(encoded, reference, &valid), case.encoder);
+        let chunk = look_ahead + 1;
+        for (row, reference) in references.as_array().unwrap().iter().enumerate() {
+            for steps in [&[1][..], &[2, 1], &[5, 1, 3], &[1000]] {
+                let steps: Vec<usize> = steps.iter().map(|n| n * chunk).collect();
+                let tokens = case.stream(case.utterance(row), look_ahead, language, &steps);
+                assert_tokens(&format!("look-ahead {look_ahead}, row {row}, steps {steps:?}"), &tokens, reference);
+            }
+        }
+    }
+    // The class's own streaming fills its last chunk up with frames of zeros, so the same is done here.
+    for stream in case.oracle.facts["streams"].as_array().unwrap() {
+        let row = stream["utterance"].as_u64().unwrap() as usize;
+        let look_ahead = stream["look_ahead"].as_u64().unwrap() as usize;
+        let features = case.utterance(row);
+        let [_, _, mels] = features.dims();
+        let filled = Tensor::zeros([1, stream["filled_mel_frames"].as_u64().unwrap() as usize, mels], &case.device);
+        let features = Tensor::cat(vec![features, filled], 1);
+        let tokens = case.stream(features, look_ahead, language, &[look_ahead + 1]);
+        assert_tokens(&format!("the class's stream {row} at look-ahead {look_ahead}"), &tokens, stream);
+    }
+}
+
+#[test]
+fn parakeet_ctc_equals_the_published_class() {
+    for (device, on_cpu) in devices() {
+        let case = Case::open("ctc", &device, on_cpu);
+        check_stages(&case);
+        let (frames, valid) = case.encode(None);
+        let logits = case.model.head_input(frames, 0);
+        check("logits", relative_error(logits, case.tensor("logits"), &valid), case.encoder);
+        check_whole_utterances(&case);
+    }
+}
+
+#[test]
+fn parakeet_rnnt_equals_the_published_class() {
+    for (device, on_cpu) in devices() {
+        let case = Case::open("rnnt", &device, on_cpu);
+        check_stages(&case);
+        check_transducer(&case);
+        check_whole_utterances(&case);
+    }
+}
+
+#[test]
+fn parakeet_tdt_equals_the_published_class() {
+    for (device, on_cpu) in devices() {
+        let case = Case::open("tdt", &device, on_cpu);
+        check_stages(&case);
+        check_transducer(&case);
+        check_whole_utterances(&case);
+    }
+}
+
+#[test]
+fn nemotron_streaming_equals_the_published_class() {
+    for (device, on_cpu) in devices() {
+        let case = Case::open("streaming", &device, on_cpu);
+        check_stages(&case);
+        check_transducer(&case);
+        check_streams(&case, 0);
+    }
+}
+
+#[test]
+fn nemotron_with_language_prompts_equals_the_published_class() {
+    for (device, on_cpu) in devices() {
+        let case = Case::open("prompt", &device, on_cpu);
+        check_stages(&case);
+        check_transducer(&case);
+        let look_ahead = case.oracle.facts["default_look_ahead"].as_u64().unwrap() as usize;
+        for (language, facts) in case.oracle.facts["languages"].as_object().unwrap() {
+            let slot = facts["prompt_id"].as_u64().unwrap() as usize;
+            for (row, reference) in facts["utterances"].as_array().unwrap().iter().enumerate() {
+                let tokens = case.stream(case.utterance(row), look_ahead, slot, &[look_ahead + 1]);
+                assert_tokens(&format!("{language}, row {row}"), &tokens, reference);
+                let spoken = case.model.vocabulary().words(&tokens, case.model.frame_ms(), u64::MAX);
+                assert_eq!(spoken.text, reference["text"].as_str().unwrap().trim());
+                let tagged = reference["text_with_tags"].as_str().unwrap();
+                let tag = spoken.language.map(|language| format!("<{language}>"));
+                assert_eq!(tag.is_some(), tagged.contains('<'), "a language tag in {tagged:?}");
+                assert!(tag.is_none_or(|tag| tagged.contains(&tag)));
+            }
+        }
+    }
+}
+
+#[test]
+fn many_streams_in_one_step_say_what_each_says_alone() {
+    let (device, _) = devices().remove(0);
+    let case = Case::open("streaming", &device, true);
+    let look_ahead = 3;
+    let rows = case.oracle.integers("feature_lengths");
+    let lead = case.model.encoder().lead();
+    // Both utterances side by side in one stream of two rows; the shorter one ends first.
+    let features = as_chunk(case.tensor("features"), lead);
+    let total = features.dims()[1];
+    let mut stream = case.model.stream(rows.len(), look_ahead, 0).unwrap();
+    let mut together = vec![Vec::new(); rows.len()];
+    for at in (0..total).step_by(8 * (look_ahead + 1)) {
+        let size = (8 * (look_ahead + 1)).min(total - at);
+        let valid: Vec<_> = rows
+            .iter()
+            .map(|n| lead.saturating_sub(at)..(lead + n).saturating_sub(at).min(size).max(lead.saturating_sub(at)))
+            .collect();
+        let tokens = case.model.step(&mut stream, features.clone().narrow(1, at, size), &valid, None).unwrap();
+        together.iter_mut().zip(tokens).for_each(|(all, new)| all.extend(new));
+    }
+    for row in 0..rows.len() {
+        let alone = case.stream(case.utterance(row), look_ahead, 0, &[look_ahead + 1]);
+        let ids = |tokens: &[Token]| tokens.iter().map(|t| (t.id, t.frame)).collect::<Vec<_>>();
+        assert_eq!(ids(&together[row]), ids(&alone), "row {row}");
+    }
+}
+
+#[test]
+fn the_device_list_has_the_cpu_first() {
+    let devices = device::devices();
+    assert_eq!(devices[0].id, "cpu");
+    for (number, device) in devices[1..].iter().enumerate() {
+        assert_eq!(device.id, format!("vulkan:{number}"));
+    }
+}
+
+#[test]
+fn the_published_size_loads_and_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    auricle_tests::write_published_size(dir.path()).unwrap();
+    let device = Device::flex();
+    let model = FastConformer::load(dir.path(), &device).unwrap();
+    assert!((600_000_000..640_000_000).contains(&model.parameters()), "{} parameters", model.parameters());
+    let samples: Vec<f32> = (0..16_000 * 2).map(|n| ((n * n % 7919) as f32 / 7919.0 - 0.5) * 0.2).collect();
+    let (features, lengths) = model.preprocessor().utterances(&[&samples], &device).unwrap();
+    let (frames, valid) = model.encoder().forward(features.clone(), &lengths).unwrap();
+    assert_eq!((frames.dims(), valid), ([1, 26, 1024], vec![25]));
+    assert!(Oracle::values(frames).iter().all(|v| v.is_finite()));
+    let tokens = model.recognise(features, &lengths, None).unwrap();
+    assert!(tokens[0].iter().all(|t| t.frame < 25 && (t.id as usize) < 8192));
+}
