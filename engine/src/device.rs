@@ -301,7 +301,7 @@ fn adapters() -> Vec<Adapter> {
                 subgroups: features
                     .contains(wgpu::Features::SUBGROUP)
                     .then_some((facts.subgroup_min_size, facts.subgroup_max_size)),
-                max_tensor_bytes: Some(adapter.limits().max_storage_buffer_binding_size as u64),
+                max_tensor_bytes: Some(adapter.limits().max_storage_buffer_binding_size),
             };
             found.push(Adapter { info, address: (address, api) });
         }

@@ -60,6 +60,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     course.add_argument("--joint-alone", type=float, default=2.0, help="hours of it with the encoder frozen")
     course.add_argument("--decay-from", type=float, default=450.0, help="the learning rate falls from here to the end")
     course.add_argument("--minutes", type=float, help="stop after so much time, whatever has been seen")
+    course.add_argument("--decay-minutes", type=float, help="the learning rate falls over the last so many of --minutes")
     how = parser.add_argument_group("how")
     how.add_argument("--lr", type=float, default=1.5e-3)
     how.add_argument("--adamw", action="store_true", help="AdamW for everything, no Muon")
@@ -84,10 +85,11 @@ def cap_seconds(hours: float, total: float) -> float:
     return min(20.0, 4.0 + 14.0 * hours / min(12.0, max(0.01, total / 4)))
 
 
-def learning_rate(args: argparse.Namespace, step: int, hours: float) -> float:
+def learning_rate(args: argparse.Namespace, step: int, hours: float, time_left: float) -> float:
+    """`time_left` is 1 until the decay that a time limit asks for, and falls to 0 with the limit."""
     warm = min(1.0, (step + 1) / 120)
     left = 1.0 if hours < args.decay_from else max(0.0, (args.hours - hours) / max(1e-6, args.hours - args.decay_from))
-    return args.lr * warm * (0.05 + 0.95 * left)
+    return args.lr * warm * (0.05 + 0.95 * min(left, time_left))
 
 
 class Trainer:
@@ -116,6 +118,7 @@ class Trainer:
         self.step, self.hours, self.transducer_ready = 0, 0.0, False
         load_checkpoint(self, args.out / "checkpoint.pt", args.start)
         self.stopping = False
+        self.began = time.monotonic()
         signal.signal(signal.SIGTERM, self._stop)
         if rank == 0:
             total = sum(e.stored.frames for e in training) / 360000
@@ -124,6 +127,12 @@ class Trainer:
 
     def _stop(self, *_) -> None:
         self.stopping = True
+
+    def time_left(self) -> float:
+        if self.args.minutes is None or not self.args.decay_minutes:
+            return 1.0
+        left_s = self.began + self.args.minutes * 60 - time.monotonic()
+        return min(1.0, max(0.0, left_s / (self.args.decay_minutes * 60)))
 
     def stage(self) -> Stage:
         if self.hours < self.args.rnnt_from:
@@ -178,18 +187,20 @@ class Trainer:
         lookahead = LOOKAHEADS[int(torch.multinomial(torch.tensor(LOOKAHEAD_ODDS), 1, generator=draw))]
         cap = cap_seconds(self.hours, self.args.hours)
         trained = self.trained_in(stage)
-        sums = torch.zeros(4, device=self.device)
+        sums = torch.zeros(5, device=self.device)
+        sums[4] = self.time_left() if self.rank == 0 else 0.0  # one clock for all: rates must not differ
         for number in self.passes.round_of(self.args.passes):
             batch = self.sampler.batch(self.step, number, cap, self.args.batch_seconds).to(self.device)
             losses = self.losses(batch, lookahead)
             self.total(losses).backward()
             found = [float(losses[name].detach()) if name in losses else 0.0 for name in LOSSES]
-            sums += torch.tensor([*found, batch.seconds], device=self.device)
+            sums += torch.tensor([*found, batch.seconds, 0.0], device=self.device)
         gradient = torch.cat([(p.grad if p.grad is not None else torch.zeros_like(p)).flatten() for p in trained])
         if self.world > 1:
             distributed.all_reduce(gradient)
             distributed.all_reduce(sums)
         gradient /= self.args.passes
+        *means, seconds, time_left = sums.tolist()
         norm = float(gradient.norm())
         if math.isfinite(norm):
             gradient *= min(1.0, 2.0 / (norm + 1e-6))
@@ -199,11 +210,10 @@ class Trainer:
                 at += p.numel()
             for optimiser in self.optimisers:
                 for group in optimiser.param_groups:
-                    group["lr"] = learning_rate(self.args, self.step, self.hours)
+                    group["lr"] = learning_rate(self.args, self.step, self.hours, time_left)
                 optimiser.step()
         for p in self.model.parameters():
             p.grad = None
-        *means, seconds = sums.tolist()
         heard = seconds / 3600
         self.step += 1
         self.hours += heard
@@ -218,7 +228,7 @@ class Trainer:
         return bool(votes > 0)
 
     def run(self) -> None:
-        args, began = self.args, time.monotonic()
+        args, began = self.args, self.began
         next_dev = self.hours + args.dev_every
         saved = logged = began
         window: dict[str, list[float]] = {}

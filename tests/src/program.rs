@@ -66,10 +66,15 @@ pub fn binary() -> &'static Path {
     })
 }
 
-/// A models folder in which `svc-best` is the tiny random checkpoint of the fixtures: quick, and its words are nonsense.
+/// A models folder in which `svc-best` is the tiny streaming checkpoint of the fixtures: quick, and its words are nonsense.
 pub fn tiny_models() -> TempDir {
+    models_with("streaming")
+}
+
+/// A models folder in which `svc-best` is a checkpoint of the fixtures.
+pub fn models_with(fixture: &str) -> TempDir {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    let checkpoint = crate::fixtures().join("fastconformer/streaming");
+    let checkpoint = crate::fixtures().join("fastconformer").join(fixture);
     let catalog = format!(
         "[[model]]\nid = \"svc-best\"\nkind = \"prerecorded\"\npublished = \"somebody/something\"\n\
          folder = \"something\"\nlanguages = [\"en\", \"de\"]\nstarter = {checkpoint:?}\nstarter_languages = [\"en\"]\n"

@@ -432,7 +432,7 @@ fn a_path_that_cannot_be_read_says_why() {
         use std::os::unix::fs::PermissionsExt;
         let secret = folder.path().join("secret.wav");
         fs::write(&secret, wav16(16_000, 1, &signal(16_000, 1))).unwrap();
-        fs::set_permissions(&secret, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o0)).unwrap();
         if fs::File::open(&secret).is_ok() {
             println!("skipped: root may read everything");
         } else {

@@ -2,7 +2,6 @@
 //! where a Vulkan driver is installed, on wgpu.
 
 use std::error::Error;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use auricle_kernels::logmel::{

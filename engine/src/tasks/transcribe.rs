@@ -5,6 +5,7 @@ use std::path::Path;
 use burn::tensor::Device;
 
 use super::keyterms::Keyterms;
+use super::silence::Audible;
 use super::windows::{Cutter, Window, join};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
@@ -104,10 +105,14 @@ impl Recogniser {
         let mut rows = vec![0f32; lead * mels];
         let mut first = lead;
         let mut tokens: Vec<Token> = Vec::new();
+        let mut audible = Audible::new(model.frame_ms());
         let mut ended = false;
         while !ended {
             match audio.next_block()? {
-                Some(block) => rows.extend(mel.push(&block)),
+                Some(block) => {
+                    audible.push(&block);
+                    rows.extend(mel.push(&block));
+                }
                 None => {
                     rows.extend(mel.finish());
                     ended = true;
@@ -128,6 +133,7 @@ impl Recogniser {
                 job.report(audio.position_s());
             }
         }
+        audible.keep_heard(&mut tokens);
         let end_ms = (audio.position_s() * 1000.0).round() as u64;
         Ok(model.vocabulary().words(&tokens, model.frame_ms(), end_ms))
     }
@@ -151,7 +157,10 @@ impl Recogniser {
                 let samples: Vec<&[f32]> = batch.iter().map(|window| window.samples.as_slice()).collect();
                 let (features, lengths) = self.model.preprocessor().utterances(&samples, &self.device)?;
                 let tokens = self.model.recognise(features, &lengths, job.keyterms.as_ref())?;
-                for (window, tokens) in batch.iter().zip(tokens) {
+                for (window, mut tokens) in batch.iter().zip(tokens) {
+                    let mut audible = Audible::new(self.model.frame_ms());
+                    audible.push(&window.samples);
+                    audible.keep_heard(&mut tokens);
                     let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
                     let part = self.model.vocabulary().words(&tokens, self.model.frame_ms(), length_ms);
                     join(&mut spoken, part, window);

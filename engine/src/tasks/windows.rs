@@ -18,6 +18,8 @@ const SHORTEST: usize = 8_000 * MS;
 const PAUSE_FRAMES: usize = 20;
 /// A frame is quiet when its energy is below the window's noise floor times this (8 dB).
 const ABOVE_FLOOR: f32 = 6.3;
+/// And below the window's loud frames times this (-17 dB).
+const BELOW_LOUD: f32 = 0.02;
 /// What two windows share where there is no pause to cut at.
 const SHARED: usize = 3_000 * MS;
 
@@ -84,8 +86,10 @@ fn pause(samples: &[f32]) -> Option<usize> {
         samples.chunks_exact(FRAME).map(|f| f.iter().map(|s| s * s).sum::<f32>() / FRAME as f32).collect();
     let mut sorted = energies.clone();
     sorted.sort_by(f32::total_cmp);
-    // The tenth part of the frames that is quietest is taken for the noise floor; digital silence is quiet anyway.
-    let quiet = (sorted[sorted.len() / 10] * ABOVE_FLOOR).max(1e-8);
+    // The quietest fiftieth of the frames is taken for the noise floor, and quiet is well below what is loudest: a steady
+    // sound has no pauses. Digital silence is quiet anyway.
+    let (floor, loud) = (sorted[sorted.len() / 50], sorted[sorted.len() - 1 - sorted.len() / 50]);
+    let quiet = (floor * ABOVE_FLOOR).min(loud * BELOW_LOUD).max(1e-8);
     let mut best: Option<(usize, usize)> = None;
     let mut run = 0usize;
     for (at, energy) in energies.iter().chain([&f32::INFINITY]).enumerate() {
@@ -140,10 +144,14 @@ fn seam(before: &mut Vec<Word>, after: &mut Vec<Word>, window: &Window) {
     let mut best: Option<(u64, usize, usize)> = None;
     for (i, left) in before.iter().enumerate().skip(first_shared) {
         for (j, right) in after.iter().enumerate().take(last_shared) {
-            let near = left.start.abs_diff(right.start) <= SAME_WORD_MS;
-            let distance = centre(left).midpoint(centre(right)).abs_diff(middle);
-            if near && same(&left.text, &right.text) && best.is_none_or(|(least, _, _)| distance < least) {
-                best = Some((distance, i, j));
+            let apart = left.start.abs_diff(right.start);
+            if apart > SAME_WORD_MS || !same(&left.text, &right.text) {
+                continue;
+            }
+            // Where a word is said twice in a row, agreeing in time counts for more than lying near the middle.
+            let cost = centre(left).midpoint(centre(right)).abs_diff(middle) + 10 * apart;
+            if best.is_none_or(|(least, _, _)| cost < least) {
+                best = Some((cost, i, j));
             }
         }
     }

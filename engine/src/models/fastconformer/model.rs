@@ -28,8 +28,15 @@ pub struct FastConformer {
 }
 
 enum Head {
-    Ctc(Linear),
-    Transducer { projector: Linear, transducer: Transducer, prompt: Option<Prompt>, rules: Rules },
+    Ctc(Box<Linear>),
+    Transducer(Box<TransducerHead>),
+}
+
+struct TransducerHead {
+    projector: Linear,
+    transducer: Transducer,
+    prompt: Option<Prompt>,
+    rules: Rules,
 }
 
 /// The language prompt of Nemotron 3.5: one row of a table for each language, and the layer that fuses it.
@@ -102,7 +109,7 @@ impl FastConformer {
     pub fn transducer(&self) -> Option<&Transducer> {
         match &self.head {
             Head::Ctc(_) => None,
-            Head::Transducer { transducer, .. } => Some(transducer),
+            Head::Transducer(head) => Some(&head.transducer),
         }
     }
 
@@ -111,12 +118,12 @@ impl FastConformer {
     pub fn head_input(&self, frames: Tensor<3>, language: usize) -> Tensor<3> {
         match &self.head {
             Head::Ctc(head) => head.forward(frames),
-            Head::Transducer { projector, prompt, .. } => {
-                let frames = match prompt {
+            Head::Transducer(head) => {
+                let frames = match &head.prompt {
                     Some(prompt) => prompt.forward(frames, language),
                     None => frames,
                 };
-                projector.forward(frames)
+                head.projector.forward(frames)
             }
         }
     }
@@ -139,8 +146,13 @@ impl FastConformer {
         let input = self.head_input(frames, 0);
         match &self.head {
             Head::Ctc(_) => decode::ctc(input, &lengths, self.config.blank, keyterms),
-            Head::Transducer { transducer, rules, .. } => TransducerState::start(transducer, rules, lengths.len())
-                .decode(transducer, rules, &input, &lengths, keyterms),
+            Head::Transducer(head) => TransducerState::start(&head.transducer, &head.rules, lengths.len()).decode(
+                &head.transducer,
+                &head.rules,
+                &input,
+                &lengths,
+                keyterms,
+            ),
         }
     }
 
@@ -150,9 +162,9 @@ impl FastConformer {
     /// [`Error::InvalidOption`] for a checkpoint that is not cache-aware.
     pub fn stream(&self, rows: usize, look_ahead: usize, language: usize) -> Result<Stream> {
         match &self.head {
-            Head::Transducer { transducer, rules, .. } if self.config.class.is_streaming() => Ok(Stream {
+            Head::Transducer(head) if self.config.class.is_streaming() => Ok(Stream {
                 encoder: self.encoder.start(rows, look_ahead, &self.device),
-                transducer: TransducerState::start(transducer, rules, rows),
+                transducer: TransducerState::start(&head.transducer, &head.rules, rows),
                 language,
             }),
             _ => Err(Error::InvalidOption("this checkpoint transcribes whole utterances only".into())),
@@ -175,8 +187,8 @@ impl FastConformer {
         let lengths: Vec<usize> = valid.iter().map(|v| v.end).collect();
         let input = self.head_input(frames, stream.language);
         match &self.head {
-            Head::Transducer { transducer, rules, .. } => {
-                stream.transducer.decode(transducer, rules, &input, &lengths, keyterms)
+            Head::Transducer(head) => {
+                stream.transducer.decode(&head.transducer, &head.rules, &input, &lengths, keyterms)
             }
             Head::Ctc(_) => Err(Error::InvalidOption("a CTC checkpoint has no streams".into())),
         }
@@ -195,9 +207,9 @@ impl Head {
         let (size, hidden) = (config.encoder.hidden_size, config.decoder_hidden_size);
         if config.class == Class::ParakeetCtc {
             let head = Linear::load_pointwise(&weights.scope("ctc_head"), size, config.vocab_size, Bias::With)?;
-            return Ok(Self::Ctc(head));
+            return Ok(Self::Ctc(Box::new(head)));
         }
-        Ok(Self::Transducer {
+        Ok(Self::Transducer(Box::new(TransducerHead {
             projector: Linear::load(&weights.scope("encoder_projector"), size, hidden, Bias::With)?,
             transducer: Transducer::load(&weights.scope("decoder"), &weights.scope("joint"), config)?,
             prompt: match config.prompt {
@@ -210,7 +222,7 @@ impl Head {
                 max_symbols: config.max_symbols_per_step,
                 durations: config.durations.clone(),
             },
-        })
+        })))
     }
 }
 
