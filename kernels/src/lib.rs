@@ -4,6 +4,8 @@
 //! which body runs: the CubeCL kernel on wgpu (and CUDA, ROCm), the plain Rust twin on flex. No model and no file format
 //! is known here.
 //!
+//! - [`gate`]: SiLU and GLU in one pass.
 //! - [`logmel`]: samples to log-mel frames, whole utterances or live streams.
 
+pub mod gate;
 pub mod logmel;

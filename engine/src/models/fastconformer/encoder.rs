@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use auricle_kernels::gate;
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{Device, Tensor, TensorData, activation, module};
+use burn::tensor::{Device, Tensor, TensorData, module};
 
 use super::attention::{Attention, Context, KeyValues, RelativeKeys, mask, position_embeddings};
 use super::config::{Class, EncoderConfig};
@@ -257,7 +258,7 @@ impl FeedForward {
 
     /// `[batch, frames, hidden]` to the same shape, already halved.
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        self.down.forward(activation::silu(self.up.forward(self.norm.forward(x))))
+        self.down.forward(gate::silu(self.up.forward(self.norm.forward(x))))
     }
 }
 
@@ -293,7 +294,7 @@ impl Convolution {
     /// `[batch, frames, hidden]` to the same shape. `silence` `[batch, frames, 1]` is 0 at frames that are not real;
     /// `past` makes the convolution causal and is moved on.
     fn forward(&self, x: Tensor<3>, silence: Option<&Tensor<3>>, past: Option<&mut Tensor<3>>) -> Tensor<3> {
-        let mut x = activation::glu(self.gated.forward(self.norm.forward(x)), 2);
+        let mut x = gate::glu(self.gated.forward(self.norm.forward(x)));
         if let Some(silence) = silence {
             x = x * silence.clone();
         }
@@ -313,7 +314,7 @@ impl Convolution {
             Some(norm) => norm.forward(x),
             None => x,
         };
-        self.output.forward(activation::silu(x))
+        self.output.forward(gate::silu(x))
     }
 }
 
