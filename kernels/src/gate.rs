@@ -104,12 +104,12 @@ fn exp(x: f32) -> f32 {
     let n = x.mul_add(std::f32::consts::LOG2_E, ROUND) - ROUND;
     let r = n.mul_add(-0.693_359_4, x);
     let r = n.mul_add(2.121_944_4e-4, r);
-    let p = 1.987_569_1e-4_f32
+    let p = 1.987_569e-4_f32
         .mul_add(r, 1.398_199_9e-3)
         .mul_add(r, 8.333_452e-3)
         .mul_add(r, 4.166_579_6e-2)
         .mul_add(r, 1.666_666_5e-1)
-        .mul_add(r, 5.000_000_1e-1);
+        .mul_add(r, 0.5);
     let p = p.mul_add(r * r, r) + 1.0;
     f32::from_bits(((n as i32 + 127) << 23) as u32) * p
 }
