@@ -41,6 +41,11 @@ use audio::AudioStream;
 use burn::tensor::Device;
 use tasks::transcribe::Recogniser;
 
+/// The README's example is compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
 /// How to open an [`Engine`].
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
