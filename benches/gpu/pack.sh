@@ -16,9 +16,10 @@ for line in sys.stdin:
     if m.get("executable"): print(m["target"]["name"], m["executable"])'
 }
 {
-  programs build -p auricle "$@"
-  programs test --no-run -p auricle-tests --test fastconformer --test features
-  programs bench --no-run -p auricle-benches
+  # The whole workspace each time: the features of one package alone would compile burn again.
+  programs build --workspace --bin auricle "$@"
+  programs test --workspace --no-run --test fastconformer --test features "$@"
+  programs bench --workspace --no-run --benches "$@"
 } | while read -r name file; do
   cp "$file" "$out/$name"
   strip "$out/$name" 2>/dev/null || true
