@@ -9,7 +9,7 @@ rm -rf "$out" && mkdir -p "$out"
 
 # The programs that cargo built, from its own messages.
 programs() {
-  cargo "$@" --release --message-format=json |
+  cargo "$@" --message-format=json |
     python3 -c 'import json,sys
 for line in sys.stdin:
     m = json.loads(line)
@@ -17,9 +17,9 @@ for line in sys.stdin:
 }
 {
   # The whole workspace each time: the features of one package alone would compile burn again.
-  programs build --workspace --bin auricle "$@"
-  programs test --workspace --no-run --test fastconformer --test features "$@"
-  programs bench --workspace --no-run --benches "$@"
+  programs build --release --workspace --bin auricle "$@"
+  programs test --release --workspace --no-run --test fastconformer --test features "$@"
+  programs bench --workspace --no-run --bench encoder --bench gate --bench logmel "$@"
 } | while read -r name file; do
   cp "$file" "$out/$name"
   strip "$out/$name" 2>/dev/null || true

@@ -28,5 +28,5 @@ assert cpu["text"] == gpu["text"], (cpu["text"], gpu["text"])
 print("equal:", gpu["text"])
 PY'
 stage "this machine" "$bin/auricle" bench --device gpu
-for bench in logmel; do stage "bench $bench" "$bin/$bench" --bench; done
+for bench in logmel gate; do stage "bench $bench" "$bin/$bench" --bench; done
 echo "logs in $out"
