@@ -2,7 +2,7 @@
 
     python benches/torch_encoder.py [--threads N] [--seconds 30] [--repeats 5]
 
-The class and size are those of `cargo bench -p auricle-benches --bench encoder`, so the two figures divide.
+The class and size are those of `cargo bench --workspace --bench encoder`, so the two figures divide.
 """
 
 import argparse

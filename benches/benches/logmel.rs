@@ -1,6 +1,6 @@
 //! Log-mel frames of half a minute of audio: the plain Rust twin, the same in burn's operations, and the GPU kernel.
 //!
-//! `taskset -c 0 cargo bench -p auricle-benches --bench logmel`: on one core. The throughput is in samples; 16,000 a
+//! `taskset -c 0 cargo bench --workspace --bench logmel`: on one core. The throughput is in samples; 16,000 a
 //! second is real time.
 
 use auricle_kernels::logmel::{LogMel, LogMelByMatmul, LogMelConfig, LogMelError, LogMelStream, logmel_cpu};

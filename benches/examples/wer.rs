@@ -1,6 +1,6 @@
 //! Word error rate of a model over a folder of speech with `refs.tsv` (file, tab, text), and how fast it got there.
 //!
-//!     cargo run --release -p auricle-benches --example wer -- FOLDER [--model svc-best] [--device auto] [--look-ahead MS] [--show]
+//!     cargo run --release --example wer -- FOLDER [--model svc-best] [--device auto] [--look-ahead MS] [--show]
 //!
 //! Both texts are lower-cased and stripped of punctuation; substitutions, insertions and deletions over the whole set are
 //! divided by the reference's words. Numbers count as they are written, so references should spell them as the model does.
