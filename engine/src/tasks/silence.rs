@@ -1,4 +1,5 @@
-//! Silence is not text: where a recording is all but empty, no token counts, whatever a model makes of it.
+//! Silence is not text: where a recording is all but empty, no token counts, whatever a model makes of it (an early starter
+//! heard a word in digital silence). The level is a judgement, not tuned on faint speech: such a recording loses its words.
 
 use crate::audio::SAMPLE_RATE;
 use crate::models::fastconformer::Token;
