@@ -20,7 +20,8 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::service::eventually;
+use crate::media::silence;
+use crate::service::{eventually, unique};
 
 /// What to answer.
 #[derive(Clone)]
@@ -149,6 +150,18 @@ impl Receiver {
     pub fn answers(&self, path: &str, replies: impl IntoIterator<Item = Reply>) -> String {
         self.places.lock().unwrap().entry(path.to_owned()).or_default().replies = replies.into_iter().collect();
         self.url(path)
+    }
+
+    /// The URL of a second of silence.
+    pub fn sound(&self) -> String {
+        self.answers(&format!("/{}.wav", unique("sound")), [Reply::audio(silence(1.0))])
+    }
+
+    /// The URL of a second of silence whose second half is held back until the gate opens.
+    pub fn held(&self) -> (String, Gate) {
+        let gate = Gate::new();
+        let reply = Reply::Held(silence(1.0).into(), gate.clone());
+        (self.answers(&format!("/{}.wav", unique("held")), [reply]), gate)
     }
 
     /// What came to a path.

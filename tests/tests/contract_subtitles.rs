@@ -102,10 +102,10 @@ fn vtt_is_webvtt() {
 #[test]
 fn chars_per_caption_sets_the_lines_length() {
     let account = &spoken().0;
-    let narrow = account.get(&path("srt?chars_per_caption=16"));
+    let narrow = account.get(&path("srt?chars_per_caption=12"));
     let wide = account.get(&path("vtt?chars_per_caption=80"));
     let (narrow, wide) = (srt(narrow.text()), vtt(wide.text()));
-    assert_cues(&narrow, 16);
+    assert_cues(&narrow, 12);
     assert_cues(&wide, 80);
     assert!(narrow.len() > wide.len());
     for bad in ["0", "-1", "many"] {

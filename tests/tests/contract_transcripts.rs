@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use auricle_tests::{Account, Gate, Receiver, Reply, Service, Setup, silence, speech, unique};
+use auricle_tests::{Account, Receiver, Reply, Service, Setup, eventually, silence, speech};
 use serde_json::{Value, json};
 
 const FIELDS: [&str; 20] = [
@@ -39,18 +39,6 @@ fn receiver() -> &'static Receiver {
     RECEIVER.get_or_init(Receiver::new)
 }
 
-/// The URL of a second of silence that is held back until the gate opens.
-fn held() -> (String, Gate) {
-    let gate = Gate::new();
-    let path = format!("/{}.wav", unique("held"));
-    (receiver().answers(&path, [Reply::Held(silence(1.0).into(), gate.clone())]), gate)
-}
-
-/// The URL of a second of silence.
-fn sound() -> String {
-    receiver().answers(&format!("/{}.wav", unique("sound")), [Reply::audio(silence(1.0))])
-}
-
 fn spoken(account: &Account) -> Value {
     account.transcribe("jfk.flac", std::fs::read(speech()).unwrap())
 }
@@ -73,7 +61,7 @@ fn assert_timestamp(value: &Value) {
 #[test]
 fn create_answers_with_the_whole_object_and_status_processing() {
     let account = service().account();
-    let (url, gate) = held();
+    let (url, gate) = receiver().held();
     let made = account.post("/v2/transcripts", &json!({"audio_url": url})).ok();
     assert_every_field(&made);
     assert!(made["id"].as_str().unwrap().starts_with("tr_"), "{made}");
@@ -132,7 +120,7 @@ fn the_service_hears_what_the_command_line_hears() {
     assert_eq!(done["text"], printed["text"]);
     assert_eq!(done["words"].as_array().unwrap().len(), printed["words"].as_array().unwrap().len());
     assert_eq!(done["words"][0]["start"], printed["words"][0]["start"]);
-    assert!(done["text"].as_str().unwrap().contains("country"), "{}", done["text"]);
+    assert!(done["text"].as_str().unwrap().contains("can do"), "{}", done["text"]);
 }
 
 #[test]
@@ -148,7 +136,7 @@ fn exactly_one_source_is_required() {
     let account = service().account();
     account.post("/v2/transcripts", &json!({})).error(400, "invalid_request");
     account.post("/v2/transcripts", &json!({"audio_url": null, "upload_id": null})).error(400, "invalid_request");
-    let both = json!({"audio_url": sound(), "upload_id": account.upload("a.wav", silence(1.0))});
+    let both = json!({"audio_url": receiver().sound(), "upload_id": account.upload("a.wav", silence(1.0))});
     account.post("/v2/transcripts", &both).error(400, "invalid_request");
     assert_eq!(account.usage(), [] as [Value; 0]);
 }
@@ -157,22 +145,24 @@ fn exactly_one_source_is_required() {
 fn the_model_is_one_of_the_two_for_recordings() {
     let account = service().account();
     for model in ["svc-best", "svc-fast"] {
-        let made = account.post("/v2/transcripts", &json!({"audio_url": sound(), "model": model})).ok();
+        let made = account.post("/v2/transcripts", &json!({"audio_url": receiver().sound(), "model": model})).ok();
         assert_eq!(made["model"], model);
         assert_eq!(account.finished(made["id"].as_str().unwrap())["model"], model);
     }
     for model in ["svc-realtime-pro", "svc-realtime", "svc-agent", "best", "SVC-BEST", ""] {
-        account.post("/v2/transcripts", &json!({"audio_url": sound(), "model": model})).error(400, "unknown_model");
+        account
+            .post("/v2/transcripts", &json!({"audio_url": receiver().sound(), "model": model}))
+            .error(400, "unknown_model");
     }
 }
 
 #[test]
 fn an_explicit_language_stays() {
     let account = service().account();
-    let made = account.post("/v2/transcripts", &json!({"audio_url": sound(), "language_code": "en"})).ok();
+    let made = account.post("/v2/transcripts", &json!({"audio_url": receiver().sound(), "language_code": "en"})).ok();
     assert_eq!(made["language_code"], "en");
     assert_eq!(account.finished(made["id"].as_str().unwrap())["language_code"], "en");
-    let pt = json!({"audio_url": sound(), "language_code": "pt", "model": "svc-fast"});
+    let pt = json!({"audio_url": receiver().sound(), "language_code": "pt", "model": "svc-fast"});
     let id = account.create(&pt);
     assert_eq!(account.finished(&id)["language_code"], "pt");
 }
@@ -181,14 +171,14 @@ fn an_explicit_language_stays() {
 fn a_language_that_the_model_lacks_is_refused_by_name() {
     let account = service().account();
     for language in ["zh", "xx", "pt"] {
-        let body = json!({"audio_url": sound(), "language_code": language});
+        let body = json!({"audio_url": receiver().sound(), "language_code": language});
         let message = account.post("/v2/transcripts", &body).error(400, "unsupported_option");
         assert!(message.contains("language_code"), "{message}");
     }
-    let body = json!({"audio_url": sound(), "language_codes": ["en", "zh"]});
+    let body = json!({"audio_url": receiver().sound(), "language_codes": ["en", "zh"]});
     let message = account.post("/v2/transcripts", &body).error(400, "unsupported_option");
     assert!(message.contains("language_codes"), "{message}");
-    account.create(&json!({"audio_url": sound(), "language_codes": ["en"]}));
+    account.create(&json!({"audio_url": receiver().sound(), "language_codes": ["en"]}));
 }
 
 #[test]
@@ -205,10 +195,10 @@ fn options_that_are_not_served_are_refused_by_name_and_false_is_fine() {
         "content_moderation",
         "medical_mode",
     ];
-    let mut off = json!({"audio_url": sound()});
+    let mut off = json!({"audio_url": receiver().sound()});
     for option in options {
         let message = account
-            .post("/v2/transcripts", &json!({"audio_url": sound(), option: true}))
+            .post("/v2/transcripts", &json!({"audio_url": receiver().sound(), option: true}))
             .error(400, "unsupported_option");
         assert!(message.contains(option), "{message}");
         off[option] = json!(false);
@@ -219,7 +209,8 @@ fn options_that_are_not_served_are_refused_by_name_and_false_is_fine() {
 #[test]
 fn medical_mode_is_ignored_for_other_languages() {
     let account = service().account();
-    let body = json!({"audio_url": sound(), "model": "svc-fast", "language_code": "pt", "medical_mode": true});
+    let body =
+        json!({"audio_url": receiver().sound(), "model": "svc-fast", "language_code": "pt", "medical_mode": true});
     assert_eq!(account.finished(&account.create(&body))["status"], "completed");
 }
 
@@ -231,7 +222,7 @@ fn the_title_is_the_one_sent_or_the_files_name() {
     assert_eq!(title(json!({"upload_id": upload})), "Interview – Teil 1.wav");
     let upload = account.upload("named.wav", silence(1.0));
     assert_eq!(title(json!({"upload_id": upload, "title": "Montag 早上"})), "Montag 早上");
-    assert_eq!(title(json!({"audio_url": sound(), "title": "Montag"})), "Montag");
+    assert_eq!(title(json!({"audio_url": receiver().sound(), "title": "Montag"})), "Montag");
     let url = receiver().answers("/folder/talk.wav", [Reply::audio(silence(1.0))]);
     assert_eq!(title(json!({"audio_url": format!("{url}?session=1")})), "talk.wav");
 }
@@ -264,7 +255,7 @@ fn a_field_of_the_wrong_type_is_422() {
         ("estimated_duration_sec", json!(-1)),
     ];
     for (field, value) in wrong {
-        let mut body = json!({"audio_url": sound()});
+        let mut body = json!({"audio_url": receiver().sound()});
         body[field] = value.clone();
         let message = account.post("/v2/transcripts", &body).error(422, "validation_error");
         assert!(message.contains(field), "{field} = {value}: {message}");
@@ -275,7 +266,7 @@ fn a_field_of_the_wrong_type_is_422() {
 fn null_counts_as_absent_and_unknown_fields_are_ignored() {
     let account = service().account();
     let body = json!({
-        "audio_url": sound(), "upload_id": null, "model": null, "language_code": null, "language_codes": null,
+        "audio_url": receiver().sound(), "upload_id": null, "model": null, "language_code": null, "language_codes": null,
         "speaker_labels": null, "medical_mode": null, "keyterms_prompt": null, "pii_redaction": null,
         "profanity_filter": null, "summarization": null, "auto_chapters": null, "entity_detection": null,
         "sentiment_analysis": null, "content_moderation": null, "webhook_url": null, "title": null,
@@ -289,16 +280,16 @@ fn null_counts_as_absent_and_unknown_fields_are_ignored() {
 fn a_thousand_keyterms_are_taken_and_one_more_is_422() {
     let account = service().account();
     let terms = |count: usize| (0..count).map(|n| format!("term{n}")).collect::<Vec<_>>();
-    let id = account.create(&json!({"audio_url": sound(), "keyterms_prompt": terms(1000)}));
+    let id = account.create(&json!({"audio_url": receiver().sound(), "keyterms_prompt": terms(1000)}));
     assert_eq!(account.finished(&id)["status"], "completed");
-    let body = json!({"audio_url": sound(), "keyterms_prompt": terms(1001)});
+    let body = json!({"audio_url": receiver().sound(), "keyterms_prompt": terms(1001)});
     account.post("/v2/transcripts", &body).error(422, "validation_error");
 }
 
 #[test]
 fn an_unknown_id_and_anothers_id_are_404() {
     let (owner, other) = (service().account(), service().account());
-    let id = owner.create(&json!({"audio_url": sound()}));
+    let id = owner.create(&json!({"audio_url": receiver().sound()}));
     owner.finished(&id);
     for id in [id.as_str(), "tr_doesnotexist", "nothing", "upload_1"] {
         for part in ["", "/srt", "/vtt", "/sentences", "/paragraphs", "/word-search?words=a"] {
@@ -339,7 +330,7 @@ fn delete_removes_the_audio_too() {
     let account = service.account();
     let done = account.transcribe("secret.wav", silence(30.0));
     assert_eq!(account.delete(&format!("/v2/transcripts/{}", done["id"].as_str().unwrap())).status, 204);
-    auricle_tests::eventually("the processing copy is gone", || {
+    eventually("the processing copy is gone", || {
         let entries =
             walk(&service.data()).into_iter().filter(|path| std::fs::metadata(path).is_ok_and(|f| f.len() == 240_044));
         (entries.count() == 0).then_some(())
@@ -354,84 +345,12 @@ fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn a_transcript_can_be_deleted_while_it_is_processed() {
     let account = service().account();
-    let (url, gate) = held();
+    let (url, gate) = receiver().held();
     let id = account.create(&json!({"audio_url": url}));
-    auricle_tests::eventually("it is being fetched", || {
-        (account.transcript(&id)["status"] == "processing").then_some(())
-    });
+    eventually("it is being fetched", || (account.transcript(&id)["status"] == "processing").then_some(()));
     assert_eq!(account.delete(&format!("/v2/transcripts/{id}")).status, 204);
     gate.open();
     // Another job has come and gone since.
-    account.finished(&account.create(&json!({"audio_url": sound()})));
+    account.finished(&account.create(&json!({"audio_url": receiver().sound()})));
     account.get(&format!("/v2/transcripts/{id}")).error(404, "not_found");
-}
-
-#[test]
-fn the_list_is_newest_first_and_can_be_paged_and_filtered() {
-    let account = service().account();
-    let upload = account.upload("not audio.wav", "not audio");
-    let mut ids: Vec<String> = (0..3).map(|_| account.create(&json!({"audio_url": sound()}))).collect();
-    ids.push(account.create(&json!({"upload_id": upload})));
-    ids.iter().for_each(|id| drop(account.finished(id)));
-    ids.reverse();
-    let list = |query: &str| -> Vec<String> {
-        let answer = account.get(&format!("/v2/transcripts{query}")).ok();
-        let items = answer["data"].as_array().unwrap_or_else(|| panic!("no data: {answer}"));
-        items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
-    };
-    assert_eq!(list(""), ids);
-    assert_eq!(list("?limit=2"), ids[..2]);
-    assert_eq!(list("?limit=2&offset=1"), ids[1..3]);
-    assert_eq!(list("?offset=4"), ids[4..]);
-    assert_eq!(list("?status=error"), ids[..1]);
-    assert_eq!(list("?status=completed"), ids[1..]);
-    assert_eq!(list("?status=queued"), [""; 0]);
-    for query in ["?limit=x", "?limit=-1", "?offset=-1", "?status=finished"] {
-        account.get(&format!("/v2/transcripts{query}")).error(422, "validation_error");
-    }
-    assert_eq!(service().account().get("/v2/transcripts").ok()["data"], json!([]), "another account sees none of them");
-}
-
-#[test]
-fn an_idempotency_key_gives_the_first_job_back() {
-    let (account, other) = (service().account(), service().account());
-    let post = |account: &Account, key: &str, body: &Value| {
-        let request = account.request(reqwest::Method::POST, "/v2/transcripts").header("idempotency-key", key);
-        auricle_tests::Answer::of(request.header("content-type", "application/json").body(body.to_string()))
-    };
-    let body = json!({"audio_url": sound()});
-    let first = post(&account, "k1", &body).ok()["id"].clone();
-    assert_eq!(post(&account, "k1", &body).ok()["id"], first);
-    account.finished(first.as_str().unwrap());
-    assert_eq!(post(&account, "k1", &body).ok()["id"], first, "after completion too");
-    assert_ne!(post(&account, "k2", &body).ok()["id"], first, "another key");
-    assert_ne!(post(&other, "k1", &body).ok()["id"], first, "another account");
-    post(&account, "k1", &json!({"audio_url": sound()})).error(409, "idempotency_conflict");
-    // At the same moment: one job.
-    let ids: Vec<Value> = std::thread::scope(|scope| {
-        let posts: Vec<_> = (0..6).map(|_| scope.spawn(|| post(&account, "k3", &body).ok()["id"].clone())).collect();
-        posts.into_iter().map(|post| post.join().unwrap()).collect()
-    });
-    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-    assert_eq!(account.get("/v2/transcripts").ok()["data"].as_array().unwrap().len(), 3);
-}
-
-#[test]
-fn jobs_over_the_accounts_cap_are_queued_and_start_in_order() {
-    let service = Setup::local().with("parallel_jobs", 1).start();
-    let (account, other) = (service.account(), service.account());
-    let (gates, urls): (Vec<_>, Vec<_>) = (0..3).map(|_| held()).map(|(url, gate)| (gate, url)).unzip();
-    let ids: Vec<String> = urls.iter().map(|url| account.create(&json!({"audio_url": url}))).collect();
-    let status = |id: &String| account.transcript(id)["status"].clone();
-    auricle_tests::eventually("the first starts", || (status(&ids[0]) == "processing").then_some(()));
-    let done = other.finished(&other.create(&json!({"audio_url": sound()})));
-    assert_eq!(done["status"], "completed", "another account is not held up");
-    assert_eq!((status(&ids[1]), status(&ids[2])), (json!("queued"), json!("queued")));
-    gates[0].open();
-    assert_eq!(account.finished(&ids[0])["status"], "completed");
-    auricle_tests::eventually("the second starts", || (status(&ids[1]) == "processing").then_some(()));
-    assert_eq!(status(&ids[2]), "queued", "first in, first out");
-    gates[1].open();
-    gates[2].open();
-    assert_eq!(account.finished(&ids[2])["status"], "completed");
 }
