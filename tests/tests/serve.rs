@@ -2,7 +2,9 @@
 
 use std::process::{Command, Stdio};
 
-use auricle_tests::{Answer, Gate, Receiver, Reply, Run, Setup, command, ended, eventually, http, silence, skip};
+use auricle_tests::{
+    Answer, Gate, Receiver, Reply, Run, Setup, command, ended, eventually, http, silence, skip, tiny_models,
+};
 use serde_json::{Value, json};
 
 /// A start that must fail, with a line of reason.
@@ -117,7 +119,11 @@ fn a_taken_port_is_a_clear_error() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let dir = tempfile::tempdir().unwrap();
-    let run = ended(command().args(["serve", "--listen", &address, "--data"]).arg(dir.path()).output().unwrap());
+    let models = tiny_models();
+    let mut command = command();
+    command.args(["serve", "--device", "cpu", "--listen", &address, "--storage-listen", "127.0.0.1:0"]);
+    command.args(["--dashboard-listen", "127.0.0.1:0", "--models"]).arg(models.path()).arg("--data").arg(dir.path());
+    let run = ended(command.output().unwrap());
     assert!(run.status.is_some_and(|status| status != 0));
     assert!(run.stderr.contains(&address), "{}", run.stderr);
     assert_eq!(run.stdout, "");
