@@ -1,5 +1,6 @@
 //! Audio to words: decoded blocks, features, encoder steps, tokens, words; in constant memory.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::Device;
@@ -31,13 +32,18 @@ struct Job<'a> {
     keyterms: Option<Keyterms>,
     language: usize,
     look_ahead: usize,
-    progress: &'a mut dyn FnMut(Progress),
+    progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     total_s: Option<f64>,
 }
 
 impl Job<'_> {
-    fn report(&mut self, audio_s: f64) {
-        (self.progress)(Progress { audio_s, total_s: self.total_s });
+    /// # Errors
+    /// [`Error::Canceled`] if nobody wants the rest.
+    fn report(&mut self, audio_s: f64) -> Result<()> {
+        match (self.progress)(Progress { audio_s, total_s: self.total_s }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Canceled),
+        }
     }
 }
 
@@ -64,7 +70,7 @@ impl Recogniser {
         &self,
         mut audio: AudioStream,
         options: &TranscribeOptions,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Transcript> {
         let mut job = Job {
             keyterms: Keyterms::new(&options.keyterms, self.model.vocabulary())?,
@@ -130,7 +136,7 @@ impl Recogniser {
                 )?;
                 first = 0;
                 tokens.extend(emitted.into_iter().flatten());
-                job.report(audio.position_s());
+                job.report(audio.position_s())?;
             }
         }
         audible.keep_heard(&mut tokens);
@@ -165,7 +171,7 @@ impl Recogniser {
                     let part = self.model.vocabulary().words(&tokens, self.model.frame_ms(), length_ms);
                     join(&mut spoken, part, window);
                 }
-                job.report(audio.position_s());
+                job.report(audio.position_s())?;
             }
         }
         Ok(spoken)

@@ -1,4 +1,6 @@
 //! Words and spans in, words and spans out; no tensors.
 
+pub mod search;
+pub mod segments;
 pub mod subtitles;
 pub mod tokens;
