@@ -115,7 +115,8 @@ fn killed_again_and_again_under_load() {
             account.create(&json!({"upload_id": upload, "webhook_url": receiver.url(&format!("/{n}"))}))
         })
         .collect();
-    for id in &ids[..3] {
+    // Twice: a job that was under way at a third end is given up as the likely cause.
+    for id in &ids[..2] {
         service.kill();
         service.start();
         account.finished(id);
