@@ -30,6 +30,9 @@ pub struct CatalogModel {
     pub starter: String,
     /// Languages of the starter.
     pub starter_languages: Vec<String>,
+    /// The language model that joins the starter's search, relative to the models folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starter_language_model: Option<String>,
 }
 
 /// The checkpoint that serves a model now.
@@ -43,6 +46,8 @@ pub struct Choice<'a> {
     pub languages: &'a [String],
     /// Whether it is the starter.
     pub is_starter: bool,
+    /// The language model that joins its search.
+    pub language_model: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -86,6 +91,11 @@ impl Catalog {
             dir: if is_starter { self.dir.join(&model.starter) } else { published },
             languages: if is_starter { &model.starter_languages } else { &model.languages },
             is_starter,
+            language_model: model
+                .starter_language_model
+                .as_ref()
+                .filter(|_| is_starter)
+                .map(|file| self.dir.join(file)),
         })
     }
 }

@@ -1,15 +1,18 @@
 //! Audio to words: decoded blocks, features, encoder steps, tokens, words; in constant memory.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use burn::tensor::Device;
 
+use super::fusion::Fusion;
 use super::keyterms::Keyterms;
 use super::silence::Audible;
 use super::windows::{Cutter, Window, join};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
-use crate::models::fastconformer::{FastConformer, Token};
+use crate::models::fastconformer::{Beam, FastConformer, Search, Token};
+use crate::text::lm::LanguageModel;
 use crate::text::tokens::Spoken;
 use crate::{Progress, TranscribeOptions, Transcript};
 
@@ -29,6 +32,8 @@ pub struct Recogniser {
 /// What stays the same over one transcription.
 struct Job<'a> {
     keyterms: Option<Keyterms>,
+    fusion: Option<Fusion>,
+    beam: usize,
     language: usize,
     look_ahead: usize,
     progress: &'a mut dyn FnMut(Progress),
@@ -36,6 +41,14 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Greedy, unless there is a language model to search with.
+    fn search(&self) -> Search<'_> {
+        match &self.fusion {
+            Some(fusion) => Search::Beam(Beam { width: self.beam, fusion: Some(fusion) }),
+            None => Search::Greedy(self.keyterms.as_ref()),
+        }
+    }
+
     fn report(&mut self, audio_s: f64) {
         (self.progress)(Progress { audio_s, total_s: self.total_s });
     }
@@ -55,7 +68,7 @@ impl Recogniser {
         &self.model
     }
 
-    /// Transcribes audio to its end.
+    /// Transcribes audio to its end, with a beam where there is a language model.
     ///
     /// # Errors
     /// What decoding or the device reports; [`Error::InvalidOption`] and [`Error::Language`] for options that the
@@ -64,10 +77,18 @@ impl Recogniser {
         &self,
         mut audio: AudioStream,
         options: &TranscribeOptions,
+        language_model: Option<Arc<LanguageModel>>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Transcript> {
+        let vocabulary = self.model.vocabulary();
+        let keyterms = Keyterms::new(&options.keyterms, vocabulary)?;
+        let fusion = language_model.map(|language_model| {
+            Fusion::new(language_model, options.fusion, vocabulary, keyterms.clone(), &options.keyterms)
+        });
         let mut job = Job {
-            keyterms: Keyterms::new(&options.keyterms, self.model.vocabulary())?,
+            keyterms,
+            fusion,
+            beam: options.beam,
             language: self.language_slot(options.language.as_deref())?,
             look_ahead: self.look_ahead(options.look_ahead_ms)?,
             progress,
@@ -122,17 +143,14 @@ impl Recogniser {
                 let real = (rows.len() / mels).min(step);
                 let mut now: Vec<f32> = rows.drain(..real * mels).collect();
                 now.resize(real.next_multiple_of(factor) * mels, 0.0);
-                let emitted = model.step(
-                    &mut stream,
-                    model.features(now),
-                    std::slice::from_ref(&(first..real)),
-                    job.keyterms.as_ref(),
-                )?;
+                let emitted =
+                    model.step(&mut stream, model.features(now), std::slice::from_ref(&(first..real)), job.search())?;
                 first = 0;
                 tokens.extend(emitted.into_iter().flatten());
                 job.report(audio.position_s());
             }
         }
+        tokens.extend(model.finish(stream, job.search()).into_iter().flatten());
         audible.keep_heard(&mut tokens);
         let end_ms = (audio.position_s() * 1000.0).round() as u64;
         Ok(model.vocabulary().words(&tokens, model.frame_ms(), end_ms))
@@ -156,7 +174,7 @@ impl Recogniser {
                 let batch: Vec<Window> = waiting.drain(..waiting.len().min(WINDOWS_TOGETHER)).collect();
                 let samples: Vec<&[f32]> = batch.iter().map(|window| window.samples.as_slice()).collect();
                 let (features, lengths) = self.model.preprocessor().utterances(&samples, &self.device)?;
-                let tokens = self.model.recognise(features, &lengths, job.keyterms.as_ref())?;
+                let tokens = self.model.recognise(features, &lengths, job.search())?;
                 for (window, mut tokens) in batch.iter().zip(tokens) {
                     let mut audible = Audible::new(self.model.frame_ms());
                     audible.push(&window.samples);
