@@ -7,6 +7,7 @@
 //! Both texts are lower-cased and stripped of punctuation; substitutions, insertions and deletions over the whole set are
 //! divided by the reference's words. Numbers count as they are written, so references should spell them as the model does.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -57,7 +58,8 @@ fn score(
     let (mut audio_s, mut seconds) = (0.0, 0.0);
     for (file, reference) in references.lines().filter_map(|line| line.split_once('\t')) {
         let start = Instant::now();
-        let transcript = engine.transcribe(AudioStream::open(&folder.join(file))?, options, &mut |_| {})?;
+        let transcript =
+            engine.transcribe(AudioStream::open(&folder.join(file))?, options, &mut |_| ControlFlow::Continue(()))?;
         seconds += start.elapsed().as_secs_f64();
         audio_s += transcript.audio_duration_sec;
         let (reference, heard) = (normalised(reference), normalised(&transcript.text));

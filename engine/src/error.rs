@@ -67,6 +67,9 @@ pub enum Error {
     /// No model of that name.
     #[error("unknown model {0}")]
     UnknownModel(String),
+    /// Whoever asked for the work has broken it off.
+    #[error("canceled")]
+    Canceled,
     /// An option's value is out of its range.
     #[error("{0}")]
     InvalidOption(String),

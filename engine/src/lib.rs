@@ -8,6 +8,7 @@
 //!     let audio = AudioStream::open("talk.mp3".as_ref())?;
 //!     let transcript = engine.transcribe(audio, &TranscribeOptions::default(), &mut |progress| {
 //!         eprintln!("{:.0} s", progress.audio_s);
+//!         std::ops::ControlFlow::Continue(())
 //!     })?;
 //!     for word in &transcript.words {
 //!         println!("{:>6} ms  {}", word.start, word.text);
@@ -28,10 +29,11 @@ pub mod text;
 pub mod weights;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use catalog::{Catalog, CatalogModel};
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
@@ -143,7 +145,7 @@ pub struct Progress {
 }
 
 /// A word with its place in the audio.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Word {
     /// As the model writes it, punctuation included.
     pub text: String,
@@ -272,16 +274,17 @@ impl Engine {
         self.recogniser(&choice.dir).map(|_| ())
     }
 
-    /// Transcribes audio to its end, in constant memory; `progress` is called after every step.
+    /// Transcribes audio to its end, in constant memory; `progress` is called after every step, and says whether to go
+    /// on.
     ///
     /// # Errors
-    /// [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`] for options; what loading, decoding or
+    /// [`Error::Canceled`] if `progress` broke off; [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`] for options; what loading, decoding or
     /// the device reports.
     pub fn transcribe(
         &self,
         audio: AudioStream,
         options: &TranscribeOptions,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Transcript> {
         let choice = self.catalog.choose(&options.model)?;
         if let Some(language) = &options.language {

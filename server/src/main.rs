@@ -1,6 +1,20 @@
-//! `auricle`: speech to text on your own machine.
+//! `auricle`: speech to text on your own machine, as a program and as a service.
 
+mod api;
+mod app;
+mod auth;
+mod billing;
 mod cli;
+mod clock;
+mod config;
+mod http;
+mod ids;
+mod jobs;
+mod net;
+mod serve;
+mod storage;
+mod store;
+mod webhooks;
 
 fn main() -> std::process::ExitCode {
     cli::main()

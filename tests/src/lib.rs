@@ -1,11 +1,25 @@
 //! What the black-box tests share.
 
+mod bucket;
+mod client;
+mod guard;
+mod media;
 mod optional;
 mod oracle;
+mod postgres;
 mod program;
 mod published;
+mod receiver;
+mod service;
+pub mod wire;
 
+pub use bucket::Bucket;
+pub use client::{Account, Answer, Signed, block_on, http, http2};
+pub use media::{noise, silence, wav};
 pub use optional::{devices, fixtures, skip};
 pub use oracle::{Oracle, relative_error};
+pub use postgres::Postgres;
 pub use program::{Run, auricle, binary, command, ended, models_with, speech, tiny_models};
 pub use published::write_published_size;
+pub use receiver::{Delivery, Gate, Receiver, Reply};
+pub use service::{Service, Setup, eventually, unique};

@@ -129,7 +129,7 @@ fn engine(models: &Path) -> Engine {
 }
 
 fn transcribe(engine: &Engine, options: &TranscribeOptions) -> Transcript {
-    let transcript = engine.transcribe(AudioStream::open(&speech()).unwrap(), options, &mut |_| {}).unwrap();
+    let transcript = engine.transcribe(AudioStream::open(&speech()).unwrap(), options, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     let end = (transcript.audio_duration_sec * 1000.0).round() as u64;
     assert!(transcript.words.windows(2).all(|pair| pair[0].start <= pair[1].start), "{name:?}", name = options.model);
     for word in &transcript.words {
@@ -202,7 +202,7 @@ fn silence_stays_silent() {
         language_model: LanguageModelChoice::File(lm("small.arpa")),
         ..TranscribeOptions::default()
     };
-    assert_eq!(engine.transcribe(audio, &options, &mut |_| {}).unwrap().text, "");
+    assert_eq!(engine.transcribe(audio, &options, &mut |_| std::ops::ControlFlow::Continue(())).unwrap().text, "");
 }
 
 #[test]

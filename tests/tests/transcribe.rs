@@ -1,6 +1,7 @@
 //! The engine as a library: the same audio gives the same words however it arrives, alone or beside others.
 
 use std::io::Cursor;
+use std::ops::ControlFlow;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::{DeviceChoice, Engine, EngineOptions, Error, TranscribeOptions, Transcript, Word, models_dir};
@@ -25,6 +26,7 @@ fn transcribe(engine: &Engine, pcm: &[u8], block: usize, options: &TranscribeOpt
         .transcribe(audio, options, &mut |progress| {
             assert!(progress.audio_s >= reported, "progress goes back");
             reported = progress.audio_s;
+            ControlFlow::Continue(())
         })
         .unwrap();
     let seconds = pcm.len() as f64 / 2.0 / f64::from(SAMPLE_RATE);
@@ -99,7 +101,10 @@ fn a_shorter_look_ahead_is_taken_and_an_impossible_one_refused() {
     let with = |ms| TranscribeOptions { look_ahead_ms: Some(ms), ..TranscribeOptions::default() };
     transcribe(&engine, &samples(1), 8000, &with(100));
     let audio = AudioStream::open(&speech()).unwrap();
-    assert!(matches!(engine.transcribe(audio, &with(50), &mut |_| {}), Err(Error::InvalidOption(_))));
+    assert!(matches!(
+        engine.transcribe(audio, &with(50), &mut |_| ControlFlow::Continue(())),
+        Err(Error::InvalidOption(_))
+    ));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Audio to words: decoded blocks, features, encoder steps, tokens, words; in constant memory.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ struct Job<'a> {
     beam: usize,
     language: usize,
     look_ahead: usize,
-    progress: &'a mut dyn FnMut(Progress),
+    progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     total_s: Option<f64>,
 }
 
@@ -49,8 +50,13 @@ impl Job<'_> {
         }
     }
 
-    fn report(&mut self, audio_s: f64) {
-        (self.progress)(Progress { audio_s, total_s: self.total_s });
+    /// # Errors
+    /// [`Error::Canceled`] if nobody wants the rest.
+    fn report(&mut self, audio_s: f64) -> Result<()> {
+        match (self.progress)(Progress { audio_s, total_s: self.total_s }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Canceled),
+        }
     }
 }
 
@@ -78,7 +84,7 @@ impl Recogniser {
         mut audio: AudioStream,
         options: &TranscribeOptions,
         language_model: Option<Arc<LanguageModel>>,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Transcript> {
         let vocabulary = self.model.vocabulary();
         let keyterms = Keyterms::new(&options.keyterms, vocabulary)?;
@@ -147,7 +153,7 @@ impl Recogniser {
                     model.step(&mut stream, model.features(now), std::slice::from_ref(&(first..real)), job.search())?;
                 first = 0;
                 tokens.extend(emitted.into_iter().flatten());
-                job.report(audio.position_s());
+                job.report(audio.position_s())?;
             }
         }
         tokens.extend(model.finish(stream, job.search()).into_iter().flatten());
@@ -183,7 +189,7 @@ impl Recogniser {
                     let part = self.model.vocabulary().words(&tokens, self.model.frame_ms(), length_ms);
                     join(&mut spoken, part, window);
                 }
-                job.report(audio.position_s());
+                job.report(audio.position_s())?;
             }
         }
         Ok(spoken)

@@ -147,7 +147,7 @@ fn shown(words: &[Word]) -> Vec<Shown> {
 }
 
 /// Whether a space stands between the two: not if both are of a script that is written without.
-fn is_spaced(before: &str, after: &str) -> bool {
+pub(crate) fn is_spaced(before: &str, after: &str) -> bool {
     let unspaced = |character: Option<char>| character.is_some_and(is_unspaced_script);
     !(unspaced(before.chars().next_back()) && unspaced(after.chars().next()))
 }
@@ -283,7 +283,7 @@ fn is_unspaced_script(character: char) -> bool {
 /// What may follow the mark that ends a sentence or a clause.
 const CLOSERS: [char; 10] = ['"', '\'', ')', ']', '»', '”', '’', '」', '』', '）'];
 
-fn ends_sentence(word: &str) -> bool {
+pub(crate) fn ends_sentence(word: &str) -> bool {
     let word = word.trim_end_matches(CLOSERS);
     match word.strip_suffix('.') {
         // "J." and "Mr." are followed by a name.

@@ -5,9 +5,11 @@
 mod bench;
 mod devices;
 mod interrupt;
+mod keys;
 mod models;
 mod output;
 mod progress;
+mod serve;
 mod transcribe;
 
 use std::io;
@@ -23,10 +25,11 @@ use tracing_subscriber::EnvFilter;
     name = "auricle",
     version,
     about = "Speech to text on your own machine, on its GPU where there is one",
-    arg_required_else_help = true,
-    subcommand_required = true,
     after_help = "\
+Without a command, it serves: `auricle` is `auricle serve`.
+
 Examples:
+  auricle                                        the service, on 127.0.0.1:8080
   auricle transcribe talk.mp3                    the text, on standard output
   auricle transcribe *.mp4 --format srt --out .  subtitles beside the videos
   auricle devices                                which GPU will be used
@@ -39,11 +42,16 @@ Environment:
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    /// Serve the API [default]
+    Serve(Box<serve::ServeArgs>),
+    /// Make, list and revoke API keys of the service
+    #[command(subcommand, arg_required_else_help = true)]
+    Keys(keys::KeysCommand),
     /// Transcribe audio or video files
     Transcribe(transcribe::TranscribeArgs),
     /// List the devices that can compute, and say which one is used
@@ -102,6 +110,9 @@ enum Failure {
     /// A models folder without any checkpoint.
     #[error("no checkpoint in {}", .0.display())]
     NoCheckpoint(PathBuf),
+    /// The service cannot start, or its database cannot be used.
+    #[error("{0}")]
+    Service(String),
     /// What failed was said already.
     #[error("failed")]
     Reported,
@@ -115,7 +126,7 @@ impl Failure {
             Self::Usage(_) => 2,
             // Values of options that only the engine can judge.
             Self::Engine(Error::UnknownModel(_) | Error::Language(_) | Error::InvalidOption(_)) => 2,
-            Self::Engine(_) | Self::Write { .. } | Self::NoCheckpoint(_) | Self::Reported => 1,
+            Self::Engine(_) | Self::Write { .. } | Self::NoCheckpoint(_) | Self::Service(_) | Self::Reported => 1,
         }
     }
 }
@@ -125,10 +136,7 @@ type Result<T, E = Failure> = std::result::Result<T, E>;
 /// Runs the program on its arguments.
 pub fn main() -> ExitCode {
     match Cli::try_parse_from(std::env::args_os()) {
-        Ok(cli) => {
-            log_to_stderr();
-            ExitCode::from(run(&cli.command))
-        }
+        Ok(cli) => ExitCode::from(run(&cli.command.unwrap_or_else(|| Command::Serve(Box::default())))),
         Err(error) => {
             // Help and version arrive here too; where they cannot be printed, there is nobody to tell.
             let _ = error.print();
@@ -138,7 +146,13 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: &Command) -> u8 {
+    // The service, and what works on its database, have a setting for it.
+    if !matches!(command, Command::Serve(_) | Command::Keys(_)) {
+        log_to_stderr(Log::Text);
+    }
     let done = match command {
+        Command::Serve(args) => serve::run(args),
+        Command::Keys(command) => keys::run(command),
         Command::Transcribe(args) => transcribe::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Models(command) => models::run(command),
@@ -156,9 +170,28 @@ fn run(command: &Command) -> u8 {
     }
 }
 
-fn log_to_stderr() {
+/// How a log line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Log {
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+fn log_to_stderr(log: Log) {
     let filter = EnvFilter::try_from_env("AURICLE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match log {
+        Log::Text => lines.init(),
+        Log::Json => lines.json().init(),
+    }
+}
+
+/// The threads that wait for sockets and databases.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    crate::net::use_tls();
+    let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    built.map_err(|error| Failure::Service(format!("no threads: {error}")))
 }
 
 #[cfg(test)]

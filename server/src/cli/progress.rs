@@ -1,6 +1,7 @@
 //! The progress bar on standard error: audio done of audio in all, speed, and the time left.
 
 use std::fmt::Write;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use auricle_engine::Progress;
@@ -63,13 +64,14 @@ impl FileBar<'_> {
         }
     }
 
-    /// Shows how far the file is.
-    pub fn update(&self, progress: Progress) {
+    /// Shows how far the file is; it goes on.
+    pub fn update(&self, progress: Progress) -> ControlFlow<()> {
         if let Some(total_s) = progress.total_s {
             // A container may understate its length.
             self.bar.set_length(ms(total_s.max(progress.audio_s)));
         }
         self.bar.set_position(ms(progress.audio_s));
+        ControlFlow::Continue(())
     }
 }
 

@@ -1,0 +1,188 @@
+//! Uploads: sign, PUT, complete.
+
+use hyper::StatusCode;
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE,
+    CONTENT_LENGTH, CONTENT_TYPE, HeaderValue,
+};
+use serde_json::json;
+
+use crate::clock;
+use crate::http::reply::{ApiError, Reply, Result, json, nothing};
+use crate::http::{Call, body};
+use crate::ids::UploadId;
+use crate::storage::{Signature, StorageError};
+use crate::store::{Upload, UploadStatus};
+
+/// The most that a JSON body may have.
+pub const JSON_BYTES: usize = 1 << 20;
+
+/// Extensions of audio and video files, whatever content type they come with.
+const EXTENSIONS: [&str; 40] = [
+    "3g2", "3ga", "3gp", "8svx", "aac", "ac3", "aif", "aifc", "aiff", "alac", "amr", "ape", "au", "avi", "caf", "dss",
+    "flac", "flv", "m2t", "m2ts", "m4a", "m4b", "m4v", "mkv", "mov", "mp2", "mp3", "mp4", "mpeg", "mpg", "mts", "oga",
+    "ogg", "ogv", "opus", "ts", "wav", "webm", "wma", "wmv",
+];
+
+fn is_media(filename: &str, content_type: &str) -> bool {
+    let kind = content_type.trim().to_ascii_lowercase();
+    let extension = filename.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    kind.starts_with("audio/")
+        || kind.starts_with("video/")
+        || extension.is_some_and(|extension| EXTENSIONS.contains(&extension.as_str()))
+}
+
+fn unknown() -> ApiError {
+    ApiError::not_found("There is no such upload.")
+}
+
+/// `POST /v2/uploads/sign`
+pub async fn sign(call: Call) -> Result<Reply> {
+    let account = call.account()?.id.clone();
+    let (app, headers) = (call.app.clone(), call.headers().clone());
+    let mut fields = body::Fields::parse(&headers, &body::read(call.into_body(), JSON_BYTES).await?)?;
+    let filename = fields.required_string("filename", 1..=1024)?;
+    let content_type = fields.required_string("content_type", 0..=255)?;
+    let declared_bytes = fields.integer("size_bytes", 0..=i64::MAX)?;
+    let most = app.config.max_upload_bytes;
+    if content_type.is_empty() || HeaderValue::from_str(&content_type).is_err() {
+        return Err(ApiError::validation("`content_type` must be a media type, such as audio/mpeg."));
+    }
+    if !is_media(&filename, &content_type) {
+        return Err(ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "unsupported_media_type",
+            format!("{filename:?} ({content_type}) is neither audio nor video."),
+        ));
+    }
+    if declared_bytes.is_some_and(|bytes| bytes as u64 > most) {
+        let message = format!("An upload may have {most} bytes.");
+        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "upload_too_large", message));
+    }
+    let upload = Upload {
+        id: UploadId::new(),
+        account,
+        filename,
+        content_type,
+        declared_bytes,
+        status: UploadStatus::Pending,
+        expires_at: clock::now_ms() + i64::from(app.config.upload_url_seconds) * 1000,
+    };
+    let url = app.storage.sign(&upload).await.map_err(|error| ApiError::internal(&error))?;
+    app.store.create_upload(&upload).await?;
+    Ok(json(&json!({
+        "upload_id": upload.id.as_str(),
+        "url": url.as_str(),
+        "method": "PUT",
+        "headers": { "Content-Type": upload.content_type },
+        "expires_at": clock::iso(upload.expires_at),
+        "max_size_bytes": most,
+    })))
+}
+
+/// `PUT /uploads/{upload_id}?expires=&signature=` on the storage listener.
+pub async fn put(call: Call) -> Result<Reply> {
+    let answer = receive(call).await;
+    let mut reply = answer.unwrap_or_else(|error| error.reply());
+    reply.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    Ok(reply)
+}
+
+async fn receive(call: Call) -> Result<Reply> {
+    let forbidden = |code, message: &str| ApiError::new(StatusCode::FORBIDDEN, code, message);
+    let mismatch = || forbidden("signature_mismatch", "The URL and headers are not those that were signed.");
+    let too_large = |most: u64| {
+        let message = format!("An upload may have {most} bytes.");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "upload_too_large", message)
+    };
+    let app = call.app.clone();
+    let header = |name| call.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    // An upload that is not there tells no more than a wrong signature does.
+    let upload = app.store.upload(&call.param("upload_id").into()).await?.ok_or_else(mismatch)?;
+    let (expires, signature) = (call.query("expires").unwrap_or_default(), call.query("signature").unwrap_or_default());
+    match app.storage.check(&upload, &header(CONTENT_TYPE), &expires, &signature) {
+        Signature::Valid => {}
+        Signature::Mismatch => return Err(mismatch()),
+        Signature::Expired => {
+            return Err(forbidden("upload_expired", "This URL has expired; sign the upload again."));
+        }
+    }
+    let most = app.config.max_upload_bytes;
+    if header(CONTENT_LENGTH).parse::<u64>().is_ok_and(|length| length > most) {
+        return Err(too_large(most));
+    }
+    match app.storage.put(&upload.object_key(), call.into_body(), most).await {
+        Ok(bytes) => {
+            tracing::info!(upload = %upload.id, bytes, "received");
+            Ok(json(&json!({ "upload_id": upload.id.as_str(), "size_bytes": bytes })))
+        }
+        Err(StorageError::TooLarge(most)) => Err(too_large(most)),
+        Err(StorageError::BrokeOff(reason)) => Err(ApiError::invalid(format!("The upload broke off: {reason}."))),
+        Err(error) => Err(ApiError::internal(&error)),
+    }
+}
+
+/// `OPTIONS /uploads/{upload_id}`: a browser asks whether a page may put.
+pub async fn preflight(_: Call) -> Result<Reply> {
+    let mut reply = nothing();
+    let headers = reply.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("PUT"));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));
+    Ok(reply)
+}
+
+/// `POST /v2/uploads/{upload_id}/complete`
+pub async fn complete(call: Call) -> Result<Reply> {
+    let id = UploadId::from(call.param("upload_id"));
+    let app = &call.app;
+    let upload = app.store.upload_of(&call.account()?.id, &id).await?.ok_or_else(unknown)?;
+    let found = app.storage.size(&upload.object_key()).await.map_err(|error| ApiError::internal(&error))?;
+    let incomplete = |message: String| ApiError::new(StatusCode::CONFLICT, "upload_incomplete", message);
+    let Some(bytes) = found.map(|bytes| bytes as i64) else {
+        let message = "The bytes have not arrived. Repeat the PUT to the signed URL, then complete again.";
+        return Err(incomplete(message.into()));
+    };
+    if let Some(declared) = upload.declared_bytes.filter(|declared| *declared != bytes) {
+        return Err(incomplete(format!(
+            "{bytes} bytes have arrived of {declared}. Repeat the PUT to the signed URL, then complete again."
+        )));
+    }
+    app.store.upload_ready(&upload.id, bytes).await?;
+    Ok(json(&json!({
+        "upload_id": upload.id.as_str(),
+        "status": "ready",
+        "filename": upload.filename,
+        "content_type": upload.content_type,
+        "size_bytes": bytes,
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_is_told_by_type_or_extension() {
+        for (name, kind) in [
+            ("a", "audio/mpeg"),
+            ("a.bin", "video/x-anything"),
+            ("a.MP3", "application/octet-stream"),
+            ("a.b.M2TS", "application/x-binary"),
+            ("x", " Audio/WAV"),
+        ] {
+            assert!(is_media(name, kind), "{name} {kind}");
+        }
+        for (name, kind) in [
+            ("a.pdf", "application/pdf"),
+            ("mp3", "application/octet-stream"),
+            ("a.txt", "text/plain"),
+            ("a.png", "image/png"),
+            ("", ""),
+        ] {
+            assert!(!is_media(name, kind), "{name} {kind}");
+        }
+        assert!(EXTENSIONS.is_sorted());
+    }
+}

@@ -1,0 +1,40 @@
+//! What the parts of the service share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use auricle_engine::{Catalog, Engine};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::sync::{Notify, Semaphore};
+use url::Url;
+
+use crate::billing::Provider;
+use crate::config::Config;
+use crate::http::limits::RateLimits;
+use crate::net::Outbound;
+use crate::storage::Storage;
+use crate::store::Store;
+
+pub struct App {
+    pub config: Config,
+    pub store: Store,
+    pub storage: Storage,
+    pub outbound: Outbound,
+    pub billing: Provider,
+    pub catalog: Catalog,
+    /// Where this process transcribes.
+    pub engine: Option<Arc<Engine>>,
+    pub limits: RateLimits,
+    pub connections: Arc<Semaphore>,
+    pub figures: PrometheusHandle,
+    /// Rung when a job was written, or given back.
+    pub job_bell: Notify,
+    /// Rung when a webhook was written.
+    pub webhook_bell: Notify,
+    /// Rung when an object was let go of.
+    pub deletion_bell: Notify,
+    /// The API's address, as clients see it.
+    pub public_url: Url,
+    /// Where files lie that are being worked on; emptied at start.
+    pub scratch: PathBuf,
+}

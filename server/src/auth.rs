@@ -1,0 +1,53 @@
+//! Who is asking: API keys in the `Authorization` header.
+
+use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
+
+use crate::http::reply::{ApiError, Result};
+use crate::store::{Account, Store};
+
+/// The longest secret that is looked up.
+const LONGEST: usize = 256;
+
+/// The account whose key the request carries.
+///
+/// # Errors
+/// 401 without a key, or with one that is unknown or revoked.
+pub async fn account(store: &Store, headers: &HeaderMap) -> Result<Account> {
+    let secret = bearer(headers)?;
+    match store.account_by_secret(secret).await? {
+        Some(account) => Ok(account),
+        None => Err(ApiError::unauthorized("This API key is unknown or revoked.")),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Result<&str> {
+    let Some(header) = headers.get(AUTHORIZATION) else {
+        return Err(ApiError::unauthorized("Send your API key in the header `Authorization: Bearer svc_...`."));
+    };
+    let secret = header.to_str().ok().and_then(|header| {
+        let (scheme, secret) = header.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
+    });
+    match secret {
+        Some(secret) if secret.starts_with("svc_") && secret.len() <= LONGEST => Ok(secret),
+        _ => Err(ApiError::unauthorized("The `Authorization` header must read `Bearer` and an API key, `svc_...`.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_bearer_key_is_one() {
+        let with = |value: &str| HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
+        for good in ["Bearer svc_a", "bearer  svc_a ", "BEARER svc_a"] {
+            assert_eq!(bearer(&with(good)).unwrap(), "svc_a");
+        }
+        for bad in ["svc_a", "Basic svc_a", "Bearer", "Bearer a", &format!("Bearer svc_{}", "a".repeat(300))] {
+            assert_eq!(bearer(&with(bad)).unwrap_err().status, 401, "{bad:.30}");
+        }
+        assert_eq!(bearer(&HeaderMap::new()).unwrap_err().status, 401);
+    }
+}

@@ -1,0 +1,147 @@
+//! `auricle keys`: API keys, made and revoked on the service's database, whether it runs or not.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use toml::{Table, Value};
+
+use super::{Failure, Result, output};
+use crate::clock;
+use crate::config::Config;
+use crate::serve::FIRST_ACCOUNT;
+use crate::store::Store;
+
+#[derive(Subcommand)]
+pub enum KeysCommand {
+    /// Make a key; its secret alone goes to standard output, this once
+    #[command(after_help = "\
+Examples:
+  auricle keys create                            for the first account
+  auricle keys create --account ops@example.com  for another, made with its free credit if it is new
+  export AURICLE_KEY=$(auricle keys create)")]
+    Create(CreateArgs),
+    /// List keys, without their secrets
+    List(ListArgs),
+    /// Revoke a key, by its secret or by the id that `list` shows: the next request with it fails
+    Revoke(RevokeArgs),
+}
+
+/// Where the database is: of the folder, unless AURICLE_DATABASE_URL or the settings name another.
+#[derive(Args)]
+struct Place {
+    /// Folder of the service's database [default: AURICLE_DATA, else auricle-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Settings, as TOML
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct CreateArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The account's email address [default: the first account]
+    #[arg(long, value_name = "EMAIL", value_parser = email)]
+    account: Option<String>,
+    /// What to call the key in lists
+    #[arg(long, default_value = "")]
+    name: String,
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Only the keys of this account
+    #[arg(long, value_name = "EMAIL", value_parser = email)]
+    account: Option<String>,
+}
+
+#[derive(Args)]
+pub struct RevokeArgs {
+    /// The secret, or the id
+    key: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// An address, loosely: it is a name here, nothing is sent to it.
+fn email(text: &str) -> Result<String, String> {
+    let text = text.trim().to_lowercase();
+    match text.split_once('@') {
+        Some((name, host)) if !name.is_empty() && !host.is_empty() && !text.contains(char::is_whitespace) => Ok(text),
+        _ => Err("an email address, such as ops@example.com".into()),
+    }
+}
+
+impl Place {
+    fn settings(&self) -> Result<Config> {
+        let data =
+            self.data.as_ref().map(|data| ("data".to_owned(), Value::String(data.to_string_lossy().into_owned())));
+        Config::read(self.config.as_deref(), data.into_iter().collect::<Table>()).map_err(Failure::Usage)
+    }
+
+    async fn open(&self) -> Result<(Store, Config)> {
+        let config = self.settings()?;
+        let url = match &config.database_url {
+            Some(url) => url.clone(),
+            None => {
+                std::fs::create_dir_all(&config.data)
+                    .map_err(|source| Failure::Write { what: config.data.display().to_string(), source })?;
+                Store::url_in(&config.data)
+            }
+        };
+        let store = Store::open(&url).await.map_err(database)?;
+        Ok((store, config))
+    }
+}
+
+fn database(error: crate::store::Error) -> Failure {
+    Failure::Service(format!("the database: {error}"))
+}
+
+pub fn run(command: &KeysCommand) -> Result<()> {
+    super::log_to_stderr(super::Log::Text);
+    super::runtime()?.block_on(async {
+        match command {
+            KeysCommand::Create(args) => create(args).await,
+            KeysCommand::List(args) => list(args).await,
+            KeysCommand::Revoke(args) => revoke(args).await,
+        }
+    })
+}
+
+async fn create(args: &CreateArgs) -> Result<()> {
+    let (store, config) = args.place.open().await?;
+    let first = store.first_account().await.map_err(database)?;
+    let account = match (&args.account, first) {
+        (None, Some(first)) => first,
+        (account, _) => {
+            let email = account.as_deref().unwrap_or(FIRST_ACCOUNT);
+            store.account_of(email, config.free_credit_cents.into()).await.map_err(database)?
+        }
+    };
+    let key = store.create_key(&account.id, &args.name).await.map_err(database)?;
+    output::print(&format!("{}\n", key.secret))?;
+    store.close().await;
+    Ok(())
+}
+
+async fn list(args: &ListArgs) -> Result<()> {
+    let (store, _) = args.place.open().await?;
+    let mut rows = vec![["id", "account", "name", "created", "revoked"].map(String::from).to_vec()];
+    for key in store.keys(args.account.as_deref()).await.map_err(database)? {
+        let revoked = key.revoked_at.map(clock::iso).unwrap_or_default();
+        rows.push(vec![key.id.to_string(), key.email, key.name, clock::iso(key.created_at), revoked]);
+    }
+    output::print(&output::table(&rows))
+}
+
+async fn revoke(args: &RevokeArgs) -> Result<()> {
+    let (store, _) = args.place.open().await?;
+    if store.revoke_key(args.key.trim()).await.map_err(database)? {
+        return Ok(());
+    }
+    Err(Failure::Service("no such key, or it is revoked already; `auricle keys list` shows them".into()))
+}

@@ -1,0 +1,83 @@
+//! `auricle serve`: settings from file, environment and flags, then the service.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use toml::{Table, Value};
+use url::Url;
+
+use super::{Failure, Result};
+use crate::config::{Config, LogFormat, Role};
+use crate::serve;
+
+#[derive(Args, Default)]
+#[command(after_help = "\
+At its first start it makes the data folder, an account and an API key, and prints the key once, with a curl line to try.
+
+Every setting has a key: in the file of --config (TOML), and as AURICLE_KEY_IN_CAPITALS in the environment. Flags win over
+the environment, which wins over the file. The README lists them all.
+
+Examples:
+  auricle serve
+  auricle serve --data /var/lib/auricle --listen 0.0.0.0:8080 --public-url https://speech.example.com
+  AURICLE_DATABASE_URL=postgres://auricle@db/auricle auricle serve --role worker
+
+SIGTERM and Ctrl-C let what is in flight end first.")]
+pub struct ServeArgs {
+    /// Settings, as TOML
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder of the database, the objects and temporary files [default: auricle-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The models folder, with catalog.toml
+    #[arg(long, value_name = "DIR")]
+    models: Option<PathBuf>,
+    /// The device that computes: auto, cpu, gpu or vulkan:N [default: auto]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// What this process does [default: all]
+    #[arg(long, value_enum)]
+    role: Option<Role>,
+    /// Address of the API [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Address that signed uploads go to [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS")]
+    storage_listen: Option<SocketAddr>,
+    /// Address of the pages for people [default: 127.0.0.1:8082]
+    #[arg(long, value_name = "ADDRESS")]
+    dashboard_listen: Option<SocketAddr>,
+    /// The API's URL as clients see it [default: http:// and --listen]
+    #[arg(long, value_name = "URL")]
+    public_url: Option<Url>,
+}
+
+impl ServeArgs {
+    /// The flags that were given, by their keys.
+    fn flags(&self) -> Table {
+        let text = |value: &Option<SocketAddr>| value.map(|value| value.to_string());
+        let path = |value: &Option<PathBuf>| value.as_ref().map(|value| value.to_string_lossy().into_owned());
+        let role = self.role.map(|role| format!("{role:?}").to_lowercase());
+        [
+            ("data", path(&self.data)),
+            ("models", path(&self.models)),
+            ("device", self.device.clone()),
+            ("role", role),
+            ("listen", text(&self.listen)),
+            ("storage_listen", text(&self.storage_listen)),
+            ("dashboard_listen", text(&self.dashboard_listen)),
+            ("public_url", self.public_url.as_ref().map(Url::to_string)),
+        ]
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), Value::String(value?))))
+        .collect()
+    }
+}
+
+pub fn run(args: &ServeArgs) -> Result<()> {
+    let config = Config::read(args.config.as_deref(), args.flags()).map_err(Failure::Usage)?;
+    super::log_to_stderr(if config.log_format == LogFormat::Json { super::Log::Json } else { super::Log::Text });
+    super::runtime()?.block_on(serve::run(config)).map_err(Failure::Service)
+}

@@ -1,0 +1,337 @@
+//! Settings of the service: one flat list of keys, in a TOML file, in the environment (`AURICLE_` and the key in
+//! capitals) or as flags; flags win over the environment, which wins over the file. Checked at start.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use auricle_engine::DeviceChoice;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use toml::{Table, Value};
+use url::Url;
+
+/// All settings. The comment of each is its documentation; `default` is what holds if it is left out.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Folder of the database, the objects and temporary files. Default: `auricle-data`.
+    pub data: PathBuf,
+    /// The models folder. Default: where the engine finds it.
+    pub models: PathBuf,
+    /// `auto`, `cpu`, `gpu` or `vulkan:N`.
+    pub device: String,
+    /// `all`, `api` (no transcription here) or `worker` (nothing but transcription).
+    pub role: Role,
+    /// Address of the API.
+    pub listen: SocketAddr,
+    /// Address that signed uploads go to.
+    pub storage_listen: SocketAddr,
+    /// Address of the pages for people.
+    pub dashboard_listen: SocketAddr,
+    /// The API's URL as clients see it. Default: `http://` and `listen`.
+    #[serde(deserialize_with = "url_text")]
+    pub public_url: Option<Url>,
+    /// The same for `storage_listen`.
+    #[serde(deserialize_with = "url_text")]
+    pub storage_public_url: Option<Url>,
+    /// The same for `dashboard_listen`.
+    #[serde(deserialize_with = "url_text")]
+    pub dashboard_public_url: Option<Url>,
+    /// `postgres://...`. Default: SQLite in the data folder.
+    pub database_url: Option<String>,
+    /// `s3://BUCKET/PREFIX`. Default: a folder in the data folder.
+    #[serde(deserialize_with = "url_text")]
+    pub storage_url: Option<Url>,
+    /// Endpoint of an S3-compatible store other than AWS.
+    #[serde(deserialize_with = "url_text")]
+    pub s3_endpoint: Option<Url>,
+    pub s3_region: Option<String>,
+    pub s3_access_key_id: Option<String>,
+    pub s3_secret_access_key: Option<String>,
+    /// Connections at a time; more wait to be accepted.
+    pub max_connections: usize,
+    /// Requests per five minutes and account.
+    pub request_limit: u32,
+    /// Jobs of an account that run at a time, without a subscription.
+    pub parallel_jobs: u32,
+    /// The same with one.
+    pub parallel_jobs_subscribed: u32,
+    /// Jobs that this process runs at a time.
+    pub job_workers: usize,
+    /// A worker that is not heard of for so long has died.
+    pub job_lease_seconds: u32,
+    /// Waits between the attempts to deliver a webhook.
+    pub webhook_retry_seconds: Vec<u32>,
+    /// How long a webhook's receiver may take.
+    pub webhook_timeout_seconds: u32,
+    /// Private hosts, by name or address, that `audio_url` and `webhook_url` may name all the same.
+    pub allow_private_hosts: Vec<String>,
+    /// The largest file that `audio_url` may lead to.
+    pub fetch_max_bytes: u64,
+    /// How long fetching it may take.
+    pub fetch_timeout_seconds: u32,
+    /// The largest upload.
+    pub max_upload_bytes: u64,
+    /// How long a signed upload URL is good for.
+    pub upload_url_seconds: u32,
+    /// When an upload that was never completed is removed.
+    pub stale_upload_hours: u32,
+    /// Free credit of a new account.
+    pub free_credit_cents: u32,
+    /// `local` or `stripe`.
+    pub billing_provider: ProviderName,
+    /// Default: Stripe's own.
+    #[serde(deserialize_with = "url_text")]
+    pub stripe_api_url: Option<Url>,
+    pub stripe_secret_key: Option<String>,
+    /// The price of the metered subscription.
+    pub stripe_price_id: Option<String>,
+    /// The meter's event name; its unit is a cent.
+    pub stripe_meter_event: String,
+    /// The secret that Stripe signs its notices with.
+    pub stripe_webhook_secret: Option<String>,
+    /// How long a stopping service waits for what is in flight.
+    pub drain_seconds: u32,
+    /// `text` or `json`.
+    pub log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// API and transcription
+    All,
+    /// The API alone
+    Api,
+    /// Transcription alone
+    Worker,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderName {
+    Local,
+    Stripe,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let local = |port| SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port);
+        Self {
+            data: "auricle-data".into(),
+            models: auricle_engine::models_dir(),
+            device: "auto".into(),
+            role: Role::All,
+            listen: local(8080),
+            storage_listen: local(8081),
+            dashboard_listen: local(8082),
+            public_url: None,
+            storage_public_url: None,
+            dashboard_public_url: None,
+            database_url: None,
+            storage_url: None,
+            s3_endpoint: None,
+            s3_region: None,
+            s3_access_key_id: None,
+            s3_secret_access_key: None,
+            max_connections: 4096,
+            request_limit: 20_000,
+            parallel_jobs: 5,
+            parallel_jobs_subscribed: 200,
+            job_workers: 1,
+            job_lease_seconds: 30,
+            webhook_retry_seconds: vec![10, 30, 60, 120, 300, 600, 1800, 3600, 7200],
+            webhook_timeout_seconds: 10,
+            allow_private_hosts: Vec::new(),
+            fetch_max_bytes: 5 << 30,
+            fetch_timeout_seconds: 3600,
+            max_upload_bytes: 5 << 30,
+            upload_url_seconds: 3600,
+            stale_upload_hours: 24,
+            free_credit_cents: 1000,
+            billing_provider: ProviderName::Local,
+            stripe_api_url: None,
+            stripe_secret_key: None,
+            stripe_price_id: None,
+            stripe_meter_event: "auricle_usage_cents".into(),
+            stripe_webhook_secret: None,
+            drain_seconds: 30,
+            log_format: LogFormat::Text,
+        }
+    }
+}
+
+fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
+    let text = String::deserialize(from)?;
+    Url::parse(&text).map(Some).map_err(|error| D::Error::custom(format!("{text:?} is no URL: {error}")))
+}
+
+/// The keys, for the environment: other programs have variables that begin alike.
+const KEYS: [&str; 39] = [
+    "data",
+    "models",
+    "device",
+    "role",
+    "listen",
+    "storage_listen",
+    "dashboard_listen",
+    "public_url",
+    "storage_public_url",
+    "dashboard_public_url",
+    "database_url",
+    "storage_url",
+    "s3_endpoint",
+    "s3_region",
+    "s3_access_key_id",
+    "s3_secret_access_key",
+    "max_connections",
+    "request_limit",
+    "parallel_jobs",
+    "parallel_jobs_subscribed",
+    "job_workers",
+    "job_lease_seconds",
+    "webhook_retry_seconds",
+    "webhook_timeout_seconds",
+    "allow_private_hosts",
+    "fetch_max_bytes",
+    "fetch_timeout_seconds",
+    "max_upload_bytes",
+    "upload_url_seconds",
+    "stale_upload_hours",
+    "free_credit_cents",
+    "billing_provider",
+    "stripe_api_url",
+    "stripe_secret_key",
+    "stripe_price_id",
+    "stripe_meter_event",
+    "stripe_webhook_secret",
+    "drain_seconds",
+    "log_format",
+];
+
+impl Config {
+    /// The file, overlaid by the environment, overlaid by flags.
+    ///
+    /// # Errors
+    /// One line that names the key at fault.
+    pub fn read(file: Option<&Path>, flags: Table) -> Result<Self, String> {
+        let mut table = match file {
+            None => Table::new(),
+            Some(path) => std::fs::read_to_string(path)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()))?
+                .parse::<Table>()
+                .map_err(|error| format!("{}: {}", path.display(), one_line(&error)))?,
+        };
+        for (name, text) in std::env::vars() {
+            let key = name.strip_prefix("AURICLE_").map(str::to_lowercase);
+            if let Some(key) = key.filter(|key| KEYS.contains(&key.as_str())) {
+                table.insert(key, scalar(&text));
+            }
+        }
+        table.extend(flags);
+        let config: Self =
+            table.try_into().map_err(|error: toml::de::Error| format!("settings: {}", one_line(&error)))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.device.parse::<DeviceChoice>().map_err(|error| format!("settings: device: {error}"))?;
+        let at_least_one = [
+            ("max_connections", self.max_connections as u64),
+            ("request_limit", self.request_limit.into()),
+            ("parallel_jobs", self.parallel_jobs.into()),
+            ("parallel_jobs_subscribed", self.parallel_jobs_subscribed.into()),
+            ("job_workers", self.job_workers as u64),
+            ("job_lease_seconds", self.job_lease_seconds.into()),
+            ("webhook_timeout_seconds", self.webhook_timeout_seconds.into()),
+            ("fetch_timeout_seconds", self.fetch_timeout_seconds.into()),
+            ("upload_url_seconds", self.upload_url_seconds.into()),
+        ];
+        if let Some((key, _)) = at_least_one.iter().find(|(_, value)| *value == 0) {
+            return Err(format!("settings: {key} must be at least 1"));
+        }
+        if let Some(url) = self.storage_url.as_ref().filter(|url| url.scheme() != "s3") {
+            return Err(format!("settings: storage_url must be s3://BUCKET/PREFIX, not {url}"));
+        }
+        if self.billing_provider == ProviderName::Stripe {
+            let needed = [
+                ("stripe_secret_key", &self.stripe_secret_key),
+                ("stripe_price_id", &self.stripe_price_id),
+                ("stripe_webhook_secret", &self.stripe_webhook_secret),
+            ];
+            if let Some((key, _)) = needed.iter().find(|(_, value)| value.is_none()) {
+                return Err(format!("settings: billing_provider = \"stripe\" needs {key}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value of the environment: TOML where it reads as such, else text.
+fn scalar(text: &str) -> Value {
+    match format!("value = {text}").parse::<Table>() {
+        // A date, say, is no value of ours.
+        Ok(mut table) => match table.remove("value") {
+            Some(value @ (Value::Integer(_) | Value::Boolean(_) | Value::Array(_) | Value::String(_))) => value,
+            _ => Value::String(text.into()),
+        },
+        Err(_) => Value::String(text.into()),
+    }
+}
+
+fn one_line(error: &impl ToString) -> String {
+    error.to_string().lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(toml: &str) -> Result<Config, String> {
+        Config::read(None, toml.parse().unwrap())
+    }
+
+    #[test]
+    fn defaults_are_valid() {
+        let config = from("").unwrap();
+        assert_eq!((config.listen.port(), config.free_credit_cents), (8080, 1000));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (toml, named) in [
+            ("lisen = 1", "lisen"),
+            ("listen = \"nowhere\"", "socket address"),
+            ("device = \"tpu\"", "device"),
+            ("job_workers = 0", "job_workers"),
+            ("storage_url = \"http://x\"", "storage_url"),
+            ("billing_provider = \"stripe\"", "stripe_secret_key"),
+        ] {
+            let error = from(toml).unwrap_err();
+            assert!(error.contains(named) && !error.contains('\n'), "{toml}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_key_is_known_to_the_environment() {
+        // The error names all keys there are.
+        let error = from("nothing_of_this_name = 1").unwrap_err();
+        let listed = error.split("expected one of ").nth(1).unwrap().replace('`', "");
+        assert_eq!(listed.split(", ").collect::<Vec<_>>(), KEYS);
+    }
+
+    #[test]
+    fn values_of_the_environment_are_toml_or_text() {
+        assert_eq!(scalar("7"), Value::Integer(7));
+        assert_eq!(scalar("127.0.0.1:80"), Value::String("127.0.0.1:80".into()));
+        assert_eq!(scalar("[\"a\"]"), Value::Array(vec![Value::String("a".into())]));
+    }
+}

@@ -1,0 +1,242 @@
+//! The listeners: connections in, requests through the routing table, responses out.
+
+pub mod body;
+pub mod limits;
+pub mod openapi;
+pub mod reply;
+pub mod routes;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use crate::app::App;
+use crate::auth;
+use crate::ids::RequestId;
+use crate::store::Account;
+use limits::Standing;
+use reply::{ApiError, Reply};
+use routes::{Access, Found, Router};
+
+/// A client that takes longer to send a request's head, or to ask the next thing, is let go.
+const IDLE: Duration = Duration::from_secs(75);
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// A request on its way to a handler.
+pub struct Call {
+    pub app: Arc<App>,
+    /// Who asks; only where the route asks for a key.
+    account: Option<Account>,
+    params: Vec<(String, String)>,
+    request: Request<Incoming>,
+}
+
+impl Call {
+    /// Who asks.
+    ///
+    /// # Errors
+    /// 401 on routes that are open to all.
+    pub fn account(&self) -> reply::Result<&Account> {
+        self.account.as_ref().ok_or_else(|| ApiError::unauthorized("This needs an API key."))
+    }
+
+    /// The part of the path that the route calls `name`.
+    pub fn param(&self, name: &str) -> String {
+        self.params.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()).unwrap_or_default()
+    }
+
+    pub fn headers(&self) -> &HeaderMap {
+        self.request.headers()
+    }
+
+    /// The last value of a query parameter, unless it is empty.
+    pub fn query(&self, name: &str) -> Option<String> {
+        url::form_urlencoded::parse(self.request.uri().query().unwrap_or_default().as_bytes())
+            .filter(|(key, value)| key == name && !value.is_empty())
+            .last()
+            .map(|(_, value)| value.into_owned())
+    }
+
+    /// An integer of the query.
+    ///
+    /// # Errors
+    /// 422 for what is no integer or out of range.
+    pub fn query_integer(&self, name: &str, range: std::ops::RangeInclusive<i64>) -> reply::Result<Option<i64>> {
+        let Some(text) = self.query(name) else { return Ok(None) };
+        match text.parse::<i64>() {
+            Ok(value) if range.contains(&value) => Ok(Some(value)),
+            _ => Err(ApiError::validation(format!(
+                "`{name}` must be an integer, {} to {}; it is {text:?}.",
+                range.start(),
+                range.end()
+            ))),
+        }
+    }
+
+    pub fn into_body(self) -> Incoming {
+        self.request.into_body()
+    }
+}
+
+/// One of the addresses that the service listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    Api,
+    Storage,
+    Dashboard,
+}
+
+/// Accepts connections until `stopping`, then lets those that are open finish their requests, `drain` at most.
+pub async fn serve(
+    app: Arc<App>,
+    surface: Surface,
+    listener: TcpListener,
+    stopping: CancellationToken,
+    drain: Duration,
+) {
+    let router = Arc::new(Router::new(surface));
+    let graceful = GracefulShutdown::new();
+    loop {
+        let permit = match app.connections.clone().acquire_owned().await {
+            Ok(permit) => permit,
+            Err(_) => break,
+        };
+        let (socket, peer) = tokio::select! {
+            () = stopping.cancelled() => break,
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, say: waiting lets some be closed.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+        };
+        // Answers are small, and each is written whole.
+        let _ = socket.set_nodelay(true);
+        let (app, router) = (app.clone(), router.clone());
+        let service = service_fn(move |request| {
+            let (app, router) = (app.clone(), router.clone());
+            async move { Ok::<_, Infallible>(answer(app, &router, peer, request).await) }
+        });
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(64 << 10).half_close(true);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(IDLE)
+            .max_concurrent_streams(256)
+            .max_header_list_size(64 << 10);
+        let watcher = graceful.watcher();
+        tokio::spawn(async move {
+            let connection = builder.serve_connection_with_upgrades(TokioIo::new(socket), service).into_owned();
+            if let Err(error) = watcher.watch(connection).await {
+                tracing::debug!(%peer, %error, "a connection ended early");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
+        tracing::warn!("connections that did not end in time were closed");
+    }
+}
+
+/// One request: found in the table, counted, let in or not, handled, logged.
+async fn answer(app: Arc<App>, router: &Router, peer: SocketAddr, request: Request<Incoming>) -> Reply {
+    let began = Instant::now();
+    let id = request_id(request.headers());
+    let method = request.method().clone();
+    let found = router.find(&method, request.uri().path());
+    let route = found.route();
+    let span = tracing::info_span!("request", id = %id);
+    let mut reply = handle(app, found, peer, request).instrument(span.clone()).await;
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        reply.headers_mut().insert(REQUEST_ID, value);
+    }
+    reply.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    let status = reply.status().as_u16();
+    let took = began.elapsed();
+    metrics::counter!("auricle_requests_total", "route" => route, "status" => status_class(status)).increment(1);
+    metrics::histogram!("auricle_request_seconds", "route" => route).record(took);
+    span.in_scope(|| tracing::info!(%method, route, status, ms = took.as_secs_f64() * 1e3, "answered"));
+    reply
+}
+
+fn status_class(status: u16) -> &'static str {
+    match status / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    }
+}
+
+async fn handle(app: Arc<App>, found: Found, peer: SocketAddr, request: Request<Incoming>) -> Reply {
+    // Whoever watches over the service asks without a key, and must never be turned away for asking too often.
+    if let Found::Route { route, .. } = &found
+        && matches!(route.access, Access::Open)
+    {
+        return run(app, found, None, request).await;
+    }
+    let account = match &found {
+        Found::Route { route, .. } if matches!(route.access, Access::Signed) => Ok(None),
+        _ => auth::account(&app.store, request.headers()).await.map(Some),
+    };
+    let standing = match &account {
+        Ok(Some(account)) => app.limits.count(account.id.as_str()),
+        _ => app.limits.count(&peer.ip().to_string()),
+    };
+    let mut reply = match (account, standing) {
+        (_, Standing { exceeded: true, reset_s, .. }) => ApiError::rate_limited(reset_s).reply(),
+        // A path that is not there is told to anybody: nothing is to be learned from it.
+        (_, _) if matches!(found, Found::Nothing) => ApiError::not_found("There is nothing at this path.").reply(),
+        (_, _) if matches!(found, Found::Allowed(_)) => found.not_allowed().reply(),
+        (Err(error), _) => error.reply(),
+        (Ok(account), _) => run(app, found, account, request).await,
+    };
+    standing.write(reply.headers_mut());
+    reply
+}
+
+async fn run(app: Arc<App>, found: Found, account: Option<Account>, request: Request<Incoming>) -> Reply {
+    let Found::Route { route, params } = found else { return found.not_allowed().reply() };
+    match (route.handler)(Call { app, account, params, request }).await {
+        Ok(reply) => reply,
+        Err(error) => error.reply(),
+    }
+}
+
+/// The caller's id, if it is one that can be logged, else one of ours.
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(&REQUEST_ID).and_then(|value| value.to_str().ok());
+    let usable = |id: &&str| {
+        (1..=128).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+    };
+    given.filter(usable).map_or_else(|| RequestId::new().to_string(), str::to_owned)
+}
+
+/// How many connections there may be at a time, over all listeners.
+pub fn connection_permits(most: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))
+}
+
+/// What a handler returns.
+pub type Answer = std::pin::Pin<Box<dyn Future<Output = reply::Result<Reply>> + Send>>;

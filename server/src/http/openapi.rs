@@ -1,0 +1,166 @@
+//! The API's document, OpenAPI 3.1, made from the routing table and the schemas beside it.
+
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::routes::{Access, Doc, ROUTES, Route, Shape};
+
+/// Schemas and parameters, by name. A test holds the names to those of the table, both ways.
+const COMPONENTS: &str = include_str!("components.json");
+
+/// What each error status means, by number.
+const STATUSES: [(u16, &str); 13] = [
+    (400, "The request is malformed, or asks for something that is not served"),
+    (401, "The API key is missing, unknown or revoked"),
+    (402, "The free credit is used up and there is no subscription"),
+    (404, "There is no such thing on this account"),
+    (405, "The path does not take this method"),
+    (408, "The body did not arrive in time"),
+    (409, "It is not in the state for this"),
+    (413, "The body or the file is too large"),
+    (415, "The body is not JSON"),
+    (422, "A field has the wrong type or a value out of its range"),
+    (429, "Too many requests"),
+    (500, "The service failed"),
+    (503, "The service cannot do this now"),
+];
+
+fn components() -> Map<String, Value> {
+    serde_json::from_str(COMPONENTS).unwrap_or_default()
+}
+
+/// The document, for a service at `url`.
+pub fn document(url: &Url) -> Value {
+    let mut components = components();
+    components.insert(
+        "securitySchemes".into(),
+        json!({ "key": { "type": "http", "scheme": "bearer", "description": "An API key, `svc_...`" } }),
+    );
+    let mut paths = Map::new();
+    for (route, doc) in ROUTES.iter().filter_map(|route| Some((route, route.doc.as_ref()?))) {
+        let item = paths.entry(route.path).or_insert_with(|| json!({}));
+        item[route.method.as_str().to_lowercase()] = operation(route, doc);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Auricle",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Speech to text: uploads, transcripts, subtitles, usage and billing.",
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "servers": [{ "url": url.as_str().trim_end_matches('/') }],
+        "paths": paths,
+        "components": components,
+    })
+}
+
+fn operation(route: &Route, doc: &Doc) -> Value {
+    let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let parameters: Vec<Value> = in_path
+        .chain(doc.parameters.iter().copied())
+        .map(|name| json!({ "$ref": format!("#/components/parameters/{name}") }))
+        .collect();
+    let mut responses = Map::new();
+    match doc.response {
+        Shape::Nothing => responses.insert("204".into(), json!({ "description": "Done" })),
+        Shape::Json(name) => responses.insert(
+            "200".into(),
+            json!({
+                "description": doc.summary,
+                "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } } },
+            }),
+        ),
+        Shape::Text(content_type) => responses.insert(
+            "200".into(),
+            json!({ "description": doc.summary, "content": { content_type: { "schema": { "type": "string" } } } }),
+        ),
+    };
+    let key = route.access == Access::Key;
+    let own = doc.errors.iter().copied();
+    let usual: &[u16] = if key { &[400, 401, 429, 503] } else { &[] };
+    let body: &[u16] = if doc.request.is_some() { &[408] } else { &[] };
+    for status in own.chain(usual.iter().copied()).chain(body.iter().copied()) {
+        let description = STATUSES.iter().find(|(known, _)| *known == status).map_or("Failed", |(_, text)| *text);
+        responses.insert(
+            status.to_string(),
+            json!({
+                "description": description,
+                "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
+            }),
+        );
+    }
+    let mut operation = json!({
+        "tags": [doc.tag],
+        "summary": doc.summary,
+        "operationId": operation_id(route),
+        "parameters": parameters,
+        "responses": responses,
+        "security": if key { json!([{ "key": [] }]) } else { json!([]) },
+    });
+    if let Some(name) = doc.request {
+        operation["requestBody"] = json!({
+            "required": true,
+            "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } } },
+        });
+    }
+    operation
+}
+
+/// `get_v2_transcripts_transcript_id_srt`
+fn operation_id(route: &Route) -> String {
+    let path = route.path.replace(['{', '}'], "").replace(['/', '-', '.'], "_");
+    format!("{}{path}", route.method.as_str().to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Every `$ref` in a value.
+    fn references(value: &Value, into: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    match (name.as_str(), value) {
+                        ("$ref", Value::String(target)) => drop(into.insert(target.clone())),
+                        _ => references(value, into),
+                    }
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| references(item, into)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn what_is_referred_to_is_there_and_what_is_there_is_referred_to() {
+        let document = document(&Url::parse("http://127.0.0.1:8080").unwrap());
+        let mut used = BTreeSet::new();
+        references(&document, &mut used);
+        let mut there = BTreeSet::new();
+        for part in ["schemas", "parameters"] {
+            for name in document["components"][part].as_object().unwrap().keys() {
+                there.insert(format!("#/components/{part}/{name}"));
+            }
+        }
+        assert_eq!(used, there);
+    }
+
+    #[test]
+    fn the_document_has_every_route_of_the_api_once() {
+        let document = document(&Url::parse("http://127.0.0.1:8080").unwrap());
+        let mut ids = BTreeSet::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                assert!(
+                    ROUTES.iter().any(|route| route.path == path && route.method.as_str().to_lowercase() == *method)
+                );
+                assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()));
+            }
+        }
+        assert_eq!(ids.len(), ROUTES.iter().filter(|route| route.surface == super::super::Surface::Api).count());
+    }
+}

@@ -1,0 +1,137 @@
+//! What goes back: a JSON body, text, nothing, or an error in the contract's shape.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+
+/// A whole response.
+pub type Reply = Response<Full<Bytes>>;
+
+/// 200 with a JSON body.
+pub fn json(body: &impl Serialize) -> Reply {
+    json_with(StatusCode::OK, body)
+}
+
+fn json_with(status: StatusCode, body: &impl Serialize) -> Reply {
+    match serde_json::to_vec(body) {
+        Ok(body) => with_type(status, "application/json", body.into()),
+        Err(error) => {
+            tracing::error!(%error, "a response could not be written as JSON");
+            with_type(StatusCode::INTERNAL_SERVER_ERROR, "application/json", Bytes::from_static(b"{}"))
+        }
+    }
+}
+
+/// 200 with a JSON body that is text already.
+pub fn json_text(body: String) -> Reply {
+    with_type(StatusCode::OK, "application/json", body.into())
+}
+
+/// 200 with a body of this type.
+pub fn typed(content_type: &'static str, body: String) -> Reply {
+    with_type(StatusCode::OK, content_type, body.into())
+}
+
+/// 204.
+pub fn nothing() -> Reply {
+    let mut reply = Response::new(Full::default());
+    *reply.status_mut() = StatusCode::NO_CONTENT;
+    reply
+}
+
+fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Reply {
+    let mut reply = Response::new(Full::new(body));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    reply
+}
+
+/// A request that is refused: status, code and a message that says what was wrong and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    pub status: StatusCode,
+    pub code: &'static str,
+    pub message: String,
+    header: Option<(HeaderName, String)>,
+}
+
+impl ApiError {
+    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), header: None }
+    }
+
+    fn with(mut self, name: HeaderName, value: impl ToString) -> Self {
+        self.header = Some((name, value.to_string()));
+        self
+    }
+
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
+    }
+
+    pub fn validation(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "validation_error", message)
+    }
+
+    pub fn unsupported_option(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "unsupported_option", message)
+    }
+
+    pub fn unauthorized(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message).with(WWW_AUTHENTICATE, "Bearer")
+    }
+
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    pub fn method_not_allowed(allow: &str) -> Self {
+        let message = format!("This path takes {allow}.");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).with(ALLOW, allow)
+    }
+
+    pub fn rate_limited(retry_after_s: u64) -> Self {
+        let message = format!("Too many requests; try again in {retry_after_s} s.");
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message).with(RETRY_AFTER, retry_after_s)
+    }
+
+    pub fn billing_required(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYMENT_REQUIRED, "v2_billing_required", message)
+    }
+
+    /// Not the caller's fault, and nothing to tell them; the log has it.
+    pub fn internal(error: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%error, "a request failed");
+        let message = "The service could not do this now; it is not your request's fault. Try again.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message).with(RETRY_AFTER, 1)
+    }
+
+    pub fn reply(&self) -> Reply {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            error: Inner<'a>,
+        }
+        #[derive(Serialize)]
+        struct Inner<'a> {
+            code: &'a str,
+            message: &'a str,
+        }
+        let mut reply = json_with(self.status, &Body { error: Inner { code: self.code, message: &self.message } });
+        if let Some((name, value)) = &self.header
+            && let Ok(value) = HeaderValue::from_str(value)
+        {
+            reply.headers_mut().insert(name, value);
+        }
+        reply
+    }
+}
+
+impl From<crate::store::Error> for ApiError {
+    fn from(error: crate::store::Error) -> Self {
+        Self::internal(&error)
+    }
+}
+
+pub type Result<T> = std::result::Result<T, ApiError>;

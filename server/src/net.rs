@@ -1,0 +1,305 @@
+//! Outbound requests to addresses that users name: only to hosts on the public internet, judged by the address that is
+//! dialled, at every hop.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ipnet::{Ipv4Net, Ipv6Net};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::LOCATION;
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, StatusCode};
+use url::{Host, Url};
+
+/// Hops that a fetch follows.
+const REDIRECTS: usize = 5;
+
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long a peer may be silent in the middle of an answer.
+const STALL: Duration = Duration::from_secs(30);
+
+/// Why a request was not made or got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    #[error("{0} is not an address on the public internet")]
+    Private(String),
+    #[error("{0}")]
+    Url(String),
+    #[error("more than {REDIRECTS} redirects")]
+    Redirects,
+    #[error("the server answered {0}")]
+    Status(StatusCode),
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Names the one TLS provider of this process, for whatever library asks.
+pub fn use_tls() {
+    // An error says that it was named before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// The client for addresses that users name.
+#[derive(Clone)]
+pub struct Outbound {
+    client: Client,
+    allowed: Arc<[String]>,
+}
+
+impl Outbound {
+    /// `allowed` are private hosts that may be named all the same.
+    ///
+    /// # Errors
+    /// If TLS cannot be set up.
+    pub fn new(allowed: &[String]) -> Result<Self, NetError> {
+        let allowed: Arc<[String]> = allowed.iter().map(|host| host.to_lowercase()).collect();
+        let client = Client::builder()
+            .user_agent(concat!("auricle/", env!("CARGO_PKG_VERSION")))
+            // A proxy would dial an address that nobody here has looked at.
+            .no_proxy()
+            .redirect(Policy::none())
+            .connect_timeout(CONNECT)
+            .read_timeout(STALL)
+            .dns_resolver(Arc::new(PublicOnly { allowed: allowed.clone() }))
+            .build()
+            .map_err(failed)?;
+        Ok(Self { client, allowed })
+    }
+
+    /// Whether a URL may be named at all: http or https, and a host that is no private one by name or address. What a
+    /// name resolves to is looked at when it is dialled.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, text: &str) -> Result<Url, NetError> {
+        let url = Url::parse(text).map_err(|error| NetError::Url(format!("it is no URL: {error}")))?;
+        self.check_url(&url)?;
+        Ok(url)
+    }
+
+    fn check_url(&self, url: &Url) -> Result<(), NetError> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(NetError::Url(format!("its scheme is {}, not http or https", url.scheme())));
+        }
+        let Some(host) = url.host() else { return Err(NetError::Url("it names no host".into())) };
+        let name = host.to_string().trim_start_matches('[').trim_end_matches([']', '.']).to_lowercase();
+        if self.allowed.contains(&name) {
+            return Ok(());
+        }
+        let private = match host {
+            Host::Ipv4(address) => !is_public(address.into()),
+            Host::Ipv6(address) => !is_public(address.into()),
+            Host::Domain(_) => {
+                let last = name.rsplit('.').next().unwrap_or_default();
+                !name.contains('.') || matches!(last, "internal" | "local" | "localhost")
+            }
+        };
+        if private { Err(NetError::Private(name)) } else { Ok(()) }
+    }
+
+    /// Gets a URL, through redirects.
+    ///
+    /// # Errors
+    /// Anything but a 2xx answer from a public address.
+    pub async fn get(&self, text: &str) -> Result<Response, NetError> {
+        let mut url = self.check(text)?;
+        for _ in 0..=REDIRECTS {
+            let response = self.client.get(url.clone()).send().await.map_err(failed)?;
+            let status = response.status();
+            if !status.is_redirection() {
+                return if status.is_success() { Ok(response) } else { Err(NetError::Status(status)) };
+            }
+            let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+            let Some(target) = target else { return Err(NetError::Status(status)) };
+            url = url.join(target).map_err(|error| NetError::Url(format!("it redirects to {target:?}: {error}")))?;
+            self.check_url(&url)?;
+        }
+        Err(NetError::Redirects)
+    }
+
+    /// Posts JSON, follows no redirect, and gives the status.
+    ///
+    /// # Errors
+    /// If no answer came within `timeout`, or the address is not public.
+    pub async fn post_json(
+        &self,
+        text: &str,
+        body: String,
+        header: (&'static str, String),
+        timeout: Duration,
+    ) -> Result<StatusCode, NetError> {
+        let url = self.check(text)?;
+        let request = self.client.post(url).timeout(timeout).header("content-type", "application/json");
+        let response = request.header(header.0, header.1).body(body).send().await.map_err(failed)?;
+        Ok(response.status())
+    }
+}
+
+/// The innermost reason is the one that says something; the URL is left out, it may hold a token.
+fn failed(error: reqwest::Error) -> NetError {
+    if error.is_timeout() {
+        return NetError::Failed("it took too long".into());
+    }
+    let mut inner: &dyn std::error::Error = &error;
+    while let Some(source) = inner.source() {
+        if source.downcast_ref::<RefusedAddress>().is_some() {
+            return NetError::Private(source.to_string());
+        }
+        inner = source;
+    }
+    NetError::Failed(inner.to_string())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct RefusedAddress(String);
+
+/// Resolves names to public addresses alone.
+struct PublicOnly {
+    allowed: Arc<[String]>,
+}
+
+impl Resolve for PublicOnly {
+    fn resolve(&self, name: Name) -> Resolving {
+        let allowed = self.allowed.clone();
+        Box::pin(async move {
+            let host = name.as_str().trim_end_matches('.').to_lowercase();
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
+            if allowed.contains(&host) {
+                return Ok(Box::new(found.into_iter()) as Addrs);
+            }
+            // One private address among public ones is how a rebinding name looks.
+            if found.is_empty() || found.iter().any(|address| !is_public(address.ip())) {
+                return Err(RefusedAddress(host).into());
+            }
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// Networks that are not the public internet, after the special-purpose registries of IANA.
+struct Reserved {
+    v4: Vec<Ipv4Net>,
+    v6: Vec<Ipv6Net>,
+}
+
+fn reserved() -> &'static Reserved {
+    static RESERVED: OnceLock<Reserved> = OnceLock::new();
+    RESERVED.get_or_init(|| {
+        let v4 = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 \
+                  192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 \
+                  198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4";
+        // Of IPv6, only 2000::/3 is handed out; of that, these are special: Teredo, ORCHID, documentation, 6to4, ...
+        let v6 = "2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20";
+        Reserved {
+            v4: v4.split(' ').filter_map(|net| net.parse().ok()).collect(),
+            v6: v6.split(' ').filter_map(|net| net.parse().ok()).collect(),
+        }
+    })
+}
+
+/// Whether an address is on the public internet.
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    !reserved().v4.iter().any(|net| net.contains(&address))
+}
+
+/// IPv4-mapped, NAT64 and the like lie outside 2000::/3, or in a reserved part of it: refused, whatever they embed.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    address.segments()[0] & 0xe000 == 0x2000 && !reserved().v6.iter().any(|net| net.contains(&address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_are_not_public() {
+        assert_eq!((reserved().v4.len(), reserved().v6.len()), (18, 5));
+        for private in [
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "192.0.2.1",
+            "198.18.0.1",
+            "198.51.100.7",
+            "203.0.113.9",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:8.8.8.8",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "fe80::1",
+            "fc00::1",
+            "fd12::1",
+            "ff02::1",
+            "2001:db8::1",
+            "2001::1",
+            "2002:7f00:1::",
+            "3fff::1",
+            "100::1",
+        ] {
+            assert!(!is_public(private.parse().unwrap()), "{private}");
+        }
+        for public in ["1.1.1.1", "8.8.8.8", "100.63.255.255", "100.128.0.1", "172.32.0.1", "2606:4700:4700::1111"] {
+            assert!(is_public(public.parse().unwrap()), "{public}");
+        }
+    }
+
+    #[test]
+    fn urls_that_may_not_be_named() {
+        use_tls();
+        let outbound =
+            Outbound { client: Client::new(), allowed: Arc::from(["10.0.0.5".into(), "store.internal".into()]) };
+        for bad in [
+            "",
+            "talk.mp3",
+            "ftp://example.com/a",
+            "file:///etc/passwd",
+            "http://",
+            "http://localhost/a",
+            "http://LOCALHOST./a",
+            "http://a.localhost",
+            "http://intranet/a",
+            "http://x.internal",
+            "http://x.local.",
+            "http://127.0.0.1",
+            "http://0x7f.1/",
+            "http://2130706433/",
+            "http://0177.0.0.1",
+            "http://[::1]/",
+            "http://[::ffff:10.0.0.5]/",
+            "http://user@169.254.169.254/",
+            "http://10.0.0.6",
+        ] {
+            assert!(outbound.check(bad).is_err(), "{bad}");
+        }
+        for good in [
+            "http://example.com/a.mp3",
+            "https://EXAMPLE.com:8443/",
+            "http://8.8.8.8/x",
+            "http://10.0.0.5/a",
+            "http://store.internal/a",
+        ] {
+            assert!(outbound.check(good).is_ok(), "{good}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The service, put together: store, storage, engine, listeners, workers; and taken apart again when it is to stop.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use auricle_engine::{Catalog, Engine, EngineOptions, TranscribeOptions};
+use data_encoding::HEXLOWER;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use crate::app::App;
+use crate::billing::{Kind, PRICES, Provider};
+use crate::clock;
+use crate::config::{Config, Role};
+use crate::http::limits::RateLimits;
+use crate::http::{Surface, connection_permits, serve};
+use crate::ids::random;
+use crate::net::Outbound;
+use crate::storage::Storage;
+use crate::store::Store;
+use crate::{jobs, webhooks};
+
+/// The account of the first start.
+pub const FIRST_ACCOUNT: &str = "admin@localhost";
+
+/// How often what nobody needs any more is removed.
+const HOUSEKEEPING: Duration = Duration::from_secs(60);
+
+/// Step times of requests and jobs, in seconds.
+const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
+
+/// Runs the service until it is told to stop.
+///
+/// # Errors
+/// One line, if it cannot start.
+pub async fn run(config: Config) -> Result<(), String> {
+    // Two processes on one data folder would each take the other's jobs for those of the dead.
+    let data = &config.data;
+    std::fs::create_dir_all(data)
+        .map_err(|error| format!("cannot make the data folder {}: {error}", data.display()))?;
+    let _alone = only_one(&config)?;
+
+    let database = config.database_url.clone().unwrap_or_else(|| Store::url_in(data));
+    let store = Store::open(&database).await.map_err(|error| format!("the database cannot be opened: {error}"))?;
+    let told = |error: crate::store::Error| format!("the database: {error}");
+    let first_key = first_key(&store, config.free_credit_cents).await.map_err(told)?;
+    let secret = store.secret("url-signing", &HEXLOWER.encode(&random::<32>())).await.map_err(told)?;
+    store.release_all_jobs().await.map_err(told)?;
+
+    let scratch = data.join("scratch");
+    if !store.is_shared() {
+        // What a process left that was killed. (On a shared database, the folder is still this process's own.)
+        let _ = std::fs::remove_dir_all(&scratch);
+    }
+    std::fs::create_dir_all(&scratch).map_err(|error| format!("cannot make {}: {error}", scratch.display()))?;
+
+    let (catalog, engine) = open_models(&config).await?;
+
+    let serves_api = config.role != Role::Worker;
+    let api = listen(config.listen).await?;
+    let storage_listener = listen(config.storage_listen).await?;
+    let dashboard = listen(config.dashboard_listen).await?;
+    let public_url = public(&config.public_url, &api)?;
+    let storage_url = public(&config.storage_public_url, &storage_listener)?;
+    let dashboard_url = public(&config.dashboard_public_url, &dashboard)?;
+
+    let figures = PrometheusBuilder::new()
+        .set_buckets(&BUCKETS)
+        .and_then(|builder| builder.install_recorder())
+        .map_err(|error| format!("figures: {error}"))?;
+    let storage = Storage::open(&config, storage_url.clone(), &secret).map_err(|error| format!("storage: {error}"))?;
+    let outbound = Outbound::new(&config.allow_private_hosts).map_err(|error| format!("outbound client: {error}"))?;
+    let billing = Provider::new(&config, &dashboard_url)?;
+    let app = Arc::new(App {
+        store,
+        storage,
+        outbound,
+        billing,
+        catalog,
+        engine,
+        limits: RateLimits::new(config.request_limit),
+        connections: connection_permits(config.max_connections),
+        figures,
+        job_bell: Notify::new(),
+        webhook_bell: Notify::new(),
+        deletion_bell: Notify::new(),
+        public_url: public_url.clone(),
+        scratch,
+        config,
+    });
+
+    let (stopping, give_up) = (CancellationToken::new(), CancellationToken::new());
+    let drain = Duration::from_secs(app.config.drain_seconds.into());
+    let mut parts = JoinSet::new();
+    if serves_api {
+        for (surface, listener) in
+            [(Surface::Api, api), (Surface::Storage, storage_listener), (Surface::Dashboard, dashboard)]
+        {
+            parts.spawn(serve(app.clone(), surface, listener, stopping.clone(), drain));
+        }
+    } else {
+        // A worker is watched like the rest, and asked for nothing else.
+        parts.spawn(serve(app.clone(), Surface::Api, api, stopping.clone(), drain));
+    }
+    if let Some(engine) = app.engine.clone() {
+        parts.spawn(jobs::run(app.clone(), engine, stopping.clone(), give_up.clone()));
+        parts.spawn(webhooks::run(app.clone(), stopping.clone()));
+    }
+    parts.spawn(housekeeping(app.clone(), stopping.clone()));
+    announce(&public_url, &storage_url, &dashboard_url, first_key.as_deref());
+
+    stop_signal().await;
+    tracing::info!("stopping: no new work, what is in flight ends");
+    stopping.cancel();
+    let finished = async { while parts.join_next().await.is_some() {} };
+    tokio::pin!(finished);
+    if tokio::time::timeout(drain, &mut finished).await.is_err() {
+        // Jobs that are still at work are given back, and begun again by whoever comes next.
+        give_up.cancel();
+        let _ = tokio::time::timeout(Duration::from_secs(10), finished).await;
+    }
+    app.store.close().await;
+    Ok(())
+}
+
+/// Holds the data folder for this process, unless the database is a shared one.
+fn only_one(config: &Config) -> Result<Option<std::fs::File>, String> {
+    if config.database_url.as_ref().is_some_and(|url| !url.starts_with("sqlite:")) {
+        return Ok(None);
+    }
+    let path = config.data.join("lock");
+    let file = std::fs::File::create(&path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(_) => Err(format!(
+            "another auricle serves {} already; stop it, or name another folder with --data",
+            config.data.display()
+        )),
+    }
+}
+
+/// A key for the first account of an empty database.
+async fn first_key(store: &Store, free_credit_cents: u32) -> crate::store::Result<Option<String>> {
+    if store.first_account().await?.is_some() {
+        return Ok(None);
+    }
+    let account = store.account_of(FIRST_ACCOUNT, free_credit_cents.into()).await?;
+    Ok(Some(store.create_key(&account.id, "first").await?.secret))
+}
+
+/// Opens the models, and loads those that transcribe files, so that no request waits for them.
+async fn open_models(config: &Config) -> Result<(Catalog, Option<Arc<Engine>>), String> {
+    let options = EngineOptions {
+        models: config.models.clone(),
+        device: config.device.parse().map_err(|error| format!("settings: device: {error}"))?,
+    };
+    if config.role == Role::Api {
+        return Ok((Catalog::read(&config.models).map_err(|error| error.to_string())?, None));
+    }
+    let opened = tokio::task::spawn_blocking(move || {
+        let engine = Engine::open(options)?;
+        for price in PRICES.iter().filter(|price| price.kind == Kind::Prerecorded) {
+            if engine.catalog().choose(price.model).is_ok() {
+                engine.load(&TranscribeOptions { model: price.model.into(), ..TranscribeOptions::default() })?;
+            }
+        }
+        Ok::<_, auricle_engine::Error>(engine)
+    });
+    let engine = match opened.await {
+        Ok(engine) => engine.map_err(|error| error.to_string())?,
+        Err(panic) => return Err(format!("the engine could not be opened: {panic}")),
+    };
+    for warning in engine.warnings() {
+        tracing::warn!(warning, "engine");
+    }
+    tracing::info!(device = engine.device().name, "models are loaded");
+    Ok((engine.catalog().clone(), Some(Arc::new(engine))))
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| format!("cannot listen on {address}: {error}; name another with --listen and its like"))
+}
+
+fn public(configured: &Option<Url>, listener: &TcpListener) -> Result<Url, String> {
+    match configured {
+        Some(url) => Ok(url.clone()),
+        None => {
+            let address = listener.local_addr().map_err(|error| error.to_string())?;
+            Url::parse(&format!("http://{address}")).map_err(|error| error.to_string())
+        }
+    }
+}
+
+/// Tells whoever started it where everything is, and how to try it.
+fn announce(api: &Url, storage: &Url, dashboard: &Url, first_key: Option<&str>) {
+    let show = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
+    let api = show(api);
+    let mut text = format!("api        {api}\nstorage    {}\ndashboard  {}\n", show(storage), show(dashboard));
+    match first_key {
+        Some(key) => {
+            text += &format!(
+                "key        {key}\n\nThe key is shown this once. Try it:\n\n\
+                 curl -H 'Authorization: Bearer {key}' {api}/v2/models\n"
+            );
+        }
+        None => {
+            text += &format!(
+                "\nTry it (`auricle keys create` makes a key):\n\n\
+                 curl -H \"Authorization: Bearer $AURICLE_KEY\" {api}/v2/models\n"
+            );
+        }
+    }
+    // Nobody may be reading.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let _ = std::io::stdout().flush();
+}
+
+async fn stop_signal() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let Ok(mut terminated) = signal(SignalKind::terminate()) else {
+            let _ = tokio::signal::ctrl_c().await;
+            return;
+        };
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = tokio::signal::ctrl_c().await;
+}
+
+/// Removes what nobody needs any more: uploads that were never completed, objects that were let go of.
+async fn housekeeping(app: Arc<App>, stopping: CancellationToken) {
+    let stale_ms = i64::from(app.config.stale_upload_hours) * 3_600_000;
+    loop {
+        if let Err(error) = app.store.drop_stale_uploads(clock::now_ms() - stale_ms).await {
+            tracing::error!(%error, "stale uploads could not be dropped");
+        }
+        match app.store.orphans().await {
+            Err(error) => tracing::error!(%error, "objects to be deleted could not be read"),
+            Ok(orphans) => {
+                for object_key in orphans {
+                    match app.storage.delete(&object_key).await {
+                        Ok(()) => {
+                            if let Err(error) = app.store.orphan_gone(&object_key).await {
+                                tracing::error!(%error, "a deletion could not be written down");
+                            }
+                        }
+                        Err(error) => {
+                            tracing::warn!(object_key, %error, "an object could not be deleted; trying again")
+                        }
+                    }
+                }
+            }
+        }
+        let storage = app.storage.clone();
+        let unfinished = Duration::from_secs(24 * 3600);
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || storage.sweep(unfinished)).await {
+            tracing::warn!(%error, "unfinished uploads could not be looked at");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(HOUSEKEEPING) => {}
+            () = app.deletion_bell.notified() => {}
+            () = stopping.cancelled() => return,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Accounts and their credit.
+
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+
+use super::{Result, Store, access, flag};
+use crate::clock;
+use crate::ids::AccountId;
+
+/// Who pays.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub id: AccountId,
+    pub email: String,
+    /// Whether a metered subscription is active.
+    pub subscribed: bool,
+    /// The payment provider's name for the customer.
+    pub customer: Option<String>,
+}
+
+/// What an account has and has spent, in cents.
+#[derive(Clone, Copy, Debug)]
+pub struct Credit {
+    pub granted: i64,
+    pub balance: i64,
+    pub lifetime_retail: i64,
+    pub lifetime_billable: i64,
+    pub period_billable: i64,
+    pub subscribed: bool,
+}
+
+impl Credit {
+    /// Whether new work that costs `cents` may begin.
+    pub fn allows(&self, cents: i64) -> bool {
+        self.subscribed || (self.balance > 0 && cents <= self.balance)
+    }
+}
+
+pub(super) fn account(row: &AnyRow) -> Result<Account> {
+    Ok(Account {
+        id: row.try_get::<String, _>("account_id")?.into(),
+        email: row.try_get("email")?,
+        subscribed: row.try_get::<i64, _>("subscribed")? != 0,
+        customer: row.try_get("customer")?,
+    })
+}
+
+impl Store {
+    /// The account of this address; made, with its free credit, if there is none.
+    pub async fn account_of(&self, email: &str, free_credit_cents: i64) -> Result<Account> {
+        let mut tx = self.begin().await?;
+        sqlx::query(
+            "INSERT INTO accounts (id, email, created_at, free_credit_cents, credit_balance_cents)
+             VALUES ($1, $2, $3, $4, $4) ON CONFLICT (email) DO NOTHING",
+        )
+        .bind(AccountId::new().as_str())
+        .bind(email)
+        .bind(clock::now_ms())
+        .bind(free_credit_cents)
+        .execute(&mut *tx)
+        .await?;
+        let row = sqlx::query("SELECT id AS account_id, email, subscribed, customer FROM accounts WHERE email = $1")
+            .bind(email)
+            .fetch_one(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        account(&row)
+    }
+
+    /// The account that was made first.
+    pub async fn first_account(&self) -> Result<Option<Account>> {
+        let row = sqlx::query(
+            "SELECT id AS account_id, email, subscribed, customer FROM accounts ORDER BY created_at, id LIMIT 1",
+        )
+        .fetch_optional(&self.read)
+        .await?;
+        row.as_ref().map(account).transpose()
+    }
+
+    /// The credit and the sums of usage of an account.
+    pub async fn credit(&self, account: &AccountId) -> Result<Credit> {
+        let row = sqlx::query(
+            "SELECT a.free_credit_cents, a.credit_balance_cents, a.subscribed,
+                    CAST(COALESCE(SUM(u.retail_cost_cents), 0) AS BIGINT) AS retail,
+                    CAST(COALESCE(SUM(u.billable_cents), 0) AS BIGINT) AS billable,
+                    CAST(COALESCE(SUM(CASE WHEN u.created_at >= $2 THEN u.billable_cents ELSE 0 END), 0) AS BIGINT)
+                        AS period_billable
+             FROM accounts a LEFT JOIN usage_events u ON u.account_id = a.id
+             WHERE a.id = $1 GROUP BY a.id, a.free_credit_cents, a.credit_balance_cents, a.subscribed",
+        )
+        .bind(account.as_str())
+        .bind(clock::period(clock::now_ms()).start_ms)
+        .fetch_one(&self.read)
+        .await?;
+        Ok(Credit {
+            granted: row.try_get("free_credit_cents")?,
+            balance: row.try_get("credit_balance_cents")?,
+            lifetime_retail: row.try_get("retail")?,
+            lifetime_billable: row.try_get("billable")?,
+            period_billable: row.try_get("period_billable")?,
+            subscribed: row.try_get::<i64, _>("subscribed")? != 0,
+        })
+    }
+
+    /// Turns the metered subscription of an account on or off, once for each notice of the payment provider. False if
+    /// the notice was acted on before or the account is unknown.
+    pub async fn set_subscription(
+        &self,
+        notice: &str,
+        account: Subscriber<'_>,
+        active: bool,
+        customer: Option<&str>,
+        subscription: Option<&str>,
+    ) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let fresh =
+            sqlx::query("INSERT INTO payment_notices (id, created_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING")
+                .bind(notice)
+                .bind(clock::now_ms())
+                .execute(&mut *tx)
+                .await?;
+        if fresh.rows_affected() == 0 {
+            return Ok(false);
+        }
+        let sql = match account {
+            Subscriber::Account(_) => {
+                "UPDATE accounts SET subscribed = $1, customer = COALESCE($2, customer),
+                     subscription = COALESCE($3, subscription) WHERE id = $4"
+            }
+            Subscriber::Subscription(_) => {
+                "UPDATE accounts SET subscribed = $1, customer = COALESCE($2, customer),
+                     subscription = COALESCE($3, subscription) WHERE subscription = $4"
+            }
+        };
+        let (Subscriber::Account(name) | Subscriber::Subscription(name)) = account;
+        let changed =
+            sqlx::query(sql).bind(flag(active)).bind(customer).bind(subscription).bind(name).execute(&mut *tx).await?;
+        access::changed(&mut tx).await?;
+        tx.commit().await?;
+        Ok(changed.rows_affected() > 0)
+    }
+}
+
+/// How a payment notice names an account.
+#[derive(Clone, Copy, Debug)]
+pub enum Subscriber<'a> {
+    Account(&'a str),
+    /// By the provider's name for the subscription.
+    Subscription(&'a str),
+}

@@ -1,0 +1,101 @@
+//! API keys: only the hash of a secret is kept.
+
+use data_encoding::{BASE32_NOPAD, HEXLOWER};
+use sha2::{Digest as _, Sha256};
+use sqlx::Row as _;
+
+use super::accounts::account;
+use super::{Account, Result, Store, access};
+use crate::clock;
+use crate::ids::{AccountId, KeyId, random};
+
+/// A key as it is shown once.
+pub struct Key {
+    pub id: KeyId,
+    /// `svc_` and 160 random bits.
+    pub secret: String,
+}
+
+/// A key as it is listed.
+#[derive(Clone, Debug)]
+pub struct KeyRow {
+    pub id: KeyId,
+    pub email: String,
+    pub name: String,
+    pub created_at: i64,
+    pub revoked_at: Option<i64>,
+}
+
+/// SHA-256, in hex. The secret has 160 random bits, so that a slow hash would protect nothing more; and the comparison is
+/// of hashes, by the database's index, whose timing tells nothing about the secret.
+pub fn hash(secret: &str) -> String {
+    HEXLOWER.encode(&Sha256::digest(secret.as_bytes()))
+}
+
+impl Store {
+    /// Makes a key. Its secret is known to the caller alone from now on.
+    pub async fn create_key(&self, account: &AccountId, name: &str) -> Result<Key> {
+        let key =
+            Key { id: KeyId::new(), secret: format!("svc_{}", BASE32_NOPAD.encode(&random::<20>()).to_lowercase()) };
+        sqlx::query("INSERT INTO api_keys (id, account_id, name, secret_hash, created_at) VALUES ($1, $2, $3, $4, $5)")
+            .bind(key.id.as_str())
+            .bind(account.as_str())
+            .bind(name)
+            .bind(hash(&key.secret))
+            .bind(clock::now_ms())
+            .execute(&self.write)
+            .await?;
+        Ok(key)
+    }
+
+    /// Whose key has this hash, unless it is unknown or revoked.
+    pub(super) async fn account_by_hash(&self, hash: &str) -> Result<Option<Account>> {
+        let row = sqlx::query(
+            "SELECT k.account_id, a.email, a.subscribed, a.customer
+             FROM api_keys k JOIN accounts a ON a.id = k.account_id
+             WHERE k.secret_hash = $1 AND k.revoked_at IS NULL",
+        )
+        .bind(hash)
+        .fetch_optional(&self.read)
+        .await?;
+        row.as_ref().map(account).transpose()
+    }
+
+    /// All keys, or those of one account, oldest first.
+    pub async fn keys(&self, email: Option<&str>) -> Result<Vec<KeyRow>> {
+        let rows = sqlx::query(
+            "SELECT k.id, a.email, k.name, k.created_at, k.revoked_at FROM api_keys k JOIN accounts a ON a.id = k.account_id
+             WHERE $1 = '' OR a.email = $1 ORDER BY k.created_at, k.id",
+        )
+        .bind(email.unwrap_or_default())
+        .fetch_all(&self.read)
+        .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(KeyRow {
+                    id: row.try_get::<String, _>("id")?.into(),
+                    email: row.try_get("email")?,
+                    name: row.try_get("name")?,
+                    created_at: row.try_get("created_at")?,
+                    revoked_at: row.try_get("revoked_at")?,
+                })
+            })
+            .collect()
+    }
+
+    /// Revokes a key by its secret or its id. False if there is no such key, or it is revoked already.
+    pub async fn revoke_key(&self, secret_or_id: &str) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let done = sqlx::query(
+            "UPDATE api_keys SET revoked_at = $1 WHERE (secret_hash = $2 OR id = $3) AND revoked_at IS NULL",
+        )
+        .bind(clock::now_ms())
+        .bind(hash(secret_or_id))
+        .bind(secret_or_id)
+        .execute(&mut *tx)
+        .await?;
+        access::changed(&mut tx).await?;
+        tx.commit().await?;
+        Ok(done.rows_affected() > 0)
+    }
+}

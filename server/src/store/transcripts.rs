@@ -1,0 +1,292 @@
+//! Transcripts: created, read, listed, deleted. What their jobs do with them is in `jobs`.
+
+use auricle_engine::Word;
+use serde_json::Value;
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+
+use super::uploads::object_key;
+use super::{Result, Store, Tx};
+use crate::clock;
+use crate::ids::{AccountId, TranscriptId, UploadId};
+
+/// Where the audio comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    Url(String),
+    Upload(UploadId),
+}
+
+/// Where a transcript stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    Queued,
+    Processing,
+    Completed,
+    Error,
+}
+
+impl Status {
+    pub const ALL: [Self; 4] = [Self::Queued, Self::Processing, Self::Completed, Self::Error];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Processing => "processing",
+            Self::Completed => "completed",
+            Self::Error => "error",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+}
+
+/// What a create call asked for, checked.
+#[derive(Clone, Debug)]
+pub struct NewTranscript {
+    pub id: TranscriptId,
+    pub account: AccountId,
+    pub source: Source,
+    pub model: String,
+    pub title: Option<String>,
+    pub language_code: Option<String>,
+    pub webhook_url: Option<String>,
+    /// All that was asked for beyond these, as JSON.
+    pub options: Value,
+    pub created_at: i64,
+}
+
+/// What became of a create call.
+pub enum Created {
+    New,
+    /// The idempotency key was used for the same call before.
+    Before(TranscriptId),
+    /// The idempotency key was used for another call.
+    Conflict,
+}
+
+/// A transcript as it is stored.
+#[derive(Clone, Debug)]
+pub struct Transcript {
+    pub id: TranscriptId,
+    pub status: Status,
+    pub model: String,
+    pub title: Option<String>,
+    pub language_code: Option<String>,
+    pub webhook_url: Option<String>,
+    pub options: Value,
+    pub text: Option<String>,
+    /// The words, as the JSON array that is served: reading a transcript never parses them.
+    pub words: Option<String>,
+    pub confidence: Option<f64>,
+    pub duration_ms: Option<i64>,
+    pub error: Option<String>,
+    pub created_at: i64,
+    pub completed_at: Option<i64>,
+}
+
+impl Transcript {
+    /// The words, parsed.
+    pub fn parsed_words(&self) -> Vec<Word> {
+        self.words.as_deref().and_then(|words| serde_json::from_str(words).ok()).unwrap_or_default()
+    }
+}
+
+/// Which transcripts to list.
+#[derive(Clone, Copy, Debug)]
+pub struct TranscriptQuery {
+    pub status: Option<Status>,
+    pub limit: i64,
+    pub offset: i64,
+}
+
+/// How long an idempotency key is remembered.
+const IDEMPOTENCY_MS: i64 = 24 * 3_600_000;
+
+fn transcript(row: &AnyRow) -> Result<Transcript> {
+    let options: String = row.try_get("options")?;
+    Ok(Transcript {
+        id: row.try_get::<String, _>("id")?.into(),
+        status: Status::named(&row.try_get::<String, _>("status")?).unwrap_or(Status::Error),
+        model: row.try_get("model")?,
+        title: row.try_get("title")?,
+        language_code: row.try_get("language_code")?,
+        webhook_url: row.try_get("webhook_url")?,
+        options: serde_json::from_str(&options).unwrap_or_default(),
+        text: row.try_get("text")?,
+        words: row.try_get("words")?,
+        confidence: row.try_get("confidence")?,
+        duration_ms: row.try_get("duration_ms")?,
+        error: row.try_get("error")?,
+        created_at: row.try_get("created_at")?,
+        completed_at: row.try_get("completed_at")?,
+    })
+}
+
+impl Store {
+    /// Writes a job down. With an idempotency key (and the hash of the whole call), the same call gives the first job.
+    pub async fn create_transcript(&self, new: &NewTranscript, idempotency: Option<(&str, &str)>) -> Result<Created> {
+        let mut tx = self.begin().await?;
+        if let Some((key, body_hash)) = idempotency
+            && let Some(before) = remember(&mut tx, new, key, body_hash).await?
+        {
+            tx.commit().await?;
+            return Ok(before);
+        }
+        let (url, upload) = match &new.source {
+            Source::Url(url) => (Some(url.as_str()), None),
+            Source::Upload(id) => (None, Some(id.as_str())),
+        };
+        sqlx::query(
+            "INSERT INTO transcripts (id, account_id, status, model, title, language_code, audio_url, upload_id, options,
+                                      webhook_url, created_at)
+             VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9, $10)",
+        )
+        .bind(new.id.as_str())
+        .bind(new.account.as_str())
+        .bind(&new.model)
+        .bind(new.title.as_deref())
+        .bind(new.language_code.as_deref())
+        .bind(url)
+        .bind(upload)
+        .bind(new.options.to_string())
+        .bind(new.webhook_url.as_deref())
+        .bind(new.created_at)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(Created::New)
+    }
+
+    /// Whether a create call with this key was made before.
+    pub async fn has_idempotency_key(&self, account: &AccountId, key: &str) -> Result<bool> {
+        let row = sqlx::query(
+            "SELECT 1 AS one FROM idempotency_keys WHERE account_id = $1 AND idempotency_key = $2 AND created_at >= $3",
+        )
+        .bind(account.as_str())
+        .bind(key)
+        .bind(clock::now_ms() - IDEMPOTENCY_MS)
+        .fetch_optional(&self.read)
+        .await?;
+        Ok(row.is_some())
+    }
+
+    /// A transcript of this account.
+    pub async fn transcript(&self, account: &AccountId, id: &TranscriptId) -> Result<Option<Transcript>> {
+        let row = sqlx::query(
+            "SELECT id, status, model, title, language_code, webhook_url, options, text, words, confidence, duration_ms,
+                    error, created_at, completed_at
+             FROM transcripts WHERE id = $1 AND account_id = $2",
+        )
+        .bind(id.as_str())
+        .bind(account.as_str())
+        .fetch_optional(&self.read)
+        .await?;
+        row.as_ref().map(transcript).transpose()
+    }
+
+    /// Transcripts of this account, newest first, and how many there are in all.
+    pub async fn transcripts(&self, account: &AccountId, query: TranscriptQuery) -> Result<(Vec<Transcript>, i64)> {
+        let status = query.status.map_or("", Status::name);
+        let rows = sqlx::query(
+            "SELECT id, status, model, title, language_code, webhook_url, options, text, words, confidence, duration_ms,
+                    error, created_at, completed_at
+             FROM transcripts WHERE account_id = $1 AND ($2 = '' OR status = $2)
+             ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4",
+        )
+        .bind(account.as_str())
+        .bind(status)
+        .bind(query.limit)
+        .bind(query.offset)
+        .fetch_all(&self.read)
+        .await?;
+        let total =
+            sqlx::query_scalar("SELECT COUNT(*) FROM transcripts WHERE account_id = $1 AND ($2 = '' OR status = $2)")
+                .bind(account.as_str())
+                .bind(status)
+                .fetch_one(&self.read)
+                .await?;
+        Ok((rows.iter().map(transcript).collect::<Result<_>>()?, total))
+    }
+
+    /// Deletes a transcript, and its upload unless another transcript is made of the same; a job that runs finds out at
+    /// its next heartbeat. False if there is none.
+    pub async fn delete_transcript(&self, account: &AccountId, id: &TranscriptId) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let row = sqlx::query("DELETE FROM transcripts WHERE id = $1 AND account_id = $2 RETURNING upload_id")
+            .bind(id.as_str())
+            .bind(account.as_str())
+            .fetch_optional(&mut *tx)
+            .await?;
+        let Some(row) = row else { return Ok(false) };
+        sqlx::query("DELETE FROM idempotency_keys WHERE transcript_id = $1")
+            .bind(id.as_str())
+            .execute(&mut *tx)
+            .await?;
+        if let Some(upload) = row.try_get::<Option<String>, _>("upload_id")?.map(UploadId::from) {
+            let gone = sqlx::query(
+                "DELETE FROM uploads WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM transcripts WHERE upload_id = $1)",
+            )
+            .bind(upload.as_str())
+            .execute(&mut *tx)
+            .await?;
+            if gone.rows_affected() > 0 {
+                sqlx::query(
+                    "INSERT INTO orphans (object_key, created_at) VALUES ($1, $2) ON CONFLICT (object_key) DO NOTHING",
+                )
+                .bind(object_key(account, &upload))
+                .bind(clock::now_ms())
+                .execute(&mut *tx)
+                .await?;
+            }
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// How many transcripts wait, and how many are worked on.
+    pub async fn queue_depth(&self) -> Result<(i64, i64)> {
+        let row = sqlx::query(
+            "SELECT (SELECT COUNT(*) FROM transcripts WHERE status = 'queued') AS queued,
+                    (SELECT COUNT(*) FROM transcripts WHERE status = 'processing') AS processing",
+        )
+        .fetch_one(&self.read)
+        .await?;
+        Ok((row.try_get("queued")?, row.try_get("processing")?))
+    }
+}
+
+/// Takes the idempotency key for `new`, or says what it was used for.
+async fn remember(tx: &mut Tx, new: &NewTranscript, key: &str, body_hash: &str) -> Result<Option<Created>> {
+    sqlx::query("DELETE FROM idempotency_keys WHERE account_id = $1 AND idempotency_key = $2 AND created_at < $3")
+        .bind(new.account.as_str())
+        .bind(key)
+        .bind(new.created_at - IDEMPOTENCY_MS)
+        .execute(&mut **tx)
+        .await?;
+    let taken = sqlx::query(
+        "INSERT INTO idempotency_keys (account_id, idempotency_key, body_hash, transcript_id, created_at)
+         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account_id, idempotency_key) DO NOTHING",
+    )
+    .bind(new.account.as_str())
+    .bind(key)
+    .bind(body_hash)
+    .bind(new.id.as_str())
+    .bind(new.created_at)
+    .execute(&mut **tx)
+    .await?;
+    if taken.rows_affected() > 0 {
+        return Ok(None);
+    }
+    let row = sqlx::query(
+        "SELECT body_hash, transcript_id FROM idempotency_keys WHERE account_id = $1 AND idempotency_key = $2",
+    )
+    .bind(new.account.as_str())
+    .bind(key)
+    .fetch_one(&mut **tx)
+    .await?;
+    let same = row.try_get::<String, _>("body_hash")? == body_hash;
+    Ok(Some(if same { Created::Before(row.try_get::<String, _>("transcript_id")?.into()) } else { Created::Conflict }))
+}

@@ -1,0 +1,146 @@
+//! Usage events: written once a job or session, in the transaction that ends it; free credit is spent first.
+
+use sqlx::Row as _;
+
+use super::{Dialect, Result, Store, Tx};
+use crate::ids::{AccountId, TranscriptId, UsageId};
+
+/// Something to be billed.
+pub struct NewUsage<'a> {
+    pub account: &'a AccountId,
+    pub sku: &'a str,
+    pub unit_type: &'a str,
+    pub quantity_ms: i64,
+    pub cents: i64,
+    pub transcript: Option<&'a TranscriptId>,
+    pub session: Option<&'a str>,
+}
+
+/// A line of an account's usage.
+#[derive(Clone, Debug)]
+pub struct UsageEvent {
+    pub id: UsageId,
+    pub sku: String,
+    pub unit_type: String,
+    pub quantity_ms: i64,
+    pub retail_cost_cents: i64,
+    pub credit_applied_cents: i64,
+    pub billable_cents: i64,
+    pub transcript_id: Option<String>,
+    pub session_id: Option<String>,
+    pub created_at: i64,
+}
+
+/// The usage of one model, summed.
+#[derive(Clone, Debug)]
+pub struct Rollup {
+    pub sku: String,
+    pub unit_type: String,
+    pub quantity_ms: i64,
+    pub events: i64,
+    pub retail_cost_cents: i64,
+    pub credit_applied_cents: i64,
+    pub billable_cents: i64,
+}
+
+/// Records an event, and takes from the free credit what it still covers. A second event for the same transcript or
+/// session changes nothing.
+pub(super) async fn record(tx: &mut Tx, dialect: Dialect, event: &NewUsage<'_>, now: i64) -> Result<()> {
+    // Two jobs of an account may end at the same time: each must see what the other has left.
+    let balance_sql = match dialect {
+        Dialect::Sqlite => "SELECT credit_balance_cents FROM accounts WHERE id = $1",
+        Dialect::Postgres => "SELECT credit_balance_cents FROM accounts WHERE id = $1 FOR UPDATE",
+    };
+    let balance: i64 = sqlx::query_scalar(balance_sql).bind(event.account.as_str()).fetch_one(&mut **tx).await?;
+    let credit = balance.min(event.cents);
+    let written = sqlx::query(
+        "INSERT INTO usage_events (id, account_id, sku, unit_type, quantity_ms, retail_cost_cents, credit_applied_cents,
+                                   billable_cents, transcript_id, session_id, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING",
+    )
+    .bind(UsageId::new().as_str())
+    .bind(event.account.as_str())
+    .bind(event.sku)
+    .bind(event.unit_type)
+    .bind(event.quantity_ms)
+    .bind(event.cents)
+    .bind(credit)
+    .bind(event.cents - credit)
+    .bind(event.transcript.map(TranscriptId::as_str))
+    .bind(event.session)
+    .bind(now)
+    .execute(&mut **tx)
+    .await?;
+    if written.rows_affected() > 0 && credit > 0 {
+        sqlx::query("UPDATE accounts SET credit_balance_cents = credit_balance_cents - $1 WHERE id = $2")
+            .bind(credit)
+            .bind(event.account.as_str())
+            .execute(&mut **tx)
+            .await?;
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Usage events of an account, newest first, and how many there are in all.
+    pub async fn usage(&self, account: &AccountId, limit: i64, offset: i64) -> Result<(Vec<UsageEvent>, i64)> {
+        let rows = sqlx::query(
+            "SELECT id, sku, unit_type, quantity_ms, retail_cost_cents, credit_applied_cents, billable_cents, transcript_id,
+                    session_id, created_at
+             FROM usage_events WHERE account_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3",
+        )
+        .bind(account.as_str())
+        .bind(limit)
+        .bind(offset)
+        .fetch_all(&self.read)
+        .await?;
+        let events = rows
+            .iter()
+            .map(|row| {
+                Ok(UsageEvent {
+                    id: row.try_get::<String, _>("id")?.into(),
+                    sku: row.try_get("sku")?,
+                    unit_type: row.try_get("unit_type")?,
+                    quantity_ms: row.try_get("quantity_ms")?,
+                    retail_cost_cents: row.try_get("retail_cost_cents")?,
+                    credit_applied_cents: row.try_get("credit_applied_cents")?,
+                    billable_cents: row.try_get("billable_cents")?,
+                    transcript_id: row.try_get("transcript_id")?,
+                    session_id: row.try_get("session_id")?,
+                    created_at: row.try_get("created_at")?,
+                })
+            })
+            .collect::<Result<_>>()?;
+        let total = sqlx::query_scalar("SELECT COUNT(*) FROM usage_events WHERE account_id = $1")
+            .bind(account.as_str())
+            .fetch_one(&self.read)
+            .await?;
+        Ok((events, total))
+    }
+
+    /// The usage of an account by model.
+    pub async fn usage_by_model(&self, account: &AccountId) -> Result<Vec<Rollup>> {
+        let rows = sqlx::query(
+            "SELECT sku, unit_type, COUNT(*) AS events, CAST(SUM(quantity_ms) AS BIGINT) AS quantity_ms,
+                    CAST(SUM(retail_cost_cents) AS BIGINT) AS retail, CAST(SUM(credit_applied_cents) AS BIGINT) AS credit,
+                    CAST(SUM(billable_cents) AS BIGINT) AS billable
+             FROM usage_events WHERE account_id = $1 GROUP BY sku, unit_type ORDER BY sku",
+        )
+        .bind(account.as_str())
+        .fetch_all(&self.read)
+        .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(Rollup {
+                    sku: row.try_get("sku")?,
+                    unit_type: row.try_get("unit_type")?,
+                    quantity_ms: row.try_get("quantity_ms")?,
+                    events: row.try_get("events")?,
+                    retail_cost_cents: row.try_get("retail")?,
+                    credit_applied_cents: row.try_get("credit")?,
+                    billable_cents: row.try_get("billable")?,
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,123 @@
+//! A PostgreSQL server of the tests.
+
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::guard::Guard;
+use crate::optional::skip;
+use crate::service::{eventually, unique};
+
+/// A server in a temporary folder, on a port of its own.
+pub struct Postgres {
+    programs: PathBuf,
+    dir: TempDir,
+    port: u16,
+    as_root: bool,
+    guard: Option<Guard>,
+}
+
+impl Postgres {
+    /// Starts one; says so where the machine lacks PostgreSQL.
+    pub fn start() -> Option<Self> {
+        let Some(programs) = programs() else {
+            skip("no PostgreSQL found (Debian: apt-get install postgresql)");
+            return None;
+        };
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let as_root = std::fs::metadata(dir.path()).is_ok_and(|data| data.uid() == 0);
+        if as_root {
+            run(Command::new("chown").arg("postgres").arg(dir.path()));
+        }
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let mut server = Self { programs, dir, port, as_root, guard: None };
+        let cluster = server.cluster();
+        run(server
+            .program("initdb")
+            .args(["--no-sync", "-A", "trust", "-U", "auricle", "-E", "UTF8", "-D"])
+            .arg(&cluster));
+        server.resume();
+        let lock = cluster.join("postmaster.pid");
+        let script = "kill -QUIT $(head -n 1 \"$1\"); rm -rf \"$2\"";
+        server.guard =
+            Some(Guard::new(script, &[lock.to_str().expect("UTF-8"), server.dir.path().to_str().expect("UTF-8")]));
+        Some(server)
+    }
+
+    fn cluster(&self) -> PathBuf {
+        self.dir.path().join("cluster")
+    }
+
+    /// One of PostgreSQL's programs: the server refuses to run as root.
+    fn program(&self, name: &str) -> Command {
+        let path = self.programs.join(name);
+        let mut command = if self.as_root {
+            let mut command = Command::new("runuser");
+            command.args(["-u", "postgres", "--"]).arg(path);
+            command
+        } else {
+            Command::new(path)
+        };
+        command.current_dir("/").env("LC_ALL", "C");
+        command
+    }
+
+    /// Starts the server again.
+    pub fn resume(&self) {
+        let options = format!(
+            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories={} -c fsync=off -c max_connections=200",
+            self.port,
+            self.dir.path().display()
+        );
+        let log = self.dir.path().join("log");
+        // The port may have been taken while nobody listened there.
+        eventually("PostgreSQL starts", || {
+            let mut start = self.program("pg_ctl");
+            start.args(["-w", "-D"]).arg(self.cluster()).arg("-l").arg(&log).args(["-o", &options, "start"]);
+            quietly(&mut start).then_some(())
+        });
+    }
+
+    /// Ends the server at once, as a crash would.
+    pub fn crash(&self) {
+        run(self.program("pg_ctl").args(["-m", "immediate", "-D"]).arg(self.cluster()).arg("stop"));
+    }
+
+    /// The URL of a new, empty database.
+    pub fn database(&self) -> String {
+        let name = unique("auricle").replace('-', "_");
+        let port = self.port.to_string();
+        run(self.program("createdb").args(["-h", "127.0.0.1", "-p", &port, "-U", "auricle", &name]));
+        format!("postgres://auricle@127.0.0.1:{port}/{name}")
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        quietly(self.program("pg_ctl").args(["-m", "immediate", "-D"]).arg(self.cluster()).arg("stop"));
+        if let Some(guard) = self.guard.take() {
+            guard.dismiss();
+        }
+    }
+}
+
+/// The folder of the newest server's programs.
+fn programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let folders = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));
+    folders.filter(|folder| folder.join("initdb").is_file()).max()
+}
+
+fn run(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs a command whose children stay, so that nothing may wait for the end of its output.
+fn quietly(command: &mut Command) -> bool {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().expect("it starts").success()
+}

@@ -1,0 +1,319 @@
+//! `auricle serve`, started as a user starts it: free ports, a data folder of its own, addresses as it prints them.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::client::Account;
+use crate::guard::Guard;
+use crate::program::{Run, command, ended};
+
+/// How long a test waits for what must happen. Far above what a busy machine needs: no test measures time.
+const DEADLINE: Duration = Duration::from_secs(90);
+/// How often a test looks again.
+const PAUSE: Duration = Duration::from_millis(15);
+
+/// Looks until there is something, and fails past a deadline.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// A name that no other test of this run uses.
+pub fn unique(prefix: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{prefix}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// What a service is started with.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    settings: BTreeMap<String, String>,
+    models: Option<PathBuf>,
+    config: Option<PathBuf>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Setup {
+    /// The defaults, on the tiny checkpoint; private addresses are refused.
+    pub fn new() -> Self {
+        Self { settings: BTreeMap::new(), models: None, config: None }
+    }
+
+    /// Receivers on 127.0.0.1 may be named, and jobs that wait for one leave room for others.
+    pub fn local() -> Self {
+        Self::new().with("allow_private_hosts", "[\"127.0.0.1\"]").with("job_workers", 8)
+    }
+
+    /// Sets a key of the configuration.
+    pub fn with(mut self, key: &str, value: impl ToString) -> Self {
+        self.settings.insert(key.to_owned(), value.to_string());
+        self
+    }
+
+    /// With a configuration file.
+    pub fn config(mut self, path: &Path) -> Self {
+        self.config = Some(path.to_owned());
+        self
+    }
+
+    /// On the checkpoints that ship with the repository.
+    pub fn starter(mut self) -> Self {
+        self.models = Some(crate::fixtures().join("../../models"));
+        self
+    }
+
+    /// Starts a service on an empty data folder.
+    pub fn start(self) -> Service {
+        let service = self.prepare();
+        service.start();
+        service
+    }
+
+    /// A service that has not been started yet.
+    pub fn prepare(self) -> Service {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let models = self.models.unwrap_or_else(|| write_tiny_models(root.path()));
+        fs::create_dir(root.path().join("data")).expect("the data folder");
+        Service { root, models, config: self.config, settings: self.settings, state: Mutex::default() }
+    }
+}
+
+/// A models folder in which both pre-recorded models are the tiny streaming checkpoint of the fixtures; `svc-fast` also
+/// claims Portuguese.
+fn write_tiny_models(root: &Path) -> PathBuf {
+    let checkpoint = crate::fixtures().join("fastconformer/streaming");
+    let entry = |id: &str, languages: &str| {
+        format!(
+            "[[model]]\nid = {id:?}\nkind = \"prerecorded\"\npublished = \"somebody/something\"\nfolder = \"something\"\n\
+             languages = [\"en\", \"pt\"]\nstarter = {checkpoint:?}\nstarter_languages = {languages}\n\n"
+        )
+    };
+    let models = root.join("models");
+    fs::create_dir(&models).expect("the models folder");
+    let catalog = entry("svc-best", "[\"en\"]") + &entry("svc-fast", "[\"en\", \"pt\"]");
+    fs::write(models.join("catalog.toml"), catalog).expect("the catalog is written");
+    models
+}
+
+/// A service and its data, which outlives a process of it.
+pub struct Service {
+    root: TempDir,
+    models: PathBuf,
+    config: Option<PathBuf>,
+    settings: BTreeMap<String, String>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    process: Option<Process>,
+    addresses: BTreeMap<&'static str, String>,
+}
+
+struct Process {
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+    guard: Guard,
+}
+
+/// The listeners: the name of each in the printed lines, and its flag.
+const LISTENERS: [(&str, &str); 3] =
+    [("api", "--listen"), ("storage", "--storage-listen"), ("dashboard", "--dashboard-listen")];
+
+impl Service {
+    /// Starts a process on the data and waits until it says where it listens: the addresses of the one before, if there
+    /// was one.
+    pub fn start(&self) {
+        // Another program may have taken a port while nobody listened there.
+        eventually("the service starts", || {
+            self.spawn();
+            loop {
+                if self.line("dashboard").is_some() {
+                    break;
+                }
+                if let Some(status) = self.ended() {
+                    let log = self.log();
+                    assert!(log.contains("in use"), "the service ended with {status}: {log}");
+                    return None;
+                }
+                std::thread::sleep(PAUSE);
+            }
+            Some(())
+        });
+        let lines = self.lines();
+        let mut state = self.state.lock().unwrap();
+        for (name, _) in LISTENERS {
+            let address = lines.iter().find_map(|line| line.strip_prefix(name)).expect("a line with its address");
+            state.addresses.insert(name, address.trim().to_owned());
+        }
+    }
+
+    /// Starts a process and returns at once.
+    pub fn spawn(&self) {
+        let mut state = self.state.lock().unwrap();
+        let mut command = command();
+        command.arg("serve").args(["--device", "cpu", "--models"]).arg(&self.models).arg("--data").arg(self.data());
+        if let Some(config) = &self.config {
+            command.arg("--config").arg(config);
+        }
+        for (name, flag) in LISTENERS {
+            let address = state.addresses.get(name).map_or("127.0.0.1:0", |url| url.trim_start_matches("http://"));
+            command.args([flag, address]);
+        }
+        let log = File::options().create(true).append(true).open(self.root.path().join("log")).expect("the log");
+        command.envs(self.environment()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().expect("auricle starts");
+        let guard = Guard::new("kill -9 \"$1\"; rm -rf \"$2\"", &[&child.id().to_string(), self.root()]);
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                seen.lock().unwrap().push(line);
+            }
+        });
+        state.process = Some(Process { child, lines, guard });
+    }
+
+    fn environment(&self) -> impl Iterator<Item = (String, &String)> {
+        self.settings.iter().map(|(key, value)| (format!("AURICLE_{}", key.to_uppercase()), value))
+    }
+
+    fn root(&self) -> &str {
+        self.root.path().to_str().expect("UTF-8")
+    }
+
+    /// The data folder.
+    pub fn data(&self) -> PathBuf {
+        self.root.path().join("data")
+    }
+
+    /// What the running process has printed.
+    pub fn lines(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        state.process.as_ref().map(|process| process.lines.lock().unwrap().clone()).unwrap_or_default()
+    }
+
+    /// The rest of the printed line that begins with a word.
+    pub fn line(&self, name: &str) -> Option<String> {
+        self.lines().iter().find_map(|line| line.strip_prefix(name).map(|rest| rest.trim().to_owned()))
+    }
+
+    /// What every process so far has written to standard error.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.root.path().join("log")).unwrap_or_default()
+    }
+
+    /// The exit status of the process, once it has ended.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        let mut state = self.state.lock().unwrap();
+        state.process.as_mut().expect("a process").child.try_wait().expect("its status")
+    }
+
+    /// `kill -9`.
+    pub fn kill(&self) {
+        let mut state = self.state.lock().unwrap();
+        let mut process = state.process.take().expect("a process");
+        process.child.kill().expect("it is killed");
+        process.child.wait().expect("it ends");
+        process.guard.dismiss();
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends a signal by its name.
+    pub fn signal(&self, name: &str) {
+        let id = self.process_id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().expect("kill starts").success());
+    }
+
+    /// Waits for the end of the process.
+    pub fn wait(&self) -> ExitStatus {
+        eventually("the service ends", || self.ended())
+    }
+
+    /// The id of the process.
+    pub fn process_id(&self) -> u32 {
+        self.state.lock().unwrap().process.as_ref().expect("a process").child.id()
+    }
+
+    fn address(&self, name: &str) -> String {
+        self.state.lock().unwrap().addresses.get(name).expect("the service has been started").clone()
+    }
+
+    /// The base address of the API.
+    pub fn api(&self) -> String {
+        self.address("api")
+    }
+
+    /// The base address of the storage listener.
+    pub fn storage(&self) -> String {
+        self.address("storage")
+    }
+
+    /// The base address of the dashboard.
+    pub fn dashboard(&self) -> String {
+        self.address("dashboard")
+    }
+
+    /// Runs `auricle keys` on this service's data.
+    pub fn keys<A: AsRef<std::ffi::OsStr>>(&self, action: &str, args: impl IntoIterator<Item = A>) -> Run {
+        let mut command = command();
+        command.envs(self.environment()).args(["keys", action, "--data"]).arg(self.data()).args(args);
+        ended(command.stdin(Stdio::null()).output().expect("auricle starts"))
+    }
+
+    /// A new key of an account.
+    pub fn key(&self, email: &str) -> String {
+        let run = self.keys("create", ["--account", email]);
+        assert_eq!(run.status, Some(0), "{}", run.stderr);
+        run.stdout.trim().to_owned()
+    }
+
+    /// A new account with a key.
+    pub fn account(&self) -> Account {
+        let email = format!("{}@example.org", unique("somebody"));
+        let key = self.key(&email);
+        Account { api: self.api(), key, email }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail: Vec<&str> = log.lines().rev().take(30).collect();
+            eprintln!("the end of the service's log:");
+            tail.iter().rev().for_each(|line| eprintln!("  {line}"));
+        }
+        if let Ok(state) = self.state.get_mut()
+            && let Some(mut process) = state.process.take()
+        {
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+            process.guard.dismiss();
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! HTTP by hand, for requests that a client library would not send.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Opens a connection to a base address.
+pub fn connect(base: &str) -> TcpStream {
+    let stream = TcpStream::connect(base.trim_start_matches("http://")).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    stream
+}
+
+/// Sends bytes on a connection of their own and returns what comes back until the other side closes.
+pub fn exchange(base: &str, request: &[u8]) -> String {
+    let mut stream = connect(base);
+    // The other side may have answered and closed before the last byte.
+    let _ = stream.write_all(request);
+    read_to_end(&mut stream)
+}
+
+/// What comes until the other side closes.
+pub fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("the connection stays open: {answer:?}"),
+        _ => String::from_utf8_lossy(&answer).into_owned(),
+    }
+}
+
+/// A GET with a key, its target as given.
+pub fn get(base: &str, key: &str, target: &[u8]) -> String {
+    let mut request = b"GET ".to_vec();
+    request.extend_from_slice(target);
+    request.extend_from_slice(b" HTTP/1.1\r\nHost: service\r\nConnection: close\r\nAuthorization: Bearer ");
+    request.extend_from_slice(key.as_bytes());
+    request.extend_from_slice(b"\r\n\r\n");
+    exchange(base, &request)
+}
+
+/// The status of an answer; none where the connection was closed without one.
+pub fn status(answer: &str) -> Option<u16> {
+    answer.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
+}
+
+/// The body of an answer.
+pub fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}

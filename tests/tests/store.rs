@@ -1,0 +1,202 @@
+//! The same walk through the service on each store: SQLite and PostgreSQL, a folder and a bucket.
+
+use std::sync::OnceLock;
+
+use auricle_tests::{
+    Account, Answer, Bucket, Gate, Postgres, Receiver, Reply, Service, Setup, http, noise, silence, speech,
+};
+use serde_json::{Value, json};
+
+fn postgres() -> Option<&'static Postgres> {
+    static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
+    SERVER.get_or_init(Postgres::start).as_ref()
+}
+
+/// Once through everything that is stored, a restart, and everything again.
+fn walk(setup: Setup) {
+    let receiver = Receiver::new();
+    let service = setup.start();
+    let account = service.account();
+    let heard = account.transcribe("jfk.flac", std::fs::read(speech()).unwrap());
+    assert_eq!(heard["audio_duration_sec"], 11.0);
+    let id = heard["id"].as_str().unwrap();
+    let silent = account.transcribe("silence.wav", silence(143.0));
+    let failed = failed(&account);
+    let fetched = fetched(&account, &receiver);
+    let (kept, other) = (repeated(&account), service.account());
+    other.get(&format!("/v2/transcripts/{id}")).error(404, "not_found");
+
+    let deleted = format!("/v2/transcripts/{}", silent["id"].as_str().unwrap());
+    assert_eq!(account.delete(&deleted).status, 204);
+    account.get(&deleted).error(404, "not_found");
+    let revoked = Account { key: service.key(&account.email), ..account.clone() };
+    revoked.get("/v2/models").ok();
+    assert_eq!(service.keys("revoke", [&revoked.key]).status, Some(0));
+    revoked.get("/v2/models").error(401, "unauthorized");
+
+    let parts = ["srt", "vtt", "sentences", "paragraphs", "word-search?words=and"];
+    let paths = parts.map(|part| format!("/v2/transcripts/{id}/{part}")).into_iter();
+    let paths: Vec<String> =
+        paths.chain(["/v2/transcripts", "/v2/usage", "/v2/usage/summary"].map(str::to_owned)).collect();
+    let read =
+        || paths.iter().map(|path| account.get(path)).map(|answer| (answer.status, answer.body)).collect::<Vec<_>>();
+    let before = read();
+    assert!(before.iter().all(|(status, _)| *status == 200));
+    service.terminate();
+    assert!(service.wait().success());
+    service.start();
+    assert_eq!(read(), before, "a restart changes nothing");
+    revoked.get("/v2/models").error(401, "unauthorized");
+    account.get(&deleted).error(404, "not_found");
+    for known in [&heard, &failed, &fetched, &kept] {
+        assert_eq!(account.transcript(known["id"].as_str().unwrap()), *known);
+    }
+    assert_eq!(receiver.deliveries("/hook").len(), 1, "an accepted webhook is not sent again");
+    billed(&service, &account);
+}
+
+fn failed(account: &Account) -> Value {
+    let id =
+        account.create(&json!({"upload_id": account.upload("text.wav", "no sound"), "title": "ünïcödé 🎙 'quoted'"}));
+    let failed = account.finished(&id);
+    assert_eq!((&failed["status"], &failed["title"]), (&json!("error"), &json!("ünïcödé 🎙 'quoted'")));
+    failed
+}
+
+fn fetched(account: &Account, receiver: &Receiver) -> Value {
+    let url = receiver.answers("/a.wav", [Reply::audio(noise(2.5))]);
+    let body = json!({"audio_url": url, "webhook_url": receiver.url("/hook"), "keyterms_prompt": ["Auricle"]});
+    let fetched = account.finished(&account.create(&body));
+    assert_eq!((&fetched["status"], &fetched["audio_duration_sec"]), (&json!("completed"), &json!(2.5)));
+    assert_eq!(receiver.wait("/hook", 1)[0].json()["transcript_id"], fetched["id"]);
+    fetched
+}
+
+/// Jobs made at the same moment under one idempotency key.
+fn repeated(account: &Account) -> Value {
+    let body = json!({"upload_id": account.upload("a.wav", silence(1.0))}).to_string();
+    let post = || {
+        let request = account.request(reqwest::Method::POST, "/v2/transcripts").header("idempotency-key", "once");
+        Answer::of(request.header("content-type", "application/json").body(body.clone())).ok()["id"].clone()
+    };
+    let ids: Vec<Value> = std::thread::scope(|scope| {
+        let posts: Vec<_> = (0..4).map(|_| scope.spawn(post)).collect();
+        posts.into_iter().map(|post| post.join().unwrap()).collect()
+    });
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    account.finished(ids[0].as_str().unwrap())
+}
+
+fn billed(service: &Service, account: &Account) {
+    let quantities: Vec<Option<f64>> = account.usage().iter().map(|event| event["quantity"].as_f64()).collect();
+    assert_eq!(quantities, [1.0, 2.5, 143.0, 11.0].map(Some), "newest first");
+    assert_eq!(account.credits()["credit_balance_cents"], 1000 - 5);
+    let page = account.post_empty("/v2/billing/checkout").ok()["url"].as_str().unwrap().to_owned();
+    assert!(Answer::of(http().post(page)).status < 400);
+    account.post_empty("/v2/billing/checkout").error(409, "already_api_subscribed");
+    service.terminate();
+    assert!(service.wait().success());
+    service.start();
+    assert_eq!(account.credits()["subscribed"], true);
+}
+
+/// Jobs that end at the same moment share what is left of the credit.
+fn share_the_credit(setup: Setup) {
+    let service = setup.with("free_credit_cents", 3).start();
+    let (receiver, gate, account) = (Receiver::new(), Gate::new(), service.account());
+    let ids: Vec<String> = (0..5)
+        .map(|n| {
+            let held = Reply::Held(silence(1.0).into(), gate.clone());
+            account.create(&json!({"audio_url": receiver.answers(&format!("/{n}.wav"), [held])}))
+        })
+        .collect();
+    (0..5).for_each(|n| drop(receiver.wait(&format!("/{n}.wav"), 1)));
+    gate.open();
+    ids.iter().for_each(|id| assert_eq!(account.finished(id)["status"], "completed"));
+    let credits = account.credits();
+    assert_eq!(credits["credit_balance_cents"], 0);
+    assert_eq!((&credits["lifetime_retail_cents"], &credits["lifetime_billable_cents"]), (&json!(5), &json!(2)));
+    let events = account.usage();
+    let sum = |field: &str| events.iter().map(|event| event[field].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("credit_applied_cents"), sum("billable_cents")), (3, 2));
+}
+
+/// Clients that write at the same moment all get through.
+fn write_together(setup: Setup) {
+    let service = setup.start();
+    let account = service.account();
+    let ids: Vec<String> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..12)
+            .map(|_| {
+                let work =
+                    || (0..3).map(|_| account.create(&json!({"upload_id": account.upload("a.wav", silence(0.1))})));
+                scope.spawn(move || work().collect::<Vec<_>>())
+            })
+            .collect();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    ids.iter().for_each(|id| assert_eq!(account.finished(id)["status"], "completed"));
+    assert_eq!(account.usage().len(), 36);
+}
+
+#[test]
+fn credit_is_not_spent_twice() {
+    share_the_credit(Setup::local());
+    if let Some(server) = postgres() {
+        share_the_credit(Setup::local().with("database_url", server.database()));
+    }
+}
+
+#[test]
+fn requests_at_the_same_moment_all_get_through() {
+    write_together(Setup::local());
+    if let Some(server) = postgres() {
+        write_together(Setup::local().with("database_url", server.database()));
+    }
+}
+
+#[test]
+fn sqlite_and_a_folder() {
+    walk(Setup::local());
+}
+
+#[test]
+fn postgresql_and_a_folder() {
+    let Some(server) = postgres() else { return };
+    walk(Setup::local().with("database_url", server.database()));
+}
+
+#[test]
+fn sqlite_and_a_bucket() {
+    let bucket = Bucket::new();
+    walk(bucket.keeps(Setup::local()));
+    assert!(bucket.objects() > 0, "the recordings lie in the bucket");
+}
+
+#[test]
+fn a_null_character_is_no_failure_on_postgresql() {
+    let Some(server) = postgres() else { return };
+    let service = Setup::local().with("database_url", server.database()).start();
+    let account = service.account();
+    let upload = account.upload("a.wav", silence(0.5));
+    let answers = [
+        account.get("/v2/transcripts/tr_%00"),
+        account.get("/v2/transcripts?status=%00"),
+        account.complete("upload_%00"),
+        account.post("/v2/transcripts", &json!({"upload_id": "upload_\u{0}"})),
+        account.post("/v2/transcripts", &json!({"upload_id": upload, "title": "a\u{0}b"})),
+        account.post("/v2/uploads/sign", &json!({"filename": "a\u{0}.wav", "content_type": "audio/wav"})),
+    ];
+    for answer in answers {
+        assert!(answer.status < 500, "{}: {:?}", answer.status, answer.body);
+    }
+}
+
+#[test]
+fn a_store_that_is_not_there_is_a_clear_error() {
+    let service = Setup::new().with("database_url", "postgres://nobody@127.0.0.1:9/nothing").prepare();
+    service.spawn();
+    assert!(!service.wait().success());
+    assert!(service.lines().is_empty());
+    assert!(!service.log().contains("panicked"), "{}", service.log());
+}
