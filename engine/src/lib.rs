@@ -33,12 +33,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
-pub use catalog::{Catalog, CatalogModel};
+pub use catalog::{Catalog, CatalogDetector, CatalogModel};
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use error::{Error, Result};
 
 use audio::AudioStream;
 use burn::tensor::Device;
+use models::silero::Silero;
 use tasks::transcribe::Recogniser;
 
 /// The README's example is compiled with the documentation's.
@@ -155,6 +156,15 @@ pub struct ModelReport {
     pub look_aheads_ms: Vec<u32>,
 }
 
+/// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
+/// the number of values in its tensors.
+///
+/// # Errors
+/// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+pub fn check_detector(dir: &Path) -> Result<usize> {
+    Ok(Silero::load(dir, &Device::flex())?.parameters())
+}
+
 /// Loads a checkpoint on the CPU to see that every tensor is there, has its shape, and none is left over.
 ///
 /// # Errors
@@ -183,6 +193,7 @@ pub struct Engine {
     info: DeviceInfo,
     warnings: Vec<String>,
     loaded: Mutex<BTreeMap<PathBuf, Arc<Recogniser>>>,
+    detector: Mutex<Option<Arc<Silero>>>,
 }
 
 impl Engine {
@@ -200,6 +211,7 @@ impl Engine {
             info: opened.info,
             warnings: opened.warning.into_iter().collect(),
             loaded: Mutex::default(),
+            detector: Mutex::default(),
         })
     }
 
@@ -223,6 +235,7 @@ impl Engine {
     /// # Errors
     /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`].
     pub fn load(&self, model: &str) -> Result<()> {
+        self.detector()?;
         self.recogniser(&self.catalog.choose(model)?.dir).map(|_| ())
     }
 
@@ -241,13 +254,28 @@ impl Engine {
         if let Some(language) = &options.language {
             choice.check_language(language)?;
         }
-        let mut transcript = self.recogniser(&choice.dir)?.transcribe(audio, options, progress)?;
+        let detector = self.detector()?;
+        let mut transcript = self.recogniser(&choice.dir)?.transcribe(audio, options, detector.as_deref(), progress)?;
         if transcript.language_code.is_none()
             && let [only] = choice.languages
         {
             transcript.language_code = Some(only.clone());
         }
         Ok(transcript)
+    }
+
+    /// The voice activity detector, if the catalog names one. It runs on the CPU wherever the models run: it is too small
+    /// for a GPU to be worth the way there and back.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`], [`Error::Weights`].
+    pub fn detector(&self) -> Result<Option<Arc<Silero>>> {
+        let Some(dir) = self.catalog.detector() else { return Ok(None) };
+        let mut loaded = self.detector.lock().unwrap_or_else(PoisonError::into_inner);
+        if loaded.is_none() {
+            *loaded = Some(Arc::new(Silero::load(&dir, &Device::flex())?));
+        }
+        Ok(loaded.clone())
     }
 
     fn recogniser(&self, dir: &Path) -> Result<Arc<Recogniser>> {
