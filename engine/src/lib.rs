@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-pub use catalog::{Catalog, CatalogModel};
+pub use catalog::{Catalog, CatalogDetector, CatalogModel};
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use error::{Error, Result};
 pub use tasks::fusion::FusionWeights;
@@ -43,6 +43,7 @@ pub use tasks::fusion::FusionWeights;
 use audio::AudioStream;
 use burn::tensor::Device;
 use catalog::Choice;
+use models::silero::Silero;
 use tasks::transcribe::Recogniser;
 use text::lm::LanguageModel;
 
@@ -195,6 +196,15 @@ pub struct ModelReport {
     pub look_aheads_ms: Vec<u32>,
 }
 
+/// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
+/// the number of values in its tensors.
+///
+/// # Errors
+/// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+pub fn check_detector(dir: &Path) -> Result<usize> {
+    Ok(Silero::load(dir, &Device::flex())?.parameters())
+}
+
 /// Loads a checkpoint on the CPU to see that every tensor is there, has its shape, and none is left over.
 ///
 /// # Errors
@@ -224,6 +234,7 @@ pub struct Engine {
     warnings: Vec<String>,
     recognisers: Loaded<Recogniser>,
     language_models: Loaded<LanguageModel>,
+    detector: Mutex<Option<Arc<Silero>>>,
 }
 
 /// What was read from files so far. The lock is held while reading: two callers must not read the same twice.
@@ -245,6 +256,7 @@ impl Engine {
             warnings: opened.warning.into_iter().collect(),
             recognisers: Mutex::default(),
             language_models: Mutex::default(),
+            detector: Mutex::default(),
         })
     }
 
@@ -270,6 +282,7 @@ impl Engine {
     /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], [`Error::LanguageModel`].
     pub fn load(&self, options: &TranscribeOptions) -> Result<()> {
         let choice = self.catalog.choose(&options.model)?;
+        self.detector()?;
         self.language_model(&choice, options)?;
         self.recogniser(&choice.dir).map(|_| ())
     }
@@ -278,8 +291,8 @@ impl Engine {
     /// on.
     ///
     /// # Errors
-    /// [`Error::Canceled`] if `progress` broke off; [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`] for options; what loading, decoding or
-    /// the device reports.
+    /// [`Error::Canceled`] if `progress` broke off; [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`]
+    /// for options; what loading, decoding or the device reports.
     pub fn transcribe(
         &self,
         audio: AudioStream,
@@ -295,14 +308,29 @@ impl Engine {
             return Err(Error::InvalidOption("a beam has at least one prefix".into()));
         }
         let language_model = self.language_model(&choice, options)?;
+        let detector = self.detector()?;
         let recogniser = self.recogniser(&choice.dir)?;
-        let mut transcript = recogniser.transcribe(audio, options, language_model, progress)?;
+        let mut transcript = recogniser.transcribe(audio, options, language_model, detector.as_deref(), progress)?;
         if transcript.language_code.is_none()
             && let [only] = choice.languages
         {
             transcript.language_code = Some(only.clone());
         }
         Ok(transcript)
+    }
+
+    /// The voice activity detector, if the catalog names one. It runs on the CPU wherever the models run: it is too small
+    /// for a GPU to be worth the way there and back.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`], [`Error::Weights`].
+    pub fn detector(&self) -> Result<Option<Arc<Silero>>> {
+        let Some(dir) = self.catalog.detector() else { return Ok(None) };
+        let mut loaded = self.detector.lock().unwrap_or_else(PoisonError::into_inner);
+        if loaded.is_none() {
+            *loaded = Some(Arc::new(Silero::load(&dir, &Device::flex())?));
+        }
+        Ok(loaded.clone())
     }
 
     fn recogniser(&self, dir: &Path) -> Result<Arc<Recogniser>> {

@@ -129,7 +129,9 @@ fn engine(models: &Path) -> Engine {
 }
 
 fn transcribe(engine: &Engine, options: &TranscribeOptions) -> Transcript {
-    let transcript = engine.transcribe(AudioStream::open(&speech()).unwrap(), options, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    let transcript = engine
+        .transcribe(AudioStream::open(&speech()).unwrap(), options, &mut |_| std::ops::ControlFlow::Continue(()))
+        .unwrap();
     let end = (transcript.audio_duration_sec * 1000.0).round() as u64;
     assert!(transcript.words.windows(2).all(|pair| pair[0].start <= pair[1].start), "{name:?}", name = options.model);
     for word in &transcript.words {

@@ -1,5 +1,6 @@
 //! What a user asks for, in the order in which data flows.
 
+pub mod activity;
 pub mod fusion;
 pub mod keyterms;
 pub mod silence;
