@@ -39,6 +39,7 @@ pub use catalog::{Catalog, CatalogDetector, CatalogModel};
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use error::{Error, Result};
 pub use tasks::fusion::FusionWeights;
+pub use tasks::measure::StageTimes;
 
 use audio::AudioStream;
 use burn::tensor::Device;
@@ -331,6 +332,15 @@ impl Engine {
             *loaded = Some(Arc::new(Silero::load(&dir, &Device::flex())?));
         }
         Ok(loaded.clone())
+    }
+
+    /// Times the stages of a model over a recording: `samples` at 16 kHz.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], and what the device reports.
+    pub fn measure(&self, model: &str, samples: &[f32]) -> Result<StageTimes> {
+        let recogniser = self.recogniser(&self.catalog.choose(model)?.dir)?;
+        tasks::measure::stages(recogniser.model(), samples, &self.device)
     }
 
     fn recogniser(&self, dir: &Path) -> Result<Arc<Recogniser>> {

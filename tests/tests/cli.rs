@@ -99,7 +99,7 @@ fn version_is_one_line() {
 #[test]
 fn wrong_usage_is_status_2_and_says_what_is_wrong() {
     let cases: [(&[&str], &str); 7] = [
-        (&[], "Usage: auricle"),
+        (&["keys"], "Usage: auricle keys"),
         (&["transcribble"], "transcribble"),
         (&["transcribe"], "<FILE>"),
         (&["transcribe", "--loud", "a.wav"], "--loud"),

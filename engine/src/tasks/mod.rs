@@ -3,6 +3,7 @@
 pub mod activity;
 pub mod fusion;
 pub mod keyterms;
+pub mod measure;
 pub mod silence;
 pub mod transcribe;
 pub mod windows;
