@@ -191,7 +191,10 @@ impl Service {
                 seen.lock().unwrap().push(line);
             }
         });
-        state.process = Some(Process { child, lines, guard });
+        if let Some(before) = state.process.replace(Process { child, lines, guard }) {
+            // It has ended: its guard would take the data away.
+            before.guard.dismiss();
+        }
     }
 
     fn environment(&self) -> impl Iterator<Item = (String, &String)> {
