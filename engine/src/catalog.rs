@@ -11,6 +11,18 @@ use crate::error::{Error, Result};
 pub struct Catalog {
     dir: PathBuf,
     models: Vec<CatalogModel>,
+    detector: Option<CatalogDetector>,
+}
+
+/// The voice activity detector.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CatalogDetector {
+    /// The published checkpoint.
+    pub published: String,
+    /// Folder of the published checkpoint, relative to the models folder.
+    pub folder: String,
+    /// Folder of the starter that stands in until it is there, relative to the models folder.
+    pub starter: String,
 }
 
 /// One service model.
@@ -30,6 +42,9 @@ pub struct CatalogModel {
     pub starter: String,
     /// Languages of the starter.
     pub starter_languages: Vec<String>,
+    /// The language model that joins the starter's search, relative to the models folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starter_language_model: Option<String>,
 }
 
 /// The checkpoint that serves a model now.
@@ -43,12 +58,15 @@ pub struct Choice<'a> {
     pub languages: &'a [String],
     /// Whether it is the starter.
     pub is_starter: bool,
+    /// The language model that joins its search.
+    pub language_model: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
 struct File {
     #[serde(default)]
     model: Vec<CatalogModel>,
+    detector: Option<CatalogDetector>,
 }
 
 impl Catalog {
@@ -62,12 +80,26 @@ impl Catalog {
         let text = std::fs::read_to_string(&path)
             .map_err(|e| bad(format!("{e}; name the models folder with --models or AURICLE_MODELS")))?;
         let file: File = toml::from_str(&text).map_err(|e| bad(e.to_string().trim().replace('\n', " ")))?;
-        Ok(Self { dir: dir.to_path_buf(), models: file.model })
+        Ok(Self { dir: dir.to_path_buf(), models: file.model, detector: file.detector })
     }
 
     /// All models, in the catalog's order.
     pub fn models(&self) -> &[CatalogModel] {
         &self.models
+    }
+
+    /// The folder of the voice activity detector, if the catalog has one: the published one if it is there, else the starter.
+    pub fn detector(&self) -> Option<PathBuf> {
+        let detector = self.detector.as_ref()?;
+        let folder = if self.detector_is_starter() { &detector.starter } else { &detector.folder };
+        Some(self.dir.join(folder))
+    }
+
+    /// Whether [`Catalog::detector`] is the starter.
+    pub fn detector_is_starter(&self) -> bool {
+        let published =
+            |detector: &CatalogDetector| self.dir.join(&detector.folder).join("model.safetensors").is_file();
+        !self.detector.as_ref().is_some_and(published)
     }
 
     /// The checkpoint that serves `id`: the published one if its folder is there, else the starter.
@@ -86,6 +118,11 @@ impl Catalog {
             dir: if is_starter { self.dir.join(&model.starter) } else { published },
             languages: if is_starter { &model.starter_languages } else { &model.languages },
             is_starter,
+            language_model: model
+                .starter_language_model
+                .as_ref()
+                .filter(|_| is_starter)
+                .map(|file| self.dir.join(file)),
         })
     }
 }

@@ -45,6 +45,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A file that is no language model, or a malformed one.
+    #[error("language model {path}: {reason}")]
+    LanguageModel {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and in which line.
+        reason: String,
+    },
     /// The device asked for is not there, or failed at its first kernel.
     #[error("device {device}: {reason}")]
     Device {

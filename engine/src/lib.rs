@@ -35,13 +35,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-pub use catalog::{Catalog, CatalogModel};
+pub use catalog::{Catalog, CatalogDetector, CatalogModel};
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use error::{Error, Result};
+pub use tasks::fusion::FusionWeights;
+pub use tasks::measure::StageTimes;
 
 use audio::AudioStream;
 use burn::tensor::Device;
+use catalog::Choice;
+use models::silero::Silero;
 use tasks::transcribe::Recogniser;
+use text::lm::LanguageModel;
 
 /// The README's example is compiled with the documentation's.
 #[cfg(doctest)]
@@ -89,11 +94,46 @@ pub struct TranscribeOptions {
     pub keyterms: Vec<String>,
     /// Streaming checkpoints: at most this much look-ahead, in ms; the longest trained one if left out.
     pub look_ahead_ms: Option<u32>,
+    /// The language model that joins the search.
+    pub language_model: LanguageModelChoice,
+    /// How much the language model counts.
+    pub fusion: FusionWeights,
+    /// Prefixes that are kept in a search with a language model, at least 1; more is slower and, up to a point, better.
+    pub beam: usize,
+}
+
+/// Which language model joins the search; without one it is greedy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LanguageModelChoice {
+    /// The one that the catalog names for the starter; none for a published checkpoint.
+    #[default]
+    Shipped,
+    /// None.
+    Off,
+    /// An ARPA file, or one in the compact form of the shipped one.
+    File(PathBuf),
 }
 
 impl Default for TranscribeOptions {
     fn default() -> Self {
-        Self { model: "svc-best".into(), language: None, keyterms: Vec::new(), look_ahead_ms: None }
+        Self {
+            model: "svc-best".into(),
+            language: None,
+            keyterms: Vec::new(),
+            look_ahead_ms: None,
+            language_model: LanguageModelChoice::default(),
+            fusion: FusionWeights::default(),
+            beam: 16,
+        }
+    }
+}
+
+impl std::str::FromStr for LanguageModelChoice {
+    type Err = std::convert::Infallible;
+
+    /// `off`, or a file.
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        Ok(if text == "off" { Self::Off } else { Self::File(text.into()) })
     }
 }
 
@@ -157,6 +197,15 @@ pub struct ModelReport {
     pub look_aheads_ms: Vec<u32>,
 }
 
+/// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
+/// the number of values in its tensors.
+///
+/// # Errors
+/// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+pub fn check_detector(dir: &Path) -> Result<usize> {
+    Ok(Silero::load(dir, &Device::flex())?.parameters())
+}
+
 /// Loads a checkpoint on the CPU to see that every tensor is there, has its shape, and none is left over.
 ///
 /// # Errors
@@ -184,8 +233,13 @@ pub struct Engine {
     device: Device,
     info: DeviceInfo,
     warnings: Vec<String>,
-    loaded: Mutex<BTreeMap<PathBuf, Arc<Recogniser>>>,
+    recognisers: Loaded<Recogniser>,
+    language_models: Loaded<LanguageModel>,
+    detector: Mutex<Option<Arc<Silero>>>,
 }
+
+/// What was read from files so far. The lock is held while reading: two callers must not read the same twice.
+type Loaded<T> = Mutex<BTreeMap<PathBuf, Arc<T>>>;
 
 impl Engine {
     /// Opens a device and reads the catalog; loads no model yet.
@@ -201,7 +255,9 @@ impl Engine {
             device: opened.device,
             info: opened.info,
             warnings: opened.warning.into_iter().collect(),
-            loaded: Mutex::default(),
+            recognisers: Mutex::default(),
+            language_models: Mutex::default(),
+            detector: Mutex::default(),
         })
     }
 
@@ -220,20 +276,24 @@ impl Engine {
         &self.warnings
     }
 
-    /// Loads the checkpoint behind a model, so that the first transcription does not wait for it.
+    /// Loads the checkpoint and the language model that a transcription with these options takes, so that the first does
+    /// not wait for them.
     ///
     /// # Errors
-    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`].
-    pub fn load(&self, model: &str) -> Result<()> {
-        self.recogniser(&self.catalog.choose(model)?.dir).map(|_| ())
+    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], [`Error::LanguageModel`].
+    pub fn load(&self, options: &TranscribeOptions) -> Result<()> {
+        let choice = self.catalog.choose(&options.model)?;
+        self.detector()?;
+        self.language_model(&choice, options)?;
+        self.recogniser(&choice.dir).map(|_| ())
     }
 
     /// Transcribes audio to its end, in constant memory; `progress` is called after every step, and says whether to go
     /// on.
     ///
     /// # Errors
-    /// [`Error::Canceled`] if `progress` broke off; [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`] for options; what loading, decoding or
-    /// the device reports.
+    /// [`Error::Canceled`] if `progress` broke off; [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`]
+    /// for options; what loading, decoding or the device reports.
     pub fn transcribe(
         &self,
         audio: AudioStream,
@@ -244,7 +304,14 @@ impl Engine {
         if let Some(language) = &options.language {
             choice.check_language(language)?;
         }
-        let mut transcript = self.recogniser(&choice.dir)?.transcribe(audio, options, progress)?;
+        options.fusion.check()?;
+        if options.beam == 0 {
+            return Err(Error::InvalidOption("a beam has at least one prefix".into()));
+        }
+        let language_model = self.language_model(&choice, options)?;
+        let detector = self.detector()?;
+        let recogniser = self.recogniser(&choice.dir)?;
+        let mut transcript = recogniser.transcribe(audio, options, language_model, detector.as_deref(), progress)?;
         if transcript.language_code.is_none()
             && let [only] = choice.languages
         {
@@ -253,14 +320,50 @@ impl Engine {
         Ok(transcript)
     }
 
-    fn recogniser(&self, dir: &Path) -> Result<Arc<Recogniser>> {
-        // Held while loading: two callers must not load the same checkpoint twice.
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(recogniser) = loaded.get(dir) {
-            return Ok(recogniser.clone());
+    /// The voice activity detector, if the catalog names one. It runs on the CPU wherever the models run: it is too small
+    /// for a GPU to be worth the way there and back.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`], [`Error::Weights`].
+    pub fn detector(&self) -> Result<Option<Arc<Silero>>> {
+        let Some(dir) = self.catalog.detector() else { return Ok(None) };
+        let mut loaded = self.detector.lock().unwrap_or_else(PoisonError::into_inner);
+        if loaded.is_none() {
+            *loaded = Some(Arc::new(Silero::load(&dir, &Device::flex())?));
         }
-        let recogniser = Arc::new(Recogniser::load(dir, &self.device)?);
-        loaded.insert(dir.to_path_buf(), recogniser.clone());
-        Ok(recogniser)
+        Ok(loaded.clone())
     }
+
+    /// Times the stages of a model over a recording: `samples` at 16 kHz.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], and what the device reports.
+    pub fn measure(&self, model: &str, samples: &[f32]) -> Result<StageTimes> {
+        let recogniser = self.recogniser(&self.catalog.choose(model)?.dir)?;
+        tasks::measure::stages(recogniser.model(), samples, &self.device)
+    }
+
+    fn recogniser(&self, dir: &Path) -> Result<Arc<Recogniser>> {
+        once(&self.recognisers, dir, || Recogniser::load(dir, &self.device))
+    }
+
+    fn language_model(&self, choice: &Choice, options: &TranscribeOptions) -> Result<Option<Arc<LanguageModel>>> {
+        let path = match &options.language_model {
+            LanguageModelChoice::Off => None,
+            LanguageModelChoice::File(path) => Some(path),
+            LanguageModelChoice::Shipped => choice.language_model.as_ref(),
+        };
+        path.map(|path| once(&self.language_models, path, || LanguageModel::open(path))).transpose()
+    }
+}
+
+/// What was read from `path`, read now if it was not yet.
+fn once<T>(loaded: &Loaded<T>, path: &Path, read: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+    let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = loaded.get(path) {
+        return Ok(found.clone());
+    }
+    let found = Arc::new(read()?);
+    loaded.insert(path.to_path_buf(), found.clone());
+    Ok(found)
 }

@@ -25,12 +25,12 @@ PACKAGES = ["bible-kjv", "bible-kjv-text", "dict-devil", "r-cran-janeaustenr", "
 SHARED_NGRAM = 6
 
 
-def unpack(work: Path) -> Path:
+def unpack(work: Path, packages: list[str]) -> Path:
     """Downloads and unpacks the packages into `work`, once."""
     root = work / "root"
     if not root.exists():
         work.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["apt-get", "download", "-qq", *PACKAGES], cwd=work, check=True)
+        subprocess.run(["apt-get", "download", "-qq", *packages], cwd=work, check=True)
         for deb in work.glob("*.deb"):
             subprocess.run(["dpkg", "-x", deb, root], check=True)
     return root
@@ -41,7 +41,7 @@ def bible(root: Path) -> list[str]:
     verses = subprocess.run(
         [program, "-p", data.parent, "gen1:1-rev22:21"], input="", capture_output=True, text=True, check=False
     ).stdout
-    verses = re.sub(r"^\s*\w+\d+:\d+\s*", "\n\n", verses, flags=re.M)
+    verses = re.sub(r"^\s*(?:\w+\d+:\d+|\d+ )\s*", "\n\n", verses, flags=re.M)
     return [p for p in verses.split("\n\n")]
 
 
@@ -51,8 +51,12 @@ def devils_dictionary(root: Path) -> list[str]:
 
 
 def austen(root: Path) -> list[str]:
+    return r_paragraphs(next(root.rglob("janeaustenr/data/Rdata.rdb")))
+
+
+def r_paragraphs(path: Path) -> list[str]:
     """R's lazy-load database: per object a length, a compression mark and a serialised character vector."""
-    data = next(root.rglob("janeaustenr/data/Rdata.rdb")).read_bytes()
+    data = path.read_bytes()
     lines = []
     position = 0
     while position + 5 < len(data):
@@ -69,15 +73,19 @@ def austen(root: Path) -> list[str]:
         raw = unpacker.decompress(data[position:])
         position = len(data) - len(unpacker.unused_data)
         at = 0
-        for found in re.finditer(rb"\x00[\x00-\x0f]\x00\x09(....)", raw, re.S):
+        for found in re.finditer(rb"\x00[\x00-\x0f][\x00\x80]\x09(....)", raw, re.S):
             if found.start() >= at:
                 at = found.end() + int.from_bytes(found[1], "big", signed=True)
                 lines.append(raw[found.end() : at].decode("utf-8", "replace") if at > found.end() else "")
-    return re.split(r"\n\s*\n", "\n".join(lines))
+    return gutenberg("\n".join(lines))
 
 
 def opticks(root: Path) -> list[str]:
-    text = next(root.rglob("Isaac.Newton-Opticks.txt")).read_text(encoding="utf-8", errors="replace")
+    return gutenberg(next(root.rglob("Isaac.Newton-Opticks.txt")).read_text(encoding="utf-8", errors="replace"))
+
+
+def gutenberg(text: str) -> list[str]:
+    """The paragraphs of a text, without what Project Gutenberg may have written around it."""
     body = re.split(r"\*\*\* ?(?:START|END) OF.*?\n", text)
     return re.split(r"\n\s*\n", max(body, key=len))
 
@@ -105,6 +113,12 @@ def ngrams(words: list[str]) -> set[tuple[str, ...]]:
     return {tuple(words[i : i + SHARED_NGRAM]) for i in range(len(words) - SHARED_NGRAM + 1)}
 
 
+def ngrams_of(tables: list[Path]) -> set[tuple[str, ...]]:
+    """The n-grams of evaluation sets, which nothing may share."""
+    lines = (line for table in tables for line in table.read_text(encoding="utf-8").splitlines())
+    return set().union(*(ngrams(score_words(line.split("\t", 1)[-1])) for line in lines))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder for the unpacked packages")
@@ -113,13 +127,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
 
-    banned: set[tuple[str, ...]] = set()
-    for table in args.exclude:
-        for line in table.read_text(encoding="utf-8").splitlines():
-            banned |= ngrams(score_words(line.split("\t", 1)[-1]))
-
+    banned = ngrams_of(args.exclude)
     rng = random.Random(1)
-    root = unpack(args.work)
+    root = unpack(args.work, PACKAGES)
     pool: list[str] = []
     for name, (read, share) in SOURCES.items():
         found = sorted(set(sentences(read(root))))

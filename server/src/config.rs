@@ -173,8 +173,48 @@ fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error>
     Url::parse(&text).map(Some).map_err(|error| D::Error::custom(format!("{text:?} is no URL: {error}")))
 }
 
-/// Variables of the command line that are not settings of the service.
-const NOT_SETTINGS: [&str; 3] = ["AURICLE_LOG", "AURICLE_FFMPEG", "AURICLE_KEY"];
+/// The keys, for the environment: other programs have variables that begin alike.
+const KEYS: [&str; 39] = [
+    "data",
+    "models",
+    "device",
+    "role",
+    "listen",
+    "storage_listen",
+    "dashboard_listen",
+    "public_url",
+    "storage_public_url",
+    "dashboard_public_url",
+    "database_url",
+    "storage_url",
+    "s3_endpoint",
+    "s3_region",
+    "s3_access_key_id",
+    "s3_secret_access_key",
+    "max_connections",
+    "request_limit",
+    "parallel_jobs",
+    "parallel_jobs_subscribed",
+    "job_workers",
+    "job_lease_seconds",
+    "webhook_retry_seconds",
+    "webhook_timeout_seconds",
+    "allow_private_hosts",
+    "fetch_max_bytes",
+    "fetch_timeout_seconds",
+    "max_upload_bytes",
+    "upload_url_seconds",
+    "stale_upload_hours",
+    "free_credit_cents",
+    "billing_provider",
+    "stripe_api_url",
+    "stripe_secret_key",
+    "stripe_price_id",
+    "stripe_meter_event",
+    "stripe_webhook_secret",
+    "drain_seconds",
+    "log_format",
+];
 
 impl Config {
     /// The file, overlaid by the environment, overlaid by flags.
@@ -190,8 +230,9 @@ impl Config {
                 .map_err(|error| format!("{}: {}", path.display(), one_line(&error)))?,
         };
         for (name, text) in std::env::vars() {
-            if let Some(key) = name.strip_prefix("AURICLE_").filter(|_| !NOT_SETTINGS.contains(&name.as_str())) {
-                table.insert(key.to_lowercase(), scalar(&text));
+            let key = name.strip_prefix("AURICLE_").map(str::to_lowercase);
+            if let Some(key) = key.filter(|key| KEYS.contains(&key.as_str())) {
+                table.insert(key, scalar(&text));
             }
         }
         table.extend(flags);
@@ -277,6 +318,14 @@ mod tests {
             let error = from(toml).unwrap_err();
             assert!(error.contains(named) && !error.contains('\n'), "{toml}: {error}");
         }
+    }
+
+    #[test]
+    fn every_key_is_known_to_the_environment() {
+        // The error names all keys there are.
+        let error = from("nothing_of_this_name = 1").unwrap_err();
+        let listed = error.split("expected one of ").nth(1).unwrap().replace('`', "");
+        assert_eq!(listed.split(", ").collect::<Vec<_>>(), KEYS);
     }
 
     #[test]

@@ -204,7 +204,7 @@ async fn attempt(
             .clone()
             .or_else(|| codes.filter_map(|code| code.as_str()).map(str::to_owned).next()),
         keyterms: keyterms.filter_map(|term| term.as_str()).map(str::to_owned).collect(),
-        look_ahead_ms: None,
+        ..TranscribeOptions::default()
     };
     // The engine's thread is told to stop when this future is dropped, too.
     let flag = Arc::new(AtomicBool::new(false));

@@ -36,6 +36,12 @@ pub enum NetError {
     Failed(String),
 }
 
+/// Names the one TLS provider of this process, for whatever library asks.
+pub fn use_tls() {
+    // An error says that it was named before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// The client for addresses that users name.
 #[derive(Clone)]
 pub struct Outbound {
@@ -260,6 +266,7 @@ mod tests {
 
     #[test]
     fn urls_that_may_not_be_named() {
+        use_tls();
         let outbound =
             Outbound { client: Client::new(), allowed: Arc::from(["10.0.0.5".into(), "store.internal".into()]) };
         for bad in [

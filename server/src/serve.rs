@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auricle_engine::{Catalog, Engine, EngineOptions};
+use auricle_engine::{Catalog, Engine, EngineOptions, TranscribeOptions};
 use data_encoding::HEXLOWER;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
@@ -167,7 +167,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Arc<Engine>>), 
         let engine = Engine::open(options)?;
         for price in PRICES.iter().filter(|price| price.kind == Kind::Prerecorded) {
             if engine.catalog().choose(price.model).is_ok() {
-                engine.load(price.model)?;
+                engine.load(&TranscribeOptions { model: price.model.into(), ..TranscribeOptions::default() })?;
             }
         }
         Ok::<_, auricle_engine::Error>(engine)

@@ -1,4 +1,4 @@
-"""Makes the numeric oracles of the FastConformer family and of the feature extractors, or checks the committed ones."""
+"""Makes the numeric oracles of the FastConformer family, the detector and the feature extractors, or checks the committed ones."""
 
 import argparse
 import json
@@ -14,6 +14,7 @@ import transformers
 from checkpoints import CHECKPOINTS
 from features import make_features
 from models import make_model
+from silero import make_silero
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 TOLERANCE = 1e-5
@@ -23,6 +24,9 @@ def make(root: Path, only: list[str]) -> None:
     if not only or "features" in only:
         print("features")
         make_features(fresh(root / "features"))
+    if not only or "silero" in only:
+        print("silero")
+        make_silero(fresh(root / "silero"))
     for checkpoint in CHECKPOINTS:
         if not only or checkpoint.name in only:
             print(checkpoint.name)
@@ -83,7 +87,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="features, ctc, rnnt, tdt, streaming, prompt (default: all)")
+    parser.add_argument("names", nargs="*", help="features, silero, ctc, rnnt, tdt, streaming, prompt (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()

@@ -19,7 +19,7 @@ pub use media::{noise, silence, wav};
 pub use optional::{devices, fixtures, skip};
 pub use oracle::{Oracle, relative_error};
 pub use postgres::Postgres;
-pub use program::{Run, auricle, binary, command, ended, models_with, speech, tiny_models};
+pub use program::{Run, auricle, binary, command, ended, models_with, models_with_detector, speech, tiny_models};
 pub use published::write_published_size;
 pub use receiver::{Delivery, Gate, Receiver, Reply};
 pub use service::{Service, Setup, eventually, unique};

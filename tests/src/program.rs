@@ -83,6 +83,17 @@ pub fn models_with(fixture: &str) -> TempDir {
     dir
 }
 
+/// A models folder as of [`models_with`], whose catalog names the detector of the fixtures, which has random weights.
+pub fn models_with_detector(fixture: &str) -> TempDir {
+    let dir = models_with(fixture);
+    let path = dir.path().join("catalog.toml");
+    let detector = crate::fixtures().join("silero");
+    let entry = format!("[detector]\npublished = \"somebody/something\"\nfolder = \"none\"\nstarter = {detector:?}\n");
+    let catalog = std::fs::read_to_string(&path).expect("the catalog was written") + &entry;
+    std::fs::write(path, catalog).expect("the catalog is written");
+    dir
+}
+
 /// The recording of eleven seconds of speech that ships with the models.
 pub fn speech() -> PathBuf {
     crate::fixtures().join("../../models/samples/jfk.flac")

@@ -73,7 +73,18 @@ fn help_names_the_commands_and_every_option_of_transcribe() {
     }
     let run = auricle(["transcribe", "--help"]);
     assert_eq!(run.status, Some(0));
-    for option in ["--model", "--language", "--format", "--out", "--device", "--models", "--keyterm", "--look-ahead"] {
+    for option in [
+        "--model",
+        "--language",
+        "--format",
+        "--out",
+        "--device",
+        "--models",
+        "--keyterm",
+        "--look-ahead",
+        "--lm",
+        "--lm-weight",
+    ] {
         assert!(run.stdout.contains(option), "{option}: {}", run.stdout);
     }
 }
@@ -88,7 +99,7 @@ fn version_is_one_line() {
 #[test]
 fn wrong_usage_is_status_2_and_says_what_is_wrong() {
     let cases: [(&[&str], &str); 7] = [
-        (&[], "Usage: auricle"),
+        (&["keys"], "Usage: auricle keys"),
         (&["transcribble"], "transcribble"),
         (&["transcribe"], "<FILE>"),
         (&["transcribe", "--loud", "a.wav"], "--loud"),

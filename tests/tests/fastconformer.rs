@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use auricle_engine::device;
-use auricle_engine::models::fastconformer::{FastConformer, Token};
+use auricle_engine::models::fastconformer::{FastConformer, Search, Token};
 use auricle_tests::{Oracle, devices, relative_error};
 use burn::tensor::{Device, Tensor};
 use serde_json::Value;
@@ -83,7 +83,7 @@ impl Case {
             let size = (step * (lead + 1)).min(features.dims()[1] - at);
             let chunk = features.clone().narrow(1, at, size);
             let valid = lead.saturating_sub(at)..(real - at).min(size);
-            tokens.extend(self.model.step(&mut stream, chunk, &[valid], None).unwrap().remove(0));
+            tokens.extend(self.model.step(&mut stream, chunk, &[valid], Search::Greedy(None)).unwrap().remove(0));
             at += size;
             if at == features.dims()[1] {
                 break;
@@ -162,12 +162,12 @@ fn check_transducer(case: &Case) {
 /// Greedy tokens of the whole batch, and of each utterance by itself.
 fn check_whole_utterances(case: &Case) {
     let lengths = case.oracle.integers("feature_lengths");
-    let together = case.model.recognise(case.tensor("features"), &lengths, None).unwrap();
+    let together = case.model.recognise(case.tensor("features"), &lengths, Search::Greedy(None)).unwrap();
     let references = case.oracle.facts["utterances"].as_array().unwrap();
     assert_eq!(together.len(), references.len());
     for (row, reference) in references.iter().enumerate() {
         assert_tokens(&format!("row {row} of the batch"), &together[row], reference);
-        let alone = case.model.recognise(case.utterance(row), &lengths[row..=row], None).unwrap();
+        let alone = case.model.recognise(case.utterance(row), &lengths[row..=row], Search::Greedy(None)).unwrap();
         assert_tokens(&format!("row {row} alone"), &alone[0], reference);
         let spoken = case.model.vocabulary().words(&alone[0], case.model.frame_ms(), u64::MAX);
         assert_eq!(spoken.text, reference["text"].as_str().unwrap().trim(), "text of row {row}");
@@ -286,7 +286,8 @@ fn many_streams_in_one_step_say_what_each_says_alone() {
             .iter()
             .map(|n| lead.saturating_sub(at)..(lead + n).saturating_sub(at).min(size).max(lead.saturating_sub(at)))
             .collect();
-        let tokens = case.model.step(&mut stream, features.clone().narrow(1, at, size), &valid, None).unwrap();
+        let tokens =
+            case.model.step(&mut stream, features.clone().narrow(1, at, size), &valid, Search::Greedy(None)).unwrap();
         together.iter_mut().zip(tokens).for_each(|(all, new)| all.extend(new));
     }
     for (row, together) in together.iter().enumerate() {
@@ -317,6 +318,6 @@ fn the_published_size_loads_and_runs() {
     let (frames, valid) = model.encoder().forward(features.clone(), &lengths).unwrap();
     assert_eq!((frames.dims(), valid), ([1, 26, 1024], vec![25]));
     assert!(Oracle::values(frames).iter().all(|v| v.is_finite()));
-    let tokens = model.recognise(features, &lengths, None).unwrap();
+    let tokens = model.recognise(features, &lengths, Search::Greedy(None)).unwrap();
     assert!(tokens[0].iter().all(|t| t.frame < 25 && (t.id as usize) < 8192));
 }

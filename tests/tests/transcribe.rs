@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::{DeviceChoice, Engine, EngineOptions, Error, TranscribeOptions, Transcript, Word, models_dir};
-use auricle_tests::{models_with, speech};
+use auricle_tests::{models_with, models_with_detector, speech};
 
 fn engine(models: &std::path::Path) -> Engine {
     Engine::open(EngineOptions { models: models.into(), device: DeviceChoice::Cpu }).unwrap()
@@ -47,7 +47,8 @@ fn check_times(words: &[Word], end: u64) {
 
 #[test]
 fn audio_cut_at_every_second_loses_and_doubles_no_word() {
-    for models in [models_dir(), models_with("streaming").keep(), models_with("tdt").keep()] {
+    let tiny = ["streaming", "tdt"].map(|name| [models_with(name).keep(), models_with_detector(name).keep()]);
+    for models in std::iter::once(models_dir()).chain(tiny.into_iter().flatten()) {
         let engine = engine(&models);
         let pcm = samples(4);
         let whole = transcribe(&engine, &pcm, pcm.len(), &TranscribeOptions::default());
@@ -65,6 +66,20 @@ fn the_starter_hears_speech_and_nothing_in_silence() {
     assert!(heard.words.len() >= 3 && heard.language_code.as_deref() == Some("en"), "{}", heard.text);
     let silence = transcribe(&engine, &vec![0; 2 * 20 * SAMPLE_RATE as usize], 8000, &TranscribeOptions::default());
     assert_eq!((silence.text.as_str(), silence.words.len(), silence.confidence), ("", 0, None));
+}
+
+#[test]
+fn words_that_are_left_out_are_counted_in_a_warning() {
+    // Random weights write words whatever they hear; by level, nothing counts below -65 dB.
+    for fixture in ["streaming", "tdt"] {
+        let models = models_with(fixture);
+        let engine = engine(models.path());
+        let quiet: Vec<u8> =
+            (0..4 * SAMPLE_RATE as usize).flat_map(|n| ((n * 7919 % 5) as i16).to_le_bytes()).collect();
+        let heard = transcribe(&engine, &quiet, 8000, &TranscribeOptions::default());
+        assert_eq!(heard.text, "", "{fixture}");
+        assert!(heard.warnings.iter().any(|line| line.ends_with("left out")), "{fixture}: {:?}", heard.warnings);
+    }
 }
 
 #[test]

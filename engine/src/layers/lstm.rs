@@ -87,6 +87,14 @@ impl LstmState {
         Self { hidden: merge(&self.hidden, &newer.hidden), cell: merge(&self.cell, &newer.cell) }
     }
 
+    /// This state's rows and then those of `more`.
+    pub fn append(&self, more: &Self) -> Self {
+        let join = |all: &[Tensor<2>], more: &[Tensor<2>]| {
+            all.iter().zip(more).map(|(a, m)| Tensor::cat(vec![a.clone(), m.clone()], 0)).collect()
+        };
+        Self { hidden: join(&self.hidden, &more.hidden), cell: join(&self.cell, &more.cell) }
+    }
+
     fn map(&self, change: impl Fn(&Tensor<2>) -> Tensor<2>) -> Self {
         Self { hidden: self.hidden.iter().map(&change).collect(), cell: self.cell.iter().map(&change).collect() }
     }

@@ -4,6 +4,7 @@ mod linear;
 mod lstm;
 mod norm;
 
+pub(crate) use linear::transpose;
 pub use linear::{Bias, Linear};
 pub use lstm::{Lstm, LstmState};
 pub use norm::LayerNorm;

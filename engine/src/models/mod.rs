@@ -1,3 +1,4 @@
 //! Model families: one folder each.
 
 pub mod fastconformer;
+pub mod silero;

@@ -19,12 +19,18 @@ pub struct Keyterms {
 #[derive(Clone, Debug, Default)]
 struct Node {
     next: BTreeMap<u32, usize>,
+    /// Tokens from the root.
+    depth: u16,
+    /// Whether a phrase ends here.
+    ends: bool,
 }
 
 /// The phrases that a stream has begun: nodes below the root.
 #[derive(Clone, Debug, Default)]
 pub struct Bias {
     within: Vec<usize>,
+    /// What beam search gave for phrases that are not complete yet: taken back if they do not go on.
+    lent: f32,
 }
 
 impl Keyterms {
@@ -47,13 +53,15 @@ impl Keyterms {
             at = match self.nodes[at].next.get(token) {
                 Some(next) => *next,
                 None => {
-                    self.nodes.push(Node::default());
+                    let depth = self.nodes[at].depth + 1;
+                    self.nodes.push(Node { depth, ..Node::default() });
                     let next = self.nodes.len() - 1;
                     self.nodes[at].next.insert(*token, next);
                     next
                 }
             };
         }
+        self.nodes[at].ends = true;
     }
 
     /// The best token that is not blank, phrases counted in; moves `bias` on by it.
@@ -74,11 +82,31 @@ impl Keyterms {
         for node in &bias.within {
             self.nodes[*node].next.keys().for_each(|token| consider(*token, CONTINUE));
         }
-        let token = best.1;
+        self.advance(bias, best.1);
+        best.1
+    }
+
+    /// What a token adds to the score of a prefix in beam search; moves `bias` on by it. A phrase earns what [`choose`]
+    /// would give its tokens, and gives it back where it breaks off.
+    ///
+    /// [`choose`]: Self::choose
+    pub fn follow(&self, bias: &mut Bias, token: u32) -> f32 {
+        self.advance(bias, token);
+        let earned = |node: &usize| BEGIN + CONTINUE * f32::from(self.nodes[*node].depth - 1);
+        let best = bias.within.iter().map(earned).fold(0.0, f32::max);
+        let change = best - bias.lent;
+        bias.lent = best;
+        if bias.within.iter().any(|node| self.nodes[*node].ends) {
+            // A whole phrase keeps what it earned; the next one begins anew.
+            *bias = Bias::default();
+        }
+        change
+    }
+
+    fn advance(&self, bias: &mut Bias, token: u32) {
         let from = std::mem::take(&mut bias.within);
         bias.within =
             from.into_iter().chain([0]).filter_map(|node| self.nodes[node].next.get(&token).copied()).collect();
-        token
     }
 }
 
@@ -105,6 +133,18 @@ mod tests {
         assert_eq!(terms.choose(&[9.0, 0.0, 0.0, 2.0], 0, &mut bias), 2, "continues it");
         assert_eq!(terms.choose(&[9.0, 0.0, 0.0, 2.0], 0, &mut bias), 3, "the phrase is over");
         assert_eq!(terms.choose(&[9.0, 0.0, 0.0, 5.0], 0, &mut bias), 3, "far better without");
+    }
+
+    #[test]
+    fn in_beam_search_a_broken_off_phrase_gives_back_what_it_earned() {
+        let terms = trie(&[&[1, 2, 3]]);
+        let scores = |tokens: &[u32]| {
+            let mut bias = Bias::default();
+            tokens.iter().map(|token| terms.follow(&mut bias, *token)).collect::<Vec<f32>>()
+        };
+        assert_eq!(scores(&[1, 2, 3, 3]), [BEGIN, CONTINUE, CONTINUE, 0.0]);
+        assert_eq!(scores(&[1, 2, 9, 9]), [BEGIN, CONTINUE, -BEGIN - CONTINUE, 0.0]);
+        assert_eq!(scores(&[1, 2, 1]), [BEGIN, CONTINUE, -CONTINUE]);
     }
 
     #[test]

@@ -1,76 +1,174 @@
-//! Silence is not text: where a recording is all but empty, no token counts, whatever a model makes of it (an early starter
-//! heard a word in digital silence). The level is a judgement, not tuned on faint speech: such a recording loses its words.
+//! What is not speech is no text, whatever a model makes of it: words stand only near speech that the detector heard.
+//! Without a detector they stand near anything louder than -65 dB of full scale; that level is a judgement.
 
+use super::activity::Listener;
 use crate::audio::SAMPLE_RATE;
+use crate::error::Result;
 use crate::models::fastconformer::Token;
+use crate::models::silero::{Edge, Rules, Segment, Segmenter, Silero};
 
 /// A stretch whose root mean square stays below this (-65 dB of full scale) holds nothing to hear.
 const EMPTY_RMS: f32 = 5.6e-4;
+/// Such a stretch, samples: 80 ms.
+const STRETCH: usize = 1280;
 
-/// How far from something audible a token may lie, ms: recognisers write a word up to about this late, or, with a long
+/// How far from something heard a token may lie, ms: recognisers write a word up to about this late, or, with a long
 /// look-ahead, this early.
 const REACH_MS: f64 = 1000.0;
 
-/// Where a recording is audible, a flag an encoder frame (45,000 an hour).
-#[derive(Debug)]
-pub struct Audible {
-    frame_samples: usize,
-    frame_ms: f64,
-    frames: Vec<bool>,
-    /// Sum of squares and count of the frame that is not full yet.
-    energy: f32,
-    count: usize,
+/// What counts as heard. Shorter than a segment needs to be: a missed one costs words.
+const HEARD: Rules = Rules { on: 0.5, off: 0.35, least_speech_ms: 95, least_silence_ms: 100, padding_ms: 0 };
+
+/// Where a stretch of audio holds something to write down.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heard {
+    /// In order, in samples from the stretch's start.
+    spans: Vec<Segment>,
 }
 
-impl Audible {
-    /// For frames of this length.
-    pub fn new(frame_ms: f64) -> Self {
-        let frame_samples = (frame_ms * f64::from(SAMPLE_RATE) / 1000.0) as usize;
-        Self { frame_samples: frame_samples.max(1), frame_ms, frames: Vec::new(), energy: 0.0, count: 0 }
+impl Heard {
+    /// From the chances of speech of chunks, the first of which begins `before` samples ahead of the stretch.
+    ///
+    /// # Errors
+    /// As [`Segmenter::new`].
+    pub fn in_chunks(chances: &[f32], before: usize, samples: usize) -> Result<Self> {
+        let mut segmenter = Segmenter::new(HEARD)?;
+        let mut edges = segmenter.push(chances);
+        edges.extend(segmenter.finish(before + samples));
+        let within = |at: usize| at.saturating_sub(before);
+        let segments = Segment::between(&edges).into_iter();
+        Ok(Self { spans: segments.map(|s| Segment { start: within(s.start), end: within(s.end) }).collect() })
+    }
+
+    /// Keeps the tokens that have something heard near them, and gives the others; `frame_ms` is the length of an
+    /// encoder frame.
+    pub fn keep_near(&self, tokens: &mut Vec<Token>, frame_ms: f64) -> Vec<Token> {
+        let ms = |sample: usize| sample as f64 * 1000.0 / f64::from(SAMPLE_RATE);
+        let near = |token: &mut Token| {
+            let from = token.frame as f64 * frame_ms - REACH_MS;
+            let to = (token.frame + 1) as f64 * frame_ms + REACH_MS;
+            let next = self.spans.partition_point(|span| ms(span.end) <= from);
+            self.spans.get(next).is_some_and(|span| ms(span.start) < to)
+        };
+        tokens.extract_if(.., |token| !near(token)).collect()
+    }
+}
+
+/// Follows a stream to its end to say what was heard in it.
+#[derive(Debug)]
+pub struct Gate<'a>(By<'a>);
+
+#[derive(Debug)]
+enum By<'a> {
+    Detector { listener: Box<Listener<'a>>, segmenter: Segmenter, heard: Vec<Edge>, samples: usize },
+    Level { energy: f32, count: usize, start: usize, spans: Vec<Segment> },
+}
+
+impl<'a> Gate<'a> {
+    /// By the detector, or without one by level.
+    ///
+    /// # Errors
+    /// As [`Segmenter::new`].
+    pub fn new(detector: Option<&'a Silero>) -> Result<Self> {
+        Ok(Self(match detector {
+            Some(detector) => By::Detector {
+                listener: Box::new(Listener::new(detector)),
+                segmenter: Segmenter::new(HEARD)?,
+                heard: Vec::new(),
+                samples: 0,
+            },
+            None => By::Level { energy: 0.0, count: 0, start: 0, spans: Vec::new() },
+        }))
     }
 
     /// Takes the next samples.
-    pub fn push(&mut self, mut samples: &[f32]) {
-        while !samples.is_empty() {
-            let (now, rest) = samples.split_at(samples.len().min(self.frame_samples - self.count));
-            self.energy += now.iter().map(|s| s * s).sum::<f32>();
-            self.count += now.len();
-            if self.count == self.frame_samples {
-                self.frames.push(self.is_heard());
-                (self.energy, self.count) = (0.0, 0);
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when the device failed.
+    pub fn push(&mut self, new: &[f32]) -> Result<()> {
+        match &mut self.0 {
+            By::Detector { listener, segmenter, heard, samples } => {
+                *samples += new.len();
+                heard.extend(segmenter.push(&listener.push(new)?));
             }
-            samples = rest;
+            By::Level { energy, count, start, spans } => {
+                let mut new = new;
+                while !new.is_empty() {
+                    let (now, rest) = new.split_at(new.len().min(STRETCH - *count));
+                    *energy += now.iter().map(|s| s * s).sum::<f32>();
+                    *count += now.len();
+                    if *count == STRETCH {
+                        close(energy, count, start, spans);
+                    }
+                    new = rest;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the stream.
+    ///
+    /// # Errors
+    /// As [`Gate::push`].
+    pub fn finish(self) -> Result<Heard> {
+        match self.0 {
+            By::Detector { listener, mut segmenter, mut heard, samples } => {
+                heard.extend(segmenter.push(&listener.finish()?));
+                heard.extend(segmenter.finish(samples));
+                Ok(Heard { spans: Segment::between(&heard) })
+            }
+            By::Level { mut energy, mut count, mut start, mut spans } => {
+                close(&mut energy, &mut count, &mut start, &mut spans);
+                Ok(Heard { spans })
+            }
         }
     }
+}
 
-    /// Whether the frame being filled is audible so far.
-    fn is_heard(&self) -> bool {
-        self.energy > EMPTY_RMS * EMPTY_RMS * self.count as f32
+/// Ends a stretch of the level rule, and joins it to the one before where both are loud.
+fn close(energy: &mut f32, count: &mut usize, start: &mut usize, spans: &mut Vec<Segment>) {
+    let end = *start + *count;
+    if *energy > EMPTY_RMS * EMPTY_RMS * *count as f32 {
+        match spans.last_mut() {
+            Some(last) if last.end == *start => last.end = end,
+            _ => spans.push(Segment { start: *start, end }),
+        }
     }
-
-    /// Drops the tokens that have nothing audible near them.
-    pub fn keep_heard(&self, tokens: &mut Vec<Token>) {
-        let reach = (REACH_MS / self.frame_ms) as usize;
-        let last = self.frames.len();
-        let audible = |frame: usize| self.frames.get(frame).copied().unwrap_or(frame == last && self.is_heard());
-        tokens.retain(|token| (token.frame.saturating_sub(reach)..=token.frame + reach).any(audible));
-    }
+    (*energy, *count, *start) = (0.0, 0, end);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn token(ms: usize) -> Token {
+        Token { id: 1, frame: ms / 80, span: 1, confidence: 0.5 }
+    }
+
     #[test]
-    fn tokens_in_silence_go_and_those_near_sound_stay() {
-        let mut audible = Audible::new(80.0);
+    fn without_a_detector_tokens_in_silence_go_and_those_near_sound_stay() {
+        let mut gate = Gate::new(None).unwrap();
         let second = SAMPLE_RATE as usize;
-        audible.push(&vec![0.0; 5 * second]);
-        audible.push(&vec![0.01; second]);
-        audible.push(&vec![1e-5; 5 * second]);
-        let token = |ms: usize| Token { id: 1, frame: ms / 80, span: 1, confidence: 0.5 };
+        gate.push(&vec![0.0; 5 * second]).unwrap();
+        gate.push(&vec![0.01; second]).unwrap();
+        gate.push(&vec![1e-5; 5 * second]).unwrap();
         let mut tokens: Vec<Token> = [1000, 3800, 4200, 5500, 6900, 7200, 10_000].map(token).to_vec();
-        audible.keep_heard(&mut tokens);
+        let dropped = gate.finish().unwrap().keep_near(&mut tokens, 80.0);
         assert_eq!(tokens, [4200, 5500, 6900].map(token));
+        assert_eq!(dropped, [1000, 3800, 7200, 10_000].map(token));
+    }
+
+    #[test]
+    fn chances_of_a_window_count_from_its_first_sample() {
+        // Speech from 0.96 s to 1.6 s of the stream, in a window that begins at 0.8 s, which is within a chunk.
+        let chances: Vec<f32> = (25..100).map(|n| if (30..50).contains(&n) { 0.9 } else { 0.1 }).collect();
+        let heard = Heard::in_chunks(&chances, 0, 38_400).unwrap();
+        assert_eq!(heard.spans, [Segment { start: 5 * 512, end: 25 * 512 }]);
+        let shifted = Heard::in_chunks(&chances, 100, 38_300).unwrap();
+        assert_eq!(shifted.spans, [Segment { start: 5 * 512 - 100, end: 25 * 512 - 100 }]);
+        // Speech that the window's end cuts off reaches to its end.
+        let cut = Heard::in_chunks(&chances[..15], 0, 15 * 512).unwrap();
+        assert_eq!(cut.spans, [Segment { start: 5 * 512, end: 15 * 512 }]);
     }
 }

@@ -2,15 +2,19 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use burn::tensor::Device;
 
+use super::fusion::Fusion;
 use super::keyterms::Keyterms;
-use super::silence::Audible;
+use super::silence::{Gate, Heard};
 use super::windows::{Cutter, Window, join};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
-use crate::models::fastconformer::{FastConformer, Token};
+use crate::models::fastconformer::{Beam, FastConformer, Search, Token};
+use crate::models::silero::Silero;
+use crate::text::lm::LanguageModel;
 use crate::text::tokens::Spoken;
 use crate::{Progress, TranscribeOptions, Transcript};
 
@@ -30,13 +34,26 @@ pub struct Recogniser {
 /// What stays the same over one transcription.
 struct Job<'a> {
     keyterms: Option<Keyterms>,
+    fusion: Option<Fusion>,
+    beam: usize,
     language: usize,
     look_ahead: usize,
+    detector: Option<&'a Silero>,
+    /// Words left out because no speech was heard near them.
+    unheard: usize,
     progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     total_s: Option<f64>,
 }
 
 impl Job<'_> {
+    /// Greedy, unless there is a language model to search with.
+    fn search(&self) -> Search<'_> {
+        match &self.fusion {
+            Some(fusion) => Search::Beam(Beam { width: self.beam, fusion: Some(fusion) }),
+            None => Search::Greedy(self.keyterms.as_ref()),
+        }
+    }
+
     /// # Errors
     /// [`Error::Canceled`] if nobody wants the rest.
     fn report(&mut self, audio_s: f64) -> Result<()> {
@@ -61,7 +78,8 @@ impl Recogniser {
         &self.model
     }
 
-    /// Transcribes audio to its end.
+    /// Transcribes audio to its end, with a beam where there is a language model; words count where the detector heard
+    /// speech, or without one wherever it is not silent.
     ///
     /// # Errors
     /// What decoding or the device reports; [`Error::InvalidOption`] and [`Error::Language`] for options that the
@@ -70,12 +88,23 @@ impl Recogniser {
         &self,
         mut audio: AudioStream,
         options: &TranscribeOptions,
+        language_model: Option<Arc<LanguageModel>>,
+        detector: Option<&Silero>,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Transcript> {
+        let vocabulary = self.model.vocabulary();
+        let keyterms = Keyterms::new(&options.keyterms, vocabulary)?;
+        let fusion = language_model.map(|language_model| {
+            Fusion::new(language_model, options.fusion, vocabulary, keyterms.clone(), &options.keyterms)
+        });
         let mut job = Job {
-            keyterms: Keyterms::new(&options.keyterms, self.model.vocabulary())?,
+            keyterms,
+            fusion,
+            beam: options.beam,
             language: self.language_slot(options.language.as_deref())?,
             look_ahead: self.look_ahead(options.look_ahead_ms)?,
+            detector,
+            unheard: 0,
             progress,
             total_s: audio.duration_s(),
         };
@@ -93,7 +122,7 @@ impl Recogniser {
             language_code: spoken.language.or_else(|| options.language.clone()),
             audio_duration_sec: audio.position_s(),
             model: options.model.clone(),
-            warnings: audio.warnings(),
+            warnings: audio.warnings().into_iter().chain(left_out(job.unheard)).collect(),
         })
     }
 
@@ -111,12 +140,12 @@ impl Recogniser {
         let mut rows = vec![0f32; lead * mels];
         let mut first = lead;
         let mut tokens: Vec<Token> = Vec::new();
-        let mut audible = Audible::new(model.frame_ms());
+        let mut gate = Gate::new(job.detector)?;
         let mut ended = false;
         while !ended {
             match audio.next_block()? {
                 Some(block) => {
-                    audible.push(&block);
+                    gate.push(&block)?;
                     rows.extend(mel.push(&block));
                 }
                 None => {
@@ -128,33 +157,30 @@ impl Recogniser {
                 let real = (rows.len() / mels).min(step);
                 let mut now: Vec<f32> = rows.drain(..real * mels).collect();
                 now.resize(real.next_multiple_of(factor) * mels, 0.0);
-                let emitted = model.step(
-                    &mut stream,
-                    model.features(now),
-                    std::slice::from_ref(&(first..real)),
-                    job.keyterms.as_ref(),
-                )?;
+                let emitted =
+                    model.step(&mut stream, model.features(now), std::slice::from_ref(&(first..real)), job.search())?;
                 first = 0;
                 tokens.extend(emitted.into_iter().flatten());
                 job.report(audio.position_s())?;
             }
         }
-        audible.keep_heard(&mut tokens);
+        tokens.extend(model.finish(stream, job.search()).into_iter().flatten());
+        self.keep_heard(&gate.finish()?, &mut tokens, job);
         let end_ms = (audio.position_s() * 1000.0).round() as u64;
         Ok(model.vocabulary().words(&tokens, model.frame_ms(), end_ms))
     }
 
     /// A whole-utterance checkpoint: windows cut at silence, a few at a time, of like length.
     fn in_windows(&self, audio: &mut AudioStream, job: &mut Job) -> Result<Spoken> {
-        let mut cutter = Cutter::default();
+        let mut cutter = Cutter::new(job.detector);
         let mut waiting: Vec<Window> = Vec::new();
         let mut spoken = Spoken::default();
         let mut ended = false;
         while !ended {
             match audio.next_block()? {
-                Some(block) => waiting.extend(cutter.push(&block)),
+                Some(block) => waiting.extend(cutter.push(&block)?),
                 None => {
-                    waiting.extend(cutter.finish());
+                    waiting.extend(cutter.finish()?);
                     ended = true;
                 }
             }
@@ -162,11 +188,9 @@ impl Recogniser {
                 let batch: Vec<Window> = waiting.drain(..waiting.len().min(WINDOWS_TOGETHER)).collect();
                 let samples: Vec<&[f32]> = batch.iter().map(|window| window.samples.as_slice()).collect();
                 let (features, lengths) = self.model.preprocessor().utterances(&samples, &self.device)?;
-                let tokens = self.model.recognise(features, &lengths, job.keyterms.as_ref())?;
+                let tokens = self.model.recognise(features, &lengths, job.search())?;
                 for (window, mut tokens) in batch.iter().zip(tokens) {
-                    let mut audible = Audible::new(self.model.frame_ms());
-                    audible.push(&window.samples);
-                    audible.keep_heard(&mut tokens);
+                    self.keep_heard(&window.heard()?, &mut tokens, job);
                     let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
                     let part = self.model.vocabulary().words(&tokens, self.model.frame_ms(), length_ms);
                     join(&mut spoken, part, window);
@@ -175,6 +199,12 @@ impl Recogniser {
             }
         }
         Ok(spoken)
+    }
+
+    /// Leaves out the tokens that have no speech near them, and counts their words.
+    fn keep_heard(&self, heard: &Heard, tokens: &mut Vec<Token>, job: &mut Job) {
+        let unheard = heard.keep_near(tokens, self.model.frame_ms());
+        job.unheard += self.model.vocabulary().words(&unheard, self.model.frame_ms(), u64::MAX).words.len();
     }
 
     /// The prompt slot of a language; 0 for checkpoints without one.
@@ -209,5 +239,14 @@ impl Recogniser {
                 Error::InvalidOption(format!("the checkpoint's shortest look-ahead is {} ms", latency(trained[0])))
             }),
         }
+    }
+}
+
+/// The warning that words were left out.
+fn left_out(words: usize) -> Option<String> {
+    match words {
+        0 => None,
+        1 => Some("1 word where no speech was detected was left out".into()),
+        _ => Some(format!("{words} words where no speech was detected were left out")),
     }
 }

@@ -2,8 +2,12 @@
 
 use std::collections::VecDeque;
 
+use super::activity::Listener;
+use super::silence::{Gate, Heard};
 use crate::Word;
 use crate::audio::SAMPLE_RATE;
+use crate::error::Result;
+use crate::models::silero::{CHUNK, Silero};
 use crate::text::tokens::Spoken;
 
 /// Samples in a millisecond.
@@ -14,8 +18,10 @@ const FRAME: usize = 10 * MS;
 const LONGEST: usize = 24_000 * MS;
 /// A window is not cut before this.
 const SHORTEST: usize = 8_000 * MS;
-/// Energy frames of quiet that make a pause: 200 ms.
-const PAUSE_FRAMES: usize = 20;
+/// Quiet that makes a pause.
+const PAUSE: usize = 200 * MS;
+/// Chunks whose chance of speech is below this are quiet.
+const UNSPOKEN: f32 = 0.35;
 /// A frame is quiet when its energy is below the window's noise floor times this (8 dB).
 const ABOVE_FLOOR: f32 = 6.3;
 /// And below the window's loud frames times this (-17 dB).
@@ -32,56 +38,125 @@ pub struct Window {
     pub samples: Vec<f32>,
     /// How much of its beginning the window before has as well, ms; 0 after a pause.
     pub shared_ms: u64,
+    /// With a detector: how far ahead of the window its first chunk begins, samples, and the chances of speech.
+    chances: Option<(usize, Vec<f32>)>,
 }
 
-/// Cuts a stream of samples into windows.
-#[derive(Debug, Default)]
-pub struct Cutter {
+impl Window {
+    /// Where it holds something to write down.
+    ///
+    /// # Errors
+    /// As [`Gate::new`].
+    pub fn heard(&self) -> Result<Heard> {
+        match &self.chances {
+            Some((before, chances)) => Heard::in_chunks(chances, *before, self.samples.len()),
+            None => {
+                let mut gate = Gate::new(None)?;
+                gate.push(&self.samples)?;
+                gate.finish()
+            }
+        }
+    }
+}
+
+/// Cuts a stream of samples into windows: where nobody speaks, by the detector, or where it is quiet, without one.
+#[derive(Debug)]
+pub struct Cutter<'a> {
     buffer: Vec<f32>,
-    start: u64,
+    /// The buffer's first sample.
+    start: usize,
     shared: usize,
     ready: VecDeque<Window>,
+    listener: Option<Listener<'a>>,
+    /// Chances of speech from the chunk on in which the buffer begins.
+    chances: Vec<f32>,
 }
 
-impl Cutter {
+impl<'a> Cutter<'a> {
+    /// Before the first sample.
+    pub fn new(detector: Option<&'a Silero>) -> Self {
+        Self {
+            buffer: Vec::new(),
+            start: 0,
+            shared: 0,
+            ready: VecDeque::new(),
+            listener: detector.map(Listener::new),
+            chances: Vec::new(),
+        }
+    }
+
     /// Takes samples, gives the windows that are now complete.
-    pub fn push(&mut self, samples: &[f32]) -> Vec<Window> {
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when the detector's device failed.
+    pub fn push(&mut self, samples: &[f32]) -> Result<Vec<Window>> {
+        if let Some(listener) = &mut self.listener {
+            self.chances.extend(listener.push(samples)?);
+        }
         self.buffer.extend_from_slice(samples);
         while self.buffer.len() >= LONGEST {
-            match pause(&self.buffer[..LONGEST]) {
+            let pause = match &self.listener {
+                Some(_) => longest_pause(&self.spoken_not(LONGEST), CHUNK, self.start % CHUNK),
+                None => longest_pause(&quiet(&self.buffer[..LONGEST]), FRAME, 0),
+            };
+            match pause {
                 Some(at) => self.cut(at, 0),
                 None => self.cut(LONGEST, SHARED),
             }
         }
-        self.ready.drain(..).collect()
+        Ok(self.ready.drain(..).collect())
     }
 
     /// The last window, if there is one.
-    pub fn finish(&mut self) -> Option<Window> {
+    ///
+    /// # Errors
+    /// As [`Cutter::push`].
+    pub fn finish(&mut self) -> Result<Option<Window>> {
+        if let Some(listener) = self.listener.take() {
+            self.chances.extend(listener.finish()?);
+            let mut last = self.take(self.buffer.len());
+            last.chances = Some((self.start % CHUNK, std::mem::take(&mut self.chances)));
+            return Ok((self.buffer.len() > self.shared).then_some(last));
+        }
         // What is left may be no more than what the last window already had.
-        (self.buffer.len() > self.shared).then(|| self.take(self.buffer.len()))
+        Ok((self.buffer.len() > self.shared).then(|| self.take(self.buffer.len())))
+    }
+
+    /// Whether nobody speaks, for each whole chunk of the buffer's first `samples`.
+    fn spoken_not(&self, samples: usize) -> Vec<bool> {
+        self.whole_chunks(samples).iter().map(|chance| *chance < UNSPOKEN).collect()
+    }
+
+    /// The chances of the chunks that end within the buffer's first `samples`, however many more are known: windows are not
+    /// to depend on how samples arrive.
+    fn whole_chunks(&self, samples: usize) -> &[f32] {
+        &self.chances[..((self.start % CHUNK + samples) / CHUNK).min(self.chances.len())]
     }
 
     fn cut(&mut self, at: usize, shared: usize) {
         let kept = self.buffer[at - shared..].to_vec();
         let window = self.take(at);
         self.ready.push_back(window);
-        self.start += (at - shared) as u64;
+        let passed = (self.start + at - shared) / CHUNK - self.start / CHUNK;
+        self.chances.drain(..passed.min(self.chances.len()));
+        self.start += at - shared;
         self.shared = shared;
         self.buffer = kept;
     }
 
     fn take(&self, length: usize) -> Window {
+        let chances = || (self.start % CHUNK, self.whole_chunks(length).to_vec());
         Window {
-            start_ms: self.start / MS as u64,
+            start_ms: (self.start / MS) as u64,
             samples: self.buffer[..length].to_vec(),
             shared_ms: (self.shared / MS) as u64,
+            chances: self.listener.is_some().then(chances),
         }
     }
 }
 
-/// The middle of the best pause to cut at: the longest, a later one over an earlier one of nearly its length.
-fn pause(samples: &[f32]) -> Option<usize> {
+/// Whether each frame of 10 ms is quiet.
+fn quiet(samples: &[f32]) -> Vec<bool> {
     let energies: Vec<f32> =
         samples.chunks_exact(FRAME).map(|f| f.iter().map(|s| s * s).sum::<f32>() / FRAME as f32).collect();
     let mut sorted = energies.clone();
@@ -89,22 +164,28 @@ fn pause(samples: &[f32]) -> Option<usize> {
     // The quietest fiftieth of the frames is taken for the noise floor, and quiet is well below what is loudest: a steady
     // sound has no pauses. Digital silence is quiet anyway.
     let (floor, loud) = (sorted[sorted.len() / 50], sorted[sorted.len() - 1 - sorted.len() / 50]);
-    let quiet = (floor * ABOVE_FLOOR).min(loud * BELOW_LOUD).max(1e-8);
+    let limit = (floor * ABOVE_FLOOR).min(loud * BELOW_LOUD).max(1e-8);
+    energies.iter().map(|energy| *energy <= limit).collect()
+}
+
+/// The middle of the best pause to cut at, in samples: the longest, a later one over an earlier one of nearly its length.
+/// `quiet` has a flag a frame of this many samples; the first frame begins `before` samples ahead.
+fn longest_pause(quiet: &[bool], frame: usize, before: usize) -> Option<usize> {
     let mut best: Option<(usize, usize)> = None;
     let mut run = 0usize;
-    for (at, energy) in energies.iter().chain([&f32::INFINITY]).enumerate() {
-        if *energy <= quiet {
+    for (at, quiet) in quiet.iter().chain([&false]).enumerate() {
+        if *quiet {
             run += 1;
             continue;
         }
-        let middle = at - run.div_ceil(2);
+        let middle = ((at - run.div_ceil(2)) * frame).saturating_sub(before);
         let longest = best.map_or(0, |(length, _)| length);
-        if run >= PAUSE_FRAMES && middle * FRAME >= SHORTEST && run * 5 >= longest * 4 {
+        if run * frame >= PAUSE && middle >= SHORTEST && run * 5 >= longest * 4 {
             best = Some((run.max(longest), middle));
         }
         run = 0;
     }
-    best.map(|(_, middle)| middle * FRAME)
+    best.map(|(_, middle)| middle)
 }
 
 /// Adds the words of a window to those before it.
@@ -191,9 +272,9 @@ mod tests {
     }
 
     fn windows(samples: &[f32], push: usize) -> Vec<Window> {
-        let mut cutter = Cutter::default();
-        let mut windows: Vec<Window> = samples.chunks(push).flat_map(|chunk| cutter.push(chunk)).collect();
-        windows.extend(cutter.finish());
+        let mut cutter = Cutter::new(None);
+        let mut windows: Vec<Window> = samples.chunks(push).flat_map(|chunk| cutter.push(chunk).unwrap()).collect();
+        windows.extend(cutter.finish().unwrap());
         windows
     }
 
@@ -258,7 +339,7 @@ mod tests {
                 w.start -= cut - shared;
                 w.end -= cut - shared;
             });
-            let window = Window { start_ms: cut - shared, samples: Vec::new(), shared_ms: shared };
+            let window = Window { start_ms: cut - shared, samples: Vec::new(), shared_ms: shared, chances: None };
             join(&mut spoken, Spoken { words: part, ..Spoken::default() }, &window);
             let texts = |words: &[Word]| words.iter().map(|w| w.text.clone()).collect::<Vec<_>>();
             assert_eq!(texts(&spoken.words), texts(&said), "cut at {cut} ms");

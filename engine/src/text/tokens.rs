@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::models::fastconformer::Token;
 
 /// What SentencePiece writes where a word begins.
-const WORD_START: char = '\u{2581}';
+pub const WORD_START: char = '\u{2581}';
 
 /// A checkpoint's tokenizer.
 pub struct Vocabulary {
@@ -86,6 +86,11 @@ impl Vocabulary {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// The text of every token, by id: with [`WORD_START`] where a word begins, empty for what is never shown.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().map(|piece| if piece.kind == Kind::Text { piece.text.as_str() } else { "" })
+    }
+
     /// Words with times: `frame_ms` is the length of an encoder frame, `end_ms` that of the audio.
     pub fn words(&self, tokens: &[Token], frame_ms: f64, end_ms: u64) -> Spoken {
         let mut spoken = Spoken::default();
@@ -138,7 +143,7 @@ fn starts_word(piece: &str) -> bool {
 }
 
 /// Han, kana and Thai: scripts without spaces, where every piece is a word of its own.
-fn is_unspaced(c: char) -> bool {
+pub(crate) fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{0E00}'..='\u{0E7F}' | '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{20000}'..='\u{2FA1F}')
 }
 

@@ -91,12 +91,13 @@ async fn named(call: &Call) -> Result<Transcript> {
     call.app.store.transcript(&call.account()?.id, &id).await?.ok_or_else(unknown)
 }
 
-/// The transcript that the path names, if it is done.
+/// The transcript that the path names, if it is done and has text.
 async fn completed(call: &Call) -> Result<Transcript> {
     let transcript = named(call).await?;
     let not_ready = |message: &str| Err(ApiError::new(StatusCode::CONFLICT, "not_ready", message));
     match transcript.status {
-        Status::Completed => Ok(transcript),
+        Status::Completed if transcript.text.as_deref().is_some_and(|text| !text.is_empty()) => Ok(transcript),
+        Status::Completed => not_ready("The transcript has no text: nothing was said."),
         Status::Error => not_ready("The transcript failed; its `error` says why."),
         Status::Queued | Status::Processing => not_ready("The transcript is not completed yet; poll it until it is."),
     }

@@ -176,6 +176,7 @@ mod tests {
 
     #[test]
     fn only_stripes_own_and_fresh_notices_count() {
+        crate::net::use_tls();
         let stripe = Stripe {
             client: Client::new(),
             api: Url::parse("http://127.0.0.1").unwrap(),

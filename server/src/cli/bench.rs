@@ -66,6 +66,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let (engine, opening) = timed(|| Engine::open(args.engine.options()))?;
     let (_, first) = timed(|| transcribe(&engine, 1, "first transcription"))?;
     table.add("first transcription, with loading", clip_s, opening + first);
+    let stages = engine.measure(&args.model, &samples)?;
+    table.add("log-mel features of it", clip_s, stages.features);
+    table.add("one encoder pass over it", clip_s, stages.encoder);
     let (_, single) = timed(|| transcribe(&engine, 1, "one short file"))?;
     table.add("one short file", clip_s, single);
     let repeats = (LONG_WORK.as_secs_f64() / single.as_secs_f64().max(1e-3)).clamp(2.0, MOST_REPEATS as f64) as usize;

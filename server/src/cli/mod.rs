@@ -189,8 +189,7 @@ fn log_to_stderr(log: Log) {
 
 /// The threads that wait for sockets and databases.
 fn runtime() -> Result<tokio::runtime::Runtime> {
-    // TLS has one provider in this process, whatever library asks.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    crate::net::use_tls();
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     built.map_err(|error| Failure::Service(format!("no threads: {error}")))
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use auricle_engine::{Catalog, Error, ModelReport, check_model};
+use auricle_engine::{Catalog, Error, ModelReport, check_detector, check_model};
 use clap::{Args, Subcommand};
 
 use super::{Failure, ModelsFolder, Result, output};
@@ -55,6 +55,15 @@ fn list(args: &ListArgs) -> Result<()> {
         let checkpoint = choice.dir.strip_prefix(&dir).unwrap_or(&choice.dir).display().to_string();
         rows.push(vec![model.id.clone(), model.kind.clone(), checkpoint, state.into(), choice.languages.join(" ")]);
     }
+    if let Some(detector) = catalog.detector() {
+        let state = match (detector.join("model.safetensors").is_file(), catalog.detector_is_starter()) {
+            (true, true) => "starter",
+            (true, false) => "published",
+            (false, _) => "missing",
+        };
+        let checkpoint = detector.strip_prefix(&dir).unwrap_or(&detector).display().to_string();
+        rows.push(["detector", "speech or not", &checkpoint, state, "any"].map(String::from).to_vec());
+    }
     let mut text = format!("Models in {}:\n\n{}", dir.display(), output::table(&rows));
     let starters = catalog.models().iter().filter(|model| catalog.choose(&model.id).is_ok_and(|it| it.is_starter));
     for (index, model) in starters.enumerate() {
@@ -78,8 +87,15 @@ fn check(args: &CheckArgs) -> Result<()> {
     }
     let mut failed = false;
     for dir in &dirs {
-        match check_model(dir) {
-            Ok(report) => output::print(&described(dir, &report))?,
+        // The detector's published form is a file of tensors alone.
+        let report = match dir.join("config.json").is_file() || !dir.join("model.safetensors").is_file() {
+            true => check_model(dir).map(|report| described(dir, &report)),
+            false => check_detector(dir).map(|values| {
+                format!("{}: good\n  voice activity detector, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
+            }),
+        };
+        match report {
+            Ok(text) => output::print(&text)?,
             Err(error) => {
                 failed = true;
                 match error {
@@ -97,7 +113,8 @@ fn check(args: &CheckArgs) -> Result<()> {
 fn present(dir: &Path) -> Result<Vec<PathBuf>> {
     let catalog = Catalog::read(dir)?;
     let named = catalog.models().iter().flat_map(|model| [&model.folder, &model.starter]);
-    let mut dirs: Vec<PathBuf> = named.map(|folder| dir.join(folder)).filter(|dir| dir.is_dir()).collect();
+    let named = named.map(|folder| dir.join(folder)).chain(catalog.detector());
+    let mut dirs: Vec<PathBuf> = named.filter(|dir| dir.is_dir()).collect();
     dirs.sort();
     dirs.dedup();
     Ok(dirs)

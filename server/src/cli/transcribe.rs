@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use auricle_engine::audio::{AudioStream, OpenOptions};
-use auricle_engine::{Engine, Error, TranscribeOptions, Transcript};
+use auricle_engine::{Engine, Error, FusionWeights, LanguageModelChoice, TranscribeOptions, Transcript};
 use clap::Args;
 
 use super::output::{self, Format, OutFolder};
@@ -26,6 +26,7 @@ Examples:
   auricle transcribe interview.mp4 --format srt > interview.srt
   auricle transcribe recordings/*.wav --format json --out transcripts
   auricle transcribe call.ogg --keyterm Auricle --keyterm 'Ada Lovelace'
+  auricle transcribe hearing.wav --lm law.arpa
   curl -s https://example.com/talk.mp3 | auricle transcribe -
   auricle transcribe *.flac --format json | jq -r '.file + \": \" + .text'")]
 pub struct TranscribeArgs {
@@ -51,6 +52,14 @@ pub struct TranscribeArgs {
     /// Streaming models: how many ms they may look ahead [default: the longest that the model was trained with]
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,
+    /// A language model of words that joins the search: an ARPA file, or off [default: for the starter, the one that
+    /// ships with it]
+    #[arg(long, value_name = "FILE")]
+    lm: Option<LanguageModelChoice>,
+    /// How much the language model counts, 0 to 10; less for a checkpoint that hears better [default: 0.55, which is best
+    /// for the starter]
+    #[arg(long, value_name = "WEIGHT")]
+    lm_weight: Option<f32>,
     #[command(flatten)]
     engine: EngineArgs,
     /// No progress bar and no notes; warnings and errors stay
@@ -193,8 +202,11 @@ impl Job<'_> {
             language: self.args.language.clone(),
             keyterms: self.args.keyterms.clone(),
             look_ahead_ms: self.args.look_ahead,
+            language_model: self.args.lm.clone().unwrap_or_default(),
+            fusion: self.args.lm_weight.map(FusionWeights::new).unwrap_or_default(),
+            ..TranscribeOptions::default()
         };
-        engine.load(&options.model)?;
+        engine.load(&options)?;
         tracing::info!(file = name, format = audio.format(), device = engine.device().name, "transcribing");
         bar.begin(audio.duration_s());
         let started = Instant::now();
@@ -226,6 +238,7 @@ fn is_about_the_file(error: &Error) -> bool {
         Error::Checkpoint { .. }
             | Error::Weights { .. }
             | Error::Device { .. }
+            | Error::LanguageModel { .. }
             | Error::Language(_)
             | Error::UnknownModel(_)
             | Error::InvalidOption(_)

@@ -79,7 +79,7 @@ impl Fields {
     pub fn string(&mut self, name: &str) -> Result<Option<String>> {
         match self.take(name) {
             None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
+            Some(Value::String(text)) => storable(name, text).map(Some),
             Some(other) => Err(wrong(name, "a string", &other)),
         }
     }
@@ -118,14 +118,11 @@ impl Fields {
 
     pub fn integer(&mut self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>> {
         let Some(value) = self.take(name) else { return Ok(None) };
-        // 60.0 is an integer in JSON; a number beyond 64 bits is out of any range.
+        // 60.0 is an integer in JSON; one beyond 64 bits is as large as can be.
         let whole = match &value {
-            Value::Number(number) => number.as_i64().or_else(|| {
-                number
-                    .as_f64()
-                    .filter(|number| number.fract() == 0.0 && number.abs() < 9e15)
-                    .map(|number| number as i64)
-            }),
+            Value::Number(number) => number
+                .as_i64()
+                .or_else(|| number.as_f64().filter(|number| number.fract() == 0.0).map(|number| number as i64)),
             _ => return Err(wrong(name, "an integer", &value)),
         };
         match whole {
@@ -150,11 +147,19 @@ impl Fields {
             return Err(ApiError::validation(format!("`{name}` has {} entries; it may have {most}.", items.len())));
         }
         let strings = items.into_iter().map(|item| match item {
-            Value::String(text) => Ok(text),
+            Value::String(text) => storable(name, text),
             other => Err(wrong(name, "an array of strings", &other)),
         });
         strings.collect::<Result<_>>().map(Some)
     }
+}
+
+/// PostgreSQL has no text with a null character in it, and no name or term needs one.
+fn storable(name: &str, text: String) -> Result<String> {
+    if text.contains('\0') {
+        return Err(ApiError::validation(format!("`{name}` must not hold a null character.")));
+    }
+    Ok(text)
 }
 
 fn kind(value: &Value) -> &'static str {

@@ -269,7 +269,12 @@ impl Router {
             None => Found::Allowed(matched.value.clone()),
             Some(route) => {
                 let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
-                let params = matched.params.iter().map(|(key, value)| (key.to_owned(), decode(value))).collect();
+                let params: Vec<(String, String)> =
+                    matched.params.iter().map(|(key, value)| (key.to_owned(), decode(value))).collect();
+                // No id holds one, and PostgreSQL would not even take the question.
+                if params.iter().any(|(_, value)| value.contains('\0')) {
+                    return Found::Nothing;
+                }
                 Found::Route { route, params }
             }
         }

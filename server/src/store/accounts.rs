@@ -3,7 +3,7 @@
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::{Result, Store, flag};
+use super::{Result, Store, access, flag};
 use crate::clock;
 use crate::ids::AccountId;
 
@@ -135,6 +135,7 @@ impl Store {
         let (Subscriber::Account(name) | Subscriber::Subscription(name)) = account;
         let changed =
             sqlx::query(sql).bind(flag(active)).bind(customer).bind(subscription).bind(name).execute(&mut *tx).await?;
+        access::changed(&mut tx).await?;
         tx.commit().await?;
         Ok(changed.rows_affected() > 0)
     }

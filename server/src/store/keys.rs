@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use sqlx::Row as _;
 
 use super::accounts::account;
-use super::{Account, Result, Store};
+use super::{Account, Result, Store, access};
 use crate::clock;
 use crate::ids::{AccountId, KeyId, random};
 
@@ -48,14 +48,14 @@ impl Store {
         Ok(key)
     }
 
-    /// Whose key this is, unless it is unknown or revoked. Asked for every request, so that a revoked key ends at once.
-    pub async fn account_by_secret(&self, secret: &str) -> Result<Option<Account>> {
+    /// Whose key has this hash, unless it is unknown or revoked.
+    pub(super) async fn account_by_hash(&self, hash: &str) -> Result<Option<Account>> {
         let row = sqlx::query(
             "SELECT k.account_id, a.email, a.subscribed, a.customer
              FROM api_keys k JOIN accounts a ON a.id = k.account_id
              WHERE k.secret_hash = $1 AND k.revoked_at IS NULL",
         )
-        .bind(hash(secret))
+        .bind(hash)
         .fetch_optional(&self.read)
         .await?;
         row.as_ref().map(account).transpose()
@@ -85,14 +85,17 @@ impl Store {
 
     /// Revokes a key by its secret or its id. False if there is no such key, or it is revoked already.
     pub async fn revoke_key(&self, secret_or_id: &str) -> Result<bool> {
+        let mut tx = self.begin().await?;
         let done = sqlx::query(
             "UPDATE api_keys SET revoked_at = $1 WHERE (secret_hash = $2 OR id = $3) AND revoked_at IS NULL",
         )
         .bind(clock::now_ms())
         .bind(hash(secret_or_id))
         .bind(secret_or_id)
-        .execute(&self.write)
+        .execute(&mut *tx)
         .await?;
+        access::changed(&mut tx).await?;
+        tx.commit().await?;
         Ok(done.rows_affected() > 0)
     }
 }

@@ -1,5 +1,6 @@
 //! The database: SQLite or PostgreSQL behind one schema; one module a table group. SQL lives here and nowhere else.
 
+mod access;
 mod accounts;
 mod jobs;
 mod keys;
@@ -17,6 +18,7 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Any, AnyPool, SqlSafeStr as _, Transaction};
 
+use access::Access;
 pub use accounts::{Account, Credit, Subscriber};
 pub use jobs::{ATTEMPTS, Counted, Finished, Job, Outcome};
 pub use notifications::{Delivery, Usage};
@@ -47,6 +49,7 @@ pub struct Store {
     /// SQLite has one writer at a time: waiting for the one connection is fairer, and quicker, than retrying.
     write: AnyPool,
     dialect: Dialect,
+    access: Access,
 }
 
 impl Store {
@@ -86,7 +89,7 @@ impl Store {
             };
             let write = pool(1).connect_with(options.clone()).await?;
             let read = pool(READERS).connect_with(options).await?;
-            Self { read, write, dialect: Dialect::Sqlite }
+            Self { access: Access::new(read.clone()), read, write, dialect: Dialect::Sqlite }
         } else {
             let options = AnyConnectOptions::from_str(url)?;
             let pool = AnyPoolOptions::new()
@@ -94,7 +97,7 @@ impl Store {
                 .acquire_timeout(Duration::from_secs(10))
                 .connect_with(options)
                 .await?;
-            Self { read: pool.clone(), write: pool, dialect: Dialect::Postgres }
+            Self { access: Access::new(pool.clone()), read: pool.clone(), write: pool, dialect: Dialect::Postgres }
         };
         let migrations = MIGRATIONS.map(|(version, name, sql)| {
             Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)

@@ -1,16 +1,27 @@
-//! Greedy decoding: CTC, RNN-T and TDT, over a batch of utterances, resumable from chunk to chunk.
+//! Decoding, and greedy search: CTC, RNN-T and TDT, over a batch of utterances, resumable from chunk to chunk.
 //!
 //! Transducers are decoded by label looping (Bataev and others, 2024): as long as a row meets blanks its predictor
 //! does not change, so a block of frames is scored in one product, and only rows that emitted a token run the LSTM.
 
 use burn::tensor::Tensor;
 
+use super::beam::Beam;
+use super::prefix;
 use super::transducer::{Prediction, Transducer};
 use crate::error::Result;
 use crate::tasks::keyterms::{Bias, Keyterms};
 
 /// Frames that one joint product scores ahead. Speech emits a token every two or three frames.
 const BLOCK: usize = 4;
+
+/// How tokens are chosen from a model's scores.
+#[derive(Clone, Copy)]
+pub enum Search<'a> {
+    /// The best at every step. Keyterms lean it.
+    Greedy(Option<&'a Keyterms>),
+    /// The best sequence that a beam finds.
+    Beam(Beam<'a>),
+}
 
 /// One emitted token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -167,14 +178,24 @@ impl Row {
     }
 }
 
-/// Greedy CTC over `scores` `[rows, frames, vocabulary]` of which `lengths` frames are real: equal neighbours merge,
-/// blanks go.
+/// CTC over `scores` `[rows, frames, vocabulary]` of which `lengths` frames are real: equal neighbours merge, blanks go.
+/// A beam of one that nothing is added to is greedy search.
 ///
 /// # Errors
 /// [`crate::Error::Device`] when the device failed.
-pub fn ctc(scores: Tensor<3>, lengths: &[usize], blank: u32, keyterms: Option<&Keyterms>) -> Result<Vec<Vec<Token>>> {
+pub fn ctc(scores: Tensor<3>, lengths: &[usize], blank: u32, search: Search) -> Result<Vec<Vec<Token>>> {
     let frames = scores.dims()[1];
     let scores = Scores::read(scores)?;
+    let keyterms = match search {
+        Search::Greedy(keyterms) => keyterms,
+        Search::Beam(Beam { width: 1, fusion: None }) => None,
+        Search::Beam(beam) => {
+            let rows = lengths.iter().enumerate().map(|(row, length)| {
+                prefix::search((0..*length).map(|frame| scores.row(row * frames + frame)), blank, beam)
+            });
+            return Ok(rows.collect());
+        }
+    };
     let decode = |(row, length): (usize, &usize)| {
         let mut tokens: Vec<Token> = Vec::new();
         let mut bias = Bias::default();
@@ -205,24 +226,24 @@ pub fn ctc(scores: Tensor<3>, lengths: &[usize], blank: u32, keyterms: Option<&K
 }
 
 /// Scores on the host: `[frames, outputs]`.
-struct Scores {
+pub(super) struct Scores {
     values: Vec<f32>,
     outputs: usize,
 }
 
 impl Scores {
-    fn read(scores: Tensor<3>) -> Result<Self> {
+    pub(super) fn read(scores: Tensor<3>) -> Result<Self> {
         let outputs = scores.dims()[2];
         Ok(Self { values: crate::device::read(scores)?, outputs })
     }
 
-    fn row(&self, at: usize) -> &[f32] {
+    pub(super) fn row(&self, at: usize) -> &[f32] {
         &self.values[at * self.outputs..][..self.outputs]
     }
 }
 
 /// The first of the largest values; the first value if none compares.
-fn argmax(values: &[f32]) -> usize {
+pub(super) fn argmax(values: &[f32]) -> usize {
     let mut best = 0;
     for (at, value) in values.iter().enumerate() {
         if *value > values[best] {
@@ -233,7 +254,7 @@ fn argmax(values: &[f32]) -> usize {
 }
 
 /// One minus the normalised entropy of the distribution that `scores` (logits) stand for.
-fn confidence(scores: &[f32]) -> f32 {
+pub(super) fn confidence(scores: &[f32]) -> f32 {
     let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let (mut sum, mut weighted) = (0f32, 0f32);
     for score in scores {

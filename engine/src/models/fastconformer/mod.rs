@@ -1,14 +1,17 @@
 //! FastConformer speech recognition: the Parakeet and Nemotron streaming checkpoints. See `README.md` beside this file.
 
 mod attention;
+mod beam;
 mod config;
 mod decode;
 mod encoder;
 mod model;
+mod prefix;
 mod subsampling;
 mod transducer;
 
+pub use beam::Beam;
 pub use config::{Class, Config, EncoderConfig};
-pub use decode::Token;
+pub use decode::{Search, Token};
 pub use encoder::{Encoder, EncoderState};
 pub use model::{FastConformer, Stream};

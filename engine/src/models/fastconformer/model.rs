@@ -5,14 +5,14 @@ use std::path::Path;
 
 use burn::tensor::{Device, Tensor, TensorData};
 
+use super::beam::BeamState;
 use super::config::{Class, Config};
-use super::decode::{self, Rules, Token, TransducerState};
+use super::decode::{self, Rules, Search, Token, TransducerState};
 use super::encoder::{Encoder, EncoderState};
 use super::transducer::Transducer;
 use crate::error::{Error, Result};
 use crate::features::Preprocessor;
 use crate::layers::{Bias, Linear};
-use crate::tasks::keyterms::Keyterms;
 use crate::text::tokens::Vocabulary;
 use crate::weights::{Scope, Weights};
 
@@ -52,6 +52,8 @@ struct Prompt {
 pub struct Stream {
     encoder: EncoderState,
     transducer: TransducerState,
+    /// Of each row, once a step was searched with a beam.
+    beams: Vec<BeamState>,
     /// Slot of the language prompt.
     language: usize,
 }
@@ -133,26 +135,31 @@ impl FastConformer {
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for a streaming checkpoint, or an utterance longer than the checkpoint's positions.
-    pub fn recognise(
-        &self,
-        features: Tensor<3>,
-        lengths: &[usize],
-        keyterms: Option<&Keyterms>,
-    ) -> Result<Vec<Vec<Token>>> {
+    pub fn recognise(&self, features: Tensor<3>, lengths: &[usize], search: Search) -> Result<Vec<Vec<Token>>> {
         if self.config.class.is_streaming() {
             return Err(Error::InvalidOption("a streaming checkpoint is fed in chunks".into()));
         }
         let (frames, lengths) = self.encoder.forward(features, lengths)?;
         let input = self.head_input(frames, 0);
         match &self.head {
-            Head::Ctc(_) => decode::ctc(input, &lengths, self.config.blank, keyterms),
-            Head::Transducer(head) => TransducerState::start(&head.transducer, &head.rules, lengths.len()).decode(
-                &head.transducer,
-                &head.rules,
-                &input,
-                &lengths,
-                keyterms,
-            ),
+            Head::Ctc(_) => decode::ctc(input, &lengths, self.config.blank, search),
+            Head::Transducer(head) => {
+                let (transducer, rules) = (&head.transducer, &head.rules);
+                match search {
+                    Search::Greedy(keyterms) => TransducerState::start(transducer, rules, lengths.len())
+                        .decode(transducer, rules, &input, &lengths, keyterms),
+                    Search::Beam(beam) => {
+                        let utterance = |(row, &length): (usize, &usize)| {
+                            let mut state = BeamState::start(transducer, rules, beam);
+                            let frames = input.clone().narrow(0, row, 1);
+                            let mut tokens = state.decode(transducer, rules, &frames, length, beam)?;
+                            tokens.extend(state.finish(beam));
+                            Ok(tokens)
+                        };
+                        lengths.iter().enumerate().map(utterance).collect()
+                    }
+                }
+            }
         }
     }
 
@@ -165,6 +172,7 @@ impl FastConformer {
             Head::Transducer(head) if self.config.class.is_streaming() => Ok(Stream {
                 encoder: self.encoder.start(rows, look_ahead, &self.device),
                 transducer: TransducerState::start(&head.transducer, &head.rules, rows),
+                beams: Vec::new(),
                 language,
             }),
             _ => Err(Error::InvalidOption("this checkpoint transcribes whole utterances only".into())),
@@ -172,7 +180,8 @@ impl FastConformer {
     }
 
     /// One step of every row: `features` `[rows, 8 n, mels]` of which `valid` frames are real, to the new tokens of
-    /// each row. See [`Encoder::forward_chunk`] for what a chunk may be.
+    /// each row. See [`Encoder::forward_chunk`] for what a chunk may be. All steps of a stream are searched in one way; a
+    /// beam holds back what it is not sure of, for later steps and [`Self::finish`].
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -181,16 +190,35 @@ impl FastConformer {
         stream: &mut Stream,
         features: Tensor<3>,
         valid: &[Range<usize>],
-        keyterms: Option<&Keyterms>,
+        search: Search,
     ) -> Result<Vec<Vec<Token>>> {
         let (frames, valid) = self.encoder.forward_chunk(features, valid, &mut stream.encoder);
         let lengths: Vec<usize> = valid.iter().map(|v| v.end).collect();
         let input = self.head_input(frames, stream.language);
         match &self.head {
             Head::Transducer(head) => {
-                stream.transducer.decode(&head.transducer, &head.rules, &input, &lengths, keyterms)
+                let (transducer, rules) = (&head.transducer, &head.rules);
+                match search {
+                    Search::Greedy(keyterms) => stream.transducer.decode(transducer, rules, &input, &lengths, keyterms),
+                    Search::Beam(beam) => {
+                        stream.beams.resize_with(lengths.len(), || BeamState::start(transducer, rules, beam));
+                        let rows = stream.beams.iter_mut().zip(&lengths).enumerate();
+                        rows.map(|(row, (state, &length))| {
+                            state.decode(transducer, rules, &input.clone().narrow(0, row, 1), length, beam)
+                        })
+                        .collect()
+                    }
+                }
             }
             Head::Ctc(_) => Err(Error::InvalidOption("a CTC checkpoint has no streams".into())),
+        }
+    }
+
+    /// The last tokens of every row of a stream: what its steps held back.
+    pub fn finish(&self, stream: Stream, search: Search) -> Vec<Vec<Token>> {
+        match search {
+            Search::Greedy(_) => Vec::new(),
+            Search::Beam(beam) => stream.beams.into_iter().map(|state| state.finish(beam)).collect(),
         }
     }
 

@@ -25,6 +25,26 @@ pub struct Prediction {
     state: LstmState,
 }
 
+impl Prediction {
+    /// How many there are.
+    pub fn rows(&self) -> usize {
+        self.output.dims()[0]
+    }
+
+    /// These and then those of `more`.
+    pub fn append(&self, more: &Self) -> Self {
+        Self {
+            output: Tensor::cat(vec![self.output.clone(), more.output.clone()], 0),
+            state: self.state.append(&more.state),
+        }
+    }
+
+    /// Some of them, in the order given by `rows`.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        Self { output: select_rows(self.output.clone(), rows), state: self.state.select(rows) }
+    }
+}
+
 impl Transducer {
     /// Reads `decoder` and `joint`.
     ///
@@ -49,11 +69,16 @@ impl Transducer {
 
     /// Moves `rows` of a prediction on by one token each.
     pub fn step(&self, prediction: &Prediction, rows: &[usize], tokens: &[u32]) -> Prediction {
-        let moved = self.advance(tokens, &prediction.state.select(rows));
+        let moved = self.follow(prediction, rows, tokens);
         Prediction {
             output: replace_rows(prediction.output.clone(), rows, moved.output),
             state: prediction.state.replace(rows, &moved.state),
         }
+    }
+
+    /// The predictions after one more token each, for the given rows of a prediction, in their order.
+    pub fn follow(&self, prediction: &Prediction, rows: &[usize], tokens: &[u32]) -> Prediction {
+        self.advance(tokens, &prediction.state.select(rows))
     }
 
     fn advance(&self, tokens: &[u32], state: &LstmState) -> Prediction {

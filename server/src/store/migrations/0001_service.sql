@@ -43,6 +43,12 @@ CREATE TABLE api_keys (
     revoked_at BIGINT
 );
 
+-- One number, which changes whenever a key is revoked or an account changes.
+CREATE TABLE access_version (
+    version BIGINT NOT NULL
+);
+INSERT INTO access_version (version) VALUES (0);
+
 CREATE TABLE uploads (
     id TEXT PRIMARY KEY,
     account_id TEXT NOT NULL REFERENCES accounts (id) ON DELETE CASCADE,

@@ -1,0 +1,142 @@
+//! Words that a model makes of what is not speech, an hour: digital silence, faint noise, tones, music, noise, and sound
+//! files without speech.
+//!
+//!     cargo run --release --example false_words -- [FILE...] [--model svc-best] [--models DIR] [--minutes 10]
+//!
+//! The made-up sounds are this program's own: no detector was trained on them. Files are heard one by one.
+
+use std::f32::consts::TAU;
+use std::io::Cursor;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
+use auricle_engine::{DeviceChoice, Engine, EngineOptions, Result, TranscribeOptions, Transcript};
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mut open = EngineOptions { device: DeviceChoice::Cpu, ..EngineOptions::default() };
+    let mut options = TranscribeOptions::default();
+    let (mut files, mut minutes) = (Vec::new(), 10);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--model" => options.model = value()?,
+            "--models" => open.models = value()?.into(),
+            "--minutes" => minutes = value()?.parse()?,
+            _ => files.push(PathBuf::from(argument)),
+        }
+    }
+    let engine = Engine::open(open)?;
+    println!("{:<26} {:>8} {:>12}  warnings", "what", "minutes", "words/hour");
+    let mut all = Count::default();
+    for (name, sound) in sounds() {
+        let mut noise = Noise(7);
+        let samples = minutes * 60 * SAMPLE_RATE as usize;
+        let pcm: Vec<u8> = (0..samples)
+            .map(|n| sound(n as f32 / SAMPLE_RATE as f32, &mut noise).clamp(-1.0, 1.0))
+            .flat_map(|sample| ((sample * 32_767.0).round() as i16).to_le_bytes())
+            .collect();
+        let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm), SAMPLE_RATE, 1)?;
+        let mut count = Count::default();
+        count.add(engine.transcribe(audio, &options, &mut |_| ControlFlow::Continue(()))?);
+        count.print(name);
+        all.join(&count);
+    }
+    if !files.is_empty() {
+        let mut count = Count::default();
+        for file in &files {
+            count.add(hear(&engine, file, &options)?);
+        }
+        count.print(&format!("{} files", files.len()));
+        all.join(&count);
+    }
+    all.print("all");
+    Ok(())
+}
+
+fn hear(engine: &Engine, file: &std::path::Path, options: &TranscribeOptions) -> Result<Transcript> {
+    engine.transcribe(AudioStream::open(file)?, options, &mut |_| ControlFlow::Continue(()))
+}
+
+#[derive(Default)]
+struct Count {
+    words: usize,
+    seconds: f64,
+    warnings: Vec<String>,
+}
+
+impl Count {
+    fn add(&mut self, transcript: Transcript) {
+        self.words += transcript.words.len();
+        self.seconds += transcript.audio_duration_sec;
+        self.warnings.extend(transcript.warnings);
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.words += other.words;
+        self.seconds += other.seconds;
+    }
+
+    fn print(&self, name: &str) {
+        let warning = match self.warnings.as_slice() {
+            [] => String::new(),
+            [only] => only.clone(),
+            [first, rest @ ..] => format!("{first}, and {} more warnings", rest.len()),
+        };
+        let rate = self.words as f64 * 3600.0 / self.seconds;
+        println!("{name:<26} {:>8.1} {rate:>12.1}  {warning}", self.seconds / 60.0);
+    }
+}
+
+/// A generator of even noise (xorshift), -1 to 1.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+}
+
+type Sound = fn(f32, &mut Noise) -> f32;
+
+/// Sounds by the second.
+fn sounds() -> [(&'static str, Sound); 9] {
+    [
+        ("digital silence", |_, _| 0.0),
+        ("noise, -70 dB", |_, noise| noise.next() * 5e-4),
+        ("noise, -20 dB", |_, noise| noise.next() * 0.17),
+        ("noise in gusts", |t, noise| noise.next() * 0.3 * (0.5 + 0.5 * (t * 1.7).sin()).powi(3)),
+        ("mains hum", |t, noise| 0.1 * (tone(50.0, t) + 0.5 * tone(150.0, t)) + 1e-3 * noise.next()),
+        ("tones of 1 to 3 s", |t, _| 0.3 * tone(220.0 * 2f32.powf(step(t, 2.0, 13) / 4.0), t)),
+        ("key tones", |t, _| {
+            let on = if t % 0.3 < 0.15 { 0.25 } else { 0.0 };
+            on * (tone(697.0 + 80.0 * step(t, 0.3, 4), t) + tone(1209.0 + 130.0 * step(t, 0.3, 3), t))
+        }),
+        ("a melody of plucked notes", |t, _| 0.4 * pluck(262.0 * 2f32.powf(step(t, 0.4, 12) / 12.0), t, 0.4)),
+        ("chords and drums", |t, noise| {
+            let root = 110.0 * 2f32.powf(step(t, 2.0, 7) / 12.0);
+            let chord: f32 = [1.0, 1.26, 1.5, 2.0].iter().map(|ratio| pluck(root * ratio, t, 2.0)).sum();
+            0.12 * chord + 0.3 * noise.next() * (-(t % 0.5) * 40.0).exp()
+        }),
+    ]
+}
+
+fn tone(hertz: f32, t: f32) -> f32 {
+    (TAU * (hertz * t).fract()).sin()
+}
+
+/// A pseudo-random step out of `of`, a new one every `every` seconds.
+fn step(t: f32, every: f32, of: u32) -> f32 {
+    let number = (t / every) as u32;
+    (number.wrapping_mul(2_654_435_761).rotate_left(13) % of) as f32
+}
+
+/// A note with eight partials that dies away, begun anew every `every` seconds.
+fn pluck(hertz: f32, t: f32, every: f32) -> f32 {
+    let since = t % every;
+    (1..9).map(|k| tone(hertz * k as f32, t) / k as f32 * (-since * (1.5 + k as f32)).exp()).sum()
+}

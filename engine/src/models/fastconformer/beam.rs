@@ -1,0 +1,367 @@
+//! Beam search for RNN-T and TDT: the likeliest prefixes side by side, frame by frame, resumable from chunk to chunk.
+//!
+//! All prefixes that stand at a frame are scored in one product, over and over, until none of those that emitted a token
+//! there is among the best (modified adaptive expansion search, Kim and others, 2020, without its bound on tokens a frame
+//! but the model's own). Prefixes of one text are one: their probabilities add up, the likelier one's tokens stay.
+
+use std::collections::BTreeMap;
+
+use burn::tensor::Tensor;
+
+use super::decode::{Rules, Scores, Token, argmax, confidence};
+use super::transducer::{Prediction, Transducer};
+use crate::error::Result;
+use crate::tasks::fusion::{Fusion, Reading};
+
+/// A token whose own score leaves its prefix this far behind the best is not looked at.
+const MARGIN: f32 = 9.0;
+
+/// Most tokens that the prefixes may disagree on. Past it the best one wins, so that memory stays bounded.
+const MAX_OPEN: usize = 256;
+
+/// How a beam is searched.
+#[derive(Clone, Copy)]
+pub struct Beam<'a> {
+    /// Prefixes that are kept, at least 1.
+    pub width: usize,
+    /// What is added to the model's scores.
+    pub fusion: Option<&'a Fusion>,
+}
+
+/// Where the beam search of one stream stands.
+#[derive(Debug)]
+pub struct BeamState {
+    /// The best first.
+    prefixes: Vec<Prefix>,
+    /// The predictor after each prefix, by [`Prefix::row`].
+    predictions: Prediction,
+    /// What the model expects after each prefix without hearing anything, by [`Prefix::row`]: log probabilities of labels
+    /// that are no blank; empty where fusion does not ask for it.
+    expected: Vec<Vec<f32>>,
+    /// Frames that earlier calls brought.
+    consumed: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Prefix {
+    /// ln P, and what fusion added.
+    score: f32,
+    /// Frame of the next score, from the utterance's first; a TDT duration may point past what is there.
+    frame: usize,
+    /// Row of the predictions.
+    row: usize,
+    /// Tells token sequences apart.
+    history: u64,
+    /// Tokens that were not given out yet.
+    tokens: Vec<Token>,
+    reading: Option<Reading>,
+}
+
+/// A prefix and a token that may come next.
+struct Extension {
+    score: f32,
+    parent: usize,
+    token: Token,
+    reading: Option<Reading>,
+}
+
+/// Log probabilities at one frame, by history: prefixes that come by one history twice are scored once.
+#[derive(Default)]
+struct Looked {
+    rows: BTreeMap<u64, (Vec<f32>, Vec<f32>)>,
+}
+
+impl BeamState {
+    /// The state before an utterance.
+    pub fn start(transducer: &Transducer, rules: &Rules, beam: Beam) -> Self {
+        let reading = beam.fusion.map(Fusion::start);
+        let first = Prefix { score: 0.0, frame: 0, row: 0, history: 0, tokens: Vec::new(), reading };
+        let predictions = transducer.start(1, rules.blank);
+        Self { prefixes: vec![first], predictions, expected: Vec::new(), consumed: 0 }
+    }
+
+    /// Decodes the next `length` frames of `frames` `[1, frames, hidden]` (projected); gives the new tokens that all
+    /// prefixes agree on.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when the device failed.
+    pub fn decode(
+        &mut self,
+        transducer: &Transducer,
+        rules: &Rules,
+        frames: &Tensor<3>,
+        length: usize,
+        beam: Beam,
+    ) -> Result<Vec<Token>> {
+        let end = self.consumed + length;
+        while let Some(frame) = self.prefixes.iter().map(|prefix| prefix.frame).min().filter(|frame| *frame < end) {
+            let input = frames.clone().narrow(1, frame - self.consumed, 1);
+            self.expect(transducer, rules, &input, beam)?;
+            self.look(transducer, rules, input, frame, beam)?;
+            self.forget_predictions();
+        }
+        self.consumed = end;
+        Ok(self.settle())
+    }
+
+    /// The tokens of the best prefix that were not given out yet.
+    pub fn finish(self, beam: Beam) -> Vec<Token> {
+        let whole = |prefix: &Prefix| {
+            let end = beam.fusion.zip(prefix.reading.as_ref()).map_or(0.0, |(fusion, reading)| fusion.end(reading));
+            prefix.score + end
+        };
+        let best = self.prefixes.into_iter().max_by(|a, b| whole(a).total_cmp(&whole(b)));
+        best.map(|prefix| prefix.tokens).unwrap_or_default()
+    }
+
+    /// Moves all prefixes that stand at `frame` past it.
+    fn look(
+        &mut self,
+        transducer: &Transducer,
+        rules: &Rules,
+        input: Tensor<3>,
+        frame: usize,
+        beam: Beam,
+    ) -> Result<()> {
+        let mut predicted: BTreeMap<u64, usize> = self.prefixes.iter().map(|p| (p.history, p.row)).collect();
+        let (mut active, mut passed): (Vec<Prefix>, Vec<Prefix>) =
+            std::mem::take(&mut self.prefixes).into_iter().partition(|prefix| prefix.frame == frame);
+        let mut looked = Looked::default();
+        for symbols in 1..=rules.max_symbols.max(1) {
+            looked.add(&active, transducer, rules, &self.predictions, &input)?;
+            for prefix in &active {
+                let (labels, durations) = looked.of(prefix);
+                for (duration, log_prob) in self::durations(rules, durations, beam.width) {
+                    let score = prefix.score + labels[rules.blank as usize] + log_prob;
+                    // A blank always moves on, whatever duration it came with.
+                    let moved = Prefix { score, frame: frame + duration.unwrap_or(1).max(1), ..prefix.clone() };
+                    merge(&mut passed, moved);
+                }
+            }
+            let extensions = extensions(&active, &passed, &looked, &self.expected, rules, beam, frame);
+            let kept = best_of(&mut passed, extensions, beam.width);
+            if kept.is_empty() {
+                break;
+            }
+            let (mut rows, mut tokens) = (Vec::new(), Vec::new());
+            let mut emitted = Vec::new();
+            for extension in kept {
+                let parent = &active[extension.parent];
+                let history = follow(parent.history, extension.token.id);
+                let row = *predicted.entry(history).or_insert_with(|| {
+                    rows.push(parent.row);
+                    tokens.push(extension.token.id);
+                    self.predictions.rows() + rows.len() - 1
+                });
+                let (labels, durations) = looked.of(parent);
+                let token = Token { confidence: confidence(labels), ..extension.token };
+                let stays = durations.is_empty() || token.span == 0;
+                let moved = if stays { usize::from(symbols == rules.max_symbols) } else { token.span };
+                let mut known = parent.tokens.clone();
+                known.push(Token { span: if durations.is_empty() { 1 } else { token.span }, ..token });
+                let prefix = Prefix {
+                    score: extension.score,
+                    frame: frame + moved,
+                    row,
+                    history,
+                    tokens: known,
+                    reading: extension.reading,
+                };
+                if moved > 0 { merge(&mut passed, prefix) } else { emitted.push(prefix) }
+            }
+            if !rows.is_empty() {
+                self.predictions = self.predictions.append(&transducer.follow(&self.predictions, &rows, &tokens));
+                self.expect(transducer, rules, &input, beam)?;
+            }
+            active = emitted;
+            if active.is_empty() {
+                break;
+            }
+        }
+        passed.sort_by(|a, b| b.score.total_cmp(&a.score));
+        passed.truncate(beam.width);
+        self.prefixes = passed;
+        Ok(())
+    }
+
+    /// Finds what the model expects after the predictions for which that is not known yet: the joint without a frame
+    /// (Meng and others, 2021). `like` `[1, 1, hidden]` is any frame.
+    fn expect(&mut self, transducer: &Transducer, rules: &Rules, like: &Tensor<3>, beam: Beam) -> Result<()> {
+        let new: Vec<usize> = (self.expected.len()..self.predictions.rows()).collect();
+        if new.is_empty() || beam.fusion.is_none_or(|fusion| fusion.weights().internal == 0.0) {
+            return Ok(());
+        }
+        let scores = Scores::read(transducer.joint(like.zeros_like(), &self.predictions, &new))?;
+        self.expected.extend((0..new.len()).map(|at| {
+            let mut labels = scores.row(at)[..rules.vocab_size].to_vec();
+            labels[rules.blank as usize] = f32::NEG_INFINITY;
+            log_softmax(&labels)
+        }));
+        Ok(())
+    }
+
+    /// Drops predictions that no prefix stands on any more.
+    fn forget_predictions(&mut self) {
+        let mut rows: Vec<usize> = self.prefixes.iter().map(|prefix| prefix.row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        // Selecting costs as much for a few rows as for some more: not after every frame.
+        if self.predictions.rows() > 4 * rows.len().max(4) {
+            self.predictions = self.predictions.select(&rows);
+            self.expected = rows.iter().filter_map(|row| self.expected.get_mut(*row).map(std::mem::take)).collect();
+            for prefix in &mut self.prefixes {
+                prefix.row = rows.partition_point(|row| *row < prefix.row);
+            }
+        }
+    }
+
+    /// Takes out the tokens that all prefixes begin with, as the best one has them.
+    fn settle(&mut self) -> Vec<Token> {
+        // Sorted: the best comes first.
+        let Some(best) = self.prefixes.first() else { return Vec::new() };
+        let (score, open) = (best.score, best.tokens.len());
+        if open > MAX_OPEN {
+            self.prefixes.truncate(1);
+        }
+        // Only differences count: over hours the sums would lose their last digits.
+        self.prefixes.iter_mut().for_each(|prefix| prefix.score -= score);
+        let first = &self.prefixes[0].tokens;
+        let agreed = self.prefixes[1..].iter().fold(open, |agreed, other| {
+            let pairs = first.iter().zip(&other.tokens).take(agreed);
+            pairs.take_while(|(a, b)| a.id == b.id).count()
+        });
+        let settled = first[..agreed].to_vec();
+        self.prefixes.iter_mut().for_each(|prefix| drop(prefix.tokens.drain(..agreed)));
+        settled
+    }
+}
+
+impl Looked {
+    /// Scores the prefixes whose history was not seen at this frame yet.
+    fn add(
+        &mut self,
+        active: &[Prefix],
+        transducer: &Transducer,
+        rules: &Rules,
+        predictions: &Prediction,
+        input: &Tensor<3>,
+    ) -> Result<()> {
+        let mut new: Vec<&Prefix> = active.iter().filter(|p| !self.rows.contains_key(&p.history)).collect();
+        new.sort_by_key(|prefix| prefix.history);
+        new.dedup_by_key(|prefix| prefix.history);
+        if new.is_empty() {
+            return Ok(());
+        }
+        let rows: Vec<usize> = new.iter().map(|prefix| prefix.row).collect();
+        let scores = Scores::read(transducer.joint(input.clone(), predictions, &rows))?;
+        for (at, prefix) in new.iter().enumerate() {
+            let (labels, durations) = scores.row(at).split_at(rules.vocab_size);
+            self.rows.insert(prefix.history, (log_softmax(labels), log_softmax(durations)));
+        }
+        Ok(())
+    }
+
+    /// Log probabilities of labels and of durations.
+    fn of(&self, prefix: &Prefix) -> (&[f32], &[f32]) {
+        self.rows.get(&prefix.history).map_or((&[], &[]), |(labels, durations)| (labels, durations))
+    }
+}
+
+/// The tokens that may come next after the active prefixes.
+fn extensions(
+    active: &[Prefix],
+    passed: &[Prefix],
+    looked: &Looked,
+    expected: &[Vec<f32>],
+    rules: &Rules,
+    beam: Beam,
+    frame: usize,
+) -> Vec<Extension> {
+    let best = passed.iter().map(|prefix| prefix.score).fold(f32::NEG_INFINITY, f32::max);
+    let internal = beam.fusion.map_or(0.0, |fusion| fusion.weights().internal);
+    let mut found = Vec::new();
+    for (parent, prefix) in active.iter().enumerate() {
+        let (labels, spans) = looked.of(prefix);
+        let expected = expected.get(prefix.row);
+        for (id, log_prob) in labels.iter().enumerate() {
+            if id == rules.blank as usize || prefix.score + log_prob < best - MARGIN {
+                continue;
+            }
+            let id = id as u32;
+            let fused = beam.fusion.zip(prefix.reading.as_ref()).map(|(fusion, reading)| fusion.score(reading, id));
+            let (added, reading) = fused.map_or((0.0, None), |(added, reading)| (added, Some(reading)));
+            let added = added - internal * expected.map_or(0.0, |expected| expected[id as usize]);
+            for (duration, log_duration) in durations(rules, spans, beam.width) {
+                let token = Token { id, frame, span: duration.unwrap_or(0), confidence: 0.0 };
+                let score = prefix.score + log_prob + log_duration + added;
+                found.push(Extension { score, parent, token, reading: reading.clone() });
+            }
+        }
+    }
+    found
+}
+
+/// The durations worth following, with their log probabilities: for a beam of one, the likeliest alone.
+fn durations(rules: &Rules, log_probs: &[f32], width: usize) -> Vec<(Option<usize>, f32)> {
+    if log_probs.is_empty() {
+        return vec![(None, 0.0)];
+    }
+    let first = argmax(log_probs);
+    if width == 1 {
+        return vec![(Some(rules.durations[first]), 0.0)];
+    }
+    let worth = |at: &usize| *at == first || log_probs[*at] > log_probs[first] - 2.0;
+    (0..log_probs.len()).filter(worth).map(|at| (Some(rules.durations[at]), log_probs[at])).collect()
+}
+
+/// Leaves the best `width` of both: gives the extensions among them.
+fn best_of(passed: &mut Vec<Prefix>, mut extensions: Vec<Extension>, width: usize) -> Vec<Extension> {
+    let mut scores: Vec<f32> = passed.iter().map(|p| p.score).chain(extensions.iter().map(|e| e.score)).collect();
+    if scores.len() > width {
+        scores.sort_unstable_by(|a, b| b.total_cmp(a));
+        let worst = scores[width - 1];
+        passed.retain(|prefix| prefix.score >= worst);
+        extensions.retain(|extension| extension.score >= worst);
+    }
+    extensions
+}
+
+/// Adds a prefix; one with the same text at the same frame is the same.
+fn merge(prefixes: &mut Vec<Prefix>, new: Prefix) {
+    let same = |prefix: &&mut Prefix| {
+        prefix.frame == new.frame
+            && match (&prefix.reading, &new.reading) {
+                (Some(a), Some(b)) => a.text() == b.text(),
+                _ => prefix.history == new.history,
+            }
+    };
+    match prefixes.iter_mut().find(same) {
+        Some(old) => {
+            let sum = log_add(old.score, new.score);
+            if new.score > old.score {
+                *old = new;
+            }
+            old.score = sum;
+        }
+        None => prefixes.push(new),
+    }
+}
+
+/// The history with one token more.
+pub(super) fn follow(history: u64, token: u32) -> u64 {
+    let mixed = (history ^ u64::from(token).wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
+}
+
+/// ln(e^a + e^b)
+pub(super) fn log_add(a: f32, b: f32) -> f32 {
+    let (high, low) = if a > b { (a, b) } else { (b, a) };
+    if low == f32::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
+}
+
+/// Log probabilities of scores.
+pub(super) fn log_softmax(scores: &[f32]) -> Vec<f32> {
+    let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum = top + scores.iter().map(|score| (score - top).exp()).sum::<f32>().ln();
+    scores.iter().map(|score| score - sum).collect()
+}

