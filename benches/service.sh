@@ -7,10 +7,11 @@ seconds="${1:-30}"
 auricle="${AURICLE_BIN:-target/release/auricle}"
 data="$(mktemp -d)"
 serve() {
+  rm -f "$data/out"
   "$auricle" serve --data "$data" --device cpu --listen 127.0.0.1:0 --storage-listen 127.0.0.1:0 \
     --dashboard-listen 127.0.0.1:0 "$@" > "$data/out" 2> "$data/err" &
   server=$!
-  until grep -q ^curl "$data/out"; do kill -0 "$server" || { cat "$data/err"; exit 1; }; sleep 0.1; done
+  until grep -qs ^curl "$data/out"; do kill -0 "$server" || { cat "$data/err"; exit 1; }; sleep 0.1; done
   url="$(awk '$1 == "api" { print $2 }' "$data/out")"
 }
 stop() { kill "$server" && wait "$server" || true; }
