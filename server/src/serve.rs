@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use auricle_engine::{Catalog, Engine, EngineOptions, TranscribeOptions};
 use data_encoding::HEXLOWER;
@@ -31,6 +31,9 @@ pub const FIRST_ACCOUNT: &str = "admin@localhost";
 
 /// How often what nobody needs any more is removed.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
+
+/// How often the whole store is looked through for what broken uploads left.
+const SWEEP: Duration = Duration::from_secs(3600);
 
 /// Step times of requests and jobs, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
@@ -243,6 +246,7 @@ async fn stop_signal() {
 /// Removes what nobody needs any more: uploads that were never completed, objects that were let go of.
 async fn housekeeping(app: Arc<App>, stopping: CancellationToken) {
     let stale_ms = i64::from(app.config.stale_upload_hours) * 3_600_000;
+    let mut swept: Option<Instant> = None;
     loop {
         if let Err(error) = app.store.drop_stale_uploads(clock::now_ms() - stale_ms).await {
             tracing::error!(%error, "stale uploads could not be dropped");
@@ -264,10 +268,13 @@ async fn housekeeping(app: Arc<App>, stopping: CancellationToken) {
                 }
             }
         }
-        let storage = app.storage.clone();
-        let unfinished = Duration::from_secs(24 * 3600);
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || storage.sweep(unfinished)).await {
-            tracing::warn!(%error, "unfinished uploads could not be looked at");
+        if swept.is_none_or(|at| at.elapsed() > SWEEP) {
+            let storage = app.storage.clone();
+            let unfinished = Duration::from_secs(24 * 3600);
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(move || storage.sweep(unfinished)).await {
+                tracing::warn!(%error, "unfinished uploads could not be looked at");
+            }
+            swept = Some(Instant::now());
         }
         tokio::select! {
             () = tokio::time::sleep(HOUSEKEEPING) => {}

@@ -5,6 +5,7 @@ mod accounts;
 mod jobs;
 mod keys;
 mod notifications;
+mod reads;
 mod transcripts;
 mod uploads;
 mod usage;
@@ -22,6 +23,7 @@ use access::Access;
 pub use accounts::{Account, Credit, Subscriber};
 pub use jobs::{ATTEMPTS, Counted, Finished, Job, Outcome};
 pub use notifications::{Delivery, Usage};
+use reads::Reads;
 pub use transcripts::{Created, NewTranscript, Source, Status, Transcript, TranscriptQuery};
 pub use uploads::{Upload, UploadStatus, object_key};
 
@@ -50,6 +52,7 @@ pub struct Store {
     write: AnyPool,
     dialect: Dialect,
     access: Access,
+    reads: Reads,
 }
 
 impl Store {
@@ -89,7 +92,13 @@ impl Store {
             };
             let write = pool(1).connect_with(options.clone()).await?;
             let read = pool(READERS).connect_with(options).await?;
-            Self { access: Access::new(read.clone()), read, write, dialect: Dialect::Sqlite }
+            Self {
+                access: Access::new(read.clone()),
+                reads: Reads::new(read.clone()),
+                read,
+                write,
+                dialect: Dialect::Sqlite,
+            }
         } else {
             let options = AnyConnectOptions::from_str(url)?;
             let pool = AnyPoolOptions::new()
@@ -97,7 +106,13 @@ impl Store {
                 .acquire_timeout(Duration::from_secs(10))
                 .connect_with(options)
                 .await?;
-            Self { access: Access::new(pool.clone()), read: pool.clone(), write: pool, dialect: Dialect::Postgres }
+            Self {
+                access: Access::new(pool.clone()),
+                reads: Reads::new(pool.clone()),
+                read: pool.clone(),
+                write: pool,
+                dialect: Dialect::Postgres,
+            }
         };
         let migrations = MIGRATIONS.map(|(version, name, sql)| {
             Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)

@@ -105,7 +105,20 @@ pub struct TranscriptQuery {
 /// How long an idempotency key is remembered.
 const IDEMPOTENCY_MS: i64 = 24 * 3_600_000;
 
-fn transcript(row: &AnyRow) -> Result<Transcript> {
+/// What `transcript` reads, of the rows that `$which` picks.
+macro_rules! select {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, account_id, status, model, title, language_code, webhook_url, options, text, words, confidence, duration_ms, ",
+            "error, created_at, completed_at FROM transcripts ",
+            $which
+        )
+    };
+}
+
+pub(super) use select;
+
+pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
     let options: String = row.try_get("options")?;
     Ok(Transcript {
         id: row.try_get::<String, _>("id")?.into(),
@@ -173,29 +186,12 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// A transcript of this account.
-    pub async fn transcript(&self, account: &AccountId, id: &TranscriptId) -> Result<Option<Transcript>> {
-        let row = sqlx::query(
-            "SELECT id, status, model, title, language_code, webhook_url, options, text, words, confidence, duration_ms,
-                    error, created_at, completed_at
-             FROM transcripts WHERE id = $1 AND account_id = $2",
-        )
-        .bind(id.as_str())
-        .bind(account.as_str())
-        .fetch_optional(&self.read)
-        .await?;
-        row.as_ref().map(transcript).transpose()
-    }
-
     /// Transcripts of this account, newest first, and how many there are in all.
     pub async fn transcripts(&self, account: &AccountId, query: TranscriptQuery) -> Result<(Vec<Transcript>, i64)> {
         let status = query.status.map_or("", Status::name);
-        let rows = sqlx::query(
-            "SELECT id, status, model, title, language_code, webhook_url, options, text, words, confidence, duration_ms,
-                    error, created_at, completed_at
-             FROM transcripts WHERE account_id = $1 AND ($2 = '' OR status = $2)
-             ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4",
-        )
+        let rows = sqlx::query(select!(
+            "WHERE account_id = $1 AND ($2 = '' OR status = $2) ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4"
+        ))
         .bind(account.as_str())
         .bind(status)
         .bind(query.limit)
