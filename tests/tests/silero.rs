@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use auricle_engine::Error;
+use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::models::silero::{CHUNK, Edge, Memory, Rules, Segment, Segmenter, Silero};
-use auricle_engine::tasks::activity::Listener;
+use auricle_engine::tasks::activity::{Listener, SpeechStream, speech};
+use auricle_engine::{Catalog, Error, models_dir};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::Device;
 use safetensors::SafeTensors;
@@ -112,6 +113,76 @@ fn segments_are_those_of_the_published_package() {
         let mut edges: Vec<Edge> = chances.iter().flat_map(|chance| segmenter.push(&[*chance])).collect();
         edges.extend(segmenter.finish(number(&case["samples"])));
         assert_eq!(Segment::between(&edges), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_file_gives_the_segments_of_its_live_stream() {
+    let models = Catalog::read(&models_dir()).unwrap();
+    let model = Silero::load(&models.detector().unwrap(), &Device::flex()).unwrap();
+    let open = || AudioStream::open(&auricle_tests::speech()).unwrap();
+    let segments = speech(&model, &mut open(), Rules::default()).unwrap();
+    let samples = open().read_to_end().unwrap();
+    let mut stream = SpeechStream::new(&model, Rules::default()).unwrap();
+    let mut edges: Vec<Edge> = samples.chunks(160).flat_map(|piece| stream.push(piece).unwrap()).collect();
+    edges.extend(stream.finish().unwrap());
+    assert_eq!(Segment::between(&edges), segments);
+    // "And so, my fellow Americans ... for your country", from 0.3 s to 10.5 s, in phrases with pauses.
+    let second = SAMPLE_RATE as usize;
+    assert!((3..=8).contains(&segments.len()), "{segments:?}");
+    assert!(segments[0].start < second && segments[segments.len() - 1].end > 10 * second, "{segments:?}");
+    let spoken: usize = segments.iter().map(|s| s.end - s.start).sum();
+    assert!((5 * second..10 * second).contains(&spoken), "{segments:?}");
+}
+
+/// 16-bit samples of one channel as a WAV file.
+fn wav(path: &Path, samples: impl Iterator<Item = f32>) {
+    let data: Vec<u8> = samples.flat_map(|s| ((s * 32_767.0).round() as i16).to_le_bytes()).collect();
+    let rate = SAMPLE_RATE;
+    let mut file = b"RIFF".to_vec();
+    file.extend((36 + data.len() as u32).to_le_bytes());
+    file.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0");
+    file.extend(rate.to_le_bytes().into_iter().chain((2 * rate).to_le_bytes()));
+    file.extend(b"\x02\0\x10\0data");
+    file.extend((data.len() as u32).to_le_bytes());
+    file.extend(data);
+    std::fs::write(path, file).unwrap();
+}
+
+#[test]
+fn what_is_no_speech_gives_no_text() {
+    let place = tempfile::tempdir().unwrap();
+    let seconds = |count: f32| (0..(count * SAMPLE_RATE as f32) as usize).map(|n| n as f32 / SAMPLE_RATE as f32);
+    let tone = |hertz: f32, t: f32| (std::f32::consts::TAU * (hertz * t).fract()).sin();
+    let mut state = 7u32;
+    let mut noise = move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    // Notes that die away, two a second, up a scale.
+    let melody = |t: f32| {
+        let hertz = 220.0 * 2f32.powf(((t * 2.0) as u32 * 5 % 12) as f32 / 12.0);
+        (1..7).map(|k| 0.3 * tone(hertz * k as f32, t) / k as f32).sum::<f32>() * (-(t * 2.0).fract() * 3.0).exp()
+    };
+    let file = |name: &str| place.path().join(name);
+    wav(&file("silence.wav"), seconds(20.0).map(|_| 0.0));
+    wav(&file("noise.wav"), seconds(20.0).map(|_| 0.2 * noise()));
+    wav(&file("tones.wav"), seconds(20.0).map(|t| 0.3 * tone(300.0 + 200.0 * t.floor(), t)));
+    wav(&file("melody.wav"), seconds(20.0).map(melody));
+    for name in ["silence.wav", "noise.wav", "tones.wav", "melody.wav"] {
+        let mut command = auricle_tests::command();
+        command
+            .args(["transcribe", "--device", "cpu", "--format", "json", "--models"])
+            .arg(models_dir())
+            .arg(file(name));
+        let run = auricle_tests::ended(command.output().unwrap());
+        assert_eq!(run.status, Some(0), "{}", run.stderr);
+        let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!((&document["text"], &document["words"]), (&"".into(), &serde_json::json!([])), "{name}");
+        // What the model made up all the same is told.
+        for warning in document["warnings"].as_array().unwrap() {
+            assert!(warning.as_str().unwrap().contains("no speech was detected"), "{warning}");
+        }
     }
 }
 
