@@ -16,11 +16,11 @@ pub fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// 48 bits of milliseconds, 80 random bits; the alphabet keeps their order.
-fn sortable() -> String {
+/// A new identifier: 48 bits of milliseconds, 80 random bits, in an alphabet that keeps their order.
+pub fn fresh(prefix: &str) -> String {
     let mut bytes: [u8; 16] = random();
     bytes[..6].copy_from_slice(&clock::now_ms().to_be_bytes()[2..]);
-    BASE32HEX_NOPAD.encode(&bytes).to_lowercase()
+    format!("{prefix}_{}", BASE32HEX_NOPAD.encode(&bytes).to_lowercase())
 }
 
 macro_rules! ids {
@@ -30,12 +30,10 @@ macro_rules! ids {
         pub struct $name(String);
 
         impl $name {
-            #[allow(dead_code, reason = "some ids are only read back")]
             pub fn new() -> Self {
-                Self(format!(concat!($prefix, "_{}"), sortable()))
+                Self(fresh($prefix))
             }
 
-            #[allow(dead_code, reason = "some ids are only shown")]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -68,8 +66,6 @@ ids! {
     DeliveryId = "wh";
     /// One holding of a job by one worker: what it writes counts only while it still holds it.
     LeaseId = "lease";
-    RequestId = "req";
-    CheckoutId = "co";
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         .map_err(|error| format!("figures: {error}"))?;
     let storage = Storage::open(&config, storage_url.clone(), &secret).map_err(|error| format!("storage: {error}"))?;
     let outbound = Outbound::new(&config.allow_private_hosts).map_err(|error| format!("outbound client: {error}"))?;
-    let billing = Provider::new(&config, &dashboard_url)?;
+    let billing = Provider::new(&config, &dashboard_url, &secret)?;
     let app = Arc::new(App {
         store,
         storage,

@@ -1,5 +1,7 @@
 //! Transcripts: create, get, list, delete, and the forms they can be had in.
 
+use std::sync::Arc;
+
 use auricle_engine::Word;
 use auricle_engine::text::search::{self, LONGEST_PHRASE};
 use auricle_engine::text::segments::{self, Segment};
@@ -17,7 +19,7 @@ use crate::clock;
 use crate::http::reply::{ApiError, Reply, Result, json, json_text, nothing, typed};
 use crate::http::{Call, body};
 use crate::ids::TranscriptId;
-use crate::store::{Created, Credit, Status, Transcript, TranscriptQuery};
+use crate::store::{Allowance, Created, Status, Transcript, TranscriptQuery};
 
 /// The longest idempotency key.
 const KEY_BYTES: usize = 255;
@@ -86,13 +88,13 @@ fn unknown() -> ApiError {
 }
 
 /// The transcript that the path names.
-async fn named(call: &Call) -> Result<Transcript> {
+async fn named(call: &Call) -> Result<Arc<Transcript>> {
     let id = TranscriptId::from(call.param("transcript_id"));
     call.app.store.transcript(&call.account()?.id, &id).await?.ok_or_else(unknown)
 }
 
 /// The transcript that the path names, if it is done and has text.
-async fn completed(call: &Call) -> Result<Transcript> {
+async fn completed(call: &Call) -> Result<Arc<Transcript>> {
     let transcript = named(call).await?;
     let not_ready = |message: &str| Err(ApiError::new(StatusCode::CONFLICT, "not_ready", message));
     match transcript.status {
@@ -125,9 +127,9 @@ pub async fn create(call: Call) -> Result<Reply> {
         None => false,
     };
     if !seen {
-        let credit = app.store.credit(&account).await?;
+        let allowance = app.store.allowance(&account).await?;
         let estimate = estimated_duration_sec.map_or(0, |seconds| price.cents(seconds.saturating_mul(1000)));
-        require_credit(&credit, estimate)?;
+        require_credit(allowance, estimate)?;
     }
     let id = match app.store.create_transcript(&new, idempotency).await? {
         Created::New => {
@@ -145,11 +147,11 @@ pub async fn create(call: Call) -> Result<Reply> {
     Ok(json_text(render(&transcript, status)?))
 }
 
-fn require_credit(credit: &Credit, estimate_cents: i64) -> Result<()> {
-    if credit.allows(estimate_cents) {
+fn require_credit(allowance: Allowance, estimate_cents: i64) -> Result<()> {
+    if allowance.allows(estimate_cents) {
         return Ok(());
     }
-    let left = credit.balance;
+    let left = allowance.balance;
     Err(ApiError::billing_required(if left == 0 {
         "The free credit is used up. Add a payment method: POST /v2/billing/checkout gives the address.".into()
     } else {

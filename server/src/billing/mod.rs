@@ -3,15 +3,15 @@
 pub mod checkout;
 pub mod stripe;
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
+use data_encoding::HEXLOWER;
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::Serialize;
+use sha2::Sha256;
 use url::Url;
 
 use crate::clock;
 use crate::config::{Config, ProviderName};
-use crate::ids::{AccountId, CheckoutId};
+use crate::ids::AccountId;
 use crate::store::Account;
 use stripe::Stripe;
 
@@ -80,26 +80,26 @@ pub enum Provider {
     Stripe(Stripe),
 }
 
-/// Checkouts that wait to be confirmed.
+/// Pages of ours whose addresses are signed: any node can serve one that another gave out.
 pub struct Local {
     page: Url,
-    open: Mutex<HashMap<String, (AccountId, i64)>>,
+    secret: Vec<u8>,
 }
 
 /// How long a checkout page is good for.
 const CHECKOUT_MS: i64 = 24 * 3_600_000;
 
 impl Provider {
-    /// `dashboard` is the address of the pages for people.
+    /// `dashboard` is the address of the pages for people, `secret` what addresses of our own are signed with.
     ///
     /// # Errors
     /// If a client cannot be set up.
-    pub fn new(config: &Config, dashboard: &Url) -> Result<Self, String> {
+    pub fn new(config: &Config, dashboard: &Url, secret: &str) -> Result<Self, String> {
         Ok(match config.billing_provider {
             ProviderName::Local => {
                 let mut page = dashboard.clone();
                 page.set_path("/billing/checkout");
-                Self::Local(Local { page, open: Mutex::default() })
+                Self::Local(Local { page, secret: secret.as_bytes().to_vec() })
             }
             ProviderName::Stripe => Self::Stripe(Stripe::new(config, dashboard)?),
         })
@@ -118,21 +118,28 @@ impl Provider {
 }
 
 impl Local {
+    /// `ACCOUNT.EXPIRES.SIGNATURE`
     fn begin(&self, account: &AccountId) -> Url {
-        let id = CheckoutId::new().to_string();
-        let now = clock::now_ms();
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|_, (_, began)| now - *began < CHECKOUT_MS);
-        open.insert(id.clone(), (account.clone(), now));
+        let expires = clock::now_ms() + CHECKOUT_MS;
+        let signature = HEXLOWER.encode(&self.mac(account, expires).finalize().into_bytes());
         let mut page = self.page.clone();
-        page.query_pairs_mut().append_pair("session", &id);
+        page.query_pairs_mut().append_pair("session", &format!("{account}.{expires}.{signature}"));
         page
     }
 
-    /// Whose checkout this is.
-    fn account(&self, id: &str) -> Option<AccountId> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.get(id).filter(|(_, began)| clock::now_ms() - began < CHECKOUT_MS).map(|(account, _)| account.clone())
+    /// Whose checkout this is, if it is one of ours and has not expired.
+    fn account(&self, session: &str) -> Option<AccountId> {
+        let mut parts = session.splitn(3, '.');
+        let account = AccountId::from(parts.next()?.to_owned());
+        let expires = parts.next()?.parse().ok()?;
+        let signature = HEXLOWER.decode(parts.next()?.as_bytes()).ok()?;
+        self.mac(&account, expires).verify_slice(&signature).ok()?;
+        (clock::now_ms() < expires).then_some(account)
+    }
+
+    fn mac(&self, account: &AccountId, expires: i64) -> Hmac<Sha256> {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.secret).unwrap_or_else(|_| unreachable!("keys have any length"));
+        mac.chain_update(format!("checkout\n{account}\n{expires}"))
     }
 }
 
@@ -151,5 +158,30 @@ mod tests {
         }
         assert_eq!(Price::of("svc-agent", Kind::Agent).unwrap().cents(3_600_000), 540);
         assert!(Price::of("svc-agent", Kind::Prerecorded).is_none());
+    }
+
+    #[test]
+    fn a_checkout_of_another_account_time_or_secret_is_none() {
+        let local = |secret: &str| Local {
+            page: Url::parse("http://127.0.0.1/billing/checkout").unwrap(),
+            secret: secret.as_bytes().to_vec(),
+        };
+        let account = AccountId::new();
+        let session = |local: &Local| local.begin(&account).query_pairs().next().unwrap().1.into_owned();
+        let good = session(&local("a"));
+        assert_eq!(local("a").account(&good), Some(account.clone()));
+        let (_, rest) = good.split_once('.').unwrap();
+        let (expires, signature) = rest.split_once('.').unwrap();
+        let later = expires.parse::<i64>().unwrap() + 1;
+        for bad in [
+            "",
+            "..",
+            &session(&local("b")),
+            &format!("{}.{rest}", AccountId::new()),
+            &format!("{account}.{later}.{signature}"),
+            &format!("{account}.{expires}."),
+        ] {
+            assert_eq!(local("a").account(bad), None, "{bad}");
+        }
     }
 }

@@ -26,7 +26,7 @@ use tracing::Instrument as _;
 
 use crate::app::App;
 use crate::auth;
-use crate::ids::RequestId;
+use crate::ids;
 use crate::store::Account;
 use limits::Standing;
 use reply::{ApiError, Reply};
@@ -112,10 +112,6 @@ pub async fn serve(
     let router = Arc::new(Router::new(surface));
     let graceful = GracefulShutdown::new();
     loop {
-        let permit = match app.connections.clone().acquire_owned().await {
-            Ok(permit) => permit,
-            Err(_) => break,
-        };
         let (socket, peer) = tokio::select! {
             () = stopping.cancelled() => break,
             accepted = listener.accept() => match accepted {
@@ -126,6 +122,14 @@ pub async fn serve(
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
+            },
+        };
+        // Taken after accepting: a listener that nobody calls must hold nothing that another one needs.
+        let permit = tokio::select! {
+            () = stopping.cancelled() => break,
+            permit = app.connections.clone().acquire_owned() => match permit {
+                Ok(permit) => permit,
+                Err(_) => break,
             },
         };
         // Answers are small, and each is written whole.
@@ -230,7 +234,7 @@ fn request_id(headers: &HeaderMap) -> String {
     let usable = |id: &&str| {
         (1..=128).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
     };
-    given.filter(usable).map_or_else(|| RequestId::new().to_string(), str::to_owned)
+    given.filter(usable).map_or_else(|| ids::fresh("req"), str::to_owned)
 }
 
 /// How many connections there may be at a time, over all listeners.

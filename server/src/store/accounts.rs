@@ -29,7 +29,14 @@ pub struct Credit {
     pub subscribed: bool,
 }
 
-impl Credit {
+/// What an account may still spend.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    pub balance: i64,
+    pub subscribed: bool,
+}
+
+impl Allowance {
     /// Whether new work that costs `cents` may begin.
     pub fn allows(&self, cents: i64) -> bool {
         self.subscribed || (self.balance > 0 && cents <= self.balance)
@@ -75,6 +82,18 @@ impl Store {
         .fetch_optional(&self.read)
         .await?;
         row.as_ref().map(account).transpose()
+    }
+
+    /// What an account may still spend: asked for every job, so that it sums nothing up.
+    pub async fn allowance(&self, account: &AccountId) -> Result<Allowance> {
+        let row = sqlx::query("SELECT credit_balance_cents, subscribed FROM accounts WHERE id = $1")
+            .bind(account.as_str())
+            .fetch_one(&self.read)
+            .await?;
+        Ok(Allowance {
+            balance: row.try_get("credit_balance_cents")?,
+            subscribed: row.try_get::<i64, _>("subscribed")? != 0,
+        })
     }
 
     /// The credit and the sums of usage of an account.

@@ -20,7 +20,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Any, AnyPool, SqlSafeStr as _, Transaction};
 
 use access::Access;
-pub use accounts::{Account, Credit, Subscriber};
+pub use accounts::{Account, Allowance, Credit, Subscriber};
 pub use jobs::{ATTEMPTS, Counted, Finished, Job, Outcome};
 pub use notifications::{Delivery, Usage};
 use reads::Reads;

@@ -3,6 +3,7 @@
 //! A reading begins after the last of its questions came in, so that no answer is older than its question.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use sqlx::{AnyPool, Row as _};
 use tokio::sync::{mpsc, oneshot};
@@ -17,7 +18,7 @@ const TOGETHER: usize = 8;
 struct Question {
     account: AccountId,
     id: TranscriptId,
-    answer: oneshot::Sender<Result<Option<Transcript>>>,
+    answer: oneshot::Sender<Result<Option<Arc<Transcript>>>>,
 }
 
 /// Where questions go.
@@ -34,7 +35,7 @@ impl Reads {
 
 impl Store {
     /// A transcript of this account.
-    pub async fn transcript(&self, account: &AccountId, id: &TranscriptId) -> Result<Option<Transcript>> {
+    pub async fn transcript(&self, account: &AccountId, id: &TranscriptId) -> Result<Option<Arc<Transcript>>> {
         let (answer, answered) = oneshot::channel();
         let question = Question { account: account.clone(), id: id.clone(), answer };
         // The reader ends with the process alone.
@@ -65,7 +66,7 @@ async fn answer(read: AnyPool, mut questions: mpsc::Receiver<Question>) {
 }
 
 /// The transcripts that are asked for, with their accounts, by id.
-async fn together(read: &AnyPool, questions: &[Question]) -> Result<HashMap<String, (String, Transcript)>> {
+async fn together(read: &AnyPool, questions: &[Question]) -> Result<HashMap<String, (String, Arc<Transcript>)>> {
     // Two statements, prepared once each: places that are left over repeat the last id.
     let (sql, places) = match questions.len() {
         1 => (select!("WHERE id = $1"), 1),
@@ -78,7 +79,7 @@ async fn together(read: &AnyPool, questions: &[Question]) -> Result<HashMap<Stri
     rows.iter()
         .map(|row| {
             let found = transcript(row)?;
-            Ok((found.id.to_string(), (row.try_get("account_id")?, found)))
+            Ok((found.id.to_string(), (row.try_get("account_id")?, Arc::new(found))))
         })
         .collect()
 }
