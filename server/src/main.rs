@@ -1,21 +1,5 @@
-//! `auricle`: speech to text on your own machine, as a program and as a service.
-
-mod api;
-mod app;
-mod auth;
-mod billing;
-mod cli;
-mod clock;
-mod config;
-mod http;
-mod ids;
-mod jobs;
-mod net;
-mod serve;
-mod storage;
-mod store;
-mod webhooks;
+//! The `auricle` program.
 
 fn main() -> std::process::ExitCode {
-    cli::main()
+    auricle_server::main()
 }

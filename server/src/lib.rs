@@ -1,0 +1,19 @@
+//! `auricle`: speech to text on your own machine, as a program and as a service.
+
+mod api;
+mod app;
+mod auth;
+mod billing;
+mod cli;
+mod clock;
+mod config;
+mod http;
+mod ids;
+mod jobs;
+mod net;
+mod serve;
+mod storage;
+mod store;
+mod webhooks;
+
+pub use cli::main;
