@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// What can go wrong between an audio file and its text.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read: it is missing, is a directory, or permission is lacking.
@@ -67,6 +67,9 @@ pub enum Error {
     /// No model of that name.
     #[error("unknown model {0}")]
     UnknownModel(String),
+    /// There is more to do than is accepted. It may be tried again later.
+    #[error("busy: {0}")]
+    Busy(String),
     /// Whoever asked for the work has broken it off.
     #[error("canceled")]
     Canceled,

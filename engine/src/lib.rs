@@ -24,6 +24,7 @@ pub mod error;
 pub mod features;
 pub mod layers;
 pub mod models;
+pub mod scheduler;
 pub mod tasks;
 pub mod text;
 pub mod weights;

@@ -87,12 +87,18 @@ impl LstmState {
         Self { hidden: merge(&self.hidden, &newer.hidden), cell: merge(&self.cell, &newer.cell) }
     }
 
-    /// This state's rows and then those of `more`.
-    pub fn append(&self, more: &Self) -> Self {
-        let join = |all: &[Tensor<2>], more: &[Tensor<2>]| {
-            all.iter().zip(more).map(|(a, m)| Tensor::cat(vec![a.clone(), m.clone()], 0)).collect()
+    /// The rows of several states, one after the other.
+    pub fn join(states: &[&Self]) -> Self {
+        let join = |part: fn(&Self) -> &[Tensor<2>]| {
+            let layers = states.first().map_or(0, |state| part(state).len());
+            (0..layers).map(|at| Tensor::cat(states.iter().map(|state| part(state)[at].clone()).collect(), 0)).collect()
         };
-        Self { hidden: join(&self.hidden, &more.hidden), cell: join(&self.cell, &more.cell) }
+        Self { hidden: join(|state| &state.hidden), cell: join(|state| &state.cell) }
+    }
+
+    /// One row.
+    pub fn row(&self, row: usize) -> Self {
+        self.map(|tensor| tensor.clone().narrow(0, row, 1))
     }
 
     fn map(&self, change: impl Fn(&Tensor<2>) -> Tensor<2>) -> Self {

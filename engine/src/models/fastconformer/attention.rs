@@ -66,6 +66,23 @@ pub struct Attention {
 #[derive(Clone, Debug)]
 pub struct KeyValues(Option<(Tensor<4>, Tensor<4>)>);
 
+impl KeyValues {
+    /// The rows of several caches of one shape, as one.
+    pub fn join(caches: &[&Self]) -> Self {
+        let both: Option<Vec<&(Tensor<4>, Tensor<4>)>> = caches.iter().map(|cache| cache.0.as_ref()).collect();
+        Self(both.map(|both| {
+            let keys = both.iter().map(|(keys, _)| keys.clone()).collect();
+            let values = both.iter().map(|(_, values)| values.clone()).collect();
+            (Tensor::cat(keys, 0), Tensor::cat(values, 0))
+        }))
+    }
+
+    /// One row.
+    pub fn row(&self, row: usize) -> Self {
+        Self(self.0.as_ref().map(|(keys, values)| (keys.clone().narrow(0, row, 1), values.clone().narrow(0, row, 1))))
+    }
+}
+
 impl Attention {
     /// Reads `self_attn`.
     ///
@@ -215,8 +232,8 @@ pub struct RelativeKeys {
 /// Kept frames and frames of a step.
 type Shape = (usize, usize);
 
-/// Step shapes that are remembered: a stream's first, middle and last.
-const REMEMBERED: usize = 3;
+/// Step shapes that are remembered: those of a file's steps, and of a live stream's in each of its sizes.
+const REMEMBERED: usize = 12;
 
 impl RelativeKeys {
     /// What `compute` gives for `shape`, computed once.

@@ -170,7 +170,8 @@ impl BeamState {
                 if moved > 0 { merge(&mut passed, prefix) } else { emitted.push(prefix) }
             }
             if !rows.is_empty() {
-                self.predictions = self.predictions.append(&transducer.follow(&self.predictions, &rows, &tokens));
+                let more = transducer.follow(&self.predictions, &rows, &tokens);
+                self.predictions = Prediction::join(&[&self.predictions, &more]);
                 self.expect(transducer, rules, &input, beam)?;
             }
             active = emitted;

@@ -73,6 +73,20 @@ impl TransducerState {
         Self { prediction: transducer.start(rows, rules.blank), rows: vec![Row::default(); rows] }
     }
 
+    /// The rows of several, as one batch.
+    pub fn join(states: &[&Self]) -> Self {
+        let predictions: Vec<&Prediction> = states.iter().map(|state| &state.prediction).collect();
+        Self {
+            prediction: Prediction::join(&predictions),
+            rows: states.iter().flat_map(|state| state.rows.iter().cloned()).collect(),
+        }
+    }
+
+    /// One row.
+    pub fn row(&self, row: usize) -> Self {
+        Self { prediction: self.prediction.row(row), rows: vec![self.rows[row].clone()] }
+    }
+
     /// Decodes the next `lengths[row]` frames of `frames` `[rows, frames, hidden]` (projected) of every row; gives the
     /// new tokens of each.
     ///

@@ -71,6 +71,38 @@ struct Convolution {
     kernel: usize,
 }
 
+impl EncoderState {
+    /// The rows of several streams of one look-ahead, as one batch.
+    pub fn join(states: &[&Self]) -> Option<Self> {
+        let first = states.first()?;
+        let block = |at: usize| {
+            let attention: Vec<&KeyValues> = states.iter().map(|state| &state.blocks[at].attention).collect();
+            let convolution = states.iter().map(|state| state.blocks[at].convolution.clone()).collect();
+            BlockState { attention: KeyValues::join(&attention), convolution: Tensor::cat(convolution, 0) }
+        };
+        Some(Self {
+            context: first.context,
+            subsampling: Carry::join(&states.iter().map(|state| &state.subsampling).collect::<Vec<_>>()),
+            blocks: (0..first.blocks.len()).map(block).collect(),
+            cached: states.iter().flat_map(|state| state.cached.iter().copied()).collect(),
+        })
+    }
+
+    /// One row.
+    pub fn row(&self, row: usize) -> Self {
+        let block = |block: &BlockState| BlockState {
+            attention: block.attention.row(row),
+            convolution: block.convolution.clone().narrow(0, row, 1),
+        };
+        Self {
+            context: self.context,
+            subsampling: self.subsampling.row(row),
+            blocks: self.blocks.iter().map(block).collect(),
+            cached: vec![self.cached[row]],
+        }
+    }
+}
+
 impl Encoder {
     /// Reads the encoder under `scope` by the names of `class`.
     ///

@@ -214,6 +214,34 @@ impl FastConformer {
         }
     }
 
+    /// One step of several streams of one row each, of one look-ahead and language, as [`Self::step`] of one batch; a
+    /// stream's tokens are the same whichever others are with it. Greedy.
+    ///
+    /// # Errors
+    /// As [`Self::step`]; the streams are as they were then.
+    pub fn step_together(
+        &self,
+        streams: &mut [&mut Stream],
+        features: Tensor<3>,
+        valid: &[Range<usize>],
+    ) -> Result<Vec<Vec<Token>>> {
+        if let [stream] = streams {
+            return self.step(stream, features, valid, Search::Greedy(None));
+        }
+        let encoders: Vec<&EncoderState> = streams.iter().map(|stream| &stream.encoder).collect();
+        let transducers: Vec<&TransducerState> = streams.iter().map(|stream| &stream.transducer).collect();
+        let Some(encoder) = EncoderState::join(&encoders) else { return Ok(Vec::new()) };
+        let language = streams.first().map_or(0, |stream| stream.language);
+        let transducer = TransducerState::join(&transducers);
+        let mut batch = Stream { encoder, transducer, beams: Vec::new(), language };
+        let tokens = self.step(&mut batch, features, valid, Search::Greedy(None))?;
+        for (row, stream) in streams.iter_mut().enumerate() {
+            stream.encoder = batch.encoder.row(row);
+            stream.transducer = batch.transducer.row(row);
+        }
+        Ok(tokens)
+    }
+
     /// The last tokens of every row of a stream: what its steps held back.
     pub fn finish(&self, stream: Stream, search: Search) -> Vec<Vec<Token>> {
         match search {

@@ -47,6 +47,19 @@ pub struct Subsampling {
 #[derive(Clone, Debug)]
 pub struct Carry(Vec<Tensor<4>>);
 
+impl Carry {
+    /// The rows of several, as one.
+    pub fn join(carries: &[&Self]) -> Self {
+        let stages = carries.first().map_or(0, |carry| carry.0.len());
+        Self((0..stages).map(|stage| Tensor::cat(carries.iter().map(|c| c.0[stage].clone()).collect(), 0)).collect())
+    }
+
+    /// One row.
+    pub fn row(&self, row: usize) -> Self {
+        Self(self.0.iter().map(|stage| stage.clone().narrow(0, row, 1)).collect())
+    }
+}
+
 impl Subsampling {
     /// Reads the stages under `scope` by the names of `class`.
     ///

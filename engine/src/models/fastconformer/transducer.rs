@@ -31,12 +31,16 @@ impl Prediction {
         self.output.dims()[0]
     }
 
-    /// These and then those of `more`.
-    pub fn append(&self, more: &Self) -> Self {
-        Self {
-            output: Tensor::cat(vec![self.output.clone(), more.output.clone()], 0),
-            state: self.state.append(&more.state),
-        }
+    /// Those of several, one after the other.
+    pub fn join(predictions: &[&Self]) -> Self {
+        let states: Vec<&LstmState> = predictions.iter().map(|prediction| &prediction.state).collect();
+        let outputs = predictions.iter().map(|prediction| prediction.output.clone()).collect();
+        Self { output: Tensor::cat(outputs, 0), state: LstmState::join(&states) }
+    }
+
+    /// One of them.
+    pub fn row(&self, row: usize) -> Self {
+        Self { output: self.output.clone().narrow(0, row, 1), state: self.state.row(row) }
     }
 
     /// Some of them, in the order given by `rows`.

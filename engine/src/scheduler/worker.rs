@@ -1,0 +1,229 @@
+//! The worker's thread: takes in what was submitted, forms batches, runs steps, hands results out.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::{Machine, Message, Outputs, Priority, Shared, Ticket};
+use crate::error::Error;
+
+pub(super) struct Worker<M: Machine> {
+    machine: M,
+    shared: Arc<Shared<M>>,
+    slots: Vec<Slot<M>>,
+    /// Slots with a stream in them.
+    open: Vec<usize>,
+}
+
+struct Slot<M: Machine> {
+    generation: u64,
+    stream: Option<Open<M>>,
+}
+
+struct Open<M: Machine> {
+    priority: Priority,
+    outputs: Outputs<M>,
+    /// What it is ready for, and since when.
+    ready: Option<(M::Bucket, Instant)>,
+    finishing: bool,
+    /// The user has let go of it, so that its slot can be given to the next one.
+    abandoned: bool,
+}
+
+impl<M: Machine> Worker<M> {
+    pub(super) fn new(machine: M, shared: Arc<Shared<M>>, slots: usize) -> Self {
+        let slots = (0..slots).map(|_| Slot { generation: 0, stream: None }).collect();
+        Self { machine, shared, slots, open: Vec::new() }
+    }
+
+    /// Until the scheduler is dropped and nothing is left to do.
+    pub(super) fn run(mut self) {
+        loop {
+            // Read first: whatever was submitted before it was set is taken in below.
+            let stopping = self.shared.stopping.load(Ordering::Acquire);
+            let took = self.take_in();
+            self.look();
+            if self.step() || took {
+                continue;
+            }
+            if stopping {
+                return;
+            }
+            self.shared.bell.wait();
+        }
+    }
+
+    /// Takes in what was submitted; whether there was anything.
+    fn take_in(&mut self) -> bool {
+        let shared = self.shared.clone();
+        let mut took = false;
+        for (priority, queue) in Priority::ALL.into_iter().zip(&shared.queues) {
+            // No more than what is there now: producers must not keep the worker from its steps.
+            let waiting = queue.len();
+            if waiting > 0 {
+                metrics::histogram!("auricle_queue_depth", "priority" => priority.name()).record(waiting as f64);
+            }
+            for _ in 0..waiting {
+                let Some((ticket, message)) = queue.pop() else { break };
+                took = true;
+                self.receive(ticket, message);
+            }
+        }
+        while let Some(ticket) = shared.abandoned.pop() {
+            took = true;
+            self.abandon(ticket);
+        }
+        took
+    }
+
+    fn receive(&mut self, ticket: Ticket, message: Message<M>) {
+        let slot = &mut self.slots[ticket.slot];
+        if slot.generation != ticket.generation {
+            return;
+        }
+        match message {
+            Message::Open { kind, priority, outputs } => {
+                let opened = catch_unwind(AssertUnwindSafe(|| self.machine.open(ticket.slot, kind)));
+                match opened.unwrap_or_else(|_| Err(broken())) {
+                    Ok(()) => {
+                        let open = Open { priority, outputs, ready: None, finishing: false, abandoned: false };
+                        slot.stream = Some(open);
+                        self.open.push(ticket.slot);
+                    }
+                    Err(error) => {
+                        let _ = outputs.send(Err(error));
+                    }
+                }
+            }
+            Message::Take(input) => {
+                if slot.stream.is_some() {
+                    self.machine.take(ticket.slot, input);
+                }
+            }
+            Message::Finish => {
+                if let Some(open) = &mut slot.stream {
+                    open.finishing = true;
+                    self.machine.finish(ticket.slot);
+                }
+            }
+        }
+    }
+
+    /// The user of a slot has let go of it: it goes to the next one, under a new generation.
+    fn abandon(&mut self, ticket: Ticket) {
+        let slot = &mut self.slots[ticket.slot];
+        if slot.generation != ticket.generation {
+            return;
+        }
+        match &mut slot.stream {
+            // What it was told is still on its way out.
+            Some(open) if open.finishing => open.abandoned = true,
+            _ => {
+                self.end(ticket.slot);
+                self.free(ticket.slot);
+            }
+        }
+    }
+
+    fn free(&mut self, slot: usize) {
+        let generation = self.slots[slot].generation + 1;
+        self.slots[slot].generation = generation;
+        let _ = self.shared.free.push(Ticket { slot, generation });
+    }
+
+    /// The stream in a slot is over.
+    fn end(&mut self, slot: usize) {
+        if self.slots[slot].stream.take().is_some() {
+            self.open.retain(|open| *open != slot);
+            self.machine.close(slot);
+        }
+    }
+
+    /// Looks at what every stream is ready for; ends those that were told to finish and have nothing left.
+    fn look(&mut self) {
+        let now = Instant::now();
+        for at in (0..self.open.len()).rev() {
+            let index = self.open[at];
+            let Some(open) = &mut self.slots[index].stream else { continue };
+            match (self.machine.ready(index), open.ready) {
+                (Some(bucket), Some((before, _))) if before == bucket => {}
+                (Some(bucket), _) => open.ready = Some((bucket, now)),
+                (None, _) if open.finishing => {
+                    let abandoned = open.abandoned;
+                    self.end(index);
+                    if abandoned {
+                        self.free(index);
+                    }
+                }
+                (None, _) => open.ready = None,
+            }
+        }
+    }
+
+    /// Runs the step that is due soonest among those of the highest priority; false if nothing is ready.
+    fn step(&mut self) -> bool {
+        let mut first: Option<(Priority, Instant, M::Bucket)> = None;
+        for slot in &self.open {
+            let Some(open) = &self.slots[*slot].stream else { continue };
+            let Some((bucket, since)) = open.ready else { continue };
+            let due = since + self.machine.budget(bucket);
+            if first.is_none_or(|(priority, soonest, _)| (open.priority, due) < (priority, soonest)) {
+                first = Some((open.priority, due, bucket));
+            }
+        }
+        let Some((_, due, bucket)) = first else { return false };
+        // All that fit share it, of whatever priority: those of the highest first.
+        let mut rows: Vec<(Priority, Instant, usize)> = Vec::new();
+        for slot in &self.open {
+            if let Some(Open { priority, ready: Some((ready, since)), .. }) = &self.slots[*slot].stream
+                && *ready == bucket
+            {
+                rows.push((*priority, *since, *slot));
+            }
+        }
+        rows.sort_unstable();
+        rows.truncate(self.machine.rows(bucket).max(1));
+        let slots: Vec<usize> = rows.into_iter().map(|(_, _, slot)| slot).collect();
+        let began = Instant::now();
+        let done = catch_unwind(AssertUnwindSafe(|| self.machine.step(bucket, &slots)));
+        let name = self.machine.name(bucket);
+        metrics::histogram!("auricle_step_rows", "step" => name).record(slots.len() as f64);
+        metrics::histogram!("auricle_step_seconds", "step" => name).record(began.elapsed());
+        if due < Instant::now() {
+            metrics::counter!("auricle_steps_late_total", "step" => name).increment(1);
+        }
+        match done.unwrap_or_else(|_| Err(broken())) {
+            Ok(outputs) => {
+                for (slot, output) in slots.iter().zip(outputs) {
+                    let Some(open) = &mut self.slots[*slot].stream else { continue };
+                    open.ready = None;
+                    if let Some(output) = output {
+                        // Nobody may be listening any more: then the stream is let go of soon.
+                        let _ = open.outputs.send(Ok(output));
+                    }
+                }
+            }
+            Err(error) => {
+                metrics::counter!("auricle_steps_failed_total", "step" => name).increment(1);
+                for slot in slots {
+                    let mut abandoned = false;
+                    if let Some(open) = &self.slots[slot].stream {
+                        let _ = open.outputs.send(Err(error.clone()));
+                        abandoned = open.abandoned;
+                    }
+                    self.end(slot);
+                    if abandoned {
+                        self.free(slot);
+                    }
+                }
+            }
+        }
+        true
+    }
+}
+
+/// What is told to those whose step panicked. (The panic itself is on standard error.)
+fn broken() -> Error {
+    Error::Device { device: "the worker".into(), reason: "a step broke off; this is a fault of Auricle".into() }
+}

@@ -1,0 +1,167 @@
+//! What was said, as it is written: numbers in digits, a capital first, an end to the sentence.
+
+use std::borrow::Cow;
+
+use text2num::{Language, Token, find_numbers, get_interpreter_for};
+
+use super::tokens::is_unspaced;
+use crate::Word;
+
+/// Smaller numbers that stand alone stay words.
+const LEAST_ALONE: f64 = 10.0;
+
+/// A pause after which a number does not go on, ms.
+const PAUSE_MS: u64 = 500;
+
+/// What ends a sentence.
+const ENDS: [char; 9] = ['.', '?', '!', '\u{2026}', '\u{3002}', '\u{ff1f}', '\u{ff01}', '\u{061f}', '\u{0964}'];
+
+/// The words of a finished turn as they are written, and its text. A word that stands for several has their span, and the
+/// least of their confidences.
+pub fn written(words: &[Word], language: &str) -> (Vec<Word>, String) {
+    let base = language.split(['-', '_']).next().unwrap_or(language);
+    let mut words = match get_interpreter_for(base) {
+        Some(numbers) => in_digits(words, &numbers),
+        None => words.to_vec(),
+    };
+    if let Some(first) = words.first_mut()
+        && !has_capital(&first.text)
+    {
+        first.text = capitalised(&first.text);
+    }
+    if let Some(last) = words.last_mut()
+        && !last.text.ends_with(ENDS)
+        && !last.text.chars().any(is_unspaced)
+    {
+        let kept = last.text.trim_end_matches([',', ';', ':', '-']).len();
+        if kept > 0 {
+            last.text.truncate(kept);
+        }
+        last.text.push('.');
+    }
+    let text = words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+    (words, text)
+}
+
+/// "iPhone" begins as it should.
+fn has_capital(text: &str) -> bool {
+    text.chars().any(char::is_uppercase)
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+/// A word without the punctuation around it.
+struct Spoken<'a> {
+    word: &'a Word,
+    bare: &'a str,
+    lower: String,
+    /// Punctuation stands between it and the word before.
+    apart: bool,
+}
+
+impl Token for &Spoken<'_> {
+    fn text(&self) -> Cow<'_, str> {
+        self.bare.into()
+    }
+
+    fn text_lowercase(&self) -> Cow<'_, str> {
+        self.lower.as_str().into()
+    }
+
+    fn nt_separated(&self, previous: &Self) -> bool {
+        self.apart || self.word.start.saturating_sub(previous.word.end) > PAUSE_MS
+    }
+}
+
+fn in_digits(words: &[Word], language: &Language) -> Vec<Word> {
+    let mut apart = false;
+    let spoken: Vec<Spoken> = words
+        .iter()
+        .map(|word| {
+            let bare = word.text.trim_matches(|c: char| !c.is_alphanumeric());
+            let tail = trailing(&word.text);
+            let found = Spoken { word, bare, lower: bare.to_lowercase(), apart };
+            apart = !tail.is_empty();
+            found
+        })
+        .collect();
+    let mut written = Vec::with_capacity(words.len());
+    let mut next = 0;
+    for number in find_numbers(spoken.iter(), language, LEAST_ALONE) {
+        if number.start < next || number.end > words.len() || number.start >= number.end {
+            continue;
+        }
+        written.extend_from_slice(&words[next..number.start]);
+        let (first, last) = (&words[number.start], &words[number.end - 1]);
+        let head: String = first.text.chars().take_while(|c| !c.is_alphanumeric()).collect();
+        written.push(Word {
+            text: format!("{head}{}{}", number.text, trailing(&last.text)),
+            start: first.start,
+            end: last.end,
+            confidence: words[number.start..number.end].iter().map(|word| word.confidence).fold(1.0, f32::min),
+        });
+        next = number.end;
+    }
+    written.extend_from_slice(&words[next..]);
+    written
+}
+
+/// The punctuation at the end of a word.
+fn trailing(text: &str) -> &str {
+    &text[text.trim_end_matches(|c: char| !c.is_alphanumeric()).len()..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> Vec<Word> {
+        text.split(' ')
+            .enumerate()
+            .map(|(at, word)| Word {
+                text: word.into(),
+                start: at as u64 * 300,
+                end: at as u64 * 300 + 250,
+                confidence: 0.9 - at as f32 / 100.0,
+            })
+            .collect()
+    }
+
+    fn text(said_text: &str, language: &str) -> String {
+        written(&said(said_text), language).1
+    }
+
+    #[test]
+    fn numbers_become_digits_and_the_rest_stays() {
+        assert_eq!(text("we sold twenty three cars in nineteen ninety", "en"), "We sold 23 cars in 1990.");
+        assert_eq!(text("it is three", "en_us"), "It is three.");
+        assert_eq!(text("the twenty first, of may", "en"), "The 21st, of may.");
+        assert_eq!(text("es sind zweiundzwanzig", "de"), "Es sind 22.");
+        assert_eq!(text("cuesta treinta y dos euros", "es"), "Cuesta 32 euros.");
+        assert_eq!(text("twenty, three hundred", "en"), "20, 300.");
+        assert_eq!(text("twenty three", "xx"), "Twenty three.");
+    }
+
+    #[test]
+    fn a_number_spans_its_words() {
+        let (words, _) = written(&said("about two hundred and five people"), "en");
+        assert_eq!(words.len(), 3);
+        assert_eq!((words[1].text.as_str(), words[1].start, words[1].end), ("205", 300, 1450));
+        assert!((words[1].confidence - 0.86).abs() < 1e-6);
+    }
+
+    #[test]
+    fn sentences_begin_and_end_once() {
+        assert_eq!(text("Is it so?", "en"), "Is it so?");
+        assert_eq!(text("well,", "en"), "Well.");
+        assert_eq!(text("iPhone users", "en"), "iPhone users.");
+        assert_eq!(text("McDonald went", "en"), "McDonald went.");
+        assert_eq!(written(&[], "en").1, "");
+    }
+}
