@@ -45,6 +45,9 @@ pub struct CatalogModel {
     /// The language model that joins the starter's search, relative to the models folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starter_language_model: Option<String>,
+    /// Live models: at most this much look-ahead, ms; the longest trained one if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_ahead_ms: Option<u32>,
 }
 
 /// The checkpoint that serves a model now.

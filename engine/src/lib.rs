@@ -40,12 +40,15 @@ pub use catalog::{Catalog, CatalogDetector, CatalogModel};
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use error::{Error, Result};
 pub use tasks::fusion::FusionWeights;
+pub use tasks::listen::{Caption, ListenOptions, LiveEvent, LiveEvents, LiveInput, TurnRules};
 pub use tasks::measure::StageTimes;
 
 use audio::AudioStream;
 use burn::tensor::Device;
 use catalog::Choice;
 use models::silero::Silero;
+use scheduler::Scheduler;
+use tasks::listen::Listening;
 use tasks::transcribe::Recogniser;
 use text::lm::LanguageModel;
 
@@ -61,12 +64,15 @@ pub struct EngineOptions {
     pub models: PathBuf,
     /// The device that computes.
     pub device: DeviceChoice,
+    /// Live streams at a time. One takes about 1 MB with the starter and 14 MB with a checkpoint of 0.6 B parameters while
+    /// somebody speaks, and less than 0.1 MB while nobody does.
+    pub live_streams: usize,
 }
 
 impl Default for EngineOptions {
     /// The folder that [`models_dir`] finds; the GPU if there is one.
     fn default() -> Self {
-        Self { models: models_dir(), device: DeviceChoice::Auto }
+        Self { models: models_dir(), device: DeviceChoice::Auto, live_streams: 256 }
     }
 }
 
@@ -237,6 +243,8 @@ pub struct Engine {
     recognisers: Loaded<Recogniser>,
     language_models: Loaded<LanguageModel>,
     detector: Mutex<Option<Arc<Silero>>>,
+    live_streams: usize,
+    live: Mutex<Option<Arc<Scheduler<Listening>>>>,
 }
 
 /// What was read from files so far. The lock is held while reading: two callers must not read the same twice.
@@ -259,6 +267,8 @@ impl Engine {
             recognisers: Mutex::default(),
             language_models: Mutex::default(),
             detector: Mutex::default(),
+            live_streams: options.live_streams,
+            live: Mutex::default(),
         })
     }
 
@@ -319,6 +329,58 @@ impl Engine {
             transcript.language_code = Some(only.clone());
         }
         Ok(transcript)
+    }
+
+    /// Loads what live sessions of a model take, so that the first does not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`].
+    pub fn load_live(&self, model: &str) -> Result<()> {
+        let choice = self.catalog.choose(model)?;
+        self.scheduler()?;
+        self.recogniser(&choice.dir).map(|_| ())
+    }
+
+    /// Opens a live session: samples go into the first part, turns of text come out of the second. All sessions share the
+    /// device's steps.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`] for options; [`Error::Busy`] when there are as
+    /// many sessions as there may be; what loading reports.
+    pub fn listen(&self, options: &ListenOptions) -> Result<(LiveInput, LiveEvents)> {
+        let choice = self.catalog.choose(&options.model)?;
+        if let Some(language) = &options.language {
+            choice.check_language(language)?;
+        }
+        let mut options = options.clone();
+        let look_ahead_ms = options.look_ahead_ms.or(choice.model.look_ahead_ms);
+        let recogniser = self.recogniser(&choice.dir)?;
+        if options.language.is_none()
+            && let [only] = choice.languages
+        {
+            options.language = Some(only.clone());
+        }
+        let detected = self.detector()?.is_some();
+        tasks::listen::open(&*self.scheduler()?, recogniser, &options, look_ahead_ms, detected)
+    }
+
+    /// How many live sessions can still be opened.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`], [`Error::Weights`].
+    pub fn free_live_streams(&self) -> Result<usize> {
+        Ok(self.scheduler()?.free())
+    }
+
+    fn scheduler(&self) -> Result<Arc<Scheduler<Listening>>> {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(scheduler) = live.as_ref() {
+            return Ok(scheduler.clone());
+        }
+        let detector = self.detector()?;
+        let scheduler = Arc::new(Scheduler::start(self.live_streams, move || Listening::new(detector))?);
+        *live = Some(scheduler.clone());
+        Ok(scheduler)
     }
 
     /// The voice activity detector, if the catalog names one. It runs on the CPU wherever the models run: it is too small

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use auricle_engine::{Catalog, Engine};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use url::Url;
 
 use crate::billing::Provider;
 use crate::config::Config;
 use crate::http::limits::RateLimits;
+use crate::ids::NodeId;
 use crate::net::Outbound;
 use crate::storage::Storage;
 use crate::store::Store;
@@ -33,6 +36,16 @@ pub struct App {
     pub webhook_bell: Notify,
     /// Rung when an object was let go of.
     pub deletion_bell: Notify,
+    /// Live sessions and those that are let in or turned away, to wait for when the service stops.
+    pub live: TaskTracker,
+    /// One a live session.
+    pub live_permits: Arc<Semaphore>,
+    /// No new work is taken from then on.
+    pub stopping: CancellationToken,
+    /// This process.
+    pub node: NodeId,
+    /// What URLs and tokens of ours are signed with; all nodes share it.
+    pub secret: String,
     /// The API's address, as clients see it.
     pub public_url: Url,
     /// Where files lie that are being worked on; emptied at start.

@@ -58,6 +58,14 @@ pub struct Config {
     pub parallel_jobs_subscribed: u32,
     /// Jobs that this process runs at a time.
     pub job_workers: usize,
+    /// Live sessions at a time.
+    pub max_live_sessions: usize,
+    /// How long one may last.
+    pub live_session_seconds: u32,
+    /// One that sends no audio for so long is ended.
+    pub live_idle_seconds: u32,
+    /// Silence that ends a turn.
+    pub turn_silence_ms: u32,
     /// A worker that is not heard of for so long has died.
     pub job_lease_seconds: u32,
     /// Waits between the attempts to deliver a webhook.
@@ -146,6 +154,10 @@ impl Default for Config {
             parallel_jobs: 5,
             parallel_jobs_subscribed: 200,
             job_workers: 1,
+            max_live_sessions: 256,
+            live_session_seconds: 3300,
+            live_idle_seconds: 60,
+            turn_silence_ms: 700,
             job_lease_seconds: 30,
             webhook_retry_seconds: vec![10, 30, 60, 120, 300, 600, 1800, 3600, 7200],
             webhook_timeout_seconds: 10,
@@ -174,7 +186,7 @@ fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error>
 }
 
 /// The keys, for the environment: other programs have variables that begin alike.
-const KEYS: [&str; 39] = [
+const KEYS: [&str; 43] = [
     "data",
     "models",
     "device",
@@ -196,6 +208,10 @@ const KEYS: [&str; 39] = [
     "parallel_jobs",
     "parallel_jobs_subscribed",
     "job_workers",
+    "max_live_sessions",
+    "live_session_seconds",
+    "live_idle_seconds",
+    "turn_silence_ms",
     "job_lease_seconds",
     "webhook_retry_seconds",
     "webhook_timeout_seconds",
@@ -250,6 +266,9 @@ impl Config {
             ("parallel_jobs", self.parallel_jobs.into()),
             ("parallel_jobs_subscribed", self.parallel_jobs_subscribed.into()),
             ("job_workers", self.job_workers as u64),
+            ("max_live_sessions", self.max_live_sessions as u64),
+            ("live_session_seconds", self.live_session_seconds.into()),
+            ("live_idle_seconds", self.live_idle_seconds.into()),
             ("job_lease_seconds", self.job_lease_seconds.into()),
             ("webhook_timeout_seconds", self.webhook_timeout_seconds.into()),
             ("fetch_timeout_seconds", self.fetch_timeout_seconds.into()),
@@ -257,6 +276,9 @@ impl Config {
         ];
         if let Some((key, _)) = at_least_one.iter().find(|(_, value)| *value == 0) {
             return Err(format!("settings: {key} must be at least 1"));
+        }
+        if !(100..=10_000).contains(&self.turn_silence_ms) {
+            return Err("settings: turn_silence_ms must be 100 to 10000".into());
         }
         if let Some(url) = self.storage_url.as_ref().filter(|url| url.scheme() != "s3") {
             return Err(format!("settings: storage_url must be s3://BUCKET/PREFIX, not {url}"));

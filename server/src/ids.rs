@@ -26,7 +26,8 @@ pub fn fresh(prefix: &str) -> String {
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(transparent)]
         pub struct $name(String);
 
         impl $name {
@@ -66,6 +67,10 @@ ids! {
     DeliveryId = "wh";
     /// One holding of a job by one worker: what it writes counts only while it still holds it.
     LeaseId = "lease";
+    /// A live session.
+    SessionId = "ses";
+    /// A process that serves.
+    NodeId = "node";
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod config;
 mod http;
 mod ids;
 mod jobs;
+mod live;
 mod net;
 mod serve;
 mod storage;

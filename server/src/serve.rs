@@ -9,9 +9,10 @@ use auricle_engine::{Catalog, Engine, EngineOptions, TranscribeOptions};
 use data_encoding::HEXLOWER;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use url::Url;
 
 use crate::app::App;
@@ -20,7 +21,8 @@ use crate::clock;
 use crate::config::{Config, Role};
 use crate::http::limits::RateLimits;
 use crate::http::{Surface, connection_permits, serve};
-use crate::ids::random;
+use crate::ids::{NodeId, random};
+use crate::live::watch;
 use crate::net::Outbound;
 use crate::storage::Storage;
 use crate::store::Store;
@@ -90,6 +92,11 @@ pub async fn run(config: Config) -> Result<(), String> {
         limits: RateLimits::new(config.request_limit),
         connections: connection_permits(config.max_connections),
         figures,
+        live: TaskTracker::new(),
+        live_permits: Arc::new(Semaphore::new(config.max_live_sessions)),
+        stopping: CancellationToken::new(),
+        node: NodeId::new(),
+        secret,
         job_bell: Notify::new(),
         webhook_bell: Notify::new(),
         deletion_bell: Notify::new(),
@@ -98,7 +105,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         config,
     });
 
-    let (stopping, give_up) = (CancellationToken::new(), CancellationToken::new());
+    let (stopping, give_up) = (app.stopping.clone(), CancellationToken::new());
     let drain = Duration::from_secs(app.config.drain_seconds.into());
     let mut parts = JoinSet::new();
     if serves_api {
@@ -116,6 +123,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         parts.spawn(webhooks::run(app.clone(), stopping.clone()));
     }
     parts.spawn(housekeeping(app.clone(), stopping.clone()));
+    parts.spawn(live_sessions(app.clone(), stopping.clone()));
     announce(&public_url, &storage_url, &dashboard_url, first_key.as_deref());
 
     stop_signal().await;
@@ -130,6 +138,17 @@ pub async fn run(config: Config) -> Result<(), String> {
     }
     app.store.close().await;
     Ok(())
+}
+
+/// Keeps the books of live sessions for as long as there are any.
+async fn live_sessions(app: Arc<App>, stopping: CancellationToken) {
+    let over = CancellationToken::new();
+    let books = tokio::spawn(watch::run(app.clone(), over.clone()));
+    stopping.cancelled().await;
+    app.live.close();
+    app.live.wait().await;
+    over.cancel();
+    let _ = books.await;
 }
 
 /// Holds the data folder for this process, unless the database is a shared one.
@@ -157,20 +176,25 @@ async fn first_key(store: &Store, free_credit_cents: u32) -> crate::store::Resul
     Ok(Some(store.create_key(&account.id, "first").await?.secret))
 }
 
-/// Opens the models, and loads those that transcribe files, so that no request waits for them.
+/// Opens the models, and loads those that transcribe, so that no request waits for them.
 async fn open_models(config: &Config) -> Result<(Catalog, Option<Arc<Engine>>), String> {
     let options = EngineOptions {
         models: config.models.clone(),
         device: config.device.parse().map_err(|error| format!("settings: device: {error}"))?,
+        live_streams: config.max_live_sessions,
     };
     if config.role == Role::Api {
         return Ok((Catalog::read(&config.models).map_err(|error| error.to_string())?, None));
     }
     let opened = tokio::task::spawn_blocking(move || {
         let engine = Engine::open(options)?;
-        for price in PRICES.iter().filter(|price| price.kind == Kind::Prerecorded) {
-            if engine.catalog().choose(price.model).is_ok() {
-                engine.load(&TranscribeOptions { model: price.model.into(), ..TranscribeOptions::default() })?;
+        for price in PRICES.iter().filter(|price| engine.catalog().choose(price.model).is_ok()) {
+            match price.kind {
+                Kind::Prerecorded => {
+                    engine.load(&TranscribeOptions { model: price.model.into(), ..TranscribeOptions::default() })?;
+                }
+                Kind::Realtime => engine.load_live(price.model)?,
+                Kind::Agent => {}
             }
         }
         Ok::<_, auricle_engine::Error>(engine)

@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use input::Input;
 use native::NativeDecoder;
+pub(crate) use resample::Resampler;
 use tracks::{Choice, Failure};
 
 /// The one sample rate of the engine, in hertz.
@@ -81,7 +82,7 @@ pub struct AudioStream {
     format: String,
     /// The rate that `resampler` was made for; a chained stream may change it half-way.
     rate: u32,
-    resampler: Option<resample::Resampler>,
+    resampler: Option<Resampler>,
     /// Mono samples at `rate` that `open` already decoded to see that the file is good.
     primed: Option<Vec<f32>>,
     /// 16 kHz samples not yet handed out.
@@ -279,7 +280,7 @@ impl AudioStream {
         self.rate = rate;
         let resampler = match &mut self.resampler {
             Some(resampler) => resampler,
-            empty => empty.insert(resample::Resampler::new(rate)?),
+            empty => empty.insert(Resampler::new(rate)?),
         };
         resampler.push(chunk, &mut self.ready)
     }

@@ -1,12 +1,15 @@
 //! Any rate to 16 kHz.
 //!
-//! rubato's FFT resampler: its filter is a windowed sinc (Blackman-Harris squared), it costs a few thousandths of real time,
-//! and its delay is an exact number of samples, which is cut off here. Sample 0 out is at the time of sample 0 in.
+//! rubato's resamplers; both filter with a windowed sinc (Blackman-Harris squared), and their delay is cut off here: sample 0
+//! out is at the time of sample 0 in. For recordings the FFT one, which costs a few thousandths of real time and works on
+//! blocks of 32 ms and up, a second long for odd rates. For live audio the polyphase one, whose blocks are 10 ms at any rate.
 
 use std::ops::RangeInclusive;
 
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
-use rubato::{Fft, FixedSync, Resampler as _};
+use rubato::{
+    Async, Fft, FixedAsync, FixedSync, ResamplerConstructionError, SincInterpolationParameters, WindowFunction,
+};
 
 use super::{LIMIT, SAMPLE_RATE};
 use crate::error::{Error, Result};
@@ -18,7 +21,7 @@ pub(super) const RATES: RangeInclusive<u32> = 100..=768_000;
 const SPAN: usize = 512;
 
 /// Mono `f32` at one rate in, 16 kHz out.
-pub(super) struct Resampler {
+pub(crate) struct Resampler {
     rate: u32,
     /// `None` where the rate already is 16 kHz.
     engine: Option<Engine>,
@@ -28,33 +31,52 @@ pub(super) struct Resampler {
 }
 
 struct Engine {
-    fft: Fft<f32>,
-    /// `[up to fft.input_frames_next()]`
+    inner: Box<dyn rubato::Resampler<f32> + Send>,
+    /// `[up to inner.input_frames_next()]`
     input: Vec<f32>,
-    /// `[fft.output_frames_max()]`
+    /// `[inner.output_frames_max()]`
     output: Vec<f32>,
     /// Leading output samples still to drop: the delay of the filter.
     delay: usize,
 }
 
+/// Length of the polyphase filter, samples: 4 ms to either side at 16 kHz.
+const LIVE_TAPS: usize = 128;
+
 impl Resampler {
+    /// For recordings.
+    ///
     /// # Errors
     /// [`Error::UnsupportedMedia`] for a rate outside [`RATES`].
-    pub(super) fn new(rate: u32) -> Result<Self> {
+    pub(crate) fn new(rate: u32) -> Result<Self> {
+        Self::by(rate, fft)
+    }
+
+    /// For audio that somebody waits for.
+    ///
+    /// # Errors
+    /// As [`Resampler::new`].
+    pub(crate) fn live(rate: u32) -> Result<Self> {
+        Self::by(rate, polyphase)
+    }
+
+    fn by(rate: u32, engine: fn(usize) -> std::result::Result<Engine, ResamplerConstructionError>) -> Result<Self> {
         if !RATES.contains(&rate) {
             return Err(failed(rate, &"the rate is out of range"));
         }
-        let engine =
-            if rate == SAMPLE_RATE { None } else { Some(Engine::new(rate).map_err(|error| failed(rate, &error))?) };
+        let engine = match rate {
+            SAMPLE_RATE => None,
+            _ => Some(engine(rate as usize).map_err(|error| failed(rate, &error))?),
+        };
         Ok(Self { rate, engine, taken: 0, given: 0 })
     }
 
     /// Appends to `out` what `samples` let be computed. It lags by the filter's length until [`Resampler::finish`].
-    pub(super) fn push(&mut self, mut samples: &[f32], out: &mut Vec<f32>) -> Result<()> {
+    pub(crate) fn push(&mut self, mut samples: &[f32], out: &mut Vec<f32>) -> Result<()> {
         self.taken += samples.len() as u64;
         let before = out.len();
         if let Some(engine) = &mut self.engine {
-            let chunk = engine.fft.input_frames_next();
+            let chunk = engine.inner.input_frames_next();
             while !samples.is_empty() {
                 let (head, tail) = samples.split_at(samples.len().min(chunk - engine.input.len()));
                 engine.input.extend_from_slice(head);
@@ -71,7 +93,7 @@ impl Resampler {
     }
 
     /// Appends the rest, so that all output together is `round(input * 16000 / rate)` samples.
-    pub(super) fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
+    pub(crate) fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
         let Some(engine) = &mut self.engine else {
             return Ok(());
         };
@@ -80,7 +102,7 @@ impl Resampler {
         let missing = usize::try_from(exact.saturating_sub(u128::from(self.given))).unwrap_or(0);
         let end = out.len() + missing;
         while out.len() < end {
-            let chunk = engine.fft.input_frames_next();
+            let chunk = engine.inner.input_frames_next();
             engine.input.resize(chunk, 0.0);
             engine.run(out).map_err(|error| failed(self.rate, &error))?;
         }
@@ -90,21 +112,31 @@ impl Resampler {
     }
 }
 
+fn fft(rate_in: usize) -> std::result::Result<Engine, ResamplerConstructionError> {
+    let rate_out = SAMPLE_RATE as usize;
+    // An even number of the shortest exact blocks (441 in, 160 out for 44.1 kHz), so that half a block, which is the
+    // delay, is a whole number of samples on both sides.
+    let shortest = rate_in / gcd(rate_in, rate_out);
+    let wanted = (SPAN * rate_in / rate_out).max(SPAN);
+    let chunk = wanted.next_multiple_of(2 * shortest);
+    Ok(Engine::new(Box::new(Fft::new(rate_in, rate_out, chunk, 1, FixedSync::Both)?)))
+}
+
+fn polyphase(rate_in: usize) -> std::result::Result<Engine, ResamplerConstructionError> {
+    let ratio = f64::from(SAMPLE_RATE) / rate_in as f64;
+    let filter = SincInterpolationParameters::new(LIVE_TAPS, WindowFunction::BlackmanHarris2);
+    let chunk = (rate_in / 100).max(1);
+    Ok(Engine::new(Box::new(Async::new_sinc(ratio, 1.0, &filter, chunk, 1, FixedAsync::Input)?)))
+}
+
 impl Engine {
-    fn new(rate: u32) -> std::result::Result<Self, rubato::ResamplerConstructionError> {
-        let (rate_in, rate_out) = (rate as usize, SAMPLE_RATE as usize);
-        // An even number of the shortest exact blocks (441 in, 160 out for 44.1 kHz), so that half a block, which is the
-        // delay, is a whole number of samples on both sides.
-        let shortest = rate_in / gcd(rate_in, rate_out);
-        let wanted = (SPAN * rate_in / rate_out).max(SPAN);
-        let chunk = wanted.next_multiple_of(2 * shortest);
-        let fft = Fft::new(rate_in, rate_out, chunk, 1, FixedSync::Both)?;
-        Ok(Self {
-            input: Vec::with_capacity(fft.input_frames_max()),
-            output: vec![0.0; fft.output_frames_max()],
-            delay: fft.output_delay(),
-            fft,
-        })
+    fn new(inner: Box<dyn rubato::Resampler<f32> + Send>) -> Self {
+        Self {
+            input: Vec::with_capacity(inner.input_frames_max()),
+            output: vec![0.0; inner.output_frames_max()],
+            delay: inner.output_delay(),
+            inner,
+        }
     }
 
     fn run(&mut self, out: &mut Vec<f32>) -> std::result::Result<(), String> {
@@ -112,7 +144,7 @@ impl Engine {
         let input = InterleavedSlice::new(&self.input, 1, frames_in).map_err(|error| error.to_string())?;
         let mut output =
             InterleavedSlice::new_mut(&mut self.output, 1, frames_out).map_err(|error| error.to_string())?;
-        let (_, made) = self.fft.process_into_buffer(&input, &mut output, None).map_err(|error| error.to_string())?;
+        let (_, made) = self.inner.process_into_buffer(&input, &mut output, None).map_err(|error| error.to_string())?;
         let skip = self.delay.min(made);
         self.delay -= skip;
         // Near the limit, the filter may overshoot it.
@@ -136,7 +168,10 @@ mod tests {
     use std::f64::consts::TAU;
 
     fn resampled(input: &[f32], rate: u32, piece: usize) -> Vec<f32> {
-        let mut resampler = Resampler::new(rate).unwrap();
+        through(Resampler::new(rate).unwrap(), input, piece)
+    }
+
+    fn through(mut resampler: Resampler, input: &[f32], piece: usize) -> Vec<f32> {
         let mut out = Vec::new();
         for piece in input.chunks(piece) {
             resampler.push(piece, &mut out).unwrap();
@@ -201,6 +236,43 @@ mod tests {
         let whole = resampled(&input, 44_100, input.len());
         assert_eq!(whole, resampled(&input, 44_100, 1));
         assert_eq!(whole, resampled(&input, 44_100, 1_153));
+    }
+
+    /// How much of a signal is a sine of this frequency, dB, and how late that sine is, s.
+    fn fitted(got: &[f32], hertz: f64) -> (f64, f64) {
+        let middle = &got[got.len() / 10..got.len() * 9 / 10];
+        let angle = |n: usize| TAU * hertz * (n + got.len() / 10) as f64 / f64::from(SAMPLE_RATE);
+        let part = |wave: fn(f64) -> f64| {
+            let product = |(n, sample): (usize, &f32)| f64::from(*sample) * wave(angle(n));
+            middle.iter().enumerate().map(product).sum::<f64>() * 2.0 / middle.len() as f64
+        };
+        let (sin, cos) = (part(f64::sin), part(f64::cos));
+        let fit: Vec<f32> = (0..middle.len()).map(|n| (sin * angle(n).sin() + cos * angle(n).cos()) as f32).collect();
+        (snr(middle, &fit), -cos.atan2(sin) / (TAU * hertz))
+    }
+
+    #[test]
+    fn live_audio_keeps_its_time_and_length_in_pieces_of_any_size() {
+        for rate in [8_000, 11_025, 12_345, 15_999, 22_050, 24_000, 32_000, 44_100, 47_999, 48_000] {
+            let input = sine(1_000.0, rate, rate as usize + 77);
+            let whole = through(Resampler::live(rate).unwrap(), &input, input.len());
+            assert_eq!(whole.len(), (input.len() as f64 * 16_000.0 / f64::from(rate)).round() as usize);
+            let (quality, late_s) = fitted(&whole, 1_000.0);
+            assert!(quality > 60.0, "1 kHz from {rate} Hz: {quality:.1} dB");
+            assert!(late_s.abs() < 1.5e-4, "{rate} Hz: {late_s} s late");
+            for piece in [1, 97, 4_800] {
+                assert_eq!(whole, through(Resampler::live(rate).unwrap(), &input, piece), "{rate} Hz by {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn live_audio_lags_by_less_than_twenty_milliseconds() {
+        for rate in [8_000, 12_345, 44_100, 48_000] {
+            let (mut resampler, mut out) = (Resampler::live(rate).unwrap(), Vec::new());
+            resampler.push(&sine(1_000.0, rate, rate as usize), &mut out).unwrap();
+            assert!(out.len() > 16_000 - 320, "{rate} Hz: {} samples of a second", out.len());
+        }
     }
 
     #[test]

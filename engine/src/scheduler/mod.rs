@@ -104,7 +104,11 @@ struct Ticket {
 
 /// What is said to the worker about a slot.
 enum Message<M: Machine> {
-    Open { kind: M::Kind, priority: Priority, outputs: Outputs<M> },
+    Open {
+        kind: M::Kind,
+        priority: Priority,
+        outputs: Outputs<M>,
+    },
     Take(M::Input),
     /// Nothing follows: what there is left comes out, then the stream's channel ends.
     Finish,

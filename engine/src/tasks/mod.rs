@@ -3,6 +3,7 @@
 pub mod activity;
 pub mod fusion;
 pub mod keyterms;
+pub mod listen;
 pub mod measure;
 pub mod silence;
 pub mod transcribe;

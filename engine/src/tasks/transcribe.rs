@@ -78,6 +78,11 @@ impl Recogniser {
         &self.model
     }
 
+    /// The device that computes.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// Transcribes audio to its end, with a beam where there is a language model; words count where the detector heard
     /// speech, or without one wherever it is not silent.
     ///
@@ -208,7 +213,7 @@ impl Recogniser {
     }
 
     /// The prompt slot of a language; 0 for checkpoints without one.
-    fn language_slot(&self, language: Option<&str>) -> Result<usize> {
+    pub(crate) fn language_slot(&self, language: Option<&str>) -> Result<usize> {
         let Some(prompt) = self.model.config().prompt else { return Ok(0) };
         let Some(language) = language else { return Ok(prompt.automatic) };
         let known = &self.model.preprocessor().languages;
@@ -221,7 +226,7 @@ impl Recogniser {
     }
 
     /// Look-ahead in encoder frames: the largest trained one within `wanted_ms`, else the largest there is.
-    fn look_ahead(&self, wanted_ms: Option<u32>) -> Result<usize> {
+    pub(crate) fn look_ahead(&self, wanted_ms: Option<u32>) -> Result<usize> {
         let preprocessor = self.model.preprocessor();
         let mut trained = preprocessor.look_aheads.clone();
         if trained.is_empty() {

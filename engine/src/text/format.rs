@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use text2num::{Language, Token, find_numbers, get_interpreter_for};
+use text2num::{Language, Occurence, Token, find_numbers, get_interpreter_for};
 
 use super::tokens::is_unspaced;
 use crate::Word;
@@ -93,7 +93,7 @@ fn in_digits(words: &[Word], language: &Language) -> Vec<Word> {
         .collect();
     let mut written = Vec::with_capacity(words.len());
     let mut next = 0;
-    for number in find_numbers(spoken.iter(), language, LEAST_ALONE) {
+    for number in years(find_numbers(spoken.iter(), language, LEAST_ALONE), language, &spoken) {
         if number.start < next || number.end > words.len() || number.start >= number.end {
             continue;
         }
@@ -110,6 +110,32 @@ fn in_digits(words: &[Word], language: &Language) -> Vec<Word> {
     }
     written.extend_from_slice(&words[next..]);
     written
+}
+
+/// English says years in two halves, "nineteen ninety": they are one number.
+fn years(numbers: Vec<Occurence>, language: &Language, spoken: &[Spoken]) -> Vec<Occurence> {
+    if !matches!(language, Language::English(_)) {
+        return numbers;
+    }
+    let mut joined: Vec<Occurence> = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let two_digits = |number: &Occurence| number.text.len() == 2 && !number.is_ordinal;
+        match joined.last_mut() {
+            Some(century)
+                if century.end == number.start
+                    && two_digits(century)
+                    && two_digits(&number)
+                    && (13.0..=20.0).contains(&century.value)
+                    && !spoken[number.start].apart =>
+            {
+                century.text.push_str(&number.text);
+                century.end = number.end;
+                century.value = century.value * 100.0 + number.value;
+            }
+            _ => joined.push(number),
+        }
+    }
+    joined
 }
 
 /// The punctuation at the end of a word.
@@ -140,6 +166,10 @@ mod tests {
     #[test]
     fn numbers_become_digits_and_the_rest_stays() {
         assert_eq!(text("we sold twenty three cars in nineteen ninety", "en"), "We sold 23 cars in 1990.");
+        assert_eq!(
+            text("in twenty twenty six we saw twenty, thirty or forty five", "en"),
+            "In 2026 we saw 20, 30 or 45."
+        );
         assert_eq!(text("it is three", "en_us"), "It is three.");
         assert_eq!(text("the twenty first, of may", "en"), "The 21st, of may.");
         assert_eq!(text("es sind zweiundzwanzig", "de"), "Es sind 22.");

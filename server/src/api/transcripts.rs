@@ -14,7 +14,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::create::{Checked, check};
 use super::page;
-use super::uploads::JSON_BYTES;
 use crate::clock;
 use crate::http::reply::{ApiError, Reply, Result, json, json_text, nothing, typed};
 use crate::http::{Call, body};
@@ -116,7 +115,7 @@ pub async fn create(call: Call) -> Result<Reply> {
         }
         key => key,
     };
-    let bytes = body::read(call.into_body(), JSON_BYTES).await?;
+    let bytes = body::read(call.into_body(), body::JSON_BYTES).await?;
     let fields = body::Fields::parse(&headers, &bytes)?;
     let Checked { new, price, estimated_duration_sec } = check(&app, &account, fields).await?;
     let hash = HEXLOWER.encode(&Sha256::digest(&bytes));
@@ -147,7 +146,9 @@ pub async fn create(call: Call) -> Result<Reply> {
     Ok(json_text(render(&transcript, status)?))
 }
 
-fn require_credit(allowance: Allowance, estimate_cents: i64) -> Result<()> {
+/// # Errors
+/// 402 if the account may not begin work that costs so much.
+pub fn require_credit(allowance: Allowance, estimate_cents: i64) -> Result<()> {
     if allowance.allows(estimate_cents) {
         return Ok(());
     }

@@ -14,9 +14,6 @@ use crate::ids::UploadId;
 use crate::storage::{Signature, StorageError};
 use crate::store::{Upload, UploadStatus};
 
-/// The most that a JSON body may have.
-pub const JSON_BYTES: usize = 1 << 20;
-
 /// Extensions of audio and video files, whatever content type they come with.
 const EXTENSIONS: [&str; 40] = [
     "3g2", "3ga", "3gp", "8svx", "aac", "ac3", "aif", "aifc", "aiff", "alac", "amr", "ape", "au", "avi", "caf", "dss",
@@ -40,7 +37,7 @@ fn unknown() -> ApiError {
 pub async fn sign(call: Call) -> Result<Reply> {
     let account = call.account()?.id.clone();
     let (app, headers) = (call.app.clone(), call.headers().clone());
-    let mut fields = body::Fields::parse(&headers, &body::read(call.into_body(), JSON_BYTES).await?)?;
+    let mut fields = body::Fields::parse(&headers, &body::read(call.into_body(), body::JSON_BYTES).await?)?;
     let filename = fields.required_string("filename", 1..=1024)?;
     let content_type = fields.required_string("content_type", 0..=255)?;
     let declared_bytes = fields.integer("size_bytes", 0..=i64::MAX)?;

@@ -61,6 +61,11 @@ impl Price {
         PRICES.iter().find(|price| price.model == model && price.kind == kind)
     }
 
+    /// The price of the model that is taken where none is named.
+    pub fn default_of(kind: Kind) -> &'static Self {
+        PRICES.iter().find(|price| price.kind == kind && price.default).unwrap_or(&PRICES[0])
+    }
+
     /// Dollars an hour.
     pub fn rate_usd(&self) -> f64 {
         self.millicents_an_hour as f64 / 1e5

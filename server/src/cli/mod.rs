@@ -91,7 +91,7 @@ struct EngineArgs {
 
 impl EngineArgs {
     fn options(&self) -> EngineOptions {
-        EngineOptions { models: self.models.path(), device: self.device }
+        EngineOptions { models: self.models.path(), device: self.device, ..EngineOptions::default() }
     }
 }
 

@@ -18,6 +18,9 @@ use super::reply::{ApiError, Result};
 /// A client that sends nothing for so long is gone.
 pub const STALL: Duration = Duration::from_secs(30);
 
+/// The most that a JSON body may have.
+pub const JSON_BYTES: usize = 1 << 20;
+
 /// The body, if it is at most `limit` bytes.
 pub async fn read(mut body: Incoming, limit: usize) -> Result<Bytes> {
     let too_large = || {

@@ -91,6 +91,10 @@ impl Call {
     pub fn into_body(self) -> Incoming {
         self.request.into_body()
     }
+
+    pub fn into_request(self) -> Request<Incoming> {
+        self.request
+    }
 }
 
 /// One of the addresses that the service listens on.

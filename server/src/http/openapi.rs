@@ -9,7 +9,7 @@ use super::routes::{Access, Doc, ROUTES, Route, Shape};
 const COMPONENTS: &str = include_str!("components.json");
 
 /// What each error status means, by number.
-const STATUSES: [(u16, &str); 13] = [
+const STATUSES: [(u16, &str); 14] = [
     (400, "The request is malformed, or asks for something that is not served"),
     (401, "The API key is missing, unknown or revoked"),
     (402, "The free credit is used up and there is no subscription"),
@@ -20,6 +20,7 @@ const STATUSES: [(u16, &str); 13] = [
     (413, "The body or the file is too large"),
     (415, "The body is not JSON"),
     (422, "A field has the wrong type or a value out of its range"),
+    (426, "The connection is to become a WebSocket"),
     (429, "Too many requests"),
     (500, "The service failed"),
     (503, "The service cannot do this now"),
@@ -46,7 +47,7 @@ pub fn document(url: &Url) -> Value {
         "info": {
             "title": "Auricle",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Speech to text: uploads, transcripts, subtitles, usage and billing.",
+            "description": "Speech to text: uploads, transcripts, subtitles, live sessions, usage and billing.",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "servers": [{ "url": url.as_str().trim_end_matches('/') }],
@@ -64,6 +65,7 @@ fn operation(route: &Route, doc: &Doc) -> Value {
     let mut responses = Map::new();
     match doc.response {
         Shape::Nothing => responses.insert("204".into(), json!({ "description": "Done" })),
+        Shape::Upgrade => responses.insert("101".into(), json!({ "description": doc.summary })),
         Shape::Json(name) => responses.insert(
             "200".into(),
             json!({

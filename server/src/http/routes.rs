@@ -6,6 +6,7 @@ use super::reply::ApiError;
 use super::{Answer, Call, Surface};
 use crate::api::{billing, health, models, transcripts, uploads};
 use crate::billing::{checkout, stripe};
+use crate::live::realtime;
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub enum Shape {
     Json(&'static str),
     Text(&'static str),
     Nothing,
+    /// The connection becomes a WebSocket.
+    Upgrade,
 }
 
 /// One row of the table.
@@ -211,6 +214,26 @@ pub static ROUTES: &[Route] = &[
         handler!(billing::checkout),
         doc("billing", "Get the address of a page to add a payment method on", Shape::Json("Checkout")).fails(&[409]),
     ),
+    api(
+        Method::POST,
+        "/v2/realtime/token",
+        handler!(realtime::mint),
+        doc("realtime", "Mint a token for a live session", Shape::Json("RealtimeToken"))
+            .takes("MintRealtimeToken")
+            .fails(&[400, 402, 413, 415, 422]),
+    ),
+    Route {
+        surface: Surface::Api,
+        method: Method::GET,
+        path: realtime::PATH,
+        access: Access::Signed,
+        handler: handler!(realtime::connect),
+        doc: Some(
+            doc("realtime", "Transcribe live, over a WebSocket", Shape::Upgrade)
+                .with(&["token", "model", "sample_rate", "language_code", "medical_mode"])
+                .fails(&[400, 426]),
+        ),
+    },
     open("/health/live", handler!(health::live), doc("service", "Whether the process runs", Shape::Json("Health"))),
     open(
         "/health/ready",

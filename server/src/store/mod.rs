@@ -6,6 +6,7 @@ mod jobs;
 mod keys;
 mod notifications;
 mod reads;
+mod sessions;
 mod transcripts;
 mod uploads;
 mod usage;
@@ -24,6 +25,7 @@ pub use accounts::{Account, Allowance, Credit, Subscriber};
 pub use jobs::{ATTEMPTS, Counted, Finished, Job, Outcome};
 pub use notifications::{Delivery, Usage};
 use reads::Reads;
+pub use sessions::LiveSession;
 pub use transcripts::{Created, NewTranscript, Source, Status, Transcript, TranscriptQuery};
 pub use uploads::{Upload, UploadStatus, object_key};
 
@@ -36,7 +38,10 @@ pub type Tx = Transaction<'static, Any>;
 /// Connections that read at the same time.
 const READERS: u32 = 8;
 
-const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "service", include_str!("migrations/0001_service.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "service", include_str!("migrations/0001_service.sql")),
+    (2, "live", include_str!("migrations/0002_live.sql")),
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {

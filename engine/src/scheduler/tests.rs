@@ -1,0 +1,280 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::*;
+
+/// Adds up what each stream is fed, so many slots a step; breaks off where it is told to.
+#[derive(Default)]
+struct Adder {
+    slots: BTreeMap<usize, Adding>,
+    /// What it waits for before its first step, so that a test can fill the queues.
+    gate: Option<std::sync::mpsc::Receiver<()>>,
+    seen: Arc<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Rows of each step.
+    steps: std::sync::Mutex<Vec<Vec<&'static str>>>,
+    closed: AtomicUsize,
+}
+
+struct Adding {
+    name: &'static str,
+    waiting: Vec<Feed>,
+    sum: u64,
+}
+
+enum Feed {
+    Number(u64),
+    Panic,
+    Fail,
+}
+
+impl Machine for Adder {
+    type Kind = &'static str;
+    type Input = Feed;
+    type Output = u64;
+    type Bucket = bool;
+
+    fn open(&mut self, slot: usize, name: &'static str) -> Result<()> {
+        if name == "refused" {
+            return Err(Error::InvalidOption("refused".into()));
+        }
+        assert!(!self.slots.contains_key(&slot), "a slot has one user");
+        self.slots.insert(slot, Adding { name, waiting: Vec::new(), sum: 0 });
+        Ok(())
+    }
+
+    fn take(&mut self, slot: usize, input: Feed) {
+        self.slots.get_mut(&slot).unwrap().waiting.push(input);
+    }
+
+    fn finish(&mut self, _: usize) {}
+
+    fn close(&mut self, slot: usize) {
+        self.slots.remove(&slot);
+        self.seen.closed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Names that begin with the same letter share a step.
+    fn ready(&self, slot: usize) -> Option<bool> {
+        let adding = &self.slots[&slot];
+        (!adding.waiting.is_empty()).then(|| adding.name.starts_with('a'))
+    }
+
+    fn budget(&self, _: bool) -> Duration {
+        Duration::from_millis(10)
+    }
+
+    fn rows(&self, _: bool) -> usize {
+        4
+    }
+
+    fn name(&self, _: bool) -> &'static str {
+        "add"
+    }
+
+    fn step(&mut self, _: bool, slots: &[usize]) -> Result<Vec<Option<u64>>> {
+        if let Some(gate) = self.gate.take() {
+            gate.recv().unwrap();
+        }
+        self.seen.steps.lock().unwrap().push(slots.iter().map(|slot| self.slots[slot].name).collect());
+        slots
+            .iter()
+            .map(|slot| {
+                let adding = self.slots.get_mut(slot).unwrap();
+                match adding.waiting.remove(0) {
+                    Feed::Number(number) => adding.sum += number,
+                    Feed::Panic => panic!("as the test asked"),
+                    Feed::Fail => return Err(Error::Canceled),
+                }
+                Ok(Some(adding.sum))
+            })
+            .collect()
+    }
+}
+
+/// A scheduler whose first step waits until something is sent.
+fn gated(slots: usize) -> (Scheduler<Adder>, Arc<Seen>, std::sync::mpsc::Sender<()>) {
+    let (open, gate) = std::sync::mpsc::channel();
+    let seen = Arc::new(Seen::default());
+    let machine = Adder { gate: Some(gate), seen: seen.clone(), ..Adder::default() };
+    (Scheduler::start(slots, move || machine).unwrap(), seen, open)
+}
+
+fn push(stream: &Stream<Adder>, feed: Feed) {
+    assert!(stream.push(feed).is_ok());
+}
+
+fn all(mut outputs: mpsc::UnboundedReceiver<Result<u64>>) -> Vec<Result<u64>> {
+    std::iter::from_fn(|| outputs.blocking_recv()).collect()
+}
+
+fn sums(outputs: Vec<Result<u64>>) -> Vec<u64> {
+    outputs.into_iter().map(|output| output.unwrap()).collect()
+}
+
+#[test]
+fn every_stream_gets_its_own_results_in_order_whatever_the_threads_do() {
+    let scheduler = Scheduler::start(64, Adder::default).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let scheduler = &scheduler;
+            scope.spawn(move || {
+                for round in 0..40 {
+                    let (stream, outputs) = scheduler.open("a", Priority::Live).unwrap();
+                    let numbers: Vec<u64> = (0..25).map(|n| thread * 1_000 + round * 31 + n).collect();
+                    for number in &numbers {
+                        push(&stream, Feed::Number(*number));
+                    }
+                    stream.finish().unwrap();
+                    let mut sum = 0;
+                    let expected: Vec<u64> = numbers
+                        .iter()
+                        .map(|n| {
+                            sum += n;
+                            sum
+                        })
+                        .collect();
+                    assert_eq!(sums(all(outputs)), expected);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn what_was_meant_for_a_slots_last_user_never_reaches_the_next() {
+    let scheduler = Scheduler::start(1, Adder::default).unwrap();
+    let open = || loop {
+        match scheduler.open("a", Priority::Live) {
+            Ok(opened) => return opened,
+            Err(Error::Busy(_)) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    for round in 0..500 {
+        let (dropped, outputs) = open();
+        for _ in 0..round % 7 {
+            push(&dropped, Feed::Number(1_000_000));
+        }
+        drop(dropped);
+        drop(outputs);
+        let (stream, outputs) = open();
+        push(&stream, Feed::Number(1));
+        stream.finish().unwrap();
+        assert_eq!(sums(all(outputs)), [1]);
+    }
+}
+
+#[test]
+fn live_goes_before_agent_before_offline_and_equal_buckets_share_a_step() {
+    let (scheduler, seen, go) = gated(8);
+    let (first, _kept) = scheduler.open("b first", Priority::Live).unwrap();
+    push(&first, Feed::Number(1));
+    // The worker is in its first step, or will be: what follows is all there when that ends.
+    let streams = [
+        ("b offline", Priority::Offline),
+        ("a agent", Priority::Agent),
+        ("a offline", Priority::Offline),
+        ("b live", Priority::Live),
+        ("b too", Priority::Live),
+    ]
+    .map(|(name, priority)| scheduler.open(name, priority).unwrap());
+    for (stream, _) in &streams {
+        push(stream, Feed::Number(1));
+        stream.finish().unwrap();
+    }
+    go.send(()).unwrap();
+    for (stream, outputs) in streams {
+        drop(stream);
+        assert_eq!(sums(all(outputs)), [1]);
+    }
+    let steps = seen.steps.lock().unwrap();
+    let rank = |name: &str| steps.iter().position(|step| step.contains(&name)).unwrap();
+    assert!(rank("b live") < rank("a agent"), "{steps:?}");
+    assert_eq!(rank("b live"), rank("b too"));
+    assert_eq!(rank("a agent"), rank("a offline"), "room that is left is filled");
+}
+
+#[test]
+fn a_step_that_panics_or_fails_costs_only_its_batch() {
+    let (scheduler, seen, go) = gated(8);
+    let [(a, a_out), (also_a, also_a_out), (b, b_out)] =
+        ["a", "a also", "b"].map(|name| scheduler.open(name, Priority::Live).unwrap());
+    for (feed, stream) in [(Feed::Number(5), &a), (Feed::Number(6), &also_a), (Feed::Number(7), &b)] {
+        push(stream, feed);
+    }
+    go.send(()).unwrap();
+    for (feed, stream) in [(Feed::Panic, &a), (Feed::Number(1), &b)] {
+        push(stream, feed);
+    }
+    let told = all(a_out);
+    assert_eq!(told.len(), 2);
+    assert!(matches!(&told[1], Err(Error::Device { .. })), "{told:?}");
+    push(&also_a, Feed::Fail);
+    assert!(matches!(all(also_a_out).last(), Some(Err(Error::Canceled | Error::Device { .. }))));
+    b.finish().unwrap();
+    assert_eq!(sums(all(b_out)), [7, 8]);
+    drop([a, also_a, b]);
+    let (stream, outputs) = scheduler.open("a next", Priority::Live).unwrap();
+    push(&stream, Feed::Number(2));
+    stream.finish().unwrap();
+    assert_eq!(sums(all(outputs)), [2]);
+    assert!(seen.closed.load(Ordering::SeqCst) >= 3);
+}
+
+#[test]
+fn no_slot_is_busy_and_comes_back_when_its_stream_is_dropped() {
+    let scheduler = Scheduler::start(2, Adder::default).unwrap();
+    let one = scheduler.open("a", Priority::Live).unwrap();
+    let _two = scheduler.open("a", Priority::Live).unwrap();
+    assert!(matches!(scheduler.open("a", Priority::Live), Err(Error::Busy(_))));
+    drop(one);
+    while scheduler.free() == 0 {
+        std::thread::yield_now();
+    }
+    assert!(scheduler.open("a", Priority::Live).is_ok());
+}
+
+#[test]
+fn a_full_queue_gives_the_input_back() {
+    let (scheduler, _, go) = gated(1);
+    let (stream, outputs) = scheduler.open("a", Priority::Live).unwrap();
+    let mut pushed = 0u64;
+    while stream.push(Feed::Number(1)).is_ok() {
+        pushed += 1;
+    }
+    assert!(pushed >= QUEUED as u64 - 1, "the opening may be in the queue too");
+    go.send(()).unwrap();
+    while stream.finish().is_err() {
+        std::thread::yield_now();
+    }
+    assert_eq!(sums(all(outputs)).last(), Some(&pushed), "nothing was lost");
+}
+
+#[test]
+fn a_refused_stream_is_told_why() {
+    let scheduler = Scheduler::start(1, Adder::default).unwrap();
+    let (_stream, outputs) = scheduler.open("refused", Priority::Live).unwrap();
+    assert!(matches!(all(outputs)[..], [Err(Error::InvalidOption(_))]));
+}
+
+#[test]
+fn what_was_submitted_is_done_before_it_stops() {
+    let scheduler = Scheduler::start(4, Adder::default).unwrap();
+    let streams: Vec<_> = (0..4).map(|_| scheduler.open("a", Priority::Offline).unwrap()).collect();
+    for (stream, _) in &streams {
+        for _ in 0..100 {
+            push(stream, Feed::Number(1));
+        }
+    }
+    drop(scheduler);
+    for (stream, outputs) in streams {
+        assert_eq!(sums(all(outputs)).last(), Some(&100));
+        drop(stream);
+    }
+}

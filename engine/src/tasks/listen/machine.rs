@@ -1,0 +1,202 @@
+//! What the worker runs for live streams: the detector over all that came in, encoder steps over those with a chunk.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use burn::tensor::{Tensor, TensorData};
+
+use super::slot::{Heard, Input, Kind, Part, Slot};
+use crate::error::{Error, Result};
+use crate::models::silero::{Memory, Silero};
+use crate::scheduler::Machine;
+use crate::tasks::transcribe::Recogniser;
+
+/// Encoder frames of a step at most: a stream that is behind catches up in long ones.
+const MOST_FRAMES: usize = 112;
+/// Rows of an encoder step at most.
+const MOST_ROWS: usize = 64;
+
+/// The live streams of a device.
+pub struct Listening {
+    detector: Option<Arc<Silero>>,
+    slots: Vec<Option<Slot>>,
+    groups: Vec<Group>,
+}
+
+/// Streams that can share a step.
+struct Group {
+    recogniser: Arc<Recogniser>,
+    look_ahead: usize,
+    language: usize,
+}
+
+/// What a slot is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bucket {
+    /// The detector.
+    Detect,
+    /// So many chunks through the encoder.
+    Encode {
+        /// Which streams can share it.
+        group: usize,
+        /// A power of two.
+        chunks: usize,
+    },
+    /// The end of a turn that nothing is left of.
+    Settle,
+}
+
+impl Listening {
+    /// No stream yet.
+    pub fn new(detector: Option<Arc<Silero>>) -> Self {
+        Self { detector, slots: Vec::new(), groups: Vec::new() }
+    }
+
+    fn slot(&mut self, slot: usize) -> Result<&mut Slot> {
+        self.slots.get_mut(slot).and_then(Option::as_mut).ok_or(Error::Canceled)
+    }
+
+    fn group(&self, kind: &Kind) -> Option<usize> {
+        self.groups.iter().position(|group| {
+            Arc::ptr_eq(&group.recogniser, &kind.recogniser)
+                && group.look_ahead == kind.look_ahead
+                && group.language == kind.language
+        })
+    }
+
+    fn detect(&mut self, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
+        let Some(detector) = self.detector.clone() else { return Err(Error::Canceled) };
+        let (mut samples, mut memories): (Vec<Vec<f32>>, Vec<Memory>) = (Vec::new(), Vec::new());
+        for slot in slots {
+            let slot = self.slot(*slot)?;
+            samples.push(slot.take_samples());
+            memories.push(slot.memory.clone());
+        }
+        let rows: Vec<&[f32]> = samples.iter().map(Vec::as_slice).collect();
+        let chances = detector.chances(&rows, &mut memories)?;
+        slots
+            .iter()
+            .zip(chances.iter().zip(memories))
+            .map(|(slot, (chances, memory))| {
+                let slot = self.slot(*slot)?;
+                slot.memory = memory;
+                slot.detected(chances).map(Some)
+            })
+            .collect()
+    }
+
+    fn encode(&mut self, group: usize, chunks: usize, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
+        let Some(Group { recogniser, look_ahead, .. }) = self.groups.get(group) else { return Err(Error::Canceled) };
+        let (recogniser, look_ahead) = (recogniser.clone(), *look_ahead);
+        let model = recogniser.model();
+        let config = &model.config().encoder;
+        let rows = chunks * (look_ahead + 1) * config.subsampling_factor;
+        let mut parts: Vec<Part> = Vec::with_capacity(slots.len());
+        for slot in slots {
+            parts.push(self.slot(*slot)?.part(rows).ok_or(Error::Canceled)?);
+        }
+        let mel: Vec<f32> = parts.iter_mut().flat_map(|part| std::mem::take(&mut part.mel)).collect();
+        let valid: Vec<_> = parts.iter().map(|part| part.valid.clone()).collect();
+        let shape = [slots.len(), rows, config.num_mel_bins];
+        let features = Tensor::from_data(TensorData::new(mel, shape), recogniser.device());
+        let mut streams: Vec<_> = parts.iter_mut().map(|part| &mut part.stream).collect();
+        let tokens = model.step_together(&mut streams, features, &valid)?;
+        slots
+            .iter()
+            .zip(parts.into_iter().zip(tokens))
+            .map(|(slot, (part, tokens))| Ok(Some(self.slot(*slot)?.encoded(part.stream, tokens))))
+            .collect()
+    }
+}
+
+impl Machine for Listening {
+    type Kind = Kind;
+    type Input = Input;
+    type Output = Heard;
+    type Bucket = Bucket;
+
+    fn open(&mut self, slot: usize, kind: Kind) -> Result<()> {
+        if self.group(&kind).is_none() {
+            let (recogniser, look_ahead, language) = (kind.recogniser.clone(), kind.look_ahead, kind.language);
+            self.groups.push(Group { recogniser, look_ahead, language });
+        }
+        if self.slots.len() <= slot {
+            self.slots.resize_with(slot + 1, || None);
+        }
+        self.slots[slot] = Some(Slot::new(kind)?);
+        Ok(())
+    }
+
+    fn take(&mut self, slot: usize, input: Input) {
+        if let Ok(slot) = self.slot(slot) {
+            slot.take(input);
+        }
+    }
+
+    fn finish(&mut self, slot: usize) {
+        if let Ok(slot) = self.slot(slot) {
+            slot.finish();
+        }
+    }
+
+    fn close(&mut self, slot: usize) {
+        if let Some(slot) = self.slots.get_mut(slot) {
+            *slot = None;
+        }
+    }
+
+    fn ready(&self, slot: usize) -> Option<Bucket> {
+        let slot = self.slots.get(slot)?.as_ref()?;
+        if slot.kind.detected && slot.for_detector().is_some() {
+            return Some(Bucket::Detect);
+        }
+        if slot.settled() {
+            return Some(Bucket::Settle);
+        }
+        let factor = slot.kind.recogniser.model().config().encoder.subsampling_factor;
+        let frames = slot.kind.look_ahead + 1;
+        let chunks = slot.chunks(frames * factor, (MOST_FRAMES / frames).max(1))?;
+        Some(Bucket::Encode { group: self.group(&slot.kind)?, chunks })
+    }
+
+    fn budget(&self, bucket: Bucket) -> Duration {
+        match bucket {
+            Bucket::Detect | Bucket::Settle => Duration::ZERO,
+            // The next chunk is complete by then.
+            Bucket::Encode { group, .. } => self.groups.get(group).map_or(Duration::ZERO, |group| {
+                let chunk_ms = (group.look_ahead + 1) as f64 * group.recogniser.model().frame_ms();
+                Duration::from_millis(chunk_ms as u64)
+            }),
+        }
+    }
+
+    fn rows(&self, bucket: Bucket) -> usize {
+        match bucket {
+            Bucket::Detect | Bucket::Settle => usize::MAX,
+            Bucket::Encode { .. } => MOST_ROWS,
+        }
+    }
+
+    fn name(&self, bucket: Bucket) -> &'static str {
+        match bucket {
+            Bucket::Detect => "detect",
+            Bucket::Encode { .. } => "encode",
+            Bucket::Settle => "settle",
+        }
+    }
+
+    fn step(&mut self, bucket: Bucket, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
+        match bucket {
+            Bucket::Detect => self.detect(slots),
+            Bucket::Encode { group, chunks } => self.encode(group, chunks, slots),
+            Bucket::Settle => slots
+                .iter()
+                .map(|slot| {
+                    let slot = self.slot(*slot)?;
+                    let heard = slot.heard(Vec::new());
+                    Ok(Some(slot.settle(heard)))
+                })
+                .collect(),
+        }
+    }
+}

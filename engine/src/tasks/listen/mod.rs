@@ -1,0 +1,231 @@
+//! Live transcription: samples in as they are spoken, turns of text out while they go on.
+
+mod machine;
+mod rules;
+mod slot;
+mod turns;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use auricle_kernels::logmel::LogMelStream;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::transcribe::Recogniser;
+use crate::audio::{Resampler, SAMPLE_RATE};
+use crate::error::{Error, Result};
+use crate::scheduler::{Priority, Scheduler, Stream};
+pub use machine::Listening;
+pub use rules::TurnRules;
+use slot::{Heard, Input, Kind};
+use turns::Turns;
+pub use turns::{Caption, LiveEvent};
+
+/// The sample rates that a session may have, in hertz.
+pub const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
+
+/// What a live session is opened with.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    /// A live model of the catalog.
+    pub model: String,
+    /// The language spoken, `en` say; found by the model where it can, if left out.
+    pub language: Option<String>,
+    /// Of the samples that will be pushed, in hertz: [`RATES`].
+    pub sample_rate: u32,
+    /// At most this much look-ahead, ms; the catalog's for the model if left out.
+    pub look_ahead_ms: Option<u32>,
+    /// When turns end.
+    pub turns: TurnRules,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self {
+            model: "svc-realtime-pro".into(),
+            language: None,
+            sample_rate: SAMPLE_RATE,
+            look_ahead_ms: None,
+            turns: TurnRules::default(),
+        }
+    }
+}
+
+/// How much of a session's audio was pushed and is dealt with, ms.
+#[derive(Debug, Default)]
+struct Progress {
+    pushed: AtomicU64,
+    heard: AtomicU64,
+}
+
+/// The way into a session. Dropped, it ends the session at once, and what was not told yet is lost.
+pub struct LiveInput {
+    stream: Stream<Listening>,
+    resampler: Resampler,
+    mel: LogMelStream,
+    /// Half a sample that a push ended with.
+    odd: Option<u8>,
+    /// What the queue had no room for.
+    unsent: Option<Input>,
+    samples: u64,
+    progress: Arc<Progress>,
+}
+
+/// What comes out of a session.
+pub struct LiveEvents {
+    heard: UnboundedReceiver<Result<Heard>>,
+    recogniser: Arc<Recogniser>,
+    turns: Turns,
+    ready: VecDeque<LiveEvent>,
+    progress: Arc<Progress>,
+}
+
+/// Opens a session on the worker; `look_ahead_ms` is what the options or the catalog say.
+///
+/// # Errors
+/// [`Error::InvalidOption`], [`Error::Language`] for options; [`Error::Busy`] when there is no room.
+pub(crate) fn open(
+    scheduler: &Scheduler<Listening>,
+    recogniser: Arc<Recogniser>,
+    options: &ListenOptions,
+    look_ahead_ms: Option<u32>,
+    detected: bool,
+) -> Result<(LiveInput, LiveEvents)> {
+    if !RATES.contains(&options.sample_rate) {
+        return Err(Error::InvalidOption(format!(
+            "the sample rate must be {} to {} Hz, not {}",
+            RATES.start(),
+            RATES.end(),
+            options.sample_rate
+        )));
+    }
+    let model = recogniser.model();
+    if !model.config().class.is_streaming() {
+        return Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()));
+    }
+    let mut rules = options.turns;
+    if !detected {
+        // Blanks are all there is to tell silence by.
+        rules.blank_ms = rules.silence_ms;
+    }
+    let kind = Kind {
+        look_ahead: recogniser.look_ahead(look_ahead_ms)?,
+        language: recogniser.language_slot(options.language.as_deref())?,
+        recogniser: recogniser.clone(),
+        rules,
+        detected,
+    };
+    let resampler = Resampler::live(options.sample_rate)?;
+    let mel = model.preprocessor().stream()?;
+    let (stream, heard) = scheduler.open(kind, Priority::Live)?;
+    let progress = Arc::new(Progress::default());
+    let input = LiveInput { stream, resampler, mel, odd: None, unsent: None, samples: 0, progress: progress.clone() };
+    let turns = Turns::new(options.language.clone());
+    Ok((input, LiveEvents { heard, recogniser, turns, ready: VecDeque::new(), progress }))
+}
+
+impl LiveInput {
+    /// Pushes samples, -1 to 1, of any number.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when too much is waiting. The samples are kept and go in with the next push; until one succeeds, none
+    /// should follow.
+    pub fn push(&mut self, samples: &[f32]) -> Result<()> {
+        let mut input = self.unsent.take().unwrap_or(Input { samples: Vec::new(), mel: Vec::new() });
+        let before = input.samples.len();
+        self.resampler.push(samples, &mut input.samples)?;
+        input.mel.extend(self.mel.push(&input.samples[before..]));
+        self.samples += (input.samples.len() - before) as u64;
+        self.send(input)
+    }
+
+    /// Pushes 16-bit samples, little-endian, cut anywhere: half a sample waits for its other half.
+    ///
+    /// # Errors
+    /// As [`LiveInput::push`].
+    pub fn push_pcm16(&mut self, bytes: &[u8]) -> Result<()> {
+        let joined = self.odd.take().into_iter().chain(bytes.iter().copied());
+        let mut samples = Vec::with_capacity(bytes.len() / 2 + 1);
+        let mut low = None;
+        for byte in joined {
+            match low.take() {
+                None => low = Some(byte),
+                Some(low) => samples.push(f32::from(i16::from_le_bytes([low, byte])) / 32_768.0),
+            }
+        }
+        self.odd = low;
+        self.push(&samples)
+    }
+
+    /// Says that nothing follows: the turn that goes on is completed, then the events end.
+    ///
+    /// # Errors
+    /// As [`LiveInput::push`]: until it succeeds, it is to be tried again.
+    pub fn finish(&mut self) -> Result<()> {
+        let mut rest = self.unsent.take().unwrap_or(Input { samples: Vec::new(), mel: Vec::new() });
+        let before = rest.samples.len();
+        self.resampler.finish(&mut rest.samples)?;
+        rest.mel.extend(self.mel.push(&rest.samples[before..]));
+        rest.mel.extend(self.mel.finish());
+        self.samples += (rest.samples.len() - before) as u64;
+        self.send(rest)?;
+        self.stream.finish()
+    }
+
+    /// Audio that was pushed and is not dealt with yet, ms.
+    pub fn waiting_ms(&self) -> u64 {
+        let pushed = self.progress.pushed.load(Ordering::Relaxed);
+        pushed.saturating_sub(self.progress.heard.load(Ordering::Relaxed))
+    }
+
+    fn send(&mut self, input: Input) -> Result<()> {
+        self.progress.pushed.store(self.samples * 1000 / u64::from(SAMPLE_RATE), Ordering::Relaxed);
+        if input.samples.is_empty() && input.mel.is_empty() {
+            return Ok(());
+        }
+        self.stream.push(input).map_err(|input| {
+            self.unsent = Some(input);
+            Error::Busy("too much is waiting".into())
+        })
+    }
+}
+
+impl LiveEvents {
+    /// The next event; none once everything was told.
+    ///
+    /// # Errors
+    /// [`Error::Device`] and the like end the session.
+    pub async fn next(&mut self) -> Option<Result<LiveEvent>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            match self.heard.recv().await? {
+                Ok(heard) => self.take(heard),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// As [`LiveEvents::next`], for threads that may wait.
+    ///
+    /// # Errors
+    /// As [`LiveEvents::next`].
+    pub fn blocking_next(&mut self) -> Option<Result<LiveEvent>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            match self.heard.blocking_recv()? {
+                Ok(heard) => self.take(heard),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    fn take(&mut self, heard: Heard) {
+        self.progress.heard.fetch_max(heard.heard_ms, Ordering::Relaxed);
+        self.ready.extend(self.turns.take(heard, self.recogniser.model()));
+    }
+}

@@ -1,0 +1,7 @@
+//! Live sessions over WebSockets: tokens, frames, the time that they are billed for.
+
+pub mod realtime;
+mod session;
+mod socket;
+mod token;
+pub mod watch;

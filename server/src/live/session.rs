@@ -1,0 +1,177 @@
+//! A live session: audio from a socket into the engine, turns of text from the engine to the socket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auricle_engine::{Caption, LiveEvent, LiveEvents, LiveInput};
+use serde_json::json;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::socket::{Incoming, Outgoing, Socket};
+use super::token::Grant;
+use super::watch::Meter;
+use crate::app::App;
+
+/// Audio that a client may be ahead of the engine; past it, nothing more is read from the client.
+const AHEAD_MS: u64 = 60_000;
+/// How long to wait where the engine's queue is full.
+const FULL: Duration = Duration::from_millis(20);
+
+/// A session that the engine has room for.
+pub struct Opened {
+    pub grant: Grant,
+    pub input: LiveInput,
+    pub events: LiveEvents,
+}
+
+/// How a session ends once everything was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Asked for, or at the longest time: `done`, then a normal closure.
+    Done,
+    /// The service stops.
+    GoingAway,
+}
+
+/// An `error` frame.
+pub fn error(message: &str) -> String {
+    json!({"type": "error", "message": message}).to_string()
+}
+
+/// Runs a session from `ready` to the close, and bills it.
+pub async fn run(app: Arc<App>, mut socket: Socket, opened: Opened) {
+    let meter = match Meter::start(&app, &opened.grant).await {
+        Ok(meter) => meter,
+        Err(problem) => {
+            tracing::error!(error = %problem, "a live session could not be written down");
+            socket.send(Outgoing::Text(error("Could not start realtime transcription."))).await;
+            return socket.close(1011, "").await;
+        }
+    };
+    metrics::gauge!("auricle_live_sessions").increment(1);
+    let close = talk(&app, &mut socket, opened).await;
+    // The connection counts until it is closed; what the client takes to agree to that does not.
+    meter.stop(&app).await;
+    metrics::gauge!("auricle_live_sessions").decrement(1);
+    if let Some((code, reason)) = close {
+        socket.close(code, reason).await;
+    }
+}
+
+/// Passes audio and turns on until the session is over; how to close it, if anybody is left to tell.
+async fn talk(app: &App, socket: &mut Socket, opened: Opened) -> Option<(u16, &'static str)> {
+    let Opened { mut input, mut events, .. } = opened;
+    let idle = Duration::from_secs(app.config.live_idle_seconds.into());
+    let longest = Instant::now() + Duration::from_secs(app.config.live_session_seconds.into());
+    let mut heard_from = Instant::now();
+    let mut ending: Option<Ending> = None;
+    // Whether the engine had no room for what it was sent last.
+    let mut full = false;
+    if !socket.send(Outgoing::Text(json!({"type": "ready"}).to_string())).await {
+        return None;
+    }
+    loop {
+        let listening = ending.is_none();
+        tokio::select! {
+            event = events.next() => match event {
+                Some(Ok(event)) => {
+                    if !tell(socket, &event).await {
+                        return None;
+                    }
+                }
+                Some(Err(problem)) => {
+                    tracing::error!(error = %problem, "a live session failed");
+                    socket.send(Outgoing::Text(error("Realtime transcription is unavailable."))).await;
+                    return Some((1011, "The session failed."));
+                }
+                None => {
+                    if ending == Some(Ending::GoingAway) {
+                        return Some((1001, "The service is stopping."));
+                    }
+                    socket.send(Outgoing::Text(json!({"type": "done"}).to_string())).await;
+                    return Some((1000, ""));
+                }
+            },
+            incoming = socket.next(), if !full && (!listening || input.waiting_ms() < AHEAD_MS) => match incoming {
+                Incoming::Binary(bytes) => {
+                    if listening {
+                        heard_from = Instant::now();
+                        full = input.push_pcm16(&bytes).is_err();
+                    }
+                }
+                Incoming::Text(text) => {
+                    if listening && is_stop(&text) {
+                        ending = Some(Ending::Done);
+                        full = input.finish().is_err();
+                    }
+                }
+                Incoming::Ping(payload) => {
+                    socket.send(Outgoing::Pong(payload)).await;
+                }
+                Incoming::Closed => return None,
+                Incoming::Broken(code) => return Some((code, "")),
+            },
+            () = sleep(FULL), if full => {
+                full = if listening { input.push(&[]).is_err() } else { input.finish().is_err() };
+            }
+            () = sleep_until(heard_from + idle), if listening => {
+                socket.send(Outgoing::Text(error("Session timed out."))).await;
+                return Some((1000, "No audio came."));
+            }
+            () = sleep_until(longest), if listening => {
+                let message = "The session has reached its longest time. Open another one.";
+                ending = Some(Ending::Done);
+                full = turn_away(socket, &mut input, message).await;
+            }
+            () = app.stopping.cancelled(), if listening => {
+                ending = Some(Ending::GoingAway);
+                full = turn_away(socket, &mut input, "The service is stopping. Connect again.").await;
+            }
+        }
+    }
+}
+
+/// Asks the client to connect again, and lets the engine end what it has; whether the engine had no room for that.
+async fn turn_away(socket: &Socket, input: &mut LiveInput, message: &str) -> bool {
+    socket.send(Outgoing::Text(json!({"type": "reconnect", "message": message}).to_string())).await;
+    input.finish().is_err()
+}
+
+/// A `transcript` frame; false if the client does not take it.
+async fn tell(socket: &Socket, event: &LiveEvent) -> bool {
+    let frame = |caption: &Caption, end_of_turn: bool, formatted: bool| {
+        let frame = json!({
+            "type": "transcript",
+            "text": caption.text,
+            "end_of_turn": end_of_turn,
+            "formatted": formatted,
+            "words": caption.words,
+        });
+        Outgoing::Text(frame.to_string())
+    };
+    match event {
+        LiveEvent::Partial(caption) => {
+            socket.offer(frame(caption, false, false));
+            true
+        }
+        LiveEvent::Final(caption) => socket.send(frame(caption, true, false)).await,
+        LiveEvent::Formatted(caption) => socket.send(frame(caption, true, true)).await,
+    }
+}
+
+fn is_stop(text: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(text).is_ok_and(|value| value["type"] == "stop")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_stop;
+
+    #[test]
+    fn only_stop_is_stop() {
+        assert!(is_stop(r#"{"type":"stop"}"#) && is_stop(r#" {"type": "stop", "x": 1} "#));
+        for other in ["stop", "", "{", r#"{"type":"go"}"#, r#"["stop"]"#, r#"{"kind":"stop"}"#, "null", "1"] {
+            assert!(!is_stop(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! A WebSocket in two halves, each with a task: what comes in goes to one bounded channel, what goes out comes from another.
+//! Whoever does not read is not written for, and is not read from.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fastwebsockets::{CloseCode, Frame, OpCode, Payload, WebSocketError, WebSocketRead, WebSocketWrite};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{ReadHalf, WriteHalf};
+use tokio::sync::mpsc;
+
+type Stream = TokioIo<Upgraded>;
+
+/// The largest message.
+const MESSAGE_BYTES: usize = 1 << 20;
+/// Messages that wait on either side.
+const WAITING: usize = 64;
+/// A client that takes nothing for so long is gone.
+const STALLED: Duration = Duration::from_secs(30);
+/// How long a client may take to answer a close.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// What a client sends.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// Bytes of a binary message, or of a part of one.
+    Binary(Bytes),
+    Text(String),
+    Ping(Bytes),
+    /// It closes the connection, or is gone.
+    Closed,
+    /// It broke the protocol: the connection is to be closed with this code.
+    Broken(u16),
+}
+
+/// What a client is sent.
+#[derive(Debug)]
+pub enum Outgoing {
+    Text(String),
+    Pong(Bytes),
+    Close(u16, &'static str),
+}
+
+/// The session's end of a socket.
+pub struct Socket {
+    incoming: mpsc::Receiver<Incoming>,
+    outgoing: mpsc::Sender<Outgoing>,
+}
+
+impl Socket {
+    /// Takes over a connection whose handshake is done.
+    pub fn new(socket: fastwebsockets::WebSocket<Stream>) -> Self {
+        let (mut read, write) = socket.split(tokio::io::split);
+        read.set_auto_close(false);
+        read.set_auto_pong(false);
+        read.set_max_message_size(MESSAGE_BYTES);
+        let (incoming_tx, incoming) = mpsc::channel(WAITING);
+        let (outgoing, outgoing_rx) = mpsc::channel(WAITING);
+        tokio::spawn(receive(read, incoming_tx));
+        tokio::spawn(send(write, outgoing_rx));
+        Self { incoming, outgoing }
+    }
+
+    /// The next message. Nothing is lost if the future is dropped.
+    pub async fn next(&mut self) -> Incoming {
+        self.incoming.recv().await.unwrap_or(Incoming::Closed)
+    }
+
+    /// Sends a message; false if the client does not take it, or is gone.
+    pub async fn send(&self, message: Outgoing) -> bool {
+        matches!(tokio::time::timeout(STALLED, self.outgoing.send(message)).await, Ok(Ok(())))
+    }
+
+    /// Sends a message that the next one of its kind replaces: left out if the client is behind.
+    pub fn offer(&self, message: Outgoing) {
+        let _ = self.outgoing.try_send(message);
+    }
+
+    /// Closes the connection, and gives the client a moment to agree.
+    pub async fn close(mut self, code: u16, reason: &'static str) {
+        if self.send(Outgoing::Close(code, reason)).await {
+            let agreed = async { while !matches!(self.next().await, Incoming::Closed | Incoming::Broken(_)) {} };
+            let _ = tokio::time::timeout(CLOSING, agreed).await;
+        }
+    }
+}
+
+async fn receive(mut read: WebSocketRead<ReadHalf<Stream>>, to: mpsc::Sender<Incoming>) {
+    let mut message = Message::None;
+    loop {
+        // Nothing is owed to the client: pings and closes come through as frames.
+        let mut owed = |_| async { Ok::<(), std::convert::Infallible>(()) };
+        let incoming = match read.read_frame(&mut owed).await {
+            Ok(frame) => message.take(&frame),
+            Err(error) => Some(failed(&error)),
+        };
+        let Some(incoming) = incoming else { continue };
+        let last = matches!(incoming, Incoming::Closed | Incoming::Broken(_));
+        if to.send(incoming).await.is_err() || last {
+            return;
+        }
+    }
+}
+
+fn failed(error: &WebSocketError) -> Incoming {
+    match error {
+        WebSocketError::FrameTooLarge => Incoming::Broken(CloseCode::Size.into()),
+        WebSocketError::ConnectionClosed | WebSocketError::UnexpectedEOF | WebSocketError::IoError(_) => {
+            Incoming::Closed
+        }
+        WebSocketError::InvalidUTF8 => Incoming::Broken(CloseCode::Invalid.into()),
+        _ => Incoming::Broken(CloseCode::Protocol.into()),
+    }
+}
+
+/// The message that frames are part of.
+#[derive(Debug)]
+enum Message {
+    None,
+    /// Of which so many bytes went on already.
+    Binary(usize),
+    Text(Vec<u8>),
+}
+
+impl Message {
+    /// Takes a frame in; what there is to pass on.
+    fn take(&mut self, frame: &Frame) -> Option<Incoming> {
+        let protocol = Some(Incoming::Broken(CloseCode::Protocol.into()));
+        let payload: &[u8] = &frame.payload;
+        match frame.opcode {
+            OpCode::Ping => return Some(Incoming::Ping(Bytes::copy_from_slice(payload))),
+            OpCode::Pong => return None,
+            OpCode::Close => return Some(Incoming::Closed),
+            OpCode::Binary | OpCode::Text if !matches!(self, Self::None) => return protocol,
+            OpCode::Binary => *self = Self::Binary(0),
+            OpCode::Text => *self = Self::Text(Vec::new()),
+            OpCode::Continuation => {}
+        }
+        let length = match self {
+            Self::None => return protocol,
+            Self::Binary(length) => *length,
+            Self::Text(text) => text.len(),
+        };
+        if length + payload.len() > MESSAGE_BYTES {
+            return Some(Incoming::Broken(CloseCode::Size.into()));
+        }
+        match self {
+            // Audio is of use as it comes.
+            Self::Binary(length) => {
+                *length += payload.len();
+                if frame.fin {
+                    *self = Self::None;
+                }
+                (!payload.is_empty()).then(|| Incoming::Binary(Bytes::copy_from_slice(payload)))
+            }
+            Self::Text(text) => {
+                text.extend_from_slice(payload);
+                if !frame.fin {
+                    return None;
+                }
+                let text = std::mem::take(text);
+                *self = Self::None;
+                Some(match String::from_utf8(text) {
+                    Ok(text) => Incoming::Text(text),
+                    Err(_) => Incoming::Broken(CloseCode::Invalid.into()),
+                })
+            }
+            Self::None => protocol,
+        }
+    }
+}
+
+async fn send(mut write: WebSocketWrite<WriteHalf<Stream>>, mut from: mpsc::Receiver<Outgoing>) {
+    while let Some(message) = from.recv().await {
+        let closes = matches!(message, Outgoing::Close(..));
+        let frame = match message {
+            Outgoing::Text(text) => Frame::text(Payload::Owned(text.into_bytes())),
+            Outgoing::Pong(payload) => Frame::pong(Payload::Owned(payload.into())),
+            Outgoing::Close(code, reason) => Frame::close(code, reason.as_bytes()),
+        };
+        if write.write_frame(frame).await.is_err() || closes {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(fin: bool, opcode: OpCode, payload: &[u8]) -> Frame<'static> {
+        Frame::new(fin, opcode, None, Payload::Owned(payload.to_vec()))
+    }
+
+    #[test]
+    fn binary_parts_go_on_as_they_come_and_text_when_it_is_whole() {
+        let mut message = Message::None;
+        assert_eq!(message.take(&frame(false, OpCode::Binary, b"ab")), Some(Incoming::Binary("ab".into())));
+        assert_eq!(message.take(&frame(true, OpCode::Ping, b"x")), Some(Incoming::Ping("x".into())));
+        assert_eq!(message.take(&frame(true, OpCode::Continuation, b"c")), Some(Incoming::Binary("c".into())));
+        assert_eq!(message.take(&frame(false, OpCode::Text, b"a")), None);
+        assert_eq!(message.take(&frame(true, OpCode::Continuation, b"b")), Some(Incoming::Text("ab".into())));
+        assert_eq!(message.take(&frame(true, OpCode::Binary, b"")), None);
+    }
+
+    #[test]
+    fn what_breaks_the_protocol_is_told_by_its_code() {
+        let broken = |frames: &[Frame]| {
+            let mut message = Message::None;
+            frames.iter().filter_map(|frame| message.take(frame)).last()
+        };
+        let whole = vec![0; MESSAGE_BYTES];
+        for (frames, code) in [
+            (vec![frame(true, OpCode::Continuation, b"a")], 1002),
+            (vec![frame(false, OpCode::Binary, b"a"), frame(true, OpCode::Text, b"a")], 1002),
+            (vec![frame(true, OpCode::Text, b"\xff")], 1007),
+            (vec![frame(false, OpCode::Binary, &whole), frame(true, OpCode::Continuation, b"a")], 1009),
+            (vec![frame(false, OpCode::Text, &whole), frame(true, OpCode::Continuation, b"a")], 1009),
+        ] {
+            assert_eq!(broken(&frames), Some(Incoming::Broken(code)));
+        }
+        assert!(matches!(broken(&[frame(true, OpCode::Binary, &whole)]), Some(Incoming::Binary(_))));
+    }
+}
