@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use auricle_benches::{WordErrors, normalised};
 use auricle_engine::audio::AudioStream;
 use auricle_engine::{Engine, EngineOptions, LanguageModelChoice, TranscribeOptions};
 
@@ -54,7 +55,7 @@ fn score(
 ) -> Result<(), Box<dyn std::error::Error>> {
     let references = std::fs::read_to_string(folder.join("refs.tsv"))?;
     engine.load(options)?;
-    let (mut errors, mut words, mut files) = (Errors::default(), 0, 0);
+    let (mut errors, mut words, mut files) = (WordErrors::default(), 0, 0);
     let (mut audio_s, mut seconds) = (0.0, 0.0);
     for (file, reference) in references.lines().filter_map(|line| line.split_once('\t')) {
         let start = Instant::now();
@@ -63,7 +64,7 @@ fn score(
         seconds += start.elapsed().as_secs_f64();
         audio_s += transcript.audio_duration_sec;
         let (reference, heard) = (normalised(reference), normalised(&transcript.text));
-        let here = Errors::between(&reference, &heard);
+        let here = WordErrors::between(&reference, &heard);
         if show {
             println!("{file}\n  said:  {}\n  heard: {}", reference.join(" "), transcript.text);
         }
@@ -90,51 +91,4 @@ fn score(
     );
     println!("{audio_s:.0} s of audio in {seconds:.1} s: {:.0} x real time, one file at a time", audio_s / seconds);
     Ok(())
-}
-
-fn normalised(text: &str) -> Vec<String> {
-    let spaced: String =
-        text.to_lowercase().chars().map(|c| if c.is_alphanumeric() || c == '\'' { c } else { ' ' }).collect();
-    spaced.split_whitespace().map(|word| word.trim_matches('\'').to_string()).filter(|word| !word.is_empty()).collect()
-}
-
-#[derive(Clone, Copy, Default)]
-struct Errors {
-    substituted: usize,
-    deleted: usize,
-    inserted: usize,
-}
-
-impl Errors {
-    fn total(&self) -> usize {
-        self.substituted + self.deleted + self.inserted
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.substituted += other.substituted;
-        self.deleted += other.deleted;
-        self.inserted += other.inserted;
-    }
-
-    /// The least edits that turn `reference` into `heard` (Levenshtein).
-    fn between(reference: &[String], heard: &[String]) -> Self {
-        let mut above: Vec<Self> = (0..=heard.len()).map(|n| Self { inserted: n, ..Self::default() }).collect();
-        for (row, said) in reference.iter().enumerate() {
-            let mut line = vec![Self { deleted: row + 1, ..Self::default() }];
-            for (column, word) in heard.iter().enumerate() {
-                let mut best = above[column];
-                best.substituted += usize::from(said != word);
-                let deleted = Self { deleted: above[column + 1].deleted + 1, ..above[column + 1] };
-                let inserted = Self { inserted: line[column].inserted + 1, ..line[column] };
-                for other in [deleted, inserted] {
-                    if other.total() < best.total() {
-                        best = other;
-                    }
-                }
-                line.push(best);
-            }
-            above = line;
-        }
-        above[heard.len()]
-    }
 }

@@ -112,10 +112,22 @@ impl Vocabulary {
                 continue;
             }
             let next = groups.get(at + 1).map(|group| group[0].frame);
-            spoken.words.push(word(text, group, next, frame_ms, end_ms));
+            spoken.words.push(word(text, self.sounded(group), next, frame_ms, end_ms));
         }
         spoken.text = self.decode(&groups.concat());
         spoken
+    }
+
+    /// The tokens of a word up to its last letter: a full stop is written when the silence after a word is heard, and does not
+    /// make the word longer.
+    fn sounded<'a>(&self, tokens: &'a [Token]) -> &'a [Token] {
+        let has_letter = |token: &Token| {
+            self.pieces.get(token.id as usize).is_some_and(|piece| piece.text.chars().any(char::is_alphanumeric))
+        };
+        match tokens.iter().rposition(has_letter) {
+            Some(last) => &tokens[..=last],
+            None => tokens,
+        }
     }
 
     fn decode(&self, tokens: &[Token]) -> String {

@@ -6,6 +6,7 @@ mod bench;
 mod devices;
 mod interrupt;
 mod keys;
+mod listen;
 mod models;
 mod output;
 mod progress;
@@ -32,6 +33,7 @@ Examples:
   auricle                                        the service, on 127.0.0.1:8080
   auricle transcribe talk.mp3                    the text, on standard output
   auricle transcribe *.mp4 --format srt --out .  subtitles beside the videos
+  auricle listen talk.mp3                        the text as it is spoken, live
   auricle devices                                which GPU will be used
   auricle transcribe --help                      all options, with examples
 
@@ -54,6 +56,8 @@ enum Command {
     Keys(keys::KeysCommand),
     /// Transcribe audio or video files
     Transcribe(transcribe::TranscribeArgs),
+    /// Transcribe live: a file as if it were spoken now, or a microphone through a pipe
+    Listen(listen::ListenArgs),
     /// List the devices that can compute, and say which one is used
     Devices(devices::DevicesArgs),
     /// Look at the models folder
@@ -154,6 +158,7 @@ fn run(command: &Command) -> u8 {
         Command::Serve(args) => serve::run(args),
         Command::Keys(command) => keys::run(command),
         Command::Transcribe(args) => transcribe::run(args),
+        Command::Listen(args) => listen::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Models(command) => models::run(command),
         Command::Bench(args) => bench::run(args),

@@ -59,6 +59,12 @@ struct Progress {
     heard: AtomicU64,
 }
 
+impl Progress {
+    fn waiting_ms(&self) -> u64 {
+        self.pushed.load(Ordering::Relaxed).saturating_sub(self.heard.load(Ordering::Relaxed))
+    }
+}
+
 /// The way into a session. Dropped, it ends the session at once, and what was not told yet is lost.
 pub struct LiveInput {
     stream: Stream<Listening>,
@@ -175,8 +181,7 @@ impl LiveInput {
 
     /// Audio that was pushed and is not dealt with yet, ms.
     pub fn waiting_ms(&self) -> u64 {
-        let pushed = self.progress.pushed.load(Ordering::Relaxed);
-        pushed.saturating_sub(self.progress.heard.load(Ordering::Relaxed))
+        self.progress.waiting_ms()
     }
 
     fn send(&mut self, input: Input) -> Result<()> {
@@ -222,6 +227,11 @@ impl LiveEvents {
                 Err(error) => return Some(Err(error)),
             }
         }
+    }
+
+    /// As [`LiveInput::waiting_ms`].
+    pub fn waiting_ms(&self) -> u64 {
+        self.progress.waiting_ms()
     }
 
     fn take(&mut self, heard: Heard) {

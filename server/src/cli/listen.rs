@@ -1,0 +1,274 @@
+//! `auricle listen`: a file as if it were spoken now, or sound as it comes from a microphone through a pipe.
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
+use auricle_engine::{Engine, Error, ListenOptions, LiveEvent, LiveEvents, LiveInput, TurnRules};
+use clap::{Args, ValueEnum};
+use console::{Style, Term, measure_text_width, truncate_str};
+use serde_json::json;
+
+use super::progress::clock;
+use super::{EngineArgs, Failure, Result, output};
+
+/// Sound that goes in at a time, ms.
+const PIECE_MS: u64 = 100;
+/// Sound that may wait when nobody sets the pace, ms.
+const AHEAD_MS: u64 = 10_000;
+/// How long to wait where the engine has no room.
+const FULL: Duration = Duration::from_millis(10);
+
+#[derive(Args)]
+#[command(after_help = "\
+A terminal shows the turn that goes on in grey, finished turns in white, and in the corner the time and how far the text
+is behind the sound. Elsewhere, each finished turn is a line of text, or with --format json every event is one: text,
+end_of_turn, formatted, words (text, start and end in ms, confidence).
+
+Examples:
+  auricle listen talk.mp3                                           as if it were spoken now
+  arecord -q -f S16_LE -r 16000 -c 1 -t raw | auricle listen -      a microphone, on Linux
+  ffmpeg -v error -i rtsp://camera/1 -f s16le -ar 16000 -ac 1 - | auricle listen - --format json
+  auricle listen talk.mp3 --fast > talk.txt                         as fast as it goes")]
+pub struct ListenArgs {
+    /// An audio or video file; `-` reads raw PCM from standard input: 16 bits, little-endian, one channel
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    /// Sample rate of raw PCM on standard input
+    #[arg(long, value_name = "HERTZ", default_value_t = SAMPLE_RATE)]
+    rate: u32,
+    /// The live model, as `auricle models list` names it
+    #[arg(long, default_value = "svc-realtime-pro")]
+    model: String,
+    /// The language spoken, such as en; left out, the model finds it where it can
+    #[arg(long, value_name = "CODE")]
+    language: Option<String>,
+    /// How many ms the model may look ahead [default: the catalog's for the model]
+    #[arg(long, value_name = "MS")]
+    look_ahead: Option<u32>,
+    /// Silence that ends a turn
+    #[arg(long, value_name = "MS", default_value_t = TurnRules::default().silence_ms, value_parser = clap::value_parser!(u32).range(SILENCE_MS))]
+    silence: u32,
+    /// What to write where standard output is no terminal
+    #[arg(long, value_enum, default_value = "text")]
+    format: Lines,
+    /// A file: as fast as it goes, not as fast as it was spoken
+    #[arg(long)]
+    fast: bool,
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+const SILENCE_MS: RangeInclusive<i64> = 100..=10_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Lines {
+    /// Finished turns
+    Text,
+    /// Every event
+    Json,
+}
+
+pub fn run(args: &ListenArgs) -> Result<()> {
+    let piped = args.file == Path::new("-");
+    if piped && io::stdin().is_terminal() {
+        return Err(Failure::Usage("standard input is a terminal; name a file, or pipe raw PCM into it".into()));
+    }
+    if piped && args.fast {
+        return Err(Failure::Usage("--fast is for files; standard input is taken as fast as it comes".into()));
+    }
+    let audio = if piped { None } else { Some(AudioStream::open(&args.file)?.with_block(samples(PIECE_MS))) };
+    let engine = Engine::open(args.engine.options())?;
+    for warning in engine.warnings() {
+        output::say(&format_args!("warning: {warning}"));
+    }
+    let options = ListenOptions {
+        model: args.model.clone(),
+        language: args.language.clone(),
+        sample_rate: if piped { args.rate } else { SAMPLE_RATE },
+        look_ahead_ms: args.look_ahead,
+        turns: TurnRules { silence_ms: args.silence, ..TurnRules::default() },
+    };
+    let (mut input, events) = engine.listen(&options)?;
+    let term = Term::stdout();
+    let view = match args.format {
+        Lines::Text if term.is_term() => View::Terminal(Screen::new(term)),
+        Lines::Text => View::Text,
+        Lines::Json => View::Json,
+    };
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let shown = scope.spawn(|| {
+            let shown = show(events, view);
+            over.store(true, Ordering::Release);
+            shown
+        });
+        // If what was heard cannot be shown, there is no use in going on.
+        let fed = match audio {
+            Some(audio) => feed_file(&mut input, audio, !args.fast, &over),
+            None => feed_pcm(&mut input, &over),
+        };
+        if fed.is_ok() {
+            retry(&over, || input.finish());
+        } else {
+            drop(input);
+        }
+        let shown = shown.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        fed.and(shown)
+    })
+}
+
+fn samples(ms: u64) -> usize {
+    (ms * u64::from(SAMPLE_RATE) / 1000) as usize
+}
+
+/// Until the engine has room.
+fn retry(over: &AtomicBool, mut push: impl FnMut() -> auricle_engine::Result<()>) {
+    while push().is_err() && !over.load(Ordering::Acquire) {
+        thread::sleep(FULL);
+    }
+}
+
+fn feed_file(input: &mut LiveInput, mut audio: AudioStream, paced: bool, over: &AtomicBool) -> Result<()> {
+    let began = Instant::now();
+    let mut sent = 0;
+    while let Some(block) = audio.next_block()? {
+        sent += block.len() as u64;
+        if paced {
+            // Sound is there once it was spoken.
+            let spoken = began + Duration::from_micros(sent * 1_000_000 / u64::from(SAMPLE_RATE));
+            thread::sleep(spoken.saturating_duration_since(Instant::now()));
+        }
+        push(input, over, |input| input.push(&block));
+        while !paced && input.waiting_ms() > AHEAD_MS && !over.load(Ordering::Acquire) {
+            thread::sleep(FULL);
+        }
+        if over.load(Ordering::Acquire) {
+            break;
+        }
+    }
+    for warning in audio.warnings() {
+        output::say(&format_args!("warning: {warning}"));
+    }
+    Ok(())
+}
+
+fn feed_pcm(input: &mut LiveInput, over: &AtomicBool) -> Result<()> {
+    let mut stdin = io::stdin().lock();
+    let mut bytes = [0; 8192];
+    while !over.load(Ordering::Acquire) {
+        let read = match stdin.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Error::Read { path: "-".into(), reason: error.to_string() }.into()),
+        };
+        push(input, over, |input| input.push_pcm16(&bytes[..read]));
+    }
+    Ok(())
+}
+
+/// What there was no room for is kept, and goes in with the next push.
+fn push(input: &mut LiveInput, over: &AtomicBool, push: impl FnOnce(&mut LiveInput) -> auricle_engine::Result<()>) {
+    if push(input).is_err() {
+        thread::sleep(FULL);
+        retry(over, || input.push(&[]));
+    }
+}
+
+enum View {
+    Terminal(Screen),
+    Text,
+    Json,
+}
+
+fn show(mut events: LiveEvents, mut view: View) -> Result<()> {
+    while let Some(event) = events.blocking_next() {
+        let event = event?;
+        match &mut view {
+            View::Terminal(screen) => screen.show(&event, &events)?,
+            View::Text => {
+                if let LiveEvent::Formatted(caption) = &event {
+                    output::print(&format!("{}\n", caption.text))?;
+                }
+            }
+            View::Json => {
+                let (caption, end_of_turn, formatted) = match &event {
+                    LiveEvent::Partial(caption) => (caption, false, false),
+                    LiveEvent::Final(caption) => (caption, true, false),
+                    LiveEvent::Formatted(caption) => (caption, true, true),
+                };
+                let line = json!({
+                    "text": caption.text,
+                    "end_of_turn": end_of_turn,
+                    "formatted": formatted,
+                    "words": caption.words,
+                });
+                output::print(&format!("{line}\n"))?;
+            }
+        }
+    }
+    if let View::Terminal(screen) = &view {
+        screen.clear().map_err(unwritten)?;
+    }
+    Ok(())
+}
+
+/// Finished turns above, the one that goes on in the last line.
+struct Screen {
+    term: Term,
+    began: Instant,
+}
+
+impl Screen {
+    fn new(term: Term) -> Self {
+        let _ = term.hide_cursor();
+        Self { term, began: Instant::now() }
+    }
+
+    fn show(&self, event: &LiveEvent, events: &LiveEvents) -> Result<()> {
+        let corner = format!("{}  {} ms behind", clock(self.began.elapsed().as_millis() as u64), events.waiting_ms());
+        let drawn = match event {
+            LiveEvent::Partial(caption) => self.draw(&caption.text, &corner),
+            // Its formatted form follows at once.
+            LiveEvent::Final(_) => Ok(()),
+            LiveEvent::Formatted(caption) => self
+                .clear()
+                .and_then(|()| self.term.write_line(&Style::new().white().bright().apply_to(&caption.text).to_string()))
+                .and_then(|()| self.draw("", &corner)),
+        };
+        drawn.map_err(unwritten)
+    }
+
+    /// One line: the end of the text in grey, and the corner.
+    fn draw(&self, text: &str, corner: &str) -> io::Result<()> {
+        self.clear()?;
+        let width = usize::from(self.term.size().1);
+        let room = width.saturating_sub(measure_text_width(corner) + 3);
+        let words: Vec<&str> = text.split(' ').collect();
+        // What was said last is what is looked at.
+        let first = (0..words.len()).find(|first| measure_text_width(&words[*first..].join(" ")) <= room);
+        let tail = truncate_str(&words[first.unwrap_or(words.len())..].join(" "), room, "").into_owned();
+        let gap = " ".repeat(width.saturating_sub(measure_text_width(&tail) + measure_text_width(corner) + 1));
+        let grey = Style::new().color256(245);
+        self.term.write_str(&format!("{}{gap}{}", grey.apply_to(tail), Style::new().dim().apply_to(corner)))
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        self.term.clear_line()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.term.show_cursor();
+    }
+}
+
+fn unwritten(source: io::Error) -> Failure {
+    Failure::Write { what: "to the terminal".into(), source }
+}

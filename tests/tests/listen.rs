@@ -1,0 +1,271 @@
+//! Live sessions of the engine, on the starter: real speech, alone and among others, in pieces of any size.
+
+use std::sync::OnceLock;
+
+use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
+use auricle_engine::{
+    Caption, DeviceChoice, Engine, EngineOptions, Error, ListenOptions, LiveEvent, LiveEvents, LiveInput, models_dir,
+};
+use auricle_tests::{models_with, speech};
+
+const SECOND: usize = SAMPLE_RATE as usize;
+
+fn engine() -> &'static Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(|| open(64))
+}
+
+fn open(live_streams: usize) -> Engine {
+    let options = EngineOptions { models: models_dir(), device: DeviceChoice::Cpu, live_streams };
+    Engine::open(options).unwrap()
+}
+
+fn model(model: &str) -> ListenOptions {
+    ListenOptions { model: model.into(), ..ListenOptions::default() }
+}
+
+/// Speech, and silence after it.
+fn spoken() -> &'static [f32] {
+    static SPOKEN: OnceLock<Vec<f32>> = OnceLock::new();
+    SPOKEN.get_or_init(|| {
+        let mut samples = AudioStream::open(&speech()).unwrap().read_to_end().unwrap();
+        samples.resize(samples.len() + 2 * SECOND, 0.0);
+        samples
+    })
+}
+
+fn noise(samples: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..samples).map(|_| next() * 0.5).collect()
+}
+
+/// Pushes, however often it takes.
+fn push(input: &mut LiveInput, samples: &[f32]) {
+    let mut result = input.push(samples);
+    while let Err(Error::Busy(_)) = result {
+        std::thread::yield_now();
+        result = input.push(&[]);
+    }
+    result.unwrap();
+}
+
+fn all(mut events: LiveEvents) -> Vec<LiveEvent> {
+    std::iter::from_fn(|| events.blocking_next()).map(Result::unwrap).collect()
+}
+
+fn heard(options: &ListenOptions, samples: &[f32], piece: usize) -> Vec<LiveEvent> {
+    let (mut input, events) = engine().listen(options).unwrap();
+    for piece in samples.chunks(piece) {
+        push(&mut input, piece);
+    }
+    input.finish().unwrap();
+    all(events)
+}
+
+fn finals(events: &[LiveEvent]) -> Vec<Caption> {
+    let finals = events.iter().filter_map(|event| match event {
+        LiveEvent::Final(caption) => Some(caption.clone()),
+        _ => None,
+    });
+    finals.collect()
+}
+
+/// The same words at the same times; confidences may differ in their last bits, as sums in other orders do.
+fn assert_same(a: &[Caption], b: &[Caption], what: &str) {
+    let plain = |captions: &[Caption]| -> Vec<(String, u64, u64)> {
+        captions.iter().flat_map(|c| &c.words).map(|w| (w.text.clone(), w.start, w.end)).collect()
+    };
+    assert_eq!(plain(a), plain(b), "{what}");
+    assert_eq!(a.len(), b.len(), "{what}: turns");
+}
+
+#[test]
+fn among_thirty_one_others_a_session_hears_what_it_hears_alone() {
+    let options = model("svc-realtime-pro");
+    let alone = finals(&heard(&options, spoken(), SECOND / 10));
+    assert!(!alone.is_empty());
+    let mut sessions: Vec<_> = (0..32)
+        .map(|n| {
+            // Others say the same later, louder or softer, or make noise; all at once.
+            let mut samples = if n % 5 == 4 { noise(12 * SECOND, n as u64) } else { vec![0.0; n * 1_117] };
+            let gain = 1.0 - n as f32 / 50.0;
+            samples.extend(spoken().iter().map(|sample| sample * gain));
+            let (input, events) = engine().listen(&options).unwrap();
+            (samples, input, events)
+        })
+        .collect();
+    for at in 0..spoken().len().div_ceil(SECOND / 10) {
+        for (samples, input, _) in &mut sessions {
+            let piece = samples.chunks(SECOND / 10).nth(at).unwrap_or_default().to_vec();
+            push(input, &piece);
+        }
+    }
+    for (n, (_, mut input, events)) in sessions.into_iter().enumerate() {
+        input.finish().unwrap();
+        let events = all(events);
+        if n == 0 {
+            assert_same(&alone, &finals(&events), "the first of 32");
+        }
+    }
+}
+
+#[test]
+fn pieces_of_any_size_give_the_same_turns() {
+    for name in ["svc-realtime-pro", "svc-realtime"] {
+        let options = model(name);
+        let whole = finals(&heard(&options, spoken(), spoken().len()));
+        for piece in [160, 1_234, SECOND / 10, 3 * SECOND] {
+            assert_same(&whole, &finals(&heard(&options, spoken(), piece)), &format!("{name} by {piece}"));
+        }
+    }
+}
+
+/// A session that keeps up takes a chunk a step, one that is behind takes many: the words are the same.
+#[test]
+fn the_pace_changes_nothing() {
+    let options = model("svc-realtime-pro");
+    let (mut input, events) = engine().listen(&options).unwrap();
+    let paced = std::thread::spawn(move || all(events));
+    for piece in spoken().chunks(SECOND / 10) {
+        push(&mut input, piece);
+        while input.waiting_ms() > 450 {
+            std::thread::yield_now();
+        }
+    }
+    input.finish().unwrap();
+    let paced = paced.join().unwrap();
+    assert_same(&finals(&paced), &finals(&heard(&options, spoken(), 5 * SECOND)), "paced");
+    let partials = paced.iter().filter(|event| matches!(event, LiveEvent::Partial(_))).count();
+    assert!(partials > 10, "{partials} partials");
+}
+
+#[test]
+fn partials_grow_into_a_final_that_is_restated_and_never_revised() {
+    let events = heard(&model("svc-realtime-pro"), spoken(), SECOND / 10);
+    let mut before = 0;
+    let mut last_final: Option<Caption> = None;
+    let mut partials = 0;
+    for event in &events {
+        let caption = match event {
+            LiveEvent::Partial(caption) => {
+                assert!(last_final.is_none(), "a final is restated at once");
+                partials += 1;
+                caption
+            }
+            LiveEvent::Final(caption) => {
+                last_final = Some(caption.clone());
+                caption
+            }
+            LiveEvent::Formatted(caption) => {
+                let raw = last_final.take().expect("a final comes first");
+                assert!(caption.text.starts_with(char::is_uppercase) && caption.text.ends_with(['.', '?', '!']));
+                assert_eq!(caption.words.first().unwrap().start, raw.words.first().unwrap().start);
+                assert_eq!(caption.words.last().unwrap().end, raw.words.last().unwrap().end);
+                before = caption.words.last().unwrap().end;
+                continue;
+            }
+        };
+        for word in &caption.words {
+            assert!(word.start >= before, "{} begins at {} ms, in the turn before", word.text, word.start);
+            assert!(word.start <= word.end && word.end <= (spoken().len() / 16) as u64);
+            assert!((0.0..=1.0).contains(&word.confidence));
+        }
+        assert!(caption.words.windows(2).all(|pair| pair[0].end <= pair[1].start.max(pair[0].end)));
+    }
+    assert!(last_final.is_none() && partials > 0);
+    assert!(finals(&events).len() > 1, "the speaker pauses");
+}
+
+#[test]
+fn any_rate_gives_words() {
+    let at_16k = spoken();
+    for rate in [8_000, 11_025, 44_100, 48_000] {
+        // By the nearest sample: crude, and enough to be understood as well.
+        let resampled: Vec<f32> = (0..at_16k.len() * rate / SECOND).map(|n| at_16k[n * SECOND / rate]).collect();
+        let options = ListenOptions { sample_rate: rate as u32, ..ListenOptions::default() };
+        let turns = finals(&heard(&options, &resampled, rate / 10));
+        let words: usize = turns.iter().map(|turn| turn.words.len()).sum();
+        assert!(words >= 5, "{rate} Hz: {turns:?}");
+        assert!(turns.iter().flat_map(|turn| &turn.words).all(|word| word.end <= (at_16k.len() / 16) as u64));
+    }
+}
+
+#[test]
+fn silence_and_full_scale_noise_say_nothing_that_is_no_number() {
+    assert_eq!(heard(&model("svc-realtime-pro"), &vec![0.0; 600 * SECOND], SECOND), []);
+    let loud: Vec<f32> = noise(30 * SECOND, 7).into_iter().map(|sample| sample.signum()).collect();
+    for event in heard(&model("svc-realtime"), &loud, SECOND / 5) {
+        let (LiveEvent::Partial(caption) | LiveEvent::Final(caption) | LiveEvent::Formatted(caption)) = event;
+        assert!(caption.words.iter().all(|word| word.confidence.is_finite()));
+    }
+    assert!(!finals(&heard(&model("svc-realtime"), spoken(), SECOND)).is_empty(), "the device still works");
+}
+
+#[test]
+fn nothing_pushed_is_nothing_said() {
+    assert_eq!(heard(&model("svc-realtime"), &[], 1), []);
+    assert_eq!(heard(&model("svc-realtime"), &[0.1], 1), []);
+}
+
+#[test]
+fn half_samples_wait_for_their_other_half() {
+    let bytes: Vec<u8> = spoken().iter().flat_map(|sample| ((sample * 32_768.0) as i16).to_le_bytes()).collect();
+    let by = |piece: usize| {
+        let (mut input, events) = engine().listen(&model("svc-realtime")).unwrap();
+        for piece in bytes.chunks(piece) {
+            let mut pushed = input.push_pcm16(piece);
+            while pushed.is_err() {
+                std::thread::yield_now();
+                pushed = input.push(&[]);
+            }
+        }
+        input.finish().unwrap();
+        finals(&all(events))
+    };
+    assert_same(&by(3_200), &by(3_333), "odd pieces");
+}
+
+#[test]
+fn a_session_that_is_dropped_ends_and_leaves_its_room_to_others() {
+    let engine = open(1);
+    for _ in 0..3 {
+        let (mut input, events) = loop {
+            match engine.listen(&ListenOptions::default()) {
+                Ok(opened) => break opened,
+                // The last one's slot is on its way back.
+                Err(Error::Busy(_)) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert!(matches!(engine.listen(&ListenOptions::default()), Err(Error::Busy(_))));
+        push(&mut input, &spoken()[..3 * SECOND]);
+        drop(input);
+        all(events);
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_by_name() {
+    let engine = engine();
+    let refused = |options: ListenOptions| engine.listen(&options).err().unwrap();
+    let with = |change: fn(&mut ListenOptions)| {
+        let mut options = ListenOptions::default();
+        change(&mut options);
+        options
+    };
+    assert!(matches!(refused(with(|o| o.model = "svc-none".into())), Error::UnknownModel(_)));
+    assert!(matches!(refused(with(|o| o.language = Some("de".into()))), Error::Language(_)));
+    assert!(matches!(refused(with(|o| o.sample_rate = 7_999)), Error::InvalidOption(_)));
+    assert!(matches!(refused(with(|o| o.sample_rate = 48_001)), Error::InvalidOption(_)));
+    assert!(matches!(refused(with(|o| o.look_ahead_ms = Some(20))), Error::InvalidOption(_)));
+    let whole = models_with("tdt");
+    let options = EngineOptions { models: whole.path().into(), device: DeviceChoice::Cpu, ..EngineOptions::default() };
+    let refused = Engine::open(options).unwrap().listen(&model("svc-best")).err().unwrap();
+    assert!(matches!(refused, Error::InvalidOption(_)), "{refused}");
+}
