@@ -3,6 +3,7 @@
 mod bucket;
 mod client;
 mod guard;
+mod live;
 mod media;
 mod optional;
 mod oracle;
@@ -15,7 +16,8 @@ pub mod wire;
 
 pub use bucket::Bucket;
 pub use client::{Account, Answer, Signed, block_on, http, http2};
-pub use media::{noise, silence, wav};
+pub use live::{Frame, Heard, Live, Spoken, Token, Turn, text_of, turns};
+pub use media::{noise, silence, spoken, wav};
 pub use optional::{devices, fixtures, skip};
 pub use oracle::{Oracle, relative_error};
 pub use postgres::Postgres;

@@ -1,4 +1,12 @@
-//! Recordings that tests make up.
+//! Recordings that tests make up, and the one that ships with the models as raw samples.
+
+use std::f64::consts::PI;
+use std::sync::OnceLock;
+
+use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
+
+/// What [`spoken`] has after the recording: long enough that a turn ends.
+const SILENCE_S: f64 = 1.5;
 
 /// A WAV file of 8 kHz mono samples of one byte: `seconds` of silence, to the millisecond.
 pub fn silence(seconds: f64) -> Vec<u8> {
@@ -38,4 +46,39 @@ pub fn wav(rate: u32, bits: u16, data: &[u8]) -> Vec<u8> {
     file.extend_from_slice(&(data.len() as u32).to_le_bytes());
     file.extend_from_slice(data);
     file
+}
+
+/// The eleven seconds of speech that ship with the models and a second and a half of digital silence, as PCM16 at a rate.
+pub fn spoken(rate: u32) -> Vec<u8> {
+    static SAMPLES: OnceLock<Vec<f32>> = OnceLock::new();
+    let samples = SAMPLES.get_or_init(|| {
+        let mut stream = AudioStream::open(&crate::speech()).expect("the recording");
+        let mut samples = stream.read_to_end().expect("its samples");
+        samples.resize(samples.len() + (SILENCE_S * f64::from(SAMPLE_RATE)) as usize, 0.0);
+        samples
+    });
+    let at_rate = resample(samples, SAMPLE_RATE, rate);
+    at_rate.iter().flat_map(|sample| ((sample.clamp(-1.0, 1.0) * 32767.0) as i16).to_le_bytes()).collect()
+}
+
+/// Another rate, by a windowed sinc that reaches over 24 zeros on each side.
+fn resample(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
+    if from == to {
+        return samples.to_vec();
+    }
+    let step = f64::from(from) / f64::from(to);
+    let cut = (1.0 / step).min(1.0);
+    let reach = 24.0 / cut;
+    let one = |n: usize| {
+        let centre = n as f64 * step;
+        let first = (centre - reach).max(0.0).ceil() as usize;
+        let last = ((centre + reach) as usize).min(samples.len() - 1);
+        let near = samples[first..=last].iter().enumerate().map(|(at, sample)| {
+            let x = (first + at) as f64 - centre;
+            let sinc = if x == 0.0 { 1.0 } else { (PI * cut * x).sin() / (PI * cut * x) };
+            f64::from(*sample) * cut * sinc * (0.5 + 0.5 * (PI * x / reach).cos())
+        });
+        near.sum::<f64>() as f32
+    };
+    (0..(samples.len() as f64 / step) as usize).map(one).collect()
 }

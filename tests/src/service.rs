@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::program::{Run, command, ended};
 
 /// How long a test waits for what must happen. Far above what a busy machine needs: no test measures time.
-const DEADLINE: Duration = Duration::from_secs(90);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
 /// How often a test looks again.
 const PAUSE: Duration = Duration::from_millis(15);
 
@@ -97,20 +97,25 @@ impl Setup {
     }
 }
 
-/// A models folder in which both pre-recorded models are the tiny streaming checkpoint of the fixtures; `svc-fast` also
-/// claims Portuguese.
+/// A models folder in which every model is the tiny streaming checkpoint of the fixtures; `svc-fast` and `svc-realtime` also
+/// claim Portuguese.
 fn write_tiny_models(root: &Path) -> PathBuf {
     let checkpoint = crate::fixtures().join("fastconformer/streaming");
-    let entry = |id: &str, languages: &str| {
+    let entry = |id: &str, kind: &str, languages: &str, more: &str| {
         format!(
-            "[[model]]\nid = {id:?}\nkind = \"prerecorded\"\npublished = \"somebody/something\"\nfolder = \"something\"\n\
-             languages = [\"en\", \"pt\"]\nstarter = {checkpoint:?}\nstarter_languages = {languages}\n\n"
+            "[[model]]\nid = {id:?}\nkind = {kind:?}\npublished = \"somebody/something\"\nfolder = \"something\"\n\
+             languages = [\"en\", \"pt\"]\nstarter = {checkpoint:?}\nstarter_languages = {languages}\n{more}\n"
         )
     };
     let models = root.join("models");
     fs::create_dir(&models).expect("the models folder");
-    let catalog = entry("svc-best", "[\"en\"]") + &entry("svc-fast", "[\"en\", \"pt\"]");
-    fs::write(models.join("catalog.toml"), catalog).expect("the catalog is written");
+    let catalog = [
+        entry("svc-best", "prerecorded", "[\"en\"]", ""),
+        entry("svc-fast", "prerecorded", "[\"en\", \"pt\"]", ""),
+        entry("svc-realtime-pro", "realtime", "[\"en\"]", "look_ahead_ms = 160\n"),
+        entry("svc-realtime", "realtime", "[\"en\", \"pt\"]", "look_ahead_ms = 1120\n"),
+    ];
+    fs::write(models.join("catalog.toml"), catalog.concat()).expect("the catalog is written");
     models
 }
 

@@ -1,4 +1,4 @@
-//! HTTP by hand, for requests that a client library would not send.
+//! HTTP and WebSocket frames by hand, for what a client library would not send.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -46,4 +46,42 @@ pub fn status(answer: &str) -> Option<u16> {
 /// The body of an answer.
 pub fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+/// The head of an answer, up to its blank line; what follows stays unread.
+pub fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).expect("the head of an answer");
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).expect("a head of text")
+}
+
+/// The first bytes of a WebSocket frame: one with the flags and the opcode, then the length that it claims, and whether its
+/// payload is masked.
+pub fn frame_head(first: u8, length: u64, masked: bool) -> Vec<u8> {
+    let mut head = vec![first, u8::from(masked) << 7];
+    match (u8::try_from(length), u16::try_from(length)) {
+        (Ok(short @ ..126), _) => head[1] |= short,
+        (_, Ok(medium)) => {
+            head[1] |= 126;
+            head.extend_from_slice(&medium.to_be_bytes());
+        }
+        _ => {
+            head[1] |= 127;
+            head.extend_from_slice(&length.to_be_bytes());
+        }
+    }
+    head
+}
+
+/// A WebSocket frame as a client sends it: a byte with the flags and the opcode, and the payload, which is masked.
+pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    const MASK: [u8; 4] = [0x5A, 0xC3, 0x0F, 0x99];
+    let mut frame = frame_head(first, payload.len() as u64, true);
+    frame.extend_from_slice(&MASK);
+    frame.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    frame
 }

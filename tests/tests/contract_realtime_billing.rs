@@ -1,0 +1,302 @@
+//! Metering of realtime sessions, interface section 2.6: the time of each connection, once, whatever becomes of it.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use auricle_tests::{Account, Frame, Live, Postgres, Service, Setup, Token, eventually, silence};
+use serde_json::{Value, json};
+
+/// The clock of the service and that of the tests need not agree to the millisecond.
+const SLACK_S: f64 = 0.05;
+/// What a crash may cost: the time since a session was last heard of.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// Leases that are short enough to wait for.
+fn quick() -> Setup {
+    Setup::new().with("job_lease_seconds", 2)
+}
+
+fn service() -> &'static Service {
+    static SERVICE: OnceLock<Service> = OnceLock::new();
+    SERVICE.get_or_init(|| Setup::new().start())
+}
+
+fn postgres() -> Option<&'static Postgres> {
+    static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
+    SERVER.get_or_init(Postgres::start).as_ref()
+}
+
+/// A session that is ready.
+fn open(token: &Token) -> Live {
+    let mut live = token.open();
+    live.ready();
+    live
+}
+
+/// The usage events of an account, once there are so many: there must never be more.
+#[track_caller]
+fn billed(account: &Account, count: usize) -> Vec<Value> {
+    eventually("the sessions are billed", || {
+        let events = account.usage();
+        assert!(events.len() <= count, "more than {count}: {events:?}");
+        (events.len() == count).then_some(events)
+    })
+}
+
+/// Demands the bill of one session that was open for a time between these two.
+#[track_caller]
+fn assert_bill(event: &Value, model: &str, at_least: Duration, at_most: Duration) {
+    assert_eq!((&event["sku"], &event["unit_type"]), (&json!(model), &json!("session_hour")), "{event}");
+    let seconds = event["quantity"].as_f64().unwrap();
+    let span = at_least.as_secs_f64() - SLACK_S..=at_most.as_secs_f64() + SLACK_S;
+    assert!(span.contains(&seconds), "{seconds} s, not {span:?}");
+    let cents_an_hour = if model == "svc-realtime" { 18.0 } else { 54.0 };
+    let cents = (seconds * cents_an_hour / 3600.0).ceil().max(1.0);
+    assert_eq!(event["retail_cost_cents"].as_f64(), Some(cents), "rounded up to the next cent: {event}");
+    assert_eq!((&event["credit_applied_cents"], &event["billable_cents"]), (&event["retail_cost_cents"], &json!(0)));
+    assert!(event["session_id"].as_str().is_some_and(|id| !id.is_empty()), "{event}");
+    assert!(event["created_at"].as_str().unwrap().ends_with('Z'), "{event}");
+}
+
+/// A whole session, and its end: a sign after which nothing that came before it can still be on its way.
+fn one_more(token: &Token) {
+    let mut live = open(token);
+    live.stop();
+    assert_eq!(live.rest(), [Frame::Done, Frame::Closed(1000)]);
+}
+
+#[test]
+fn a_session_is_billed_for_its_connection_and_not_for_its_audio() {
+    for model in ["svc-realtime-pro", "svc-realtime"] {
+        let account = service().account();
+        let mut live = open(&account.mint(&json!({"model": model, "estimated_duration_sec": 3300})));
+        let asked = live.asked();
+        live.last(Duration::from_millis(1200));
+        // More audio than there was time.
+        live.send(&[0; 10 * 32000], 3200);
+        live.stop();
+        let at_least = live.at_least();
+        assert!(live.rest().ends_with(&[Frame::Done, Frame::Closed(1000)]));
+        let at_most = asked.elapsed();
+        let events = billed(&account, 1);
+        assert_bill(&events[0], model, at_least, at_most);
+        assert_eq!(account.credits()["credit_balance_cents"], 999);
+        let rows = account.get("/v2/usage/summary").ok()["by_model"].clone();
+        let row = rows.as_array().unwrap().iter().find(|row| row["sku"] == model).unwrap();
+        assert_eq!((&row["events"], &row["quantity"]), (&json!(1), &events[0]["quantity"]));
+    }
+}
+
+#[test]
+fn a_client_that_closes_is_billed_once() {
+    let account = service().account();
+    let mut live = open(&account.mint(&json!({})));
+    let asked = live.asked();
+    live.last(Duration::from_millis(500));
+    let at_least = live.at_least();
+    live.close();
+    assert_eq!(live.rest(), [Frame::Closed(1000)]);
+    let at_most = asked.elapsed();
+    assert_bill(&billed(&account, 1)[0], "svc-realtime-pro", at_least, at_most);
+}
+
+#[test]
+fn a_client_that_vanishes_is_billed_once() {
+    let account = service().account();
+    let token = account.mint(&json!({}));
+    let mut live = open(&token);
+    let asked = live.asked();
+    live.last(Duration::from_millis(500));
+    live.send(&[0; 32000], 3200);
+    let at_least = live.at_least();
+    drop(live);
+    let events = billed(&account, 1);
+    assert_bill(&events[0], "svc-realtime-pro", at_least, asked.elapsed());
+    one_more(&token);
+    let both = billed(&account, 2);
+    assert_ne!(both[0]["session_id"], both[1]["session_id"]);
+    assert_eq!(both[1], events[0], "newest first");
+}
+
+#[test]
+fn a_client_that_neither_speaks_nor_listens_is_billed_once() {
+    const IDLE: u64 = 1;
+    let service = Setup::new().with("live_idle_seconds", IDLE).start();
+    let account = service.account();
+    let live = open(&account.mint(&json!({})));
+    // The connection stays up, as that of a machine that lost its network does: no close frame is ever answered.
+    let events = billed(&account, 1);
+    assert_bill(&events[0], "svc-realtime-pro", Duration::from_secs(IDLE), live.asked().elapsed());
+}
+
+#[test]
+fn sessions_on_one_token_are_each_billed() {
+    let account = service().account();
+    let token = account.mint(&json!({}));
+    let mut both = [open(&token), open(&token)];
+    both.iter_mut().for_each(Live::stop);
+    both.iter_mut().for_each(|live| assert!(live.rest().ends_with(&[Frame::Closed(1000)])));
+    let events = billed(&account, 2);
+    assert_ne!(events[0]["session_id"], events[1]["session_id"]);
+}
+
+#[test]
+fn a_refused_connection_is_not_billed() {
+    let service = Setup::new().with("max_live_sessions", 1).start();
+    let account = service.account();
+    let token = account.mint(&json!({}));
+    let refused = |other: &[(&str, &str)], code: u16| {
+        assert_eq!(token.open_with(other).rest().last(), Some(&Frame::Closed(code)), "{other:?}");
+    };
+    refused(&[("token", "x")], 4401);
+    refused(&[("model", "svc-best")], 4400);
+    refused(&[("sample_rate", "8000")], 4400);
+    refused(&[("language_code", "xx")], 1000);
+    let mut live = open(&token);
+    refused(&[], 1013);
+    live.stop();
+    assert_eq!(live.rest(), [Frame::Done, Frame::Closed(1000)]);
+    billed(&account, 1);
+}
+
+#[test]
+fn a_session_may_outgrow_the_credit() {
+    let service = Setup::new().with("free_credit_cents", 1).start();
+    let account = service.account();
+    let token = account.mint(&json!({}));
+    let mut both = [open(&token), open(&token)];
+    both.iter_mut().for_each(Live::stop);
+    both.iter_mut().for_each(|live| assert!(live.rest().ends_with(&[Frame::Closed(1000)])));
+    let events = billed(&account, 2);
+    let sum = |field: &str| events.iter().map(|event| event[field].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("retail_cost_cents"), sum("credit_applied_cents"), sum("billable_cents")), (2, 1, 1));
+    account.ask_for_token(&json!({})).error(402, "v2_billing_required");
+}
+
+#[test]
+fn fifty_that_are_dropped_at_once_are_each_billed() {
+    const MANY: usize = 50;
+    let service = Setup::new().with("max_live_sessions", MANY + 1).start();
+    let account = service.account();
+    let token = account.mint(&json!({}));
+    let mut sessions: Vec<Live> = std::thread::scope(|scope| {
+        let opening: Vec<_> = (0..MANY).map(|_| scope.spawn(|| token.open())).collect();
+        opening.into_iter().map(|session| session.join().unwrap()).collect()
+    });
+    // Some while they speak, some before they have read a thing.
+    for live in &mut sessions[..MANY / 2] {
+        live.ready();
+        live.send(&[0; 32000], 3200);
+    }
+    drop(sessions);
+    let events = billed(&account, MANY);
+    let mut ids: Vec<&str> = events.iter().map(|event| event["session_id"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), MANY, "each of them once");
+    assert_eq!(account.credits()["credit_balance_cents"], 1000 - MANY);
+    one_more(&token);
+    billed(&account, MANY + 1);
+    let done = account.transcribe("a.wav", silence(1.0));
+    assert_eq!(done["status"], "completed", "the service goes on as it did");
+}
+
+#[test]
+fn a_stopping_service_bills_its_sessions() {
+    let service = quick().start();
+    let account = service.account();
+    let token = account.mint(&json!({}));
+    let mut live = open(&token);
+    let asked = live.asked();
+    live.last(Duration::from_millis(500));
+    let at_least = live.at_least();
+    service.terminate();
+    assert_eq!(live.rest().last(), Some(&Frame::Closed(1001)));
+    let at_most = asked.elapsed();
+    assert!(service.wait().success());
+    service.start();
+    assert_bill(&billed(&account, 1)[0], "svc-realtime-pro", at_least, at_most);
+    one_more(&token);
+    billed(&account, 2);
+}
+
+#[test]
+fn a_killed_service_bills_its_sessions_when_it_is_back() {
+    let service = quick().start();
+    let account = service.account();
+    let token = account.mint(&json!({}));
+    let mut live = open(&token);
+    // Longer than the time between two heartbeats: at least one has been.
+    live.last(HEARTBEAT + Duration::from_secs(3));
+    let at_least = live.at_least();
+    service.kill();
+    let at_most = live.asked().elapsed();
+    service.start();
+    let events = billed(&account, 1);
+    assert_bill(&events[0], "svc-realtime-pro", at_least - HEARTBEAT, at_most);
+    // Neither a second time, nor for what comes after.
+    service.kill();
+    service.start();
+    one_more(&token);
+    assert_eq!(billed(&account, 2)[1], events[0]);
+    service.kill();
+    service.start();
+    assert_eq!(billed(&account, 2)[1], events[0]);
+}
+
+#[test]
+fn killed_as_sessions_begin() {
+    let service = quick().start();
+    let account = service.account();
+    let token = account.mint(&json!({}));
+    let sessions = [open(&token), open(&token), open(&token)];
+    service.kill();
+    let at_most = sessions[0].asked().elapsed();
+    service.start();
+    for event in billed(&account, 3) {
+        assert_bill(&event, "svc-realtime-pro", Duration::ZERO, at_most);
+    }
+    assert_eq!(account.credits()["credit_balance_cents"], 1000 - 3);
+}
+
+#[test]
+fn another_node_bills_for_one_that_dies() {
+    let Some(server) = postgres() else { return };
+    let setup = quick().with("database_url", server.database());
+    let (one, two) = (setup.clone().start(), setup.start());
+    let here = one.account();
+    let there = here.at(&two.api());
+    let token = here.mint(&json!({}));
+    let mut live = open(&token);
+    // On the other node a session goes on: it is alive, and must not be taken for dead.
+    let mut other = open(&token.at(&two.api()));
+    live.last(HEARTBEAT + Duration::from_secs(3));
+    let at_least = live.at_least();
+    one.kill();
+    let at_most = live.asked().elapsed();
+    assert_bill(&billed(&there, 1)[0], "svc-realtime-pro", at_least - HEARTBEAT, at_most);
+    other.stop();
+    assert_eq!(other.rest(), [Frame::Done, Frame::Closed(1000)]);
+    billed(&there, 2);
+    one.start();
+    one_more(&token);
+    billed(&there, 3);
+}
+
+#[test]
+fn a_node_that_was_thought_dead_bills_nothing_when_it_wakes() {
+    let Some(server) = postgres() else { return };
+    let setup = quick().with("database_url", server.database());
+    let (one, two) = (setup.clone().start(), setup.start());
+    let here = one.account();
+    let there = here.at(&two.api());
+    let token = here.mint(&json!({}));
+    let live = open(&token);
+    one.signal("STOP");
+    let events = billed(&there, 1);
+    one.signal("CONT");
+    drop(live);
+    // The first node is at work again, and has seen that its client is gone.
+    one_more(&token);
+    assert_eq!(billed(&there, 2)[1], events[0], "what was billed stays as it is");
+}
