@@ -8,6 +8,7 @@ pub fn normalised(text: &str) -> Vec<String> {
 }
 
 /// Edits between what was said and what was heard, in words.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct WordErrors {
     /// Words heard as others.
     pub substituted: usize,

@@ -60,7 +60,7 @@ fn a_token_has_defaults() {
 fn what_is_asked_for_is_what_is_minted() {
     for (model, rate) in [("svc-realtime", 8000), ("svc-realtime-pro", 48000), ("svc-realtime", 44100)] {
         let body = json!({
-            "model": model, "sample_rate": rate, "language_code": "en", "medical_mode": true, "expires_in": 60,
+            "model": model, "sample_rate": rate, "language_code": "en", "medical_mode": false, "expires_in": 60,
             "estimated_duration_sec": 60,
         });
         let token = service().account().mint(&body);
@@ -175,6 +175,16 @@ fn a_language_outside_the_set_is_422() {
         assert_taken(account.mint(&json!({"language_code": language})).open());
     }
     assert_taken(account.mint(&json!({"model": "svc-realtime", "language_code": "pt"})).open());
+}
+
+/// As of transcripts: what is not served is refused by name, and never ignored.
+#[test]
+fn medical_mode_is_refused_where_it_would_apply() {
+    let account = service().account();
+    for body in [json!({"medical_mode": true}), json!({"medical_mode": true, "language_code": "en_us"})] {
+        let message = account.ask_for_token(&body).error(400, "unsupported_option");
+        assert!(message.contains("medical_mode"), "{message}");
+    }
 }
 
 #[test]
@@ -295,14 +305,14 @@ fn a_model_that_is_not_a_realtime_one_is_4400() {
 #[test]
 fn other_values_than_the_minted_ones_are_4400() {
     let account = service().account();
-    let body = json!({"model": "svc-realtime", "sample_rate": 8000, "language_code": "en", "medical_mode": true});
+    let body = json!({"model": "svc-realtime", "sample_rate": 8000, "language_code": "en", "medical_mode": false});
     let token = account.mint(&body);
     for (name, value) in [
         ("model", "svc-realtime-pro"),
         ("sample_rate", "16000"),
         ("language_code", "pt"),
         ("language_code", "en_us"),
-        ("medical_mode", "false"),
+        ("medical_mode", "true"),
     ] {
         assert_refused(token.open_with(&[(name, value)]), 4400, &format!("{name}={value}"));
     }

@@ -125,7 +125,8 @@ fn a_beam_goes_on_from_chunk_to_chunk_and_row_by_row() {
 }
 
 fn engine(models: &Path) -> Engine {
-    Engine::open(EngineOptions { models: models.into(), device: DeviceChoice::Cpu, ..EngineOptions::default() }).unwrap()
+    Engine::open(EngineOptions { models: models.into(), device: DeviceChoice::Cpu, ..EngineOptions::default() })
+        .unwrap()
 }
 
 fn transcribe(engine: &Engine, options: &TranscribeOptions) -> Transcript {

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::{
-    Caption, DeviceChoice, Engine, EngineOptions, Error, ListenOptions, LiveEvent, LiveEvents, LiveInput, models_dir,
+    Caption, DeviceChoice, Engine, EngineOptions, Error, ListenOptions, LiveEvent, LiveEvents, models_dir,
 };
 use auricle_tests::{models_with, speech};
 
@@ -45,16 +45,6 @@ fn noise(samples: usize, seed: u64) -> Vec<f32> {
     (0..samples).map(|_| next() * 0.5).collect()
 }
 
-/// Pushes, however often it takes.
-fn push(input: &mut LiveInput, samples: &[f32]) {
-    let mut result = input.push(samples);
-    while let Err(Error::Busy(_)) = result {
-        std::thread::yield_now();
-        result = input.push(&[]);
-    }
-    result.unwrap();
-}
-
 fn all(mut events: LiveEvents) -> Vec<LiveEvent> {
     std::iter::from_fn(|| events.blocking_next()).map(Result::unwrap).collect()
 }
@@ -62,7 +52,7 @@ fn all(mut events: LiveEvents) -> Vec<LiveEvent> {
 fn heard(options: &ListenOptions, samples: &[f32], piece: usize) -> Vec<LiveEvent> {
     let (mut input, events) = engine().listen(options).unwrap();
     for piece in samples.chunks(piece) {
-        push(&mut input, piece);
+        input.push(piece).unwrap();
     }
     input.finish().unwrap();
     all(events)
@@ -103,7 +93,7 @@ fn among_thirty_one_others_a_session_hears_what_it_hears_alone() {
     for at in 0..spoken().len().div_ceil(SECOND / 10) {
         for (samples, input, _) in &mut sessions {
             let piece = samples.chunks(SECOND / 10).nth(at).unwrap_or_default().to_vec();
-            push(input, &piece);
+            input.push(&piece).unwrap();
         }
     }
     for (n, (_, mut input, events)) in sessions.into_iter().enumerate() {
@@ -133,7 +123,7 @@ fn the_pace_changes_nothing() {
     let (mut input, events) = engine().listen(&options).unwrap();
     let paced = std::thread::spawn(move || all(events));
     for piece in spoken().chunks(SECOND / 10) {
-        push(&mut input, piece);
+        input.push(piece).unwrap();
         while input.waiting_ms() > 450 {
             std::thread::yield_now();
         }
@@ -219,11 +209,7 @@ fn half_samples_wait_for_their_other_half() {
     let by = |piece: usize| {
         let (mut input, events) = engine().listen(&model("svc-realtime")).unwrap();
         for piece in bytes.chunks(piece) {
-            let mut pushed = input.push_pcm16(piece);
-            while pushed.is_err() {
-                std::thread::yield_now();
-                pushed = input.push(&[]);
-            }
+            input.push_pcm16(piece).unwrap();
         }
         input.finish().unwrap();
         finals(&all(events))
@@ -244,7 +230,7 @@ fn a_session_that_is_dropped_ends_and_leaves_its_room_to_others() {
             }
         };
         assert!(matches!(engine.listen(&ListenOptions::default()), Err(Error::Busy(_))));
-        push(&mut input, &spoken()[..3 * SECOND]);
+        input.push(&spoken()[..3 * SECOND]).unwrap();
         drop(input);
         all(events);
     }

@@ -8,7 +8,8 @@ use auricle_engine::{DeviceChoice, Engine, EngineOptions, Error, TranscribeOptio
 use auricle_tests::{models_with, models_with_detector, speech};
 
 fn engine(models: &std::path::Path) -> Engine {
-    Engine::open(EngineOptions { models: models.into(), device: DeviceChoice::Cpu }).unwrap()
+    Engine::open(EngineOptions { models: models.into(), device: DeviceChoice::Cpu, ..EngineOptions::default() })
+        .unwrap()
 }
 
 /// The sample, `repeats` times over, as 16-bit samples.

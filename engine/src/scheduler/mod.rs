@@ -104,16 +104,12 @@ struct Ticket {
 
 /// What is said to the worker about a slot.
 enum Message<M: Machine> {
-    Open {
-        kind: M::Kind,
-        priority: Priority,
-        outputs: Outputs<M>,
-    },
+    Open { kind: M::Kind, priority: Priority, outputs: Outputs<M> },
     Take(M::Input),
-    /// Nothing follows: what there is left comes out, then the stream's channel ends.
-    Finish,
 }
 
+/// What comes of a stream.
+pub type Results<M> = mpsc::UnboundedReceiver<Result<<M as Machine>::Output>>;
 type Outputs<M> = mpsc::UnboundedSender<Result<<M as Machine>::Output>>;
 
 /// What callers and worker share.
@@ -121,6 +117,8 @@ struct Shared<M: Machine> {
     /// One a priority.
     queues: [ArrayQueue<(Ticket, Message<M>)>; 3],
     free: ArrayQueue<Ticket>,
+    /// Streams that nothing follows for, with the last of what they are fed. There is room for one of each slot.
+    finished: ArrayQueue<(Ticket, Option<M::Input>)>,
     /// Streams that nobody listens to any more. There is room for one of each slot, so that none is turned away.
     abandoned: ArrayQueue<Ticket>,
     bell: Bell,
@@ -156,6 +154,7 @@ impl<M: Machine> Scheduler<M> {
         let shared = Arc::new(Shared {
             queues: Priority::ALL.map(|_| ArrayQueue::new(QUEUED)),
             free,
+            finished: ArrayQueue::new(slots.max(1)),
             abandoned: ArrayQueue::new(slots.max(1)),
             bell: Bell::new(worker.thread().clone()),
             stopping: AtomicBool::new(false),
@@ -168,11 +167,7 @@ impl<M: Machine> Scheduler<M> {
     ///
     /// # Errors
     /// [`Error::Busy`] when there is no slot left, or the queue is full.
-    pub fn open(
-        &self,
-        kind: M::Kind,
-        priority: Priority,
-    ) -> Result<(Stream<M>, mpsc::UnboundedReceiver<Result<M::Output>>)> {
+    pub fn open(&self, kind: M::Kind, priority: Priority) -> Result<(Stream<M>, Results<M>)> {
         let ticket = self.shared.free.pop().ok_or_else(|| Error::Busy("all streams are in use".into()))?;
         let (outputs, received) = mpsc::unbounded_channel();
         let queue = &self.shared.queues[priority as usize];
@@ -181,7 +176,7 @@ impl<M: Machine> Scheduler<M> {
             return Err(Error::Busy("too much is waiting".into()));
         }
         self.shared.bell.ring();
-        Ok((Stream { shared: self.shared.clone(), ticket, priority }, received))
+        Ok((Stream { shared: self.shared.clone(), ticket, priority, finished: false }, received))
     }
 
     /// How many streams can still be opened.
@@ -201,11 +196,12 @@ impl<M: Machine> Drop for Scheduler<M> {
     }
 }
 
-/// A stream's way in. Dropped, it ends the stream at once: nothing more is computed for it.
+/// A stream's way in. Dropped before it is finished, it ends the stream at once: nothing more is computed for it.
 pub struct Stream<M: Machine> {
     shared: Arc<Shared<M>>,
     ticket: Ticket,
     priority: Priority,
+    finished: bool,
 }
 
 impl<M: Machine> Stream<M> {
@@ -214,24 +210,24 @@ impl<M: Machine> Stream<M> {
     /// # Errors
     /// Gives the input back if the queue is full: nothing was lost, and it may be tried again.
     pub fn push(&self, input: M::Input) -> std::result::Result<(), M::Input> {
-        self.send(Message::Take(input)).map_err(|message| match message {
+        let message = (self.ticket, Message::Take(input));
+        let pushed = self.shared.queues[self.priority as usize].push(message);
+        pushed.map_err(|(_, message)| match message {
             Message::Take(input) => input,
-            Message::Open { .. } | Message::Finish => unreachable!("what was sent comes back"),
-        })
-    }
-
-    /// Says that nothing follows.
-    ///
-    /// # Errors
-    /// [`Error::Busy`] if the queue is full: it may be tried again.
-    pub fn finish(&self) -> Result<()> {
-        self.send(Message::Finish).map_err(|_| Error::Busy("too much is waiting".into()))
-    }
-
-    fn send(&self, message: Message<M>) -> std::result::Result<(), Message<M>> {
-        self.shared.queues[self.priority as usize].push((self.ticket, message)).map_err(|(_, message)| message)?;
+            Message::Open { .. } => unreachable!("what was pushed comes back"),
+        })?;
         self.shared.bell.ring();
         Ok(())
+    }
+
+    /// Says that nothing follows, but for this: what there is left comes out, then the results end. Always accepted; the
+    /// first time counts.
+    pub fn finish(&mut self, last: Option<M::Input>) {
+        if !self.finished {
+            self.finished = true;
+            let _ = self.shared.finished.push((self.ticket, last));
+            self.shared.bell.ring();
+        }
     }
 }
 

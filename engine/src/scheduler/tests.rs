@@ -125,12 +125,12 @@ fn every_stream_gets_its_own_results_in_order_whatever_the_threads_do() {
             let scheduler = &scheduler;
             scope.spawn(move || {
                 for round in 0..40 {
-                    let (stream, outputs) = scheduler.open("a", Priority::Live).unwrap();
+                    let (mut stream, outputs) = scheduler.open("a", Priority::Live).unwrap();
                     let numbers: Vec<u64> = (0..25).map(|n| thread * 1_000 + round * 31 + n).collect();
                     for number in &numbers {
                         push(&stream, Feed::Number(*number));
                     }
-                    stream.finish().unwrap();
+                    stream.finish(None);
                     let mut sum = 0;
                     let expected: Vec<u64> = numbers
                         .iter()
@@ -163,9 +163,9 @@ fn what_was_meant_for_a_slots_last_user_never_reaches_the_next() {
         }
         drop(dropped);
         drop(outputs);
-        let (stream, outputs) = open();
+        let (mut stream, outputs) = open();
         push(&stream, Feed::Number(1));
-        stream.finish().unwrap();
+        stream.finish(None);
         assert_eq!(sums(all(outputs)), [1]);
     }
 }
@@ -176,7 +176,7 @@ fn live_goes_before_agent_before_offline_and_equal_buckets_share_a_step() {
     let (first, _kept) = scheduler.open("b first", Priority::Live).unwrap();
     push(&first, Feed::Number(1));
     // The worker is in its first step, or will be: what follows is all there when that ends.
-    let streams = [
+    let mut streams = [
         ("b offline", Priority::Offline),
         ("a agent", Priority::Agent),
         ("a offline", Priority::Offline),
@@ -184,9 +184,9 @@ fn live_goes_before_agent_before_offline_and_equal_buckets_share_a_step() {
         ("b too", Priority::Live),
     ]
     .map(|(name, priority)| scheduler.open(name, priority).unwrap());
-    for (stream, _) in &streams {
+    for (stream, _) in &mut streams {
         push(stream, Feed::Number(1));
-        stream.finish().unwrap();
+        stream.finish(None);
     }
     go.send(()).unwrap();
     for (stream, outputs) in streams {
@@ -203,7 +203,7 @@ fn live_goes_before_agent_before_offline_and_equal_buckets_share_a_step() {
 #[test]
 fn a_step_that_panics_or_fails_costs_only_its_batch() {
     let (scheduler, seen, go) = gated(8);
-    let [(a, a_out), (also_a, also_a_out), (b, b_out)] =
+    let [(a, a_out), (also_a, also_a_out), (mut b, b_out)] =
         ["a", "a also", "b"].map(|name| scheduler.open(name, Priority::Live).unwrap());
     for (feed, stream) in [(Feed::Number(5), &a), (Feed::Number(6), &also_a), (Feed::Number(7), &b)] {
         push(stream, feed);
@@ -217,14 +217,33 @@ fn a_step_that_panics_or_fails_costs_only_its_batch() {
     assert!(matches!(&told[1], Err(Error::Device { .. })), "{told:?}");
     push(&also_a, Feed::Fail);
     assert!(matches!(all(also_a_out).last(), Some(Err(Error::Canceled | Error::Device { .. }))));
-    b.finish().unwrap();
+    b.finish(None);
     assert_eq!(sums(all(b_out)), [7, 8]);
     drop([a, also_a, b]);
-    let (stream, outputs) = scheduler.open("a next", Priority::Live).unwrap();
+    let (mut stream, outputs) = scheduler.open("a next", Priority::Live).unwrap();
     push(&stream, Feed::Number(2));
-    stream.finish().unwrap();
+    stream.finish(None);
     assert_eq!(sums(all(outputs)), [2]);
     assert!(seen.closed.load(Ordering::SeqCst) >= 3);
+}
+
+#[test]
+fn a_stream_that_was_finished_may_be_let_go_of() {
+    let scheduler = Scheduler::start(1, Adder::default).unwrap();
+    for _ in 0..500 {
+        let (mut stream, outputs) = loop {
+            match scheduler.open("a", Priority::Live) {
+                Ok(opened) => break opened,
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        for _ in 0..5 {
+            push(&stream, Feed::Number(1));
+        }
+        stream.finish(Some(Feed::Number(1)));
+        drop(stream);
+        assert_eq!(sums(all(outputs)), [1, 2, 3, 4, 5, 6]);
+    }
 }
 
 #[test]
@@ -243,17 +262,15 @@ fn no_slot_is_busy_and_comes_back_when_its_stream_is_dropped() {
 #[test]
 fn a_full_queue_gives_the_input_back() {
     let (scheduler, _, go) = gated(1);
-    let (stream, outputs) = scheduler.open("a", Priority::Live).unwrap();
+    let (mut stream, outputs) = scheduler.open("a", Priority::Live).unwrap();
     let mut pushed = 0u64;
     while stream.push(Feed::Number(1)).is_ok() {
         pushed += 1;
     }
     assert!(pushed >= QUEUED as u64 - 1, "the opening may be in the queue too");
     go.send(()).unwrap();
-    while stream.finish().is_err() {
-        std::thread::yield_now();
-    }
-    assert_eq!(sums(all(outputs)).last(), Some(&pushed), "nothing was lost");
+    stream.finish(Some(Feed::Number(1)));
+    assert_eq!(sums(all(outputs)).last(), Some(&(pushed + 1)), "nothing was lost");
 }
 
 #[test]

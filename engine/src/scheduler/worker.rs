@@ -57,7 +57,11 @@ impl<M: Machine> Worker<M> {
     /// Takes in what was submitted; whether there was anything.
     fn take_in(&mut self) -> bool {
         let shared = self.shared.clone();
-        let mut took = false;
+        // Looked at in the opposite order to that in which a caller fills them: whatever was pushed before a finish that is
+        // seen here, or finished before it was let go of, is seen too.
+        let abandoned: Vec<Ticket> = std::iter::from_fn(|| shared.abandoned.pop()).collect();
+        let finished: Vec<_> = std::iter::from_fn(|| shared.finished.pop()).collect();
+        let mut took = !abandoned.is_empty() || !finished.is_empty();
         for (priority, queue) in Priority::ALL.into_iter().zip(&shared.queues) {
             // No more than what is there now: producers must not keep the worker from its steps.
             let waiting = queue.len();
@@ -70,8 +74,10 @@ impl<M: Machine> Worker<M> {
                 self.receive(ticket, message);
             }
         }
-        while let Some(ticket) = shared.abandoned.pop() {
-            took = true;
+        for (ticket, last) in finished {
+            self.finish(ticket, last);
+        }
+        for ticket in abandoned {
             self.abandon(ticket);
         }
         took
@@ -101,12 +107,19 @@ impl<M: Machine> Worker<M> {
                     self.machine.take(ticket.slot, input);
                 }
             }
-            Message::Finish => {
-                if let Some(open) = &mut slot.stream {
-                    open.finishing = true;
-                    self.machine.finish(ticket.slot);
-                }
+        }
+    }
+
+    fn finish(&mut self, ticket: Ticket, last: Option<M::Input>) {
+        let slot = &mut self.slots[ticket.slot];
+        if slot.generation == ticket.generation
+            && let Some(open) = &mut slot.stream
+        {
+            open.finishing = true;
+            if let Some(last) = last {
+                self.machine.take(ticket.slot, last);
             }
+            self.machine.finish(ticket.slot);
         }
     }
 

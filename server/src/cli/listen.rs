@@ -20,8 +20,8 @@ use super::{EngineArgs, Failure, Result, output};
 const PIECE_MS: u64 = 100;
 /// Sound that may wait when nobody sets the pace, ms.
 const AHEAD_MS: u64 = 10_000;
-/// How long to wait where the engine has no room.
-const FULL: Duration = Duration::from_millis(10);
+/// How often to look whether less is waiting.
+const PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -112,11 +112,8 @@ pub fn run(args: &ListenArgs) -> Result<()> {
             Some(audio) => feed_file(&mut input, audio, !args.fast, &over),
             None => feed_pcm(&mut input, &over),
         };
-        if fed.is_ok() {
-            retry(&over, || input.finish());
-        } else {
-            drop(input);
-        }
+        let fed = fed.and_then(|()| Ok(input.finish()?));
+        drop(input);
         let shown = shown.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         fed.and(shown)
     })
@@ -124,13 +121,6 @@ pub fn run(args: &ListenArgs) -> Result<()> {
 
 fn samples(ms: u64) -> usize {
     (ms * u64::from(SAMPLE_RATE) / 1000) as usize
-}
-
-/// Until the engine has room.
-fn retry(over: &AtomicBool, mut push: impl FnMut() -> auricle_engine::Result<()>) {
-    while push().is_err() && !over.load(Ordering::Acquire) {
-        thread::sleep(FULL);
-    }
 }
 
 fn feed_file(input: &mut LiveInput, mut audio: AudioStream, paced: bool, over: &AtomicBool) -> Result<()> {
@@ -143,9 +133,9 @@ fn feed_file(input: &mut LiveInput, mut audio: AudioStream, paced: bool, over: &
             let spoken = began + Duration::from_micros(sent * 1_000_000 / u64::from(SAMPLE_RATE));
             thread::sleep(spoken.saturating_duration_since(Instant::now()));
         }
-        push(input, over, |input| input.push(&block));
+        input.push(&block)?;
         while !paced && input.waiting_ms() > AHEAD_MS && !over.load(Ordering::Acquire) {
-            thread::sleep(FULL);
+            thread::sleep(PAUSE);
         }
         if over.load(Ordering::Acquire) {
             break;
@@ -167,17 +157,9 @@ fn feed_pcm(input: &mut LiveInput, over: &AtomicBool) -> Result<()> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(Error::Read { path: "-".into(), reason: error.to_string() }.into()),
         };
-        push(input, over, |input| input.push_pcm16(&bytes[..read]));
+        input.push_pcm16(&bytes[..read])?;
     }
     Ok(())
-}
-
-/// What there was no room for is kept, and goes in with the next push.
-fn push(input: &mut LiveInput, over: &AtomicBool, push: impl FnOnce(&mut LiveInput) -> auricle_engine::Result<()>) {
-    if push(input).is_err() {
-        thread::sleep(FULL);
-        retry(over, || input.push(&[]));
-    }
 }
 
 enum View {

@@ -130,7 +130,8 @@ pub async fn connect(call: Call) -> Result<Reply> {
 
 /// Lets a client in, or tells it why not.
 async fn welcome(app: Arc<App>, socket: Socket, query: HashMap<String, String>) {
-    let given = |name: &str| query.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let given = |name: &str| query.get(name).map(String::as_str);
+    let language = given("language_code").filter(|code| !code.is_empty());
     let Some(grant) = given("token").and_then(|token| Grant::redeem(token, &app.secret, clock::now_ms())) else {
         return socket.close(4401, "The token is missing, expired, or not one of realtime.").await;
     };
@@ -138,7 +139,7 @@ async fn welcome(app: Arc<App>, socket: Socket, query: HashMap<String, String>) 
         return socket.close(4400, "The model is not one of realtime.").await;
     }
     // Told before what differs from the token, which cannot have been minted for it.
-    if let Some(code) = given("language_code").filter(|code| !LANGUAGES.contains(code)) {
+    if let Some(code) = language.filter(|code| !LANGUAGES.contains(code)) {
         tracing::debug!(code, "a language was refused");
         return refuse(socket, UNSUPPORTED, 1000).await;
     }
@@ -146,7 +147,7 @@ async fn welcome(app: Arc<App>, socket: Socket, query: HashMap<String, String>) 
     if !same("model", &grant.model)
         || !same("sample_rate", &grant.sample_rate.to_string())
         || !same("medical_mode", if grant.medical_mode { "true" } else { "false" })
-        || given("language_code").is_some_and(|code| Some(code) != grant.language_code.as_deref())
+        || language.is_some_and(|code| Some(code) != grant.language_code.as_deref())
     {
         return socket.close(4400, "The parameters are not those that the token was minted with.").await;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use auricle_engine::{Caption, LiveEvent, LiveEvents, LiveInput};
 use serde_json::json;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::socket::{Incoming, Outgoing, Socket};
 use super::token::Grant;
@@ -14,8 +14,6 @@ use crate::app::App;
 
 /// Audio that a client may be ahead of the engine; past it, nothing more is read from the client.
 const AHEAD_MS: u64 = 60_000;
-/// How long to wait where the engine's queue is full.
-const FULL: Duration = Duration::from_millis(20);
 
 /// A session that the engine has room for.
 pub struct Opened {
@@ -65,8 +63,6 @@ async fn talk(app: &App, socket: &mut Socket, opened: Opened) -> Option<(u16, &'
     let longest = Instant::now() + Duration::from_secs(app.config.live_session_seconds.into());
     let mut heard_from = Instant::now();
     let mut ending: Option<Ending> = None;
-    // Whether the engine had no room for what it was sent last.
-    let mut full = false;
     if !socket.send(Outgoing::Text(json!({"type": "ready"}).to_string())).await {
         return None;
     }
@@ -80,9 +76,7 @@ async fn talk(app: &App, socket: &mut Socket, opened: Opened) -> Option<(u16, &'
                     }
                 }
                 Some(Err(problem)) => {
-                    tracing::error!(error = %problem, "a live session failed");
-                    socket.send(Outgoing::Text(error("Realtime transcription is unavailable."))).await;
-                    return Some((1011, "The session failed."));
+                    return failed(socket, &problem).await;
                 }
                 None => {
                     if ending == Some(Ending::GoingAway) {
@@ -92,28 +86,31 @@ async fn talk(app: &App, socket: &mut Socket, opened: Opened) -> Option<(u16, &'
                     return Some((1000, ""));
                 }
             },
-            incoming = socket.next(), if !full && (!listening || input.waiting_ms() < AHEAD_MS) => match incoming {
+            incoming = socket.next(), if !listening || input.waiting_ms() < AHEAD_MS => match incoming {
                 Incoming::Binary(bytes) => {
                     if listening {
                         heard_from = Instant::now();
-                        full = input.push_pcm16(&bytes).is_err();
+                        if let Err(problem) = input.push_pcm16(&bytes) {
+                            return failed(socket, &problem).await;
+                        }
                     }
                 }
                 Incoming::Text(text) => {
                     if listening && is_stop(&text) {
                         ending = Some(Ending::Done);
-                        full = input.finish().is_err();
+                        if let Err(problem) = input.finish() {
+                            return failed(socket, &problem).await;
+                        }
                     }
                 }
                 Incoming::Ping(payload) => {
                     socket.send(Outgoing::Pong(payload)).await;
                 }
-                Incoming::Closed => return None,
+                // A close is answered with its own code.
+                Incoming::Close(code) => return Some((code.unwrap_or(1000), "")),
+                Incoming::Gone => return None,
                 Incoming::Broken(code) => return Some((code, "")),
             },
-            () = sleep(FULL), if full => {
-                full = if listening { input.push(&[]).is_err() } else { input.finish().is_err() };
-            }
             () = sleep_until(heard_from + idle), if listening => {
                 socket.send(Outgoing::Text(error("Session timed out."))).await;
                 return Some((1000, "No audio came."));
@@ -121,20 +118,32 @@ async fn talk(app: &App, socket: &mut Socket, opened: Opened) -> Option<(u16, &'
             () = sleep_until(longest), if listening => {
                 let message = "The session has reached its longest time. Open another one.";
                 ending = Some(Ending::Done);
-                full = turn_away(socket, &mut input, message).await;
+                if let Err(problem) = turn_away(socket, &mut input, message).await {
+                    return failed(socket, &problem).await;
+                }
             }
             () = app.stopping.cancelled(), if listening => {
                 ending = Some(Ending::GoingAway);
-                full = turn_away(socket, &mut input, "The service is stopping. Connect again.").await;
+                let message = "The service is stopping. Connect again.";
+                if let Err(problem) = turn_away(socket, &mut input, message).await {
+                    return failed(socket, &problem).await;
+                }
             }
         }
     }
 }
 
-/// Asks the client to connect again, and lets the engine end what it has; whether the engine had no room for that.
-async fn turn_away(socket: &Socket, input: &mut LiveInput, message: &str) -> bool {
+/// Asks the client to connect again, and lets the engine end what it has.
+async fn turn_away(socket: &Socket, input: &mut LiveInput, message: &str) -> auricle_engine::Result<()> {
     socket.send(Outgoing::Text(json!({"type": "reconnect", "message": message}).to_string())).await;
-    input.finish().is_err()
+    input.finish()
+}
+
+/// The engine failed: the client is told, and how to close.
+async fn failed(socket: &Socket, problem: &auricle_engine::Error) -> Option<(u16, &'static str)> {
+    tracing::error!(error = %problem, "a live session failed");
+    socket.send(Outgoing::Text(error("Realtime transcription is unavailable."))).await;
+    Some((1011, "The session failed."))
 }
 
 /// A `transcript` frame; false if the client does not take it.

@@ -1,13 +1,16 @@
 //! A WebSocket in two halves, each with a task: what comes in goes to one bounded channel, what goes out comes from another.
 //! Whoever does not read is not written for, and is not read from.
 
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use fastwebsockets::{CloseCode, Frame, OpCode, Payload, WebSocketError, WebSocketRead, WebSocketWrite};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::{ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
 type Stream = TokioIo<Upgraded>;
@@ -28,8 +31,10 @@ pub enum Incoming {
     Binary(Bytes),
     Text(String),
     Ping(Bytes),
-    /// It closes the connection, or is gone.
-    Closed,
+    /// It closes the connection, with a code or without.
+    Close(Option<u16>),
+    /// It is gone.
+    Gone,
     /// It broke the protocol: the connection is to be closed with this code.
     Broken(u16),
 }
@@ -51,20 +56,29 @@ pub struct Socket {
 impl Socket {
     /// Takes over a connection whose handshake is done.
     pub fn new(socket: fastwebsockets::WebSocket<Stream>) -> Self {
-        let (mut read, write) = socket.split(tokio::io::split);
+        let raw = OnceLock::new();
+        let (mut read, write) = socket.split(|stream| {
+            let (read, write) = tokio::io::split(stream);
+            let read = Reading(Arc::new(Mutex::new(read)));
+            let _ = raw.set(read.clone());
+            (read, write)
+        });
         read.set_auto_close(false);
         read.set_auto_pong(false);
-        read.set_max_message_size(MESSAGE_BYTES);
+        // The library's limit is the first length that is too much.
+        read.set_max_message_size(MESSAGE_BYTES + 1);
         let (incoming_tx, incoming) = mpsc::channel(WAITING);
         let (outgoing, outgoing_rx) = mpsc::channel(WAITING);
-        tokio::spawn(receive(read, incoming_tx));
+        if let Some(raw) = raw.into_inner() {
+            tokio::spawn(receive(read, raw, incoming_tx));
+        }
         tokio::spawn(send(write, outgoing_rx));
         Self { incoming, outgoing }
     }
 
     /// The next message. Nothing is lost if the future is dropped.
     pub async fn next(&mut self) -> Incoming {
-        self.incoming.recv().await.unwrap_or(Incoming::Closed)
+        self.incoming.recv().await.unwrap_or(Incoming::Gone)
     }
 
     /// Sends a message; false if the client does not take it, or is gone.
@@ -80,37 +94,79 @@ impl Socket {
     /// Closes the connection, and gives the client a moment to agree.
     pub async fn close(mut self, code: u16, reason: &'static str) {
         if self.send(Outgoing::Close(code, reason)).await {
-            let agreed = async { while !matches!(self.next().await, Incoming::Closed | Incoming::Broken(_)) {} };
+            let agreed = async { while !matches!(self.next().await, Incoming::Close(_) | Incoming::Gone) {} };
             let _ = tokio::time::timeout(CLOSING, agreed).await;
         }
     }
 }
 
-async fn receive(mut read: WebSocketRead<ReadHalf<Stream>>, to: mpsc::Sender<Incoming>) {
+async fn receive(mut read: WebSocketRead<Reading>, raw: Reading, to: mpsc::Sender<Incoming>) {
     let mut message = Message::None;
     loop {
         // Nothing is owed to the client: pings and closes come through as frames.
         let mut owed = |_| async { Ok::<(), std::convert::Infallible>(()) };
         let incoming = match read.read_frame(&mut owed).await {
-            Ok(frame) => message.take(&frame),
+            Ok(mut frame) => match is_masked(&mut frame) {
+                true => message.take(&frame),
+                false => Some(Incoming::Broken(CloseCode::Protocol.into())),
+            },
             Err(error) => Some(failed(&error)),
         };
         let Some(incoming) = incoming else { continue };
-        let last = matches!(incoming, Incoming::Closed | Incoming::Broken(_));
+        let broken = matches!(incoming, Incoming::Broken(_));
+        let last = broken || matches!(incoming, Incoming::Close(_) | Incoming::Gone);
         if to.send(incoming).await.is_err() || last {
+            if broken {
+                let _ = tokio::time::timeout(CLOSING, drain(raw)).await;
+            }
             return;
         }
+    }
+}
+
+/// Takes what a client still sends after it broke the protocol: a connection that is dropped with something unread is reset,
+/// and the client would never see why.
+async fn drain(mut raw: Reading) {
+    let mut unread = [0; 16 << 10];
+    while raw.read(&mut unread).await.is_ok_and(|read| read > 0) {}
+}
+
+/// Whether a frame came masked, as all of a client's must. The library undoes the mask and keeps it, for the header alone.
+fn is_masked(frame: &mut Frame) -> bool {
+    let mut head = [0; 16];
+    frame.fmt_head(&mut head);
+    head[1] & 0x80 != 0
+}
+
+/// The reading half of a connection, which can still be read once the frames on it make no sense any more.
+#[derive(Clone)]
+struct Reading(Arc<Mutex<ReadHalf<Stream>>>);
+
+impl AsyncRead for Reading {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).poll_read(context, into)
     }
 }
 
 fn failed(error: &WebSocketError) -> Incoming {
     match error {
         WebSocketError::FrameTooLarge => Incoming::Broken(CloseCode::Size.into()),
-        WebSocketError::ConnectionClosed | WebSocketError::UnexpectedEOF | WebSocketError::IoError(_) => {
-            Incoming::Closed
-        }
+        WebSocketError::ConnectionClosed | WebSocketError::UnexpectedEOF | WebSocketError::IoError(_) => Incoming::Gone,
         WebSocketError::InvalidUTF8 => Incoming::Broken(CloseCode::Invalid.into()),
         _ => Incoming::Broken(CloseCode::Protocol.into()),
+    }
+}
+
+/// What a close frame says.
+fn closed(payload: &[u8]) -> Incoming {
+    match payload {
+        [] => Incoming::Close(None),
+        [high, low, reason @ ..] => {
+            let code = u16::from_be_bytes([*high, *low]);
+            let allowed = CloseCode::from(code).is_allowed() && std::str::from_utf8(reason).is_ok();
+            if allowed { Incoming::Close(Some(code)) } else { Incoming::Broken(CloseCode::Protocol.into()) }
+        }
+        [_] => Incoming::Broken(CloseCode::Protocol.into()),
     }
 }
 
@@ -131,7 +187,7 @@ impl Message {
         match frame.opcode {
             OpCode::Ping => return Some(Incoming::Ping(Bytes::copy_from_slice(payload))),
             OpCode::Pong => return None,
-            OpCode::Close => return Some(Incoming::Closed),
+            OpCode::Close => return Some(closed(payload)),
             OpCode::Binary | OpCode::Text if !matches!(self, Self::None) => return protocol,
             OpCode::Binary => *self = Self::Binary(0),
             OpCode::Text => *self = Self::Text(Vec::new()),

@@ -12,10 +12,8 @@ use crate::clock;
 use crate::ids::SessionId;
 use crate::store::{LiveSession, Result};
 
-/// How often it is written down that this node's sessions go on: what a session that was cut off is billed short of.
+/// How often it is written down that this node's sessions go on, at most: what a session that was cut off is billed short of.
 const HEARTBEAT: Duration = Duration::from_secs(4);
-/// Sessions that were not heard of for so long have died with their node.
-const DEAD: Duration = Duration::from_secs(30);
 
 /// Counts one session.
 pub struct Meter {
@@ -61,11 +59,14 @@ async fn bill(app: &App, session: &LiveSession, connected_ms: i64) {
 
 /// Writes down that this node's sessions go on, and bills those whose node has died.
 pub async fn run(app: Arc<App>, stopping: CancellationToken) {
+    // A node that was not heard of for as long as its jobs would be given to others has died.
+    let dead = Duration::from_secs(app.config.job_lease_seconds.into());
+    let heartbeat = HEARTBEAT.min(dead / 3);
     // On a database of its own, whatever is open was left by the process before.
     let mut dead_before = if app.store.is_shared() { None } else { Some(clock::now_ms()) };
     loop {
         let now = clock::now_ms();
-        let before = dead_before.take().unwrap_or(now - DEAD.as_millis() as i64);
+        let before = dead_before.take().unwrap_or(now - dead.as_millis() as i64);
         match app.store.sessions_unseen_since(before, &app.node).await {
             Ok(sessions) => {
                 for session in sessions {
@@ -75,7 +76,7 @@ pub async fn run(app: Arc<App>, stopping: CancellationToken) {
             Err(error) => tracing::error!(%error, "live sessions could not be looked through"),
         }
         tokio::select! {
-            () = tokio::time::sleep(HEARTBEAT) => {}
+            () = tokio::time::sleep(heartbeat) => {}
             () = stopping.cancelled() => return,
         }
         if let Err(error) = app.store.sessions_go_on(&app.node, clock::now_ms()).await {

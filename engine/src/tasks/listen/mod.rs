@@ -10,12 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use auricle_kernels::logmel::LogMelStream;
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::transcribe::Recogniser;
 use crate::audio::{Resampler, SAMPLE_RATE};
 use crate::error::{Error, Result};
-use crate::scheduler::{Priority, Scheduler, Stream};
+use crate::scheduler::{Priority, Results, Scheduler, Stream};
 pub use machine::Listening;
 pub use rules::TurnRules;
 use slot::{Heard, Input, Kind};
@@ -65,7 +64,7 @@ impl Progress {
     }
 }
 
-/// The way into a session. Dropped, it ends the session at once, and what was not told yet is lost.
+/// The way into a session. Dropped before it is finished, it ends the session at once, and what was not told yet is lost.
 pub struct LiveInput {
     stream: Stream<Listening>,
     resampler: Resampler,
@@ -75,12 +74,13 @@ pub struct LiveInput {
     /// What the queue had no room for.
     unsent: Option<Input>,
     samples: u64,
+    finished: bool,
     progress: Arc<Progress>,
 }
 
 /// What comes out of a session.
 pub struct LiveEvents {
-    heard: UnboundedReceiver<Result<Heard>>,
+    heard: Results<Listening>,
     recogniser: Arc<Recogniser>,
     turns: Turns,
     ready: VecDeque<LiveEvent>,
@@ -126,24 +126,41 @@ pub(crate) fn open(
     let mel = model.preprocessor().stream()?;
     let (stream, heard) = scheduler.open(kind, Priority::Live)?;
     let progress = Arc::new(Progress::default());
-    let input = LiveInput { stream, resampler, mel, odd: None, unsent: None, samples: 0, progress: progress.clone() };
+    let input = LiveInput {
+        stream,
+        resampler,
+        mel,
+        odd: None,
+        unsent: None,
+        samples: 0,
+        finished: false,
+        progress: progress.clone(),
+    };
     let turns = Turns::new(options.language.clone());
     Ok((input, LiveEvents { heard, recogniser, turns, ready: VecDeque::new(), progress }))
 }
 
 impl LiveInput {
-    /// Pushes samples, -1 to 1, of any number.
+    /// Pushes samples, -1 to 1, of any number, without waiting. [`LiveInput::waiting_ms`] says how far ahead of the device they
+    /// are: who pushes faster than it works should wait for it, for what waits takes memory. After [`LiveInput::finish`]
+    /// nothing is taken any more.
     ///
     /// # Errors
-    /// [`Error::Busy`] when too much is waiting. The samples are kept and go in with the next push; until one succeeds, none
-    /// should follow.
+    /// [`Error::UnsupportedMedia`] when the samples cannot be brought to 16 kHz.
     pub fn push(&mut self, samples: &[f32]) -> Result<()> {
-        let mut input = self.unsent.take().unwrap_or(Input { samples: Vec::new(), mel: Vec::new() });
+        if self.finished {
+            return Ok(());
+        }
+        let mut input = self.unsent.take().unwrap_or_default();
         let before = input.samples.len();
         self.resampler.push(samples, &mut input.samples)?;
         input.mel.extend(self.mel.push(&input.samples[before..]));
-        self.samples += (input.samples.len() - before) as u64;
-        self.send(input)
+        self.count(input.samples.len() - before);
+        if !input.samples.is_empty() {
+            // Where the queue has no room, they go in with the next ones.
+            self.unsent = self.stream.push(input).err();
+        }
+        Ok(())
     }
 
     /// Pushes 16-bit samples, little-endian, cut anywhere: half a sample waits for its other half.
@@ -167,16 +184,20 @@ impl LiveInput {
     /// Says that nothing follows: the turn that goes on is completed, then the events end.
     ///
     /// # Errors
-    /// As [`LiveInput::push`]: until it succeeds, it is to be tried again.
+    /// As [`LiveInput::push`].
     pub fn finish(&mut self) -> Result<()> {
-        let mut rest = self.unsent.take().unwrap_or(Input { samples: Vec::new(), mel: Vec::new() });
+        if self.finished {
+            return Ok(());
+        }
+        self.finished = true;
+        let mut rest = self.unsent.take().unwrap_or_default();
         let before = rest.samples.len();
         self.resampler.finish(&mut rest.samples)?;
         rest.mel.extend(self.mel.push(&rest.samples[before..]));
         rest.mel.extend(self.mel.finish());
-        self.samples += (rest.samples.len() - before) as u64;
-        self.send(rest)?;
-        self.stream.finish()
+        self.count(rest.samples.len() - before);
+        self.stream.finish(Some(rest));
+        Ok(())
     }
 
     /// Audio that was pushed and is not dealt with yet, ms.
@@ -184,15 +205,9 @@ impl LiveInput {
         self.progress.waiting_ms()
     }
 
-    fn send(&mut self, input: Input) -> Result<()> {
+    fn count(&mut self, samples: usize) {
+        self.samples += samples as u64;
         self.progress.pushed.store(self.samples * 1000 / u64::from(SAMPLE_RATE), Ordering::Relaxed);
-        if input.samples.is_empty() && input.mel.is_empty() {
-            return Ok(());
-        }
-        self.stream.push(input).map_err(|input| {
-            self.unsent = Some(input);
-            Error::Busy("too much is waiting".into())
-        })
     }
 }
 

@@ -29,6 +29,7 @@ pub struct Kind {
 }
 
 /// A piece of audio.
+#[derive(Debug, Default)]
 pub struct Input {
     /// At 16 kHz.
     pub samples: Vec<f32>,

@@ -1,0 +1,4 @@
+//! The scheduler's bell, under loom.
+
+#[path = "../../../engine/src/scheduler/bell.rs"]
+pub mod bell;
