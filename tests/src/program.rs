@@ -55,7 +55,15 @@ pub fn binary() -> &'static Path {
         };
         // Always asked for: cargo knows whether the one that is there is of these sources. With the features of the
         // whole workspace, as the checks build it: those of one package alone would compile burn a second time.
-        let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        // What cargo tells a test of its own package would be news to build scripts, and what they build be built anew.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| {
+            let name = name.to_string_lossy();
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        }) {
+            cargo.env_remove(name);
+        }
+        let built = cargo
             .args(["build", "--quiet", "--workspace", "--bin", "auricle", "--profile", profile])
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .env("CARGO_TARGET_DIR", folder.parent().expect("target/PROFILE"))

@@ -168,7 +168,7 @@ fn a_message_of_a_mebibyte_is_taken_and_one_byte_more_is_1009() {
 
     // What a head claims is enough: nobody waits for a terabyte, or makes room for it.
     let mut live = open(service());
-    live.write_bytes(&wire::frame_head(BINARY, 1 << 40, true));
+    live.write_bytes(&[wire::frame_head(BINARY, 1 << 40, true), vec![0; 4]].concat());
     assert_eq!(closed(&mut live), 1009, "claimed");
     assert_healthy();
 }
