@@ -1,0 +1,81 @@
+//! What the scheduler itself costs: steps of a machine that computes nothing, over 64 streams.
+
+use std::time::Duration;
+
+use auricle_engine::Result;
+use auricle_engine::scheduler::{Machine, Priority, Scheduler};
+use criterion::{Criterion, criterion_group, criterion_main};
+
+const SLOTS: usize = 64;
+
+/// Gives back what it is fed, all streams in one step.
+#[derive(Default)]
+struct Echo {
+    waiting: Vec<Option<u64>>,
+}
+
+impl Machine for Echo {
+    type Kind = ();
+    type Input = u64;
+    type Output = u64;
+    type Bucket = ();
+
+    fn open(&mut self, slot: usize, (): ()) -> Result<()> {
+        self.waiting.resize(self.waiting.len().max(slot + 1), None);
+        Ok(())
+    }
+
+    fn take(&mut self, slot: usize, input: u64) {
+        self.waiting[slot] = Some(input);
+    }
+
+    fn finish(&mut self, _: usize) {}
+
+    fn close(&mut self, _: usize) {}
+
+    fn ready(&self, slot: usize) -> Option<()> {
+        self.waiting[slot].map(|_| ())
+    }
+
+    fn budget(&self, (): ()) -> Duration {
+        Duration::from_millis(80)
+    }
+
+    fn rows(&self, (): ()) -> usize {
+        SLOTS
+    }
+
+    fn name(&self, (): ()) -> &'static str {
+        "echo"
+    }
+
+    fn step(&mut self, (): (), slots: &[usize]) -> Result<Vec<Option<u64>>> {
+        Ok(slots.iter().map(|slot| self.waiting[*slot].take()).collect())
+    }
+}
+
+fn scheduler(c: &mut Criterion) {
+    let scheduler = Scheduler::start(SLOTS, Echo::default).expect("a thread");
+    let mut streams: Vec<_> = (0..SLOTS).map(|_| scheduler.open((), Priority::Live).expect("a slot")).collect();
+    // From 64 submissions to 64 results: queue, batches, channels. The worker may begin before all are in.
+    c.bench_function("64 streams, an input each, to all their results", |b| {
+        b.iter(|| {
+            for (stream, _) in &streams {
+                let _ = stream.push(1);
+            }
+            for (_, results) in &mut streams {
+                results.blocking_recv();
+            }
+        });
+    });
+    // There and back for one stream, the worker asleep: two threads are woken.
+    c.bench_function("one stream, an input, to its result", |b| {
+        b.iter(|| {
+            let _ = streams[0].0.push(1);
+            streams[0].1.blocking_recv()
+        });
+    });
+}
+
+criterion_group!(benches, scheduler);
+criterion_main!(benches);

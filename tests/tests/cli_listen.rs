@@ -1,0 +1,76 @@
+//! `auricle listen`: a file and a pipe, as lines of text and of JSON.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use auricle_tests::{Run, auricle, command, ended, speech, spoken};
+use serde_json::Value;
+
+/// Runs `auricle listen -` with this on its standard input.
+fn piped(args: &[&str], pcm: &[u8]) -> Run {
+    let mut process = command()
+        .args(["listen", "-", "--device", "cpu"])
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("auricle starts");
+    let mut stdin = process.stdin.take().expect("its standard input");
+    let pcm = pcm.to_vec();
+    let writer = std::thread::spawn(move || {
+        // It may have refused its arguments already.
+        let _ = stdin.write_all(&pcm);
+    });
+    let run = ended(process.wait_with_output().expect("auricle ends"));
+    writer.join().expect("all was written");
+    run
+}
+
+#[test]
+fn a_file_becomes_a_line_a_turn() {
+    let speech = speech();
+    let run = auricle(["listen", speech.to_str().unwrap(), "--fast", "--device", "cpu"]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert!(run.stdout.lines().count() > 1, "{}", run.stdout);
+    for line in run.stdout.lines() {
+        assert!(line.starts_with(char::is_uppercase) && line.ends_with(['.', '?', '!']), "{line}");
+    }
+}
+
+#[test]
+fn a_pipe_of_pcm_becomes_events() {
+    let run = piped(&["--format", "json", "--rate", "8000", "--model", "svc-realtime"], &spoken(8_000));
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let events: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let finals = events.iter().filter(|event| event["end_of_turn"] == true && event["formatted"] == false).count();
+    let restated = events.iter().filter(|event| event["formatted"] == true).count();
+    assert!(finals > 0 && finals == restated, "{}", run.stdout);
+    for word in events.iter().flat_map(|event| event["words"].as_array().expect("words")) {
+        assert!(word["start"].as_u64() <= word["end"].as_u64() && word["text"].is_string(), "{word}");
+    }
+}
+
+#[test]
+fn nothing_in_is_nothing_out() {
+    let run = piped(&[], &[]);
+    assert_eq!((run.status, run.stdout.as_str()), (Some(0), ""), "{}", run.stderr);
+}
+
+#[test]
+fn what_is_wrong_is_said_in_a_line() {
+    for (args, named) in [
+        (&["--rate", "4000"][..], "8000"),
+        (&["--model", "svc-best-of-all"], "svc-best-of-all"),
+        (&["--language", "de"], "de"),
+        (&["--fast"], "--fast"),
+    ] {
+        let run = piped(args, &[0; 3_200]);
+        assert_eq!(run.status, Some(2), "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(named), "{args:?}: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{args:?}: {}", run.stderr);
+    }
+    let run = auricle(["listen", "/nowhere.wav", "--device", "cpu"]);
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("/nowhere.wav"), "{}", run.stderr);
+}
