@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::rules::{Change, TurnRules, Turnkeeper};
 use crate::error::Result;
@@ -76,6 +77,8 @@ struct Turn {
     lead: usize,
     /// It ends before this row.
     end_row: Option<usize>,
+    /// When it began, until its first token.
+    wordless_since: Option<Instant>,
 }
 
 /// Rows of one slot's part of a step.
@@ -186,7 +189,13 @@ impl Slot {
         self.drop_rows(row - self.first_row);
         let model = self.kind.recogniser.model();
         let stream = model.stream(1, self.kind.look_ahead, self.kind.language)?;
-        self.turn = Some(Turn { stream: Some(stream), start_row: row, lead: model.encoder().lead(), end_row: None });
+        self.turn = Some(Turn {
+            stream: Some(stream),
+            start_row: row,
+            lead: model.encoder().lead(),
+            end_row: None,
+            wordless_since: Some(Instant::now()),
+        });
         Ok(())
     }
 
@@ -252,6 +261,9 @@ impl Slot {
     pub fn encoded(&mut self, stream: Stream, tokens: Vec<Token>) -> Heard {
         let Some(turn) = &mut self.turn else { return Heard::default() };
         turn.stream = Some(stream);
+        if let Some(since) = turn.wordless_since.take_if(|_| !tokens.is_empty()) {
+            metrics::histogram!("auricle_first_token_seconds").record(since.elapsed());
+        }
         let frame_ms = self.kind.recogniser.model().frame_ms();
         let row_ms = self.kind.recogniser.model().preprocessor().hop_ms();
         let said = tokens.last().map(|token| ((token.frame + 1) as f64 * frame_ms) as u64);
