@@ -1,6 +1,5 @@
 //! What the black-box tests share.
 
-mod browser;
 mod bucket;
 mod client;
 mod guard;
@@ -15,7 +14,6 @@ mod receiver;
 mod service;
 pub mod wire;
 
-pub use browser::Browser;
 pub use bucket::Bucket;
 pub use client::{Account, Answer, Signed, block_on, http, http2};
 pub use live::{Frame, Heard, Live, Spoken, Token, Turn, text_of, turns};
