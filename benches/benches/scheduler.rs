@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use auricle_engine::Result;
-use auricle_engine::scheduler::{Machine, Priority, Scheduler};
+use auricle_engine::scheduler::{Machine, Priority, Scheduler, Slots};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 const SLOTS: usize = 64;
@@ -55,7 +55,7 @@ impl Machine for Echo {
 }
 
 fn scheduler(c: &mut Criterion) {
-    let scheduler = Scheduler::start(SLOTS, Echo::default).expect("a thread");
+    let scheduler = Scheduler::start(Slots { live: SLOTS, ..Slots::default() }, Echo::default).expect("a thread");
     let mut streams: Vec<_> = (0..SLOTS).map(|_| scheduler.open((), Priority::Live).expect("a slot")).collect();
     // From 64 submissions to 64 results: queue, batches, channels. The worker may begin before all are in.
     c.bench_function("64 streams, an input each, to all their results", |b| {

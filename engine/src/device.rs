@@ -149,6 +149,11 @@ pub(crate) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
         .map_err(|e| Error::Device { device: "in use".into(), reason: one_line(&e.to_string()) })
 }
 
+/// Whether tensors of this device are computed by the processor.
+pub(crate) fn is_cpu(device: &Device) -> bool {
+    *device == Device::flex()
+}
+
 impl DeviceInfo {
     /// Whether this is real graphics hardware.
     pub fn is_gpu(&self) -> bool {

@@ -47,8 +47,9 @@ use audio::AudioStream;
 use burn::tensor::Device;
 use catalog::Choice;
 use models::silero::Silero;
-use scheduler::Scheduler;
+use scheduler::{Scheduler, Slots};
 use tasks::listen::Listening;
+use tasks::streams::Streams;
 use tasks::transcribe::Recogniser;
 use text::lm::LanguageModel;
 
@@ -68,12 +69,14 @@ pub struct EngineOptions {
     /// attention's cache grows with the checkpoint, to 14 MB at 0.6 B parameters (by its shapes), and is there while somebody
     /// speaks.
     pub live_streams: usize,
+    /// Recordings at a time.
+    pub recordings: usize,
 }
 
 impl Default for EngineOptions {
     /// The folder that [`models_dir`] finds; the GPU if there is one.
     fn default() -> Self {
-        Self { models: models_dir(), device: DeviceChoice::Auto, live_streams: 256 }
+        Self { models: models_dir(), device: DeviceChoice::Auto, live_streams: 256, recordings: 64 }
     }
 }
 
@@ -244,8 +247,8 @@ pub struct Engine {
     recognisers: Loaded<Recogniser>,
     language_models: Loaded<LanguageModel>,
     detector: Mutex<Option<Arc<Silero>>>,
-    live_streams: usize,
-    live: Mutex<Option<Arc<Scheduler<Listening>>>>,
+    slots: Slots,
+    worker: Mutex<Option<Arc<Scheduler<Streams>>>>,
 }
 
 /// What was read from files so far. The lock is held while reading: two callers must not read the same twice.
@@ -268,8 +271,8 @@ impl Engine {
             recognisers: Mutex::default(),
             language_models: Mutex::default(),
             detector: Mutex::default(),
-            live_streams: options.live_streams,
-            live: Mutex::default(),
+            slots: Slots { live: options.live_streams, agent: 0, offline: options.recordings },
+            worker: Mutex::default(),
         })
     }
 
@@ -301,10 +304,10 @@ impl Engine {
     }
 
     /// Transcribes audio to its end, in constant memory; `progress` is called after every step, and says whether to go
-    /// on.
+    /// on. Recordings share the device's steps; live sessions go first.
     ///
     /// # Errors
-    /// [`Error::Canceled`] if `progress` broke off; [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`]
+    /// [`Error::Busy`] when there are as many recordings as there may be; [`Error::Canceled`] if `progress` broke off; [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`]
     /// for options; what loading, decoding or the device reports.
     pub fn transcribe(
         &self,
@@ -323,7 +326,9 @@ impl Engine {
         let language_model = self.language_model(&choice, options)?;
         let detector = self.detector()?;
         let recogniser = self.recogniser(&choice.dir)?;
-        let mut transcript = recogniser.transcribe(audio, options, language_model, detector.as_deref(), progress)?;
+        let worker = self.worker()?;
+        let mut transcript =
+            recogniser.transcribe(&worker, audio, options, language_model, detector.as_deref(), progress)?;
         if transcript.language_code.is_none()
             && let [only] = choice.languages
         {
@@ -338,7 +343,7 @@ impl Engine {
     /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`].
     pub fn load_live(&self, model: &str) -> Result<()> {
         let choice = self.catalog.choose(model)?;
-        self.scheduler()?;
+        self.worker()?;
         self.recogniser(&choice.dir).map(|_| ())
     }
 
@@ -362,18 +367,19 @@ impl Engine {
             options.language = Some(only.clone());
         }
         let detected = self.detector()?.is_some();
-        tasks::listen::open(&*self.scheduler()?, recogniser, &options, look_ahead_ms, detected)
+        tasks::listen::open(&*self.worker()?, recogniser, &options, look_ahead_ms, detected)
     }
 
-    fn scheduler(&self) -> Result<Arc<Scheduler<Listening>>> {
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(scheduler) = live.as_ref() {
-            return Ok(scheduler.clone());
+    /// The device's worker, started at first use.
+    fn worker(&self) -> Result<Arc<Scheduler<Streams>>> {
+        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(worker) = worker.as_ref() {
+            return Ok(worker.clone());
         }
         let detector = self.detector()?;
-        let scheduler = Arc::new(Scheduler::start(self.live_streams, move || Listening::new(detector))?);
-        *live = Some(scheduler.clone());
-        Ok(scheduler)
+        let started = Arc::new(Scheduler::start(self.slots, move || Streams::new(Listening::new(detector)))?);
+        *worker = Some(started.clone());
+        Ok(started)
     }
 
     /// The voice activity detector, if the catalog names one. It runs on the CPU wherever the models run: it is too small

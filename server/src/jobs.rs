@@ -19,8 +19,8 @@ use crate::net::NetError;
 use crate::storage::OnDisk;
 use crate::store::{ATTEMPTS, Counted, Finished, Job, Outcome, Source, object_key};
 
-/// How long to sleep when there is nothing to do: jobs of other nodes, and those whose time has come, ring no bell.
-const POLL: Duration = Duration::from_millis(1000);
+/// How long to wait where the database gives no answer.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a job waits after the first failure that was not its own fault; longer after each more.
 const RETRY_MS: i64 = 5_000;
@@ -38,6 +38,8 @@ enum Stop {
 /// Runs jobs until `stopping`, then waits for those in work until `give_up`, and gives back what is left.
 pub async fn run(app: Arc<App>, engine: Arc<Engine>, stopping: CancellationToken, give_up: CancellationToken) {
     let lease_ms = lease_ms(&app);
+    // Jobs whose time has come ring no bell, nor do those of the dead.
+    let poll = Duration::from_secs(app.config.poll_seconds.into()).min(Duration::from_millis(lease_ms as u64 / 2));
     let mut running = JoinSet::new();
     let mut reaped: Option<Instant> = None;
     while !stopping.is_cancelled() {
@@ -70,14 +72,14 @@ pub async fn run(app: Arc<App>, engine: Arc<Engine>, stopping: CancellationToken
             Ok(None) => {
                 tokio::select! {
                     () = app.job_bell.notified() => {}
-                    () = tokio::time::sleep(POLL) => {}
+                    () = tokio::time::sleep(poll) => {}
                     _ = running.join_next(), if !running.is_empty() => {}
                     () = stopping.cancelled() => {}
                 }
             }
             Err(error) => {
                 tracing::error!(%error, "no job could be claimed");
-                tokio::time::sleep(POLL).await;
+                tokio::time::sleep(PAUSE).await;
             }
         }
     }
@@ -263,9 +265,11 @@ fn transcribe(
 fn stop_for(error: Error) -> Stop {
     match error {
         Error::Canceled => Stop::Let,
-        Error::Device { .. } | Error::Checkpoint { .. } | Error::Weights { .. } | Error::Read { .. } => {
-            Stop::Failed(error.to_string())
-        }
+        Error::Device { .. }
+        | Error::Checkpoint { .. }
+        | Error::Weights { .. }
+        | Error::Read { .. }
+        | Error::Busy(_) => Stop::Failed(error.to_string()),
         other => Stop::Refused(sentence(&other.to_string())),
     }
 }

@@ -1,10 +1,13 @@
 //! Live sessions of the engine, on the starter: real speech, alone and among others, in pieces of any size.
 
+use std::ops::ControlFlow;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::{
-    Caption, DeviceChoice, Engine, EngineOptions, Error, ListenOptions, LiveEvent, LiveEvents, models_dir,
+    Caption, DeviceChoice, Engine, EngineOptions, Error, LanguageModelChoice, ListenOptions, LiveEvent, LiveEvents,
+    TranscribeOptions, models_dir,
 };
 use auricle_tests::{models_with, speech};
 
@@ -16,7 +19,8 @@ fn engine() -> &'static Engine {
 }
 
 fn open(live_streams: usize) -> Engine {
-    let options = EngineOptions { models: models_dir(), device: DeviceChoice::Cpu, live_streams };
+    let options =
+        EngineOptions { models: models_dir(), device: DeviceChoice::Cpu, live_streams, ..EngineOptions::default() };
     Engine::open(options).unwrap()
 }
 
@@ -103,6 +107,35 @@ fn among_thirty_one_others_a_session_hears_what_it_hears_alone() {
             assert_same(&alone, &finals(&events), "the first of 32");
         }
     }
+}
+
+/// Files are worked on between the steps of live sessions, and change nothing but their time.
+#[test]
+fn beside_recordings_a_session_hears_what_it_hears_alone() {
+    let options = model("svc-realtime-pro");
+    let alone = finals(&heard(&options, spoken(), SECOND / 10));
+    let transcribe = || {
+        let greedy = TranscribeOptions { language_model: LanguageModelChoice::Off, ..TranscribeOptions::default() };
+        let audio = AudioStream::open(&speech()).unwrap();
+        engine().transcribe(audio, &greedy, &mut |_| ControlFlow::Continue(())).unwrap()
+    };
+    let by_itself = transcribe();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let files = scope.spawn(|| {
+            let mut count = 0;
+            while !stop.load(Ordering::Relaxed) || count == 0 {
+                assert_eq!(transcribe(), by_itself);
+                count += 1;
+            }
+            count
+        });
+        for _ in 0..3 {
+            assert_same(&alone, &finals(&heard(&options, spoken(), SECOND / 10)), "beside recordings");
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(files.join().unwrap() > 0);
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::{DeviceChoice, Engine, EngineOptions, Error, TranscribeOptions, Transcript, Word, models_dir};
-use auricle_tests::{models_with, models_with_detector, speech};
+use auricle_tests::{devices, models_with, models_with_detector, speech};
 
 fn engine(models: &std::path::Path) -> Engine {
     Engine::open(EngineOptions { models: models.into(), device: DeviceChoice::Cpu, ..EngineOptions::default() })
@@ -94,20 +94,86 @@ fn audio_shorter_than_a_frame_has_no_words() {
     }
 }
 
+/// On a GPU they share steps; on the CPU they take turns.
 #[test]
-fn threads_share_an_engine_and_hear_what_each_hears_alone() {
+fn recordings_side_by_side_hear_what_each_hears_alone() {
+    let devices = [DeviceChoice::Cpu].into_iter().chain((devices().len() > 1).then_some(DeviceChoice::Vulkan(0)));
+    for (device, fixture) in devices.flat_map(|device| ["streaming", "tdt", "ctc"].map(|name| (device, name))) {
+        let models = models_with(fixture);
+        let options = EngineOptions { models: models.path().into(), device, ..EngineOptions::default() };
+        let engine = Engine::open(options).unwrap();
+        let clips: Vec<Vec<u8>> = (1..5).map(|n| samples(1)[n * 20_000..].to_vec()).collect();
+        // Keyterms of one are not those of another.
+        let with = |n: usize| TranscribeOptions {
+            keyterms: if n == 2 { vec!["there".into(), "time".into()] } else { Vec::new() },
+            ..TranscribeOptions::default()
+        };
+        let hear = |n: usize| {
+            let transcript = transcribe(&engine, &clips[n], 8000, &with(n));
+            // Sums in another order may change a confidence's last digits.
+            transcript.words.into_iter().map(|word| (word.text, word.start, word.end)).collect::<Vec<_>>()
+        };
+        let alone: Vec<_> = (0..clips.len()).map(hear).collect();
+        assert!(alone.iter().all(|words| !words.is_empty()), "{fixture}");
+        std::thread::scope(|scope| {
+            for (n, alone) in alone.iter().enumerate() {
+                let hear = &hear;
+                scope.spawn(move || assert_eq!(&hear(n), alone, "{fixture}, clip {n}, {device}"));
+            }
+        });
+    }
+}
+
+#[test]
+fn one_recording_too_many_is_told_so_and_fits_in_later() {
+    let models = models_with("streaming");
+    let options =
+        EngineOptions { models: models.path().into(), device: DeviceChoice::Cpu, recordings: 1, live_streams: 1 };
+    let engine = Engine::open(options).unwrap();
+    let pcm = samples(6);
+    let open = || AudioStream::from_pcm_s16le(Cursor::new(pcm.clone()), SAMPLE_RATE, 1).unwrap();
+    let mut tried = None;
+    engine
+        .transcribe(open(), &TranscribeOptions::default(), &mut |_| {
+            let second =
+                || engine.transcribe(open(), &TranscribeOptions::default(), &mut |_| ControlFlow::Continue(()));
+            tried.get_or_insert_with(second);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert!(matches!(tried, Some(Err(Error::Busy(_)))), "{tried:?}");
+    // Its place comes back once the worker has seen it go.
+    let began = std::time::Instant::now();
+    loop {
+        match engine.transcribe(open(), &TranscribeOptions::default(), &mut |_| ControlFlow::Continue(())) {
+            Ok(_) => break,
+            Err(Error::Busy(_)) if began.elapsed().as_secs() < 60 => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn whoever_breaks_off_gets_no_more() {
     let models = models_with("streaming");
     let engine = engine(models.path());
-    let clips: Vec<Vec<u8>> = (1..5).map(|n| samples(1)[n * 20_000..].to_vec()).collect();
-    let alone: Vec<_> = clips.iter().map(|c| transcribe(&engine, c, 8000, &TranscribeOptions::default())).collect();
-    std::thread::scope(|scope| {
-        for (clip, alone) in clips.iter().zip(&alone) {
-            let engine = &engine;
-            scope.spawn(move || {
-                assert_eq!(&transcribe(engine, clip, 8000, &TranscribeOptions::default()), alone);
-            });
-        }
+    let audio = AudioStream::from_pcm_s16le(Cursor::new(samples(6)), SAMPLE_RATE, 1).unwrap();
+    let mut steps = 0;
+    let result = engine.transcribe(audio, &TranscribeOptions::default(), &mut |_| {
+        steps += 1;
+        if steps == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
+    assert!(matches!(result, Err(Error::Canceled)) && steps == 2, "{steps} steps");
+}
+
+/// `transcribe` waits; a program that calls it on a thread of its asynchronous runtime stalls that thread, no more.
+#[test]
+fn it_works_on_a_thread_of_an_asynchronous_runtime() {
+    let models = models_with("streaming");
+    let engine = engine(models.path());
+    let heard =
+        auricle_tests::block_on(async { transcribe(&engine, &samples(1), 8000, &TranscribeOptions::default()) });
+    assert!(!heard.words.is_empty());
 }
 
 #[test]

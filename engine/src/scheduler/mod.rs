@@ -27,6 +27,27 @@ use worker::Worker;
 /// What waits in each queue at most.
 const QUEUED: usize = 8192;
 
+/// How many streams of each priority may be open at a time: those of one never take the room of another's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slots {
+    /// Of [`Priority::Live`].
+    pub live: usize,
+    /// Of [`Priority::Agent`].
+    pub agent: usize,
+    /// Of [`Priority::Offline`].
+    pub offline: usize,
+}
+
+impl Slots {
+    fn each(self) -> [usize; 3] {
+        [self.live, self.agent, self.offline]
+    }
+
+    fn all(self) -> usize {
+        self.each().iter().sum()
+    }
+}
+
 /// Who goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
@@ -99,24 +120,34 @@ pub trait Machine: 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticket {
     slot: usize,
+    /// Whose streams the slot is for.
+    priority: Priority,
     generation: u64,
 }
 
 /// What is said to the worker about a slot.
 enum Message<M: Machine> {
-    Open { kind: M::Kind, priority: Priority, outputs: Outputs<M> },
+    Open { kind: M::Kind, outputs: Outputs<M> },
     Take(M::Input),
 }
 
 /// What comes of a stream.
 pub type Results<M> = mpsc::UnboundedReceiver<Result<<M as Machine>::Output>>;
+
+/// The next result, for a thread that may wait; none once the stream is over.
+pub fn wait<M: Machine>(results: &mut Results<M>) -> Option<Result<M::Output>> {
+    // The channel's own way of waiting panics on the threads of an asynchronous runtime.
+    cubecl::future::block_on(results.recv())
+}
+
 type Outputs<M> = mpsc::UnboundedSender<Result<<M as Machine>::Output>>;
 
 /// What callers and worker share.
 struct Shared<M: Machine> {
     /// One a priority.
     queues: [ArrayQueue<(Ticket, Message<M>)>; 3],
-    free: ArrayQueue<Ticket>,
+    /// One a priority.
+    free: [ArrayQueue<Ticket>; 3],
     /// Streams that nothing follows for, with the last of what they are fed. There is room for one of each slot.
     finished: ArrayQueue<(Ticket, Option<M::Input>)>,
     /// Streams that nobody listens to any more. There is room for one of each slot, so that none is turned away.
@@ -132,30 +163,36 @@ pub struct Scheduler<M: Machine> {
 }
 
 impl<M: Machine> Scheduler<M> {
-    /// Starts a worker with `slots` slots, over what `machine` makes on its thread.
+    /// Starts a worker with these slots, over what `machine` makes on its thread.
     ///
     /// # Errors
     /// [`Error::Busy`] if the system has no thread to give.
-    pub fn start(slots: usize, machine: impl FnOnce() -> M + Send + 'static) -> Result<Self> {
+    pub fn start(slots: Slots, machine: impl FnOnce() -> M + Send + 'static) -> Result<Self> {
         let (give, given) = std::sync::mpsc::sync_channel::<Arc<Shared<M>>>(1);
         let run = move || {
             if let Ok(shared) = given.recv() {
-                Worker::new(machine(), shared, slots).run();
+                Worker::new(machine(), shared, slots.all()).run();
             }
         };
         let worker = std::thread::Builder::new()
             .name("auricle-device".into())
             .spawn(run)
             .map_err(|error| Error::Busy(format!("the device's thread cannot be started: {error}")))?;
-        let free = ArrayQueue::new(slots.max(1));
-        for slot in 0..slots {
-            let _ = free.push(Ticket { slot, generation: 0 });
-        }
+        let mut next = 0;
+        let free = Priority::ALL.map(|priority| {
+            let count = slots.each()[priority as usize];
+            let free = ArrayQueue::new(count.max(1));
+            for slot in next..next + count {
+                let _ = free.push(Ticket { slot, priority, generation: 0 });
+            }
+            next += count;
+            free
+        });
         let shared = Arc::new(Shared {
             queues: Priority::ALL.map(|_| ArrayQueue::new(QUEUED)),
             free,
-            finished: ArrayQueue::new(slots.max(1)),
-            abandoned: ArrayQueue::new(slots.max(1)),
+            finished: ArrayQueue::new(slots.all().max(1)),
+            abandoned: ArrayQueue::new(slots.all().max(1)),
             bell: Bell::new(worker.thread().clone()),
             stopping: AtomicBool::new(false),
         });
@@ -168,20 +205,21 @@ impl<M: Machine> Scheduler<M> {
     /// # Errors
     /// [`Error::Busy`] when there is no slot left, or the queue is full.
     pub fn open(&self, kind: M::Kind, priority: Priority) -> Result<(Stream<M>, Results<M>)> {
-        let ticket = self.shared.free.pop().ok_or_else(|| Error::Busy("all streams are in use".into()))?;
+        let free = &self.shared.free[priority as usize];
+        let ticket = free.pop().ok_or_else(|| Error::Busy("all streams are in use".into()))?;
         let (outputs, received) = mpsc::unbounded_channel();
         let queue = &self.shared.queues[priority as usize];
-        if queue.push((ticket, Message::Open { kind, priority, outputs })).is_err() {
-            let _ = self.shared.free.push(ticket);
+        if queue.push((ticket, Message::Open { kind, outputs })).is_err() {
+            let _ = free.push(ticket);
             return Err(Error::Busy("too much is waiting".into()));
         }
         self.shared.bell.ring();
-        Ok((Stream { shared: self.shared.clone(), ticket, priority, finished: false }, received))
+        Ok((Stream { shared: self.shared.clone(), ticket, finished: false }, received))
     }
 
-    /// How many streams can still be opened.
-    pub fn free(&self) -> usize {
-        self.shared.free.len()
+    /// How many streams of a priority can still be opened.
+    pub fn free(&self, priority: Priority) -> usize {
+        self.shared.free[priority as usize].len()
     }
 }
 
@@ -200,7 +238,6 @@ impl<M: Machine> Drop for Scheduler<M> {
 pub struct Stream<M: Machine> {
     shared: Arc<Shared<M>>,
     ticket: Ticket,
-    priority: Priority,
     finished: bool,
 }
 
@@ -211,7 +248,7 @@ impl<M: Machine> Stream<M> {
     /// Gives the input back if the queue is full: nothing was lost, and it may be tried again.
     pub fn push(&self, input: M::Input) -> std::result::Result<(), M::Input> {
         let message = (self.ticket, Message::Take(input));
-        let pushed = self.shared.queues[self.priority as usize].push(message);
+        let pushed = self.shared.queues[self.ticket.priority as usize].push(message);
         pushed.map_err(|(_, message)| match message {
             Message::Take(input) => input,
             Message::Open { .. } => unreachable!("what was pushed comes back"),

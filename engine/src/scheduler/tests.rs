@@ -99,12 +99,17 @@ impl Machine for Adder {
     }
 }
 
+/// So many slots of each priority.
+fn each(count: usize) -> Slots {
+    Slots { live: count, agent: count, offline: count }
+}
+
 /// A scheduler whose first step waits until something is sent.
 fn gated(slots: usize) -> (Scheduler<Adder>, Arc<Seen>, std::sync::mpsc::Sender<()>) {
     let (open, gate) = std::sync::mpsc::channel();
     let seen = Arc::new(Seen::default());
     let machine = Adder { gate: Some(gate), seen: seen.clone(), ..Adder::default() };
-    (Scheduler::start(slots, move || machine).unwrap(), seen, open)
+    (Scheduler::start(each(slots), move || machine).unwrap(), seen, open)
 }
 
 fn push(stream: &Stream<Adder>, feed: Feed) {
@@ -121,7 +126,7 @@ fn sums(outputs: Vec<Result<u64>>) -> Vec<u64> {
 
 #[test]
 fn every_stream_gets_its_own_results_in_order_whatever_the_threads_do() {
-    let scheduler = Scheduler::start(64, Adder::default).unwrap();
+    let scheduler = Scheduler::start(each(64), Adder::default).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..8u64 {
             let scheduler = &scheduler;
@@ -150,7 +155,7 @@ fn every_stream_gets_its_own_results_in_order_whatever_the_threads_do() {
 
 #[test]
 fn what_was_meant_for_a_slots_last_user_never_reaches_the_next() {
-    let scheduler = Scheduler::start(1, Adder::default).unwrap();
+    let scheduler = Scheduler::start(each(1), Adder::default).unwrap();
     let open = || loop {
         match scheduler.open("a", Priority::Live) {
             Ok(opened) => return opened,
@@ -231,7 +236,7 @@ fn a_step_that_panics_or_fails_costs_only_its_batch() {
 
 #[test]
 fn a_stream_that_was_finished_may_be_let_go_of() {
-    let scheduler = Scheduler::start(1, Adder::default).unwrap();
+    let scheduler = Scheduler::start(each(1), Adder::default).unwrap();
     for _ in 0..500 {
         let (mut stream, outputs) = loop {
             match scheduler.open("a", Priority::Live) {
@@ -250,15 +255,29 @@ fn a_stream_that_was_finished_may_be_let_go_of() {
 
 #[test]
 fn no_slot_is_busy_and_comes_back_when_its_stream_is_dropped() {
-    let scheduler = Scheduler::start(2, Adder::default).unwrap();
+    let scheduler = Scheduler::start(each(2), Adder::default).unwrap();
     let one = scheduler.open("a", Priority::Live).unwrap();
     let _two = scheduler.open("a", Priority::Live).unwrap();
     assert!(matches!(scheduler.open("a", Priority::Live), Err(Error::Busy(_))));
     drop(one);
-    while scheduler.free() == 0 {
+    while scheduler.free(Priority::Live) == 0 {
         std::thread::yield_now();
     }
     assert!(scheduler.open("a", Priority::Live).is_ok());
+}
+
+#[test]
+fn one_prioritys_streams_never_take_anothers_room() {
+    let scheduler = Scheduler::start(Slots { live: 1, agent: 0, offline: 2 }, Adder::default).unwrap();
+    let _files = [0, 1].map(|_| scheduler.open("a", Priority::Offline).unwrap());
+    assert!(matches!(scheduler.open("a", Priority::Offline), Err(Error::Busy(_))));
+    assert!(matches!(scheduler.open("a", Priority::Agent), Err(Error::Busy(_))));
+    let live = scheduler.open("a", Priority::Live).unwrap();
+    drop(live);
+    while scheduler.free(Priority::Live) == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(scheduler.free(Priority::Offline), 0, "a slot goes back to where it came from");
 }
 
 #[test]
@@ -277,14 +296,14 @@ fn a_full_queue_gives_the_input_back() {
 
 #[test]
 fn a_refused_stream_is_told_why() {
-    let scheduler = Scheduler::start(1, Adder::default).unwrap();
+    let scheduler = Scheduler::start(each(1), Adder::default).unwrap();
     let (_stream, outputs) = scheduler.open("refused", Priority::Live).unwrap();
     assert!(matches!(all(outputs)[..], [Err(Error::InvalidOption(_))]));
 }
 
 #[test]
 fn what_was_submitted_is_done_before_it_stops() {
-    let scheduler = Scheduler::start(4, Adder::default).unwrap();
+    let scheduler = Scheduler::start(each(4), Adder::default).unwrap();
     let streams: Vec<_> = (0..4).map(|_| scheduler.open("a", Priority::Offline).unwrap()).collect();
     for (stream, _) in &streams {
         for _ in 0..100 {

@@ -89,10 +89,11 @@ impl<M: Machine> Worker<M> {
             return;
         }
         match message {
-            Message::Open { kind, priority, outputs } => {
+            Message::Open { kind, outputs } => {
                 let opened = catch_unwind(AssertUnwindSafe(|| self.machine.open(ticket.slot, kind)));
                 match opened.unwrap_or_else(|_| Err(broken())) {
                     Ok(()) => {
+                        let priority = ticket.priority;
                         let open = Open { priority, outputs, ready: None, finishing: false, abandoned: false };
                         slot.stream = Some(open);
                         self.open.push(ticket.slot);
@@ -134,15 +135,20 @@ impl<M: Machine> Worker<M> {
             Some(open) if open.finishing => open.abandoned = true,
             _ => {
                 self.end(ticket.slot);
-                self.free(ticket.slot);
+                self.free(ticket);
             }
         }
     }
 
-    fn free(&mut self, slot: usize) {
-        let generation = self.slots[slot].generation + 1;
-        self.slots[slot].generation = generation;
-        let _ = self.shared.free.push(Ticket { slot, generation });
+    fn free(&mut self, ticket: Ticket) {
+        let generation = ticket.generation + 1;
+        self.slots[ticket.slot].generation = generation;
+        let _ = self.shared.free[ticket.priority as usize].push(Ticket { generation, ..ticket });
+    }
+
+    /// The ticket of the stream that is in a slot.
+    fn ticket(&self, slot: usize, priority: Priority) -> Ticket {
+        Ticket { slot, priority, generation: self.slots[slot].generation }
     }
 
     /// The stream in a slot is over.
@@ -163,10 +169,10 @@ impl<M: Machine> Worker<M> {
                 (Some(bucket), Some((before, _))) if before == bucket => {}
                 (Some(bucket), _) => open.ready = Some((bucket, now)),
                 (None, _) if open.finishing => {
-                    let abandoned = open.abandoned;
+                    let (abandoned, priority) = (open.abandoned, open.priority);
                     self.end(index);
                     if abandoned {
-                        self.free(index);
+                        self.free(self.ticket(index, priority));
                     }
                 }
                 (None, _) => open.ready = None,
@@ -220,14 +226,12 @@ impl<M: Machine> Worker<M> {
             Err(error) => {
                 metrics::counter!("auricle_steps_failed_total", "step" => name).increment(1);
                 for slot in slots {
-                    let mut abandoned = false;
-                    if let Some(open) = &self.slots[slot].stream {
-                        let _ = open.outputs.send(Err(error.clone()));
-                        abandoned = open.abandoned;
-                    }
+                    let Some(open) = &self.slots[slot].stream else { continue };
+                    let _ = open.outputs.send(Err(error.clone()));
+                    let (abandoned, priority) = (open.abandoned, open.priority);
                     self.end(slot);
                     if abandoned {
-                        self.free(slot);
+                        self.free(self.ticket(slot, priority));
                     }
                 }
             }

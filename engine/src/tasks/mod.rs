@@ -2,9 +2,12 @@
 
 pub mod activity;
 pub mod fusion;
+pub(crate) mod groups;
 pub mod keyterms;
 pub mod listen;
 pub mod measure;
+pub(crate) mod recordings;
 pub mod silence;
+pub(crate) mod streams;
 pub mod transcribe;
 pub mod windows;

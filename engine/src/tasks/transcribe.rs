@@ -1,5 +1,7 @@
-//! Audio to words: decoded blocks, features, encoder steps, tokens, words; in constant memory.
+//! Audio to words: decoded blocks, features, encoder steps, tokens, words; in constant memory. The device's worker runs the
+//! steps, this thread what comes before and after them, at the same time.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,23 +9,24 @@ use std::sync::Arc;
 use burn::tensor::Device;
 
 use super::fusion::Fusion;
+use super::groups::Group;
 use super::keyterms::Keyterms;
+use super::recordings::{Dealt, Found, Input, Kind, Searched};
 use super::silence::{Gate, Heard};
+use super::streams::{self, Streams};
 use super::windows::{Cutter, Window, join};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::models::fastconformer::{Beam, FastConformer, Search, Token};
 use crate::models::silero::Silero;
+use crate::scheduler::{Priority, Results, Scheduler, Stream, wait};
 use crate::text::lm::LanguageModel;
 use crate::text::tokens::Spoken;
 use crate::{Progress, TranscribeOptions, Transcript};
 
-/// About how many encoder frames a step over a file takes: long enough to fill the device, short enough that
-/// attention over frames it may not see stays cheap.
-const STEP_FRAMES: usize = 112;
-
-/// Windows of a whole-utterance checkpoint that are recognised together.
-const WINDOWS_TOGETHER: usize = 4;
+/// How far ahead of the device a recording is read: mel rows of a stream (27 s at 10 ms), and windows.
+const ROWS_AHEAD: usize = 2_688;
+const WINDOWS_AHEAD: usize = 8;
 
 /// A checkpoint that transcribes.
 pub struct Recogniser {
@@ -33,11 +36,10 @@ pub struct Recogniser {
 
 /// What stays the same over one transcription.
 struct Job<'a> {
-    keyterms: Option<Keyterms>,
+    keyterms: Option<Arc<Keyterms>>,
     fusion: Option<Fusion>,
     beam: usize,
-    language: usize,
-    look_ahead: usize,
+    group: Group,
     detector: Option<&'a Silero>,
     /// Words left out because no speech was heard near them.
     unheard: usize,
@@ -46,12 +48,22 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Greedy, unless there is a language model to search with.
-    fn search(&self) -> Search<'_> {
-        match &self.fusion {
-            Some(fusion) => Search::Beam(Beam { width: self.beam, fusion: Some(fusion) }),
-            None => Search::Greedy(self.keyterms.as_ref()),
-        }
+    /// The search that there is to do here: with a beam where there is a language model to search with, else the worker
+    /// does it.
+    fn search(&self) -> Option<Search<'_>> {
+        self.fusion.as_ref().map(|fusion| Search::Beam(Beam { width: self.beam, fusion: Some(fusion) }))
+    }
+
+    /// # Errors
+    /// [`Error::Busy`] when there is no room.
+    fn open(&self, worker: &Scheduler<Streams>) -> Result<Open> {
+        let search = match self.fusion {
+            Some(_) => Searched::Outside,
+            None => Searched::Here(self.keyterms.clone()),
+        };
+        let kind = streams::Kind::Recording(Kind { group: self.group.clone(), search });
+        let (stream, results) = worker.open(kind, Priority::Offline)?;
+        Ok(Open { stream, results })
     }
 
     /// # Errors
@@ -61,6 +73,33 @@ impl Job<'_> {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Canceled),
         }
+    }
+}
+
+/// A recording on the worker.
+struct Open {
+    stream: Stream<Streams>,
+    results: Results<Streams>,
+}
+
+impl Open {
+    /// # Errors
+    /// [`Error::Busy`] when the queue is full.
+    fn push(&self, input: Input) -> Result<()> {
+        let pushed = self.stream.push(streams::Input::Recording(input));
+        pushed.map_err(|_| Error::Busy("too many recordings at once".into()))
+    }
+
+    fn finish(&mut self, last: Option<Input>) {
+        self.stream.finish(last.map(streams::Input::Recording));
+    }
+
+    /// What the next step gave; none once everything was dealt with.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn next(&mut self) -> Result<Option<Dealt>> {
+        wait::<Streams>(&mut self.results).map(|output| output.and_then(streams::Output::recording)).transpose()
     }
 }
 
@@ -88,9 +127,10 @@ impl Recogniser {
     ///
     /// # Errors
     /// What decoding or the device reports; [`Error::InvalidOption`] and [`Error::Language`] for options that the
-    /// checkpoint cannot serve.
-    pub fn transcribe(
-        &self,
+    /// checkpoint cannot serve; [`Error::Busy`] when the worker has no room.
+    pub(crate) fn transcribe(
+        self: &Arc<Self>,
+        worker: &Scheduler<Streams>,
         mut audio: AudioStream,
         options: &TranscribeOptions,
         language_model: Option<Arc<LanguageModel>>,
@@ -103,20 +143,23 @@ impl Recogniser {
             Fusion::new(language_model, options.fusion, vocabulary, keyterms.clone(), &options.keyterms)
         });
         let mut job = Job {
-            keyterms,
+            keyterms: keyterms.map(Arc::new),
             fusion,
             beam: options.beam,
-            language: self.language_slot(options.language.as_deref())?,
-            look_ahead: self.look_ahead(options.look_ahead_ms)?,
+            group: Group {
+                recogniser: self.clone(),
+                look_ahead: self.look_ahead(options.look_ahead_ms)?,
+                language: self.language_slot(options.language.as_deref())?,
+            },
             detector,
             unheard: 0,
             progress,
             total_s: audio.duration_s(),
         };
         let spoken = if self.model.config().class.is_streaming() {
-            self.straight_through(&mut audio, &mut job)?
+            self.straight_through(worker, &mut audio, &mut job)?
         } else {
-            self.in_windows(&mut audio, &mut job)?
+            self.in_windows(worker, &mut audio, &mut job)?
         };
         let confidence = (!spoken.words.is_empty())
             .then(|| spoken.words.iter().map(|w| w.confidence).sum::<f32>() / spoken.words.len() as f32);
@@ -132,75 +175,94 @@ impl Recogniser {
     }
 
     /// A cache-aware checkpoint: one stream from the first sample to the last.
-    fn straight_through(&self, audio: &mut AudioStream, job: &mut Job) -> Result<Spoken> {
+    fn straight_through(&self, worker: &Scheduler<Streams>, audio: &mut AudioStream, job: &mut Job) -> Result<Spoken> {
         let model = &self.model;
         let mut mel = model.preprocessor().stream()?;
-        let mut stream = model.stream(1, job.look_ahead, job.language)?;
         let mels = model.config().encoder.num_mel_bins;
-        let factor = model.config().encoder.subsampling_factor;
-        let chunk = job.look_ahead + 1;
-        let step = (STEP_FRAMES / chunk).max(1) * chunk * factor;
-        let lead = model.encoder().lead();
-        // Mel rows not yet encoded; the utterance's first chunk begins with rows that are not real.
-        let mut rows = vec![0f32; lead * mels];
-        let mut first = lead;
-        let mut tokens: Vec<Token> = Vec::new();
+        let row_s = model.preprocessor().hop_ms() / 1000.0;
+        let mut open = job.open(worker)?;
+        let mut searching = model.searching(1)?;
         let mut gate = Gate::new(job.detector)?;
+        let mut tokens: Vec<Token> = Vec::new();
+        let (mut pushed, mut dealt_with) = (0, 0);
         let mut ended = false;
-        while !ended {
-            match audio.next_block()? {
-                Some(block) => {
-                    gate.push(&block)?;
-                    rows.extend(mel.push(&block));
-                }
-                None => {
-                    rows.extend(mel.finish());
-                    ended = true;
+        loop {
+            while !ended && pushed - dealt_with < ROWS_AHEAD {
+                match audio.next_block()? {
+                    Some(block) => {
+                        gate.push(&block)?;
+                        let rows = mel.push(&block);
+                        pushed += rows.len() / mels;
+                        open.push(Input::Rows(rows))?;
+                    }
+                    None => {
+                        let rows = mel.finish();
+                        pushed += rows.len() / mels;
+                        open.finish(Some(Input::Rows(rows)));
+                        ended = true;
+                    }
                 }
             }
-            while rows.len() / mels >= step || (ended && rows.len() / mels > first) {
-                let real = (rows.len() / mels).min(step);
-                let mut now: Vec<f32> = rows.drain(..real * mels).collect();
-                now.resize(real.next_multiple_of(factor) * mels, 0.0);
-                let emitted =
-                    model.step(&mut stream, model.features(now), std::slice::from_ref(&(first..real)), job.search())?;
-                first = 0;
-                tokens.extend(emitted.into_iter().flatten());
-                job.report(audio.position_s())?;
+            let Some(dealt) = open.next()? else { break };
+            dealt_with += dealt.rows;
+            for found in dealt.found {
+                match (found, job.search()) {
+                    (Found::Tokens(new), _) => tokens.extend(new),
+                    (Found::Frames(frames), Some(search)) => {
+                        tokens.extend(model.search(&mut searching, &frames, &[search])?.into_iter().flatten());
+                    }
+                    (Found::Frames(_), None) => return Err(Error::Canceled),
+                }
             }
+            job.report((dealt_with as f64 * row_s).min(audio.position_s()))?;
         }
-        tokens.extend(model.finish(stream, job.search()).into_iter().flatten());
+        if let Some(search) = job.search() {
+            tokens.extend(model.finish_search(searching, &[search]).into_iter().flatten());
+        }
         self.keep_heard(&gate.finish()?, &mut tokens, job);
         let end_ms = (audio.position_s() * 1000.0).round() as u64;
         Ok(model.vocabulary().words(&tokens, model.frame_ms(), end_ms))
     }
 
-    /// A whole-utterance checkpoint: windows cut at silence, a few at a time, of like length.
-    fn in_windows(&self, audio: &mut AudioStream, job: &mut Job) -> Result<Spoken> {
+    /// A whole-utterance checkpoint: windows cut at silence, several at a time.
+    fn in_windows(&self, worker: &Scheduler<Streams>, audio: &mut AudioStream, job: &mut Job) -> Result<Spoken> {
         let mut cutter = Cutter::new(job.detector);
-        let mut waiting: Vec<Window> = Vec::new();
+        let mut open = job.open(worker)?;
+        let mut waiting: VecDeque<Window> = VecDeque::new();
         let mut spoken = Spoken::default();
         let mut ended = false;
-        while !ended {
-            match audio.next_block()? {
-                Some(block) => waiting.extend(cutter.push(&block)?),
-                None => {
-                    waiting.extend(cutter.finish()?);
-                    ended = true;
+        loop {
+            while !ended && waiting.len() < WINDOWS_AHEAD {
+                let cut = match audio.next_block()? {
+                    Some(block) => cutter.push(&block)?,
+                    None => {
+                        ended = true;
+                        cutter.finish()?.into_iter().collect()
+                    }
+                };
+                for window in cut {
+                    open.push(Input::Window(window.samples.clone()))?;
+                    waiting.push_back(window);
+                }
+                if ended {
+                    open.finish(None);
                 }
             }
-            while waiting.len() >= WINDOWS_TOGETHER || (ended && !waiting.is_empty()) {
-                let batch: Vec<Window> = waiting.drain(..waiting.len().min(WINDOWS_TOGETHER)).collect();
-                let samples: Vec<&[f32]> = batch.iter().map(|window| window.samples.as_slice()).collect();
-                let (features, lengths) = self.model.preprocessor().utterances(&samples, &self.device)?;
-                let tokens = self.model.recognise(features, &lengths, job.search())?;
-                for (window, mut tokens) in batch.iter().zip(tokens) {
-                    self.keep_heard(&window.heard()?, &mut tokens, job);
-                    let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
-                    let part = self.model.vocabulary().words(&tokens, self.model.frame_ms(), length_ms);
-                    join(&mut spoken, part, window);
-                }
-                job.report(audio.position_s())?;
+            let Some(dealt) = open.next()? else { break };
+            for found in dealt.found {
+                let mut tokens = match (found, job.search()) {
+                    (Found::Tokens(tokens), _) => tokens,
+                    (Found::Frames(frames), Some(search)) => {
+                        self.model.search_utterances(&frames, &[search])?.into_iter().flatten().collect()
+                    }
+                    (Found::Frames(_), None) => return Err(Error::Canceled),
+                };
+                let Some(window) = waiting.pop_front() else { return Err(Error::Canceled) };
+                self.keep_heard(&window.heard()?, &mut tokens, job);
+                let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
+                let part = self.model.vocabulary().words(&tokens, self.model.frame_ms(), length_ms);
+                join(&mut spoken, part, &window);
+                job.report((window.start_ms + length_ms) as f64 / 1000.0)?;
             }
         }
         Ok(spoken)

@@ -23,6 +23,24 @@ pub enum Search<'a> {
     Beam(Beam<'a>),
 }
 
+impl<'a> Search<'a> {
+    /// Its keyterms, if it is greedy.
+    pub(super) fn as_greedy(&self) -> Option<Option<&'a Keyterms>> {
+        match self {
+            Self::Greedy(keyterms) => Some(*keyterms),
+            Self::Beam(_) => None,
+        }
+    }
+
+    /// As a beam: greedy search is one of a single prefix.
+    pub(super) fn as_beam(&self) -> Beam<'a> {
+        match self {
+            Self::Greedy(_) => Beam { width: 1, fusion: None },
+            Self::Beam(beam) => *beam,
+        }
+    }
+}
+
 /// One emitted token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Token {
@@ -87,8 +105,8 @@ impl TransducerState {
         Self { prediction: self.prediction.row(row), rows: vec![self.rows[row].clone()] }
     }
 
-    /// Decodes the next `lengths[row]` frames of `frames` `[rows, frames, hidden]` (projected) of every row; gives the
-    /// new tokens of each.
+    /// Decodes the next `lengths[row]` frames of `frames` `[rows, frames, hidden]` (projected) of every row, which each
+    /// have their keyterms; gives the new tokens of each.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -98,7 +116,7 @@ impl TransducerState {
         rules: &Rules,
         frames: &Tensor<3>,
         lengths: &[usize],
-        keyterms: Option<&Keyterms>,
+        keyterms: &[Option<&Keyterms>],
     ) -> Result<Vec<Vec<Token>>> {
         let [_, total, hidden] = frames.dims();
         let device = frames.device();
@@ -119,7 +137,7 @@ impl TransducerState {
                 let first = state.frame;
                 while state.frame < end.min(first + width) {
                     let scores = scores.row(at * width + state.frame - first);
-                    if let Some(token) = state.look(scores, rules, keyterms) {
+                    if let Some(token) = state.look(scores, rules, keyterms[row]) {
                         emitted_rows.push(row);
                         emitted_tokens.push(token.id);
                         tokens[row].push(token);
@@ -192,51 +210,50 @@ impl Row {
     }
 }
 
-/// CTC over `scores` `[rows, frames, vocabulary]` of which `lengths` frames are real: equal neighbours merge, blanks go.
-/// A beam of one that nothing is added to is greedy search.
+/// CTC over `scores` `[rows, frames, vocabulary]` of which `lengths` frames are real, each row searched in its way: equal
+/// neighbours merge, blanks go. A beam of one that nothing is added to is greedy search.
 ///
 /// # Errors
 /// [`crate::Error::Device`] when the device failed.
-pub fn ctc(scores: Tensor<3>, lengths: &[usize], blank: u32, search: Search) -> Result<Vec<Vec<Token>>> {
+pub fn ctc(scores: Tensor<3>, lengths: &[usize], blank: u32, searches: &[Search]) -> Result<Vec<Vec<Token>>> {
     let frames = scores.dims()[1];
     let scores = Scores::read(scores)?;
-    let keyterms = match search {
-        Search::Greedy(keyterms) => keyterms,
-        Search::Beam(Beam { width: 1, fusion: None }) => None,
-        Search::Beam(beam) => {
-            let rows = lengths.iter().enumerate().map(|(row, length)| {
-                prefix::search((0..*length).map(|frame| scores.row(row * frames + frame)), blank, beam)
-            });
-            return Ok(rows.collect());
+    let decode = |(row, (length, search)): (usize, (&usize, &Search))| {
+        let labels = (0..*length).map(|frame| scores.row(row * frames + frame));
+        match search {
+            Search::Greedy(keyterms) => greedy_ctc(labels, blank, *keyterms),
+            Search::Beam(Beam { width: 1, fusion: None }) => greedy_ctc(labels, blank, None),
+            Search::Beam(beam) => prefix::search(labels, blank, *beam),
         }
     };
-    let decode = |(row, length): (usize, &usize)| {
-        let mut tokens: Vec<Token> = Vec::new();
-        let mut bias = Bias::default();
-        // The label before biasing and the token it became: a run of one label is one token.
-        let mut run: Option<usize> = None;
-        for frame in 0..*length {
-            let labels = scores.row(row * frames + frame);
-            let best = argmax(labels);
-            if best == blank as usize {
-                run = None;
-            } else if run == Some(best) {
-                if let Some(token) = tokens.last_mut() {
-                    token.span += 1;
-                    token.confidence = token.confidence.max(confidence(labels));
-                }
-            } else {
-                run = Some(best);
-                let id = match keyterms {
-                    Some(keyterms) => keyterms.choose(labels, blank, &mut bias),
-                    None => best as u32,
-                };
-                tokens.push(Token { id, frame, span: 1, confidence: confidence(labels) });
+    Ok(lengths.iter().zip(searches).enumerate().map(decode).collect())
+}
+
+/// The best label of each frame of one utterance.
+fn greedy_ctc<'a>(frames: impl Iterator<Item = &'a [f32]>, blank: u32, keyterms: Option<&Keyterms>) -> Vec<Token> {
+    let mut tokens: Vec<Token> = Vec::new();
+    let mut bias = Bias::default();
+    // The label before biasing and the token it became: a run of one label is one token.
+    let mut run: Option<usize> = None;
+    for (frame, labels) in frames.enumerate() {
+        let best = argmax(labels);
+        if best == blank as usize {
+            run = None;
+        } else if run == Some(best) {
+            if let Some(token) = tokens.last_mut() {
+                token.span += 1;
+                token.confidence = token.confidence.max(confidence(labels));
             }
+        } else {
+            run = Some(best);
+            let id = match keyterms {
+                Some(keyterms) => keyterms.choose(labels, blank, &mut bias),
+                None => best as u32,
+            };
+            tokens.push(Token { id, frame, span: 1, confidence: confidence(labels) });
         }
-        tokens
-    };
-    Ok(lengths.iter().enumerate().map(decode).collect())
+    }
+    tokens
 }
 
 /// Scores on the host: `[frames, outputs]`.

@@ -14,4 +14,4 @@ pub use beam::Beam;
 pub use config::{Class, Config, EncoderConfig};
 pub use decode::{Search, Token};
 pub use encoder::{Encoder, EncoderState};
-pub use model::{FastConformer, Stream};
+pub use model::{Encoded, FastConformer, Searching, Stream};

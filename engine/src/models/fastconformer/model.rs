@@ -13,6 +13,7 @@ use super::transducer::Transducer;
 use crate::error::{Error, Result};
 use crate::features::Preprocessor;
 use crate::layers::{Bias, Linear};
+use crate::tasks::keyterms::Keyterms;
 use crate::text::tokens::Vocabulary;
 use crate::weights::{Scope, Weights};
 
@@ -51,11 +52,32 @@ struct Prompt {
 /// A batch of streams in flight. Its memory is fixed by the checkpoint, the look-ahead and the number of rows.
 pub struct Stream {
     encoder: EncoderState,
+    searching: Searching,
+    /// Slot of the language prompt.
+    language: usize,
+}
+
+/// Where the search over a batch of streams stands.
+pub struct Searching {
     transducer: TransducerState,
     /// Of each row, once a step was searched with a beam.
     beams: Vec<BeamState>,
-    /// Slot of the language prompt.
-    language: usize,
+}
+
+/// What the encoder made of audio, as a search takes it.
+#[derive(Clone)]
+pub struct Encoded {
+    /// `[rows, frames, _]`: CTC scores, or projected frames.
+    input: Tensor<3>,
+    /// How many frames of each row are real.
+    lengths: Vec<usize>,
+}
+
+impl Encoded {
+    /// One row.
+    pub fn row(&self, row: usize) -> Self {
+        Self { input: self.input.clone().narrow(0, row, 1), lengths: vec![self.lengths[row]] }
+    }
 }
 
 impl FastConformer {
@@ -136,31 +158,34 @@ impl FastConformer {
     /// # Errors
     /// [`Error::InvalidOption`] for a streaming checkpoint, or an utterance longer than the checkpoint's positions.
     pub fn recognise(&self, features: Tensor<3>, lengths: &[usize], search: Search) -> Result<Vec<Vec<Token>>> {
+        self.search_utterances(&self.encode_utterances(features, lengths)?, &vec![search; lengths.len()])
+    }
+
+    /// The encoder's part of [`Self::recognise`].
+    ///
+    /// # Errors
+    /// As [`Self::recognise`].
+    pub fn encode_utterances(&self, features: Tensor<3>, lengths: &[usize]) -> Result<Encoded> {
         if self.config.class.is_streaming() {
             return Err(Error::InvalidOption("a streaming checkpoint is fed in chunks".into()));
         }
         let (frames, lengths) = self.encoder.forward(features, lengths)?;
-        let input = self.head_input(frames, 0);
-        match &self.head {
-            Head::Ctc(_) => decode::ctc(input, &lengths, self.config.blank, search),
-            Head::Transducer(head) => {
-                let (transducer, rules) = (&head.transducer, &head.rules);
-                match search {
-                    Search::Greedy(keyterms) => TransducerState::start(transducer, rules, lengths.len())
-                        .decode(transducer, rules, &input, &lengths, keyterms),
-                    Search::Beam(beam) => {
-                        let utterance = |(row, &length): (usize, &usize)| {
-                            let mut state = BeamState::start(transducer, rules, beam);
-                            let frames = input.clone().narrow(0, row, 1);
-                            let mut tokens = state.decode(transducer, rules, &frames, length, beam)?;
-                            tokens.extend(state.finish(beam));
-                            Ok(tokens)
-                        };
-                        lengths.iter().enumerate().map(utterance).collect()
-                    }
-                }
-            }
-        }
+        Ok(Encoded { input: self.head_input(frames, 0), lengths })
+    }
+
+    /// The search's part of [`Self::recognise`], one `searches` a row.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed.
+    pub fn search_utterances(&self, encoded: &Encoded, searches: &[Search]) -> Result<Vec<Vec<Token>>> {
+        let Encoded { input, lengths } = encoded;
+        let Head::Transducer(head) = &self.head else {
+            return decode::ctc(input.clone(), lengths, self.config.blank, searches);
+        };
+        let mut searching = self.start_search(head, lengths.len());
+        let tokens = self.search(&mut searching, encoded, searches)?;
+        let last = self.finish_search(searching, searches);
+        Ok(tokens.into_iter().zip(last).map(|(tokens, last)| [tokens, last].concat()).collect())
     }
 
     /// Opens `rows` streams with a look-ahead in encoder frames; `language` is a prompt slot (0 without a prompt).
@@ -168,15 +193,23 @@ impl FastConformer {
     /// # Errors
     /// [`Error::InvalidOption`] for a checkpoint that is not cache-aware.
     pub fn stream(&self, rows: usize, look_ahead: usize, language: usize) -> Result<Stream> {
+        let searching = self.searching(rows)?;
+        Ok(Stream { encoder: self.encoder.start(rows, look_ahead, &self.device), searching, language })
+    }
+
+    /// The search before `rows` streams.
+    ///
+    /// # Errors
+    /// As [`Self::stream`].
+    pub fn searching(&self, rows: usize) -> Result<Searching> {
         match &self.head {
-            Head::Transducer(head) if self.config.class.is_streaming() => Ok(Stream {
-                encoder: self.encoder.start(rows, look_ahead, &self.device),
-                transducer: TransducerState::start(&head.transducer, &head.rules, rows),
-                beams: Vec::new(),
-                language,
-            }),
+            Head::Transducer(head) if self.config.class.is_streaming() => Ok(self.start_search(head, rows)),
             _ => Err(Error::InvalidOption("this checkpoint transcribes whole utterances only".into())),
         }
+    }
+
+    fn start_search(&self, head: &TransducerHead, rows: usize) -> Searching {
+        Searching { transducer: TransducerState::start(&head.transducer, &head.rules, rows), beams: Vec::new() }
     }
 
     /// One step of every row: `features` `[rows, 8 n, mels]` of which `valid` frames are real, to the new tokens of
@@ -192,62 +225,92 @@ impl FastConformer {
         valid: &[Range<usize>],
         search: Search,
     ) -> Result<Vec<Vec<Token>>> {
-        let (frames, valid) = self.encoder.forward_chunk(features, valid, &mut stream.encoder);
-        let lengths: Vec<usize> = valid.iter().map(|v| v.end).collect();
-        let input = self.head_input(frames, stream.language);
-        match &self.head {
-            Head::Transducer(head) => {
-                let (transducer, rules) = (&head.transducer, &head.rules);
-                match search {
-                    Search::Greedy(keyterms) => stream.transducer.decode(transducer, rules, &input, &lengths, keyterms),
-                    Search::Beam(beam) => {
-                        stream.beams.resize_with(lengths.len(), || BeamState::start(transducer, rules, beam));
-                        let rows = stream.beams.iter_mut().zip(&lengths).enumerate();
-                        rows.map(|(row, (state, &length))| {
-                            state.decode(transducer, rules, &input.clone().narrow(0, row, 1), length, beam)
-                        })
-                        .collect()
-                    }
-                }
-            }
-            Head::Ctc(_) => Err(Error::InvalidOption("a CTC checkpoint has no streams".into())),
-        }
+        let encoded = self.encode(&mut [&mut *stream], features, valid)?;
+        self.search(&mut stream.searching, &encoded, &vec![search; valid.len()])
     }
 
-    /// One step of several streams of one row each, of one look-ahead and language, as [`Self::step`] of one batch; a
-    /// stream's tokens are the same whichever others are with it. Greedy.
+    /// The encoder's part of [`Self::step`], for several streams of one row each, of one look-ahead and language, or for one
+    /// stream of any number of rows. A stream's frames are the same whichever others are with it.
     ///
     /// # Errors
-    /// As [`Self::step`]; the streams are as they were then.
-    pub fn step_together(
+    /// [`Error::InvalidOption`] without a stream.
+    pub fn encode(&self, streams: &mut [&mut Stream], features: Tensor<3>, valid: &[Range<usize>]) -> Result<Encoded> {
+        let language = streams.first().map_or(0, |stream| stream.language);
+        let (frames, valid) = if let [stream] = streams {
+            self.encoder.forward_chunk(features, valid, &mut stream.encoder)
+        } else {
+            let states: Vec<&EncoderState> = streams.iter().map(|stream| &stream.encoder).collect();
+            let none = || Error::InvalidOption("a step has at least one stream".into());
+            let mut joined = EncoderState::join(&states).ok_or_else(none)?;
+            let encoded = self.encoder.forward_chunk(features, valid, &mut joined);
+            streams.iter_mut().enumerate().for_each(|(row, stream)| stream.encoder = joined.row(row));
+            encoded
+        };
+        let lengths = valid.iter().map(|valid| valid.end).collect();
+        Ok(Encoded { input: self.head_input(frames, language), lengths })
+    }
+
+    /// Greedy search over what [`Self::encode`] gave for several streams of one row each, one `keyterms` a row.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed.
+    pub fn search_together(
         &self,
         streams: &mut [&mut Stream],
-        features: Tensor<3>,
-        valid: &[Range<usize>],
+        encoded: &Encoded,
+        keyterms: &[Option<&Keyterms>],
     ) -> Result<Vec<Vec<Token>>> {
+        let searches: Vec<Search> = keyterms.iter().map(|keyterms| Search::Greedy(*keyterms)).collect();
         if let [stream] = streams {
-            return self.step(stream, features, valid, Search::Greedy(None));
+            return self.search(&mut stream.searching, encoded, &searches);
         }
-        let encoders: Vec<&EncoderState> = streams.iter().map(|stream| &stream.encoder).collect();
-        let transducers: Vec<&TransducerState> = streams.iter().map(|stream| &stream.transducer).collect();
-        let Some(encoder) = EncoderState::join(&encoders) else { return Ok(Vec::new()) };
-        let language = streams.first().map_or(0, |stream| stream.language);
-        let transducer = TransducerState::join(&transducers);
-        let mut batch = Stream { encoder, transducer, beams: Vec::new(), language };
-        let tokens = self.step(&mut batch, features, valid, Search::Greedy(None))?;
+        let transducers: Vec<&TransducerState> = streams.iter().map(|stream| &stream.searching.transducer).collect();
+        let mut searching = Searching { transducer: TransducerState::join(&transducers), beams: Vec::new() };
+        let tokens = self.search(&mut searching, encoded, &searches)?;
         for (row, stream) in streams.iter_mut().enumerate() {
-            stream.encoder = batch.encoder.row(row);
-            stream.transducer = batch.transducer.row(row);
+            stream.searching.transducer = searching.transducer.row(row);
+        }
+        Ok(tokens)
+    }
+
+    /// Goes on with a search over the next frames: the new tokens of each row, whose searches are all greedy or all beams.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed.
+    pub fn search(&self, searching: &mut Searching, encoded: &Encoded, searches: &[Search]) -> Result<Vec<Vec<Token>>> {
+        let Head::Transducer(head) = &self.head else {
+            return Err(Error::InvalidOption("a CTC checkpoint has no streams".into()));
+        };
+        let (transducer, rules) = (&head.transducer, &head.rules);
+        let Encoded { input, lengths } = encoded;
+        let keyterms: Option<Vec<_>> = searches.iter().map(Search::as_greedy).collect();
+        if let Some(keyterms) = keyterms {
+            return searching.transducer.decode(transducer, rules, input, lengths, &keyterms);
+        }
+        let mut tokens = Vec::with_capacity(lengths.len());
+        for (row, (&length, beam)) in lengths.iter().zip(searches.iter().map(Search::as_beam)).enumerate() {
+            if row == searching.beams.len() {
+                searching.beams.push(BeamState::start(transducer, rules, beam));
+            }
+            let frames = input.clone().narrow(0, row, 1);
+            tokens.push(searching.beams[row].decode(transducer, rules, &frames, length, beam)?);
         }
         Ok(tokens)
     }
 
     /// The last tokens of every row of a stream: what its steps held back.
     pub fn finish(&self, stream: Stream, search: Search) -> Vec<Vec<Token>> {
-        match search {
-            Search::Greedy(_) => Vec::new(),
-            Search::Beam(beam) => stream.beams.into_iter().map(|state| state.finish(beam)).collect(),
-        }
+        let rows = stream.searching.beams.len();
+        self.finish_search(stream.searching, &vec![search; rows])
+    }
+
+    /// As [`Self::finish`].
+    pub fn finish_search(&self, searching: Searching, searches: &[Search]) -> Vec<Vec<Token>> {
+        let mut beams = searching.beams.into_iter();
+        searches
+            .iter()
+            .map(|search| beams.next().map_or_else(Vec::new, |state| state.finish(search.as_beam())))
+            .collect()
     }
 
     /// Mel rows `[frames, mels]` as the device's tensor `[1, frames, mels]`.

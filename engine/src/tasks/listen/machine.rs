@@ -9,7 +9,7 @@ use super::slot::{Heard, Input, Kind, Part, Slot};
 use crate::error::{Error, Result};
 use crate::models::silero::{Memory, Silero};
 use crate::scheduler::Machine;
-use crate::tasks::transcribe::Recogniser;
+use crate::tasks::groups::{Group, Groups};
 
 /// Encoder frames of a step at most: a stream that is behind catches up in long ones.
 const MOST_FRAMES: usize = 112;
@@ -20,14 +20,7 @@ const MOST_ROWS: usize = 64;
 pub struct Listening {
     detector: Option<Arc<Silero>>,
     slots: Vec<Option<Slot>>,
-    groups: Vec<Group>,
-}
-
-/// Streams that can share a step.
-struct Group {
-    recogniser: Arc<Recogniser>,
-    look_ahead: usize,
-    language: usize,
+    groups: Groups,
 }
 
 /// What a slot is ready for.
@@ -49,19 +42,11 @@ pub enum Bucket {
 impl Listening {
     /// No stream yet.
     pub fn new(detector: Option<Arc<Silero>>) -> Self {
-        Self { detector, slots: Vec::new(), groups: Vec::new() }
+        Self { detector, slots: Vec::new(), groups: Groups::default() }
     }
 
     fn slot(&mut self, slot: usize) -> Result<&mut Slot> {
         self.slots.get_mut(slot).and_then(Option::as_mut).ok_or(Error::Canceled)
-    }
-
-    fn group(&self, kind: &Kind) -> Option<usize> {
-        self.groups.iter().position(|group| {
-            Arc::ptr_eq(&group.recogniser, &kind.recogniser)
-                && group.look_ahead == kind.look_ahead
-                && group.language == kind.language
-        })
     }
 
     fn detect(&mut self, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
@@ -86,8 +71,9 @@ impl Listening {
     }
 
     fn encode(&mut self, group: usize, chunks: usize, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
-        let Some(Group { recogniser, look_ahead, .. }) = self.groups.get(group) else { return Err(Error::Canceled) };
-        let (recogniser, look_ahead) = (recogniser.clone(), *look_ahead);
+        let Some(Group { recogniser, look_ahead, .. }) = self.groups.get(group).cloned() else {
+            return Err(Error::Canceled);
+        };
         let model = recogniser.model();
         let config = &model.config().encoder;
         let rows = chunks * (look_ahead + 1) * config.subsampling_factor;
@@ -100,7 +86,8 @@ impl Listening {
         let shape = [slots.len(), rows, config.num_mel_bins];
         let features = Tensor::from_data(TensorData::new(mel, shape), recogniser.device());
         let mut streams: Vec<_> = parts.iter_mut().map(|part| &mut part.stream).collect();
-        let tokens = model.step_together(&mut streams, features, &valid)?;
+        let encoded = model.encode(&mut streams, features, &valid)?;
+        let tokens = model.search_together(&mut streams, &encoded, &vec![None; slots.len()])?;
         slots
             .iter()
             .zip(parts.into_iter().zip(tokens))
@@ -116,14 +103,11 @@ impl Machine for Listening {
     type Bucket = Bucket;
 
     fn open(&mut self, slot: usize, kind: Kind) -> Result<()> {
-        if self.group(&kind).is_none() {
-            let (recogniser, look_ahead, language) = (kind.recogniser.clone(), kind.look_ahead, kind.language);
-            self.groups.push(Group { recogniser, look_ahead, language });
-        }
+        let group = self.groups.number(&kind.group);
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, || None);
         }
-        self.slots[slot] = Some(Slot::new(kind)?);
+        self.slots[slot] = Some(Slot::new(kind, group)?);
         Ok(())
     }
 
@@ -153,10 +137,11 @@ impl Machine for Listening {
         if slot.settled() {
             return Some(Bucket::Settle);
         }
-        let factor = slot.kind.recogniser.model().config().encoder.subsampling_factor;
-        let frames = slot.kind.look_ahead + 1;
-        let chunks = slot.chunks(frames * factor, (MOST_FRAMES / frames).max(1))?;
-        Some(Bucket::Encode { group: self.group(&slot.kind)?, chunks })
+        let Group { recogniser, look_ahead, .. } = &slot.kind.group;
+        let frames = look_ahead + 1;
+        let rows = frames * recogniser.model().config().encoder.subsampling_factor;
+        let chunks = slot.chunks(rows, (MOST_FRAMES / frames).max(1))?;
+        Some(Bucket::Encode { group: slot.group, chunks })
     }
 
     fn budget(&self, bucket: Bucket) -> Duration {

@@ -11,13 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use auricle_kernels::logmel::LogMelStream;
 
+use super::groups::Group;
+use super::streams::{self, Streams};
 use super::transcribe::Recogniser;
 use crate::audio::{Resampler, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
-pub use machine::Listening;
+pub(crate) use machine::{Bucket, Listening};
 pub use rules::TurnRules;
-use slot::{Heard, Input, Kind};
+pub(crate) use slot::{Heard, Input, Kind};
 use turns::Turns;
 pub use turns::{Caption, LiveEvent};
 
@@ -66,7 +68,7 @@ impl Progress {
 
 /// The way into a session. Dropped before it is finished, it ends the session at once, and what was not told yet is lost.
 pub struct LiveInput {
-    stream: Stream<Listening>,
+    stream: Stream<Streams>,
     resampler: Resampler,
     mel: LogMelStream,
     /// Half a sample that a push ended with.
@@ -80,7 +82,7 @@ pub struct LiveInput {
 
 /// What comes out of a session.
 pub struct LiveEvents {
-    heard: Results<Listening>,
+    heard: Results<Streams>,
     recogniser: Arc<Recogniser>,
     turns: Turns,
     ready: VecDeque<LiveEvent>,
@@ -92,7 +94,7 @@ pub struct LiveEvents {
 /// # Errors
 /// [`Error::InvalidOption`], [`Error::Language`] for options; [`Error::Busy`] when there is no room.
 pub(crate) fn open(
-    scheduler: &Scheduler<Listening>,
+    scheduler: &Scheduler<Streams>,
     recogniser: Arc<Recogniser>,
     options: &ListenOptions,
     look_ahead_ms: Option<u32>,
@@ -115,13 +117,12 @@ pub(crate) fn open(
         // Blanks are all there is to tell silence by.
         rules.blank_ms = rules.silence_ms;
     }
-    let kind = Kind {
+    let group = Group {
         look_ahead: recogniser.look_ahead(look_ahead_ms)?,
         language: recogniser.language_slot(options.language.as_deref())?,
         recogniser: recogniser.clone(),
-        rules,
-        detected,
     };
+    let kind = streams::Kind::Live(Kind { group, rules, detected });
     let resampler = Resampler::live(options.sample_rate)?;
     let mel = model.preprocessor().stream()?;
     let (stream, heard) = scheduler.open(kind, Priority::Live)?;
@@ -158,7 +159,10 @@ impl LiveInput {
         self.count(input.samples.len() - before);
         if !input.samples.is_empty() {
             // Where the queue has no room, they go in with the next ones.
-            self.unsent = self.stream.push(input).err();
+            self.unsent = match self.stream.push(streams::Input::Live(input)) {
+                Err(streams::Input::Live(input)) => Some(input),
+                _ => None,
+            };
         }
         Ok(())
     }
@@ -196,7 +200,7 @@ impl LiveInput {
         rest.mel.extend(self.mel.push(&rest.samples[before..]));
         rest.mel.extend(self.mel.finish());
         self.count(rest.samples.len() - before);
-        self.stream.finish(Some(rest));
+        self.stream.finish(Some(streams::Input::Live(rest)));
         Ok(())
     }
 
@@ -221,7 +225,7 @@ impl LiveEvents {
             if let Some(event) = self.ready.pop_front() {
                 return Some(Ok(event));
             }
-            match self.heard.recv().await? {
+            match self.heard.recv().await?.and_then(streams::Output::live) {
                 Ok(heard) => self.take(heard),
                 Err(error) => return Some(Err(error)),
             }
@@ -233,15 +237,7 @@ impl LiveEvents {
     /// # Errors
     /// As [`LiveEvents::next`].
     pub fn blocking_next(&mut self) -> Option<Result<LiveEvent>> {
-        loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(Ok(event));
-            }
-            match self.heard.blocking_recv()? {
-                Ok(heard) => self.take(heard),
-                Err(error) => return Some(Err(error)),
-            }
-        }
+        cubecl::future::block_on(self.next())
     }
 
     /// As [`LiveInput::waiting_ms`].

@@ -1,14 +1,13 @@
 //! One live stream on the worker: what has come in, where its turn stands, what it is ready for.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::rules::{Change, TurnRules, Turnkeeper};
 use crate::error::Result;
 use crate::models::fastconformer::{Stream, Token};
 use crate::models::silero::{CHUNK, Memory};
-use crate::tasks::transcribe::Recogniser;
+use crate::tasks::groups::Group;
 
 /// Mel rows before the first sign of speech that a turn begins with: 600 ms.
 const BEFORE: usize = 60;
@@ -19,11 +18,7 @@ const HOP: usize = 160;
 
 /// What a stream is opened with.
 pub struct Kind {
-    pub recogniser: Arc<Recogniser>,
-    /// In encoder frames.
-    pub look_ahead: usize,
-    /// Slot of the language prompt.
-    pub language: usize,
+    pub group: Group,
     pub rules: TurnRules,
     /// Whether the detector says where speech is.
     pub detected: bool,
@@ -53,6 +48,8 @@ pub struct Heard {
 
 pub(super) struct Slot {
     pub kind: Kind,
+    /// Number of its group.
+    pub group: usize,
     pub memory: Memory,
     /// Samples that the detector has not heard.
     samples: Vec<f32>,
@@ -90,8 +87,8 @@ pub(super) struct Part {
 }
 
 impl Slot {
-    pub fn new(kind: Kind) -> Result<Self> {
-        let config = &kind.recogniser.model().config().encoder;
+    pub fn new(kind: Kind, group: usize) -> Result<Self> {
+        let config = &kind.group.recogniser.model().config().encoder;
         let mut slot = Self {
             memory: Memory::default(),
             samples: Vec::new(),
@@ -104,6 +101,7 @@ impl Slot {
             turn: None,
             finishing: false,
             kind,
+            group,
         };
         if !slot.kind.detected {
             slot.begin(0)?;
@@ -187,8 +185,9 @@ impl Slot {
         }
         let row = row.clamp(self.first_row, self.past_last_row());
         self.drop_rows(row - self.first_row);
-        let model = self.kind.recogniser.model();
-        let stream = model.stream(1, self.kind.look_ahead, self.kind.language)?;
+        let Group { recogniser, look_ahead, language } = &self.kind.group;
+        let model = recogniser.model();
+        let stream = model.stream(1, *look_ahead, *language)?;
         self.turn = Some(Turn {
             stream: Some(stream),
             start_row: row,
@@ -264,8 +263,8 @@ impl Slot {
         if let Some(since) = turn.wordless_since.take_if(|_| !tokens.is_empty()) {
             metrics::histogram!("auricle_first_token_seconds").record(since.elapsed());
         }
-        let frame_ms = self.kind.recogniser.model().frame_ms();
-        let row_ms = self.kind.recogniser.model().preprocessor().hop_ms();
+        let frame_ms = self.kind.group.recogniser.model().frame_ms();
+        let row_ms = self.kind.group.recogniser.model().preprocessor().hop_ms();
         let said = tokens.last().map(|token| ((token.frame + 1) as f64 * frame_ms) as u64);
         let encoded_ms = ((self.first_row - turn.start_row) as f64 * row_ms) as u64;
         if self.keeper.follow(said, encoded_ms) && turn.end_row.is_none() {
@@ -294,7 +293,7 @@ impl Slot {
     }
 
     pub fn heard(&self, tokens: Vec<Token>) -> Heard {
-        let row_ms = self.kind.recogniser.model().preprocessor().hop_ms();
+        let row_ms = self.kind.group.recogniser.model().preprocessor().hop_ms();
         let detected_ms = (self.heard / (HOP / 10)) as u64;
         let encoded = self.turn.as_ref().map(|_| (self.first_row as f64 * row_ms) as u64);
         Heard {

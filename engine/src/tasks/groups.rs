@@ -1,0 +1,41 @@
+//! Which streams can share a step.
+
+use std::sync::Arc;
+
+use super::transcribe::Recogniser;
+
+/// What streams of one step have in common.
+#[derive(Clone)]
+pub struct Group {
+    pub recogniser: Arc<Recogniser>,
+    /// In encoder frames.
+    pub look_ahead: usize,
+    /// Slot of the language prompt.
+    pub language: usize,
+}
+
+impl PartialEq for Group {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.recogniser, &other.recogniser)
+            && (self.look_ahead, self.language) == (other.look_ahead, other.language)
+    }
+}
+
+/// The groups that there have been; there are as many as models and settings in use, which is few.
+#[derive(Default)]
+pub struct Groups(Vec<Group>);
+
+impl Groups {
+    /// The number of a group.
+    pub fn number(&mut self, group: &Group) -> usize {
+        self.0.iter().position(|known| known == group).unwrap_or_else(|| {
+            self.0.push(group.clone());
+            self.0.len() - 1
+        })
+    }
+
+    /// The group with this number.
+    pub fn get(&self, number: usize) -> Option<&Group> {
+        self.0.get(number)
+    }
+}
