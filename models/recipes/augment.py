@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.signal import lfilter
+from transformers.audio_utils import hertz_to_mel
 
 from .features import FRAMES_PER_SECOND, LOG_FLOOR, MELS, MelStore, Stored
 
@@ -34,7 +35,11 @@ class Augmentation:
         mel = mel @ warp_matrix(round(1 + s * rng.uniform(-0.24, 0.24), 2))
         if rng.random() < 0.6 * s:
             mel = reverberate(mel, seconds=rng.uniform(0.15, 0.7), level=rng.uniform(0.05, 0.4))
-        mel = mel + tilt(rng, s * 12 * DECIBEL) + s * rng.uniform(-20, 14) * DECIBEL
+        mel = mel + tilt(rng, s * 12 * DECIBEL)
+        if rng.random() < 0.5 * s:
+            mel = mel + band_limit(rng)
+        # not scaled: users' recordings are as far apart whatever the speaker's strangeness is
+        mel = mel + rng.uniform(-18, 12) * DECIBEL
         if self.noise and rng.random() < 1.1 * s:
             other = store.mel(self.noise[rng.integers(len(self.noise))])
             mel = mix(mel, other, rng.uniform(2, 28), rng)
@@ -80,6 +85,19 @@ def tilt(rng: np.random.Generator, size: float) -> np.ndarray:
     for waves in (1, 2):
         curve = curve + rng.uniform(-0.5, 0.5) * np.cos(np.pi * waves * band + rng.uniform(0, 2 * np.pi))
     return (size * curve).astype(np.float32)
+
+
+def band_limit(rng: np.random.Generator) -> np.ndarray:
+    """What a telephone, a worn tape or a cheap microphone leaves, `[mels]`: low and high bands fall away."""
+    low, high = mel_bin(rng.uniform(60, 400)), mel_bin(rng.uniform(2800, 7000))
+    bins = np.arange(MELS, dtype=np.float32)
+    beyond = np.maximum(low - bins, 0) * rng.uniform(0.3, 3) + np.maximum(bins - high, 0) * rng.uniform(0.5, 6)
+    return (-np.minimum(beyond, rng.uniform(15, 60)) * DECIBEL).astype(np.float32)
+
+
+def mel_bin(hertz: float) -> float:
+    """The band whose middle is at `hertz`, with its fraction."""
+    return float((MELS + 1) * hertz_to_mel(hertz, "slaney") / hertz_to_mel(8000.0, "slaney") - 1)
 
 
 def mix(mel: np.ndarray, other: np.ndarray, ratio_db: float, rng: np.random.Generator) -> np.ndarray:
