@@ -3,10 +3,11 @@
 //!     cargo run --release --example live -- FOLDER [--levels 1,10,25,50] [--model svc-realtime] [--utterances 4]
 //!
 //! FOLDER has speech and `refs.tsv` (file, tab, text). Each session sends its utterances as they would be spoken, in frames
-//! of 100 ms, with two seconds of silence after each. The latency of an utterance runs from the moment when the sound of its
-//! last word was sent, by its level, to its last final; the silence that ends a turn is taken off. A session whose frames
-//! could not be sent in time counts as behind. The service is started here, with its defaults; its processor time and memory
-//! are those of its process. What plays the people runs on the same machine and takes its share.
+//! of 100 ms (or `--frame MS`), with two seconds of silence after each. The latency of an utterance runs from the moment when
+//! the sound of its last word was sent, by its level, to the final that ends after it and holds words of it; the silence that
+//! ends a turn is taken off. Utterances of which nothing was heard, or whose last words were not, have no such final: they
+//! count as missed. The service is started here, with its defaults; its processor time and memory are those of its process.
+//! What plays the people runs on the same machine and takes its share.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -22,7 +23,6 @@ use serde_json::{Value, json};
 use tungstenite::protocol::Role;
 use tungstenite::{Error, Message, WebSocket};
 
-const FRAME_MS: u64 = 100;
 const SILENCE_MS: u64 = 2_000;
 /// What the service waits for before a turn ends.
 const ENDPOINT_MS: u64 = 700;
@@ -40,6 +40,7 @@ struct Found {
     latencies_ms: Vec<f64>,
     errors: WordErrors,
     words: usize,
+    missed: usize,
     /// How late its latest frame was sent, ms.
     late_ms: f64,
     failed: bool,
@@ -49,10 +50,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let (mut folder, mut model, mut count) = (None, "svc-realtime-pro".to_owned(), 4);
     let mut levels = vec![1, 10, 25, 50];
+    let mut frame_ms = 100;
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--model" => model = value()?,
+            "--frame" => frame_ms = value()?.parse()?,
             "--utterances" => count = value()?.parse()?,
             "--levels" => levels = value()?.split(',').map(str::parse).collect::<Result<_, _>>()?,
             _ => folder = Some(PathBuf::from(argument)),
@@ -63,33 +66,38 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let service =
         Setup::new().starter().with("max_live_sessions", most.max(1)).with("free_credit_cents", 1_000_000).start();
     let account = service.account();
-    session(&account, &model, &utterances, 0..1, &Barrier::new(1));
-    println!("{model}, {count} utterances a session\n");
+    let people = People { account, model, utterances, count, frame_ms: frame_ms.max(1) };
+    people.session(0..1, &Barrier::new(1));
+    println!("{}, {count} utterances a session, frames of {frame_ms} ms\n", people.model);
     println!(
-        "| Sessions | Final after end of speech, ms: p50 | p95 | p99 | WER % | CPU, cores | Memory, MB | Latest frame sent, ms late | Failed |"
+        "| Sessions | Final after end of speech, ms: p50 | p95 | p99 | Missed, of | WER % | CPU, cores | Memory, MB | Latest frame sent, ms late | Failed |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|");
     for level in levels {
-        measure(&service, &account, &model, &utterances, level, count);
+        measure(&service, &people, level);
     }
     Ok(())
 }
 
-fn measure(
-    service: &Service,
-    account: &Account,
-    model: &str,
-    utterances: &Arc<Vec<Utterance>>,
-    level: usize,
+/// Those who read aloud, and what.
+#[derive(Clone)]
+struct People {
+    account: Account,
+    model: String,
+    utterances: Arc<Vec<Utterance>>,
+    /// Utterances a session.
     count: usize,
-) {
+    frame_ms: u64,
+}
+
+fn measure(service: &Service, people: &People, level: usize) {
     let together = Arc::new(Barrier::new(level));
     let (cpu, began) = (cpu_s(service.process_id()), Instant::now());
+    let count = people.count;
     let sessions: Vec<_> = (0..level)
         .map(|n| {
-            let (account, model, utterances, together) =
-                (account.clone(), model.to_owned(), utterances.clone(), together.clone());
-            thread::spawn(move || session(&account, &model, &utterances, n * count..(n + 1) * count, &together))
+            let (people, together) = (people.clone(), together.clone());
+            thread::spawn(move || people.session(n * count..(n + 1) * count, &together))
         })
         .collect();
     let found: Vec<Found> = sessions.into_iter().map(|session| session.join().unwrap_or_default()).collect();
@@ -103,10 +111,12 @@ fn measure(
     found.iter().for_each(|found| errors.add(&found.errors));
     let words: usize = found.iter().map(|found| found.words).sum();
     println!(
-        "| {level} | {} | {} | {} | {:.1} | {cpu:.2} | {:.0} | {:.0} | {} |",
+        "| {level} | {} | {} | {} | {}, {} | {:.1} | {cpu:.2} | {:.0} | {:.0} | {} |",
         shown(0.5),
         shown(0.95),
         shown(0.99),
+        found.iter().map(|found| found.missed).sum::<usize>(),
+        level * count,
         100.0 * errors.total() as f64 / words.max(1) as f64,
         memory_mb(service.process_id()),
         found.iter().map(|found| found.late_ms).fold(0.0, f64::max),
@@ -114,70 +124,79 @@ fn measure(
     );
 }
 
-/// One person, from token to close.
-fn session(
-    account: &Account,
-    model: &str,
-    utterances: &[Utterance],
-    which: std::ops::Range<usize>,
-    together: &Barrier,
-) -> Found {
-    let token = account.post("/v2/realtime/token", &json!({ "model": model })).ok();
-    let address = format!("{}?token={}", text(&token["websocket_url"]), text(&token["token"]));
-    let host = address.split('/').nth(2).unwrap_or_default().to_owned();
-    let stream = TcpStream::connect(&host).expect("the service listens");
-    let _ = stream.set_nodelay(true);
-    let (socket, _) = tungstenite::client(&address, stream).expect("a WebSocket");
-    let writing = socket.get_ref().try_clone().expect("a second handle");
-    let mut out = WebSocket::from_raw_socket(writing, Role::Client, None);
-    let reader = thread::spawn(move || listen(socket));
-    // Not all on the same millisecond, as people are not.
-    together.wait();
-    thread::sleep(Duration::from_millis(37 * which.start as u64 % 1_000));
+impl People {
+    /// One person, from token to close.
+    fn session(&self, which: std::ops::Range<usize>, together: &Barrier) -> Found {
+        let token = self.account.post("/v2/realtime/token", &json!({ "model": self.model })).ok();
+        let address = format!("{}?token={}", text(&token["websocket_url"]), text(&token["token"]));
+        let host = address.split('/').nth(2).unwrap_or_default().to_owned();
+        let stream = TcpStream::connect(&host).expect("the service listens");
+        let _ = stream.set_nodelay(true);
+        let (socket, _) = tungstenite::client(&address, stream).expect("a WebSocket");
+        let writing = socket.get_ref().try_clone().expect("a second handle");
+        let mut out = WebSocket::from_raw_socket(writing, Role::Client, None);
+        let reader = thread::spawn(move || listen(socket));
+        // Not all on the same millisecond, as people are not.
+        together.wait();
+        thread::sleep(Duration::from_millis(37 * which.start as u64 % 1_000));
 
-    let mut found = Found::default();
-    let began = Instant::now();
-    let (mut sent_ms, mut ends): (u64, Vec<(Instant, u64)>) = (0, Vec::new());
-    let mut said = Vec::new();
-    for at in which {
-        let utterance = &utterances[at % utterances.len()];
-        let mut pcm = utterance.pcm.clone();
-        pcm.resize(pcm.len() + (SILENCE_MS * u64::from(SAMPLE_RATE) / 1000 * 2) as usize, 0);
-        ends.push((began + Duration::from_millis(sent_ms + utterance.ends_ms), sent_ms + utterance.ends_ms));
-        said.extend(normalised(&utterance.said));
-        for frame in pcm.chunks((FRAME_MS * u64::from(SAMPLE_RATE) / 1000 * 2) as usize) {
-            sent_ms += FRAME_MS.min(frame.len() as u64 / 32);
-            let due = began + Duration::from_millis(sent_ms);
-            thread::sleep(due.saturating_duration_since(Instant::now()));
-            found.late_ms = found.late_ms.max(Instant::now().saturating_duration_since(due).as_secs_f64() * 1e3);
-            if out.send(Message::binary(frame.to_vec())).is_err() {
-                found.failed = true;
-                break;
+        let mut found = Found::default();
+        let began = Instant::now();
+        let mut sent_ms = 0;
+        // Where the sound of each utterance begins and ends, ms.
+        let mut spans: Vec<(u64, u64)> = Vec::new();
+        let mut said = Vec::new();
+        for at in which {
+            let utterance = &self.utterances[at % self.utterances.len()];
+            let mut pcm = utterance.pcm.clone();
+            pcm.resize(pcm.len() + (SILENCE_MS * u64::from(SAMPLE_RATE) / 1000 * 2) as usize, 0);
+            spans.push((sent_ms, sent_ms + utterance.ends_ms));
+            said.extend(normalised(&utterance.said));
+            for frame in pcm.chunks((self.frame_ms * u64::from(SAMPLE_RATE) / 1000 * 2) as usize) {
+                sent_ms += self.frame_ms.min(frame.len() as u64 / 32);
+                let due = began + Duration::from_millis(sent_ms);
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                found.late_ms = found.late_ms.max(Instant::now().saturating_duration_since(due).as_secs_f64() * 1e3);
+                if out.send(Message::binary(frame.to_vec())).is_err() {
+                    found.failed = true;
+                    break;
+                }
             }
         }
-    }
-    found.failed |= out.send(Message::text(r#"{"type":"stop"}"#)).is_err();
-    let Heard { finals, done } = reader.join().unwrap_or_default();
-    found.failed |= !done;
-    let heard: Vec<String> = finals.iter().flat_map(|(_, _, text)| normalised(text)).collect();
-    found.words = said.len();
-    found.errors = WordErrors::between(&said, &heard);
-    let next = ends.iter().skip(1).map(|(_, ms)| *ms).chain([u64::MAX]);
-    for ((end, _), next_ms) in ends.iter().zip(next) {
-        // The last final that came before the next utterance could have ended.
-        let until = began.checked_add(Duration::from_millis(next_ms.min(86_400_000)));
-        let last = finals.iter().rev().find(|(at, _, _)| until.is_none_or(|until| *at < until) && at > end);
-        if let Some((at, _, _)) = last {
-            found.latencies_ms.push(at.duration_since(*end).as_secs_f64() * 1e3 - ENDPOINT_MS as f64);
+        found.failed |= out.send(Message::text(r#"{"type":"stop"}"#)).is_err();
+        let Heard { finals, done } = reader.join().unwrap_or_default();
+        found.failed |= !done;
+        let heard: Vec<String> = finals.iter().flat_map(|spoken| normalised(&spoken.text)).collect();
+        found.words = said.len();
+        found.errors = WordErrors::between(&said, &heard);
+        for (start, end) in spans {
+            let ended = began + Duration::from_millis(end);
+            // Word times are good to a few tenths of a second.
+            let of_it = |spoken: &&Final| spoken.at > ended && spoken.last_ms > start && spoken.last_ms <= end + 500;
+            match finals.iter().find(of_it) {
+                Some(spoken) => {
+                    let after = spoken.at.duration_since(ended).as_secs_f64() * 1e3 - ENDPOINT_MS as f64;
+                    found.latencies_ms.push(after);
+                }
+                None => found.missed += 1,
+            }
         }
+        found
     }
-    found
+}
+
+/// A turn that ended.
+struct Final {
+    /// When it came.
+    at: Instant,
+    /// Where its last word ends, ms.
+    last_ms: u64,
+    text: String,
 }
 
 #[derive(Default)]
 struct Heard {
-    /// When each came, its last word's end, its text.
-    finals: Vec<(Instant, u64, String)>,
+    finals: Vec<Final>,
     done: bool,
 }
 
@@ -189,9 +208,10 @@ fn listen(mut socket: WebSocket<TcpStream>) -> Heard {
                 let frame: Value = serde_json::from_str(&frame).unwrap_or_default();
                 match frame["type"].as_str() {
                     Some("transcript") if frame["end_of_turn"] == true && frame["formatted"] == false => {
-                        let end = frame["words"].as_array().and_then(|words| words.last()).map(|word| &word["end"]);
-                        let end = end.and_then(Value::as_u64).unwrap_or_default();
-                        heard.finals.push((Instant::now(), end, text(&frame["text"]).to_owned()));
+                        let last = frame["words"].as_array().and_then(|words| words.last());
+                        let last_ms = last.and_then(|word| word["end"].as_u64()).unwrap_or_default();
+                        let text = text(&frame["text"]).to_owned();
+                        heard.finals.push(Final { at: Instant::now(), last_ms, text });
                     }
                     Some("done") => heard.done = true,
                     Some("error") => eprintln!("{frame}"),

@@ -66,6 +66,9 @@ pub struct Config {
     pub live_idle_seconds: u32,
     /// Silence that ends a turn.
     pub turn_silence_ms: u32,
+    /// How often a worker looks for jobs and webhooks that nobody rang for: those of other nodes on a database without
+    /// notifications, and those whose time has come.
+    pub poll_seconds: u32,
     /// A worker that is not heard of for so long has died.
     pub job_lease_seconds: u32,
     /// Waits between the attempts to deliver a webhook.
@@ -158,6 +161,7 @@ impl Default for Config {
             live_session_seconds: 3300,
             live_idle_seconds: 60,
             turn_silence_ms: 700,
+            poll_seconds: 1,
             job_lease_seconds: 30,
             webhook_retry_seconds: vec![10, 30, 60, 120, 300, 600, 1800, 3600, 7200],
             webhook_timeout_seconds: 10,
@@ -186,7 +190,7 @@ fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error>
 }
 
 /// The keys, for the environment: other programs have variables that begin alike.
-const KEYS: [&str; 43] = [
+const KEYS: [&str; 44] = [
     "data",
     "models",
     "device",
@@ -212,6 +216,7 @@ const KEYS: [&str; 43] = [
     "live_session_seconds",
     "live_idle_seconds",
     "turn_silence_ms",
+    "poll_seconds",
     "job_lease_seconds",
     "webhook_retry_seconds",
     "webhook_timeout_seconds",
@@ -269,6 +274,7 @@ impl Config {
             ("max_live_sessions", self.max_live_sessions as u64),
             ("live_session_seconds", self.live_session_seconds.into()),
             ("live_idle_seconds", self.live_idle_seconds.into()),
+            ("poll_seconds", self.poll_seconds.into()),
             ("job_lease_seconds", self.job_lease_seconds.into()),
             ("webhook_timeout_seconds", self.webhook_timeout_seconds.into()),
             ("fetch_timeout_seconds", self.fetch_timeout_seconds.into()),

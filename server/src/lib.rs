@@ -7,6 +7,8 @@ mod billing;
 mod cli;
 mod clock;
 mod config;
+#[doc(hidden)]
+pub mod fuzz;
 mod http;
 mod ids;
 mod jobs;

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ use crate::ids::{NodeId, random};
 use crate::live::watch;
 use crate::net::Outbound;
 use crate::storage::Storage;
-use crate::store::Store;
+use crate::store::{Bell, Store};
 use crate::{jobs, webhooks};
 
 /// The account of the first start.
@@ -36,6 +37,9 @@ const HOUSEKEEPING: Duration = Duration::from_secs(60);
 
 /// How often the whole store is looked through for what broken uploads left.
 const SWEEP: Duration = Duration::from_secs(3600);
+
+/// How long to wait before listening to other nodes again, once that failed.
+const LOST: Duration = Duration::from_secs(5);
 
 /// Step times of requests and jobs, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
@@ -58,7 +62,7 @@ pub async fn run(config: Config) -> Result<(), String> {
     let secret = store.secret("url-signing", &HEXLOWER.encode(&random::<32>())).await.map_err(told)?;
     store.release_all_jobs().await.map_err(told)?;
 
-    let scratch = data.join("scratch");
+    let scratch = scratch(&config);
     if !store.is_shared() {
         // What a process left that was killed. (On a shared database, the folder is still this process's own.)
         let _ = std::fs::remove_dir_all(&scratch);
@@ -75,35 +79,8 @@ pub async fn run(config: Config) -> Result<(), String> {
     let storage_url = public(&config.storage_public_url, &storage_listener)?;
     let dashboard_url = public(&config.dashboard_public_url, &dashboard)?;
 
-    let figures = PrometheusBuilder::new()
-        .set_buckets(&BUCKETS)
-        .and_then(|builder| builder.install_recorder())
-        .map_err(|error| format!("figures: {error}"))?;
-    let storage = Storage::open(&config, storage_url.clone(), &secret).map_err(|error| format!("storage: {error}"))?;
-    let outbound = Outbound::new(&config.allow_private_hosts).map_err(|error| format!("outbound client: {error}"))?;
-    let billing = Provider::new(&config, &dashboard_url, &secret)?;
-    let app = Arc::new(App {
-        store,
-        storage,
-        outbound,
-        billing,
-        catalog,
-        engine,
-        limits: RateLimits::new(config.request_limit),
-        connections: connection_permits(config.max_connections),
-        figures,
-        live: TaskTracker::new(),
-        live_permits: Arc::new(Semaphore::new(config.max_live_sessions)),
-        stopping: CancellationToken::new(),
-        node: NodeId::new(),
-        secret,
-        job_bell: Notify::new(),
-        webhook_bell: Notify::new(),
-        deletion_bell: Notify::new(),
-        public_url: public_url.clone(),
-        scratch,
-        config,
-    });
+    let urls = Urls { api: public_url, storage: storage_url, dashboard: dashboard_url };
+    let app = Arc::new(assemble(config, store, secret, catalog, engine, &urls)?);
 
     let (stopping, give_up) = (app.stopping.clone(), CancellationToken::new());
     let drain = Duration::from_secs(app.config.drain_seconds.into());
@@ -121,10 +98,11 @@ pub async fn run(config: Config) -> Result<(), String> {
     if let Some(engine) = app.engine.clone() {
         parts.spawn(jobs::run(app.clone(), engine, stopping.clone(), give_up.clone()));
         parts.spawn(webhooks::run(app.clone(), stopping.clone()));
+        parts.spawn(other_nodes(app.clone(), stopping.clone()));
     }
     parts.spawn(housekeeping(app.clone(), stopping.clone()));
     parts.spawn(live_sessions(app.clone(), stopping.clone()));
-    announce(&public_url, &storage_url, &dashboard_url, first_key.as_deref());
+    announce(&urls, first_key.as_deref());
 
     stop_signal().await;
     tracing::info!("stopping: no new work, what is in flight ends");
@@ -138,6 +116,90 @@ pub async fn run(config: Config) -> Result<(), String> {
     }
     app.store.close().await;
     Ok(())
+}
+
+/// Where clients find the listeners.
+pub struct Urls {
+    pub api: Url,
+    pub storage: Url,
+    pub dashboard: Url,
+}
+
+/// What the parts of the service share, over what was opened. Once a process: it takes in the figures.
+///
+/// # Errors
+/// One line, for a setting that cannot be.
+pub fn assemble(
+    config: Config,
+    store: Store,
+    secret: String,
+    catalog: Catalog,
+    engine: Option<Arc<Engine>>,
+    urls: &Urls,
+) -> Result<App, String> {
+    let figures = PrometheusBuilder::new()
+        .set_buckets(&BUCKETS)
+        .and_then(|builder| builder.install_recorder())
+        .map_err(|error| format!("figures: {error}"))?;
+    let storage = Storage::open(&config, urls.storage.clone(), &secret).map_err(|error| format!("storage: {error}"))?;
+    let outbound = Outbound::new(&config.allow_private_hosts).map_err(|error| format!("outbound client: {error}"))?;
+    let billing = Provider::new(&config, &urls.dashboard, &secret)?;
+    Ok(App {
+        store,
+        storage,
+        outbound,
+        billing,
+        catalog,
+        engine,
+        limits: RateLimits::new(config.request_limit),
+        connections: connection_permits(config.max_connections),
+        figures,
+        live: TaskTracker::new(),
+        live_permits: Arc::new(Semaphore::new(config.max_live_sessions)),
+        stopping: CancellationToken::new(),
+        node: NodeId::new(),
+        secret,
+        job_bell: Notify::new(),
+        webhook_bell: Notify::new(),
+        deletion_bell: Notify::new(),
+        public_url: urls.api.clone(),
+        scratch: scratch(&config),
+        config,
+    })
+}
+
+/// Where files lie that are being worked on.
+fn scratch(config: &Config) -> PathBuf {
+    config.data.join("scratch")
+}
+
+/// Wakes this node's workers when another node has something for them.
+async fn other_nodes(app: Arc<App>, stopping: CancellationToken) {
+    let hear = async || {
+        let Some(mut bells) = app.store.bells().await? else { return Ok(()) };
+        loop {
+            let bell = bells.next().await?;
+            if bell != Some(Bell::Webhooks) {
+                app.job_bell.notify_one();
+            }
+            if bell != Some(Bell::Jobs) {
+                app.webhook_bell.notify_one();
+            }
+        }
+    };
+    let listen = async {
+        loop {
+            match hear().await {
+                Ok(()) => return,
+                Err::<(), crate::store::Error>(error) => tracing::warn!(%error, "other nodes cannot be heard"),
+            }
+            tokio::time::sleep(LOST).await;
+        }
+    };
+    tokio::select! {
+        () = listen => {}
+        () = stopping.cancelled() => {}
+    }
 }
 
 /// Keeps the books of live sessions for as long as there are any.
@@ -182,6 +244,8 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Arc<Engine>>), 
         models: config.models.clone(),
         device: config.device.parse().map_err(|error| format!("settings: device: {error}"))?,
         live_streams: config.max_live_sessions,
+        // Beside those at work, one each whose end the engine has not seen yet.
+        recordings: config.job_workers.saturating_mul(2),
     };
     if config.role == Role::Api {
         return Ok((Catalog::read(&config.models).map_err(|error| error.to_string())?, None));
@@ -227,10 +291,10 @@ fn public(configured: &Option<Url>, listener: &TcpListener) -> Result<Url, Strin
 }
 
 /// Tells whoever started it where everything is, and how to try it.
-fn announce(api: &Url, storage: &Url, dashboard: &Url, first_key: Option<&str>) {
+fn announce(urls: &Urls, first_key: Option<&str>) {
     let show = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
-    let api = show(api);
-    let mut text = format!("api        {api}\nstorage    {}\ndashboard  {}\n", show(storage), show(dashboard));
+    let (api, storage, dashboard) = (show(&urls.api), show(&urls.storage), show(&urls.dashboard));
+    let mut text = format!("api        {api}\nstorage    {storage}\ndashboard  {dashboard}\n");
     match first_key {
         Some(key) => {
             text += &format!(

@@ -16,12 +16,11 @@ use crate::store::Delivery;
 /// Deliveries at a time.
 const AT_ONCE: usize = 16;
 
-/// Retries that have come due ring no bell.
-const POLL: Duration = Duration::from_millis(1000);
-
 /// Delivers until `stopping`; what is under way then is finished.
 pub async fn run(app: Arc<App>, stopping: CancellationToken) {
     let timeout = Duration::from_secs(app.config.webhook_timeout_seconds.into());
+    // Retries that have come due ring no bell.
+    let poll = Duration::from_secs(app.config.poll_seconds.into());
     // If this process dies in the middle of one, it is tried again so much later.
     let hold_ms = timeout.as_millis() as i64 + 10_000;
     let furthest = app.config.webhook_retry_seconds.iter().max().copied().unwrap_or_default();
@@ -49,7 +48,7 @@ pub async fn run(app: Arc<App>, stopping: CancellationToken) {
         report_usage(&app).await;
         tokio::select! {
             () = app.webhook_bell.notified() => {}
-            () = tokio::time::sleep(POLL) => {}
+            () = tokio::time::sleep(poll) => {}
             () = stopping.cancelled() => {}
         }
     }

@@ -1,7 +1,10 @@
 //! What the black-box tests share.
 
+mod browser;
 mod bucket;
 mod client;
+mod disk;
+mod faketime;
 mod guard;
 mod live;
 mod media;
@@ -14,8 +17,11 @@ mod receiver;
 mod service;
 pub mod wire;
 
+pub use browser::Browser;
 pub use bucket::Bucket;
 pub use client::{Account, Answer, Signed, block_on, http, http2};
+pub use disk::SmallDisk;
+pub use faketime::Clock;
 pub use live::{Frame, Heard, Live, Spoken, Token, Turn, text_of, turns};
 pub use media::{noise, silence, spoken, wav};
 pub use optional::{devices, fixtures, skip};

@@ -42,6 +42,8 @@ pub fn unique(prefix: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct Setup {
     settings: BTreeMap<String, String>,
+    /// Of the process, as they are named.
+    variables: BTreeMap<String, String>,
     models: Option<PathBuf>,
     config: Option<PathBuf>,
 }
@@ -55,7 +57,7 @@ impl Default for Setup {
 impl Setup {
     /// The defaults, on the tiny checkpoint; private addresses are refused.
     pub fn new() -> Self {
-        Self { settings: BTreeMap::new(), models: None, config: None }
+        Self { settings: BTreeMap::new(), variables: BTreeMap::new(), models: None, config: None }
     }
 
     /// Receivers on 127.0.0.1 may be named, and jobs that wait for one leave room for others.
@@ -66,6 +68,12 @@ impl Setup {
     /// Sets a key of the configuration.
     pub fn with(mut self, key: &str, value: impl ToString) -> Self {
         self.settings.insert(key.to_owned(), value.to_string());
+        self
+    }
+
+    /// With these variables in its environment.
+    pub fn environment(mut self, variables: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        self.variables.extend(variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
         self
     }
 
@@ -93,7 +101,8 @@ impl Setup {
         let root = tempfile::tempdir().expect("a temporary folder");
         let models = self.models.unwrap_or_else(|| write_tiny_models(root.path()));
         fs::create_dir(root.path().join("data")).expect("the data folder");
-        Service { root, models, config: self.config, settings: self.settings, state: Mutex::default() }
+        let Self { settings, variables, config, .. } = self;
+        Service { root, models, config, settings, variables, state: Mutex::default() }
     }
 }
 
@@ -125,6 +134,7 @@ pub struct Service {
     models: PathBuf,
     config: Option<PathBuf>,
     settings: BTreeMap<String, String>,
+    variables: BTreeMap<String, String>,
     state: Mutex<State>,
 }
 
@@ -203,7 +213,8 @@ impl Service {
     }
 
     fn environment(&self) -> impl Iterator<Item = (String, &String)> {
-        self.settings.iter().map(|(key, value)| (format!("AURICLE_{}", key.to_uppercase()), value))
+        let settings = self.settings.iter().map(|(key, value)| (format!("AURICLE_{}", key.to_uppercase()), value));
+        settings.chain(self.variables.iter().map(|(name, value)| (name.clone(), value)))
     }
 
     fn root(&self) -> &str {

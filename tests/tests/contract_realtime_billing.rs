@@ -123,10 +123,27 @@ fn a_client_that_neither_speaks_nor_listens_is_billed_once() {
     const IDLE: u64 = 1;
     let service = Setup::new().with("live_idle_seconds", IDLE).start();
     let account = service.account();
-    let live = open(&account.mint(&json!({})));
     // The connection stays up, as that of a machine that lost its network does: no close frame is ever answered.
+    let live = silent(&service, &account);
     let events = billed(&account, 1);
     assert_bill(&events[0], "svc-realtime-pro", Duration::from_secs(IDLE), live.asked().elapsed());
+}
+
+/// A connection that answers nothing, and is never closed from that side.
+fn silent(service: &Service, account: &Account) -> Live {
+    let sockets = || {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", service.process_id())).into_iter().flatten();
+        let names = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        names.filter(|name| name.to_string_lossy().starts_with("socket:")).count()
+    };
+    // Nobody has connected yet.
+    let before = sockets();
+    let live = open(&account.mint(&json!({})));
+    if before > 0 {
+        assert!(sockets() > before);
+        eventually("the service lets go of the connection", || (sockets() <= before).then_some(()));
+    }
+    live
 }
 
 #[test]

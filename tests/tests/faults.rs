@@ -4,7 +4,8 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 
 use auricle_tests::{
-    Account, Answer, Bucket, Gate, Postgres, Receiver, Reply, Service, Setup, eventually, http, noise, silence, wire,
+    Account, Answer, Bucket, Clock, Gate, Postgres, Receiver, Reply, Service, Setup, SmallDisk, eventually, http,
+    noise, silence, wire,
 };
 use serde_json::{Value, json};
 
@@ -320,4 +321,102 @@ fn a_database_that_restarts_under_load_loses_nothing() {
         receiver.wait(&format!("/{n}"), 1);
     }
     assert_eq!(account.usage().len(), ids.len());
+}
+
+/// What there is to do for another node is rung for: a node that hardly ever looks does it all the same.
+#[test]
+fn nodes_wake_each_other() {
+    let Some(server) = postgres() else { return };
+    let bucket = Bucket::new();
+    let setup = bucket.keeps(Setup::local()).with("database_url", server.database());
+    let api = setup.clone().with("role", "api").start();
+    let worker = setup.with("role", "worker").with("poll_seconds", 86_400).with("job_lease_seconds", 86_400).start();
+    let (receiver, account) = (Receiver::new(), api.account());
+    for n in 0..3 {
+        let hook = receiver.url(&format!("/{n}"));
+        let upload = account.upload("a.wav", silence(1.0));
+        let id = account.create(&json!({"upload_id": upload, "webhook_url": hook}));
+        assert_done_once(&account, &id, 1.0);
+        receiver.wait(&format!("/{n}"), 1);
+    }
+    worker.terminate();
+    assert!(worker.wait().success());
+}
+
+#[test]
+fn a_full_disk_fails_requests_and_loses_nothing() {
+    let service = quick().prepare();
+    let Some(disk) = SmallDisk::mount(&service.data(), 24) else { return };
+    service.start();
+    let (receiver, account) = (Receiver::new(), service.account());
+    let done = account.transcribe("a.wav", silence(1.0));
+    let ready = account.upload("b.wav", noise(20.0));
+    let late = account.sign("c.wav", "audio/wav");
+    let at_work = account.create(&json!({"upload_id": ready, "webhook_url": receiver.url("/hook")}));
+    disk.fill();
+    let put = Answer::try_of(late.request(noise(30.0)));
+    assert!(put.is_none_or(|put| put.status >= 500), "there is no room for it");
+    // What is written down already can be read, and the service says how it is.
+    assert_eq!(account.transcript(done["id"].as_str().unwrap()), done);
+    assert_eq!(Answer::of(http().get(format!("{}/health/live", service.api()))).status, 200);
+    // The database may have room left in its own files; it answers, either way.
+    let create = json!({"upload_id": ready});
+    let created: Vec<Answer> = (0..20).map(|_| account.post("/v2/transcripts", &create)).collect();
+    assert!(created.iter().all(|answer| [200, 500, 503].contains(&answer.status)));
+    disk.free();
+    assert_done_once(&account, &at_work, 20.0);
+    receiver.wait("/hook", 1);
+    let ids: Vec<String> = created
+        .iter()
+        .filter(|answer| answer.status == 200)
+        .map(|answer| answer.json()["id"].as_str().unwrap().to_owned())
+        .collect();
+    ids.iter().for_each(|id| assert_done_once(&account, id, 20.0));
+    assert_eq!(late.put(noise(3.0)).status, 200, "there is room again");
+    account.complete(late.id()).ok();
+    assert_done_once(&account, &account.create(&json!({"upload_id": late.id()})), 3.0);
+    assert_eq!(account.usage().len(), ids.len() + 3, "what was refused is not billed");
+}
+
+/// Leases, retries and sessions that were written down before the clock was set back lie hours ahead.
+fn set_back(clock: &Clock, service: &Service, after_death: impl Fn() -> Option<Service>) {
+    let (receiver, account) = (Receiver::new(), service.account());
+    let held = Reply::Held(silence(2.0).into(), Gate::new());
+    let url = receiver.answers("/a.wav", [held, Reply::audio(silence(2.0))]);
+    receiver.answers("/hook", [Reply::Status(500), Reply::Status(200)]);
+    let at_work = account.create(&json!({"audio_url": url}));
+    receiver.wait("/a.wav", 1);
+    let told = account.create(&json!({
+        "upload_id": account.upload("b.wav", silence(1.0)), "webhook_url": receiver.url("/hook"),
+    }));
+    receiver.wait("/hook", 1);
+    clock.set("-6h");
+    receiver.wait("/hook", 2);
+    assert_done_once(&account, &told, 1.0);
+    let url = receiver.answers("/c.wav", [Reply::audio(noise(1.5))]);
+    assert_done_once(&account, &account.create(&json!({"audio_url": url})), 1.5);
+    service.kill();
+    let other = after_death();
+    let account = other.as_ref().map_or_else(|| account.clone(), |other| account.at(&other.api()));
+    assert_done_once(&account, &at_work, 2.0);
+    assert_eq!(account.usage().len(), 3);
+}
+
+#[test]
+fn a_clock_that_is_set_back_holds_nothing_up() {
+    let Some(clock) = Clock::new() else { return };
+    let service = quick().environment(clock.environment()).start();
+    set_back(&clock, &service, || {
+        service.start();
+        None
+    });
+}
+
+#[test]
+fn a_clock_that_is_set_back_on_nodes_of_one_database_holds_nothing_up() {
+    let (Some(clock), Some(server)) = (Clock::new(), postgres()) else { return };
+    let bucket = Bucket::new();
+    let setup = bucket.keeps(quick()).environment(clock.environment()).with("database_url", server.database());
+    let one = setup.clone().start();
+    set_back(&clock, &one, || Some(setup.clone().start()));
 }

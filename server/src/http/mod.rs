@@ -18,7 +18,8 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -138,23 +139,10 @@ pub async fn serve(
         };
         // Answers are small, and each is written whole.
         let _ = socket.set_nodelay(true);
-        let (app, router) = (app.clone(), router.clone());
-        let service = service_fn(move |request| {
-            let (app, router) = (app.clone(), router.clone());
-            async move { Ok::<_, Infallible>(answer(app, &router, peer, request).await) }
-        });
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(64 << 10).half_close(true);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(IDLE)
-            .max_concurrent_streams(256)
-            .max_header_list_size(64 << 10);
-        let watcher = graceful.watcher();
+        let connection = connection(app.clone(), router.clone(), peer, socket);
+        let watched = graceful.watcher().watch(connection);
         tokio::spawn(async move {
-            let connection = builder.serve_connection_with_upgrades(TokioIo::new(socket), service).into_owned();
-            if let Err(error) = watcher.watch(connection).await {
+            if let Err(error) = watched.await {
                 tracing::debug!(%peer, %error, "a connection ended early");
             }
             drop(permit);
@@ -164,6 +152,31 @@ pub async fn serve(
     if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
         tracing::warn!("connections that did not end in time were closed");
     }
+}
+
+/// One connection, to its end: HTTP/1.1 or HTTP/2 as its first bytes say.
+pub fn connection<S>(
+    app: Arc<App>,
+    router: Arc<Router>,
+    peer: SocketAddr,
+    socket: S,
+) -> impl GracefulConnection<Error = Box<dyn std::error::Error + Send + Sync>> + Send
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let service = service_fn(move |request| {
+        let (app, router) = (app.clone(), router.clone());
+        async move { Ok::<_, Infallible>(answer(app, &router, peer, request).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(64 << 10).half_close(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(IDLE)
+        .max_concurrent_streams(256)
+        .max_header_list_size(64 << 10);
+    builder.serve_connection_with_upgrades(TokioIo::new(socket), service).into_owned()
 }
 
 /// One request: found in the table, counted, let in or not, handled, logged.

@@ -2,6 +2,6 @@
 
 pub mod realtime;
 mod session;
-mod socket;
+pub mod socket;
 mod token;
 pub mod watch;

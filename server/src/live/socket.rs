@@ -8,12 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fastwebsockets::{CloseCode, Frame, OpCode, Payload, WebSocketError, WebSocketRead, WebSocketWrite};
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
-
-type Stream = TokioIo<Upgraded>;
+use tokio::task::JoinHandle;
 
 /// The largest message.
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -51,11 +48,24 @@ pub enum Outgoing {
 pub struct Socket {
     incoming: mpsc::Receiver<Incoming>,
     outgoing: mpsc::Sender<Outgoing>,
+    /// Reads; with nobody to read for it ends, whatever the client does.
+    receiving: Option<JoinHandle<()>>,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(receiving) = self.receiving.take() {
+            receiving.abort();
+        }
+    }
 }
 
 impl Socket {
     /// Takes over a connection whose handshake is done.
-    pub fn new(socket: fastwebsockets::WebSocket<Stream>) -> Self {
+    pub fn new<S>(socket: fastwebsockets::WebSocket<S>) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let raw = OnceLock::new();
         let (mut read, write) = socket.split(|stream| {
             let (read, write) = tokio::io::split(stream);
@@ -69,11 +79,9 @@ impl Socket {
         read.set_max_message_size(MESSAGE_BYTES + 1);
         let (incoming_tx, incoming) = mpsc::channel(WAITING);
         let (outgoing, outgoing_rx) = mpsc::channel(WAITING);
-        if let Some(raw) = raw.into_inner() {
-            tokio::spawn(receive(read, raw, incoming_tx));
-        }
+        let receiving = raw.into_inner().map(|raw| tokio::spawn(receive(read, raw, incoming_tx)));
         tokio::spawn(send(write, outgoing_rx));
-        Self { incoming, outgoing }
+        Self { incoming, outgoing, receiving }
     }
 
     /// The next message. Nothing is lost if the future is dropped.
@@ -100,7 +108,7 @@ impl Socket {
     }
 }
 
-async fn receive(mut read: WebSocketRead<Reading>, raw: Reading, to: mpsc::Sender<Incoming>) {
+async fn receive<S: AsyncRead>(mut read: WebSocketRead<Reading<S>>, raw: Reading<S>, to: mpsc::Sender<Incoming>) {
     let mut message = Message::None;
     loop {
         // Nothing is owed to the client: pings and closes come through as frames.
@@ -126,7 +134,7 @@ async fn receive(mut read: WebSocketRead<Reading>, raw: Reading, to: mpsc::Sende
 
 /// Takes what a client still sends after it broke the protocol: a connection that is dropped with something unread is reset,
 /// and the client would never see why.
-async fn drain(mut raw: Reading) {
+async fn drain<S: AsyncRead>(mut raw: Reading<S>) {
     let mut unread = [0; 16 << 10];
     while raw.read(&mut unread).await.is_ok_and(|read| read > 0) {}
 }
@@ -139,10 +147,15 @@ fn is_masked(frame: &mut Frame) -> bool {
 }
 
 /// The reading half of a connection, which can still be read once the frames on it make no sense any more.
-#[derive(Clone)]
-struct Reading(Arc<Mutex<ReadHalf<Stream>>>);
+struct Reading<S>(Arc<Mutex<ReadHalf<S>>>);
 
-impl AsyncRead for Reading {
+impl<S> Clone for Reading<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: AsyncRead> AsyncRead for Reading<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).poll_read(context, into)
     }
@@ -227,7 +240,7 @@ impl Message {
     }
 }
 
-async fn send(mut write: WebSocketWrite<WriteHalf<Stream>>, mut from: mpsc::Receiver<Outgoing>) {
+async fn send<S: AsyncWrite + Unpin>(mut write: WebSocketWrite<WriteHalf<S>>, mut from: mpsc::Receiver<Outgoing>) {
     while let Some(message) = from.recv().await {
         let closes = matches!(message, Outgoing::Close(..));
         let frame = match message {
@@ -235,7 +248,8 @@ async fn send(mut write: WebSocketWrite<WriteHalf<Stream>>, mut from: mpsc::Rece
             Outgoing::Pong(payload) => Frame::pong(Payload::Owned(payload.into())),
             Outgoing::Close(code, reason) => Frame::close(code, reason.as_bytes()),
         };
-        if write.write_frame(frame).await.is_err() || closes {
+        // A client that reads nothing would hold this connection for as long as it likes.
+        if !matches!(tokio::time::timeout(STALLED, write.write_frame(frame)).await, Ok(Ok(()))) || closes {
             return;
         }
     }

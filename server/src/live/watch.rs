@@ -1,5 +1,6 @@
 //! The time that live sessions are connected for: written down while they go on, billed once when they end, whichever way.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,21 +58,28 @@ async fn bill(app: &App, session: &LiveSession, connected_ms: i64) {
     }
 }
 
-/// Writes down that this node's sessions go on, and bills those whose node has died.
+/// Writes down that this node's sessions go on, and bills those whose node has died: one that has not been heard of for as
+/// long as its jobs would be given to others. That is measured here, by a clock that nobody sets.
 pub async fn run(app: Arc<App>, stopping: CancellationToken) {
-    // A node that was not heard of for as long as its jobs would be given to others has died.
     let dead = Duration::from_secs(app.config.job_lease_seconds.into());
     let heartbeat = HEARTBEAT.min(dead / 3);
     // On a database of its own, whatever is open was left by the process before.
-    let mut dead_before = if app.store.is_shared() { None } else { Some(clock::now_ms()) };
+    let mut left_behind = !app.store.is_shared();
+    // When each of the others' was last heard of, and when that was seen here.
+    let mut heard: BTreeMap<SessionId, (i64, Instant)> = BTreeMap::new();
     loop {
-        let now = clock::now_ms();
-        let before = dead_before.take().unwrap_or(now - dead.as_millis() as i64);
-        match app.store.sessions_unseen_since(before, &app.node).await {
+        match app.store.sessions_of_others(&app.node).await {
             Ok(sessions) => {
+                let before = std::mem::take(&mut heard);
                 for session in sessions {
-                    bill(&app, &session, (session.seen_at - session.began_at).max(0)).await;
+                    let known = before.get(&session.id).filter(|(seen_at, _)| *seen_at == session.seen_at);
+                    let since = known.map_or_else(Instant::now, |(_, since)| *since);
+                    if left_behind || since.elapsed() >= dead {
+                        bill(&app, &session, (session.seen_at - session.began_at).max(0)).await;
+                    }
+                    heard.insert(session.id, (session.seen_at, since));
                 }
+                left_behind = false;
             }
             Err(error) => tracing::error!(%error, "live sessions could not be looked through"),
         }

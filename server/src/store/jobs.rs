@@ -8,7 +8,7 @@ use sqlx::Row as _;
 
 use super::transcripts::Source;
 use super::usage::{self, NewUsage};
-use super::{Result, Store, Tx};
+use super::{Bell, Result, Store, Tx};
 use crate::clock;
 use crate::ids::{AccountId, DeliveryId, LeaseId, TranscriptId};
 
@@ -180,6 +180,9 @@ impl Store {
             usage::record(&mut tx, self.dialect, &event, now).await?;
         }
         notify(&mut tx, &job.id, now).await?;
+        self.ring(&mut tx, Bell::Webhooks).await?;
+        // The account may have another that waited for this one to end.
+        self.ring(&mut tx, Bell::Jobs).await?;
         tx.commit().await?;
         Ok(true)
     }

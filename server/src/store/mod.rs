@@ -2,6 +2,9 @@
 
 mod access;
 mod accounts;
+mod bells;
+#[cfg(test)]
+mod billing_tests;
 mod jobs;
 mod keys;
 mod notifications;
@@ -13,6 +16,7 @@ mod usage;
 
 use std::path::Path;
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -22,6 +26,7 @@ use sqlx::{Any, AnyPool, SqlSafeStr as _, Transaction};
 
 use access::Access;
 pub use accounts::{Account, Allowance, Credit, Subscriber};
+pub use bells::Bell;
 pub use jobs::{ATTEMPTS, Counted, Finished, Job, Outcome};
 pub use notifications::{Delivery, Usage};
 use reads::Reads;
@@ -56,6 +61,7 @@ pub struct Store {
     /// SQLite has one writer at a time: waiting for the one connection is fairer, and quicker, than retrying.
     write: AnyPool,
     dialect: Dialect,
+    url: Arc<str>,
     access: Access,
     reads: Reads,
 }
@@ -103,6 +109,7 @@ impl Store {
                 read,
                 write,
                 dialect: Dialect::Sqlite,
+                url: url.into(),
             }
         } else {
             let options = AnyConnectOptions::from_str(url)?;
@@ -117,6 +124,7 @@ impl Store {
                 read: pool.clone(),
                 write: pool,
                 dialect: Dialect::Postgres,
+                url: url.into(),
             }
         };
         let migrations = MIGRATIONS.map(|(version, name, sql)| {
@@ -129,10 +137,21 @@ impl Store {
     /// A transaction that writes.
     async fn begin(&self) -> Result<Tx> {
         match self.dialect {
-            // A transaction that reads first and then finds another writer there would have to be given up.
-            Dialect::Sqlite => self.write.begin_with("BEGIN IMMEDIATE").await,
+            Dialect::Sqlite => match self.begin_immediate().await {
+                // A statement that finds the disk full ends its transaction, and the connection goes on counting it.
+                Err(Error::InvalidSavePointStatement) => {
+                    self.write.acquire().await?.close().await?;
+                    self.begin_immediate().await
+                }
+                begun => begun,
+            },
             Dialect::Postgres => self.write.begin().await,
         }
+    }
+
+    /// A transaction that reads first and then finds another writer there would have to be given up.
+    async fn begin_immediate(&self) -> Result<Tx> {
+        self.write.begin_with("BEGIN IMMEDIATE").await
     }
 
     /// Within a transaction: waits until no other node holds this lock, and holds it to the end.

@@ -44,15 +44,12 @@ impl Store {
             .map(|_| ())
     }
 
-    /// Sessions of other nodes that were not heard of since then.
-    pub async fn sessions_unseen_since(&self, before: i64, node: &NodeId) -> Result<Vec<LiveSession>> {
-        let rows = sqlx::query(
-            "SELECT id, account_id, model, began_at, seen_at FROM live_sessions WHERE seen_at < $1 AND node <> $2",
-        )
-        .bind(before)
-        .bind(node.as_str())
-        .fetch_all(&self.read)
-        .await?;
+    /// Sessions of other nodes.
+    pub async fn sessions_of_others(&self, node: &NodeId) -> Result<Vec<LiveSession>> {
+        let rows = sqlx::query("SELECT id, account_id, model, began_at, seen_at FROM live_sessions WHERE node <> $1")
+            .bind(node.as_str())
+            .fetch_all(&self.read)
+            .await?;
         rows.iter()
             .map(|row| {
                 Ok(LiveSession {

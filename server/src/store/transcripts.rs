@@ -6,7 +6,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use super::uploads::object_key;
-use super::{Result, Store, Tx};
+use super::{Bell, Result, Store, Tx};
 use crate::clock;
 use crate::ids::{AccountId, TranscriptId, UploadId};
 
@@ -169,6 +169,7 @@ impl Store {
         .bind(new.created_at)
         .execute(&mut *tx)
         .await?;
+        self.ring(&mut tx, Bell::Jobs).await?;
         tx.commit().await?;
         Ok(Created::New)
     }

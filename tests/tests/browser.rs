@@ -1,0 +1,37 @@
+//! Pages in a real browser.
+
+use auricle_tests::{Browser, Setup, eventually, spoken, wav};
+use serde_json::json;
+
+/// The example page: a microphone that plays a recording becomes turns of text on the page. `AURICLE_PICTURES` names a folder
+/// to keep a picture of it in.
+#[test]
+fn the_example_page_shows_what_the_microphone_hears() {
+    let service = Setup::new().starter().start();
+    let token = service.account().mint(&json!({}));
+    let folder = tempfile::tempdir().unwrap();
+    let microphone = folder.path().join("speech.wav");
+    std::fs::write(&microphone, wav(48_000, 16, &spoken(48_000))).unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../server/examples/live.html");
+    let address = format!("file://{page}#{}?token={}", token.url(), token.secret());
+    let Some(mut browser) = Browser::open(&address, &microphone) else { return };
+    eventually("the page", || {
+        (browser.run("document.readyState + !!document.getElementById('start')") == "completetrue").then_some(())
+    });
+    browser.run("document.getElementById('start').click()");
+    eventually("two turns on the page", || {
+        (browser.run("document.querySelectorAll('#turns p').length > 1") == "true").then_some(())
+    });
+    if let Some(pictures) = std::env::var_os("AURICLE_PICTURES") {
+        let picture = data_encoding::BASE64.decode(browser.picture().as_bytes()).unwrap();
+        std::fs::write(std::path::Path::new(&pictures).join("live-page.png"), picture).unwrap();
+    }
+    browser.run("document.getElementById('start').click()");
+    let state = eventually("the end of the session", || {
+        let state = browser.run("document.getElementById('state').textContent");
+        state.starts_with("Closed").then_some(state)
+    });
+    assert!(state.starts_with("Closed: 1000"), "{state}");
+    let text = browser.run("document.getElementById('turns').textContent");
+    assert!(text.ends_with(['.', '?', '!']), "{text}");
+}
