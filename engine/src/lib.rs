@@ -48,6 +48,7 @@ use burn::tensor::Device;
 use catalog::Choice;
 use models::silero::Silero;
 use scheduler::{Scheduler, Slots};
+use tasks::checkpoint::Checkpoint;
 use tasks::listen::Listening;
 use tasks::streams::Streams;
 use tasks::transcribe::Recogniser;
@@ -101,6 +102,9 @@ pub struct TranscribeOptions {
     pub model: String,
     /// The language spoken, `en` say; found by the model where it can, if left out.
     pub language: Option<String>,
+    /// The languages that may be spoken, one here and another there: each window of a Whisper checkpoint tells for itself
+    /// which. Not looked at where `language` is given; left empty, the model finds one for the whole recording.
+    pub languages: Vec<String>,
     /// Names and words to expect.
     pub keyterms: Vec<String>,
     /// Streaming checkpoints: at most this much look-ahead, in ms; the longest trained one if left out.
@@ -130,6 +134,7 @@ impl Default for TranscribeOptions {
         Self {
             model: "svc-best".into(),
             language: None,
+            languages: Vec::new(),
             keyterms: Vec::new(),
             look_ahead_ms: None,
             language_model: LanguageModelChoice::default(),
@@ -222,20 +227,7 @@ pub fn check_detector(dir: &Path) -> Result<usize> {
 /// # Errors
 /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
 pub fn check_model(dir: &Path) -> Result<ModelReport> {
-    let recogniser = Recogniser::load(dir, &Device::flex())?;
-    let model = recogniser.model();
-    let config = model.config();
-    let mut look_aheads = model.preprocessor().look_aheads.clone();
-    look_aheads.sort_unstable();
-    Ok(ModelReport {
-        class: config.class.name().into(),
-        parameters: model.parameters(),
-        layers: config.encoder.num_hidden_layers,
-        hidden_size: config.encoder.hidden_size,
-        vocab_size: config.vocab_size,
-        streaming: config.class.is_streaming(),
-        look_aheads_ms: look_aheads.iter().map(|r| ((r + 1) as f64 * model.frame_ms()) as u32).collect(),
-    })
+    Ok(Checkpoint::load(dir, &Device::flex())?.report())
 }
 
 /// The engine: a device and the models on it, loaded at first use.
@@ -244,7 +236,7 @@ pub struct Engine {
     device: Device,
     info: DeviceInfo,
     warnings: Vec<String>,
-    recognisers: Loaded<Recogniser>,
+    checkpoints: Loaded<Checkpoint>,
     language_models: Loaded<LanguageModel>,
     detector: Mutex<Option<Arc<Silero>>>,
     slots: Slots,
@@ -268,7 +260,7 @@ impl Engine {
             device: opened.device,
             info: opened.info,
             warnings: opened.warning.into_iter().collect(),
-            recognisers: Mutex::default(),
+            checkpoints: Mutex::default(),
             language_models: Mutex::default(),
             detector: Mutex::default(),
             slots: Slots { live: options.live_streams, agent: 0, offline: options.recordings },
@@ -300,7 +292,7 @@ impl Engine {
         let choice = self.catalog.choose(&options.model)?;
         self.detector()?;
         self.language_model(&choice, options)?;
-        self.recogniser(&choice.dir).map(|_| ())
+        self.checkpoint(&choice.dir).map(|_| ())
     }
 
     /// Transcribes audio to its end, in constant memory; `progress` is called after every step, and says whether to go
@@ -325,10 +317,16 @@ impl Engine {
         }
         let language_model = self.language_model(&choice, options)?;
         let detector = self.detector()?;
-        let recogniser = self.recogniser(&choice.dir)?;
-        let worker = self.worker()?;
-        let mut transcript =
-            recogniser.transcribe(&worker, audio, options, language_model, detector.as_deref(), progress)?;
+        let (checkpoint, worker, detector) = (self.checkpoint(&choice.dir)?, self.worker()?, detector.as_deref());
+        let mut transcript = match &*checkpoint {
+            Checkpoint::FastConformer(recogniser) => {
+                recogniser.transcribe(&worker, audio, options, language_model, detector, progress)?
+            }
+            Checkpoint::Whisper(_) if language_model.is_some() => {
+                return Err(Error::InvalidOption("a Whisper checkpoint takes no language model".into()));
+            }
+            Checkpoint::Whisper(model) => tasks::write::transcribe(model, &worker, audio, options, detector, progress)?,
+        };
         if transcript.language_code.is_none()
             && let [only] = choice.languages
         {
@@ -405,8 +403,13 @@ impl Engine {
         tasks::measure::stages(recogniser.model(), samples, &self.device)
     }
 
+    fn checkpoint(&self, dir: &Path) -> Result<Arc<Checkpoint>> {
+        once(&self.checkpoints, dir, || Checkpoint::load(dir, &self.device))
+    }
+
+    /// A checkpoint that hears streams of frames.
     fn recogniser(&self, dir: &Path) -> Result<Arc<Recogniser>> {
-        once(&self.recognisers, dir, || Recogniser::load(dir, &self.device))
+        self.checkpoint(dir)?.recogniser().cloned()
     }
 
     fn language_model(&self, choice: &Choice, options: &TranscribeOptions) -> Result<Option<Arc<LanguageModel>>> {

@@ -1,4 +1,4 @@
-"""Makes the numeric oracles of the FastConformer family, the detector and the feature extractors, or checks the committed ones."""
+"""Makes the numeric oracles of all models and feature extractors, or checks the committed ones."""
 
 import argparse
 import json
@@ -15,6 +15,9 @@ from checkpoints import CHECKPOINTS
 from features import make_features
 from models import make_model
 from silero import make_silero
+from whisper import make_whisper
+from whisper_checkpoints import CHECKPOINTS as WHISPER
+from whisper_vectors import make_shared
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 TOLERANCE = 1e-5
@@ -31,6 +34,13 @@ def make(root: Path, only: list[str]) -> None:
         if not only or checkpoint.name in only:
             print(checkpoint.name)
             make_model(checkpoint, fresh(root / "fastconformer" / checkpoint.name))
+    if not only or "shared" in only:
+        print("shared")
+        make_shared(fresh(root / "whisper" / "shared"))
+    for checkpoint in WHISPER:
+        if not only or checkpoint.name in only:
+            print(checkpoint.name)
+            make_whisper(checkpoint, fresh(root / "whisper" / checkpoint.name))
 
 
 def fresh(folder: Path) -> Path:
@@ -87,7 +97,8 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="features, silero, ctc, rnnt, tdt, streaming, prompt (default: all)")
+    names = ["features", "silero", *(c.name for c in CHECKPOINTS), "shared", *(c.name for c in WHISPER)]
+    parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()

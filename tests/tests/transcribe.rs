@@ -4,7 +4,10 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::{DeviceChoice, Engine, EngineOptions, Error, TranscribeOptions, Transcript, Word, models_dir};
+use auricle_engine::{
+    DeviceChoice, Engine, EngineOptions, Error, LanguageModelChoice, ListenOptions, TranscribeOptions, Transcript,
+    Word, models_dir,
+};
 use auricle_tests::{devices, models_with, models_with_detector, speech};
 
 fn engine(models: &std::path::Path) -> Engine {
@@ -48,7 +51,8 @@ fn check_times(words: &[Word], end: u64) {
 
 #[test]
 fn audio_cut_at_every_second_loses_and_doubles_no_word() {
-    let tiny = ["streaming", "tdt"].map(|name| [models_with(name).keep(), models_with_detector(name).keep()]);
+    let tiny = ["streaming", "tdt", "../whisper/multi"];
+    let tiny = tiny.map(|name| [models_with(name).keep(), models_with_detector(name).keep()]);
     for models in std::iter::once(models_dir()).chain(tiny.into_iter().flatten()) {
         let engine = engine(&models);
         let pcm = samples(4);
@@ -72,7 +76,7 @@ fn the_starter_hears_speech_and_nothing_in_silence() {
 #[test]
 fn words_that_are_left_out_are_counted_in_a_warning() {
     // Random weights write words whatever they hear; by level, nothing counts below -65 dB.
-    for fixture in ["streaming", "tdt"] {
+    for fixture in ["streaming", "tdt", "../whisper/english"] {
         let models = models_with(fixture);
         let engine = engine(models.path());
         let quiet: Vec<u8> =
@@ -85,11 +89,16 @@ fn words_that_are_left_out_are_counted_in_a_warning() {
 
 #[test]
 fn audio_shorter_than_a_frame_has_no_words() {
-    for models in [models_with("streaming"), models_with("ctc"), models_with("tdt")] {
+    for fixture in ["streaming", "ctc", "tdt", "../whisper/large"] {
+        let models = models_with(fixture);
         let engine = engine(models.path());
         for count in [0, 1, 159, 160, 161, 1279] {
             let transcript = transcribe(&engine, &vec![1; 2 * count], 8000, &TranscribeOptions::default());
-            assert!(transcript.words.len() <= 20, "{count} samples: {}", transcript.text);
+            assert!(
+                transcript.words.len() <= 20 || fixture.contains("whisper"),
+                "{count} samples: {}",
+                transcript.text
+            );
         }
     }
 }
@@ -122,6 +131,58 @@ fn recordings_side_by_side_hear_what_each_hears_alone() {
             }
         });
     }
+}
+
+/// A Whisper checkpoint behind a service model: recordings share the decoder, and each has what it has alone.
+#[test]
+fn windows_of_several_recordings_are_written_side_by_side() {
+    let models = models_with("../whisper/multi");
+    let engine = engine(models.path());
+    let clips: Vec<Vec<u8>> = (0..4).map(|n| samples(1 + n)[n * 20_000..].to_vec()).collect();
+    let hear = |n: usize| {
+        // Terms and languages of one are not those of another.
+        let options = TranscribeOptions {
+            keyterms: if n == 1 { vec!["country".into(), "do".into()] } else { Vec::new() },
+            languages: if n == 2 { vec!["de".into(), "fr".into()] } else { Vec::new() },
+            ..TranscribeOptions::default()
+        };
+        transcribe(&engine, &clips[n], 8000, &options)
+    };
+    let alone: Vec<Transcript> = (0..clips.len()).map(hear).collect();
+    let words: Vec<usize> = alone.iter().map(|transcript| transcript.words.len()).collect();
+    // Random weights may hold some speech for none.
+    assert!(words.iter().filter(|words| **words > 0).count() >= 3, "{words:?}");
+    assert!(["de", "fr"].contains(&alone[2].language_code.as_deref().unwrap()), "{:?}", alone[2].language_code);
+    std::thread::scope(|scope| {
+        for (n, alone) in alone.iter().enumerate() {
+            let hear = &hear;
+            scope.spawn(move || {
+                let beside = hear(n);
+                assert_eq!(beside.text, alone.text, "clip {n}");
+                assert_eq!(beside.language_code, alone.language_code);
+                assert_eq!(beside.words.len(), alone.words.len());
+            });
+        }
+    });
+}
+
+#[test]
+fn a_whisper_checkpoint_says_what_it_cannot() {
+    let models = models_with("../whisper/multi");
+    let engine = engine(models.path());
+    let with = |options: TranscribeOptions| {
+        let audio = AudioStream::open(&speech()).unwrap();
+        engine.transcribe(audio, &options, &mut |_| ControlFlow::Continue(()))
+    };
+    let look_ahead = TranscribeOptions { look_ahead_ms: Some(560), ..TranscribeOptions::default() };
+    assert!(matches!(with(look_ahead), Err(Error::InvalidOption(_))));
+    let unknown = TranscribeOptions { languages: vec!["tlh".into()], ..TranscribeOptions::default() };
+    assert!(matches!(with(unknown), Err(Error::Language(_))));
+    let lm = auricle_tests::fixtures().join("lm/small.arpa");
+    let fused = TranscribeOptions { language_model: LanguageModelChoice::File(lm), ..TranscribeOptions::default() };
+    assert!(matches!(with(fused), Err(Error::InvalidOption(_))));
+    let live = ListenOptions { model: "svc-best".into(), ..ListenOptions::default() };
+    assert!(matches!(engine.listen(&live).err(), Some(Error::InvalidOption(_))));
 }
 
 #[test]

@@ -1,4 +1,8 @@
 //! Model families: one folder each.
 
+mod confidence;
 pub mod fastconformer;
 pub mod silero;
+pub mod whisper;
+
+pub(crate) use confidence::confidence;

@@ -43,14 +43,15 @@ impl Heard {
     /// Keeps the tokens that have something heard near them, and gives the others; `frame_ms` is the length of an
     /// encoder frame.
     pub fn keep_near(&self, tokens: &mut Vec<Token>, frame_ms: f64) -> Vec<Token> {
+        let from = |token: &Token| token.frame as f64 * frame_ms;
+        tokens.extract_if(.., |token| !self.is_near(from(token), from(token) + frame_ms)).collect()
+    }
+
+    /// Whether something was heard near a stretch, ms from the start.
+    pub fn is_near(&self, from_ms: f64, to_ms: f64) -> bool {
         let ms = |sample: usize| sample as f64 * 1000.0 / f64::from(SAMPLE_RATE);
-        let near = |token: &mut Token| {
-            let from = token.frame as f64 * frame_ms - REACH_MS;
-            let to = (token.frame + 1) as f64 * frame_ms + REACH_MS;
-            let next = self.spans.partition_point(|span| ms(span.end) <= from);
-            self.spans.get(next).is_some_and(|span| ms(span.start) < to)
-        };
-        tokens.extract_if(.., |token| !near(token)).collect()
+        let next = self.spans.partition_point(|span| ms(span.end) <= from_ms - REACH_MS);
+        self.spans.get(next).is_some_and(|span| ms(span.start) < to_ms + REACH_MS)
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::listen::{self, Listening};
 use super::recordings::{self, Recordings};
+use super::utterances::{self, Utterances};
 use crate::error::{Error, Result};
 use crate::scheduler::Machine;
 
@@ -11,6 +12,7 @@ use crate::scheduler::Machine;
 pub struct Streams {
     live: Listening,
     recordings: Recordings,
+    utterances: Utterances,
     slots: Vec<Option<Family>>,
 }
 
@@ -18,14 +20,17 @@ pub struct Streams {
 enum Family {
     Live,
     Recording,
+    Utterances,
 }
 
 /// What a stream is opened with.
 pub enum Kind {
     /// Somebody speaks.
     Live(listen::Kind),
-    /// It was spoken before.
+    /// It was spoken before, and is heard frame by frame.
     Recording(recordings::Kind),
+    /// It was spoken before, and is written token by token.
+    Utterances(utterances::Kind),
 }
 
 /// What a stream is fed.
@@ -34,6 +39,8 @@ pub enum Input {
     Live(listen::Input),
     /// Features, or samples.
     Recording(recordings::Input),
+    /// Samples.
+    Utterances(utterances::Input),
 }
 
 /// What comes of a stream.
@@ -42,6 +49,8 @@ pub enum Output {
     Live(listen::Heard),
     /// What was found.
     Recording(recordings::Dealt),
+    /// What was written.
+    Utterances(Vec<utterances::Written>),
 }
 
 /// What a slot is ready for.
@@ -51,12 +60,14 @@ pub enum Bucket {
     Live(listen::Bucket),
     /// A step of recordings.
     Recording(recordings::Bucket),
+    /// A step of windows.
+    Utterances(utterances::Bucket),
 }
 
 impl Streams {
     /// No stream yet.
     pub fn new(live: Listening) -> Self {
-        Self { live, recordings: Recordings::default(), slots: Vec::new() }
+        Self { live, recordings: Recordings::default(), utterances: Utterances::default(), slots: Vec::new() }
     }
 
     fn family(&self, slot: usize) -> Option<Family> {
@@ -74,6 +85,7 @@ impl Machine for Streams {
         let family = match kind {
             Kind::Live(kind) => self.live.open(slot, kind).map(|()| Family::Live)?,
             Kind::Recording(kind) => self.recordings.open(slot, kind).map(|()| Family::Recording)?,
+            Kind::Utterances(kind) => self.utterances.open(slot, kind).map(|()| Family::Utterances)?,
         };
         self.slots.resize(self.slots.len().max(slot + 1), None);
         self.slots[slot] = Some(family);
@@ -84,6 +96,7 @@ impl Machine for Streams {
         match (self.family(slot), input) {
             (Some(Family::Live), Input::Live(input)) => self.live.take(slot, input),
             (Some(Family::Recording), Input::Recording(input)) => self.recordings.take(slot, input),
+            (Some(Family::Utterances), Input::Utterances(input)) => self.utterances.take(slot, input),
             _ => debug_assert!(false, "a stream is fed what it was opened for"),
         }
     }
@@ -92,6 +105,7 @@ impl Machine for Streams {
         match self.family(slot) {
             Some(Family::Live) => self.live.finish(slot),
             Some(Family::Recording) => self.recordings.finish(slot),
+            Some(Family::Utterances) => self.utterances.finish(slot),
             None => {}
         }
     }
@@ -100,6 +114,7 @@ impl Machine for Streams {
         match self.slots.get_mut(slot).and_then(Option::take) {
             Some(Family::Live) => self.live.close(slot),
             Some(Family::Recording) => self.recordings.close(slot),
+            Some(Family::Utterances) => self.utterances.close(slot),
             None => {}
         }
     }
@@ -108,6 +123,7 @@ impl Machine for Streams {
         match self.family(slot)? {
             Family::Live => self.live.ready(slot).map(Bucket::Live),
             Family::Recording => self.recordings.ready(slot).map(Bucket::Recording),
+            Family::Utterances => self.utterances.ready(slot).map(Bucket::Utterances),
         }
     }
 
@@ -115,6 +131,7 @@ impl Machine for Streams {
         match bucket {
             Bucket::Live(bucket) => self.live.budget(bucket),
             Bucket::Recording(bucket) => self.recordings.budget(bucket),
+            Bucket::Utterances(bucket) => self.utterances.budget(bucket),
         }
     }
 
@@ -122,6 +139,7 @@ impl Machine for Streams {
         match bucket {
             Bucket::Live(bucket) => self.live.rows(bucket),
             Bucket::Recording(bucket) => self.recordings.rows(bucket),
+            Bucket::Utterances(bucket) => self.utterances.rows(bucket),
         }
     }
 
@@ -129,6 +147,7 @@ impl Machine for Streams {
         match bucket {
             Bucket::Live(bucket) => self.live.name(bucket),
             Bucket::Recording(bucket) => self.recordings.name(bucket),
+            Bucket::Utterances(bucket) => self.utterances.name(bucket),
         }
     }
 
@@ -136,6 +155,7 @@ impl Machine for Streams {
         match bucket {
             Bucket::Live(bucket) => each(self.live.step(bucket, slots)?, Output::Live),
             Bucket::Recording(bucket) => each(self.recordings.step(bucket, slots)?, Output::Recording),
+            Bucket::Utterances(bucket) => each(self.utterances.step(bucket, slots)?, Output::Utterances),
         }
     }
 }
@@ -152,7 +172,7 @@ impl Output {
     pub fn live(self) -> Result<listen::Heard> {
         match self {
             Self::Live(heard) => Ok(heard),
-            Self::Recording(_) => Err(Error::Canceled),
+            Self::Recording(_) | Self::Utterances(_) => Err(Error::Canceled),
         }
     }
 
@@ -163,7 +183,18 @@ impl Output {
     pub fn recording(self) -> Result<recordings::Dealt> {
         match self {
             Self::Recording(dealt) => Ok(dealt),
-            Self::Live(_) => Err(Error::Canceled),
+            Self::Live(_) | Self::Utterances(_) => Err(Error::Canceled),
+        }
+    }
+
+    /// What was written, of a recording.
+    ///
+    /// # Errors
+    /// As [`Output::live`].
+    pub fn utterances(self) -> Result<Vec<utterances::Written>> {
+        match self {
+            Self::Utterances(written) => Ok(written),
+            Self::Live(_) | Self::Recording(_) => Err(Error::Canceled),
         }
     }
 }

@@ -43,8 +43,29 @@ struct Job<'a> {
     detector: Option<&'a Silero>,
     /// Words left out because no speech was heard near them.
     unheard: usize,
+    report: Report<'a>,
+}
+
+/// Tells how far a transcription has come.
+pub(crate) struct Report<'a> {
     progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     total_s: Option<f64>,
+}
+
+impl<'a> Report<'a> {
+    /// To whom, about this audio.
+    pub fn new(progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>, audio: &AudioStream) -> Self {
+        Self { progress, total_s: audio.duration_s() }
+    }
+
+    /// # Errors
+    /// [`Error::Canceled`] if nobody wants the rest.
+    pub fn at(&mut self, audio_s: f64) -> Result<()> {
+        match (self.progress)(Progress { audio_s, total_s: self.total_s }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Canceled),
+        }
+    }
 }
 
 impl Job<'_> {
@@ -64,15 +85,6 @@ impl Job<'_> {
         let kind = streams::Kind::Recording(Kind { group: self.group.clone(), search });
         let (stream, results) = worker.open(kind, Priority::Offline)?;
         Ok(Open { stream, results })
-    }
-
-    /// # Errors
-    /// [`Error::Canceled`] if nobody wants the rest.
-    fn report(&mut self, audio_s: f64) -> Result<()> {
-        match (self.progress)(Progress { audio_s, total_s: self.total_s }) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Canceled),
-        }
     }
 }
 
@@ -153,16 +165,14 @@ impl Recogniser {
             },
             detector,
             unheard: 0,
-            progress,
-            total_s: audio.duration_s(),
+            report: Report::new(progress, &audio),
         };
         let spoken = if self.model.config().class.is_streaming() {
             self.straight_through(worker, &mut audio, &mut job)?
         } else {
             self.in_windows(worker, &mut audio, &mut job)?
         };
-        let confidence = (!spoken.words.is_empty())
-            .then(|| spoken.words.iter().map(|w| w.confidence).sum::<f32>() / spoken.words.len() as f32);
+        let confidence = spoken.confidence();
         Ok(Transcript {
             text: spoken.text,
             words: spoken.words,
@@ -214,7 +224,7 @@ impl Recogniser {
                     (Found::Frames(_), None) => return Err(Error::Canceled),
                 }
             }
-            job.report((dealt_with as f64 * row_s).min(audio.position_s()))?;
+            job.report.at((dealt_with as f64 * row_s).min(audio.position_s()))?;
         }
         if let Some(search) = job.search() {
             tokens.extend(model.finish_search(searching, &[search]).into_iter().flatten());
@@ -262,7 +272,7 @@ impl Recogniser {
                 let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
                 let part = self.model.vocabulary().words(&tokens, self.model.frame_ms(), length_ms);
                 join(&mut spoken, part, &window);
-                job.report((window.start_ms + length_ms) as f64 / 1000.0)?;
+                job.report.at((window.start_ms + length_ms) as f64 / 1000.0)?;
             }
         }
         Ok(spoken)
@@ -310,7 +320,7 @@ impl Recogniser {
 }
 
 /// The warning that words were left out.
-fn left_out(words: usize) -> Option<String> {
+pub(crate) fn left_out(words: usize) -> Option<String> {
     match words {
         0 => None,
         1 => Some("1 word where no speech was detected was left out".into()),

@@ -8,7 +8,7 @@ use crate::Word;
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;
 use crate::models::silero::{CHUNK, Silero};
-use crate::text::tokens::Spoken;
+use crate::text::tokens::{Spoken, joined};
 
 /// Samples in a millisecond.
 const MS: usize = SAMPLE_RATE as usize / 1000;
@@ -202,7 +202,7 @@ pub fn join(spoken: &mut Spoken, mut part: Spoken, window: &Window) {
     if window.shared_ms > 0 {
         seam(&mut spoken.words, &mut part.words, window);
         spoken.words.append(&mut part.words);
-        spoken.text = spoken.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+        spoken.text = joined(&spoken.words);
     } else {
         spoken.words.append(&mut part.words);
         if !spoken.text.is_empty() && !part.text.is_empty() {

@@ -45,6 +45,33 @@ pub struct Spoken {
     pub language: Option<String>,
 }
 
+impl Spoken {
+    /// Mean confidence of the words; none without words.
+    pub fn confidence(&self) -> Option<f32> {
+        let sum: f32 = self.words.iter().map(|word| word.confidence).sum();
+        (!self.words.is_empty()).then(|| sum / self.words.len() as f32)
+    }
+}
+
+/// The text of words: a space between two, but beside scripts that are written without.
+pub fn joined(words: &[Word]) -> String {
+    let mut text = String::new();
+    for word in words {
+        let beside = [text.chars().next_back(), word.text.chars().next()];
+        if !text.is_empty() && !beside.into_iter().flatten().any(is_wide) {
+            text.push(' ');
+        }
+        text.push_str(&word.text);
+    }
+    text
+}
+
+/// Scripts without spaces between words, and their punctuation.
+fn is_wide(c: char) -> bool {
+    is_unspaced(c)
+        || matches!(c, '\u{0E80}'..='\u{0EFF}' | '\u{1000}'..='\u{109F}' | '\u{3000}'..='\u{303F}' | '\u{FF00}'..='\u{FFEF}')
+}
+
 impl Vocabulary {
     /// Reads `tokenizer.json`.
     ///

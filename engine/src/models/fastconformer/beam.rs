@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 
 use burn::tensor::Tensor;
 
-use super::decode::{Rules, Scores, Token, argmax, confidence};
+use super::decode::{Rules, Scores, Token, argmax};
 use super::transducer::{Prediction, Transducer};
 use crate::error::Result;
+use crate::models::confidence;
 use crate::tasks::fusion::{Fusion, Reading};
 
 /// A token whose own score leaves its prefix this far behind the best is not looked at.

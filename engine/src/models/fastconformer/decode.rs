@@ -9,6 +9,7 @@ use super::beam::Beam;
 use super::prefix;
 use super::transducer::{Prediction, Transducer};
 use crate::error::Result;
+use crate::models::confidence;
 use crate::tasks::keyterms::{Bias, Keyterms};
 
 /// Frames that one joint product scores ahead. Speech emits a token every two or three frames.
@@ -282,31 +283,4 @@ pub(super) fn argmax(values: &[f32]) -> usize {
         }
     }
     best
-}
-
-/// One minus the normalised entropy of the distribution that `scores` (logits) stand for.
-pub(super) fn confidence(scores: &[f32]) -> f32 {
-    let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let (mut sum, mut weighted) = (0f32, 0f32);
-    for score in scores {
-        let weight = (score - top).exp();
-        sum += weight;
-        weighted += weight * (score - top);
-    }
-    // H = ln sum - E[score - top]
-    let entropy = sum.ln() - weighted / sum;
-    (1.0 - entropy / (scores.len() as f32).ln()).clamp(0.0, 1.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn confidence_is_one_for_a_sure_and_zero_for_an_even_distribution() {
-        assert!(confidence(&[0.0, 60.0, 0.0, 0.0]) > 0.999);
-        assert!(confidence(&[1.5; 8]) < 1e-6);
-        let (less, more) = (confidence(&[0.0, 1.0, 0.0]), confidence(&[0.0, 3.0, 0.0]));
-        assert!(less < more, "{less} {more}");
-    }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::beam::{Beam, follow, log_add, log_softmax};
-use super::decode::{Token, confidence};
+use super::decode::Token;
+use crate::models::confidence;
 use crate::tasks::fusion::{Fusion, Reading};
 
 /// A token whose own score leaves its prefix this far behind the best is not looked at.

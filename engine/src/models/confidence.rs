@@ -1,0 +1,30 @@
+//! How sure a model is of what it wrote.
+
+/// One minus the normalised entropy of the distribution that `scores` (logits) stand for.
+pub fn confidence(scores: &[f32]) -> f32 {
+    let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let (mut sum, mut weighted) = (0f32, 0f32);
+    // What cannot be has no part in the doubt.
+    for score in scores.iter().filter(|score| **score > f32::NEG_INFINITY) {
+        let weight = (score - top).exp();
+        sum += weight;
+        weighted += weight * (score - top);
+    }
+    // H = ln sum - E[score - top]
+    let entropy = sum.ln() - weighted / sum;
+    (1.0 - entropy / (scores.len() as f32).ln()).clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn confidence_is_one_for_a_sure_and_zero_for_an_even_distribution() {
+        assert!(confidence(&[0.0, 60.0, 0.0, 0.0]) > 0.999);
+        assert!(confidence(&[1.5; 8]) < 1e-6);
+        assert_eq!(confidence(&[0.0, f32::NEG_INFINITY, f32::NEG_INFINITY]), 1.0);
+        let (less, more) = (confidence(&[0.0, 1.0, 0.0]), confidence(&[0.0, 3.0, 0.0]));
+        assert!(less < more, "{less} {more}");
+    }
+}

@@ -1,0 +1,103 @@
+//! Multi-head attention without positions, over frames at once or token by token with what came before kept.
+
+use burn::tensor::ops::AttentionModuleOptions;
+use burn::tensor::{Bool, Tensor, activation, module};
+
+use crate::device::is_cpu;
+use crate::error::Result;
+use crate::layers::{Bias, Linear};
+use crate::weights::Scope;
+
+/// Added to the score of a key that a query may not see. Finite, so that a row with no key at all stays finite too.
+const MASKED: f32 = -1e4;
+
+/// Scores that are held at a time: 32 MB.
+const MOST_SCORES: usize = 8 << 20;
+
+/// One block's attention.
+#[derive(Clone, Debug)]
+pub struct Attention {
+    /// Scaled by the root of a head's width.
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+    heads: usize,
+}
+
+/// Keys and values: `[rows, heads, count, head]` each.
+#[derive(Clone, Debug)]
+pub struct KeyValues {
+    pub keys: Tensor<4>,
+    pub values: Tensor<4>,
+}
+
+impl Attention {
+    /// Reads `q_proj`, `k_proj`, `v_proj` and `out_proj`.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, size: usize, heads: usize) -> Result<Self> {
+        let linear = |name: &str, bias| Linear::load(&scope.scope(name), size, size, bias);
+        let scale = ((size / heads) as f32).powf(-0.5);
+        Ok(Self {
+            query: Linear::load_scaled(&scope.scope("q_proj"), &[size, size], Bias::With, scale)?,
+            key: linear("k_proj", Bias::Without)?,
+            value: linear("v_proj", Bias::With)?,
+            output: linear("out_proj", Bias::With)?,
+            heads,
+        })
+    }
+
+    /// `[rows, count, size]` to `[rows, heads, count, head]`.
+    fn split(&self, x: Tensor<3>) -> Tensor<4> {
+        let [rows, count, size] = x.dims();
+        x.reshape([rows, count, self.heads, size / self.heads]).swap_dims(1, 2)
+    }
+
+    /// What `x` `[rows, count, size]` offers to be looked at.
+    pub fn key_values(&self, x: Tensor<3>) -> KeyValues {
+        KeyValues { keys: self.split(self.key.forward(x.clone())), values: self.split(self.value.forward(x)) }
+    }
+
+    /// `x` `[rows, count, size]` looks at `seen`, to the same shape; `mask` `[rows, 1, count, keys]` is true where a query may
+    /// not see a key.
+    pub fn forward(&self, x: Tensor<3>, seen: &KeyValues, mask: Option<&Tensor<4, Bool>>) -> Tensor<3> {
+        let [rows, count, size] = x.dims();
+        let query = self.split(self.query.forward(x));
+        let bias = mask.map(|mask| {
+            let shape = [rows, self.heads, count, seen.keys.dims()[2]];
+            Tensor::<4>::zeros(shape, &query.device()).mask_fill(mask.clone().expand(shape), MASKED)
+        });
+        let attended = attend(query, seen, bias);
+        self.output.forward(attended.swap_dims(1, 2).reshape([rows, count, size]))
+    }
+
+    /// As [`Attention::forward`] without a mask, and how much each query looked at each key: `[rows, heads, count, keys]`.
+    pub fn forward_with_weights(&self, x: Tensor<3>, seen: &KeyValues) -> (Tensor<3>, Tensor<4>) {
+        let [rows, count, size] = x.dims();
+        let query = self.split(self.query.forward(x));
+        let weights = activation::softmax(query.matmul(seen.keys.clone().swap_dims(2, 3)), 3);
+        let attended = weights.clone().matmul(seen.values.clone());
+        (self.output.forward(attended.swap_dims(1, 2).reshape([rows, count, size])), weights)
+    }
+}
+
+/// `query` `[rows, heads, count, head]` over keys and values, to the same shape. Scores are a tensor of their own where a
+/// device has no kernel for all of it: so many queries at a time that no device runs out of room for them.
+fn attend(query: Tensor<4>, seen: &KeyValues, bias: Option<Tensor<4>>) -> Tensor<4> {
+    let [rows, heads, count, _] = query.dims();
+    let keys = seen.keys.dims()[2];
+    let options = || AttentionModuleOptions { scale: Some(1.0), softcap: None, is_causal: false };
+    let at_once = (MOST_SCORES / (rows * heads * keys).max(1)).max(1);
+    if count <= at_once || is_cpu(&query.device()) {
+        return module::attention(query, seen.keys.clone(), seen.values.clone(), None, bias, options());
+    }
+    let parts = (0..count).step_by(at_once).map(|first| {
+        let size = at_once.min(count - first);
+        let bias = bias.clone().map(|bias| bias.narrow(2, first, size));
+        let query = query.clone().narrow(2, first, size);
+        module::attention(query, seen.keys.clone(), seen.values.clone(), None, bias, options())
+    });
+    Tensor::cat(parts.collect(), 2)
+}

@@ -1,0 +1,256 @@
+//! `config.json` and `generation_config.json` of the published class, checked against each other and the tokenizer.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokenizers::Tokenizer;
+
+use crate::error::{Error, Result};
+
+/// Timestamps of a window: 0.00 to 30.00 s in steps of 20 ms.
+pub const TIMESTAMPS: usize = 1501;
+
+/// A checkpoint's configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Width of a frame.
+    pub size: usize,
+    /// Blocks of the encoder.
+    pub encoder_layers: usize,
+    /// Blocks of the decoder.
+    pub decoder_layers: usize,
+    /// Attention heads of the encoder.
+    pub encoder_heads: usize,
+    /// Attention heads of the decoder.
+    pub decoder_heads: usize,
+    /// Width inside the encoder's feed-forward modules.
+    pub encoder_inner: usize,
+    /// Width inside the decoder's feed-forward modules.
+    pub decoder_inner: usize,
+    /// Mel bins.
+    pub mels: usize,
+    /// Encoder frames of a window.
+    pub frames: usize,
+    /// Tokens that the decoder has positions for.
+    pub positions: usize,
+    /// Tokens.
+    pub vocab_size: usize,
+    /// Width of the median filter over attention, frames.
+    pub median_filter: usize,
+    /// Decoder layer and head of the attention that follows the audio; where none are named, all heads of the upper half.
+    pub alignment_heads: Vec<(usize, usize)>,
+    /// Tokens that are never written.
+    pub suppressed: Vec<u32>,
+    /// Tokens that are not written first.
+    pub suppressed_first: Vec<u32>,
+    /// The latest timestamp that may come first.
+    pub latest_first: Option<usize>,
+    /// Tokens that mean something.
+    pub special: Special,
+}
+
+/// Tokens that are no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Special {
+    /// The end of the text.
+    pub end: u32,
+    /// The start of what is written down.
+    pub start: u32,
+    /// Follows the language: write it down.
+    pub transcribe: Option<u32>,
+    /// Follows the language: write it down in English.
+    pub translate: Option<u32>,
+    /// What was written before follows.
+    pub previous: Option<u32>,
+    /// There is no speech.
+    pub no_speech: u32,
+    /// No timestamps are written; the first timestamp is the next token.
+    pub no_timestamps: u32,
+    /// By their codes: `en`. Empty for checkpoints that have English alone.
+    pub languages: BTreeMap<String, u32>,
+}
+
+impl Special {
+    /// The token of 0.00 s.
+    pub fn first_timestamp(&self) -> u32 {
+        self.no_timestamps + 1
+    }
+
+    /// Whether this is a timestamp.
+    pub fn is_timestamp(&self, token: u32) -> bool {
+        token > self.no_timestamps
+    }
+
+    /// The code of a language's token.
+    pub fn language(&self, token: u32) -> Option<&str> {
+        self.languages.iter().find(|(_, id)| **id == token).map(|(code, _)| code.as_str())
+    }
+}
+
+#[derive(Deserialize)]
+struct ConfigFile {
+    d_model: usize,
+    encoder_layers: usize,
+    decoder_layers: usize,
+    encoder_attention_heads: usize,
+    decoder_attention_heads: usize,
+    encoder_ffn_dim: usize,
+    decoder_ffn_dim: usize,
+    #[serde(default = "mels")]
+    num_mel_bins: usize,
+    #[serde(default = "frames")]
+    max_source_positions: usize,
+    #[serde(default = "positions")]
+    max_target_positions: usize,
+    vocab_size: usize,
+    #[serde(default)]
+    activation_function: Option<String>,
+    #[serde(default)]
+    scale_embedding: bool,
+    #[serde(default = "median_filter")]
+    median_filter_width: usize,
+}
+
+fn mels() -> usize {
+    80
+}
+
+fn frames() -> usize {
+    1500
+}
+
+fn positions() -> usize {
+    448
+}
+
+fn median_filter() -> usize {
+    7
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct GenerationFile {
+    alignment_heads: Option<Vec<(usize, usize)>>,
+    suppress_tokens: Option<Vec<i64>>,
+    begin_suppress_tokens: Option<Vec<i64>>,
+    max_initial_timestamp_index: Option<usize>,
+    is_multilingual: Option<bool>,
+    lang_to_id: Option<BTreeMap<String, u32>>,
+    eos_token_id: Value,
+}
+
+impl Config {
+    /// Reads the configuration of a checkpoint folder, whose tokenizer this is.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when it is missing, malformed or of another family.
+    pub fn read(dir: &Path, tokenizer: &Tokenizer) -> Result<Self> {
+        let path = dir.join("config.json");
+        let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
+        let text = std::fs::read_to_string(&path).map_err(|error| bad(error.to_string()))?;
+        let file: ConfigFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        let generation = generation(dir)?;
+        if file.activation_function.as_deref().is_some_and(|name| name != "gelu") {
+            return Err(bad("its activation function is not gelu".into()));
+        }
+        if file.scale_embedding {
+            return Err(bad("it scales its embeddings, which no published checkpoint does".into()));
+        }
+        for (what, heads) in [("encoder", file.encoder_attention_heads), ("decoder", file.decoder_attention_heads)] {
+            if heads == 0 || !file.d_model.is_multiple_of(heads) {
+                return Err(bad(format!("{heads} {what} heads do not divide a width of {}", file.d_model)));
+            }
+        }
+        let special = Special::read(tokenizer, &generation).map_err(bad)?;
+        let timestamps = file.vocab_size.checked_sub(special.first_timestamp() as usize);
+        if timestamps != Some(TIMESTAMPS) {
+            return Err(bad(format!(
+                "a vocabulary of {} tokens does not end in {TIMESTAMPS} timestamps after token {}",
+                file.vocab_size, special.no_timestamps
+            )));
+        }
+        let upper_half = || {
+            (file.decoder_layers / 2..file.decoder_layers)
+                .flat_map(|layer| (0..file.decoder_attention_heads).map(move |head| (layer, head)))
+                .collect()
+        };
+        let alignment_heads = generation.alignment_heads.unwrap_or_else(upper_half);
+        let there =
+            |(layer, head): &(usize, usize)| *layer < file.decoder_layers && *head < file.decoder_attention_heads;
+        if !alignment_heads.iter().all(there) {
+            return Err(bad("generation_config.json names an alignment head that the decoder does not have".into()));
+        }
+        let tokens = |list: Option<Vec<i64>>| -> Vec<u32> {
+            let known = |id: i64| u32::try_from(id).ok().filter(|id| (*id as usize) < file.vocab_size);
+            list.unwrap_or_default().into_iter().filter_map(known).collect()
+        };
+        Ok(Self {
+            size: file.d_model,
+            encoder_layers: file.encoder_layers,
+            decoder_layers: file.decoder_layers,
+            encoder_heads: file.encoder_attention_heads,
+            decoder_heads: file.decoder_attention_heads,
+            encoder_inner: file.encoder_ffn_dim,
+            decoder_inner: file.decoder_ffn_dim,
+            mels: file.num_mel_bins,
+            frames: file.max_source_positions,
+            positions: file.max_target_positions,
+            vocab_size: file.vocab_size,
+            median_filter: file.median_filter_width,
+            alignment_heads,
+            suppressed: tokens(generation.suppress_tokens),
+            suppressed_first: tokens(generation.begin_suppress_tokens),
+            latest_first: generation.max_initial_timestamp_index,
+            special,
+        })
+    }
+
+    /// Whether it knows languages, and tells them apart.
+    pub fn is_multilingual(&self) -> bool {
+        !self.special.languages.is_empty()
+    }
+}
+
+/// `generation_config.json`; a folder may lack it.
+fn generation(dir: &Path) -> Result<GenerationFile> {
+    let path = dir.join("generation_config.json");
+    let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => serde_json::from_str(&text).map_err(|error| bad(error.to_string())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(GenerationFile::default()),
+        Err(error) => Err(bad(error.to_string())),
+    }
+}
+
+impl Special {
+    fn read(tokenizer: &Tokenizer, generation: &GenerationFile) -> std::result::Result<Self, String> {
+        let id = |text: &str| tokenizer.token_to_id(text);
+        let needed = |text: &str| id(text).ok_or_else(|| format!("its tokenizer has no {text}"));
+        let (start, no_timestamps) = (needed("<|startoftranscript|>")?, needed("<|notimestamps|>")?);
+        let translate = id("<|translate|>");
+        let multilingual = generation.is_multilingual.unwrap_or(generation.lang_to_id.is_some());
+        let named = |(text, id): (String, u32)| Some((text.strip_prefix("<|")?.strip_suffix("|>")?.to_owned(), id));
+        let languages = match (&generation.lang_to_id, multilingual) {
+            (_, false) => BTreeMap::new(),
+            (Some(languages), true) => languages.clone().into_iter().filter_map(named).collect(),
+            // They stand between the start and the first task.
+            (None, true) => {
+                let between = start + 1..translate.unwrap_or(start + 1);
+                between.filter_map(|id| named((tokenizer.id_to_token(id)?, id))).collect()
+            }
+        };
+        let end = generation.eos_token_id.as_u64().and_then(|id| u32::try_from(id).ok());
+        Ok(Self {
+            end: end.map_or_else(|| needed("<|endoftext|>"), Ok)?,
+            start,
+            transcribe: id("<|transcribe|>").filter(|_| multilingual),
+            translate: translate.filter(|_| multilingual),
+            previous: id("<|startofprev|>"),
+            no_speech: no_timestamps.saturating_sub(1),
+            no_timestamps,
+            languages,
+        })
+    }
+}

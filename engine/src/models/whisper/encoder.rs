@@ -1,0 +1,121 @@
+//! Log-mel windows to encoder frames: two convolutions, positions, transformer blocks.
+
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Tensor, activation, module};
+
+use super::attention::Attention;
+use super::config::Config;
+use crate::error::Result;
+use crate::layers::{Bias, LayerNorm, Linear};
+use crate::weights::Scope;
+
+/// The encoder.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    first: Convolution,
+    second: Convolution,
+    /// `[frames, size]`
+    positions: Tensor<2>,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+}
+
+#[derive(Clone, Debug)]
+struct Convolution {
+    /// `[size, inputs, 3]`
+    weight: Tensor<3>,
+    bias: Tensor<1>,
+    stride: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    attention_norm: LayerNorm,
+    attention: Attention,
+    feed_forward: FeedForward,
+}
+
+/// The part of a block that looks at one frame, or token, alone.
+#[derive(Clone, Debug)]
+pub struct FeedForward {
+    norm: LayerNorm,
+    up: Linear,
+    down: Linear,
+}
+
+impl FeedForward {
+    /// Reads `fc1`, `fc2` and `final_layer_norm` of a block.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, size: usize, inner: usize) -> Result<Self> {
+        Ok(Self {
+            norm: LayerNorm::load(&scope.scope("final_layer_norm"), size)?,
+            up: Linear::load(&scope.scope("fc1"), size, inner, Bias::With)?,
+            down: Linear::load(&scope.scope("fc2"), inner, size, Bias::With)?,
+        })
+    }
+
+    /// `[rows, count, size]` to the same shape, added to what came in.
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let inner = activation::gelu(self.up.forward(self.norm.forward(x.clone())));
+        x + self.down.forward(inner)
+    }
+}
+
+impl Convolution {
+    fn load(scope: &Scope, inputs: usize, size: usize, stride: usize) -> Result<Self> {
+        Ok(Self { weight: scope.tensor("weight", [size, inputs, 3])?, bias: scope.tensor("bias", [size])?, stride })
+    }
+
+    /// `[rows, inputs, frames]` to `[rows, size, frames / stride]`.
+    fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let options = ConvOptions::new([self.stride], [1], [1], 1);
+        activation::gelu(module::conv1d(x, self.weight.clone(), Some(self.bias.clone()), options))
+    }
+}
+
+impl Encoder {
+    /// Reads the encoder.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, config: &Config) -> Result<Self> {
+        let size = config.size;
+        let block = |at: usize| {
+            let scope = scope.scope(format!("layers.{at}"));
+            Ok(Block {
+                attention_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
+                attention: Attention::load(&scope.scope("self_attn"), size, config.encoder_heads)?,
+                feed_forward: FeedForward::load(&scope, size, config.encoder_inner)?,
+            })
+        };
+        Ok(Self {
+            first: Convolution::load(&scope.scope("conv1"), config.mels, size, 1)?,
+            second: Convolution::load(&scope.scope("conv2"), size, size, 2)?,
+            positions: scope.scope("embed_positions").tensor("weight", [config.frames, size])?,
+            blocks: (0..config.encoder_layers).map(block).collect::<Result<_>>()?,
+            norm: LayerNorm::load(&scope.scope("layer_norm"), size)?,
+        })
+    }
+
+    /// What the first block takes: `features` `[rows, 2 frames, mels]` to `[rows, frames, size]`.
+    pub fn embed(&self, features: Tensor<3>) -> Tensor<3> {
+        let x = self.second.forward(self.first.forward(features.swap_dims(1, 2)));
+        x.swap_dims(1, 2) + self.positions.clone().unsqueeze_dim(0)
+    }
+
+    /// Some of the blocks over `[rows, frames, size]`.
+    pub fn run(&self, x: Tensor<3>, blocks: std::ops::Range<usize>) -> Tensor<3> {
+        self.blocks[blocks].iter().fold(x, |x, block| {
+            let normed = block.attention_norm.forward(x.clone());
+            let seen = block.attention.key_values(normed.clone());
+            block.feed_forward.forward(x + block.attention.forward(normed, &seen, None))
+        })
+    }
+
+    /// `features` `[rows, 2 frames, mels]` to `[rows, frames, size]`.
+    pub fn forward(&self, features: Tensor<3>) -> Tensor<3> {
+        self.norm.forward(self.run(self.embed(features), 0..self.blocks.len()))
+    }
+}

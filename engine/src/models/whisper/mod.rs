@@ -1,0 +1,19 @@
+//! Whisper speech recognition: all published sizes, and those distilled from them. See `README.md` beside this file.
+
+mod align;
+mod attention;
+mod config;
+mod decoder;
+mod decoding;
+mod encoder;
+mod model;
+mod rules;
+mod vocabulary;
+
+pub use align::{median_filter, token_times, warp};
+pub use config::{Config, Special};
+pub use decoder::Steps;
+pub use decoding::{Ask, Decoding, Said, Task};
+pub use model::Whisper;
+pub use rules::{Rules, compression_ratio};
+pub use vocabulary::{Vocabulary, WordTokens};

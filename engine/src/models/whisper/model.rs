@@ -1,0 +1,156 @@
+//! A loaded checkpoint: features, encoder, decoder and tokenizer.
+
+use std::path::Path;
+
+use auricle_kernels::logmel::{LogMel, LogMelConfig};
+use burn::tensor::{Device, Tensor, TensorData, activation};
+use serde_json::Value;
+use tokenizers::Tokenizer;
+
+use super::config::Config;
+use super::decoder::Decoder;
+use super::encoder::Encoder;
+use super::vocabulary::Vocabulary;
+use crate::audio::SAMPLE_RATE;
+use crate::error::{Error, Result};
+use crate::weights::Weights;
+
+/// Samples of a window: 30 s.
+const WINDOW: usize = 30 * SAMPLE_RATE as usize;
+
+/// A Whisper checkpoint on a device.
+pub struct Whisper {
+    config: Config,
+    front_end: LogMel,
+    encoder: Encoder,
+    decoder: Decoder,
+    vocabulary: Vocabulary,
+    device: Device,
+    parameters: usize,
+}
+
+impl Whisper {
+    /// Samples of a window: 30 s.
+    pub const WINDOW: usize = WINDOW;
+
+    /// Loads a checkpoint folder.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+    pub fn load(dir: &Path, device: &Device) -> Result<Self> {
+        let path = dir.join("tokenizer.json");
+        let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
+        let tokenizer = Tokenizer::from_file(&path).map_err(|error| bad(error.to_string()))?;
+        let config = Config::read(dir, &tokenizer)?;
+        check_front_end(dir, &config)?;
+        let front_end = LogMel::new(LogMelConfig::whisper(config.mels), device)
+            .map_err(|error| Error::Checkpoint { path: dir.join("config.json"), reason: error.to_string() })?;
+        let weights = Weights::open(dir, device)?;
+        let parameters = weights.parameters();
+        let model = weights.scope("model");
+        let encoder = Encoder::load(&model.scope("encoder"), &config)?;
+        let decoder = Decoder::load(&model.scope("decoder"), &config)?;
+        // The same as the embeddings, in the folders that have it.
+        weights.scope("proj_out").ignore("weight");
+        weights.finish()?;
+        let vocabulary = Vocabulary::new(tokenizer, &config.special, config.vocab_size);
+        Ok(Self { config, front_end, encoder, decoder, vocabulary, device: device.clone(), parameters })
+    }
+
+    /// The checkpoint's configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Its tokens.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// The device that computes.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Number of values in the checkpoint's tensors.
+    pub fn parameters(&self) -> usize {
+        self.parameters
+    }
+
+    /// The encoder; a stage that the numeric tests look at.
+    #[doc(hidden)]
+    pub fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    /// The decoder.
+    #[doc(hidden)]
+    pub fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    /// Log-mel features of windows of at most 30 s at 16 kHz, filled up with silence: `[windows, 3000, mels]`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] without a window, or for one that is longer.
+    pub fn features(&self, windows: &[&[f32]]) -> Result<Tensor<3>> {
+        let mut samples = vec![0f32; windows.len() * WINDOW];
+        for (row, window) in samples.chunks_mut(WINDOW).zip(windows) {
+            let invalid = || Error::InvalidOption("a window is longer than 30 s".into());
+            row.get_mut(..window.len()).ok_or_else(invalid)?.copy_from_slice(window);
+        }
+        let audio = Tensor::from_data(TensorData::new(samples, [windows.len(), WINDOW]), &self.device);
+        let features = self.front_end.forward(audio, &vec![WINDOW; windows.len()]);
+        features.map(|features| features.mels).map_err(|error| Error::InvalidOption(error.to_string()))
+    }
+
+    /// Encoder frames of windows: `[windows, 1500, size]`.
+    ///
+    /// # Errors
+    /// As [`Whisper::features`].
+    pub fn encode(&self, windows: &[&[f32]]) -> Result<Tensor<3>> {
+        Ok(self.encoder.forward(self.features(windows)?))
+    }
+
+    /// The chance of each of these language tokens, for each window of `frames` `[windows, 1500, size]`, if it is one of them.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed.
+    pub fn languages(&self, frames: &Tensor<3>, among: &[u32]) -> Result<Vec<Vec<f32>>> {
+        let windows = frames.dims()[0];
+        let mut steps = self.decoder.start(frames);
+        let looked = self.decoder.forward(&mut steps, &vec![vec![self.config.special.start]; windows]);
+        let ids: Vec<usize> = among.iter().map(|id| *id as usize).collect();
+        let scores = looked.scores.select(1, crate::layers::row_indices(&ids, &self.device));
+        let chances = crate::device::read(activation::softmax(scores, 1))?;
+        Ok(chances.chunks_exact(among.len().max(1)).map(<[f32]>::to_vec).collect())
+    }
+}
+
+/// The front end is the same for all published checkpoints, but for the number of mel bins.
+fn check_front_end(dir: &Path, config: &Config) -> Result<()> {
+    let path = dir.join("preprocessor_config.json");
+    let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(bad(error.to_string())),
+    };
+    let file: Value = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+    let wanted = [
+        ("feature_size", config.mels),
+        ("n_fft", 400),
+        ("hop_length", 160),
+        ("sampling_rate", 16_000),
+        ("chunk_length", 30),
+    ];
+    for (name, wanted) in wanted {
+        if let Some(found) = file.get(name).filter(|found| found.as_u64() != Some(wanted as u64)) {
+            return Err(bad(format!("{name} is {found}, not {wanted}")));
+        }
+    }
+    if config.frames * 320 != WINDOW {
+        return Err(bad(format!("the model hears windows of {} frames, not 1500", config.frames)));
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Tokens to text and words, whatever the script.
+
+use std::ops::Range;
+
+use tokenizers::Tokenizer;
+
+use super::config::Special;
+use crate::error::{Error, Result};
+
+/// Languages that are written without spaces between words.
+const UNSPACED: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
+/// Belongs to the word after it.
+const OPENING: &str = "\"'“¡¿([{-";
+/// Belongs to the word before it.
+const CLOSING: &str = "\"'.。,，!！?？:：”)]}、";
+const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
+
+/// A checkpoint's tokens.
+pub struct Vocabulary {
+    tokenizer: Tokenizer,
+    /// The bytes of each token; none of those that are no text.
+    pieces: Vec<Option<Vec<u8>>>,
+    end: u32,
+}
+
+/// A word, and which of the tokens it was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WordTokens {
+    /// With the space before it.
+    pub text: String,
+    /// Places in the token sequence, special tokens between them left out.
+    pub tokens: Vec<usize>,
+}
+
+impl Vocabulary {
+    /// The tokens of a byte-level tokenizer.
+    pub fn new(tokenizer: Tokenizer, special: &Special, size: usize) -> Self {
+        let bytes = byte_of_char();
+        let piece = |id: u32| {
+            let text = tokenizer.id_to_token(id).filter(|_| id < special.end)?;
+            text.chars().map(|c| bytes.iter().position(|known| *known == c).map(|byte| byte as u8)).collect()
+        };
+        let pieces = (0..size as u32).map(piece).collect();
+        Self { tokenizer, pieces, end: special.end }
+    }
+
+    /// The tokens of a text.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for a text that cannot be written in them.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        let encoded = self.tokenizer.encode_fast(text, false);
+        let encoded = encoded.map_err(|error| Error::InvalidOption(format!("{text:?} cannot be read: {error}")))?;
+        Ok(encoded.get_ids().iter().copied().filter(|id| *id < self.end).collect())
+    }
+
+    fn bytes(&self, token: u32) -> &[u8] {
+        self.pieces.get(token as usize).and_then(Option::as_deref).unwrap_or_default()
+    }
+
+    /// What the tokens say, those that are no text left out.
+    pub fn text(&self, tokens: &[u32]) -> String {
+        let bytes: Vec<u8> = tokens.iter().flat_map(|token| self.bytes(*token)).copied().collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The words that the tokens say, in a language by its code.
+    pub fn words(&self, tokens: &[u32], language: &str) -> Vec<WordTokens> {
+        let mut words = self.characters(tokens);
+        if !UNSPACED.contains(&language) {
+            words = by_spaces(words);
+        }
+        merge_punctuation(&mut words);
+        words.retain(|word| !word.text.trim().is_empty());
+        words
+    }
+
+    /// Whole characters: tokens that share one stay together.
+    fn characters(&self, tokens: &[u32]) -> Vec<WordTokens> {
+        let mut found: Vec<WordTokens> = Vec::new();
+        let (mut bytes, mut places) = (Vec::new(), Vec::new());
+        for (place, token) in tokens.iter().enumerate().filter(|(_, token)| **token < self.end) {
+            bytes.extend_from_slice(self.bytes(*token));
+            places.push(place);
+            // A character that is not complete yet waits for the next token; one that never will be does not.
+            let waits = std::str::from_utf8(&bytes).is_err_and(|error| error.error_len().is_none());
+            if !waits {
+                let text = String::from_utf8_lossy(&std::mem::take(&mut bytes)).into_owned();
+                found.push(WordTokens { text, tokens: std::mem::take(&mut places) });
+            }
+        }
+        if !places.is_empty() {
+            found.push(WordTokens { text: String::from_utf8_lossy(&bytes).into_owned(), tokens: places });
+        }
+        found
+    }
+}
+
+/// A word begins with a space, or with punctuation.
+fn by_spaces(characters: Vec<WordTokens>) -> Vec<WordTokens> {
+    let mut words: Vec<WordTokens> = Vec::new();
+    for part in characters {
+        let begins = part.text.starts_with(' ') || PUNCTUATION.contains(part.text.trim());
+        match words.last_mut() {
+            Some(word) if !begins => word.extend(part),
+            _ => words.push(part),
+        }
+    }
+    words
+}
+
+fn merge_punctuation(words: &mut Vec<WordTokens>) {
+    let mut merged: Vec<WordTokens> = Vec::new();
+    for word in words.drain(..).rev() {
+        match merged.last_mut() {
+            Some(next) if word.text.starts_with(' ') && OPENING.contains(word.text.trim()) => {
+                let next = std::mem::replace(next, word);
+                if let Some(word) = merged.last_mut() {
+                    word.extend(next);
+                }
+            }
+            _ => merged.push(word),
+        }
+    }
+    for word in merged.into_iter().rev() {
+        match words.last_mut() {
+            Some(last) if !last.text.ends_with(' ') && CLOSING.contains(&word.text) => last.extend(word),
+            _ => words.push(word),
+        }
+    }
+}
+
+impl WordTokens {
+    fn extend(&mut self, more: Self) {
+        self.text += &more.text;
+        self.tokens.extend(more.tokens);
+    }
+
+    /// From the first of its tokens to the last.
+    pub fn span(&self) -> Range<usize> {
+        self.tokens.first().map_or(0..0, |first| *first..self.tokens.last().map_or(*first, |last| *last) + 1)
+    }
+}
+
+/// The characters that stand for the bytes 0 to 255 in a byte-level tokenizer: printable ones for themselves, the others by
+/// those from U+0100 on.
+fn byte_of_char() -> Vec<char> {
+    let mut other = 0x100;
+    (0..=255u32)
+        .filter_map(|byte| {
+            let itself = matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
+            let stands = if itself { byte } else { other };
+            other += u32::from(!itself);
+            char::from_u32(stands)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(parts: &[&str]) -> Vec<String> {
+        let parts = parts.iter().enumerate();
+        let mut words =
+            by_spaces(parts.map(|(at, text)| WordTokens { text: (*text).into(), tokens: vec![at] }).collect());
+        merge_punctuation(&mut words);
+        words.into_iter().map(|word| word.text).collect()
+    }
+
+    #[test]
+    fn bytes_stand_as_in_every_byte_level_tokenizer() {
+        let chars = byte_of_char();
+        assert_eq!(chars.len(), 256);
+        assert_eq!((chars[b' ' as usize], chars[b'\n' as usize], chars[b'A' as usize]), ('Ġ', 'Ċ', 'A'));
+    }
+
+    #[test]
+    fn words_take_their_punctuation() {
+        assert_eq!(words(&[" He", " said", ",", " \"", "No", "!", "\""]), [" He", " said,", " \"No!\""]);
+        assert_eq!(words(&[" to", "-", "day", "."]), [" to-", "day."]);
+    }
+}

@@ -1,0 +1,86 @@
+//! A checkpoint folder, of whichever family.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use serde::Deserialize;
+
+use super::transcribe::Recogniser;
+use crate::ModelReport;
+use crate::error::{Error, Result};
+use crate::models::whisper::Whisper;
+
+/// A checkpoint that transcribes.
+pub enum Checkpoint {
+    /// Parakeet and Nemotron.
+    FastConformer(Arc<Recogniser>),
+    /// Whisper.
+    Whisper(Arc<Whisper>),
+}
+
+impl Checkpoint {
+    /// Loads a checkpoint folder; `config.json` tells its family.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+    pub fn load(dir: &Path, device: &Device) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Family {
+            model_type: Option<String>,
+        }
+        let path = dir.join("config.json");
+        let family = std::fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str::<Family>(&text).ok());
+        match family.and_then(|family| family.model_type).as_deref() {
+            Some("whisper") => Ok(Self::Whisper(Arc::new(Whisper::load(dir, device)?))),
+            // It says what is wrong with all others.
+            _ => Ok(Self::FastConformer(Arc::new(Recogniser::load(dir, device)?))),
+        }
+    }
+
+    /// What it holds.
+    pub fn report(&self) -> ModelReport {
+        match self {
+            Self::FastConformer(recogniser) => {
+                let model = recogniser.model();
+                let config = model.config();
+                let mut look_aheads = model.preprocessor().look_aheads.clone();
+                look_aheads.sort_unstable();
+                ModelReport {
+                    class: config.class.name().into(),
+                    parameters: model.parameters(),
+                    layers: config.encoder.num_hidden_layers,
+                    hidden_size: config.encoder.hidden_size,
+                    vocab_size: config.vocab_size,
+                    streaming: config.class.is_streaming(),
+                    look_aheads_ms: look_aheads.iter().map(|r| ((r + 1) as f64 * model.frame_ms()) as u32).collect(),
+                }
+            }
+            Self::Whisper(model) => {
+                let config = model.config();
+                ModelReport {
+                    class: "WhisperForConditionalGeneration".into(),
+                    parameters: model.parameters(),
+                    layers: config.encoder_layers,
+                    hidden_size: config.size,
+                    vocab_size: config.vocab_size,
+                    streaming: false,
+                    look_aheads_ms: Vec::new(),
+                }
+            }
+        }
+    }
+
+    /// The checkpoint as one that hears streams of frames, which live sessions take.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for one that writes whole windows.
+    pub fn recogniser(&self) -> Result<&Arc<Recogniser>> {
+        match self {
+            Self::FastConformer(recogniser) => Ok(recogniser),
+            Self::Whisper(_) => {
+                Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()))
+            }
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! What the worker runs for checkpoints that write a window of 30 s as text, token by token: windows of all recordings are
+//! decoded side by side, and where one is done the next takes its place.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use burn::tensor::Tensor;
+
+use crate::device::is_cpu;
+use crate::error::{Error, Result};
+use crate::models::whisper::{Ask, Decoding, Said, Task, Whisper, compression_ratio};
+use crate::scheduler::Machine;
+
+/// Windows that are decoded at a time: what is read of the weights serves all of them.
+const TOGETHER_ON_CPU: usize = 8;
+const TOGETHER_ON_GPU: usize = 32;
+/// Windows that are encoded in a step.
+const ENCODED_ON_CPU: usize = 1;
+const ENCODED_ON_GPU: usize = 8;
+/// Tokens of a window at most, as in the published program.
+const MOST_TOKENS: usize = 224;
+/// A window that was written badly is written again, with more and more left to chance.
+const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
+/// What is badly written: it says the same over and over, or the model does not believe it.
+const REPEATS: f32 = 1.35;
+const UNLIKELY: f32 = -1.0;
+/// Unlikely text where there is likely no speech is none.
+const NO_SPEECH: f32 = 0.6;
+/// Samples of an encoder frame.
+const FRAME: usize = 320;
+
+/// What a recording is opened with.
+pub struct Kind {
+    pub model: Arc<Whisper>,
+    pub language: Language,
+    pub task: Task,
+    /// Tokens that are expected, names say.
+    pub previous: Vec<u32>,
+}
+
+/// The language that is spoken, by its token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// It is known.
+    Known(u32),
+    /// The first window tells, among these.
+    Found(Vec<u32>),
+    /// Each window tells for itself, among these.
+    Mixed(Vec<u32>),
+}
+
+/// A window: samples at 16 kHz, 30 s at most.
+pub type Input = Vec<f32>;
+
+/// What was said in a window.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The window's number, from 0 on, as they came.
+    pub window: usize,
+    pub said: Said,
+    /// The token of its language.
+    pub language: u32,
+}
+
+/// What a slot is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bucket {
+    /// Windows through the encoder, and into the decoder, of this model.
+    Encode(usize),
+    /// One more token of each window.
+    Decode(usize),
+    /// What was done in steps of others.
+    Deliver,
+}
+
+/// The recordings that a device works on.
+#[derive(Default)]
+pub struct Utterances {
+    slots: Vec<Option<Slot>>,
+    models: Vec<Model>,
+}
+
+struct Model {
+    model: Arc<Whisper>,
+    decoding: Decoding,
+    windows: BTreeMap<u64, Window>,
+    next: u64,
+}
+
+/// A window in the decoder.
+struct Window {
+    slot: usize,
+    number: usize,
+    /// `[1, 1500, size]`
+    frames: Tensor<3>,
+    ask: Ask,
+    tries: usize,
+}
+
+struct Slot {
+    kind: Kind,
+    /// Number of its model.
+    model: usize,
+    waiting: VecDeque<(usize, Vec<f32>)>,
+    taken: usize,
+    at_work: usize,
+    done: Vec<Written>,
+}
+
+/// What to make of a window that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    Again,
+    NoSpeech,
+}
+
+fn judge(said: &Said, vocab_size: usize) -> Verdict {
+    if said.log_prob < UNLIKELY && said.no_speech > NO_SPEECH {
+        Verdict::NoSpeech
+    } else if said.log_prob < UNLIKELY || compression_ratio(&said.tokens, vocab_size) > REPEATS {
+        Verdict::Again
+    } else {
+        Verdict::Good
+    }
+}
+
+impl Model {
+    fn most(&self, on_cpu: usize, on_gpu: usize) -> usize {
+        if is_cpu(self.model.device()) { on_cpu } else { on_gpu }
+    }
+
+    fn room(&self) -> usize {
+        self.most(TOGETHER_ON_CPU, TOGETHER_ON_GPU).saturating_sub(self.decoding.rows())
+    }
+
+    /// Takes windows into the decoder; those that are done at once.
+    fn add(&mut self, frames: &Tensor<3>, windows: Vec<Window>) -> Result<Vec<(Window, Said)>> {
+        let first = self.next;
+        self.next += windows.len() as u64;
+        let asks = windows.iter().enumerate().map(|(at, window)| (first + at as u64, window.ask.clone())).collect();
+        self.windows.extend(windows.into_iter().enumerate().map(|(at, window)| (first + at as u64, window)));
+        let done = self.decoding.add(&self.model, frames, asks)?;
+        self.settle(done)
+    }
+
+    /// Sorts out what was written: what is to be written again goes back into the decoder.
+    fn settle(&mut self, done: Vec<(u64, Said)>) -> Result<Vec<(Window, Said)>> {
+        let mut settled = Vec::new();
+        let mut waiting = done;
+        while let Some((number, mut said)) = waiting.pop() {
+            let Some(mut window) = self.windows.remove(&number) else { continue };
+            match judge(&said, self.model.config().vocab_size) {
+                Verdict::Again if window.tries + 1 < TEMPERATURES.len() => {
+                    window.tries += 1;
+                    window.ask.temperature = TEMPERATURES[window.tries];
+                    let (number, ask) = (self.next, window.ask.clone());
+                    self.next += 1;
+                    let frames = window.frames.clone();
+                    self.windows.insert(number, window);
+                    waiting.extend(self.decoding.add(&self.model, &frames, vec![(number, ask)])?);
+                    continue;
+                }
+                Verdict::Again => cut_loop(&mut said),
+                Verdict::NoSpeech => said = Said { no_speech: said.no_speech, ..Said::default() },
+                Verdict::Good => {}
+            }
+            settled.push((window, said));
+        }
+        Ok(settled)
+    }
+}
+
+/// Leaves one of what is said over and over at the end.
+fn cut_loop(said: &mut Said) {
+    let tokens = &said.tokens;
+    let longest = tokens.len() / 3;
+    let repeats = |period: &usize| {
+        let last = &tokens[tokens.len() - period..];
+        tokens.rchunks_exact(*period).take_while(|chunk| *chunk == last).count()
+    };
+    let looped = (1..=longest).map(|period| (period, repeats(&period))).find(|(_, times)| *times >= 3);
+    if let Some((period, times)) = looped {
+        let kept = tokens.len() - period * (times - 1);
+        let columns = said.weights.len() / (tokens.len() + 1);
+        said.tokens.truncate(kept);
+        said.confidences.truncate(kept);
+        said.weights.truncate((kept + 1) * columns);
+    }
+}
+
+impl Utterances {
+    fn deliver(&mut self, slots: &[usize]) -> Vec<Option<Vec<Written>>> {
+        let take = |slot: &usize| {
+            let done = self.slots.get_mut(*slot)?.as_mut().map(|slot| std::mem::take(&mut slot.done))?;
+            (!done.is_empty()).then_some(done)
+        };
+        slots.iter().map(take).collect()
+    }
+
+    fn keep(&mut self, settled: Vec<(Window, Said)>) {
+        for (window, said) in settled {
+            if let Some(Some(slot)) = self.slots.get_mut(window.slot) {
+                slot.at_work -= 1;
+                slot.done.push(Written { window: window.number, said, language: window.ask.language });
+            }
+        }
+    }
+
+    fn encode(&mut self, number: usize, slots: &[usize]) -> Result<()> {
+        let Some(model) = self.models.get_mut(number) else { return Err(Error::Canceled) };
+        let most = model.room().min(model.most(ENCODED_ON_CPU, ENCODED_ON_GPU)).max(1);
+        // One of each in turn, so that no long recording keeps the others waiting.
+        let mut batch: Vec<(usize, usize, Vec<f32>)> = Vec::new();
+        loop {
+            let before = batch.len();
+            for index in slots {
+                if batch.len() < most
+                    && let Some(Some(slot)) = self.slots.get_mut(*index)
+                {
+                    batch.extend(slot.waiting.pop_front().map(|(number, samples)| (*index, number, samples)));
+                }
+            }
+            if batch.len() == before {
+                break;
+            }
+        }
+        let samples: Vec<&[f32]> = batch.iter().map(|(_, _, samples)| samples.as_slice()).collect();
+        let frames = model.model.encode(&samples)?;
+        let mut windows = Vec::with_capacity(batch.len());
+        for (row, (index, number, samples)) in batch.iter().enumerate() {
+            let Some(Some(slot)) = self.slots.get_mut(*index) else { return Err(Error::Canceled) };
+            let frames = frames.clone().narrow(0, row, 1);
+            let language = slot.language(&frames)?;
+            slot.at_work += 1;
+            let ask = Ask {
+                language,
+                task: slot.kind.task,
+                previous: slot.kind.previous.clone(),
+                temperature: TEMPERATURES[0],
+                seed: *number as u64,
+                most: MOST_TOKENS,
+                frames: samples.len().div_ceil(FRAME),
+            };
+            windows.push(Window { slot: *index, number: *number, frames, ask, tries: 0 });
+        }
+        let settled = model.add(&frames, windows)?;
+        self.keep(settled);
+        Ok(())
+    }
+}
+
+impl Slot {
+    /// The token of the language of a window.
+    fn language(&mut self, frames: &Tensor<3>) -> Result<u32> {
+        let among = match &self.kind.language {
+            Language::Known(token) => return Ok(*token),
+            Language::Found(among) | Language::Mixed(among) => among,
+        };
+        let chances = self.kind.model.languages(frames, among)?;
+        let chances = chances.first().into_iter().flatten().copied();
+        let likeliest = among.iter().copied().zip(chances).max_by(|(_, a), (_, b)| a.total_cmp(b));
+        let token = likeliest.map_or(0, |(token, _)| token);
+        if let Language::Found(_) = self.kind.language {
+            self.kind.language = Language::Known(token);
+        }
+        Ok(token)
+    }
+}
+
+impl Machine for Utterances {
+    type Kind = Kind;
+    type Input = Input;
+    type Output = Vec<Written>;
+    type Bucket = Bucket;
+
+    fn open(&mut self, slot: usize, kind: Kind) -> Result<()> {
+        let known = self.models.iter().position(|model| Arc::ptr_eq(&model.model, &kind.model));
+        let model = known.unwrap_or_else(|| {
+            let model = kind.model.clone();
+            self.models.push(Model { model, decoding: Decoding::new(true), windows: BTreeMap::new(), next: 0 });
+            self.models.len() - 1
+        });
+        if self.slots.len() <= slot {
+            self.slots.resize_with(slot + 1, || None);
+        }
+        let (waiting, done) = (VecDeque::new(), Vec::new());
+        self.slots[slot] = Some(Slot { kind, model, waiting, taken: 0, at_work: 0, done });
+        Ok(())
+    }
+
+    fn take(&mut self, slot: usize, window: Input) {
+        if let Some(Some(slot)) = self.slots.get_mut(slot) {
+            slot.waiting.push_back((slot.taken, window));
+            slot.taken += 1;
+        }
+    }
+
+    fn finish(&mut self, _: usize) {}
+
+    fn close(&mut self, index: usize) {
+        let Some(slot) = self.slots.get_mut(index).and_then(Option::take) else { return };
+        let Some(model) = self.models.get_mut(slot.model) else { return };
+        let decoding = &mut model.decoding;
+        model.windows.retain(|number, window| {
+            if window.slot == index {
+                decoding.forget(*number);
+            }
+            window.slot != index
+        });
+    }
+
+    fn ready(&self, slot: usize) -> Option<Bucket> {
+        let slot = self.slots.get(slot)?.as_ref()?;
+        let room = self.models.get(slot.model)?.room();
+        match () {
+            () if !slot.done.is_empty() => Some(Bucket::Deliver),
+            () if !slot.waiting.is_empty() && room > 0 => Some(Bucket::Encode(slot.model)),
+            // One whose windows wait for room goes along, until there is some.
+            () if !slot.waiting.is_empty() || slot.at_work > 0 => Some(Bucket::Decode(slot.model)),
+            () => None,
+        }
+    }
+
+    fn budget(&self, bucket: Bucket) -> Duration {
+        match bucket {
+            Bucket::Deliver => Duration::ZERO,
+            // The decoder is kept full.
+            Bucket::Encode(_) => Duration::from_secs(1),
+            Bucket::Decode(_) => Duration::from_secs(2),
+        }
+    }
+
+    fn rows(&self, _: Bucket) -> usize {
+        usize::MAX
+    }
+
+    fn name(&self, bucket: Bucket) -> &'static str {
+        match bucket {
+            Bucket::Encode(_) => "window",
+            Bucket::Decode(_) => "token",
+            Bucket::Deliver => "deliver",
+        }
+    }
+
+    fn step(&mut self, bucket: Bucket, slots: &[usize]) -> Result<Vec<Option<Vec<Written>>>> {
+        match bucket {
+            Bucket::Encode(model) => self.encode(model, slots)?,
+            Bucket::Decode(number) => {
+                let Some(model) = self.models.get_mut(number) else { return Err(Error::Canceled) };
+                let whisper = model.model.clone();
+                let done = model.decoding.step(&whisper)?;
+                let settled = model.settle(done)?;
+                self.keep(settled);
+            }
+            Bucket::Deliver => {}
+        }
+        Ok(self.deliver(slots))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_over_and_over_is_said_once() {
+        let weights = |rows: usize| (0..rows).flat_map(|row| [row as f32; 4]).collect::<Vec<f32>>();
+        let cut = |tokens: &[u32]| {
+            let tokens = tokens.to_vec();
+            let confidences = vec![0.5; tokens.len()];
+            let mut said = Said { weights: weights(tokens.len() + 1), tokens, confidences, ..Said::default() };
+            cut_loop(&mut said);
+            assert_eq!(said.confidences.len(), said.tokens.len());
+            assert_eq!(said.weights, weights(said.tokens.len() + 1));
+            said.tokens
+        };
+        assert_eq!(cut(&[1, 2, 3, 7, 8, 7, 8, 7, 8]), [1, 2, 3, 7, 8]);
+        assert_eq!(cut(&[5, 5, 5, 5]), [5]);
+        assert_eq!(cut(&[1, 2, 1, 2, 3]), [1, 2, 1, 2, 3], "twice is no loop");
+        assert!(cut(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_badly_written_is_written_again_and_silence_is_none() {
+        let said =
+            |log_prob: f32, no_speech: f32, tokens: Vec<u32>| Said { tokens, log_prob, no_speech, ..Said::default() };
+        let plain: Vec<u32> = (0..40).map(|n| n * 997 % 50_000).collect();
+        assert_eq!(judge(&said(-0.3, 0.1, plain.clone()), 51_865), Verdict::Good);
+        assert_eq!(judge(&said(-0.3, 0.9, plain.clone()), 51_865), Verdict::Good, "it is sure of the text");
+        assert_eq!(judge(&said(-1.2, 0.1, plain.clone()), 51_865), Verdict::Again);
+        assert_eq!(judge(&said(-1.2, 0.9, plain), 51_865), Verdict::NoSpeech);
+        assert_eq!(judge(&said(-0.1, 0.1, vec![900; 100]), 51_865), Verdict::Again);
+    }
+}
