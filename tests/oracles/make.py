@@ -17,7 +17,7 @@ from models import make_model
 from silero import make_silero
 from whisper import make_whisper
 from whisper_checkpoints import CHECKPOINTS as WHISPER
-from whisper_vectors import make_shared
+from whisper_vectors import make_vectors
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 TOLERANCE = 1e-5
@@ -34,9 +34,9 @@ def make(root: Path, only: list[str]) -> None:
         if not only or checkpoint.name in only:
             print(checkpoint.name)
             make_model(checkpoint, fresh(root / "fastconformer" / checkpoint.name))
-    if not only or "shared" in only:
-        print("shared")
-        make_shared(fresh(root / "whisper" / "shared"))
+    if not only or "vectors" in only:
+        print("vectors")
+        make_vectors(fresh(root / "whisper" / "vectors"))
     for checkpoint in WHISPER:
         if not only or checkpoint.name in only:
             print(checkpoint.name)
@@ -97,7 +97,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", *(c.name for c in CHECKPOINTS), "shared", *(c.name for c in WHISPER)]
+    names = ["features", "silero", *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

@@ -217,7 +217,7 @@ def compression() -> list[dict]:
     return cases
 
 
-def make_shared(folder: Path) -> None:
+def make_vectors(folder: Path) -> None:
     facts, tensors = alignment()
     facts = {"rules": RULES | {"cases": rule_cases()}, **facts, "compression": compression()}
     tensors["audio"] = torch.from_numpy(recording())

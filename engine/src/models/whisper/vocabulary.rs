@@ -178,6 +178,6 @@ mod tests {
     #[test]
     fn words_take_their_punctuation() {
         assert_eq!(words(&[" He", " said", ",", " \"", "No", "!", "\""]), [" He", " said,", " \"No!\""]);
-        assert_eq!(words(&[" to", "-", "day", "."]), [" to-", "day."]);
+        assert_eq!(words(&[" to", "-", "day", "."]), [" to", "-day."]);
     }
 }
