@@ -44,6 +44,8 @@ pub struct Heard {
     pub ended: bool,
     /// How much of the session's audio is dealt with, ms.
     pub heard_ms: u64,
+    /// Where the audio ends that the tokens were found in, ms from the start of the session.
+    pub until_ms: u64,
 }
 
 pub(super) struct Slot {
@@ -301,6 +303,7 @@ impl Slot {
             turn_ms: self.turn.as_ref().map_or(0, |turn| (turn.start_row as f64 * row_ms) as u64),
             ended: false,
             heard_ms: encoded.map_or(detected_ms, |ms| ms.min(detected_ms)),
+            until_ms: encoded.unwrap_or(detected_ms),
         }
     }
 }

@@ -49,7 +49,9 @@ impl Turns {
         self.tokens.extend(heard.tokens);
         let mut events = Vec::new();
         if !self.tokens.is_empty() && (more || heard.ended) {
-            let spoken = model.vocabulary().words(&self.tokens, model.frame_ms(), u64::MAX);
+            // The last frame may reach past the last sample.
+            let end_ms = heard.until_ms.saturating_sub(heard.turn_ms);
+            let spoken = model.vocabulary().words(&self.tokens, model.frame_ms(), end_ms);
             self.language = spoken.language.or(self.language.take());
             let mut caption = Caption { text: spoken.text, words: spoken.words };
             for word in &mut caption.words {
