@@ -153,11 +153,6 @@ impl Decoder {
 }
 
 impl Steps {
-    /// Rows.
-    pub fn rows(&self) -> usize {
-        self.pads.len()
-    }
-
     /// True where one of the next `count` tokens may not see a column: those that are not real, those that come later.
     /// `[rows, 1, count, columns]`; none if all may be seen.
     fn mask(&self, before: usize, count: usize, device: &Device) -> Option<Tensor<4, Bool>> {
