@@ -7,11 +7,10 @@ use burn::backend::Dispatch;
 use burn::backend::ops::{ActivationOps, FloatTensorOps};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
-use burn::tensor::{Shape, Slice, Tensor, TensorData};
+use burn::tensor::{Slice, Tensor};
 use rayon::prelude::*;
 
-/// Values a thread takes at a time: 64 KiB.
-const CHUNK: usize = 16 * 1024;
+use crate::vectors::{CHUNK, sigmoid, tensor};
 
 /// `x * sigmoid(x)`, of any shape.
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
@@ -81,50 +80,5 @@ impl GateOps for Flex {
         );
         shape[last] = half;
         tensor(out, shape)
-    }
-}
-
-fn tensor(values: Vec<f32>, shape: Shape) -> FloatTensor<Flex> {
-    burn::backend::flex::FlexTensor::from_data(TensorData::new(values, shape))
-}
-
-/// `1 / (1 + e^-x)`, within 2e-7.
-#[inline(always)]
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + exp(-x))
-}
-
-/// `e^x` without a branch, so that it runs in vectors: 2^n times a polynomial on +-ln(2)/2 (the coefficients of Cephes'
-/// `expf`). Arguments are held within the range where neither factor overflows.
-#[inline(always)]
-fn exp(x: f32) -> f32 {
-    let x = x.clamp(-87.0, 87.0);
-    // Adding and taking away 1.5 * 2^23 rounds to a whole number.
-    const ROUND: f32 = 12_582_912.0;
-    let n = x.mul_add(std::f32::consts::LOG2_E, ROUND) - ROUND;
-    let r = n.mul_add(-0.693_359_4, x);
-    let r = n.mul_add(2.121_944_4e-4, r);
-    let p = 1.987_569e-4_f32
-        .mul_add(r, 1.398_199_9e-3)
-        .mul_add(r, 8.333_452e-3)
-        .mul_add(r, 4.166_579_6e-2)
-        .mul_add(r, 1.666_666_5e-1)
-        .mul_add(r, 0.5);
-    let p = p.mul_add(r * r, r) + 1.0;
-    f32::from_bits(((n as i32 + 127) << 23) as u32) * p
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_exponential_is_right_over_its_whole_range() {
-        for step in -87_000..=87_000 {
-            let x = step as f32 / 1000.0;
-            let (ours, exact) = (f64::from(exp(x)), f64::from(x).exp());
-            assert!((ours - exact).abs() <= 3e-7 * exact, "e^{x}: {ours} is not {exact}");
-        }
-        assert!((sigmoid(1e30), sigmoid(-1e30)) == (1.0, sigmoid(-87.0)) && sigmoid(0.0) == 0.5);
     }
 }

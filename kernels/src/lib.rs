@@ -4,8 +4,18 @@
 //! which body runs: the CubeCL kernel on wgpu (and CUDA, ROCm), the plain Rust twin on flex. No model and no file format
 //! is known here.
 //!
+//! - [`attention`]: all queries to all keys.
+//! - [`crew`]: threads that share small pieces of work.
 //! - [`gate`]: SiLU and GLU in one pass.
+//! - [`gelu`]: GELU in one pass.
 //! - [`logmel`]: samples to log-mel frames, whole utterances or live streams.
+//! - [`rows`]: a few rows times a large matrix, and one query to many keys, on the CPU alone.
 
+pub mod attention;
+pub mod crew;
 pub mod gate;
+pub mod gelu;
 pub mod logmel;
+mod products;
+pub mod rows;
+mod vectors;

@@ -31,10 +31,12 @@ class Checkpoint:
     """Pattern of a tensor's name -> factor on its spread."""
     offsets: dict = field(default_factory=dict)
     """Group of tokens -> what is added to their logits."""
+    pieces: int = 0
+    """Pieces of text in the vocabulary, where it is to be of the published size."""
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.languages, self.no_speech, self.multilingual)
+        return Layout(self.languages, self.no_speech, self.multilingual, self.pieces)
 
 
 def generation_config(checkpoint: Checkpoint) -> dict:

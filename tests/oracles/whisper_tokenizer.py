@@ -49,10 +49,13 @@ def merges() -> list[tuple[str, str]]:
 class Layout:
     """Ids of one checkpoint's vocabulary."""
 
-    def __init__(self, languages: int, no_speech: str, multilingual: bool):
+    def __init__(self, languages: int, no_speech: str, multilingual: bool, pieces: int = 0):
         # Where the multilingual vocabularies end there is an entry with no bytes at all.
         self.merges = merges()
-        self.text = letters() + ["".join(pair) for pair in self.merges] + ([""] if multilingual else [])
+        self.text = letters() + ["".join(pair) for pair in self.merges]
+        # A vocabulary of the published size has so many pieces; no merge leads to these.
+        self.text += [f"Ġ<{i}>" for i in range(len(self.text) + multilingual, pieces)]
+        self.text += [""] if multilingual else []
         codes = [f"<|{code}|>" for code in list(LANGUAGES)[:languages]]
         self.special = ["<|endoftext|>", "<|startoftranscript|>", *codes, "<|translate|>", "<|transcribe|>",
                         "<|startoflm|>", "<|startofprev|>", no_speech, "<|notimestamps|>"]  # fmt: skip

@@ -1,5 +1,6 @@
 //! Multi-head attention without positions, over frames at once or token by token with what came before kept.
 
+use auricle_kernels::attention::attention;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Tensor, activation, module};
 
@@ -69,8 +70,31 @@ impl Attention {
             let shape = [rows, self.heads, count, seen.keys.dims()[2]];
             Tensor::<4>::zeros(shape, &query.device()).mask_fill(mask.clone().expand(shape), MASKED)
         });
-        let attended = attend(query, seen, bias);
+        let options = AttentionModuleOptions { scale: Some(1.0), softcap: None, is_causal: false };
+        let attended = module::attention(query, seen.keys.clone(), seen.values.clone(), None, bias, options);
         self.output.forward(attended.swap_dims(1, 2).reshape([rows, count, size]))
+    }
+
+    /// All of `x` `[rows, count, size]` look at each other, to the same shape.
+    pub fn among(&self, x: Tensor<3>) -> Tensor<3> {
+        let [rows, count, _] = x.dims();
+        let (query, keys, values) = (self.query.forward(x.clone()), self.key.forward(x.clone()), self.value.forward(x));
+        // Where a device has no kernel for all of it, scores are a tensor of their own: so many queries at a time that none
+        // runs out of room for them.
+        let at_once = match is_cpu(&query.device()) {
+            true => count,
+            false => (MOST_SCORES / (rows * self.heads * count).max(1)).max(1),
+        };
+        let parts = (0..count).step_by(at_once.max(1)).map(|first| {
+            let query = query.clone().narrow(1, first, at_once.min(count - first));
+            attention(query, keys.clone(), values.clone(), self.heads)
+        });
+        let parts: Vec<Tensor<3>> = parts.collect();
+        self.output.forward(if parts.len() == 1 {
+            parts.into_iter().next().unwrap_or(query)
+        } else {
+            Tensor::cat(parts, 1)
+        })
     }
 
     /// As [`Attention::forward`] without a mask, and how much each query looked at each key: `[rows, heads, count, keys]`.
@@ -81,23 +105,4 @@ impl Attention {
         let attended = weights.clone().matmul(seen.values.clone());
         (self.output.forward(attended.swap_dims(1, 2).reshape([rows, count, size])), weights)
     }
-}
-
-/// `query` `[rows, heads, count, head]` over keys and values, to the same shape. Scores are a tensor of their own where a
-/// device has no kernel for all of it: so many queries at a time that no device runs out of room for them.
-fn attend(query: Tensor<4>, seen: &KeyValues, bias: Option<Tensor<4>>) -> Tensor<4> {
-    let [rows, heads, count, _] = query.dims();
-    let keys = seen.keys.dims()[2];
-    let options = || AttentionModuleOptions { scale: Some(1.0), softcap: None, is_causal: false };
-    let at_once = (MOST_SCORES / (rows * heads * keys).max(1)).max(1);
-    if count <= at_once || is_cpu(&query.device()) {
-        return module::attention(query, seen.keys.clone(), seen.values.clone(), None, bias, options());
-    }
-    let parts = (0..count).step_by(at_once).map(|first| {
-        let size = at_once.min(count - first);
-        let bias = bias.clone().map(|bias| bias.narrow(2, first, size));
-        let query = query.clone().narrow(2, first, size);
-        module::attention(query, seen.keys.clone(), seen.values.clone(), None, bias, options())
-    });
-    Tensor::cat(parts.collect(), 2)
 }

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use super::decoder::{Looked, Steps};
+use super::decoder::{Looked, Steps, Values};
 use super::model::Whisper;
 use super::rules::Rules;
 use crate::error::{Error, Result};
@@ -89,7 +89,7 @@ impl Decoding {
         let config = model.config();
         let special = &config.special;
         let room = config.positions / 2 - 1;
-        let mut steps = model.decoder().start(frames);
+        let mut steps = model.decoder().start(frames)?;
         let mut begins: Vec<Vec<u32>> = Vec::new();
         let mut follows: Vec<Vec<u32>> = Vec::new();
         for (_, ask) in &asks {
@@ -110,10 +110,12 @@ impl Decoding {
         }
         // Whether there is speech at all is told where the text would start.
         let looked = model.decoder().forward(&mut steps, &begins);
-        let no_speech = chances_of(crate::device::read(looked.scores.clone())?, asks.len(), special.no_speech as usize);
+        let (heads, frames) = (looked.heads, looked.frames);
+        let scores = looked.scores.read()?;
+        let no_speech = chances_of(&scores, asks.len(), special.no_speech as usize);
         let looked = match follows.first().is_some_and(|follow| !follow.is_empty()) {
             true => model.decoder().forward(&mut steps, &follows),
-            false => looked,
+            false => Looked { scores: Values::Host(scores), weights: looked.weights, heads, frames },
         };
         let prompts = begins.iter().zip(&follows).map(|(begin, follow)| begin.len() + follow.len());
         let rows = asks.into_iter().zip(prompts.zip(no_speech)).map(|((number, ask), (prompt, no_speech))| Row {
@@ -167,10 +169,10 @@ impl Decoding {
     fn choose(&mut self, model: &Whisper, looked: Looked, from: usize) -> Result<Vec<(u64, Said)>> {
         let config = model.config();
         let rules = Rules::new(config, self.timestamps);
-        let [_, heads, frames] = looked.weights.dims();
+        let (heads, frames) = (looked.heads, looked.frames);
         let wanted = self.rows[from..].iter().any(|row| row.ask.frames > 0 && !row.over);
-        let weights = if wanted { crate::device::read(looked.weights)? } else { Vec::new() };
-        let mut scores = crate::device::read(looked.scores)?;
+        let weights = if wanted { looked.weights.read()? } else { Vec::new() };
+        let mut scores = looked.scores.read()?;
         let mut done = Vec::new();
         for (at, row) in self.rows[from..].iter_mut().enumerate().filter(|(_, row)| !row.over) {
             let scores = &mut scores[at * config.vocab_size..][..config.vocab_size];
@@ -240,6 +242,6 @@ fn log_prob(scores: &[f32], token: usize) -> f32 {
 }
 
 /// The chance of one token in each of so many rows of scores.
-fn chances_of(scores: Vec<f32>, rows: usize, token: usize) -> Vec<f32> {
+fn chances_of(scores: &[f32], rows: usize, token: usize) -> Vec<f32> {
     scores.chunks_exact(scores.len() / rows.max(1)).map(|scores| log_prob(scores, token).exp()).collect()
 }

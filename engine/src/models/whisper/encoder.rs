@@ -1,7 +1,8 @@
 //! Log-mel windows to encoder frames: two convolutions, positions, transformer blocks.
 
+use auricle_kernels::gelu::gelu;
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{Tensor, activation, module};
+use burn::tensor::{Tensor, module};
 
 use super::attention::Attention;
 use super::config::Config;
@@ -58,7 +59,7 @@ impl FeedForward {
 
     /// `[rows, count, size]` to the same shape, added to what came in.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let inner = activation::gelu(self.up.forward(self.norm.forward(x.clone())));
+        let inner = gelu(self.up.forward(self.norm.forward(x.clone())));
         x + self.down.forward(inner)
     }
 }
@@ -71,7 +72,7 @@ impl Convolution {
     /// `[rows, inputs, frames]` to `[rows, size, frames / stride]`.
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let options = ConvOptions::new([self.stride], [1], [1], 1);
-        activation::gelu(module::conv1d(x, self.weight.clone(), Some(self.bias.clone()), options))
+        gelu(module::conv1d(x, self.weight.clone(), Some(self.bias.clone()), options))
     }
 }
 
@@ -108,9 +109,8 @@ impl Encoder {
     /// Some of the blocks over `[rows, frames, size]`.
     pub fn run(&self, x: Tensor<3>, blocks: std::ops::Range<usize>) -> Tensor<3> {
         self.blocks[blocks].iter().fold(x, |x, block| {
-            let normed = block.attention_norm.forward(x.clone());
-            let seen = block.attention.key_values(normed.clone());
-            block.feed_forward.forward(x + block.attention.forward(normed, &seen, None))
+            let attended = block.attention.among(block.attention_norm.forward(x.clone()));
+            block.feed_forward.forward(x + attended)
         })
     }
 

@@ -12,7 +12,7 @@ mod vocabulary;
 
 pub use align::{median_filter, token_times, warp};
 pub use config::{Config, Special};
-pub use decoder::Steps;
+pub use decoder::{Looked, Steps, Values};
 pub use decoding::{Ask, Decoding, Said, Task};
 pub use model::Whisper;
 pub use rules::{Rules, compression_ratio};

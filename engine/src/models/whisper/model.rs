@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use auricle_kernels::logmel::{LogMel, LogMelConfig};
-use burn::tensor::{Device, Tensor, TensorData, activation};
+use auricle_kernels::rows::Precision;
+use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
@@ -49,7 +50,7 @@ impl Whisper {
         let parameters = weights.parameters();
         let model = weights.scope("model");
         let encoder = Encoder::load(&model.scope("encoder"), &config)?;
-        let decoder = Decoder::load(&model.scope("decoder"), &config)?;
+        let decoder = Decoder::load(&model.scope("decoder"), &config, Precision::F32)?;
         // The same as the embeddings, in the folders that have it.
         weights.scope("proj_out").ignore("weight");
         weights.finish()?;
@@ -118,12 +119,16 @@ impl Whisper {
     /// [`Error::Device`] when the device failed.
     pub fn languages(&self, frames: &Tensor<3>, among: &[u32]) -> Result<Vec<Vec<f32>>> {
         let windows = frames.dims()[0];
-        let mut steps = self.decoder.start(frames);
+        let mut steps = self.decoder.start(frames)?;
         let looked = self.decoder.forward(&mut steps, &vec![vec![self.config.special.start]; windows]);
-        let ids: Vec<usize> = among.iter().map(|id| *id as usize).collect();
-        let scores = looked.scores.select(1, crate::layers::row_indices(&ids, &self.device));
-        let chances = crate::device::read(activation::softmax(scores, 1))?;
-        Ok(chances.chunks_exact(among.len().max(1)).map(<[f32]>::to_vec).collect())
+        let scores = looked.scores.read()?;
+        let chances = |scores: &[f32]| {
+            let most = among.iter().map(|id| scores[*id as usize]).fold(f32::NEG_INFINITY, f32::max);
+            let each: Vec<f32> = among.iter().map(|id| (scores[*id as usize] - most).exp()).collect();
+            let sum: f32 = each.iter().sum();
+            each.iter().map(|chance| chance / sum).collect()
+        };
+        Ok(scores.chunks_exact(self.config.vocab_size).map(chances).collect())
     }
 }
 

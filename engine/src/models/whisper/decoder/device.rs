@@ -1,10 +1,10 @@
-//! Encoder frames and tokens to the scores of the next token, several windows side by side.
+//! The decoder in tensors, for GPUs: the same columns for all rows, so that a step is the same few kernels for any of them.
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 
-use super::attention::{Attention, KeyValues};
-use super::config::Config;
-use super::encoder::FeedForward;
+use super::super::attention::{Attention, KeyValues};
+use super::super::config::Config;
+use super::super::encoder::FeedForward;
 use crate::error::Result;
 use crate::layers::{LayerNorm, row_indices};
 use crate::weights::Scope;
@@ -91,12 +91,8 @@ impl Decoder {
         }
     }
 
-    /// The next tokens of every row; a row with fewer than another has its last ones at the end, and `0` before them.
-    pub fn forward(&self, steps: &mut Steps, tokens: &[Vec<u32>]) -> Looked {
-        self.forward_through(steps, tokens, self.blocks.len()).0
-    }
-
-    /// As [`Decoder::forward`], and what came out of the first `blocks` blocks: `[rows, count, size]`.
+    /// The next tokens of every row, and what came out of the first `blocks` blocks: `[rows, count, size]`; a row with fewer
+    /// tokens than another has its last ones at the end, and `0` before them.
     pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Tensor<3>) {
         let device = self.tokens.device();
         let (rows, count) = (tokens.len(), tokens.iter().map(Vec::len).max().unwrap_or(0));

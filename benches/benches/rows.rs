@@ -1,0 +1,49 @@
+//! A few rows times a large matrix, and one query over many keys, on the CPU: the sizes of Whisper base, against burn's own
+//! operations.
+
+use auricle_kernels::crew;
+use auricle_kernels::rows::{Matrix, Precision, Seen};
+use burn::tensor::{Device, Distribution, Tensor, module};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+fn rows(c: &mut Criterion) {
+    let device = Device::flex();
+    let random = |count: usize| {
+        let x = Tensor::<1>::random([count], Distribution::Normal(0.0, 1.0), &device);
+        x.into_data().try_into_vec::<f32>().unwrap_or_default()
+    };
+    for (inputs, outputs) in [(512, 2048), (512, 51_865)] {
+        let weights = random(inputs * outputs);
+        let burns = Tensor::<1>::from_floats(weights.as_slice(), &device).reshape([outputs, inputs]).transpose();
+        let burns = burns.clone() + burns.zeros_like();
+        let mut group = c.benchmark_group(format!("rows/{inputs}x{outputs}"));
+        for count in [1, 8] {
+            let x = random(count * inputs);
+            for precision in [Precision::F32, Precision::Int8] {
+                let matrix = Matrix::new(&weights, inputs, outputs, precision);
+                group.throughput(Throughput::Bytes(matrix.bytes() as u64));
+                let name = format!("{count} {precision:?}");
+                group.bench_function(name, |b| crew::run(|crew| b.iter(|| matrix.forward(crew, &x, None))));
+            }
+            let x = Tensor::<1>::from_floats(x.as_slice(), &device).reshape([count, inputs]);
+            group.throughput(Throughput::Bytes(4 * (inputs * outputs) as u64));
+            group.bench_function(format!("{count} burn"), |b| {
+                b.iter(|| module::linear(x.clone(), burns.clone(), None).into_data());
+            });
+        }
+        group.finish();
+    }
+    let (head, count) = (64, 1500);
+    let mut seen = Seen::new(head);
+    for _ in 0..count {
+        seen.push(&random(head), &random(head));
+    }
+    let (query, mut out, mut looked) = (random(head), vec![0.0; head], Vec::new());
+    let mut group = c.benchmark_group("attend");
+    group.throughput(Throughput::Bytes(8 * (head * count) as u64));
+    group.bench_function(format!("{count}x{head}"), |b| b.iter(|| seen.attend(&query, &mut out, &mut looked)));
+    group.finish();
+}
+
+criterion_group!(benches, rows);
+criterion_main!(benches);

@@ -1,0 +1,319 @@
+//! The decoder on the CPU: plain memory, each row with caches of its own, each weight read once a step for all rows.
+
+use std::sync::Arc;
+
+use auricle_kernels::crew::{self, Crew};
+use auricle_kernels::gelu::gelu_in_place;
+use auricle_kernels::rows::{Matrix, Precision, Seen};
+use burn::tensor::Tensor;
+use rayon::prelude::*;
+
+use super::super::config::Config;
+use super::{Looked, Values};
+use crate::error::Result;
+use crate::layers::{Bias, Linear};
+use crate::weights::Scope;
+
+/// The decoder.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    /// What tokens are, and how they are told apart.
+    tokens: Matrix,
+    /// `[positions, size]`
+    positions: Vec<f32>,
+    blocks: Vec<Block>,
+    norm: Norm,
+    /// Heads of each block whose attention follows the audio.
+    alignment_heads: Vec<Vec<usize>>,
+    heads: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    own_norm: Norm,
+    /// Query, key and value, one after the other.
+    own_in: Layer,
+    own_out: Layer,
+    cross_norm: Norm,
+    cross_query: Layer,
+    /// Over all frames of the audio at once.
+    cross_key: Linear,
+    cross_value: Linear,
+    cross_out: Layer,
+    norm: Norm,
+    up: Layer,
+    down: Layer,
+}
+
+#[derive(Clone, Debug)]
+struct Layer {
+    weight: Matrix,
+    bias: Vec<f32>,
+}
+
+#[derive(Clone, Debug)]
+struct Norm {
+    gamma: Vec<f32>,
+    beta: Vec<f32>,
+}
+
+/// What the decoder keeps of rows.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    /// The audio, of each block and head: `[blocks * heads]`.
+    cross: Arc<Vec<Seen>>,
+    /// The tokens so far, likewise.
+    own: Vec<Seen>,
+    position: usize,
+}
+
+impl Decoder {
+    /// Reads the decoder.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
+        let (size, heads) = (config.size, config.decoder_heads);
+        let scale = ((size / heads) as f32).powf(-0.5);
+        let layer = |scope: &Scope, inputs: usize, outputs: usize| {
+            let weight = scope.values("weight", &[outputs, inputs])?;
+            Ok(Layer {
+                weight: Matrix::new(&weight, inputs, outputs, precision),
+                bias: scope.values("bias", &[outputs])?,
+            })
+        };
+        let norm =
+            |scope: &Scope| Ok(Norm { gamma: scope.values("weight", &[size])?, beta: scope.values("bias", &[size])? });
+        let query = |scope: &Scope| {
+            let (mut weight, mut bias) = (scope.values("weight", &[size, size])?, scope.values("bias", &[size])?);
+            weight.iter_mut().chain(&mut bias).for_each(|value| *value *= scale);
+            Ok((weight, bias))
+        };
+        let block = |at: usize| {
+            let scope = scope.scope(format!("layers.{at}"));
+            let (own, cross) = (scope.scope("self_attn"), scope.scope("encoder_attn"));
+            let (mut weight, mut bias) = query(&own.scope("q_proj"))?;
+            weight.extend(own.scope("k_proj").values("weight", &[size, size])?);
+            weight.extend(own.scope("v_proj").values("weight", &[size, size])?);
+            bias.extend(vec![0.0; size]);
+            bias.extend(own.scope("v_proj").values("bias", &[size])?);
+            let own_in = Layer { weight: Matrix::new(&weight, size, 3 * size, precision), bias };
+            let (weight, bias) = query(&cross.scope("q_proj"))?;
+            Ok(Block {
+                own_norm: norm(&scope.scope("self_attn_layer_norm"))?,
+                own_in,
+                own_out: layer(&own.scope("out_proj"), size, size)?,
+                cross_norm: norm(&scope.scope("encoder_attn_layer_norm"))?,
+                cross_query: Layer { weight: Matrix::new(&weight, size, size, precision), bias },
+                cross_key: Linear::load(&cross.scope("k_proj"), size, size, Bias::Without)?,
+                cross_value: Linear::load(&cross.scope("v_proj"), size, size, Bias::With)?,
+                cross_out: layer(&cross.scope("out_proj"), size, size)?,
+                norm: norm(&scope.scope("final_layer_norm"))?,
+                up: layer(&scope.scope("fc1"), size, config.decoder_inner)?,
+                down: layer(&scope.scope("fc2"), config.decoder_inner, size)?,
+            })
+        };
+        let mut alignment_heads = vec![Vec::new(); config.decoder_layers];
+        for (layer, head) in &config.alignment_heads {
+            alignment_heads[*layer].push(*head);
+        }
+        let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
+        Ok(Self {
+            tokens: Matrix::new(&tokens, size, config.vocab_size, precision),
+            positions: scope.scope("embed_positions").values("weight", &[config.positions, size])?,
+            blocks: (0..config.decoder_layers).map(block).collect::<Result<_>>()?,
+            norm: norm(&scope.scope("layer_norm"))?,
+            alignment_heads,
+            heads,
+        })
+    }
+
+    /// Width of a token.
+    pub fn size(&self) -> usize {
+        self.tokens.inputs()
+    }
+
+    /// Rows over encoder frames `[rows, frames, size]`, before their first token.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when the device failed.
+    pub fn start(&self, frames: &Tensor<3>) -> Result<Steps> {
+        let [rows, count, size] = frames.dims();
+        let head = size / self.heads;
+        let mut cross: Vec<Vec<Seen>> = (0..rows).map(|_| Vec::with_capacity(self.blocks.len() * self.heads)).collect();
+        for block in &self.blocks {
+            let keys = crate::device::read(block.cross_key.forward(frames.clone()))?;
+            let values = crate::device::read(block.cross_value.forward(frames.clone()))?;
+            for (row, cross) in cross.iter_mut().enumerate() {
+                let seen = (0..self.heads).into_par_iter().map(|at| {
+                    let mut seen = Seen::new(head);
+                    let part = |values: &[f32]| row * count * size..values.len();
+                    let (keys, values) = (&keys[part(&keys)], &values[part(&values)]);
+                    for (key, value) in keys.chunks_exact(size).zip(values.chunks_exact(size)).take(count) {
+                        seen.push(&key[at * head..][..head], &value[at * head..][..head]);
+                    }
+                    seen
+                });
+                cross.par_extend(seen);
+            }
+        }
+        let own = vec![Seen::new(head); self.blocks.len() * self.heads];
+        let row = |cross| Row { cross: Arc::new(cross), own: own.clone(), position: 0 };
+        Ok(Steps { rows: cross.into_iter().map(row).collect() })
+    }
+
+    /// The next tokens of every row, and what came out of the first `blocks` blocks: of each token `[size]`.
+    pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Vec<f32>) {
+        crew::run(|crew| self.run(crew, steps, tokens, blocks))
+    }
+
+    fn run(&self, crew: &Crew, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Vec<f32>) {
+        let size = self.size();
+        let last_position = self.positions.len() / size - 1;
+        let mut x = Vec::with_capacity(tokens.iter().map(Vec::len).sum::<usize>() * size);
+        for (row, tokens) in steps.rows.iter_mut().zip(tokens) {
+            for token in tokens {
+                // A row that is over goes on beside the others, past the last position, to no effect.
+                let position = &self.positions[row.position.min(last_position) * size..][..size];
+                x.extend(
+                    self.tokens.output(*token as usize).iter().zip(position).map(|(token, position)| token + position),
+                );
+                row.position += 1;
+            }
+        }
+        let mut weights = vec![Vec::new(); steps.rows.len()];
+        let mut middle = Vec::new();
+        for (number, block) in self.blocks.iter().enumerate() {
+            if number == blocks {
+                middle.clone_from(&x);
+            }
+            let asked = block.own_in.forward(crew, &block.own_norm.forward(&x));
+            let attended = self.attend_own(crew, steps, tokens, number, &asked);
+            add(&mut x, &block.own_out.forward(crew, &attended));
+            let query = block.cross_query.forward(crew, &block.cross_norm.forward(&x));
+            let attended = self.attend_cross(crew, steps, tokens, number, &query, &mut weights);
+            add(&mut x, &block.cross_out.forward(crew, &attended));
+            let mut inner = block.up.forward(crew, &block.norm.forward(&x));
+            gelu_in_place(&mut inner);
+            add(&mut x, &block.down.forward(crew, &inner));
+        }
+        if blocks >= self.blocks.len() {
+            middle.clone_from(&x);
+        }
+        let mut end = 0;
+        let last: Vec<f32> = tokens
+            .iter()
+            .flat_map(|tokens| {
+                end += tokens.len() * size;
+                &x[end - size..end]
+            })
+            .copied()
+            .collect();
+        let scores = self.tokens.forward(crew, &self.norm.forward(&last), None);
+        let heads = self.alignment_heads.iter().map(Vec::len).sum();
+        let frames = steps.rows.first().and_then(|row| row.cross.first()).map_or(0, Seen::count);
+        let weights = Values::Host(weights.concat());
+        (Looked { scores: Values::Host(scores), weights, heads, frames }, middle)
+    }
+
+    /// Tokens look at themselves and those before them. `asked` `[tokens, 3 * size]`: queries, keys, values.
+    fn attend_own(&self, crew: &Crew, steps: &mut Steps, tokens: &[Vec<u32>], block: usize, asked: &[f32]) -> Vec<f32> {
+        let (size, heads) = (self.size(), self.heads);
+        let head = size / heads;
+        let mut out = vec![0f32; asked.len() / 3];
+        let mut work = Vec::with_capacity(steps.rows.len());
+        let (mut rest, mut asked) = (out.as_mut_slice(), asked);
+        for (row, tokens) in steps.rows.iter_mut().zip(tokens) {
+            let (mine, others) = rest.split_at_mut(tokens.len() * size);
+            let (asks, more) = asked.split_at(tokens.len() * 3 * size);
+            work.push((&mut row.own[block * heads..][..heads], mine, asks));
+            (rest, asked) = (others, more);
+        }
+        crew.each_item(&mut work, |_, (seen, out, asked)| {
+            let mut looked = Vec::new();
+            for (out, asked) in out.chunks_exact_mut(size).zip(asked.chunks_exact(3 * size)) {
+                let (query, key_value) = asked.split_at(size);
+                let (key, value) = key_value.split_at(size);
+                for (at, (seen, out)) in seen.iter_mut().zip(out.chunks_exact_mut(head)).enumerate() {
+                    let part = at * head..(at + 1) * head;
+                    seen.push(&key[part.clone()], &value[part.clone()]);
+                    seen.attend(&query[part], out, &mut looked);
+                }
+            }
+        });
+        out
+    }
+
+    /// Tokens look at the audio. `query` `[tokens, size]`. Where the alignment heads of each row's last token looked goes to
+    /// `weights`.
+    fn attend_cross(
+        &self,
+        crew: &Crew,
+        steps: &Steps,
+        tokens: &[Vec<u32>],
+        block: usize,
+        query: &[f32],
+        weights: &mut [Vec<f32>],
+    ) -> Vec<f32> {
+        let heads = self.heads;
+        let head = self.size() / heads;
+        let mut out = vec![0f32; query.len()];
+        let rows = steps.rows.iter().zip(tokens);
+        let row_of: Vec<&Row> = rows.flat_map(|(row, tokens)| std::iter::repeat_n(row, tokens.len())).collect();
+        let mut work: Vec<_> = out.chunks_exact_mut(head).map(|out| (out, Vec::new())).collect();
+        crew.each_item(&mut work, |number, (out, looked)| {
+            let (row, at) = (row_of[number / heads], number % heads);
+            row.cross[block * heads + at].attend(&query[number * head..][..head], out, looked);
+        });
+        let mut end = 0;
+        for (tokens, weights) in tokens.iter().zip(weights) {
+            end += tokens.len();
+            for head in self.alignment_heads[block].iter().filter(|_| !tokens.is_empty()) {
+                weights.extend_from_slice(&work[(end - 1) * heads + head].1);
+            }
+        }
+        out
+    }
+}
+
+impl Steps {
+    pub fn join(mut self, other: Self) -> Self {
+        self.rows.extend(other.rows);
+        self
+    }
+
+    pub fn keep(self, rows: &[usize]) -> Self {
+        Self { rows: rows.iter().map(|row| self.rows[*row].clone()).collect() }
+    }
+}
+
+impl Layer {
+    fn forward(&self, crew: &Crew, x: &[f32]) -> Vec<f32> {
+        self.weight.forward(crew, x, Some(&self.bias))
+    }
+}
+
+impl Norm {
+    /// Layer normalisation of each `[size]`.
+    fn forward(&self, x: &[f32]) -> Vec<f32> {
+        let size = self.gamma.len();
+        let mut out = Vec::with_capacity(x.len());
+        for row in x.chunks_exact(size) {
+            let mean = row.iter().sum::<f32>() / size as f32;
+            let variance = row.iter().map(|value| (value - mean) * (value - mean)).sum::<f32>() / size as f32;
+            let scale = (variance + 1e-5).sqrt().recip();
+            let weights = self.gamma.iter().zip(&self.beta);
+            out.extend(row.iter().zip(weights).map(|(value, (gamma, beta))| (value - mean) * scale * gamma + beta));
+        }
+        out
+    }
+}
+
+fn add(x: &mut [f32], more: &[f32]) {
+    x.iter_mut().zip(more).for_each(|(x, more)| *x += more);
+}

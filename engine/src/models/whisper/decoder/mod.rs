@@ -1,0 +1,142 @@
+//! Encoder frames and tokens to the scores of the next token, several windows side by side.
+//!
+//! Two bodies: on the CPU each row has caches of its own and a step reads each weight once, by the kernels of
+//! [`auricle_kernels::rows`]; on other devices all rows are one tensor.
+
+mod device;
+mod host;
+
+use auricle_kernels::rows::Precision;
+use burn::tensor::{Device, Tensor};
+
+use super::config::Config;
+use crate::device::is_cpu;
+use crate::error::Result;
+use crate::weights::Scope;
+
+/// The decoder.
+#[derive(Clone, Debug)]
+pub enum Decoder {
+    /// On a GPU.
+    Device(Box<device::Decoder>),
+    /// On the CPU.
+    Host(host::Decoder),
+}
+
+/// What the decoder keeps of rows: windows that are decoded side by side.
+#[derive(Clone, Debug)]
+pub enum Steps {
+    /// On a GPU.
+    Device(device::Steps),
+    /// On the CPU.
+    Host(host::Steps),
+}
+
+/// What a pass gives of each row's last token.
+pub struct Looked {
+    /// `[rows, vocabulary]`
+    pub scores: Values,
+    /// `[rows, alignment heads, frames]`: where it looked.
+    pub weights: Values,
+    /// Alignment heads.
+    pub heads: usize,
+    /// Encoder frames of a window.
+    pub frames: usize,
+}
+
+/// Values where they were computed.
+pub enum Values {
+    /// On the device.
+    Device(Box<Tensor<1>>),
+    /// Here.
+    Host(Vec<f32>),
+}
+
+impl Values {
+    /// The values, here.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when the device failed.
+    pub fn read(self) -> Result<Vec<f32>> {
+        match self {
+            Self::Device(tensor) => crate::device::read(*tensor),
+            Self::Host(values) => Ok(values),
+        }
+    }
+}
+
+impl Decoder {
+    /// Reads the decoder.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
+        if is_cpu(scope.device()) {
+            host::Decoder::load(scope, config, precision).map(Self::Host)
+        } else {
+            device::Decoder::load(scope, config).map(|decoder| Self::Device(Box::new(decoder)))
+        }
+    }
+
+    /// Rows over encoder frames `[rows, frames, size]`, before their first token.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when the device failed.
+    pub fn start(&self, frames: &Tensor<3>) -> Result<Steps> {
+        match self {
+            Self::Device(decoder) => Ok(Steps::Device(decoder.start(frames))),
+            Self::Host(decoder) => decoder.start(frames).map(Steps::Host),
+        }
+    }
+
+    /// The next tokens of every row.
+    pub fn forward(&self, steps: &mut Steps, tokens: &[Vec<u32>]) -> Looked {
+        self.forward_through(steps, tokens, usize::MAX).0
+    }
+
+    /// As [`Decoder::forward`], and what came out of the first `blocks` blocks, all of them if there are fewer: of each row's
+    /// tokens, `[tokens, size]`.
+    ///
+    /// # Panics
+    /// For steps of another device's decoder.
+    pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Tensor<2>) {
+        match (self, steps) {
+            (Self::Device(decoder), Steps::Device(steps)) => {
+                let (looked, middle) = decoder.forward_through(steps, tokens, blocks);
+                let [_, heads, frames] = looked.weights.dims();
+                let scores = Values::Device(Box::new(looked.scores.flatten(0, 1)));
+                let weights = Values::Device(Box::new(looked.weights.flatten(0, 2)));
+                (Looked { scores, weights, heads, frames }, middle.flatten(0, 1))
+            }
+            (Self::Host(decoder), Steps::Host(steps)) => {
+                let (looked, middle) = decoder.forward_through(steps, tokens, blocks);
+                let rows = middle.len() / decoder.size();
+                let shape = burn::tensor::TensorData::new(middle, [rows, decoder.size()]);
+                (looked, Tensor::from_data(shape, &Device::flex()))
+            }
+            _ => unreachable!("steps are their decoder's"),
+        }
+    }
+}
+
+impl Steps {
+    /// These rows and others, as one batch.
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Device(one), Self::Device(two)) => Self::Device(one.join(two)),
+            (Self::Host(one), Self::Host(two)) => Self::Host(one.join(two)),
+            // A decoder's steps are all of one kind.
+            (one, _) => one,
+        }
+    }
+
+    /// Keeps these rows, in this order; a row may be taken more than once.
+    #[must_use]
+    pub fn keep(self, rows: &[usize]) -> Self {
+        match self {
+            Self::Device(steps) => Self::Device(steps.keep(rows)),
+            Self::Host(steps) => Self::Host(steps.keep(rows)),
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Products of a few rows with a large matrix, and attention of one query to many keys, on the CPU: what a decoder does that
+//! writes a token at a time. Both read much and compute little, so weights and keys lie in the order in which they are read.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    __m512, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm512_add_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps,
+    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
+};
+
+use rayon::prelude::*;
+
+use crate::crew::Crew;
+use crate::products::Target;
+use crate::vectors::Softmax;
+
+/// Outputs that are computed together: two of the widest vectors.
+const PANEL: usize = 32;
+/// Rows that are computed together: with a panel's outputs they fill the processor's registers.
+const ROWS: usize = 8;
+/// Weights a thread takes at a time, at least.
+const LEAST: usize = 32 * 1024;
+
+/// Bytes that are asked for before they are needed.
+#[cfg(target_arch = "x86_64")]
+const AHEAD: usize = 4096;
+
+/// How exactly weights are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// 32 bits.
+    #[default]
+    F32,
+    /// 8 bits and a scale for each output: a quarter of what is read.
+    Int8,
+}
+
+/// A matrix `[outputs, inputs]` in panels of outputs: `[panels, inputs, 32]`.
+#[derive(Clone, Debug)]
+pub struct Matrix {
+    weights: Weights,
+    inputs: usize,
+    outputs: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Weights {
+    F32(Vec<f32>),
+    /// And what an output is multiplied by.
+    Int8(Vec<i8>, Vec<f32>),
+}
+
+/// What a weight is in a product.
+trait Weight: Copy + Sync {
+    fn value(self) -> f32;
+
+    /// Sixteen of them.
+    ///
+    /// # Safety
+    /// They can be read, and the processor has AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn sixteen(from: *const Self) -> __m512;
+}
+
+impl Weight for f32 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        self
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn sixteen(from: *const Self) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_loadu_ps(from) }
+    }
+}
+
+impl Weight for i8 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        f32::from(self)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn sixteen(from: *const Self) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+}
+
+impl Matrix {
+    /// Packs `values` `[outputs, inputs]`, the published layout of a linear layer.
+    ///
+    /// # Panics
+    /// When there are not as many values as that.
+    pub fn new(values: &[f32], inputs: usize, outputs: usize, precision: Precision) -> Self {
+        assert_eq!(values.len(), inputs * outputs, "values of a matrix");
+        let weights = match precision {
+            Precision::F32 => Weights::F32(pack(values, inputs, |_, value| value)),
+            Precision::Int8 => {
+                let largest = |row: &[f32]| row.iter().fold(0f32, |most, value| most.max(value.abs()));
+                let scales: Vec<f32> = values.chunks_exact(inputs).map(|row| largest(row) / 127.0).collect();
+                let inverse: Vec<f32> =
+                    scales.iter().map(|scale| if *scale > 0.0 { 1.0 / scale } else { 0.0 }).collect();
+                Weights::Int8(
+                    pack(values, inputs, |output, value: f32| (value * inverse[output]).round() as i8),
+                    scales,
+                )
+            }
+        };
+        Self { weights, inputs, outputs }
+    }
+
+    /// Values of a row that goes in.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Values of a row that comes out.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Bytes of weights.
+    pub fn bytes(&self) -> usize {
+        match &self.weights {
+            Weights::F32(weights) => 4 * weights.len(),
+            Weights::Int8(weights, scales) => weights.len() + 4 * scales.len(),
+        }
+    }
+
+    /// Weights of one output: `[inputs]`.
+    pub fn output(&self, output: usize) -> Vec<f32> {
+        let from = output / PANEL * PANEL * self.inputs + output % PANEL;
+        let at = (0..self.inputs).map(|input| from + input * PANEL);
+        match &self.weights {
+            Weights::F32(weights) => at.map(|at| weights[at]).collect(),
+            Weights::Int8(weights, scales) => at.map(|at| weights[at].value() * scales[output]).collect(),
+        }
+    }
+
+    /// `x` `[rows, inputs]` to `[rows, outputs]`, with `bias` `[outputs]` added if there is one.
+    ///
+    /// # Panics
+    /// When `x` is not whole rows, or the bias of another length.
+    pub fn forward(&self, crew: &Crew, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+        assert!(
+            x.len().is_multiple_of(self.inputs) && bias.is_none_or(|bias| bias.len() == self.outputs),
+            "a product's rows"
+        );
+        let mut out = vec![0f32; x.len() / self.inputs * self.outputs];
+        match &self.weights {
+            Weights::F32(weights) => self.multiply(crew, weights, None, x, bias, &mut out),
+            Weights::Int8(weights, scales) => self.multiply(crew, weights, Some(scales), x, bias, &mut out),
+        }
+        out
+    }
+
+    fn multiply<W: Weight>(
+        &self,
+        crew: &Crew,
+        weights: &[W],
+        scales: Option<&[f32]>,
+        x: &[f32],
+        bias: Option<&[f32]>,
+        out: &mut [f32],
+    ) {
+        let (inputs, outputs) = (self.inputs, self.outputs);
+        let blocks: Vec<Block> = x.chunks(ROWS * inputs).map(|rows| Block::new(rows, inputs)).collect();
+        let target = Target::new(out);
+        let at_once = (LEAST / (PANEL * inputs)).max(1);
+        let panels = outputs.div_ceil(PANEL);
+        crew.each(panels.div_ceil(at_once), |chunk| {
+            let end = panels.min((chunk + 1) * at_once) * PANEL * inputs;
+            let weights = &weights[chunk * at_once * PANEL * inputs..end];
+            for (panel, weights) in weights.chunks_exact(PANEL * inputs).enumerate() {
+                let first = (chunk * at_once + panel) * PANEL;
+                let taken = PANEL.min(outputs - first);
+                for (number, block) in blocks.iter().enumerate() {
+                    let mut sums = [[0f32; PANEL]; ROWS];
+                    multiply(block.width, &block.values, weights, &mut sums);
+                    for (row, sums) in sums.iter_mut().take(block.taken).enumerate() {
+                        if let Some(scales) = scales {
+                            sums.iter_mut().zip(&scales[first..]).for_each(|(sum, scale)| *sum *= scale);
+                        }
+                        if let Some(bias) = bias {
+                            sums.iter_mut().zip(&bias[first..]).for_each(|(sum, bias)| *sum += bias);
+                        }
+                        let to = target.at((number * ROWS + row) * outputs + first);
+                        // SAFETY: `taken` outputs of this row from `first` on are in `out`, and this panel's alone.
+                        unsafe { std::slice::from_raw_parts_mut(to, taken) }.copy_from_slice(&sums[..taken]);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// `[outputs, inputs]` to `[panels, inputs, 32]`; what fills the last panel up is nought.
+fn pack<W: Default + Copy + Send>(values: &[f32], inputs: usize, change: impl Fn(usize, f32) -> W + Sync) -> Vec<W> {
+    let outputs = values.len() / inputs;
+    let mut packed = vec![W::default(); outputs.div_ceil(PANEL) * PANEL * inputs];
+    packed.par_chunks_mut(PANEL * inputs).enumerate().for_each(|(panel, packed)| {
+        let rows = values.chunks_exact(inputs).enumerate().skip(panel * PANEL).take(PANEL);
+        for (lane, (output, row)) in rows.enumerate() {
+            packed.iter_mut().skip(lane).step_by(PANEL).zip(row).for_each(|(to, value)| *to = change(output, *value));
+        }
+    });
+    packed
+}
+
+/// Up to eight rows, turned: `[inputs, 1, 2, 4 or 8]`.
+struct Block {
+    values: Vec<f32>,
+    width: usize,
+    taken: usize,
+}
+
+impl Block {
+    fn new(rows: &[f32], inputs: usize) -> Self {
+        let taken = rows.len() / inputs;
+        let width = taken.next_power_of_two();
+        let mut values = vec![0f32; inputs * width];
+        for (row, x) in rows.chunks_exact(inputs).enumerate() {
+            values.iter_mut().skip(row).step_by(width).zip(x).for_each(|(to, x)| *to = *x);
+        }
+        Self { values, width, taken }
+    }
+}
+
+/// `sums` of the first `width` rows, 1, 2, 4 or 8, become `x` `[inputs, width]` times `weights` `[inputs, 32]`.
+fn multiply<W: Weight>(width: usize, x: &[f32], weights: &[W], sums: &mut [[f32; PANEL]; ROWS]) {
+    assert_eq!(x.len() * PANEL, weights.len() * width, "a panel's inputs");
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx512f") {
+        let inputs = weights.len() / PANEL;
+        // SAFETY: the processor can do it, and both sources are as long as was just seen.
+        unsafe {
+            match width {
+                1 => panel_512::<1, 4, W>(x, weights, inputs, sums),
+                2 => panel_512::<2, 2, W>(x, weights, inputs, sums),
+                4 => panel_512::<4, 2, W>(x, weights, inputs, sums),
+                _ => panel_512::<8, 1, W>(x, weights, inputs, sums),
+            }
+        }
+        return;
+    }
+    pulp::Arch::new().dispatch(Multiply { width, x, weights, sums });
+}
+
+/// The same in AVX-512: the sums of `R` rows, `DEEP` times over so that none waits for the one before, stay in registers.
+///
+/// # Safety
+/// The processor has AVX-512; `x` has `inputs * R` values, `weights` `inputs * 32`.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn panel_512<const R: usize, const DEEP: usize, W: Weight>(
+    x: &[f32],
+    weights: &[W],
+    inputs: usize,
+    sums: &mut [[f32; PANEL]; ROWS],
+) {
+    let mut parts = [[[_mm512_setzero_ps(); 2]; R]; DEEP];
+    let (mut x, mut weights) = (x.as_ptr(), weights.as_ptr());
+    let add = |parts: &mut [[__m512; 2]; R], x: *const f32, weights: *const W| {
+        // Past the end of a page the processor does not look ahead by itself. An address that is none does no harm.
+        for line in 0..(PANEL * size_of::<W>()).div_ceil(64) {
+            _mm_prefetch::<_MM_HINT_T1>(weights.cast::<i8>().wrapping_add(AHEAD + 64 * line));
+        }
+        // SAFETY: within the sources, as the loops below count.
+        let (one, two) = unsafe { (W::sixteen(weights), W::sixteen(weights.add(16))) };
+        for (row, parts) in parts.iter_mut().enumerate() {
+            // SAFETY: likewise.
+            let x = _mm512_set1_ps(unsafe { *x.add(row) });
+            parts[0] = _mm512_fmadd_ps(x, one, parts[0]);
+            parts[1] = _mm512_fmadd_ps(x, two, parts[1]);
+        }
+    };
+    for _ in 0..inputs / DEEP {
+        for (deep, parts) in parts.iter_mut().enumerate() {
+            // SAFETY: `inputs / DEEP * DEEP` inputs are no more than there are.
+            let (x, weights) = unsafe { (x.add(deep * R), weights.add(deep * PANEL)) };
+            add(parts, x, weights);
+        }
+        // SAFETY: at most one past the end.
+        (x, weights) = unsafe { (x.add(DEEP * R), weights.add(DEEP * PANEL)) };
+    }
+    for _ in 0..inputs % DEEP {
+        add(&mut parts[0], x, weights);
+        // SAFETY: at most one past the end.
+        (x, weights) = unsafe { (x.add(R), weights.add(PANEL)) };
+    }
+    for (row, sums) in sums.iter_mut().take(R).enumerate() {
+        for half in 0..2 {
+            let mut sum = parts[0][row][half];
+            for part in &parts[1..] {
+                sum = _mm512_add_ps(sum, part[row][half]);
+            }
+            // SAFETY: a row of sums has 32 values.
+            unsafe { _mm512_storeu_ps(sums.as_mut_ptr().add(16 * half), sum) };
+        }
+    }
+}
+
+/// The same for any processor.
+struct Multiply<'a, W> {
+    width: usize,
+    x: &'a [f32],
+    weights: &'a [W],
+    sums: &'a mut [[f32; PANEL]; ROWS],
+}
+
+impl<W: Weight> pulp::NullaryFnOnce for Multiply<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        match self.width {
+            1 => panel::<1, W>(self.x, self.weights, self.sums),
+            2 => panel::<2, W>(self.x, self.weights, self.sums),
+            4 => panel::<4, W>(self.x, self.weights, self.sums),
+            _ => panel::<8, W>(self.x, self.weights, self.sums),
+        }
+    }
+}
+
+/// `x` `[inputs, R]` times `weights` `[inputs, 32]`.
+#[inline(always)]
+fn panel<const R: usize, W: Weight>(x: &[f32], weights: &[W], sums: &mut [[f32; PANEL]; ROWS]) {
+    let mut rows = [[0f32; PANEL]; R];
+    let (x, _) = x.as_chunks::<R>();
+    let (weights, _) = weights.as_chunks::<PANEL>();
+    for (x, weights) in x.iter().zip(weights) {
+        let mut wide = [0f32; PANEL];
+        for (wide, weight) in wide.iter_mut().zip(weights) {
+            *wide = weight.value();
+        }
+        for (row, x) in rows.iter_mut().zip(x) {
+            for (sum, weight) in row.iter_mut().zip(&wide) {
+                *sum = x.mul_add(*weight, *sum);
+            }
+        }
+    }
+    sums[..R].copy_from_slice(&rows);
+}
+
+/// What one head has seen: keys in panels of 32 keys, `[panels, head, 32]`; values in panels of 32 of a head's values,
+/// `[panels][count, 32]`.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    keys: Vec<f32>,
+    values: Vec<Vec<f32>>,
+    head: usize,
+    count: usize,
+}
+
+impl Seen {
+    /// Nothing yet, of heads of this width.
+    pub fn new(head: usize) -> Self {
+        Self { keys: Vec::new(), values: vec![Vec::new(); head.div_ceil(PANEL)], head, count: 0 }
+    }
+
+    /// How many keys it holds.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// One more key and value, `[head]` each.
+    ///
+    /// # Panics
+    /// When they are of another length.
+    pub fn push(&mut self, key: &[f32], value: &[f32]) {
+        assert!(key.len() == self.head && value.len() == self.head, "a head's key and value");
+        if self.count.is_multiple_of(PANEL) {
+            self.keys.resize(self.keys.len() + self.head * PANEL, 0.0);
+        }
+        let from = self.count / PANEL * self.head * PANEL + self.count % PANEL;
+        self.keys[from..].iter_mut().step_by(PANEL).zip(key).for_each(|(to, key)| *to = *key);
+        for (panel, value) in self.values.iter_mut().zip(value.chunks(PANEL)) {
+            panel.extend_from_slice(value);
+            panel.resize(panel.len() + PANEL - value.len(), 0.0);
+        }
+        self.count += 1;
+    }
+
+    /// `query` `[head]`, already scaled, over all keys: what they give, `[head]`, and how much it looked at each, `[count]`.
+    ///
+    /// # Panics
+    /// When `query` is of another length, or there is no key.
+    pub fn attend(&self, query: &[f32], out: &mut [f32], looked: &mut Vec<f32>) {
+        assert!(query.len() == self.head && out.len() == self.head && self.count > 0, "a head's query");
+        looked.clear();
+        looked.resize(self.keys.len() / self.head, 0.0);
+        let mut sums = [[0f32; PANEL]; ROWS];
+        for (scores, keys) in looked.chunks_exact_mut(PANEL).zip(self.keys.chunks_exact(self.head * PANEL)) {
+            multiply(1, query, keys, &mut sums);
+            scores.copy_from_slice(&sums[0]);
+        }
+        looked.truncate(self.count);
+        pulp::Arch::new().dispatch(Softmax { scores: looked, count: self.count });
+        for (out, values) in out.chunks_mut(PANEL).zip(&self.values) {
+            multiply(1, looked, values, &mut sums);
+            out.copy_from_slice(&sums[0][..out.len()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The widest vectors against what the compiler makes for any processor.
+    #[test]
+    fn all_bodies_of_a_panel_give_the_same() {
+        let mut state = 1u32;
+        let mut draw = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        for width in [1, 2, 4, 8] {
+            for inputs in [1, 2, 3, 4, 5, 63, 64, 385] {
+                let x: Vec<f32> = (0..inputs * width).map(|_| draw()).collect();
+                let weights: Vec<f32> = (0..inputs * PANEL).map(|_| draw()).collect();
+                let small: Vec<i8> = weights.iter().map(|weight| (weight * 127.0) as i8).collect();
+                let (mut one, mut two) = ([[0f32; PANEL]; ROWS], [[0f32; PANEL]; ROWS]);
+                let check = |one: &[[f32; PANEL]], two: &[[f32; PANEL]], scale: f32| {
+                    let pairs = one[..width].iter().flatten().zip(two[..width].iter().flatten());
+                    pairs.for_each(|(one, two)| assert!((one - two).abs() <= 1e-4 * scale, "{one} {two}"));
+                };
+                multiply(width, &x, &weights, &mut one);
+                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &weights, sums: &mut two });
+                check(&one, &two, 1.0);
+                multiply(width, &x, &small, &mut one);
+                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &small, sums: &mut two });
+                check(&one, &two, 127.0);
+            }
+        }
+    }
+}
