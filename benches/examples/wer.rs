@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "--word-bonus" => options.fusion.word = value()?.parse()?,
             "--unknown-letter" => options.fusion.unknown_letter = value()?.parse()?,
             "--internal" => options.fusion.internal = value()?.parse()?,
-            "--beam" => options.beam = value()?.parse()?,
+            "--beam" => options.beam = Some(value()?.parse()?),
             "--show" => show = true,
             _ => folder = Some(PathBuf::from(argument)),
         }

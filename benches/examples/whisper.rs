@@ -1,6 +1,6 @@
 //! How fast a Whisper checkpoint writes: seconds for the encoder and for a step of the decoder, several windows side by side.
 //!
-//!     cargo run --release --example whisper -- FOLDER [--device cpu] [--batches 1,8] [--tokens 100] [--repeats 3]
+//!     cargo run --release --example whisper -- FOLDER [--device cpu] [--precision int8] [--batches 1,8] [--tokens 100] [--repeats 3]
 //!
 //! FOLDER is a checkpoint that does not end by itself (`benches/whisper_folder.py` makes one with random weights at a published
 //! size), so that each window takes as many steps as it is asked for. Each line is a JSON object, the best of the repeats;
@@ -9,18 +9,24 @@
 use std::time::Instant;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::device;
 use auricle_engine::models::whisper::{Ask, Decoding, Whisper};
+use auricle_engine::{Precision, device};
 use serde_json::json;
+
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let (mut folder, mut choice) = (None, "auto".to_owned());
+    let mut precision = Precision::F32;
     let (mut batches, mut tokens, mut repeats) = (vec![1, 8], 100, 3);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--device" => choice = value()?,
+            "--precision" => precision = value()?.parse()?,
             "--batches" => batches = value()?.split(',').map(str::parse).collect::<Result<_, _>>()?,
             "--tokens" => tokens = value()?.parse()?,
             "--repeats" => repeats = value()?.parse()?,
@@ -29,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let folder = folder.ok_or("which checkpoint? see the first lines of benches/examples/whisper.rs")?;
     let device = device::open(choice.parse()?)?;
-    let model = Whisper::load(folder.as_ref(), &device.device)?;
+    let model = Whisper::load_with(folder.as_ref(), &device.device, precision)?;
     let window = speech(Whisper::WINDOW)?;
     for batch in batches {
         let windows = vec![window.as_slice(); batch];

@@ -98,6 +98,11 @@ impl Catalog {
         Some(self.dir.join(folder))
     }
 
+    /// The catalog's entry for the detector, if it has one.
+    pub fn published_detector(&self) -> Option<&CatalogDetector> {
+        self.detector.as_ref()
+    }
+
     /// Whether [`Catalog::detector`] is the starter.
     pub fn detector_is_starter(&self) -> bool {
         let published =
@@ -144,9 +149,8 @@ impl Choice<'_> {
         Err(Error::Language(if self.is_starter && self.model.languages.contains(&base) {
             format!(
                 "{id} runs on its starter checkpoint, which has no {language} (it has: {}); the published checkpoint \
-                 {published} has it: put it into the models folder as {}",
+                 {published} has it: `auricle models pull {id}`",
                 self.languages.join(", "),
-                self.model.folder
             )
         } else {
             format!("{id} has no {language}; it has: {}", self.languages.join(", "))

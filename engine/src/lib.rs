@@ -36,6 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+pub use auricle_kernels::rows::Precision;
 pub use catalog::{Catalog, CatalogDetector, CatalogModel};
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use error::{Error, Result};
@@ -66,6 +67,8 @@ pub struct EngineOptions {
     pub models: PathBuf,
     /// The device that computes.
     pub device: DeviceChoice,
+    /// How exactly the weights of Whisper's decoder are kept on the CPU; other checkpoints and devices keep them in full.
+    pub precision: Precision,
     /// Live streams at a time. Fifty sessions of the service with the starter took 2.5 MB each, sockets included; the
     /// attention's cache grows with the checkpoint, to 14 MB at 0.6 B parameters (by its shapes), and is there while somebody
     /// speaks.
@@ -77,7 +80,13 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     /// The folder that [`models_dir`] finds; the GPU if there is one.
     fn default() -> Self {
-        Self { models: models_dir(), device: DeviceChoice::Auto, live_streams: 256, recordings: 64 }
+        Self {
+            models: models_dir(),
+            device: DeviceChoice::Auto,
+            precision: Precision::F32,
+            live_streams: 256,
+            recordings: 64,
+        }
     }
 }
 
@@ -113,8 +122,9 @@ pub struct TranscribeOptions {
     pub language_model: LanguageModelChoice,
     /// How much the language model counts.
     pub fusion: FusionWeights,
-    /// Prefixes that are kept in a search with a language model, at least 1; more is slower and, up to a point, better.
-    pub beam: usize,
+    /// Texts that are followed at a time, at least 1; more is slower and, up to a point, better. If left out, 16 where a
+    /// language model joins the search, and 1 for a Whisper checkpoint; no part is played elsewhere.
+    pub beam: Option<usize>,
 }
 
 /// Which language model joins the search; without one it is greedy.
@@ -139,7 +149,7 @@ impl Default for TranscribeOptions {
             look_ahead_ms: None,
             language_model: LanguageModelChoice::default(),
             fusion: FusionWeights::default(),
-            beam: 16,
+            beam: None,
         }
     }
 }
@@ -227,13 +237,14 @@ pub fn check_detector(dir: &Path) -> Result<usize> {
 /// # Errors
 /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
 pub fn check_model(dir: &Path) -> Result<ModelReport> {
-    Ok(Checkpoint::load(dir, &Device::flex())?.report())
+    Ok(Checkpoint::load(dir, &Device::flex(), Precision::F32)?.report())
 }
 
 /// The engine: a device and the models on it, loaded at first use.
 pub struct Engine {
     catalog: Catalog,
     device: Device,
+    precision: Precision,
     info: DeviceInfo,
     warnings: Vec<String>,
     checkpoints: Loaded<Checkpoint>,
@@ -258,6 +269,7 @@ impl Engine {
         Ok(Self {
             catalog,
             device: opened.device,
+            precision: options.precision,
             info: opened.info,
             warnings: opened.warning.into_iter().collect(),
             checkpoints: Mutex::default(),
@@ -312,8 +324,8 @@ impl Engine {
             choice.check_language(language)?;
         }
         options.fusion.check()?;
-        if options.beam == 0 {
-            return Err(Error::InvalidOption("a beam has at least one prefix".into()));
+        if options.beam == Some(0) {
+            return Err(Error::InvalidOption("a beam has at least one text".into()));
         }
         let language_model = self.language_model(&choice, options)?;
         let detector = self.detector()?;
@@ -404,7 +416,7 @@ impl Engine {
     }
 
     fn checkpoint(&self, dir: &Path) -> Result<Arc<Checkpoint>> {
-        once(&self.checkpoints, dir, || Checkpoint::load(dir, &self.device))
+        once(&self.checkpoints, dir, || Checkpoint::load(dir, &self.device, self.precision))
     }
 
     /// A checkpoint that hears streams of frames.

@@ -10,6 +10,7 @@
 //! - [`gelu`]: GELU in one pass.
 //! - [`logmel`]: samples to log-mel frames, whole utterances or live streams.
 //! - [`rows`]: a few rows times a large matrix, and one query to many keys, on the CPU alone.
+//! - [`spread`]: what chances are told from.
 
 pub mod attention;
 pub mod crew;
@@ -18,4 +19,5 @@ pub mod gelu;
 pub mod logmel;
 mod products;
 pub mod rows;
+pub mod spread;
 mod vectors;

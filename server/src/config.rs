@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use auricle_engine::DeviceChoice;
+use auricle_engine::{DeviceChoice, Precision};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
@@ -20,6 +20,8 @@ pub struct Config {
     pub models: PathBuf,
     /// `auto`, `cpu`, `gpu` or `vulkan:N`.
     pub device: String,
+    /// How exactly the weights of Whisper's decoder are kept on the CPU: `full` or `int8`.
+    pub precision: String,
     /// `all`, `api` (no transcription here) or `worker` (nothing but transcription).
     pub role: Role,
     /// Address of the API.
@@ -139,6 +141,7 @@ impl Default for Config {
             data: "auricle-data".into(),
             models: auricle_engine::models_dir(),
             device: "auto".into(),
+            precision: "full".into(),
             role: Role::All,
             listen: local(8080),
             storage_listen: local(8081),
@@ -190,10 +193,11 @@ fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error>
 }
 
 /// The keys, for the environment: other programs have variables that begin alike.
-const KEYS: [&str; 44] = [
+const KEYS: [&str; 45] = [
     "data",
     "models",
     "device",
+    "precision",
     "role",
     "listen",
     "storage_listen",
@@ -265,6 +269,7 @@ impl Config {
 
     fn check(&self) -> Result<(), String> {
         self.device.parse::<DeviceChoice>().map_err(|error| format!("settings: device: {error}"))?;
+        self.precision.parse::<Precision>().map_err(|error| format!("settings: precision: {error}"))?;
         let at_least_one = [
             ("max_connections", self.max_connections as u64),
             ("request_limit", self.request_limit.into()),
@@ -339,6 +344,7 @@ mod tests {
             ("lisen = 1", "lisen"),
             ("listen = \"nowhere\"", "socket address"),
             ("device = \"tpu\"", "device"),
+            ("precision = \"half\"", "precision"),
             ("job_workers = 0", "job_workers"),
             ("storage_url = \"http://x\"", "storage_url"),
             ("billing_provider = \"stripe\"", "stripe_secret_key"),

@@ -10,6 +10,7 @@ mod config;
 #[doc(hidden)]
 pub mod fuzz;
 mod http;
+mod hub;
 mod ids;
 mod jobs;
 mod live;

@@ -243,6 +243,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Arc<Engine>>), 
     let options = EngineOptions {
         models: config.models.clone(),
         device: config.device.parse().map_err(|error| format!("settings: device: {error}"))?,
+        precision: config.precision.parse().map_err(|error| format!("settings: precision: {error}"))?,
         live_streams: config.max_live_sessions,
         // Beside those at work, one each whose end the engine has not seen yet.
         recordings: config.job_workers.saturating_mul(2),

@@ -6,6 +6,7 @@ mod client;
 mod disk;
 mod faketime;
 mod guard;
+pub mod hub;
 mod live;
 mod media;
 mod optional;

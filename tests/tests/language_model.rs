@@ -171,7 +171,8 @@ fn without_a_language_model_a_search_stays_greedy() {
     let models = models_with("streaming");
     let engine = engine(models.path());
     let greedy = transcribe(&engine, &TranscribeOptions::default());
-    let off = TranscribeOptions { language_model: LanguageModelChoice::Off, beam: 16, ..TranscribeOptions::default() };
+    let off =
+        TranscribeOptions { language_model: LanguageModelChoice::Off, beam: Some(16), ..TranscribeOptions::default() };
     assert_eq!(transcribe(&engine, &off), greedy);
 }
 

@@ -188,8 +188,13 @@ fn a_whisper_checkpoint_says_what_it_cannot() {
 #[test]
 fn one_recording_too_many_is_told_so_and_fits_in_later() {
     let models = models_with("streaming");
-    let options =
-        EngineOptions { models: models.path().into(), device: DeviceChoice::Cpu, recordings: 1, live_streams: 1 };
+    let options = EngineOptions {
+        models: models.path().into(),
+        device: DeviceChoice::Cpu,
+        recordings: 1,
+        live_streams: 1,
+        ..EngineOptions::default()
+    };
     let engine = Engine::open(options).unwrap();
     let pcm = samples(6);
     let open = || AudioStream::from_pcm_s16le(Cursor::new(pcm.clone()), SAMPLE_RATE, 1).unwrap();

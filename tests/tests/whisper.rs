@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use auricle_engine::audio::AudioStream;
-use auricle_engine::device;
 use auricle_engine::models::whisper::{
     Ask, Config, Decoding, Rules, Said, Special, Task, Whisper, compression_ratio, median_filter, token_times, warp,
 };
+use auricle_engine::{Precision, device};
 use auricle_tests::{Oracle, devices, relative_error};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::Value;
@@ -223,6 +223,50 @@ fn greedy_texts_are_those_of_the_class() {
                 assert_eq!(case.model.vocabulary().text(&tokens), fact["text"].as_str().unwrap());
             }
         }
+    });
+}
+
+/// Five beams at a time, alone and beside another window.
+#[test]
+fn texts_of_several_beams_are_those_of_the_class() {
+    Case::each_on_cpu(|case| {
+        let mut seen = 0;
+        for fact in case.facts("beams").iter().filter(|fact| fact.get("early_stopping").is_none()) {
+            for window in fact["windows"].as_array().unwrap() {
+                let (prefix, expected) = (numbers(&window["prefix"]), numbers(&window["tokens"]));
+                let frames = case.frames(fact["clip"].as_str().unwrap(), window["seek"].as_u64().unwrap() as usize);
+                let most = fact["max_new_tokens"].as_u64().map_or(448 - prefix.len(), |most| most as usize);
+                let length_penalty = fact.get("length_penalty").map_or(1.0, |penalty| penalty.as_f64().unwrap() as f32);
+                let beams = fact["num_beams"].as_u64().unwrap() as usize;
+                let ask = Ask { most, beams, length_penalty, ..case.ask(&prefix) };
+                let beside = Ask { beams: 0, most: 7, ..ask.clone() };
+                let frames = Tensor::cat(vec![frames.clone(), frames], 0);
+                let said = case.decode(&frames, fact["timestamps"] == true, vec![ask, beside]);
+                assert_eq!(said[0].tokens, expected, "{} {fact}", case.name);
+                let columns = said[0].weights.len() / (expected.len() + 1);
+                assert_eq!(said[0].weights.len(), columns * (expected.len() + 1));
+                assert_eq!(said[0].confidences.len(), expected.len());
+                seen += 1;
+            }
+        }
+        assert!(seen >= 3, "{}: {seen}", case.name);
+    });
+}
+
+/// Weights in eight bits: near enough, and not the same.
+#[test]
+fn a_decoder_in_eight_bits_is_near_the_one_in_full() {
+    Case::each_on_cpu(|case| {
+        let less = Whisper::load_with(&fixture(case.name), &case.device, Precision::Int8).unwrap();
+        let frames = case.frames("short", 0);
+        let tokens: Vec<u32> = case.oracle.integers("decoder_tokens").iter().map(|id| *id as u32).collect();
+        let scores = |model: &Whisper| {
+            let mut steps = model.decoder().start(&frames).unwrap();
+            let scores = model.decoder().forward(&mut steps, std::slice::from_ref(&tokens)).scores.read().unwrap();
+            Tensor::<1>::from_floats(scores.as_slice(), &case.device)
+        };
+        let off = error(scores(&less), scores(&case.model));
+        assert!(off > 1e-4 && off < 0.05, "{}: {off}", case.name);
     });
 }
 

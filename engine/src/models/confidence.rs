@@ -1,18 +1,15 @@
 //! How sure a model is of what it wrote.
 
+use auricle_kernels::spread::Spread;
+
 /// One minus the normalised entropy of the distribution that `scores` (logits) stand for.
 pub fn confidence(scores: &[f32]) -> f32 {
-    let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let (mut sum, mut weighted) = (0f32, 0f32);
-    // What cannot be has no part in the doubt.
-    for score in scores.iter().filter(|score| **score > f32::NEG_INFINITY) {
-        let weight = (score - top).exp();
-        sum += weight;
-        weighted += weight * (score - top);
-    }
-    // H = ln sum - E[score - top]
-    let entropy = sum.ln() - weighted / sum;
-    (1.0 - entropy / (scores.len() as f32).ln()).clamp(0.0, 1.0)
+    confidence_of(&Spread::of(scores), scores.len())
+}
+
+/// The same of the spread of so many scores.
+pub fn confidence_of(spread: &Spread, count: usize) -> f32 {
+    (1.0 - spread.entropy() / (count as f32).ln()).clamp(0.0, 1.0)
 }
 
 #[cfg(test)]

@@ -5,4 +5,4 @@ pub mod fastconformer;
 pub mod silero;
 pub mod whisper;
 
-pub(crate) use confidence::confidence;
+pub(crate) use confidence::{confidence, confidence_of};

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use auricle_kernels::rows::Precision;
 use burn::tensor::Device;
 use serde::Deserialize;
 
@@ -24,7 +25,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-    pub fn load(dir: &Path, device: &Device) -> Result<Self> {
+    pub fn load(dir: &Path, device: &Device, precision: Precision) -> Result<Self> {
         #[derive(Deserialize)]
         struct Family {
             model_type: Option<String>,
@@ -32,7 +33,7 @@ impl Checkpoint {
         let path = dir.join("config.json");
         let family = std::fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str::<Family>(&text).ok());
         match family.and_then(|family| family.model_type).as_deref() {
-            Some("whisper") => Ok(Self::Whisper(Arc::new(Whisper::load(dir, device)?))),
+            Some("whisper") => Ok(Self::Whisper(Arc::new(Whisper::load_with(dir, device, precision)?))),
             // It says what is wrong with all others.
             _ => Ok(Self::FastConformer(Arc::new(Recogniser::load(dir, device)?))),
         }

@@ -68,6 +68,9 @@ impl<'a> Report<'a> {
     }
 }
 
+/// Prefixes that are kept in a search with a language model, unless another number is wanted.
+const BEAM: usize = 16;
+
 impl Job<'_> {
     /// The search that there is to do here: with a beam where there is a language model to search with, else the worker
     /// does it.
@@ -157,7 +160,7 @@ impl Recogniser {
         let mut job = Job {
             keyterms: keyterms.map(Arc::new),
             fusion,
-            beam: options.beam,
+            beam: options.beam.unwrap_or(BEAM),
             group: Group {
                 recogniser: self.clone(),
                 look_ahead: self.look_ahead(options.look_ahead_ms)?,

@@ -37,6 +37,8 @@ pub struct Kind {
     pub task: Task,
     /// Tokens that are expected, names say.
     pub previous: Vec<u32>,
+    /// Texts that are followed at a time.
+    pub beams: usize,
 }
 
 /// The language that is spoken, by its token.
@@ -240,6 +242,8 @@ impl Utterances {
                 previous: slot.kind.previous.clone(),
                 temperature: TEMPERATURES[0],
                 seed: *number as u64,
+                beams: slot.kind.beams,
+                length_penalty: 1.0,
                 most: MOST_TOKENS,
                 frames: samples.len().div_ceil(FRAME),
             };

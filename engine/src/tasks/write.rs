@@ -43,6 +43,7 @@ pub(crate) fn transcribe(
         language: language(model, options)?,
         task: Task::Transcribe,
         previous: previous(model, &options.keyterms)?,
+        beams: options.beam.unwrap_or(1),
     };
     let (mut stream, mut results) = worker.open(streams::Kind::Utterances(kind), Priority::Offline)?;
     let mut report = Report::new(progress, &audio);

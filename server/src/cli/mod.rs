@@ -10,6 +10,7 @@ mod listen;
 mod models;
 mod output;
 mod progress;
+mod pull;
 mod serve;
 mod transcribe;
 
@@ -17,7 +18,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use auricle_engine::{DeviceChoice, EngineOptions, Error};
+use auricle_engine::{DeviceChoice, EngineOptions, Error, Precision};
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -60,7 +61,7 @@ enum Command {
     Listen(listen::ListenArgs),
     /// List the devices that can compute, and say which one is used
     Devices(devices::DevicesArgs),
-    /// Look at the models folder
+    /// Look at the models folder, check and fetch checkpoints
     #[command(subcommand, arg_required_else_help = true)]
     Models(models::ModelsCommand),
     /// Measure how fast this machine transcribes
@@ -89,13 +90,17 @@ struct EngineArgs {
     /// GPU, else the CPU
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
+    /// How exactly the weights of Whisper's decoder are kept on the CPU: full, or int8, which is faster and takes less memory
+    #[arg(long, value_name = "PRECISION", default_value = "full")]
+    precision: Precision,
     #[command(flatten)]
     models: ModelsFolder,
 }
 
 impl EngineArgs {
     fn options(&self) -> EngineOptions {
-        EngineOptions { models: self.models.path(), device: self.device, ..EngineOptions::default() }
+        let (device, precision) = (self.device, self.precision);
+        EngineOptions { models: self.models.path(), device, precision, ..EngineOptions::default() }
     }
 }
 

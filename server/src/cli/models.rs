@@ -1,10 +1,11 @@
-//! `auricle models`: what the models folder offers, and whether it is whole.
+//! `auricle models`: what the models folder offers, whether it is whole, and what goes into it.
 
 use std::path::{Path, PathBuf};
 
 use auricle_engine::{Catalog, Error, ModelReport, check_detector, check_model};
 use clap::{Args, Subcommand};
 
+use super::pull::{self, PullArgs};
 use super::{Failure, ModelsFolder, Result, output};
 
 #[derive(Subcommand)]
@@ -18,6 +19,8 @@ Examples:
   auricle models check models/parakeet-tdt-0.6b-v3  one checkpoint folder
 Exit status 1 if one is broken, with the tensor or file at fault.")]
     Check(CheckArgs),
+    /// Fetch a published checkpoint from a model hub into the models folder
+    Pull(PullArgs),
 }
 
 #[derive(Args)]
@@ -38,6 +41,7 @@ pub fn run(command: &ModelsCommand) -> Result<()> {
     match command {
         ModelsCommand::List(args) => list(args),
         ModelsCommand::Check(args) => check(args),
+        ModelsCommand::Pull(args) => pull::run(args),
     }
 }
 
@@ -68,11 +72,9 @@ fn list(args: &ListArgs) -> Result<()> {
     let starters = catalog.models().iter().filter(|model| catalog.choose(&model.id).is_ok_and(|it| it.is_starter));
     for (index, model) in starters.enumerate() {
         if index == 0 {
-            text.push_str(
-                "\nA starter is a small stand-in. For full quality put the published checkpoint in its place:\n",
-            );
+            text.push_str("\nA starter is a small stand-in. For full quality fetch the published checkpoint:\n");
         }
-        text.push_str(&format!("  {}: {} as {}\n", model.id, model.published, dir.join(&model.folder).display()));
+        text.push_str(&format!("  auricle models pull {:<18} {}\n", model.id, model.published));
     }
     output::print(&text)
 }

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 const WITH_LENGTH: &str = "{name:.bold} [{bar:24}] {done} / {all}  {speed}  {left} left";
 const WITHOUT_LENGTH: &str = "{name:.bold} {spinner} {done}  {speed}";
+const BYTES: &str = "{name:.bold} [{bar:24}] {bytes} / {total_bytes}  {bytes_per_sec}  {eta} left";
 const LOADING: &str = "{name:.bold} {spinner} loading the model";
 
 /// Characters of a file's name that the bar shows.
@@ -40,6 +41,14 @@ impl Bar {
             self.0.enable_steady_tick(Duration::from_millis(200));
         }
         FileBar { bar: &self.0, name: name.to_owned() }
+    }
+
+    /// Starts over for so many bytes of something.
+    pub fn bytes(&self, name: &str, total: u64) -> &ProgressBar {
+        self.0.reset();
+        self.0.set_style(style(BYTES, name));
+        self.0.set_length(total);
+        &self.0
     }
 
     /// Takes the bar off the terminal.

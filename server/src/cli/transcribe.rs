@@ -39,6 +39,9 @@ pub struct TranscribeArgs {
     /// The language spoken, such as en; left out, the model finds it where it can
     #[arg(long, value_name = "CODE")]
     language: Option<String>,
+    /// The languages that may be spoken, where they change on the way, such as en,de (Whisper checkpoints)
+    #[arg(long, value_name = "CODES", value_delimiter = ',', conflicts_with = "language")]
+    languages: Vec<String>,
     /// What to write; for subtitles of several files, use --out
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -56,10 +59,14 @@ pub struct TranscribeArgs {
     /// ships with it]
     #[arg(long, value_name = "FILE")]
     lm: Option<LanguageModelChoice>,
-    /// How much the language model counts, 0 to 10; less for a checkpoint that hears better [default: 0.55, which is best
+    /// How much the language model counts, 0 to 10; less for a checkpoint that hears better [default: 0.45, which is best
     /// for the starter]
     #[arg(long, value_name = "WEIGHT")]
     lm_weight: Option<f32>,
+    /// Texts that are followed at a time; more is slower and, up to a point, better [default: 16 with a language model, 1
+    /// for Whisper checkpoints]
+    #[arg(long, value_name = "N")]
+    beam: Option<usize>,
     #[command(flatten)]
     engine: EngineArgs,
     /// No progress bar and no notes; warnings and errors stay
@@ -200,11 +207,12 @@ impl Job<'_> {
         let options = TranscribeOptions {
             model: self.args.model.clone(),
             language: self.args.language.clone(),
+            languages: self.args.languages.clone(),
             keyterms: self.args.keyterms.clone(),
             look_ahead_ms: self.args.look_ahead,
             language_model: self.args.lm.clone().unwrap_or_default(),
             fusion: self.args.lm_weight.map(FusionWeights::new).unwrap_or_default(),
-            ..TranscribeOptions::default()
+            beam: self.args.beam,
         };
         engine.load(&options)?;
         tracing::info!(file = name, format = audio.format(), device = engine.device().name, "transcribing");

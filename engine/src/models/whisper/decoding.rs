@@ -1,12 +1,16 @@
 //! Windows become tokens, side by side, a token a step; one that is done makes room for another at once.
 
+use std::sync::Arc;
+
+use auricle_kernels::crew;
+use auricle_kernels::spread::Spread;
 use burn::tensor::Tensor;
 
 use super::decoder::{Looked, Steps, Values};
 use super::model::Whisper;
 use super::rules::Rules;
 use crate::error::{Error, Result};
-use crate::models::confidence;
+use crate::models::confidence_of;
 
 /// What to do with speech.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +35,10 @@ pub struct Ask {
     pub temperature: f32,
     /// What chance begins with.
     pub seed: u64,
+    /// Texts that are followed at a time, where nothing is left to chance; 0 and 1: the likeliest token at each step.
+    pub beams: usize,
+    /// Texts are ranked by the sum of their log probabilities over this power of their length; 0 stands for 1.
+    pub length_penalty: f32,
     /// Tokens at most.
     pub most: usize,
     /// Encoder frames of real audio, to tell where the heads looked; 0 to leave that out.
@@ -55,29 +63,63 @@ pub struct Said {
 /// Windows that are decoded side by side.
 pub struct Decoding {
     timestamps: bool,
+    /// A row for each path of each window, in order.
     steps: Option<Steps>,
-    rows: Vec<Row>,
+    windows: Vec<Window>,
 }
 
-struct Row {
+struct Window {
     number: u64,
     ask: Ask,
-    said: Said,
+    no_speech: f32,
     /// Tokens before the first that is said.
     prompt: usize,
     chance: u64,
+    /// Texts that go on.
+    paths: Vec<Path>,
+    /// Texts that have ended, the best first, with what they are ranked by.
+    ended: Vec<(f32, Path)>,
     over: bool,
+}
+
+/// A text so far. What several texts begin with is kept once.
+#[derive(Clone, Default)]
+struct Path {
+    tokens: Vec<u32>,
+    last: Option<Arc<Link>>,
+    /// Sum of the log probabilities before what may not be written is left out; what beams are compared by.
+    total: f32,
+    /// Sum of the log probabilities of what may be written.
+    log_prob: f32,
+}
+
+struct Link {
+    confidence: f32,
+    /// Where the heads looked: `[heads, frames]`.
+    weights: Vec<f32>,
+    before: Option<Arc<Link>>,
+}
+
+/// How a path may go on.
+#[derive(Clone, Copy)]
+struct Candidate {
+    /// Which path of its window.
+    path: usize,
+    token: u32,
+    total: f32,
+    log_prob: f32,
+    confidence: f32,
 }
 
 impl Decoding {
     /// None yet; with timestamps written or not.
     pub fn new(timestamps: bool) -> Self {
-        Self { timestamps, steps: None, rows: Vec::new() }
+        Self { timestamps, steps: None, windows: Vec::new() }
     }
 
-    /// How many are not done.
+    /// How many windows are not done.
     pub fn rows(&self) -> usize {
-        self.rows.iter().filter(|row| !row.over).count()
+        self.windows.iter().filter(|window| !window.over).count()
     }
 
     /// Windows join in: the encoder's frames `[windows, frames, size]`, and each one's number and what is wanted of it. Those
@@ -118,21 +160,25 @@ impl Decoding {
             false => Looked { scores: Values::Host(scores), weights: looked.weights, heads, frames },
         };
         let prompts = begins.iter().zip(&follows).map(|(begin, follow)| begin.len() + follow.len());
-        let rows = asks.into_iter().zip(prompts.zip(no_speech)).map(|((number, ask), (prompt, no_speech))| Row {
+        let windows = asks.into_iter().zip(prompts.zip(no_speech)).map(|((number, ask), (prompt, no_speech))| Window {
             number,
+            no_speech,
             prompt,
             chance: ask.seed,
             ask,
-            said: Said { no_speech, ..Said::default() },
+            paths: vec![Path::default()],
+            ended: Vec::new(),
             over: false,
         });
-        let from = self.rows.len();
-        self.rows.extend(rows);
-        self.steps = Some(match self.steps.take() {
+        let from = self.windows.len();
+        self.windows.extend(windows);
+        let before = self.steps.take();
+        let (steps, done) = self.choose(model, steps, looked, from)?;
+        self.steps = Some(match before {
             Some(before) => before.join(steps),
             None => steps,
         });
-        self.choose(model, looked, from)
+        Ok(done)
     }
 
     /// One more token of each; those that are done.
@@ -141,107 +187,278 @@ impl Decoding {
     /// [`Error::Device`] when the device failed.
     pub fn step(&mut self, model: &Whisper) -> Result<Vec<(u64, Said)>> {
         self.tidy();
-        let Some(steps) = &mut self.steps else { return Ok(Vec::new()) };
+        let Some(mut steps) = self.steps.take() else { return Ok(Vec::new()) };
         let end = model.config().special.end;
-        let last = |row: &Row| vec![row.said.tokens.last().copied().filter(|_| !row.over).unwrap_or(end)];
-        let tokens: Vec<Vec<u32>> = self.rows.iter().map(last).collect();
-        let looked = model.decoder().forward(steps, &tokens);
-        self.choose(model, looked, 0)
+        let last = |path: &Path| vec![path.tokens.last().copied().unwrap_or(end)];
+        let tokens: Vec<Vec<u32>> = self.windows.iter().flat_map(|window| window.paths.iter().map(last)).collect();
+        let looked = model.decoder().forward(&mut steps, &tokens);
+        let (steps, done) = self.choose(model, steps, looked, 0)?;
+        self.steps = Some(steps);
+        Ok(done)
     }
 
     /// Gives up a window.
     pub fn forget(&mut self, number: u64) {
-        self.rows.iter_mut().filter(|row| row.number == number).for_each(|row| row.over = true);
+        self.windows.iter_mut().filter(|window| window.number == number).for_each(|window| window.over = true);
     }
 
     /// Moves the others together once half of the rows are done: what is kept of a row is large.
     fn tidy(&mut self) {
-        let alive: Vec<usize> = (0..self.rows.len()).filter(|row| !self.rows[*row].over).collect();
+        let paths = |windows: &[Window]| windows.iter().map(|window| window.paths.len()).sum::<usize>();
+        let alive = self.windows.iter().flat_map(|window| window.paths.iter().map(|_| !window.over));
+        let alive: Vec<usize> = alive.enumerate().filter_map(|(row, alive)| alive.then_some(row)).collect();
         if alive.is_empty() {
-            (self.steps, self.rows) = (None, Vec::new());
-        } else if 2 * alive.len() <= self.rows.len() {
+            (self.steps, self.windows) = (None, Vec::new());
+        } else if 2 * alive.len() <= paths(&self.windows) {
             self.steps = self.steps.take().map(|steps| steps.keep(&alive));
-            self.rows.retain(|row| !row.over);
+            self.windows.retain(|window| !window.over);
         }
     }
 
-    /// Chooses the next token of the rows from `from` on.
-    fn choose(&mut self, model: &Whisper, looked: Looked, from: usize) -> Result<Vec<(u64, Said)>> {
+    /// Chooses how the paths of the windows from `from` on go on; `steps` are theirs alone, a row a path. The steps after it,
+    /// and the windows that are done.
+    fn choose(
+        &mut self,
+        model: &Whisper,
+        steps: Steps,
+        looked: Looked,
+        from: usize,
+    ) -> Result<(Steps, Vec<(u64, Said)>)> {
         let config = model.config();
-        let rules = Rules::new(config, self.timestamps);
         let (heads, frames) = (looked.heads, looked.frames);
-        let wanted = self.rows[from..].iter().any(|row| row.ask.frames > 0 && !row.over);
+        let windows = &mut self.windows[from..];
+        let wanted = windows.iter().any(|window| window.ask.frames > 0 && !window.over);
         let weights = if wanted { looked.weights.read()? } else { Vec::new() };
         let mut scores = looked.scores.read()?;
-        let mut done = Vec::new();
-        for (at, row) in self.rows[from..].iter_mut().enumerate().filter(|(_, row)| !row.over) {
-            let scores = &mut scores[at * config.vocab_size..][..config.vocab_size];
-            rules.apply(scores, &row.said.tokens);
-            let token = row.pick(scores);
-            let count = row.said.tokens.len() as f32;
-            row.said.log_prob = (row.said.log_prob * count + log_prob(scores, token)) / (count + 1.0);
-            let seen = row.ask.frames.min(frames);
-            if seen > 0 {
-                let heads = (0..heads).map(|head| &weights[(at * heads + head) * frames..][..seen]);
-                row.said.weights.extend(heads.flatten());
-            }
-            if token as u32 == config.special.end {
-                row.over = true;
-            } else {
-                row.said.tokens.push(token as u32);
-                row.said.confidences.push(confidence(scores));
-                let spoken = row.said.tokens.len();
-                row.over = spoken >= row.ask.most || row.prompt + spoken >= config.positions;
-            }
-            if row.over {
-                done.push((row.number, std::mem::take(&mut row.said)));
-            }
-        }
-        if scores.iter().any(|score| score.is_nan()) {
+        let candidates = candidates(&mut scores, windows, &Rules::new(config, self.timestamps), config.vocab_size);
+        if candidates.iter().flatten().any(|candidate| !candidate.log_prob.is_finite()) {
             return Err(Error::Device {
                 device: "in use".into(),
                 reason: "the decoder's scores are no numbers".into(),
             });
         }
-        Ok(done)
+        let (mut first, mut done, mut rows) = (0, Vec::new(), Vec::new());
+        let mut candidates = candidates.into_iter();
+        for window in windows {
+            let count = window.paths.len();
+            let found: Vec<Candidate> = candidates.by_ref().take(count).flatten().collect();
+            if window.over {
+                rows.extend(first..first + count);
+            } else {
+                let seen = window.ask.frames.min(frames);
+                let looked = |path: usize| -> Vec<f32> {
+                    let of = |head: usize| &weights[((first + path) * heads + head) * frames..][..seen];
+                    if seen == 0 { Vec::new() } else { (0..heads).flat_map(of).copied().collect() }
+                };
+                let limit = window.ask.most.min(config.positions.saturating_sub(window.prompt));
+                let taken = window.go_on(found, config.special.end, limit, looked);
+                rows.extend(taken.into_iter().map(|path| first + path));
+                if window.over {
+                    done.push((window.number, window.said(config.special.end)));
+                }
+            }
+            first += count;
+        }
+        let steps = if rows.iter().copied().eq(0..first) { steps } else { steps.keep(&rows) };
+        Ok((steps, done))
     }
 }
 
-impl Row {
-    /// The likeliest token, or one drawn by its chance.
-    fn pick(&mut self, scores: &[f32]) -> usize {
-        let temperature = self.ask.temperature;
-        let mut best = (f32::NEG_INFINITY, 0);
-        for (token, score) in scores.iter().enumerate() {
-            if *score == f32::NEG_INFINITY {
+/// How each path may go on, the likeliest first; one way where there is one path, and twice as many as paths are wanted where
+/// there are several.
+fn candidates(scores: &mut [f32], windows: &mut [Window], rules: &Rules, size: usize) -> Vec<Vec<Candidate>> {
+    struct Work<'a> {
+        scores: &'a mut [f32],
+        tokens: &'a [u32],
+        path: usize,
+        total: f32,
+        beams: usize,
+        temperature: f32,
+        chance: u64,
+        found: Vec<Candidate>,
+    }
+    let mut rows = scores.chunks_exact_mut(size);
+    let mut work: Vec<Work> = Vec::new();
+    for window in windows.iter_mut() {
+        let (beams, temperature) = (window.beams(), window.ask.temperature);
+        let chance = if temperature > 0.0 { window.draw_seed() } else { 0 };
+        for (number, path) in window.paths.iter().enumerate() {
+            let Some(scores) = rows.next() else { break };
+            let (tokens, total, found) = (path.tokens.as_slice(), path.total, Vec::new());
+            // What is over has no say any more.
+            let beams = if window.over { 0 } else { beams };
+            work.push(Work { scores, tokens, path: number, total, beams, temperature, chance, found });
+        }
+    }
+    crew::run(|crew| {
+        crew.each_item(&mut work, |_, row| {
+            if row.beams == 0 {
+                return;
+            }
+            let before = if row.beams > 1 { Spread::of(row.scores).log_sum() } else { 0.0 };
+            rules.apply(row.scores, row.tokens);
+            let spread = Spread::of(row.scores);
+            let (log_sum, confidence) = (spread.log_sum(), confidence_of(&spread, size));
+            let tokens = match (row.beams, row.temperature > 0.0) {
+                (1, true) => vec![draw(row.scores, row.temperature, row.chance)],
+                (1, false) => best(row.scores, 1),
+                (beams, _) => best(row.scores, 2 * beams),
+            };
+            let candidate = |token: usize| Candidate {
+                path: row.path,
+                token: token as u32,
+                total: row.total + row.scores[token] - before,
+                log_prob: row.scores[token] - log_sum,
+                confidence,
+            };
+            // No token at all: the scores are no numbers.
+            let none = Candidate { path: row.path, token: 0, total: f32::NAN, log_prob: f32::NAN, confidence: 0.0 };
+            row.found = if tokens.is_empty() { vec![none] } else { tokens.into_iter().map(candidate).collect() };
+        });
+    });
+    work.into_iter().map(|row| row.found).collect()
+}
+
+impl Window {
+    fn beams(&self) -> usize {
+        if self.ask.temperature > 0.0 { 1 } else { self.ask.beams.max(1) }
+    }
+
+    /// What chance begins with at this step.
+    fn draw_seed(&mut self) -> u64 {
+        self.chance = next(self.chance);
+        // Another row of numbers than the one that the steps are in.
+        !self.chance.rotate_left(32)
+    }
+
+    /// Follows the best candidates, no more than `limit` tokens far; which path each of those that go on comes from.
+    fn go_on(
+        &mut self,
+        mut found: Vec<Candidate>,
+        end: u32,
+        limit: usize,
+        looked: impl Fn(usize) -> Vec<f32>,
+    ) -> Vec<usize> {
+        let beams = self.beams();
+        let penalty = if self.ask.length_penalty == 0.0 { 1.0 } else { self.ask.length_penalty };
+        // A stable sort: of equals the first stays first.
+        found.sort_by(|a, b| b.total.total_cmp(&a.total));
+        found.truncate(if beams > 1 { 2 * beams } else { 1 });
+        let links: Vec<Vec<f32>> = (0..self.paths.len()).map(&looked).collect();
+        let mut goes_on = Vec::with_capacity(beams);
+        for (rank, candidate) in found.into_iter().enumerate() {
+            let from = &self.paths[candidate.path];
+            let length = from.tokens.len() + 1;
+            let ends = candidate.token == end || length >= limit;
+            // One that ends counts only if it is among the best; those after it are there to go on in its place.
+            if (ends && rank >= beams) || (!ends && goes_on.len() == beams) {
                 continue;
             }
-            // The largest of scores with Gumbel noise is a draw by their chances.
-            let value = if temperature > 0.0 { score / temperature - (-self.draw().ln()).ln() } else { *score };
-            if value > best.0 {
-                best = (value, token);
+            let path = from.with(candidate, links[candidate.path].clone());
+            if ends {
+                let score = candidate.total / (length as f32).powf(penalty);
+                let place = self.ended.iter().take_while(|(other, _)| *other >= score).count();
+                self.ended.insert(place, (score, path));
+                self.ended.truncate(beams);
+            } else {
+                goes_on.push((candidate.path, path));
             }
         }
-        best.1
+        // The best that goes on cannot overtake the worst that has ended.
+        let settled = self.ended.len() == beams
+            && goes_on.first().is_none_or(|(_, path)| {
+                let score = path.total / (path.tokens.len() as f32).powf(penalty);
+                self.ended.last().is_some_and(|(worst, _)| score <= *worst)
+            });
+        self.over = settled || goes_on.is_empty();
+        if self.over {
+            return (0..self.paths.len()).collect();
+        }
+        let (from, paths) = goes_on.into_iter().unzip();
+        self.paths = paths;
+        from
     }
 
-    /// Above 0, below 1 (splitmix64).
-    fn draw(&mut self) -> f32 {
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.chance;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 24) as f32 + 3e-8
+    /// The best text.
+    fn said(&mut self, end: u32) -> Said {
+        let Some((_, path)) = self.ended.drain(..).next() else { return Said::default() };
+        let (mut confidences, mut weights) = (Vec::new(), Vec::new());
+        let mut link = path.last.as_deref();
+        while let Some(this) = link {
+            confidences.push(this.confidence);
+            weights.push(this.weights.as_slice());
+            link = this.before.as_deref();
+        }
+        confidences.reverse();
+        weights.reverse();
+        let log_prob = path.log_prob / path.tokens.len().max(1) as f32;
+        let mut tokens = path.tokens;
+        if tokens.last() == Some(&end) {
+            tokens.pop();
+            confidences.pop();
+        } else if let Some(last) = weights.last().copied() {
+            // Cut off: where the end would have been looked for is not known.
+            weights.push(last);
+        }
+        Said { tokens, confidences, log_prob, no_speech: self.no_speech, weights: weights.concat() }
     }
 }
 
-/// ln of the chance of a token.
-fn log_prob(scores: &[f32], token: usize) -> f32 {
-    let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    scores[token] - most - scores.iter().map(|score| (score - most).exp()).sum::<f32>().ln()
+impl Path {
+    fn with(&self, candidate: Candidate, weights: Vec<f32>) -> Self {
+        let mut tokens = self.tokens.clone();
+        tokens.push(candidate.token);
+        let link = Link { confidence: candidate.confidence, weights, before: self.last.clone() };
+        Self {
+            tokens,
+            last: Some(Arc::new(link)),
+            total: candidate.total,
+            log_prob: self.log_prob + candidate.log_prob,
+        }
+    }
+}
+
+/// The tokens with the largest scores, the largest first; of equals the first.
+fn best(scores: &[f32], count: usize) -> Vec<usize> {
+    let mut best: Vec<(f32, usize)> = Vec::with_capacity(count + 1);
+    let mut least = f32::NEG_INFINITY;
+    for (token, score) in scores.iter().enumerate() {
+        if *score > least {
+            let place = best.iter().take_while(|(other, _)| other >= score).count();
+            best.insert(place, (*score, token));
+            best.truncate(count);
+            least = if best.len() == count { best[count - 1].0 } else { f32::NEG_INFINITY };
+        }
+    }
+    best.into_iter().map(|(_, token)| token).collect()
+}
+
+/// A token drawn by its chance.
+fn draw(scores: &[f32], temperature: f32, mut chance: u64) -> usize {
+    let mut best = (f32::NEG_INFINITY, 0);
+    for (token, score) in scores.iter().enumerate().filter(|(_, score)| **score > f32::NEG_INFINITY) {
+        chance = next(chance);
+        // Above 0, below 1.
+        let even = (chance >> 40) as f32 / (1 << 24) as f32 + 3e-8;
+        // The largest of scores with Gumbel noise is a draw by their chances.
+        let value = score / temperature - (-even.ln()).ln();
+        if value > best.0 {
+            best = (value, token);
+        }
+    }
+    best.1
+}
+
+/// splitmix64
+fn next(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// The chance of one token in each of so many rows of scores.
 fn chances_of(scores: &[f32], rows: usize, token: usize) -> Vec<f32> {
-    scores.chunks_exact(scores.len() / rows.max(1)).map(|scores| log_prob(scores, token).exp()).collect()
+    let chance = |scores: &[f32]| (scores[token] - Spread::of(scores).log_sum()).exp();
+    scores.chunks_exact(scores.len() / rows.max(1)).map(chance).collect()
 }

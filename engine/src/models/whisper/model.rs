@@ -39,6 +39,14 @@ impl Whisper {
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
     pub fn load(dir: &Path, device: &Device) -> Result<Self> {
+        Self::load_with(dir, device, Precision::F32)
+    }
+
+    /// Loads a checkpoint folder, the weights of the decoder kept so exactly where the device is the CPU.
+    ///
+    /// # Errors
+    /// As [`Whisper::load`].
+    pub fn load_with(dir: &Path, device: &Device, precision: Precision) -> Result<Self> {
         let path = dir.join("tokenizer.json");
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
         let tokenizer = Tokenizer::from_file(&path).map_err(|error| bad(error.to_string()))?;
@@ -50,7 +58,7 @@ impl Whisper {
         let parameters = weights.parameters();
         let model = weights.scope("model");
         let encoder = Encoder::load(&model.scope("encoder"), &config)?;
-        let decoder = Decoder::load(&model.scope("decoder"), &config, Precision::F32)?;
+        let decoder = Decoder::load(&model.scope("decoder"), &config, precision)?;
         // The same as the embeddings, in the folders that have it.
         weights.scope("proj_out").ignore("weight");
         weights.finish()?;

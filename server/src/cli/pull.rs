@@ -1,0 +1,182 @@
+//! `auricle models pull`: a published checkpoint from a model hub into the models folder.
+
+use std::fs::{self, File, TryLockError};
+use std::path::Path;
+
+use auricle_engine::{Catalog, check_detector, check_model};
+use clap::Args;
+
+use super::progress::Bar;
+use super::{Failure, ModelsFolder, Result, interrupt, output};
+use crate::hub::{self, Hub, RemoteFile};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  auricle models pull svc-fast                  what the catalog names for svc-fast
+  auricle models pull openai/whisper-small      any checkpoint of a family that is supported
+A pull that was interrupted goes on where it was when it is asked for again. Each file is checked against the sum that the
+hub states, and the checkpoint as a whole before it takes its place.
+
+Environment:
+  HF_ENDPOINT   the hub, like --hub
+  HF_TOKEN      an access token, for checkpoints that ask for one")]
+pub struct PullArgs {
+    /// A service model, `detector`, or OWNER/NAME on the hub
+    name: String,
+    /// A branch, tag or commit
+    #[arg(long, default_value = "main")]
+    revision: String,
+    /// The hub's address
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "HF_ENDPOINT",
+        default_value = "https://huggingface.co",
+        hide_env_values = true
+    )]
+    hub: String,
+    /// Pull it again though it is there
+    #[arg(long)]
+    force: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    models: ModelsFolder,
+}
+
+/// What is pulled, and where it goes.
+struct Target {
+    repository: String,
+    /// The checkpoint's own folder in the models folder.
+    folder: String,
+    /// Service models that it serves from then on.
+    serves: Vec<String>,
+    is_detector: bool,
+}
+
+pub fn run(args: &PullArgs) -> Result<()> {
+    let models = args.models.path();
+    let target = target(&models, &args.name)?;
+    let place = models.join(&target.folder);
+    let is_there = place.join("model.safetensors").is_file() || place.join("config.json").is_file();
+    if is_there && !args.force {
+        return output::print(&format!("{} is there already: {}\n", target.repository, place.display()));
+    }
+    let name = target.folder.replace('/', "-");
+    let (pulls, old) = (models.join(".pull"), format!("{name}.old"));
+    let parts = pulls.join(&name);
+    let cannot = |what: &Path| {
+        let what = what.display().to_string();
+        move |source| Failure::Write { what, source }
+    };
+    fs::create_dir_all(&parts).map_err(cannot(&parts))?;
+    let _alone = alone(&pulls.join(format!("{name}.lock")), &target.repository)?;
+    crate::net::use_tls();
+    let bar = Bar::new(args.quiet);
+    interrupt::on_signal(bar.clone());
+    let fetched = super::runtime()?.block_on(fetch(args, &target, &parts, &bar));
+    bar.clear();
+    fetched?;
+    // A checkpoint that cannot be loaded must not take the place of one that can.
+    match target.is_detector {
+        true => check_detector(&parts).map(|_| ())?,
+        false => check_model(&parts).map(|_| ())?,
+    }
+    let _ = fs::remove_file(parts.join(COMMIT));
+    let old = pulls.join(old);
+    if place.exists() {
+        fs::rename(&place, &old).map_err(cannot(&place))?;
+    }
+    fs::create_dir_all(place.parent().unwrap_or(&models)).map_err(cannot(&place))?;
+    fs::rename(&parts, &place).map_err(cannot(&place))?;
+    if old.exists() {
+        fs::remove_dir_all(&old).map_err(cannot(&old))?;
+    }
+    let serves = match target.serves.as_slice() {
+        [] => format!("name it by its folder: --model {}", place.display()),
+        serves => format!("{} now runs on it", serves.join(", ")),
+    };
+    output::print(&format!("{} is in {}: {serves}\n", target.repository, place.display()))
+}
+
+/// The commit that the parts belong to.
+const COMMIT: &str = ".commit";
+
+async fn fetch(args: &PullArgs, target: &Target, parts: &Path, bar: &Bar) -> Result<()> {
+    let token = std::env::var("HF_TOKEN").ok().filter(|token| !token.is_empty());
+    let failed = |error: hub::HubError| Failure::Service(error.to_string());
+    let hub = Hub::new(&args.hub, token).map_err(failed)?;
+    let listing = hub.list(&target.repository, &args.revision).await.map_err(failed)?;
+    let files = hub::checkpoint(&target.repository, &listing.files).map_err(failed)?;
+    let commit = parts.join(COMMIT);
+    let cannot = |what: &Path| {
+        let what = what.display().to_string();
+        move |source| Failure::Write { what, source }
+    };
+    if fs::read_to_string(&commit).is_ok_and(|before| before != listing.commit) {
+        // Parts of another commit would not fit.
+        fs::remove_dir_all(parts).map_err(cannot(parts))?;
+        fs::create_dir_all(parts).map_err(cannot(parts))?;
+    }
+    fs::write(&commit, &listing.commit).map_err(cannot(&commit))?;
+    let all: u64 = files.iter().map(|file| file.size).sum();
+    let progress = bar.bytes(&target.repository, all);
+    let mut before = 0;
+    for file in &files {
+        let RemoteFile { name, size, .. } = file;
+        let mut there = |bytes: u64| progress.set_position(before + bytes);
+        hub.fetch(&target.repository, &listing.commit, file, parts, &mut there).await.map_err(failed)?;
+        before += size;
+        if bar.is_hidden() && !args.quiet {
+            output::say(&format_args!("{name}: {:.1} MB", *size as f64 / 1e6));
+        }
+    }
+    Ok(())
+}
+
+/// One pull of a checkpoint at a time.
+fn alone(lock: &Path, repository: &str) -> Result<File> {
+    let write = |source| Failure::Write { what: lock.display().to_string(), source };
+    let file = File::create(lock).map_err(write)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Failure::Service(format!("{repository} is being pulled already"))),
+        Err(TryLockError::Error(source)) => Err(write(source)),
+    }
+}
+
+fn target(models: &Path, name: &str) -> Result<Target> {
+    let catalog = match Catalog::read(models) {
+        Ok(catalog) => Some(catalog),
+        // A repository is named in full: it can go to any folder.
+        Err(_) if name.contains('/') && models.is_dir() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let known = catalog.as_ref().map_or(&[][..], Catalog::models);
+    let detector = catalog.as_ref().and_then(Catalog::published_detector);
+    if let Some(detector) = detector.filter(|detector| name == "detector" || name == detector.published) {
+        let (repository, folder) = (detector.published.clone(), detector.folder.clone());
+        return Ok(Target { repository, folder, serves: vec!["the detector".into()], is_detector: true });
+    }
+    let repository = match known.iter().find(|model| model.id == name) {
+        Some(model) => model.published.clone(),
+        None => name.to_owned(),
+    };
+    let is_part = |part: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        !part.is_empty() && !part.starts_with('.') && part.bytes().all(plain)
+    };
+    let Some((_, own)) = repository.split_once('/').filter(|(owner, own)| is_part(owner) && is_part(own)) else {
+        let ids: Vec<&str> = known.iter().map(|model| model.id.as_str()).collect();
+        return Err(Failure::Usage(format!(
+            "{name} is no service model ({}), and no OWNER/NAME of a model hub",
+            ids.join(", ")
+        )));
+    };
+    let serves: Vec<_> = known.iter().filter(|model| model.published == repository).collect();
+    let folder = serves.first().map_or_else(|| own.to_owned(), |model| model.folder.clone());
+    let serves = serves.into_iter().map(|model| model.id.clone()).collect();
+    Ok(Target { repository, folder, serves, is_detector: false })
+}

@@ -1,0 +1,187 @@
+//! `auricle models pull` from a hub on this machine, which serves a small checkpoint, cuts connections and lies about sums.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use auricle_tests::hub::{How, Hub};
+use auricle_tests::{Run, command, ended, fixtures, speech};
+use tempfile::TempDir;
+
+const WEIGHTS: &str = "model.safetensors";
+const REPOSITORY: &str = "openai/whisper-large-v3-turbo";
+
+/// A models folder with the catalog alone, and a hub.
+struct Place {
+    models: TempDir,
+    hub: Hub,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self::with(&fixtures().join("whisper/multi"))
+    }
+
+    fn with(checkpoint: &std::path::Path) -> Self {
+        let models = tempfile::tempdir().unwrap();
+        let catalog = fixtures().join("../../models/catalog.toml");
+        fs::copy(catalog, models.path().join("catalog.toml")).unwrap();
+        Self { models, hub: Hub::serve(REPOSITORY, checkpoint) }
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = command();
+        command.args(["models", "pull", name, "--hub", &self.hub.url(), "--models"]).arg(self.models.path());
+        command.env_remove("HF_TOKEN").env_remove("HF_ENDPOINT");
+        command
+    }
+
+    fn pull(&self, name: &str) -> Run {
+        ended(self.command(name).stdin(Stdio::null()).output().unwrap())
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.models.path().join("whisper-large-v3-turbo")
+    }
+
+    fn part(&self) -> PathBuf {
+        self.models.path().join(".pull/whisper-large-v3-turbo").join(format!("{WEIGHTS}.part"))
+    }
+
+    fn weights() -> Vec<u8> {
+        fs::read(fixtures().join("whisper/multi").join(WEIGHTS)).unwrap()
+    }
+}
+
+fn cuts(after: usize) -> HashMap<String, usize> {
+    HashMap::from([(WEIGHTS.to_owned(), after)])
+}
+
+#[test]
+fn a_pulled_checkpoint_serves_at_once() {
+    let place = Place::new();
+    let run = place.pull("svc-fast");
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert!(run.stdout.contains("svc-fast now runs on it"), "{}", run.stdout);
+    assert!(run.stderr.contains("model.safetensors: 1.0 MB"), "{}", run.stderr);
+    assert_eq!(fs::read(place.folder().join(WEIGHTS)).unwrap(), Place::weights());
+    let mut names: Vec<_> = fs::read_dir(place.folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert!(
+        !names.iter().any(|name| name.to_string_lossy().contains("oracle")),
+        "not what it does not need: {names:?}"
+    );
+    assert!(!place.part().exists() && !place.part().parent().unwrap().exists());
+
+    let vad = place.models.path().join("starter/vad");
+    fs::create_dir_all(&vad).unwrap();
+    fs::copy(fixtures().join("../../models/starter/vad").join(WEIGHTS), vad.join(WEIGHTS)).unwrap();
+    let mut transcribe = command();
+    transcribe.args(["transcribe", "--device", "cpu", "--model", "svc-fast", "--language", "de", "--models"]);
+    let run = ended(transcribe.arg(place.models.path()).arg(speech()).output().unwrap());
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+
+    place.hub.behave(How { status: Some(500), ..How::default() });
+    let again = place.pull(REPOSITORY);
+    assert_eq!((again.status, again.stdout.contains("is there already")), (Some(0), true), "{}", again.stderr);
+}
+
+#[test]
+fn a_connection_that_is_cut_is_taken_up_where_it_was() {
+    let place = Place::new();
+    place.hub.behave(How { cuts: cuts(300_000), times: Some(2), ..How::default() });
+    let run = place.pull("svc-fast");
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let asked = place.hub.asked(WEIGHTS);
+    assert_eq!(asked.iter().map(|asked| asked.from).collect::<Vec<_>>(), [0, 300_000, 600_000]);
+    assert_eq!(asked.iter().map(|asked| asked.sent).sum::<usize>(), Place::weights().len());
+    assert_eq!(fs::read(place.folder().join(WEIGHTS)).unwrap(), Place::weights());
+}
+
+#[test]
+fn a_pull_that_was_killed_goes_on_and_one_that_runs_is_left_alone() {
+    let place = Place::new();
+    place.hub.behave(How { cuts: cuts(400_000), slow: true, ..How::default() });
+    let mut first = place.command("svc-fast").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    while fs::metadata(place.part()).map_or(0, |part| part.len()) < 400_000 {
+        assert!(begin.elapsed() < Duration::from_secs(30), "nothing arrives");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let second = place.pull("svc-fast");
+    assert_eq!(second.status, Some(1));
+    assert!(second.stderr.contains("is being pulled already"), "{}", second.stderr);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    place.hub.behave(How::default());
+    let run = place.pull("svc-fast");
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert_eq!(place.hub.asked(WEIGHTS)[0].from, 400_000);
+    assert_eq!(fs::read(place.folder().join(WEIGHTS)).unwrap(), Place::weights());
+}
+
+#[test]
+fn a_hub_that_cannot_go_on_in_the_middle_begins_anew() {
+    let place = Place::new();
+    place.hub.behave(How { cuts: cuts(500_000), times: Some(1), no_ranges: true, ..How::default() });
+    let run = place.pull("svc-fast");
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert_eq!(place.hub.asked(WEIGHTS).iter().map(|asked| asked.from).collect::<Vec<_>>(), [0, 0]);
+    assert_eq!(fs::read(place.folder().join(WEIGHTS)).unwrap(), Place::weights());
+}
+
+#[test]
+fn a_file_that_is_not_what_the_hub_says_is_not_kept() {
+    for (name, kind) in [(WEIGHTS, "SHA-256"), ("config.json", "git blob id")] {
+        let place = Place::new();
+        place.hub.behave(How { lies: vec![name.into()], ..How::default() });
+        let run = place.pull("svc-fast");
+        assert_eq!(run.status, Some(1), "{}", run.stdout);
+        assert!(run.stderr.contains(name) && run.stderr.contains(kind), "{}", run.stderr);
+        assert!(!place.folder().exists() && !place.part().exists());
+        place.hub.behave(How::default());
+        assert_eq!(place.pull("svc-fast").status, Some(0));
+    }
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_loaded_does_not_take_its_place() {
+    let broken = tempfile::tempdir().unwrap();
+    for name in ["config.json", "generation_config.json", "tokenizer.json"] {
+        fs::copy(fixtures().join("whisper/multi").join(name), broken.path().join(name)).unwrap();
+    }
+    fs::copy(fixtures().join("whisper/english").join(WEIGHTS), broken.path().join(WEIGHTS)).unwrap();
+    let place = Place::with(broken.path());
+    let run = place.pull("svc-fast");
+    assert_eq!(run.status, Some(1), "{}", run.stdout);
+    assert!(
+        run.stderr.contains("embed") || run.stderr.contains("shape") || run.stderr.contains("conv"),
+        "{}",
+        run.stderr
+    );
+    assert!(!place.folder().exists());
+}
+
+#[test]
+fn what_the_hub_refuses_is_said_clearly() {
+    let place = Place::new();
+    let says = |name: &str, status: i32, words: &[&str]| {
+        let run = place.pull(name);
+        assert_eq!(run.status, Some(status), "{}", run.stderr);
+        assert!(words.iter().all(|word| run.stderr.contains(word)), "{words:?}: {}", run.stderr);
+    };
+    says("openai/whisper-of-nowhere", 1, &["has no openai/whisper-of-nowhere"]);
+    says("svc-slow", 2, &["svc-slow is no service model", "svc-fast"]);
+    says("../secrets", 2, &["no OWNER/NAME"]);
+    place.hub.behave(How { token: Some("hf_secret".into()), ..How::default() });
+    says("svc-fast", 1, &["HF_TOKEN", REPOSITORY]);
+    let run = ended(place.command("svc-fast").env("HF_TOKEN", "hf_secret").output().unwrap());
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let nowhere = Place::new();
+    nowhere.hub.behave(How { status: Some(503), ..How::default() });
+    let run = nowhere.pull("svc-fast");
+    assert_eq!(run.status, Some(1));
+    assert!(run.stderr.contains("503") && run.stderr.contains("goes on from here"), "{}", run.stderr);
+}
