@@ -95,15 +95,16 @@ def transformers(folder, arguments, mels):
                    best(arguments.repeats, encode), best(arguments.repeats, whole))  # fmt: skip
 
 
-def ours(folder, arguments):
-    program = arguments.program or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/examples/whisper"
+def ours(folder, precision, arguments):
+    program = arguments.program or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/examples/whisper_speed"
     command = [program, folder, "--device", "cpu" if arguments.device == "cpu" else "gpu", "--tokens", str(arguments.tokens),
-               "--batches", ",".join(map(str, arguments.batches)), "--repeats", str(arguments.repeats)]  # fmt: skip
+               "--batches", ",".join(map(str, arguments.batches)), "--repeats", str(arguments.repeats),
+               "--precision", precision]  # fmt: skip
     environment = os.environ | {"RAYON_NUM_THREADS": str(arguments.threads)}
     lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout.splitlines()
     for line in lines:
         found = {key: round(value, 2) if isinstance(value, float) else value for key, value in json.loads(line).items()}
-        print(json.dumps({"who": "Auricle", **found}), flush=True)
+        print(json.dumps({"who": f"Auricle {precision}", **found}), flush=True)
 
 
 def main():
@@ -123,7 +124,9 @@ def main():
         subprocess.run([sys.executable, Path(__file__).parent / "whisper_folder.py", arguments.shape, folder], check=True)
     mels = json.loads((folder / "config.json").read_text())["num_mel_bins"]
     if "ours" in arguments.who:
-        ours(folder, arguments)
+        # Eight bits are for the CPU.
+        for precision in ["full", "int8"] if arguments.device == "cpu" else ["full"]:
+            ours(folder, precision, arguments)
     if "ctranslate" in arguments.who:
         for precision in ["float32", "int8"] if arguments.device == "cpu" else ["float16", "int8_float16"]:
             ctranslate(folder, precision, arguments, mels)

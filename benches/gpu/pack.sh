@@ -18,7 +18,8 @@ for line in sys.stdin:
 {
   # The whole workspace each time: the features of one package alone would compile burn again.
   programs build --release --workspace --bin auricle "$@"
-  programs test --release --workspace --no-run --test fastconformer --test features "$@"
+  programs test --release --workspace --no-run --test fastconformer --test features --test rows --test whisper "$@"
+  programs build --release --workspace --example whisper_speed "$@"
   programs bench --workspace --no-run --bench encoder --bench gate --bench logmel "$@"
 } | while read -r name file; do
   cp "$file" "$out/$name"

@@ -19,6 +19,8 @@ stage "devices" "$bin/auricle" devices
 "$bin/auricle" devices | grep -qE 'discrete|integrated|virtual' || { echo "no GPU here" >&2; exit 1; }
 stage "features against the published extractors" "$bin/features"
 stage "models against the published classes" "$bin/fastconformer" --skip published_size
+stage "kernels against burn's own operations" "$bin/rows"
+stage "Whisper against the published class" "$bin/whisper"
 stage "the same words as on the CPU" bash -c '
   for device in cpu gpu; do '"$bin"'/auricle transcribe models/samples/jfk.flac --device $device --format json >'"$out"'/$device.json; done
   python3 - '"$out"'/cpu.json '"$out"'/gpu.json <<PY
@@ -29,4 +31,14 @@ print("equal:", gpu["text"])
 PY'
 stage "this machine" "$bin/auricle" bench --device gpu
 for bench in logmel gate; do stage "bench $bench" "$bin/$bench" --bench; done
+# Beside the published class, and CTranslate2 where it is installed: random weights, all writing as many tokens.
+if python3 -c 'import torch, transformers' 2>/dev/null; then
+  who=ours,transformers
+  python3 -c 'import ctranslate2' 2>/dev/null && who=$who,ctranslate
+  for shape in tiny small large-v3 turbo; do
+    stage "Whisper $shape" python3 benches/whisper_peers.py "$shape" --folder "$out/checkpoints" --device cuda --who "$who" \
+      --batches 1,8,32 --program "$bin/whisper_speed"
+    rm -rf "$out/checkpoints"
+  done
+fi
 echo "logs in $out"

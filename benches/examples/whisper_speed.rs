@@ -1,6 +1,6 @@
 //! How fast a Whisper checkpoint writes: seconds for the encoder and for a step of the decoder, several windows side by side.
 //!
-//!     cargo run --release --example whisper -- FOLDER [--device cpu] [--precision int8] [--batches 1,8] [--tokens 100] [--repeats 3]
+//!     cargo run --release --example whisper_speed -- FOLDER [--device cpu] [--precision int8] [--batches 1,8] [--tokens 100] [--repeats 3]
 //!
 //! FOLDER is a checkpoint that does not end by itself (`benches/whisper_folder.py` makes one with random weights at a published
 //! size), so that each window takes as many steps as it is asked for. Each line is a JSON object, the best of the repeats;
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             _ => folder = Some(argument),
         }
     }
-    let folder = folder.ok_or("which checkpoint? see the first lines of benches/examples/whisper.rs")?;
+    let folder = folder.ok_or("which checkpoint? see the first lines of benches/examples/whisper_speed.rs")?;
     let device = device::open(choice.parse()?)?;
     let model = Whisper::load_with(folder.as_ref(), &device.device, precision)?;
     let window = speech(Whisper::WINDOW)?;
