@@ -47,6 +47,16 @@ impl Heard {
         tokens.extract_if(.., |token| !self.is_near(from(token), from(token) + frame_ms)).collect()
     }
 
+    /// Those of `count` frames of `frame_ms` in which something was heard, and what is within `margin_ms` of them.
+    pub fn frames(&self, count: usize, frame_ms: u64, margin_ms: u64) -> Vec<usize> {
+        let ms = |sample: usize| sample as u64 * 1000 / u64::from(SAMPLE_RATE);
+        let within = |frame: &usize| {
+            let (from, to) = (*frame as u64 * frame_ms, (*frame as u64 + 1) * frame_ms);
+            self.spans.iter().any(|span| ms(span.start) < to + margin_ms && from < ms(span.end) + margin_ms)
+        };
+        (0..count).filter(within).collect()
+    }
+
     /// Whether something was heard near a stretch, ms from the start.
     pub fn is_near(&self, from_ms: f64, to_ms: f64) -> bool {
         let ms = |sample: usize| sample as f64 * 1000.0 / f64::from(SAMPLE_RATE);

@@ -11,7 +11,7 @@ use super::windows::{Cutter, Window, join};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::models::silero::Silero;
-use crate::models::whisper::{Task, Whisper, token_times};
+use crate::models::whisper::{Special, Task, Whisper, token_times};
 use crate::scheduler::{Priority, Scheduler, wait};
 use crate::tasks::streams::{self, Streams};
 use crate::text::tokens::{Spoken, joined};
@@ -21,6 +21,8 @@ use crate::{Progress, TranscribeOptions, Transcript, Word};
 const WINDOWS_AHEAD: usize = 16;
 /// Milliseconds of an encoder frame.
 const FRAME_MS: u64 = 20;
+/// What belongs to speech on both sides of what the detector heard.
+const MARGIN_MS: u64 = 200;
 
 /// Transcribes audio to its end; words count where the detector heard speech, or without one wherever it is not silent.
 ///
@@ -77,11 +79,8 @@ pub(crate) fn transcribe(
         while let Some(written) = written.remove(&next) {
             next += 1;
             let Some(window) = waiting.pop_front() else { return Err(Error::Canceled) };
-            let mut part = words(model, &written, &window);
-            let heard = window.heard()?;
-            let before = part.words.len();
-            part.words.retain(|word| heard.is_near(word.start as f64, word.end as f64));
-            unheard += before - part.words.len();
+            let (part, none) = words(model, &written, &window)?;
+            unheard += none;
             join(&mut spoken, part, &window);
             let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
             report.at((window.start_ms + length_ms) as f64 / 1000.0)?;
@@ -123,31 +122,105 @@ fn previous(model: &Whisper, terms: &[String]) -> Result<Vec<u32>> {
     if terms.is_empty() { Ok(Vec::new()) } else { model.vocabulary().encode(&format!(" {}.", terms.join(", "))) }
 }
 
-/// The words of a window, their times from its start.
-fn words(model: &Whisper, written: &Written, window: &Window) -> Spoken {
+/// The words of a window, their times from its start, and how many there were besides where nobody spoke.
+///
+/// The checkpoint's own timestamps tell which of its sentences lie where something was heard; the others are none. Where the
+/// words of those that are kept were said is looked for in what was heard alone: attention that strays into a pause would
+/// take words along.
+fn words(model: &Whisper, written: &Written, window: &Window) -> Result<(Spoken, usize)> {
     let (config, said) = (model.config(), &written.said);
+    let heard = window.heard()?;
     let code = config.special.language(written.language);
-    let rows = said.tokens.len() + 1;
-    let heads = config.alignment_heads.len();
-    let frames = said.weights.len() / (rows * heads.max(1));
-    let times = match frames {
-        0 => vec![0; rows],
-        _ => token_times(&said.weights, rows, heads, frames, config.median_filter),
-    };
     let end_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
-    let ms = |row: usize| times.get(row).map_or(end_ms, |frame| *frame as u64 * FRAME_MS).min(end_ms);
     let spelled = model.vocabulary().words(&said.tokens, code.unwrap_or("en"));
-    let mut found = Vec::with_capacity(spelled.len());
+    let (rows, heads) = (said.tokens.len() + 1, config.alignment_heads.len());
+    let frames = said.weights.len() / (rows * heads.max(1));
+    let kept = heard.frames(frames, FRAME_MS, MARGIN_MS);
+    let spoken = spoken_tokens(&config.special, &said.tokens, end_ms, |from, to| heard.is_near(from as f64, to as f64));
+    // The end is where the last word ends.
+    let places: Vec<usize> = (0..rows).filter(|place| spoken.get(*place).copied().unwrap_or(true)).collect();
+    let of = |place: &usize| {
+        let rows = said.weights[place * heads * frames..][..heads * frames].chunks_exact(frames.max(1));
+        rows.flat_map(|row| kept.iter().map(|frame| row[*frame])).collect::<Vec<f32>>()
+    };
+    let times = match kept.is_empty() || heads == 0 {
+        true => vec![0; places.len()],
+        false => {
+            let weights: Vec<f32> = places.iter().flat_map(of).collect();
+            token_times(&weights, places.len(), heads, kept.len(), config.median_filter)
+        }
+    };
+    // Of a place, or of the next one that is kept: a number in `kept`.
+    let time = |place: usize| times[places.partition_point(|other| *other < place).min(places.len() - 1)];
+    let (mut found, mut unheard) = (Vec::with_capacity(spelled.len()), 0);
     for word in spelled {
         let span = word.span();
+        if kept.is_empty() || !spoken.get(span.start).copied().unwrap_or(false) {
+            unheard += 1;
+            continue;
+        }
         let sum: f32 = word.tokens.iter().filter_map(|token| said.confidences.get(*token)).sum();
-        let (start, end) = (ms(span.start), ms(span.end));
+        let (start, end) = in_one_piece(&kept, time(span.start), time(span.end));
         found.push(Word {
             confidence: sum / word.tokens.len().max(1) as f32,
             text: word.text.trim().to_owned(),
-            start,
-            end: end.max(start),
+            start: (start as u64 * FRAME_MS).min(end_ms),
+            end: (end as u64 * FRAME_MS).min(end_ms),
         });
     }
-    Spoken { words: found, language: code.map(str::to_owned), ..Spoken::default() }
+    Ok((Spoken { words: found, language: code.map(str::to_owned), ..Spoken::default() }, unheard))
+}
+
+/// For each token whether it belongs to what was said where something was heard: stretches of text between timestamps.
+fn spoken_tokens(special: &Special, tokens: &[u32], end_ms: u64, near: impl Fn(u64, u64) -> bool) -> Vec<bool> {
+    let time = |token: u32| u64::from(token - special.first_timestamp()) * FRAME_MS;
+    let mut spoken = vec![true; tokens.len()];
+    let (mut from, mut at) = (0, 0);
+    while at < tokens.len() {
+        if special.is_timestamp(tokens[at]) {
+            from = time(tokens[at]);
+            at += 1;
+            continue;
+        }
+        let next = tokens[at..].iter().position(|token| special.is_timestamp(*token)).map(|length| at + length);
+        let to = next.map_or(end_ms, |next| time(tokens[next]));
+        spoken[at..next.unwrap_or(tokens.len())].fill(near(from, to.max(from)));
+        at = next.unwrap_or(tokens.len());
+    }
+    spoken
+}
+
+/// The frames of a word from one of the kept ones to another, without what is not kept between them: the longest piece, the
+/// first of equals.
+fn in_one_piece(kept: &[usize], from: usize, to: usize) -> (usize, usize) {
+    let (mut best, mut first) = (from..from, from);
+    for at in from..to {
+        let breaks = at + 1 == to || kept[at + 1] != kept[at] + 1;
+        if breaks {
+            if at + 1 - first > best.len() {
+                best = first..at + 1;
+            }
+            first = at + 1;
+        }
+    }
+    match best.is_empty() {
+        true => (kept[from], kept[from]),
+        false => (kept[best.start], kept[best.end - 1] + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_does_not_reach_over_a_pause() {
+        let kept = [0, 1, 2, 3, 50, 51, 52];
+        assert_eq!(in_one_piece(&kept, 1, 3), (1, 3));
+        assert_eq!(in_one_piece(&kept, 2, 4), (2, 4), "it ends where the pause begins");
+        assert_eq!(in_one_piece(&kept, 1, 6), (1, 4));
+        assert_eq!(in_one_piece(&kept, 3, 6), (50, 52));
+        assert_eq!(in_one_piece(&kept, 4, 4), (50, 50));
+        assert_eq!(in_one_piece(&kept, 6, 6), (52, 52));
+    }
 }
