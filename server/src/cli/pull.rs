@@ -1,6 +1,7 @@
 //! `auricle models pull`: a published checkpoint from a model hub into the models folder.
 
 use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::Path;
 
 use auricle_engine::{Catalog, check_detector, check_model};
@@ -67,10 +68,6 @@ pub fn run(args: &PullArgs) -> Result<()> {
     let name = target.folder.replace('/', "-");
     let (pulls, old) = (models.join(".pull"), format!("{name}.old"));
     let parts = pulls.join(&name);
-    let cannot = |what: &Path| {
-        let what = what.display().to_string();
-        move |source| Failure::Write { what, source }
-    };
     fs::create_dir_all(&parts).map_err(cannot(&parts))?;
     let _alone = alone(&pulls.join(format!("{name}.lock")), &target.repository)?;
     crate::net::use_tls();
@@ -111,10 +108,6 @@ async fn fetch(args: &PullArgs, target: &Target, parts: &Path, bar: &Bar) -> Res
     let listing = hub.list(&target.repository, &args.revision).await.map_err(failed)?;
     let files = hub::checkpoint(&target.repository, &listing.files).map_err(failed)?;
     let commit = parts.join(COMMIT);
-    let cannot = |what: &Path| {
-        let what = what.display().to_string();
-        move |source| Failure::Write { what, source }
-    };
     if fs::read_to_string(&commit).is_ok_and(|before| before != listing.commit) {
         // Parts of another commit would not fit.
         fs::remove_dir_all(parts).map_err(cannot(parts))?;
@@ -136,14 +129,18 @@ async fn fetch(args: &PullArgs, target: &Target, parts: &Path, bar: &Bar) -> Res
     Ok(())
 }
 
+fn cannot(what: &Path) -> impl FnOnce(io::Error) -> Failure {
+    let what = what.display().to_string();
+    move |source| Failure::Write { what, source }
+}
+
 /// One pull of a checkpoint at a time.
 fn alone(lock: &Path, repository: &str) -> Result<File> {
-    let write = |source| Failure::Write { what: lock.display().to_string(), source };
-    let file = File::create(lock).map_err(write)?;
+    let file = File::create(lock).map_err(cannot(lock))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Failure::Service(format!("{repository} is being pulled already"))),
-        Err(TryLockError::Error(source)) => Err(write(source)),
+        Err(TryLockError::Error(source)) => Err(cannot(lock)(source)),
     }
 }
 
