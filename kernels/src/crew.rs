@@ -33,6 +33,9 @@ pub fn run<R>(work: impl FnOnce(&Crew) -> R) -> R {
 }
 
 impl Crew<'_> {
+    /// No one but this thread: for work that is too little to share.
+    pub const ALONE: Self = Self(None);
+
     /// Calls `work` with each number below `count`, on any of the threads.
     ///
     /// # Panics
@@ -54,15 +57,6 @@ impl Crew<'_> {
             // SAFETY: `each` calls with every number below the count once, so this item is lent to this call alone.
             work(at, unsafe { &mut *items.at(at) });
         });
-    }
-
-    /// Calls `work` with pieces of `values` that are `size` long, all but the last, and their numbers.
-    ///
-    /// # Panics
-    /// When `work` does, or `size` is 0.
-    pub fn each_chunk<T: Send>(&self, values: &mut [T], size: usize, work: impl Fn(usize, &mut [T]) + Sync) {
-        let mut chunks: Vec<&mut [T]> = values.chunks_mut(size).collect();
-        self.each_item(&mut chunks, |at, chunk| work(at, chunk));
     }
 }
 
@@ -234,9 +228,8 @@ mod tests {
         let mut values: Vec<usize> = (0..1000).collect();
         run(|crew| {
             crew.each_item(&mut values, |at, value| *value += at);
-            crew.each_chunk(&mut values, 7, |at, chunk| chunk.iter_mut().for_each(|value| *value += at));
         });
-        assert!(values.iter().enumerate().all(|(at, value)| *value == 2 * at + at / 7));
+        assert!(values.iter().enumerate().all(|(at, value)| *value == 2 * at));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! - [`gate`]: SiLU and GLU in one pass.
 //! - [`gelu`]: GELU in one pass.
 //! - [`logmel`]: samples to log-mel frames, whole utterances or live streams.
+//! - [`lstm`]: what an LSTM step does beside its product, on the CPU alone.
 //! - [`rows`]: a few rows times a large matrix, and one query to many keys, on the CPU alone.
 //! - [`spread`]: what chances are told from.
 
@@ -17,6 +18,7 @@ pub mod crew;
 pub mod gate;
 pub mod gelu;
 pub mod logmel;
+pub mod lstm;
 mod products;
 pub mod rows;
 pub mod spread;

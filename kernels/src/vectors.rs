@@ -20,6 +20,12 @@ pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
+/// `tanh x`, within 3e-7.
+#[inline(always)]
+pub(crate) fn tanh(x: f32) -> f32 {
+    1.0 - 2.0 / (1.0 + exp(2.0 * x))
+}
+
 /// `x / 2 * (1 + erf(x / sqrt 2))`, within 4e-7 of `x`. The error function is formula 7.1.26 of Abramowitz and Stegun.
 #[inline(always)]
 pub(crate) fn gelu(x: f32) -> f32 {
@@ -123,6 +129,8 @@ mod tests {
             let x = step as f32 / 1000.0;
             let (ours, exact) = (f64::from(exp(x)), f64::from(x).exp());
             assert!((ours - exact).abs() <= 3e-7 * exact, "e^{x}: {ours} is not {exact}");
+            let (ours, exact) = (f64::from(tanh(x)), f64::from(x).tanh());
+            assert!((ours - exact).abs() <= 3e-7, "tanh {x}: {ours} is not {exact}");
         }
         assert!((sigmoid(1e30), sigmoid(-1e30)) == (1.0, sigmoid(-87.0)) && sigmoid(0.0) == 0.5);
     }

@@ -142,15 +142,25 @@ fn check_stages(case: &Case) {
 fn check_transducer(case: &Case) {
     let transducer = case.model.transducer().unwrap();
     let prefix: Vec<u32> = case.oracle.integers("predictor_tokens").into_iter().map(|t| t as u32).collect();
-    let predicted = transducer.predictor_outputs(&prefix);
+    let mut prediction = transducer.start(1, prefix[0]);
+    let mut predicted = prediction.output().unwrap();
+    for token in &prefix[1..] {
+        transducer.step(&mut prediction, &[0], &[*token]);
+        predicted.extend(prediction.output().unwrap());
+    }
     let reference: Tensor<2> = case.tensor("predictor");
+    let predicted = Tensor::<1>::from_floats(predicted.as_slice(), &case.device).reshape(reference.dims());
     let rows = [prefix.len()];
     check("predictor", relative_error(predicted.unsqueeze(), reference.clone().unsqueeze(), &rows), case.stage);
+
     let frames: Tensor<3> = case.tensor::<3>("encoder_projected").narrow(0, 0, 1).narrow(1, 0, 4);
     let joint: Tensor<3> = case.tensor("joint");
     let [count, prefix, vocabulary] = joint.dims();
-    let hidden = frames.dims()[2];
-    let ours = transducer.joint_with(frames.reshape([count, 1, hidden]), reference.unsqueeze());
+    let frames = transducer.frames(frames).unwrap();
+    let prediction = transducer.start(prefix, 0).with_output(reference).unwrap();
+    let (at, rows): (Vec<usize>, Vec<usize>) = (0..count * prefix).map(|n| (n / prefix, n % prefix)).unzip();
+    let (values, outputs) = transducer.joint(&frames, &at, &prediction, &rows).unwrap().into_values();
+    let ours = Tensor::<1>::from_floats(values.as_slice(), &case.device).reshape([count, prefix, outputs]);
     let tokens = ours.clone().narrow(2, 0, vocabulary);
     check("joint", relative_error(tokens, joint, &vec![prefix; count]), case.stage);
     if !case.model.config().durations.is_empty() {

@@ -3,11 +3,13 @@
 mod linear;
 mod lstm;
 mod norm;
+mod packed;
 
 pub(crate) use linear::transpose;
 pub use linear::{Bias, Linear};
 pub use lstm::{Lstm, LstmState};
 pub use norm::LayerNorm;
+pub use packed::Packed;
 
 use burn::tensor::{Int, Tensor, TensorData};
 

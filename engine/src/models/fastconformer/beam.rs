@@ -5,11 +5,12 @@
 //! but the model's own). Prefixes of one text are one: their probabilities add up, the likelier one's tokens stay.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use burn::tensor::Tensor;
+use auricle_kernels::spread::Spread;
 
-use super::decode::{Rules, Scores, Token, argmax};
-use super::transducer::{Prediction, Transducer};
+use super::decode::{Rules, Token, argmax};
+use super::transducer::{Frames, Prediction, Transducer};
 use crate::error::Result;
 use crate::models::confidence;
 use crate::tasks::fusion::{Fusion, Reading};
@@ -39,8 +40,16 @@ pub struct BeamState {
     /// What the model expects after each prefix without hearing anything, by [`Prefix::row`]: log probabilities of labels
     /// that are no blank; empty where fusion does not ask for it.
     expected: Vec<Vec<f32>>,
+    /// The tokens that were not given out yet: prefixes share what they begin with.
+    trail: Trail,
     /// Frames that earlier calls brought.
     consumed: usize,
+}
+
+/// Tokens, each with the place of the one before it.
+#[derive(Debug, Default)]
+struct Trail {
+    links: Vec<(Token, Option<usize>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,8 +62,8 @@ struct Prefix {
     row: usize,
     /// Tells token sequences apart.
     history: u64,
-    /// Tokens that were not given out yet.
-    tokens: Vec<Token>,
+    /// The last token in the trail.
+    last: Option<usize>,
     reading: Option<Reading>,
 }
 
@@ -76,13 +85,12 @@ impl BeamState {
     /// The state before an utterance.
     pub fn start(transducer: &Transducer, rules: &Rules, beam: Beam) -> Self {
         let reading = beam.fusion.map(Fusion::start);
-        let first = Prefix { score: 0.0, frame: 0, row: 0, history: 0, tokens: Vec::new(), reading };
+        let first = Prefix { score: 0.0, frame: 0, row: 0, history: 0, last: None, reading };
         let predictions = transducer.start(1, rules.blank);
-        Self { prefixes: vec![first], predictions, expected: Vec::new(), consumed: 0 }
+        Self { prefixes: vec![first], predictions, expected: Vec::new(), trail: Trail::default(), consumed: 0 }
     }
 
-    /// Decodes the next `length` frames of `frames` `[1, frames, hidden]` (projected); gives the new tokens that all
-    /// prefixes agree on.
+    /// Decodes the next frames, those of `frames` that the range says; gives the new tokens that all prefixes agree on.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -90,15 +98,14 @@ impl BeamState {
         &mut self,
         transducer: &Transducer,
         rules: &Rules,
-        frames: &Tensor<3>,
-        length: usize,
+        (frames, range): (&Frames, Range<usize>),
         beam: Beam,
     ) -> Result<Vec<Token>> {
-        let end = self.consumed + length;
+        let end = self.consumed + range.len();
         while let Some(frame) = self.prefixes.iter().map(|prefix| prefix.frame).min().filter(|frame| *frame < end) {
-            let input = frames.clone().narrow(1, frame - self.consumed, 1);
-            self.expect(transducer, rules, &input, beam)?;
-            self.look(transducer, rules, input, frame, beam)?;
+            let at = range.start + frame - self.consumed;
+            self.expect(transducer, rules, beam)?;
+            self.look(transducer, rules, (frames, at), frame, beam)?;
             self.forget_predictions();
         }
         self.consumed = end;
@@ -112,7 +119,7 @@ impl BeamState {
             prefix.score + end
         };
         let best = self.prefixes.into_iter().max_by(|a, b| whole(a).total_cmp(&whole(b)));
-        best.map(|prefix| prefix.tokens).unwrap_or_default()
+        best.map(|prefix| self.trail.tokens(prefix.last)).unwrap_or_default()
     }
 
     /// Moves all prefixes that stand at `frame` past it.
@@ -120,7 +127,7 @@ impl BeamState {
         &mut self,
         transducer: &Transducer,
         rules: &Rules,
-        input: Tensor<3>,
+        input: (&Frames, usize),
         frame: usize,
         beam: Beam,
     ) -> Result<()> {
@@ -129,7 +136,7 @@ impl BeamState {
             std::mem::take(&mut self.prefixes).into_iter().partition(|prefix| prefix.frame == frame);
         let mut looked = Looked::default();
         for symbols in 1..=rules.max_symbols.max(1) {
-            looked.add(&active, transducer, rules, &self.predictions, &input)?;
+            looked.add(&active, transducer, rules, &self.predictions, input)?;
             for prefix in &active {
                 let (labels, durations) = looked.of(prefix);
                 for (duration, log_prob) in self::durations(rules, durations, beam.width) {
@@ -158,22 +165,20 @@ impl BeamState {
                 let token = Token { confidence: confidence(labels), ..extension.token };
                 let stays = durations.is_empty() || token.span == 0;
                 let moved = if stays { usize::from(symbols == rules.max_symbols) } else { token.span };
-                let mut known = parent.tokens.clone();
-                known.push(Token { span: if durations.is_empty() { 1 } else { token.span }, ..token });
+                let span = if durations.is_empty() { 1 } else { token.span };
                 let prefix = Prefix {
                     score: extension.score,
                     frame: frame + moved,
                     row,
                     history,
-                    tokens: known,
+                    last: Some(self.trail.push(Token { span, ..token }, parent.last)),
                     reading: extension.reading,
                 };
                 if moved > 0 { merge(&mut passed, prefix) } else { emitted.push(prefix) }
             }
             if !rows.is_empty() {
-                let more = transducer.follow(&self.predictions, &rows, &tokens);
-                self.predictions = Prediction::join(&[&self.predictions, &more]);
-                self.expect(transducer, rules, &input, beam)?;
+                transducer.follow(&mut self.predictions, &rows, &tokens);
+                self.expect(transducer, rules, beam)?;
             }
             active = emitted;
             if active.is_empty() {
@@ -187,13 +192,13 @@ impl BeamState {
     }
 
     /// Finds what the model expects after the predictions for which that is not known yet: the joint without a frame
-    /// (Meng and others, 2021). `like` `[1, 1, hidden]` is any frame.
-    fn expect(&mut self, transducer: &Transducer, rules: &Rules, like: &Tensor<3>, beam: Beam) -> Result<()> {
+    /// (Meng and others, 2021).
+    fn expect(&mut self, transducer: &Transducer, rules: &Rules, beam: Beam) -> Result<()> {
         let new: Vec<usize> = (self.expected.len()..self.predictions.rows()).collect();
         if new.is_empty() || beam.fusion.is_none_or(|fusion| fusion.weights().internal == 0.0) {
             return Ok(());
         }
-        let scores = Scores::read(transducer.joint(like.zeros_like(), &self.predictions, &new))?;
+        let scores = transducer.unheard(&self.predictions, &new)?;
         self.expected.extend((0..new.len()).map(|at| {
             let mut labels = scores.row(at)[..rules.vocab_size].to_vec();
             labels[rules.blank as usize] = f32::NEG_INFINITY;
@@ -221,20 +226,42 @@ impl BeamState {
     fn settle(&mut self) -> Vec<Token> {
         // Sorted: the best comes first.
         let Some(best) = self.prefixes.first() else { return Vec::new() };
-        let (score, open) = (best.score, best.tokens.len());
-        if open > MAX_OPEN {
+        let score = best.score;
+        let mut open: Vec<Vec<Token>> = self.prefixes.iter().map(|prefix| self.trail.tokens(prefix.last)).collect();
+        if open[0].len() > MAX_OPEN {
+            open.truncate(1);
             self.prefixes.truncate(1);
         }
         // Only differences count: over hours the sums would lose their last digits.
         self.prefixes.iter_mut().for_each(|prefix| prefix.score -= score);
-        let first = &self.prefixes[0].tokens;
-        let agreed = self.prefixes[1..].iter().fold(open, |agreed, other| {
-            let pairs = first.iter().zip(&other.tokens).take(agreed);
+        let (first, others) = open.split_at(1);
+        let agreed = others.iter().fold(first[0].len(), |agreed, other| {
+            let pairs = first[0].iter().zip(other).take(agreed);
             pairs.take_while(|(a, b)| a.id == b.id).count()
         });
-        let settled = first[..agreed].to_vec();
-        self.prefixes.iter_mut().for_each(|prefix| drop(prefix.tokens.drain(..agreed)));
+        let settled = first[0][..agreed].to_vec();
+        self.trail = Trail::default();
+        for (prefix, open) in self.prefixes.iter_mut().zip(&open) {
+            prefix.last = open[agreed..].iter().fold(None, |before, token| Some(self.trail.push(*token, before)));
+        }
         settled
+    }
+}
+
+impl Trail {
+    /// Adds a token; its place.
+    fn push(&mut self, token: Token, before: Option<usize>) -> usize {
+        self.links.push((token, before));
+        self.links.len() - 1
+    }
+
+    /// The tokens up to this one, the first of them first.
+    fn tokens(&self, last: Option<usize>) -> Vec<Token> {
+        let link = |at: usize| self.links[at];
+        let mut tokens: Vec<Token> =
+            std::iter::successors(last.map(link), |(_, before)| before.map(link)).map(|(token, _)| token).collect();
+        tokens.reverse();
+        tokens
     }
 }
 
@@ -246,7 +273,7 @@ impl Looked {
         transducer: &Transducer,
         rules: &Rules,
         predictions: &Prediction,
-        input: &Tensor<3>,
+        (frames, at): (&Frames, usize),
     ) -> Result<()> {
         let mut new: Vec<&Prefix> = active.iter().filter(|p| !self.rows.contains_key(&p.history)).collect();
         new.sort_by_key(|prefix| prefix.history);
@@ -255,7 +282,7 @@ impl Looked {
             return Ok(());
         }
         let rows: Vec<usize> = new.iter().map(|prefix| prefix.row).collect();
-        let scores = Scores::read(transducer.joint(input.clone(), predictions, &rows))?;
+        let scores = transducer.joint(frames, &vec![at; rows.len()], predictions, &rows)?;
         for (at, prefix) in new.iter().enumerate() {
             let (labels, durations) = scores.row(at).split_at(rules.vocab_size);
             self.rows.insert(prefix.history, (log_softmax(labels), log_softmax(durations)));
@@ -285,6 +312,7 @@ fn extensions(
     for (parent, prefix) in active.iter().enumerate() {
         let (labels, spans) = looked.of(prefix);
         let expected = expected.get(prefix.row);
+        let durations = durations(rules, spans, beam.width);
         for (id, log_prob) in labels.iter().enumerate() {
             if id == rules.blank as usize || prefix.score + log_prob < best - MARGIN {
                 continue;
@@ -293,7 +321,7 @@ fn extensions(
             let fused = beam.fusion.zip(prefix.reading.as_ref()).map(|(fusion, reading)| fusion.score(reading, id));
             let (added, reading) = fused.map_or((0.0, None), |(added, reading)| (added, Some(reading)));
             let added = added - internal * expected.map_or(0.0, |expected| expected[id as usize]);
-            for (duration, log_duration) in durations(rules, spans, beam.width) {
+            for &(duration, log_duration) in &durations {
                 let token = Token { id, frame, span: duration.unwrap_or(0), confidence: 0.0 };
                 let score = prefix.score + log_prob + log_duration + added;
                 found.push(Extension { score, parent, token, reading: reading.clone() });
@@ -363,7 +391,6 @@ pub(super) fn log_add(a: f32, b: f32) -> f32 {
 
 /// Log probabilities of scores.
 pub(super) fn log_softmax(scores: &[f32]) -> Vec<f32> {
-    let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum = top + scores.iter().map(|score| (score - top).exp()).sum::<f32>().ln();
+    let sum = Spread::of(scores).log_sum();
     scores.iter().map(|score| score - sum).collect()
 }

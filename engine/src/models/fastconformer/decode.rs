@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 
 use super::beam::Beam;
 use super::prefix;
-use super::transducer::{Prediction, Transducer};
+use super::transducer::{Frames, Prediction, Scores, Transducer};
 use crate::error::Result;
 use crate::models::confidence;
 use crate::tasks::keyterms::{Bias, Keyterms};
@@ -103,11 +103,11 @@ impl TransducerState {
 
     /// One row.
     pub fn row(&self, row: usize) -> Self {
-        Self { prediction: self.prediction.row(row), rows: vec![self.rows[row].clone()] }
+        Self { prediction: self.prediction.select(&[row]), rows: vec![self.rows[row].clone()] }
     }
 
-    /// Decodes the next `lengths[row]` frames of `frames` `[rows, frames, hidden]` (projected) of every row, which each
-    /// have their keyterms; gives the new tokens of each.
+    /// Decodes the next `lengths[row]` of `total` frames of every row, which each have their keyterms; gives the new tokens of
+    /// each.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -115,12 +115,11 @@ impl TransducerState {
         &mut self,
         transducer: &Transducer,
         rules: &Rules,
-        frames: &Tensor<3>,
+        frames: &Frames,
+        total: usize,
         lengths: &[usize],
         keyterms: &[Option<&Keyterms>],
     ) -> Result<Vec<Vec<Token>>> {
-        let [_, total, hidden] = frames.dims();
-        let device = frames.device();
         let mut tokens = vec![Vec::new(); lengths.len()];
         loop {
             let active: Vec<usize> =
@@ -128,9 +127,12 @@ impl TransducerState {
             if active.is_empty() {
                 break;
             }
-            let block = block_of(frames, &self.rows, &active, lengths, [total, hidden], &device);
-            let width = block.dims()[1];
-            let scores = Scores::read(transducer.joint(block, &self.prediction, &active))?;
+            let next = |row: usize| self.rows[row].frame - self.rows[row].consumed;
+            let left = active.iter().map(|&row| lengths[row] - next(row)).max().unwrap_or(1);
+            let width = BLOCK.min(left);
+            let ahead = |&row: &usize| (0..width).map(move |ahead| row * total + (next(row) + ahead).min(total - 1));
+            let at: Vec<usize> = active.iter().flat_map(ahead).collect();
+            let scores = transducer.joint(frames, &at, &self.prediction, &active)?;
             let (mut emitted_rows, mut emitted_tokens) = (Vec::new(), Vec::new());
             for (at, &row) in active.iter().enumerate() {
                 let state = &mut self.rows[row];
@@ -147,37 +149,12 @@ impl TransducerState {
                 }
             }
             if !emitted_rows.is_empty() {
-                self.prediction = transducer.step(&self.prediction, &emitted_rows, &emitted_tokens);
+                transducer.step(&mut self.prediction, &emitted_rows, &emitted_tokens);
             }
         }
         self.rows.iter_mut().zip(lengths).for_each(|(row, length)| row.consumed += length);
         Ok(tokens)
     }
-}
-
-/// The next frames of the active rows: `[active, width, hidden]`.
-fn block_of(
-    frames: &Tensor<3>,
-    rows: &[Row],
-    active: &[usize],
-    lengths: &[usize],
-    [total, hidden]: [usize; 2],
-    device: &burn::tensor::Device,
-) -> Tensor<3> {
-    let next = |row: usize| rows[row].frame - rows[row].consumed;
-    let left = active.iter().map(|&row| lengths[row] - next(row)).max().unwrap_or(1);
-    let width = BLOCK.min(left);
-    if let [row] = *active {
-        // One stream: a view, no copy.
-        let width = width.min(total - next(row));
-        return frames.clone().narrow(0, row, 1).narrow(1, next(row), width);
-    }
-    let at: Vec<usize> = active
-        .iter()
-        .flat_map(|&row| (0..width).map(move |ahead| row * total + (next(row) + ahead).min(total - 1)))
-        .collect();
-    let rows = frames.clone().reshape([lengths.len() * total, hidden]);
-    rows.select(0, crate::layers::row_indices(&at, device)).reshape([active.len(), width, hidden])
 }
 
 impl Row {
@@ -255,23 +232,6 @@ fn greedy_ctc<'a>(frames: impl Iterator<Item = &'a [f32]>, blank: u32, keyterms:
         }
     }
     tokens
-}
-
-/// Scores on the host: `[frames, outputs]`.
-pub(super) struct Scores {
-    values: Vec<f32>,
-    outputs: usize,
-}
-
-impl Scores {
-    pub(super) fn read(scores: Tensor<3>) -> Result<Self> {
-        let outputs = scores.dims()[2];
-        Ok(Self { values: crate::device::read(scores)?, outputs })
-    }
-
-    pub(super) fn row(&self, at: usize) -> &[f32] {
-        &self.values[at * self.outputs..][..self.outputs]
-    }
 }
 
 /// The first of the largest values; the first value if none compares.

@@ -283,17 +283,19 @@ impl FastConformer {
         };
         let (transducer, rules) = (&head.transducer, &head.rules);
         let Encoded { input, lengths } = encoded;
+        let total = input.dims()[1];
+        let frames = transducer.frames(input.clone())?;
         let keyterms: Option<Vec<_>> = searches.iter().map(Search::as_greedy).collect();
         if let Some(keyterms) = keyterms {
-            return searching.transducer.decode(transducer, rules, input, lengths, &keyterms);
+            return searching.transducer.decode(transducer, rules, &frames, total, lengths, &keyterms);
         }
         let mut tokens = Vec::with_capacity(lengths.len());
         for (row, (&length, beam)) in lengths.iter().zip(searches.iter().map(Search::as_beam)).enumerate() {
             if row == searching.beams.len() {
                 searching.beams.push(BeamState::start(transducer, rules, beam));
             }
-            let frames = input.clone().narrow(0, row, 1);
-            tokens.push(searching.beams[row].decode(transducer, rules, &frames, length, beam)?);
+            let frames = (&frames, row * total..row * total + length);
+            tokens.push(searching.beams[row].decode(transducer, rules, frames, beam)?);
         }
         Ok(tokens)
     }

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::super::config::Config;
 use super::{Looked, Values};
 use crate::error::Result;
-use crate::layers::{Bias, Linear};
+use crate::layers::{Bias, Linear, Packed};
 use crate::weights::Scope;
 
 /// The decoder.
@@ -32,23 +32,17 @@ pub struct Decoder {
 struct Block {
     own_norm: Norm,
     /// Query, key and value, one after the other.
-    own_in: Layer,
-    own_out: Layer,
+    own_in: Packed,
+    own_out: Packed,
     cross_norm: Norm,
-    cross_query: Layer,
+    cross_query: Packed,
     /// Over all frames of the audio at once.
     cross_key: Linear,
     cross_value: Linear,
-    cross_out: Layer,
+    cross_out: Packed,
     norm: Norm,
-    up: Layer,
-    down: Layer,
-}
-
-#[derive(Clone, Debug)]
-struct Layer {
-    weight: Matrix,
-    bias: Vec<f32>,
+    up: Packed,
+    down: Packed,
 }
 
 #[derive(Clone, Debug)]
@@ -80,13 +74,7 @@ impl Decoder {
     pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
         let (size, heads) = (config.size, config.decoder_heads);
         let scale = ((size / heads) as f32).powf(-0.5);
-        let layer = |scope: &Scope, inputs: usize, outputs: usize| {
-            let weight = scope.values("weight", &[outputs, inputs])?;
-            Ok(Layer {
-                weight: Matrix::new(&weight, inputs, outputs, precision),
-                bias: scope.values("bias", &[outputs])?,
-            })
-        };
+        let layer = |scope: &Scope, inputs, outputs| Packed::load(scope, inputs, outputs, precision);
         let norm =
             |scope: &Scope| Ok(Norm { gamma: scope.values("weight", &[size])?, beta: scope.values("bias", &[size])? });
         let query = |scope: &Scope| {
@@ -102,14 +90,14 @@ impl Decoder {
             weight.extend(own.scope("v_proj").values("weight", &[size, size])?);
             bias.extend(vec![0.0; size]);
             bias.extend(own.scope("v_proj").values("bias", &[size])?);
-            let own_in = Layer { weight: Matrix::new(&weight, size, 3 * size, precision), bias };
+            let own_in = Packed::new(&weight, bias, precision);
             let (weight, bias) = query(&cross.scope("q_proj"))?;
             Ok(Block {
                 own_norm: norm(&scope.scope("self_attn_layer_norm"))?,
                 own_in,
                 own_out: layer(&own.scope("out_proj"), size, size)?,
                 cross_norm: norm(&scope.scope("encoder_attn_layer_norm"))?,
-                cross_query: Layer { weight: Matrix::new(&weight, size, size, precision), bias },
+                cross_query: Packed::new(&weight, bias, precision),
                 cross_key: Linear::load(&cross.scope("k_proj"), size, size, Bias::Without)?,
                 cross_value: Linear::load(&cross.scope("v_proj"), size, size, Bias::With)?,
                 cross_out: layer(&cross.scope("out_proj"), size, size)?,
@@ -289,12 +277,6 @@ impl Steps {
 
     pub fn keep(self, rows: &[usize]) -> Self {
         Self { rows: rows.iter().map(|row| self.rows[*row].clone()).collect() }
-    }
-}
-
-impl Layer {
-    fn forward(&self, crew: &Crew, x: &[f32]) -> Vec<f32> {
-        self.weight.forward(crew, x, Some(&self.bias))
     }
 }
 
