@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds what benches/gpu/run.sh runs and puts it into benches/gpu/bin, to be carried to a machine with a GPU.
+# Builds what benches/gpu/run.sh runs and packs it into benches/gpu/bin/programs.tar.xz, to be carried to a machine with a GPU.
 #
 #   benches/gpu/pack.sh [--features vulkan]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=benches/gpu/bin
-rm -rf "$out" && mkdir -p "$out"
+rm -rf "$out" && mkdir -p "$out/programs"
 
 # The programs that cargo built, from its own messages.
 programs() {
@@ -22,7 +22,11 @@ for line in sys.stdin:
   programs build --release --workspace --example whisper_speed "$@"
   programs bench --workspace --no-run --bench encoder --bench gate --bench logmel "$@"
 } | while read -r name file; do
-  cp "$file" "$out/$name"
-  strip "$out/$name" 2>/dev/null || true
+  cp "$file" "$out/programs/$name"
+  strip "$out/programs/$name" 2>/dev/null || true
 done
+# The programs hold much of the same code: a window that reaches over all of them keeps it once.
+ls -l "$out/programs"
+tar -C "$out" -cf - programs | xz --lzma2=preset=6,dict=512MiB >"$out/programs.tar.xz"
+rm -r "$out/programs"
 ls -l "$out"

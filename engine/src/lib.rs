@@ -125,6 +125,9 @@ pub struct TranscribeOptions {
     /// Texts that are followed at a time, at least 1; more is slower and, up to a point, better. If left out, 16 where a
     /// language model joins the search, and 1 for a Whisper checkpoint; no part is played elsewhere.
     pub beam: Option<usize>,
+    /// Whisper checkpoints: one window after another, each told what was said before it, in place of windows cut at silence
+    /// and written side by side. Slower; names and style may stay the same for longer.
+    pub sequential: bool,
 }
 
 /// Which language model joins the search; without one it is greedy.
@@ -150,6 +153,7 @@ impl Default for TranscribeOptions {
             language_model: LanguageModelChoice::default(),
             fusion: FusionWeights::default(),
             beam: None,
+            sequential: false,
         }
     }
 }
@@ -331,6 +335,9 @@ impl Engine {
         let detector = self.detector()?;
         let (checkpoint, worker, detector) = (self.checkpoint(&choice.dir)?, self.worker()?, detector.as_deref());
         let mut transcript = match &*checkpoint {
+            Checkpoint::FastConformer(_) if options.sequential => {
+                return Err(Error::InvalidOption("windows one after another are for Whisper checkpoints".into()));
+            }
             Checkpoint::FastConformer(recogniser) => {
                 recogniser.transcribe(&worker, audio, options, language_model, detector, progress)?
             }

@@ -43,11 +43,14 @@ impl Case {
     }
 
     fn transcribe(engine: &Engine, samples: &[f32], languages: &[&str]) -> Transcript {
+        let languages = languages.iter().map(ToString::to_string).collect();
+        Self::transcribe_with(engine, samples, &TranscribeOptions { languages, ..TranscribeOptions::default() })
+    }
+
+    fn transcribe_with(engine: &Engine, samples: &[f32], options: &TranscribeOptions) -> Transcript {
         let pcm: Vec<u8> = samples.iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
         let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm), SAMPLE_RATE, 1).unwrap();
-        let languages = languages.iter().map(ToString::to_string).collect();
-        let options = TranscribeOptions { languages, ..TranscribeOptions::default() };
-        let transcript = engine.transcribe(audio, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+        let transcript = engine.transcribe(audio, options, &mut |_| ControlFlow::Continue(())).unwrap();
         let end = (samples.len() as u64 * 1000).div_ceil(u64::from(SAMPLE_RATE));
         for pair in transcript.words.windows(2) {
             assert!(pair[0].start <= pair[1].start && pair[0].end <= pair[1].end, "{pair:?}");
@@ -144,4 +147,21 @@ fn languages_may_change_on_the_way() {
         let (_, text) = &sounds[number as usize];
         assert!(text.contains(word.text.as_str()), "{word:?}");
     }
+}
+
+/// The checkpoint was never taught to go on from what was said before: after what the first window is sure of it hears in part.
+#[test]
+fn one_window_after_another_puts_words_where_they_were_said() {
+    let case = Case::new();
+    let ((english, said), (faint, _)) = (case.sound("english"), case.sound("faint"));
+    let all = apart(&[&english, &english, &faint, &english, &english, &english], 12.0);
+    let options = TranscribeOptions { language: Some("en".into()), sequential: true, ..TranscribeOptions::default() };
+    let found = Case::transcribe_with(&case.heard, &all, &options);
+    let times = found.text.matches(said).count();
+    assert!((3..=5).contains(&times), "{}", found.text);
+    let words = said.split_whitespace().count();
+    assert_eq!(found.words.len(), times * words, "{}", found.text);
+    let sounds: Vec<u64> = found.words.chunks(words).map(|sentence| (sentence[0].start + 500) / 12_000).collect();
+    assert!(sounds[0] == 0 && sounds.iter().all(|sound| [0, 1, 3, 4, 5].contains(sound)), "{sounds:?}");
+    assert!(sounds.windows(2).all(|pair| pair[0] < pair[1]), "{sounds:?}");
 }

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 
 use auricle_engine::audio::AudioStream;
 use auricle_engine::models::whisper::{
-    Ask, Config, Decoding, Rules, Said, Special, Task, Whisper, compression_ratio, median_filter, token_times, warp,
+    Ask, Config, Decoding, Previous, Rules, Said, Special, Task, Whisper, compression_ratio, median_filter,
+    token_times, warp,
 };
 use auricle_engine::{Precision, device};
+use auricle_kernels::logmel::{LogMel, LogMelConfig};
 use auricle_tests::{Oracle, devices, relative_error};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::Value;
@@ -250,6 +252,52 @@ fn texts_of_several_beams_are_those_of_the_class() {
             }
         }
         assert!(seen >= 3, "{}: {seen}", case.name);
+    });
+}
+
+/// Windows one after another: what each is told, where the next begins, and what is written then.
+#[test]
+fn a_long_text_goes_on_as_that_of_the_class() {
+    Case::each_on_cpu(|case| {
+        let config = case.model.config();
+        let audio = case.clip("long");
+        let front_end = LogMel::new(LogMelConfig::whisper(config.mels), &case.device).unwrap();
+        let samples = Tensor::<1>::from_floats(audio.as_slice(), &case.device).unsqueeze::<2>();
+        let features = front_end.forward(samples, &[audio.len()]).unwrap().mels;
+        let ends = case.tensor::<2>("long_features").swap_dims(0, 1).unsqueeze::<3>();
+        let count = features.dims()[1];
+        let ours = Tensor::cat(vec![features.clone().narrow(1, 0, 16), features.clone().narrow(1, count - 16, 16)], 1);
+        check("features of a long clip", error(ours, ends), WHOLE);
+        for fact in case.facts("long") {
+            let prompt: Vec<u32> = fact.get("prompt").map(numbers).unwrap_or_default().into_iter().skip(1).collect();
+            let conditioned = fact["condition_on_prev_tokens"] == true;
+            let mut previous = Previous::new(prompt.clone(), config.positions / 2 - 1);
+            let (mut seek, mut said_so_far) = (0, Vec::new());
+            for window in fact["windows"].as_array().unwrap() {
+                let (prefix, expected) = (numbers(&window["prefix"]), numbers(&window["tokens"]));
+                assert_eq!(seek, window["seek"].as_u64().unwrap() as usize, "{} {fact}", case.name);
+                let told = if conditioned { previous.tokens() } else { &prompt };
+                assert_eq!(told, case.ask(&prefix).previous, "{} at {seek}", case.name);
+                let length = (count - seek).min(3000);
+                let rest = Tensor::zeros([1, 3000 - length, config.mels], &case.device);
+                let frames = Tensor::cat(vec![features.clone().narrow(1, seek, length), rest], 1);
+                let frames = case.model.encoder().forward(frames);
+                let ask = Ask { most: config.positions - prefix.len(), ..case.ask(&prefix) };
+                let mut said = case.decode(&frames, true, vec![ask]).remove(0);
+                assert_eq!(said.tokens, expected, "{} at {seek}", case.name);
+                let (kept, covered) = config.special.settled(&said.tokens);
+                said.truncate(kept);
+                previous.add(&said.tokens, 0.0);
+                said_so_far.extend(said.tokens);
+                seek += covered.map_or(length, |frames| 2 * frames);
+            }
+            assert!(seek >= count, "{}: it ends at {seek} of {count}", case.name);
+            // The class leaves the time at which the next sentence begins on the last one of a window.
+            let plain =
+                |tokens: Vec<u32>| tokens.into_iter().filter(|t| !config.special.is_timestamp(*t)).collect::<Vec<_>>();
+            let segments = fact["segments"].as_array().unwrap().iter().flat_map(|segment| numbers(&segment["tokens"]));
+            assert_eq!(plain(said_so_far), plain(segments.collect()), "{} {fact}", case.name);
+        }
     });
 }
 

@@ -57,6 +57,11 @@ impl Heard {
         (0..count).filter(within).collect()
     }
 
+    /// Whether nothing was heard.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
     /// Whether something was heard near a stretch, ms from the start.
     pub fn is_near(&self, from_ms: f64, to_ms: f64) -> bool {
         let ms = |sample: usize| sample as f64 * 1000.0 / f64::from(SAMPLE_RATE);

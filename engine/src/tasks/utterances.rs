@@ -35,8 +35,6 @@ pub struct Kind {
     pub model: Arc<Whisper>,
     pub language: Language,
     pub task: Task,
-    /// Tokens that are expected, names say.
-    pub previous: Vec<u32>,
     /// Texts that are followed at a time.
     pub beams: usize,
 }
@@ -46,14 +44,22 @@ pub struct Kind {
 pub enum Language {
     /// It is known.
     Known(u32),
-    /// The first window tells, among these.
+    /// The first window in which somebody speaks tells, among these.
     Found(Vec<u32>),
     /// Each window tells for itself, among these.
     Mixed(Vec<u32>),
 }
 
-/// A window: samples at 16 kHz, 30 s at most.
-pub type Input = Vec<f32>;
+/// A window.
+#[derive(Clone, Debug, Default)]
+pub struct Input {
+    /// At 16 kHz, 30 s at most.
+    pub samples: Vec<f32>,
+    /// Tokens that were said before it, or are expected.
+    pub previous: Vec<u32>,
+    /// Whether somebody speaks in it.
+    pub spoken: bool,
+}
 
 /// What was said in a window.
 #[derive(Clone, Debug)]
@@ -63,6 +69,8 @@ pub struct Written {
     pub said: Said,
     /// The token of its language.
     pub language: u32,
+    /// How much was left to chance.
+    pub temperature: f32,
 }
 
 /// What a slot is ready for.
@@ -104,7 +112,7 @@ struct Slot {
     kind: Kind,
     /// Number of its model.
     model: usize,
-    waiting: VecDeque<(usize, Vec<f32>)>,
+    waiting: VecDeque<(usize, Input)>,
     taken: usize,
     at_work: usize,
     done: Vec<Written>,
@@ -184,11 +192,7 @@ fn cut_loop(said: &mut Said) {
     };
     let looped = (1..=longest).map(|period| (period, repeats(&period))).find(|(_, times)| *times >= 3);
     if let Some((period, times)) = looped {
-        let kept = tokens.len() - period * (times - 1);
-        let columns = said.weights.len() / (tokens.len() + 1);
-        said.tokens.truncate(kept);
-        said.confidences.truncate(kept);
-        said.weights.truncate((kept + 1) * columns);
+        said.truncate(tokens.len() - period * (times - 1));
     }
 }
 
@@ -205,7 +209,8 @@ impl Utterances {
         for (window, said) in settled {
             if let Some(Some(slot)) = self.slots.get_mut(window.slot) {
                 slot.at_work -= 1;
-                slot.done.push(Written { window: window.number, said, language: window.ask.language });
+                let Ask { language, temperature, .. } = window.ask;
+                slot.done.push(Written { window: window.number, said, language, temperature });
             }
         }
     }
@@ -214,40 +219,40 @@ impl Utterances {
         let Some(model) = self.models.get_mut(number) else { return Err(Error::Canceled) };
         let most = model.room().min(model.most(ENCODED_ON_CPU, ENCODED_ON_GPU)).max(1);
         // One of each in turn, so that no long recording keeps the others waiting.
-        let mut batch: Vec<(usize, usize, Vec<f32>)> = Vec::new();
+        let mut batch: Vec<(usize, usize, Input)> = Vec::new();
         loop {
             let before = batch.len();
             for index in slots {
                 if batch.len() < most
                     && let Some(Some(slot)) = self.slots.get_mut(*index)
                 {
-                    batch.extend(slot.waiting.pop_front().map(|(number, samples)| (*index, number, samples)));
+                    batch.extend(slot.waiting.pop_front().map(|(number, window)| (*index, number, window)));
                 }
             }
             if batch.len() == before {
                 break;
             }
         }
-        let samples: Vec<&[f32]> = batch.iter().map(|(_, _, samples)| samples.as_slice()).collect();
+        let samples: Vec<&[f32]> = batch.iter().map(|(_, _, window)| window.samples.as_slice()).collect();
         let frames = model.model.encode(&samples)?;
         let mut windows = Vec::with_capacity(batch.len());
-        for (row, (index, number, samples)) in batch.iter().enumerate() {
-            let Some(Some(slot)) = self.slots.get_mut(*index) else { return Err(Error::Canceled) };
+        for (row, (index, number, Input { samples, previous, spoken })) in batch.into_iter().enumerate() {
+            let Some(Some(slot)) = self.slots.get_mut(index) else { return Err(Error::Canceled) };
             let frames = frames.clone().narrow(0, row, 1);
-            let language = slot.language(&frames)?;
+            let language = slot.language(&frames, spoken)?;
             slot.at_work += 1;
             let ask = Ask {
                 language,
                 task: slot.kind.task,
-                previous: slot.kind.previous.clone(),
+                previous,
                 temperature: TEMPERATURES[0],
-                seed: *number as u64,
+                seed: number as u64,
                 beams: slot.kind.beams,
                 length_penalty: 1.0,
                 most: MOST_TOKENS,
                 frames: samples.len().div_ceil(FRAME),
             };
-            windows.push(Window { slot: *index, number: *number, frames, ask, tries: 0 });
+            windows.push(Window { slot: index, number, frames, ask, tries: 0 });
         }
         let settled = model.add(&frames, windows)?;
         self.keep(settled);
@@ -256,8 +261,8 @@ impl Utterances {
 }
 
 impl Slot {
-    /// The token of the language of a window.
-    fn language(&mut self, frames: &Tensor<3>) -> Result<u32> {
+    /// The token of the language of a window. One in which nobody speaks says nothing about the others.
+    fn language(&mut self, frames: &Tensor<3>, spoken: bool) -> Result<u32> {
         let among = match &self.kind.language {
             Language::Known(token) => return Ok(*token),
             Language::Found(among) | Language::Mixed(among) => among,
@@ -266,7 +271,7 @@ impl Slot {
         let chances = chances.first().into_iter().flatten().copied();
         let likeliest = among.iter().copied().zip(chances).max_by(|(_, a), (_, b)| a.total_cmp(b));
         let token = likeliest.map_or(0, |(token, _)| token);
-        if let Language::Found(_) = self.kind.language {
+        if spoken && matches!(self.kind.language, Language::Found(_)) {
             self.kind.language = Language::Known(token);
         }
         Ok(token)

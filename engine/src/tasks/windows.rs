@@ -43,6 +43,16 @@ pub struct Window {
 }
 
 impl Window {
+    /// Leaves the first samples, if there are more.
+    pub fn truncate(&mut self, samples: usize) {
+        if samples < self.samples.len() {
+            self.samples.truncate(samples);
+            if let Some((before, chances)) = &mut self.chances {
+                chances.truncate((*before + samples) / CHUNK);
+            }
+        }
+    }
+
     /// Where it holds something to write down.
     ///
     /// # Errors
@@ -59,30 +69,131 @@ impl Window {
     }
 }
 
-/// Cuts a stream of samples into windows: where nobody speaks, by the detector, or where it is quiet, without one.
+/// What is at hand of a stream of samples, and where the detector heard speech in it.
 #[derive(Debug)]
-pub struct Cutter<'a> {
+struct AtHand<'a> {
     buffer: Vec<f32>,
     /// The buffer's first sample.
     start: usize,
+    listener: Option<Listener<'a>>,
+    /// Chances of speech from the chunk on in which the buffer begins; none without a detector.
+    chances: Option<Vec<f32>>,
+}
+
+impl<'a> AtHand<'a> {
+    fn new(detector: Option<&'a Silero>) -> Self {
+        let chances = detector.map(|_| Vec::new());
+        Self { buffer: Vec::new(), start: 0, listener: detector.map(Listener::new), chances }
+    }
+
+    fn push(&mut self, samples: &[f32]) -> Result<()> {
+        if let (Some(listener), Some(chances)) = (&mut self.listener, &mut self.chances) {
+            chances.extend(listener.push(samples)?);
+        }
+        self.buffer.extend_from_slice(samples);
+        Ok(())
+    }
+
+    /// The stream's end.
+    fn finish(&mut self) -> Result<()> {
+        if let (Some(listener), Some(chances)) = (self.listener.take(), &mut self.chances) {
+            chances.extend(listener.finish()?);
+        }
+        Ok(())
+    }
+
+    /// The chances of the chunks that end within the buffer's first `samples`, however many more are known: windows are not
+    /// to depend on how samples arrive. At the stream's end the last chunk counts as well.
+    fn chances(&self, samples: usize) -> Option<&[f32]> {
+        let chances = self.chances.as_ref()?;
+        let to_the_end = self.listener.is_none() && samples == self.buffer.len();
+        let whole = (self.start % CHUNK + samples) / CHUNK;
+        Some(if to_the_end { chances } else { &chances[..whole.min(chances.len())] })
+    }
+
+    /// The buffer's first samples, the first `shared` of which the window before has as well.
+    fn window(&self, length: usize, shared: usize) -> Window {
+        Window {
+            start_ms: (self.start / MS) as u64,
+            samples: self.buffer[..length].to_vec(),
+            shared_ms: (shared / MS) as u64,
+            chances: self.chances(length).map(|chances| (self.start % CHUNK, chances.to_vec())),
+        }
+    }
+
+    /// Leaves samples behind.
+    fn pass(&mut self, samples: usize) {
+        if let Some(chances) = &mut self.chances {
+            let passed = (self.start + samples) / CHUNK - self.start / CHUNK;
+            chances.drain(..passed.min(chances.len()));
+        }
+        self.buffer.drain(..samples);
+        self.start += samples;
+    }
+}
+
+/// Cuts a stream of samples into windows: where nobody speaks, by the detector, or where it is quiet, without one.
+#[derive(Debug)]
+pub struct Cutter<'a> {
+    audio: AtHand<'a>,
     shared: usize,
     ready: VecDeque<Window>,
-    listener: Option<Listener<'a>>,
-    /// Chances of speech from the chunk on in which the buffer begins.
-    chances: Vec<f32>,
+}
+
+/// Gives windows of a stream of samples that each begin where the one before was done with.
+#[derive(Debug)]
+pub struct Follower<'a> {
+    audio: AtHand<'a>,
+    ended: bool,
+}
+
+impl<'a> Follower<'a> {
+    /// Longest window, samples: 30 s.
+    const LONGEST: usize = 30_000 * MS;
+
+    /// Before the first sample.
+    pub fn new(detector: Option<&'a Silero>) -> Self {
+        Self { audio: AtHand::new(detector), ended: false }
+    }
+
+    /// Whether more samples are needed for the next window.
+    pub fn is_hungry(&self) -> bool {
+        !self.ended && self.audio.buffer.len() < Self::LONGEST
+    }
+
+    /// Takes samples.
+    ///
+    /// # Errors
+    /// As [`Cutter::push`].
+    pub fn push(&mut self, samples: &[f32]) -> Result<()> {
+        self.audio.push(samples)
+    }
+
+    /// The stream's end.
+    ///
+    /// # Errors
+    /// As [`Cutter::push`].
+    pub fn finish(&mut self) -> Result<()> {
+        self.ended = true;
+        self.audio.finish()
+    }
+
+    /// The next window; none when there are no samples left.
+    pub fn window(&self) -> Option<Window> {
+        let length = self.audio.buffer.len().min(Self::LONGEST);
+        (length > 0).then(|| self.audio.window(length, 0))
+    }
+
+    /// Samples are done with, at most those of the window.
+    pub fn pass(&mut self, samples: usize) {
+        self.audio.pass(samples.min(self.audio.buffer.len()));
+    }
 }
 
 impl<'a> Cutter<'a> {
     /// Before the first sample.
     pub fn new(detector: Option<&'a Silero>) -> Self {
-        Self {
-            buffer: Vec::new(),
-            start: 0,
-            shared: 0,
-            ready: VecDeque::new(),
-            listener: detector.map(Listener::new),
-            chances: Vec::new(),
-        }
+        Self { audio: AtHand::new(detector), shared: 0, ready: VecDeque::new() }
     }
 
     /// Takes samples, gives the windows that are now complete.
@@ -90,14 +201,14 @@ impl<'a> Cutter<'a> {
     /// # Errors
     /// [`crate::Error::Device`] when the detector's device failed.
     pub fn push(&mut self, samples: &[f32]) -> Result<Vec<Window>> {
-        if let Some(listener) = &mut self.listener {
-            self.chances.extend(listener.push(samples)?);
-        }
-        self.buffer.extend_from_slice(samples);
-        while self.buffer.len() >= LONGEST {
-            let pause = match &self.listener {
-                Some(_) => longest_pause(&self.spoken_not(LONGEST), CHUNK, self.start % CHUNK),
-                None => longest_pause(&quiet(&self.buffer[..LONGEST]), FRAME, 0),
+        self.audio.push(samples)?;
+        while self.audio.buffer.len() >= LONGEST {
+            let pause = match self.audio.chances(LONGEST) {
+                Some(chances) => {
+                    let unspoken: Vec<bool> = chances.iter().map(|chance| *chance < UNSPOKEN).collect();
+                    longest_pause(&unspoken, CHUNK, self.audio.start % CHUNK)
+                }
+                None => longest_pause(&quiet(&self.audio.buffer[..LONGEST]), FRAME, 0),
             };
             match pause {
                 Some(at) => self.cut(at, 0),
@@ -112,46 +223,16 @@ impl<'a> Cutter<'a> {
     /// # Errors
     /// As [`Cutter::push`].
     pub fn finish(&mut self) -> Result<Option<Window>> {
-        if let Some(listener) = self.listener.take() {
-            self.chances.extend(listener.finish()?);
-            let mut last = self.take(self.buffer.len());
-            last.chances = Some((self.start % CHUNK, std::mem::take(&mut self.chances)));
-            return Ok((self.buffer.len() > self.shared).then_some(last));
-        }
+        self.audio.finish()?;
+        let left = self.audio.buffer.len();
         // What is left may be no more than what the last window already had.
-        Ok((self.buffer.len() > self.shared).then(|| self.take(self.buffer.len())))
-    }
-
-    /// Whether nobody speaks, for each whole chunk of the buffer's first `samples`.
-    fn spoken_not(&self, samples: usize) -> Vec<bool> {
-        self.whole_chunks(samples).iter().map(|chance| *chance < UNSPOKEN).collect()
-    }
-
-    /// The chances of the chunks that end within the buffer's first `samples`, however many more are known: windows are not
-    /// to depend on how samples arrive.
-    fn whole_chunks(&self, samples: usize) -> &[f32] {
-        &self.chances[..((self.start % CHUNK + samples) / CHUNK).min(self.chances.len())]
+        Ok((left > self.shared).then(|| self.audio.window(left, self.shared)))
     }
 
     fn cut(&mut self, at: usize, shared: usize) {
-        let kept = self.buffer[at - shared..].to_vec();
-        let window = self.take(at);
-        self.ready.push_back(window);
-        let passed = (self.start + at - shared) / CHUNK - self.start / CHUNK;
-        self.chances.drain(..passed.min(self.chances.len()));
-        self.start += at - shared;
+        self.ready.push_back(self.audio.window(at, self.shared));
+        self.audio.pass(at - shared);
         self.shared = shared;
-        self.buffer = kept;
-    }
-
-    fn take(&self, length: usize) -> Window {
-        let chances = || (self.start % CHUNK, self.whole_chunks(length).to_vec());
-        Window {
-            start_ms: (self.start / MS) as u64,
-            samples: self.buffer[..length].to_vec(),
-            shared_ms: (self.shared / MS) as u64,
-            chances: self.listener.is_some().then(chances),
-        }
     }
 }
 

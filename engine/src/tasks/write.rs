@@ -6,23 +6,26 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::transcribe::{Report, left_out};
-use super::utterances::{Kind, Language, Written};
-use super::windows::{Cutter, Window, join};
+use super::utterances::{Input, Kind, Language, Written};
+use super::windows::{Cutter, Follower, Window, join};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::models::silero::Silero;
-use crate::models::whisper::{Special, Task, Whisper, token_times};
-use crate::scheduler::{Priority, Scheduler, wait};
+use crate::models::whisper::{Previous, Special, Task, Whisper, token_times};
+use crate::scheduler::{Priority, Results, Scheduler, Stream, wait};
 use crate::tasks::streams::{self, Streams};
 use crate::text::tokens::{Spoken, joined};
 use crate::{Progress, TranscribeOptions, Transcript, Word};
 
 /// How far ahead of the device a recording is read.
 const WINDOWS_AHEAD: usize = 16;
-/// Milliseconds of an encoder frame.
+/// Milliseconds of an encoder frame, and its samples.
 const FRAME_MS: u64 = 20;
+const FRAME: usize = FRAME_MS as usize * SAMPLE_RATE as usize / 1000;
 /// What belongs to speech on both sides of what the detector heard.
 const MARGIN_MS: u64 = 200;
+/// What a window that stands in part covers at least.
+const LEAST_MS: u64 = 1000;
 
 /// Transcribes audio to its end; words count where the detector heard speech, or without one wherever it is not silent.
 ///
@@ -44,17 +47,68 @@ pub(crate) fn transcribe(
         model: model.clone(),
         language: language(model, options)?,
         task: Task::Transcribe,
-        previous: previous(model, &options.keyterms)?,
         beams: options.beam.unwrap_or(1),
     };
-    let (mut stream, mut results) = worker.open(streams::Kind::Utterances(kind), Priority::Offline)?;
-    let mut report = Report::new(progress, &audio);
+    let expected = expected(model, &options.keyterms)?;
+    let open = worker.open(streams::Kind::Utterances(kind), Priority::Offline)?;
+    let report = Report::new(progress, &audio);
+    let mut text = Text { model, spoken: Spoken::default(), unheard: 0, report };
+    if options.sequential {
+        one_after_another(open, &mut audio, detector, expected, &mut text)?;
+    } else {
+        side_by_side(open, &mut audio, detector, &expected, &mut text)?;
+    }
+    let Text { spoken, unheard, .. } = text;
+    let confidence = spoken.confidence();
+    Ok(Transcript {
+        text: joined(&spoken.words),
+        words: spoken.words,
+        confidence,
+        language_code: options.language.clone().or(spoken.language),
+        audio_duration_sec: audio.position_s(),
+        model: options.model.clone(),
+        warnings: audio.warnings().into_iter().chain(left_out(unheard)).collect(),
+    })
+}
+
+/// What was written so far.
+struct Text<'a> {
+    model: &'a Whisper,
+    spoken: Spoken,
+    /// Words left out because no speech was heard near them.
+    unheard: usize,
+    report: Report<'a>,
+}
+
+impl Text<'_> {
+    fn add(&mut self, written: &Written, window: &Window) -> Result<()> {
+        let (part, none) = words(self.model, written, window)?;
+        self.unheard += none;
+        join(&mut self.spoken, part, window);
+        self.report.at(window.start_ms as f64 / 1000.0 + window.samples.len() as f64 / f64::from(SAMPLE_RATE))
+    }
+}
+
+type Open = (Stream<Streams>, Results<Streams>);
+
+fn push(stream: &mut Stream<Streams>, window: &Window, previous: Vec<u32>) -> Result<()> {
+    let input = Input { samples: window.samples.clone(), previous, spoken: !window.heard()?.is_empty() };
+    stream.push(streams::Input::Utterances(input)).map_err(|_| Error::Busy("too many recordings at once".into()))
+}
+
+/// Windows cut at silence, several at a time.
+fn side_by_side(
+    (mut stream, mut results): Open,
+    audio: &mut AudioStream,
+    detector: Option<&Silero>,
+    expected: &[u32],
+    text: &mut Text,
+) -> Result<()> {
     let mut cutter = Cutter::new(detector);
     let mut waiting: VecDeque<Window> = VecDeque::new();
     // Windows are done in any order.
     let mut written: BTreeMap<usize, Written> = BTreeMap::new();
-    let (mut next, mut unheard) = (0, 0);
-    let mut spoken = Spoken::default();
+    let mut next = 0;
     let mut ended = false;
     loop {
         while !ended && waiting.len() < WINDOWS_AHEAD {
@@ -66,36 +120,59 @@ pub(crate) fn transcribe(
                 }
             };
             for window in cut {
-                let busy = |_| Error::Busy("too many recordings at once".into());
-                stream.push(streams::Input::Utterances(window.samples.clone())).map_err(busy)?;
+                push(&mut stream, &window, expected.to_vec())?;
                 waiting.push_back(window);
             }
             if ended {
                 stream.finish(None);
             }
         }
-        let Some(output) = wait::<Streams>(&mut results) else { break };
+        let Some(output) = wait::<Streams>(&mut results) else { return Ok(()) };
         written.extend(output?.utterances()?.into_iter().map(|written| (written.window, written)));
         while let Some(written) = written.remove(&next) {
             next += 1;
             let Some(window) = waiting.pop_front() else { return Err(Error::Canceled) };
-            let (part, none) = words(model, &written, &window)?;
-            unheard += none;
-            join(&mut spoken, part, &window);
-            let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
-            report.at((window.start_ms + length_ms) as f64 / 1000.0)?;
+            text.add(&written, &window)?;
         }
     }
-    let confidence = spoken.confidence();
-    Ok(Transcript {
-        text: joined(&spoken.words),
-        words: spoken.words,
-        confidence,
-        language_code: options.language.clone().or(spoken.language),
-        audio_duration_sec: audio.position_s(),
-        model: options.model.clone(),
-        warnings: audio.warnings().into_iter().chain(left_out(unheard)).collect(),
-    })
+}
+
+/// Windows one after another, each from where the one before stopped, and told what was said there.
+fn one_after_another(
+    (mut stream, mut results): Open,
+    audio: &mut AudioStream,
+    detector: Option<&Silero>,
+    expected: Vec<u32>,
+    text: &mut Text,
+) -> Result<()> {
+    let config = text.model.config();
+    let mut follower = Follower::new(detector);
+    let mut previous = Previous::new(expected, config.positions / 2 - 1);
+    loop {
+        while follower.is_hungry() {
+            match audio.next_block()? {
+                Some(block) => follower.push(&block)?,
+                None => follower.finish()?,
+            }
+        }
+        let Some(mut window) = follower.window() else { break };
+        push(&mut stream, &window, previous.tokens().to_vec())?;
+        let Some(output) = wait::<Streams>(&mut results) else { return Err(Error::Canceled) };
+        for mut written in output?.utterances()? {
+            // One that hardly moves on is done with as it is: a checkpoint could go on so without end.
+            let (kept, frames) = match config.special.settled(&written.said.tokens) {
+                (kept, Some(frames)) if frames as u64 * FRAME_MS >= LEAST_MS => (kept, frames),
+                _ => (written.said.tokens.len(), usize::MAX),
+            };
+            written.said.truncate(kept);
+            window.truncate(frames.saturating_mul(FRAME));
+            previous.add(&written.said.tokens, written.temperature);
+            text.add(&written, &window)?;
+            follower.pass(window.samples.len());
+        }
+    }
+    stream.finish(None);
+    Ok(())
 }
 
 /// The language that is spoken, or how to find it.
@@ -117,7 +194,7 @@ fn language(model: &Whisper, options: &TranscribeOptions) -> Result<Language> {
 }
 
 /// Terms to expect, as if they had just been said.
-fn previous(model: &Whisper, terms: &[String]) -> Result<Vec<u32>> {
+fn expected(model: &Whisper, terms: &[String]) -> Result<Vec<u32>> {
     let terms: Vec<&str> = terms.iter().map(|term| term.trim()).filter(|term| !term.is_empty()).collect();
     if terms.is_empty() { Ok(Vec::new()) } else { model.vocabulary().encode(&format!(" {}.", terms.join(", "))) }
 }
@@ -135,7 +212,8 @@ fn words(model: &Whisper, written: &Written, window: &Window) -> Result<(Spoken,
     let spelled = model.vocabulary().words(&said.tokens, code.unwrap_or("en"));
     let (rows, heads) = (said.tokens.len() + 1, config.alignment_heads.len());
     let frames = said.weights.len() / (rows * heads.max(1));
-    let kept = heard.frames(frames, FRAME_MS, MARGIN_MS);
+    // What stands of a window may end before what was looked at.
+    let kept = heard.frames(frames.min(window.samples.len().div_ceil(FRAME)), FRAME_MS, MARGIN_MS);
     let spoken = spoken_tokens(&config.special, &said.tokens, end_ms, |from, to| heard.is_near(from as f64, to as f64));
     // The end is where the last word ends.
     let places: Vec<usize> = (0..rows).filter(|place| spoken.get(*place).copied().unwrap_or(true)).collect();

@@ -67,6 +67,10 @@ pub struct TranscribeArgs {
     /// for Whisper checkpoints]
     #[arg(long, value_name = "N")]
     beam: Option<usize>,
+    /// One window after another, each told what was said before it: slower; names and style may stay the same for longer
+    /// (Whisper checkpoints)
+    #[arg(long)]
+    sequential: bool,
     #[command(flatten)]
     engine: EngineArgs,
     /// No progress bar and no notes; warnings and errors stay
@@ -213,6 +217,7 @@ impl Job<'_> {
             language_model: self.args.lm.clone().unwrap_or_default(),
             fusion: self.args.lm_weight.map(FusionWeights::new).unwrap_or_default(),
             beam: self.args.beam,
+            sequential: self.args.sequential,
         };
         engine.load(&options)?;
         tracing::info!(file = name, format = audio.format(), device = engine.device().name, "transcribing");

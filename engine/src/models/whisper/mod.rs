@@ -8,6 +8,7 @@ mod decoding;
 mod encoder;
 mod model;
 mod rules;
+mod sequence;
 mod vocabulary;
 
 pub use align::{median_filter, token_times, warp};
@@ -16,4 +17,5 @@ pub use decoder::{Looked, Steps, Values};
 pub use decoding::{Ask, Decoding, Said, Task};
 pub use model::Whisper;
 pub use rules::{Rules, compression_ratio};
+pub use sequence::Previous;
 pub use vocabulary::{Vocabulary, WordTokens};
