@@ -33,6 +33,7 @@ impl Service {
     /// # Errors
     /// One line, if it cannot start.
     pub fn start(data: &Path) -> Result<Self, String> {
+        crate::net::use_tls();
         let runtime = Runtime::new().map_err(|error| error.to_string())?;
         let (app, key) = runtime.block_on(async {
             let told = |error: crate::store::Error| error.to_string();
