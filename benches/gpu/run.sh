@@ -18,14 +18,18 @@ bin=$unpacked/programs
 
 export AURICLE_MODELS=$PWD/models AURICLE_TESTS=$PWD/tests AURICLE_TESTS_REQUIRE_ALL=1
 stage() { printf '\n== %s\n' "$1"; shift; "$@" 2>&1 | tee -a "$out/gpu.log"; }
+# A stage by a program that may have been left at home.
+by() {
+  if [ -x "$bin/$2" ]; then stage "$1" "$bin/$2" "${@:3}"; else printf '\n== %s: left out, %s was not packed\n' "$1" "$2"; fi
+}
 
 date -u | tee "$out/gpu.log"
 stage "devices" "$bin/auricle" devices
 "$bin/auricle" devices | grep -qE 'discrete|integrated|virtual' || { echo "no GPU here" >&2; exit 1; }
-stage "features against the published extractors" "$bin/features"
-stage "models against the published classes" "$bin/fastconformer" --skip published_size
-stage "kernels against burn's own operations" "$bin/rows"
-stage "Whisper against the published class" "$bin/whisper"
+by "features against the published extractors" features
+by "models against the published classes" fastconformer --skip published_size
+by "kernels against burn's own operations" rows
+by "Whisper against the published class" whisper
 stage "the same words as on the CPU" bash -c '
   for device in cpu gpu; do '"$bin"'/auricle transcribe models/samples/jfk.flac --device $device --format json >'"$out"'/$device.json; done
   python3 - '"$out"'/cpu.json '"$out"'/gpu.json <<PY
@@ -35,9 +39,9 @@ assert cpu["text"] == gpu["text"], (cpu["text"], gpu["text"])
 print("equal:", gpu["text"])
 PY'
 stage "this machine" "$bin/auricle" bench --device gpu
-for bench in logmel gate; do stage "bench $bench" "$bin/$bench" --bench; done
+for bench in logmel gate; do by "bench $bench" "$bench" --bench; done
 # Beside the published class, and CTranslate2 where it is installed: random weights, all writing as many tokens.
-if python3 -c 'import torch, transformers' 2>/dev/null; then
+if [ -x "$bin/whisper_speed" ] && python3 -c 'import torch, transformers' 2>/dev/null; then
   who=ours,transformers
   python3 -c 'import ctranslate2' 2>/dev/null && who=$who,ctranslate
   for shape in tiny small large-v3 turbo; do
