@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,10 +64,13 @@ pub async fn run(config: Config) -> Result<(), String> {
 
     let scratch = scratch(&config);
     if !store.is_shared() {
-        // What a process left that was killed. (On a shared database, the folder is still this process's own.)
+        // What a process left that was killed.
         let _ = std::fs::remove_dir_all(&scratch);
     }
     std::fs::create_dir_all(&scratch).map_err(|error| format!("cannot make {}: {error}", scratch.display()))?;
+    if store.is_shared() {
+        forget_old_files(&scratch);
+    }
 
     let (catalog, engine) = open_models(&config).await?;
 
@@ -171,6 +174,19 @@ pub fn assemble(
 /// Where files lie that are being worked on.
 fn scratch(config: &Config) -> PathBuf {
     config.data.join("scratch")
+}
+
+/// How old a file has to be that no process works on any more.
+const LEFT_BEHIND: Duration = Duration::from_hours(48);
+
+/// Removes what processes left that were killed, where others may be at work in the same folder.
+fn forget_old_files(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let age = entry.metadata().ok().and_then(|facts| facts.modified().ok()?.elapsed().ok());
+        if age.is_some_and(|age| age > LEFT_BEHIND) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Wakes this node's workers when another node has something for them.
@@ -370,5 +386,26 @@ async fn housekeeping(app: Arc<App>, stopping: CancellationToken) {
             () = app.deletion_bell.notified() => {}
             () = stopping.cancelled() => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_that_nobody_works_on_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let aged = |name: &str, age: Duration| {
+            let file = std::fs::File::create(folder.path().join(name)).unwrap();
+            file.set_modified(std::time::SystemTime::now() - age).unwrap();
+        };
+        aged("old", LEFT_BEHIND + Duration::from_secs(60));
+        aged("at work", LEFT_BEHIND - Duration::from_secs(60));
+        aged("new", Duration::ZERO);
+        forget_old_files(folder.path());
+        assert!(!folder.path().join("old").exists());
+        assert!(folder.path().join("at work").exists() && folder.path().join("new").exists());
+        forget_old_files(&folder.path().join("none"));
     }
 }

@@ -19,14 +19,14 @@ pub enum Transducer {
     /// On a GPU.
     Device(Box<device::Transducer>),
     /// On the CPU.
-    Host(host::Transducer),
+    Host(Box<host::Transducer>),
 }
 
 /// The predictor after each row's last token.
 #[derive(Clone, Debug)]
 pub enum Prediction {
     /// On a GPU.
-    Device(device::Prediction),
+    Device(Box<device::Prediction>),
     /// On the CPU.
     Host(host::Prediction),
 }
@@ -35,7 +35,7 @@ pub enum Prediction {
 #[derive(Clone, Debug)]
 pub enum Frames {
     /// `[frames, hidden]`
-    Device(Tensor<2>),
+    Device(Box<Tensor<2>>),
     /// `[frames, hidden]`
     Host(Vec<f32>),
 }
@@ -78,7 +78,7 @@ impl Transducer {
         let durations = if config.class == Class::ParakeetTdt { config.durations.len() } else { 0 };
         let outputs = config.vocab_size + durations;
         if is_cpu(decoder.device()) {
-            host::Transducer::load(decoder, joint, config, outputs).map(Self::Host)
+            host::Transducer::load(decoder, joint, config, outputs).map(|loaded| Self::Host(Box::new(loaded)))
         } else {
             device::Transducer::load(decoder, joint, config, outputs).map(|loaded| Self::Device(Box::new(loaded)))
         }
@@ -90,7 +90,7 @@ impl Transducer {
     /// [`crate::Error::Device`] when the device failed.
     pub fn frames(&self, projected: Tensor<3>) -> Result<Frames> {
         match self {
-            Self::Device(_) => Ok(Frames::Device(projected.flatten(0, 1))),
+            Self::Device(_) => Ok(Frames::Device(Box::new(projected.flatten(0, 1)))),
             Self::Host(_) => crate::device::read(projected).map(Frames::Host),
         }
     }
@@ -98,7 +98,7 @@ impl Transducer {
     /// The prediction before the first token of `rows` utterances: the blank, from a state of zeros.
     pub fn start(&self, rows: usize, blank: u32) -> Prediction {
         match self {
-            Self::Device(transducer) => Prediction::Device(transducer.start(rows, blank)),
+            Self::Device(transducer) => Prediction::Device(Box::new(transducer.start(rows, blank))),
             Self::Host(transducer) => Prediction::Host(transducer.start(rows, blank)),
         }
     }
@@ -166,7 +166,9 @@ impl Prediction {
     pub fn join(predictions: &[&Self]) -> Self {
         let on_device: Option<Vec<_>> = predictions.iter().map(|p| p.as_device()).collect();
         match on_device {
-            Some(predictions) if !predictions.is_empty() => Self::Device(device::Prediction::join(&predictions)),
+            Some(predictions) if !predictions.is_empty() => {
+                Self::Device(Box::new(device::Prediction::join(&predictions)))
+            }
             _ => {
                 let here: Vec<_> = predictions.iter().filter_map(|p| p.as_host()).collect();
                 Self::Host(host::Prediction::join(&here))
@@ -177,7 +179,7 @@ impl Prediction {
     /// Some of them, in the order given by `rows`.
     pub fn select(&self, rows: &[usize]) -> Self {
         match self {
-            Self::Device(prediction) => Self::Device(prediction.select(rows)),
+            Self::Device(prediction) => Self::Device(Box::new(prediction.select(rows))),
             Self::Host(prediction) => Self::Host(prediction.select(rows)),
         }
     }
@@ -201,7 +203,7 @@ impl Prediction {
     #[doc(hidden)]
     pub fn with_output(self, output: Tensor<2>) -> Result<Self> {
         Ok(match self {
-            Self::Device(prediction) => Self::Device(prediction.with_output(output)),
+            Self::Device(prediction) => Self::Device(Box::new(prediction.with_output(output))),
             Self::Host(prediction) => Self::Host(prediction.with_output(crate::device::read(output)?)),
         })
     }
