@@ -1,4 +1,5 @@
-//! A checkpoint of the published size with random weights, written to a folder: `ParakeetForTDT`, 24 blocks of 1024.
+//! Checkpoints of the published size with random weights, written to a folder: `ParakeetForTDT` and
+//! `NemotronAsrStreamingForRNNT`, 24 blocks of 1024.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,9 +16,48 @@ const CHANNELS: usize = 256;
 const MELS: usize = 128;
 const PREDICTOR: usize = 640;
 const VOCABULARY: usize = 8193;
+const STREAMING_VOCABULARY: usize = 1025;
 const DURATIONS: usize = 5;
 
-/// Writes the checkpoint in bf16 (1.2 GB).
+/// A class that has been published in this size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Tdt,
+    Streaming,
+}
+
+impl Class {
+    fn vocabulary(self) -> usize {
+        match self {
+            Self::Tdt => VOCABULARY,
+            Self::Streaming => STREAMING_VOCABULARY,
+        }
+    }
+}
+
+/// Writes a `NemotronAsrStreamingForRNNT` in bf16 (1.2 GB). It hears nothing but blanks: so a step costs what it costs between
+/// words.
+///
+/// # Errors
+/// What writing reports.
+pub fn write_streaming_size(dir: &Path) -> std::io::Result<()> {
+    let vocabulary = STREAMING_VOCABULARY;
+    let config = json!({
+        "model_type": "nemotron_asr_streaming",
+        "vocab_size": vocabulary, "blank_token_id": vocabulary - 1, "decoder_hidden_size": PREDICTOR,
+        "num_decoder_layers": 2, "max_symbols_per_step": 10,
+        "encoder_config": {
+            "hidden_size": SIZE, "num_hidden_layers": BLOCKS, "num_attention_heads": HEADS, "intermediate_size": INNER,
+            "subsampling_conv_channels": CHANNELS, "num_mel_bins": MELS, "scale_input": false, "sliding_window": 71,
+            "attention_bias": false, "convolution_bias": false, "default_num_lookahead_tokens": 13,
+        },
+    });
+    let processor = json!({"supported_num_lookahead_tokens": [13, 6, 3, 1, 0], "default_num_lookahead_tokens": 13});
+    std::fs::write(dir.join("processor_config.json"), processor.to_string())?;
+    write(dir, &config, Class::Streaming)
+}
+
+/// Writes a `ParakeetForTDT` in bf16 (1.2 GB).
 pub fn write_published_size(dir: &Path) -> std::io::Result<()> {
     let config = json!({
         "model_type": "parakeet_tdt",
@@ -29,9 +69,13 @@ pub fn write_published_size(dir: &Path) -> std::io::Result<()> {
             "attention_bias": false, "convolution_bias": false,
         },
     });
+    write(dir, &config, Class::Tdt)
+}
+
+fn write(dir: &Path, config: &Value, class: Class) -> std::io::Result<()> {
     std::fs::write(dir.join("config.json"), config.to_string())?;
-    std::fs::write(dir.join("tokenizer.json"), tokenizer().to_string())?;
-    let tensors = tensors();
+    std::fs::write(dir.join("tokenizer.json"), tokenizer(class.vocabulary()).to_string())?;
+    let tensors = tensors(class);
     let mut header = Map::new();
     let mut at = 0;
     for (name, shape) in &tensors {
@@ -51,29 +95,43 @@ pub fn write_published_size(dir: &Path) -> std::io::Result<()> {
             name if name.ends_with("bias") || name.ends_with("running_mean") => (0.0, 0.02),
             _ => (0.0, (3.0 / shape[1..].iter().product::<usize>() as f32).sqrt()),
         };
-        for _ in 0..shape.iter().product::<usize>() {
+        let count = shape.iter().product::<usize>();
+        for at in 0..count {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
             let even = (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
+            let blank = class == Class::Streaming && name == "joint.head.bias" && at + 1 == count;
+            let centre = if blank { 100.0 } else { centre };
             file.write_all(&(((centre + spread * even).to_bits() >> 16) as u16).to_le_bytes())?;
         }
     }
     file.flush()
 }
 
-fn tensors() -> Vec<(String, Vec<usize>)> {
+fn tensors(class: Class) -> Vec<(String, Vec<usize>)> {
+    let streams = class == Class::Streaming;
     let mut list: Vec<(String, Vec<usize>)> = Vec::new();
     let mut add = |name: String, shape: &[usize]| list.push((name, shape.to_vec()));
     let subsampling = "encoder.subsampling";
-    for (at, shape) in [(0, [CHANNELS, 1, 3, 3]), (2, [CHANNELS, 1, 3, 3]), (3, [CHANNELS, CHANNELS, 1, 1])]
-        .into_iter()
-        .chain([(5, [CHANNELS, 1, 3, 3]), (6, [CHANNELS, CHANNELS, 1, 1])])
-    {
-        add(format!("{subsampling}.layers.{at}.weight"), &shape);
-        add(format!("{subsampling}.layers.{at}.bias"), &[CHANNELS]);
+    let stages = if streams {
+        [
+            "conv_in",
+            "layers.0.depthwise_conv",
+            "layers.0.pointwise_conv",
+            "layers.1.depthwise_conv",
+            "layers.1.pointwise_conv",
+        ]
+    } else {
+        ["layers.0", "layers.2", "layers.3", "layers.5", "layers.6"]
+    };
+    for (name, shape) in stages.into_iter().zip([[1, 3, 3], [1, 3, 3], [CHANNELS, 1, 1], [1, 3, 3], [CHANNELS, 1, 1]]) {
+        add(format!("{subsampling}.{name}.weight"), &[&[CHANNELS], &shape[..]].concat());
+        add(format!("{subsampling}.{name}.bias"), &[CHANNELS]);
     }
-    add(format!("{subsampling}.linear.weight"), &[SIZE, CHANNELS * MELS / 8]);
+    // A causal convolution pads one bin more.
+    let bins = if streams { MELS / 8 + 1 } else { MELS / 8 };
+    add(format!("{subsampling}.linear.weight"), &[SIZE, CHANNELS * bins]);
     add(format!("{subsampling}.linear.bias"), &[SIZE]);
     for block in 0..BLOCKS {
         let block = format!("encoder.layers.{block}");
@@ -92,14 +150,15 @@ fn tensors() -> Vec<(String, Vec<usize>)> {
         add(format!("{block}.self_attn.bias_v"), &[HEADS, SIZE / HEADS]);
         add(format!("{block}.conv.pointwise_conv1.weight"), &[2 * SIZE, SIZE, 1]);
         add(format!("{block}.conv.depthwise_conv.weight"), &[SIZE, 1, 9]);
-        for part in ["weight", "bias", "running_mean", "running_var"] {
+        for part in if streams { &["weight", "bias"][..] } else { &["weight", "bias", "running_mean", "running_var"] } {
             add(format!("{block}.conv.norm.{part}"), &[SIZE]);
         }
         add(format!("{block}.conv.pointwise_conv2.weight"), &[SIZE, SIZE, 1]);
     }
     add("encoder_projector.weight".into(), &[PREDICTOR, SIZE]);
     add("encoder_projector.bias".into(), &[PREDICTOR]);
-    add("decoder.embedding.weight".into(), &[VOCABULARY, PREDICTOR]);
+    let vocabulary = class.vocabulary();
+    add("decoder.embedding.weight".into(), &[vocabulary, PREDICTOR]);
     for layer in 0..2 {
         for part in ["ih", "hh"] {
             add(format!("decoder.lstm.weight_{part}_l{layer}"), &[4 * PREDICTOR, PREDICTOR]);
@@ -108,16 +167,17 @@ fn tensors() -> Vec<(String, Vec<usize>)> {
     }
     add("decoder.decoder_projector.weight".into(), &[PREDICTOR, PREDICTOR]);
     add("decoder.decoder_projector.bias".into(), &[PREDICTOR]);
-    add("joint.head.weight".into(), &[VOCABULARY + DURATIONS, PREDICTOR]);
-    add("joint.head.bias".into(), &[VOCABULARY + DURATIONS]);
+    let outputs = if streams { vocabulary } else { vocabulary + DURATIONS };
+    add("joint.head.weight".into(), &[outputs, PREDICTOR]);
+    add("joint.head.bias".into(), &[outputs]);
     list
 }
 
 /// A vocabulary of made-up word pieces.
-fn tokenizer() -> Value {
-    let vocabulary: Map<String, Value> = (0..VOCABULARY - 1)
+fn tokenizer(size: usize) -> Value {
+    let vocabulary: Map<String, Value> = (0..size - 1)
         .map(|id| (format!("\u{2581}w{id}"), json!(id)))
-        .chain([("<unk>".into(), json!(VOCABULARY - 1))])
+        .chain([("<unk>".into(), json!(size - 1))])
         .collect();
     json!({
         "version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null,
