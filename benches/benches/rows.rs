@@ -1,9 +1,9 @@
-//! A few rows times a large matrix, and one query over many keys, on the CPU: the sizes of Whisper base, against burn's own
-//! operations.
+//! A few rows times a large matrix, one query over many keys (the sizes of Whisper base), and the pointwise part of an LSTM step
+//! (the starter's), on the CPU, against burn's own operations.
 
-use auricle_kernels::crew;
 use auricle_kernels::rows::{Matrix, Precision, Seen};
-use burn::tensor::{Device, Distribution, Tensor, module};
+use auricle_kernels::{crew, lstm};
+use burn::tensor::{Device, Distribution, Tensor, activation, module};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 fn rows(c: &mut Criterion) {
@@ -42,6 +42,29 @@ fn rows(c: &mut Criterion) {
     let mut group = c.benchmark_group("attend");
     group.throughput(Throughput::Bytes(8 * (head * count) as u64));
     group.bench_function(format!("{count}x{head}"), |b| b.iter(|| seen.attend(&query, &mut out, &mut looked)));
+    group.finish();
+
+    let (rows, hidden) = (16, 256);
+    let (gates, mut memory, mut output) = (random(4 * rows * hidden), random(rows * hidden), vec![0.0; rows * hidden]);
+    let burns = Tensor::<1>::from_floats(gates.as_slice(), &device).reshape([rows, 4 * hidden]);
+    let before = Tensor::<1>::from_floats(memory.as_slice(), &device).reshape([rows, hidden]);
+    let mut group = c.benchmark_group("lstm");
+    group.bench_function(format!("{rows}x{hidden}"), |b| {
+        b.iter(|| {
+            let rows = memory.chunks_exact_mut(hidden).zip(output.chunks_exact_mut(hidden));
+            for (gates, (memory, output)) in gates.chunks_exact(4 * hidden).zip(rows) {
+                lstm::cell(gates, memory, output);
+            }
+        });
+    });
+    group.bench_function(format!("{rows}x{hidden} burn"), |b| {
+        b.iter(|| {
+            let gate = |k: usize| burns.clone().narrow(1, k * hidden, hidden);
+            let [input, forget, open] = [0, 1, 3].map(|k| activation::sigmoid(gate(k)));
+            let memory = forget * before.clone() + input * activation::tanh(gate(2));
+            (open * activation::tanh(memory.clone()), memory)
+        });
+    });
     group.finish();
 }
 

@@ -87,6 +87,18 @@ fn what_was_taught_is_heard() {
     }
 }
 
+/// Nothing is said in the windows at first, so they do not say in which language it is.
+#[test]
+fn the_language_is_that_of_the_first_words() {
+    let case = Case::new();
+    for (name, language) in [("german", "de"), ("arabic", "ar"), ("english", "en")] {
+        let (samples, text) = case.sound(name);
+        let late = [vec![0.0; seconds(50.0)], apart(&[&samples], 5.0)].concat();
+        let found = Case::transcribe(&case.heard, &late, &[]);
+        assert_eq!((found.text.as_str(), found.language_code.as_deref()), (text, Some(language)));
+    }
+}
+
 #[test]
 fn what_is_no_speech_is_no_text() {
     let case = Case::new();

@@ -28,7 +28,7 @@ const UNLIKELY: f32 = -1.0;
 /// Unlikely text where there is likely no speech is none.
 const NO_SPEECH: f32 = 0.6;
 /// Samples of an encoder frame.
-const FRAME: usize = 320;
+pub const FRAME: usize = 320;
 
 /// What a recording is opened with.
 pub struct Kind {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::transcribe::{Report, left_out};
-use super::utterances::{Input, Kind, Language, Written};
+use super::utterances::{FRAME, Input, Kind, Language, Written};
 use super::windows::{Cutter, Follower, Window, join};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
@@ -19,9 +19,8 @@ use crate::{Progress, TranscribeOptions, Transcript, Word};
 
 /// How far ahead of the device a recording is read.
 const WINDOWS_AHEAD: usize = 16;
-/// Milliseconds of an encoder frame, and its samples.
+/// Milliseconds of an encoder frame.
 const FRAME_MS: u64 = 20;
-const FRAME: usize = FRAME_MS as usize * SAMPLE_RATE as usize / 1000;
 /// What belongs to speech on both sides of what the detector heard.
 const MARGIN_MS: u64 = 200;
 /// What a window that stands in part covers at least.
@@ -52,19 +51,19 @@ pub(crate) fn transcribe(
     let expected = expected(model, &options.keyterms)?;
     let open = worker.open(streams::Kind::Utterances(kind), Priority::Offline)?;
     let report = Report::new(progress, &audio);
-    let mut text = Text { model, spoken: Spoken::default(), unheard: 0, report };
+    let mut text = Text { model, spoken: Spoken::default(), guess: None, unheard: 0, report };
     if options.sequential {
         one_after_another(open, &mut audio, detector, expected, &mut text)?;
     } else {
         side_by_side(open, &mut audio, detector, &expected, &mut text)?;
     }
-    let Text { spoken, unheard, .. } = text;
+    let Text { spoken, guess, unheard, .. } = text;
     let confidence = spoken.confidence();
     Ok(Transcript {
         text: joined(&spoken.words),
         words: spoken.words,
         confidence,
-        language_code: options.language.clone().or(spoken.language),
+        language_code: options.language.clone().or(spoken.language).or(guess),
         audio_duration_sec: audio.position_s(),
         model: options.model.clone(),
         warnings: audio.warnings().into_iter().chain(left_out(unheard)).collect(),
@@ -75,6 +74,8 @@ pub(crate) fn transcribe(
 struct Text<'a> {
     model: &'a Whisper,
     spoken: Spoken,
+    /// The language of the first window in which nothing was said.
+    guess: Option<String>,
     /// Words left out because no speech was heard near them.
     unheard: usize,
     report: Report<'a>,
@@ -82,8 +83,12 @@ struct Text<'a> {
 
 impl Text<'_> {
     fn add(&mut self, written: &Written, window: &Window) -> Result<()> {
-        let (part, none) = words(self.model, written, window)?;
+        let (mut part, none) = words(self.model, written, window)?;
         self.unheard += none;
+        if part.words.is_empty() {
+            let language = part.language.take();
+            self.guess = self.guess.take().or(language);
+        }
         join(&mut self.spoken, part, window);
         self.report.at(window.start_ms as f64 / 1000.0 + window.samples.len() as f64 / f64::from(SAMPLE_RATE))
     }
