@@ -2,6 +2,7 @@
 //!
 //! On flex both are one pass over the values, on all cores and in the widest vectors the processor has; burn's own take
 //! several passes on one core and call the scalar exponential of the C library. Elsewhere they are burn's operations.
+//! [`silu_in_place`] and [`glu_rows`] are for values that are no tensor.
 
 use burn::backend::Dispatch;
 use burn::backend::ops::{ActivationOps, FloatTensorOps};
@@ -20,6 +21,53 @@ pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 /// `a * sigmoid(b)`: `[.., 2 n]` to `[.., n]`, with `a` the first half of the last dimension and `b` the second.
 pub fn glu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::glu_gate(x.into_dispatch()))
+}
+
+/// [`silu`] in place.
+pub fn silu_in_place(values: &mut [f32]) {
+    pulp::Arch::new().dispatch(InPlace(values));
+}
+
+struct InPlace<'a>(&'a mut [f32]);
+
+impl pulp::NullaryFnOnce for InPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for x in self.0 {
+            *x *= sigmoid(*x);
+        }
+    }
+}
+
+/// [`glu`] of rows: `x` `[rows, 2 * half]` to `out` `[rows, half]`.
+///
+/// # Panics
+/// When there are not twice as many values in `x`, or no whole rows.
+pub fn glu_rows(x: &[f32], half: usize, out: &mut [f32]) {
+    assert!(x.len() == 2 * out.len() && out.len().is_multiple_of(half), "a gate's rows");
+    pulp::Arch::new().dispatch(Rows { x, half, out });
+}
+
+struct Rows<'a> {
+    x: &'a [f32],
+    half: usize,
+    out: &'a mut [f32],
+}
+
+impl pulp::NullaryFnOnce for Rows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (out, row) in self.out.chunks_exact_mut(self.half).zip(self.x.chunks_exact(2 * self.half)) {
+            let (a, b) = row.split_at(self.half);
+            for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+                *out = a * sigmoid(*b);
+            }
+        }
+    }
 }
 
 #[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
@@ -50,9 +98,9 @@ impl GateOps for Flex {
         let x = if x.is_contiguous() { x } else { x.to_contiguous() };
         let Some(values) = x.as_slice::<f32>() else { return Self::float_mul(x.clone(), Self::sigmoid(x)) };
         let mut out = vec![0f32; values.len()];
-        let vectors = pulp::Arch::new();
         out.par_chunks_mut(CHUNK).zip(values.par_chunks(CHUNK)).for_each(|(out, x)| {
-            vectors.dispatch(|| out.iter_mut().zip(x).for_each(|(out, x)| *out = x * sigmoid(*x)));
+            out.copy_from_slice(x);
+            silu_in_place(out);
         });
         tensor(out, shape)
     }
@@ -65,19 +113,9 @@ impl GateOps for Flex {
         let values = x.as_slice::<f32>().unwrap_or_default();
         let mut out = vec![0f32; values.len() / 2];
         let rows = (CHUNK / half.max(1)).max(1);
-        let vectors = pulp::Arch::new();
-        out.par_chunks_mut((rows * half).max(1)).zip(values.par_chunks((2 * rows * half).max(1))).for_each(
-            |(out, x)| {
-                for (out, row) in out.chunks_exact_mut(half).zip(x.chunks_exact(2 * half)) {
-                    let (a, b) = row.split_at(half);
-                    vectors.dispatch(|| {
-                        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-                            *out = a * sigmoid(*b);
-                        }
-                    });
-                }
-            },
-        );
+        out.par_chunks_mut((rows * half).max(1))
+            .zip(values.par_chunks((2 * rows * half).max(1)))
+            .for_each(|(out, x)| glu_rows(x, half, out));
         shape[last] = half;
         tensor(out, shape)
     }

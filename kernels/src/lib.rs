@@ -6,20 +6,26 @@
 //!
 //! - [`attention`]: all queries to all keys.
 //! - [`crew`]: threads that share small pieces of work.
+//! - [`depthwise`]: convolutions of each channel by itself, on the CPU alone.
 //! - [`gate`]: SiLU and GLU in one pass.
 //! - [`gelu`]: GELU in one pass.
 //! - [`logmel`]: samples to log-mel frames, whole utterances or live streams.
 //! - [`lstm`]: what an LSTM step does beside its product, on the CPU alone.
+//! - [`norm`]: layer normalisation, on the CPU alone.
+//! - [`relative`]: attention with relative positions over what a stream has seen, on the CPU alone.
 //! - [`rows`]: a few rows times a large matrix, and one query to many keys, on the CPU alone.
 //! - [`spread`]: what chances are told from.
 
 pub mod attention;
 pub mod crew;
+pub mod depthwise;
 pub mod gate;
 pub mod gelu;
 pub mod logmel;
 pub mod lstm;
+pub mod norm;
 mod products;
+pub mod relative;
 pub mod rows;
 pub mod spread;
 mod vectors;

@@ -14,9 +14,9 @@ use crate::products::Target;
 use crate::vectors::Softmax;
 
 /// Outputs that are computed together: two of the widest vectors.
-const PANEL: usize = 32;
+pub(crate) const PANEL: usize = 32;
 /// Rows that are computed together: with a panel's outputs they fill the processor's registers.
-const ROWS: usize = 8;
+pub(crate) const ROWS: usize = 8;
 /// Weights a thread takes at a time, at least.
 const LEAST: usize = 32 * 1024;
 
@@ -62,7 +62,7 @@ enum Weights {
 }
 
 /// What a weight is in a product.
-trait Weight: Copy + Sync {
+pub(crate) trait Weight: Copy + Sync {
     fn value(self) -> f32;
 
     /// Sixteen of them.
@@ -157,16 +157,26 @@ impl Matrix {
     /// # Panics
     /// When `x` is not whole rows, or the bias of another length.
     pub fn forward(&self, crew: &Crew, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+        let mut out = vec![0f32; x.len() / self.inputs * self.outputs];
+        self.add_to(crew, x, bias, &mut out);
+        out
+    }
+
+    /// As [`Matrix::forward`], added to `out` `[rows, outputs]`.
+    ///
+    /// # Panics
+    /// When `x` or `out` is not as many whole rows, or the bias of another length.
+    pub fn add_to(&self, crew: &Crew, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
         assert!(
-            x.len().is_multiple_of(self.inputs) && bias.is_none_or(|bias| bias.len() == self.outputs),
+            x.len().is_multiple_of(self.inputs)
+                && out.len() == x.len() / self.inputs * self.outputs
+                && bias.is_none_or(|bias| bias.len() == self.outputs),
             "a product's rows"
         );
-        let mut out = vec![0f32; x.len() / self.inputs * self.outputs];
         match &self.weights {
-            Weights::F32(weights) => self.multiply(crew, weights, None, x, bias, &mut out),
-            Weights::Int8(weights, scales) => self.multiply(crew, weights, Some(scales), x, bias, &mut out),
+            Weights::F32(weights) => self.multiply(crew, weights, None, x, bias, out),
+            Weights::Int8(weights, scales) => self.multiply(crew, weights, Some(scales), x, bias, out),
         }
-        out
     }
 
     fn multiply<W: Weight>(
@@ -179,7 +189,8 @@ impl Matrix {
         out: &mut [f32],
     ) {
         let (inputs, outputs) = (self.inputs, self.outputs);
-        let blocks: Vec<Block> = x.chunks(ROWS * inputs).map(|rows| Block::new(rows, inputs)).collect();
+        let mut blocks: Vec<Block> = x.chunks(ROWS * inputs).map(Block::new).collect();
+        crew.each_item(&mut blocks, |_, block| block.turn(inputs));
         let target = Target::new(out);
         let at_once = (LEAST / (PANEL * inputs)).max(1);
         let panels = outputs.div_ceil(PANEL);
@@ -201,7 +212,8 @@ impl Matrix {
                         }
                         let to = target.at((number * ROWS + row) * outputs + first);
                         // SAFETY: `taken` outputs of this row from `first` on are in `out`, and this panel's alone.
-                        unsafe { std::slice::from_raw_parts_mut(to, taken) }.copy_from_slice(&sums[..taken]);
+                        let to = unsafe { std::slice::from_raw_parts_mut(to, taken) };
+                        to.iter_mut().zip(sums).for_each(|(to, sum)| *to += *sum);
                     }
                 }
             }
@@ -223,26 +235,43 @@ fn pack<W: Default + Copy + Send>(values: &[f32], inputs: usize, change: impl Fn
 }
 
 /// Up to eight rows, turned: `[inputs, 1, 2, 4 or 8]`.
-struct Block {
+struct Block<'a> {
+    rows: &'a [f32],
     values: Vec<f32>,
     width: usize,
     taken: usize,
 }
 
-impl Block {
-    fn new(rows: &[f32], inputs: usize) -> Self {
-        let taken = rows.len() / inputs;
-        let width = taken.next_power_of_two();
-        let mut values = vec![0f32; inputs * width];
-        for (row, x) in rows.chunks_exact(inputs).enumerate() {
-            values.iter_mut().skip(row).step_by(width).zip(x).for_each(|(to, x)| *to = *x);
+impl<'a> Block<'a> {
+    fn new(rows: &'a [f32]) -> Self {
+        Self { rows, values: Vec::new(), width: 0, taken: 0 }
+    }
+
+    fn turn(&mut self, inputs: usize) {
+        self.taken = self.rows.len() / inputs;
+        self.width = self.taken.next_power_of_two();
+        if self.width == 1 {
+            self.values = self.rows.to_vec();
+            return;
         }
-        Self { values, width, taken }
+        self.values = vec![0f32; inputs * self.width];
+        if let (8, 8) = (self.taken, self.width) {
+            let (to, _) = self.values.as_chunks_mut::<ROWS>();
+            for (input, to) in to.iter_mut().enumerate() {
+                for (row, to) in to.iter_mut().enumerate() {
+                    *to = self.rows[row * inputs + input];
+                }
+            }
+            return;
+        }
+        for (row, x) in self.rows.chunks_exact(inputs).enumerate() {
+            self.values.iter_mut().skip(row).step_by(self.width).zip(x).for_each(|(to, x)| *to = *x);
+        }
     }
 }
 
 /// `sums` of the first `width` rows, 1, 2, 4 or 8, become `x` `[inputs, width]` times `weights` `[inputs, 32]`.
-fn multiply<W: Weight>(width: usize, x: &[f32], weights: &[W], sums: &mut [[f32; PANEL]; ROWS]) {
+pub(crate) fn multiply<W: Weight>(width: usize, x: &[f32], weights: &[W], sums: &mut [[f32; PANEL]; ROWS]) {
     assert_eq!(x.len() * PANEL, weights.len() * width, "a panel's inputs");
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx512f") {

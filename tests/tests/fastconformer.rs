@@ -62,7 +62,7 @@ impl Case {
         let lead = encoder.lead();
         let mut state = encoder.start(lengths.len(), look_ahead, &self.device);
         let valid: Vec<_> = lengths.iter().map(|n| lead..lead + n).collect();
-        let (out, valid) = encoder.forward_chunk(as_chunk(features, lead), &valid, &mut state);
+        let (out, valid) = encoder.forward_chunk(as_chunk(features, lead), &valid, &mut [&mut state]).unwrap();
         (out, valid.into_iter().map(|v| v.end).collect())
     }
 
@@ -133,7 +133,7 @@ fn check_stages(case: &Case) {
         None => case.tensor("features"),
     };
     let [subsampled, first] =
-        case.model.encoder().stages(features, &case.oracle.integers("feature_lengths"), look_ahead);
+        case.model.encoder().stages(features, &case.oracle.integers("feature_lengths"), look_ahead).unwrap();
     check("subsampling", relative_error(subsampled, case.tensor("subsampling"), &valid), case.stage);
     check("first block", relative_error(first, case.tensor("layer0"), &valid), case.stage);
     check("encoder", relative_error(encoded, case.tensor("encoder"), &valid), case.encoder);

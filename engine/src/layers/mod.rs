@@ -9,7 +9,8 @@ pub(crate) use linear::transpose;
 pub use linear::{Bias, Linear};
 pub use lstm::{Lstm, LstmState};
 pub use norm::LayerNorm;
-pub use packed::Packed;
+pub use packed::{Packed, PackedNorm};
+pub(crate) use packed::{change, scaled};
 
 use burn::tensor::{Int, Tensor, TensorData};
 

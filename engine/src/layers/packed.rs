@@ -1,10 +1,15 @@
 use auricle_kernels::crew::Crew;
+use auricle_kernels::norm::layer_norm;
 use auricle_kernels::rows::{Matrix, Precision};
 
+use super::Bias;
 use crate::error::Result;
 use crate::weights::Scope;
 
-/// A linear layer for few rows at a time on the CPU: `y = W x + b` over plain memory.
+/// Values that a thread takes at a time of what goes over each by itself.
+const CHUNK: usize = 8 * 1024;
+
+/// A linear layer on the CPU: `y = W x + b` over plain memory.
 #[derive(Clone, Debug)]
 pub struct Packed {
     weight: Matrix,
@@ -27,13 +32,80 @@ impl Packed {
         Ok(Self::new(&scope.values("weight", &[outputs, inputs])?, scope.values("bias", &[outputs])?, precision))
     }
 
+    /// Reads `weight` of the published `shape` `[outputs, inputs]`, with as many ones after it as there are, and, if there is
+    /// one, `bias` `[outputs]`; the layer's output is multiplied by `scale`.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load_scaled(scope: &Scope, shape: &[usize], bias: Bias, scale: f32) -> Result<Self> {
+        let (weight, bias) = scaled(scope, shape, bias, scale)?;
+        Ok(Self::new(&weight, bias, Precision::F32))
+    }
+
+    /// Values of a row that comes out.
+    pub fn outputs(&self) -> usize {
+        self.bias.len()
+    }
+
     /// `x` `[rows, inputs]` to `[rows, outputs]`.
     pub fn forward(&self, crew: &Crew, x: &[f32]) -> Vec<f32> {
         self.weight.forward(crew, x, Some(&self.bias))
+    }
+
+    /// As [`Packed::forward`], added to `out` `[rows, outputs]`.
+    pub fn add_to(&self, crew: &Crew, x: &[f32], out: &mut [f32]) {
+        self.weight.add_to(crew, x, Some(&self.bias), out);
     }
 
     /// Bytes of weights.
     pub fn bytes(&self) -> usize {
         self.weight.bytes()
     }
+}
+
+/// A linear layer's `weight` `[outputs, inputs]` and `bias` `[outputs]`, zeros where it has none, both multiplied by `scale`.
+///
+/// # Errors
+/// As [`Scope::values`].
+pub fn scaled(scope: &Scope, shape: &[usize], bias: Bias, scale: f32) -> Result<(Vec<f32>, Vec<f32>)> {
+    let mut weight = scope.values("weight", shape)?;
+    let mut bias = match bias {
+        Bias::With => scope.values("bias", &shape[..1])?,
+        Bias::Without => vec![0.0; shape[0]],
+    };
+    if scale != 1.0 {
+        weight.iter_mut().chain(&mut bias).for_each(|value| *value *= scale);
+    }
+    Ok((weight, bias))
+}
+
+/// Layer normalisation on the CPU, over plain memory.
+#[derive(Clone, Debug)]
+pub struct PackedNorm {
+    gamma: Vec<f32>,
+    beta: Vec<f32>,
+}
+
+impl PackedNorm {
+    /// Reads `weight` and `bias`, `[size]` each.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, size: usize) -> Result<Self> {
+        Ok(Self { gamma: scope.values("weight", &[size])?, beta: scope.values("bias", &[size])? })
+    }
+
+    /// Of each row of `x` `[rows, size]`.
+    pub fn forward(&self, crew: &Crew, x: &[f32]) -> Vec<f32> {
+        let mut out = vec![0f32; x.len()];
+        let rows = (CHUNK / self.gamma.len()).max(1) * self.gamma.len();
+        let mut work: Vec<_> = x.chunks(rows).zip(out.chunks_mut(rows)).collect();
+        crew.each_item(&mut work, |_, (x, out)| layer_norm(x, &self.gamma, &self.beta, out));
+        out
+    }
+}
+
+/// Changes values in place, some thousands at a time.
+pub fn change(crew: &Crew, values: &mut [f32], with: impl Fn(&mut [f32]) + Sync) {
+    crew.each_item(&mut values.chunks_mut(CHUNK).collect::<Vec<_>>(), |_, values| with(values));
 }

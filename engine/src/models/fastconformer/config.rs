@@ -91,6 +91,13 @@ pub struct EncoderConfig {
     pub default_num_lookahead_tokens: usize,
 }
 
+impl EncoderConfig {
+    /// Mel frames that are missing before an utterance's first chunk of whole encoder frames.
+    pub fn lead(&self) -> usize {
+        self.subsampling_factor - 1
+    }
+}
+
 impl Default for EncoderConfig {
     fn default() -> Self {
         Self {

@@ -1,13 +1,11 @@
 //! FastConformer speech recognition: the Parakeet and Nemotron streaming checkpoints. See `README.md` beside this file.
 
-mod attention;
 mod beam;
 mod config;
 mod decode;
 mod encoder;
 mod model;
 mod prefix;
-mod subsampling;
 mod transducer;
 
 pub use beam::Beam;

@@ -233,19 +233,11 @@ impl FastConformer {
     /// stream of any number of rows. A stream's frames are the same whichever others are with it.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] without a stream.
+    /// As [`Encoder::forward_chunk`].
     pub fn encode(&self, streams: &mut [&mut Stream], features: Tensor<3>, valid: &[Range<usize>]) -> Result<Encoded> {
         let language = streams.first().map_or(0, |stream| stream.language);
-        let (frames, valid) = if let [stream] = streams {
-            self.encoder.forward_chunk(features, valid, &mut stream.encoder)
-        } else {
-            let states: Vec<&EncoderState> = streams.iter().map(|stream| &stream.encoder).collect();
-            let none = || Error::InvalidOption("a step has at least one stream".into());
-            let mut joined = EncoderState::join(&states).ok_or_else(none)?;
-            let encoded = self.encoder.forward_chunk(features, valid, &mut joined);
-            streams.iter_mut().enumerate().for_each(|(row, stream)| stream.encoder = joined.row(row));
-            encoded
-        };
+        let mut states: Vec<&mut EncoderState> = streams.iter_mut().map(|stream| &mut stream.encoder).collect();
+        let (frames, valid) = self.encoder.forward_chunk(features, valid, &mut states)?;
         let lengths = valid.iter().map(|valid| valid.end).collect();
         Ok(Encoded { input: self.head_input(frames, language), lengths })
     }

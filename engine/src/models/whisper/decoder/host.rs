@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::super::config::Config;
 use super::{Looked, Values};
 use crate::error::Result;
-use crate::layers::{Bias, Linear, Packed};
+use crate::layers::{Bias, Linear, Packed, PackedNorm, change, scaled};
 use crate::weights::Scope;
 
 /// The decoder.
@@ -22,7 +22,7 @@ pub struct Decoder {
     /// `[positions, size]`
     positions: Vec<f32>,
     blocks: Vec<Block>,
-    norm: Norm,
+    norm: PackedNorm,
     /// Heads of each block whose attention follows the audio.
     alignment_heads: Vec<Vec<usize>>,
     heads: usize,
@@ -30,25 +30,19 @@ pub struct Decoder {
 
 #[derive(Clone, Debug)]
 struct Block {
-    own_norm: Norm,
+    own_norm: PackedNorm,
     /// Query, key and value, one after the other.
     own_in: Packed,
     own_out: Packed,
-    cross_norm: Norm,
+    cross_norm: PackedNorm,
     cross_query: Packed,
     /// Over all frames of the audio at once.
     cross_key: Linear,
     cross_value: Linear,
     cross_out: Packed,
-    norm: Norm,
+    norm: PackedNorm,
     up: Packed,
     down: Packed,
-}
-
-#[derive(Clone, Debug)]
-struct Norm {
-    gamma: Vec<f32>,
-    beta: Vec<f32>,
 }
 
 /// What the decoder keeps of rows.
@@ -75,13 +69,8 @@ impl Decoder {
         let (size, heads) = (config.size, config.decoder_heads);
         let scale = ((size / heads) as f32).powf(-0.5);
         let layer = |scope: &Scope, inputs, outputs| Packed::load(scope, inputs, outputs, precision);
-        let norm =
-            |scope: &Scope| Ok(Norm { gamma: scope.values("weight", &[size])?, beta: scope.values("bias", &[size])? });
-        let query = |scope: &Scope| {
-            let (mut weight, mut bias) = (scope.values("weight", &[size, size])?, scope.values("bias", &[size])?);
-            weight.iter_mut().chain(&mut bias).for_each(|value| *value *= scale);
-            Ok((weight, bias))
-        };
+        let norm = |scope: &Scope| PackedNorm::load(scope, size);
+        let query = |scope: &Scope| scaled(scope, &[size, size], Bias::With, scale);
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             let (own, cross) = (scope.scope("self_attn"), scope.scope("encoder_attn"));
@@ -180,15 +169,15 @@ impl Decoder {
             if number == blocks {
                 middle.clone_from(&x);
             }
-            let asked = block.own_in.forward(crew, &block.own_norm.forward(&x));
+            let asked = block.own_in.forward(crew, &block.own_norm.forward(crew, &x));
             let attended = self.attend_own(crew, steps, tokens, number, &asked);
-            add(&mut x, &block.own_out.forward(crew, &attended));
-            let query = block.cross_query.forward(crew, &block.cross_norm.forward(&x));
+            block.own_out.add_to(crew, &attended, &mut x);
+            let query = block.cross_query.forward(crew, &block.cross_norm.forward(crew, &x));
             let attended = self.attend_cross(crew, steps, tokens, number, &query, &mut weights);
-            add(&mut x, &block.cross_out.forward(crew, &attended));
-            let mut inner = block.up.forward(crew, &block.norm.forward(&x));
-            gelu_in_place(&mut inner);
-            add(&mut x, &block.down.forward(crew, &inner));
+            block.cross_out.add_to(crew, &attended, &mut x);
+            let mut inner = block.up.forward(crew, &block.norm.forward(crew, &x));
+            change(crew, &mut inner, gelu_in_place);
+            block.down.add_to(crew, &inner, &mut x);
         }
         if blocks >= self.blocks.len() {
             middle.clone_from(&x);
@@ -202,7 +191,7 @@ impl Decoder {
             })
             .copied()
             .collect();
-        let scores = self.tokens.forward(crew, &self.norm.forward(&last), None);
+        let scores = self.tokens.forward(crew, &self.norm.forward(crew, &last), None);
         let heads = self.alignment_heads.iter().map(Vec::len).sum();
         let frames = steps.rows.first().and_then(|row| row.cross.first()).map_or(0, Seen::count);
         let weights = Values::Host(weights.concat());
@@ -278,24 +267,4 @@ impl Steps {
     pub fn keep(self, rows: &[usize]) -> Self {
         Self { rows: rows.iter().map(|row| self.rows[*row].clone()).collect() }
     }
-}
-
-impl Norm {
-    /// Layer normalisation of each `[size]`.
-    fn forward(&self, x: &[f32]) -> Vec<f32> {
-        let size = self.gamma.len();
-        let mut out = Vec::with_capacity(x.len());
-        for row in x.chunks_exact(size) {
-            let mean = row.iter().sum::<f32>() / size as f32;
-            let variance = row.iter().map(|value| (value - mean) * (value - mean)).sum::<f32>() / size as f32;
-            let scale = (variance + 1e-5).sqrt().recip();
-            let weights = self.gamma.iter().zip(&self.beta);
-            out.extend(row.iter().zip(weights).map(|(value, (gamma, beta))| (value - mean) * scale * gamma + beta));
-        }
-        out
-    }
-}
-
-fn add(x: &mut [f32], more: &[f32]) {
-    x.iter_mut().zip(more).for_each(|(x, more)| *x += more);
 }

@@ -1,4 +1,7 @@
-//! The FastConformer encoder: subsampling and conformer blocks, over whole utterances and over cached chunks.
+//! The encoder on a GPU: tensors, rows of a batch side by side.
+
+mod attention;
+mod subsampling;
 
 use std::ops::Range;
 
@@ -6,14 +9,16 @@ use auricle_kernels::gate;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData, module};
 
-use super::attention::{Attention, Context, KeyValues, RelativeKeys, mask, position_embeddings};
-use super::config::{Class, EncoderConfig};
-use super::subsampling::{Carry, Subsampling};
-use crate::error::{Error, Result};
+use self::attention::{Attention, KeyValues, RelativeKeys, mask};
+use self::subsampling::{Carry, Subsampling};
+use super::context::{Context, position_embeddings};
+use super::fold_batch_norm;
+use crate::error::Result;
 use crate::layers::{Bias, LayerNorm, Linear};
+use crate::models::fastconformer::config::{Class, EncoderConfig};
 use crate::weights::Scope;
 
-/// The encoder of every FastConformer checkpoint.
+/// The encoder.
 #[derive(Debug)]
 pub struct Encoder {
     subsampling: Subsampling,
@@ -22,9 +27,9 @@ pub struct Encoder {
     config: EncoderConfig,
 }
 
-/// What a stream carries from chunk to chunk. Its size is fixed by the checkpoint and the look-ahead.
+/// What rows of streams carry from chunk to chunk.
 #[derive(Clone, Debug)]
-pub struct EncoderState {
+pub struct State {
     context: Context,
     subsampling: Carry,
     blocks: Vec<BlockState>,
@@ -71,7 +76,7 @@ struct Convolution {
     kernel: usize,
 }
 
-impl EncoderState {
+impl State {
     /// The rows of several streams of one look-ahead, as one batch.
     pub fn join(states: &[&Self]) -> Option<Self> {
         let first = states.first()?;
@@ -120,25 +125,13 @@ impl Encoder {
         })
     }
 
-    /// The encoder's configuration.
-    pub fn config(&self) -> &EncoderConfig {
-        &self.config
-    }
-
-    /// Mel frames to skip over at the head of an utterance's first chunk: with them every chunk is a whole number of
-    /// encoder frames.
-    pub fn lead(&self) -> usize {
-        self.config.subsampling_factor - 1
-    }
-
-    /// The state before an utterance, for `batch` rows and a look-ahead in encoder frames.
-    pub fn start(&self, batch: usize, look_ahead: usize, device: &Device) -> EncoderState {
+    pub fn start(&self, batch: usize, look_ahead: usize, device: &Device) -> State {
         let context = Context::Chunked { left: self.config.sliding_window - 1, look_ahead };
         let blocks = self.blocks.iter().map(|block| BlockState {
             attention: block.attention.start(batch, context.kept(), device),
             convolution: Tensor::zeros([batch, self.config.conv_kernel_size - 1, self.config.hidden_size], device),
         });
-        EncoderState {
+        State {
             context,
             subsampling: self.subsampling.start(batch, self.config.num_mel_bins, device),
             blocks: blocks.collect(),
@@ -146,35 +139,18 @@ impl Encoder {
         }
     }
 
-    /// Whole utterances (Parakeet): `features` `[batch, frames, mels]`, of which `lengths` frames are real, to
-    /// `[batch, frames / 8, hidden]` and the real frames among them.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`] when the utterance is longer than the checkpoint's positions reach.
-    pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> Result<(Tensor<3>, Vec<usize>)> {
+    pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> (Tensor<3>, Vec<usize>) {
         let (x, lengths) = self.subsampling.forward(features, lengths);
-        let frames = x.dims()[1];
-        if frames > self.config.max_position_embeddings {
-            return Err(Error::InvalidOption(format!(
-                "an utterance of {frames} encoder frames is longer than the checkpoint's {}",
-                self.config.max_position_embeddings
-            )));
-        }
         let valid: Vec<Range<usize>> = lengths.iter().map(|length| 0..*length).collect();
         let x = self.run_blocks(x, Context::Full, &valid, &vec![0; valid.len()], None);
-        Ok((x, lengths))
+        (x, lengths)
     }
 
-    /// A chunk of every row's stream (Nemotron): `features` `[batch, 8 n, mels]`, of which `valid` are real, to
-    /// `[batch, n, hidden]` and what is real there.
-    ///
-    /// An utterance's first chunk begins with [`Encoder::lead`] frames that are not real, every chunk but the last
-    /// has `n` a multiple of `look_ahead + 1`. Chunks of any such size give the same frames.
     pub fn forward_chunk(
         &self,
         features: Tensor<3>,
         valid: &[Range<usize>],
-        state: &mut EncoderState,
+        state: &mut State,
     ) -> (Tensor<3>, Vec<Range<usize>>) {
         let (x, valid) = self.subsampling.forward_chunk(features, valid, &mut state.subsampling);
         let frames = x.dims()[1];
@@ -184,8 +160,6 @@ impl Encoder {
         (x, valid)
     }
 
-    /// The first block's output for whole utterances; a stage that the numeric tests look at.
-    #[doc(hidden)]
     pub fn stages(&self, features: Tensor<3>, lengths: &[usize], look_ahead: Option<usize>) -> [Tensor<3>; 2] {
         let device = features.device();
         let (subsampled, context, valid) = match look_ahead {
@@ -195,7 +169,8 @@ impl Encoder {
             }
             Some(look_ahead) => {
                 let mut state = self.start(lengths.len(), look_ahead, &device);
-                let valid: Vec<_> = lengths.iter().map(|n| self.lead()..self.lead() + n).collect();
+                let lead = self.config.lead();
+                let valid: Vec<_> = lengths.iter().map(|n| lead..lead + n).collect();
                 let (x, valid) = self.subsampling.forward_chunk(features, &valid, &mut state.subsampling);
                 (x, state.context, valid)
             }
@@ -240,7 +215,9 @@ impl Encoder {
         let [_, frames, size] = x.dims();
         let kept = context.kept();
         let relative_keys = self.relative_keys.get((kept, frames), || {
-            let positions = position_embeddings(kept, frames, size, &device);
+            let values = position_embeddings(kept + frames - 1, frames - 1, size);
+            let positions = TensorData::new(values, [kept + 2 * frames - 1, size]);
+            let positions = Tensor::<2>::from_data(positions, &device);
             self.blocks.iter().map(|block| block.attention.relative_keys(positions.clone())).collect()
         });
         let mask = mask(context, frames, cached, valid, &device);
@@ -348,23 +325,6 @@ impl Convolution {
         };
         self.output.forward(gate::silu(x))
     }
-}
-
-/// Folds a batch norm after the depthwise convolution into its weights and bias.
-fn fold_batch_norm(scope: &Scope, weight: &mut [f32], bias: &mut Option<Vec<f32>>, channels: usize) -> Result<()> {
-    const EPSILON: f32 = 1e-5;
-    let read = |name: &str| scope.values(name, &[channels]);
-    let (gamma, beta) = (read("weight")?, read("bias")?);
-    let (mean, variance) = (read("running_mean")?, read("running_var")?);
-    scope.ignore("num_batches_tracked");
-    let bias = bias.get_or_insert_with(|| vec![0.0; channels]);
-    let kernel = weight.len() / channels;
-    for channel in 0..channels {
-        let scale = gamma[channel] / (variance[channel] + EPSILON).sqrt();
-        weight[channel * kernel..][..kernel].iter_mut().for_each(|w| *w *= scale);
-        bias[channel] = (bias[channel] - mean[channel]) * scale + beta[channel];
-    }
-    Ok(())
 }
 
 /// 1 at real frames and 0 elsewhere, `[batch, frames, 1]`; none if all are real.

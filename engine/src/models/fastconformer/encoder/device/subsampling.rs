@@ -5,23 +5,11 @@ use std::ops::Range;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData, activation, module};
 
-use super::config::{Class, EncoderConfig};
+use super::super::stages::{self, KERNEL, Padding, STRIDE};
 use crate::error::Result;
 use crate::layers::{Bias, Linear};
+use crate::models::fastconformer::config::{Class, EncoderConfig};
 use crate::weights::Scope;
-
-/// Width and stride of every subsampling convolution.
-const KERNEL: usize = 3;
-const STRIDE: usize = 2;
-
-/// How a stage reaches past the edges of its input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Padding {
-    /// One zero on each side: whole utterances only (Parakeet).
-    Symmetric,
-    /// Left context only, carried from chunk to chunk (Nemotron).
-    Causal,
-}
 
 /// One stride-2 convolution, and the 1x1 convolution after it in all stages but the first.
 #[derive(Clone, Debug)]
@@ -67,29 +55,14 @@ impl Subsampling {
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
         let channels = config.subsampling_conv_channels;
-        let padding = if class.is_streaming() { Padding::Causal } else { Padding::Symmetric };
-        let stages = (0..config.subsampling_factor.ilog2() as usize)
-            .map(|at| {
-                // Parakeet numbers convolutions and activations in one list: 0, (2, 3), (5, 6), ...
-                let (strided, pointwise) = match (padding, at) {
-                    (Padding::Causal, 0) => (scope.scope("conv_in"), None),
-                    (Padding::Causal, _) => {
-                        let layer = scope.scope(format!("layers.{}", at - 1));
-                        (layer.scope("depthwise_conv"), Some(layer.scope("pointwise_conv")))
-                    }
-                    (Padding::Symmetric, 0) => (scope.scope("layers.0"), None),
-                    (Padding::Symmetric, _) => {
-                        (scope.scope(format!("layers.{}", 3 * at - 1)), Some(scope.scope(format!("layers.{}", 3 * at))))
-                    }
-                };
-                Stage::load(&strided, pointwise.as_ref(), channels)
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let bins = stages.iter().fold(config.num_mel_bins, |bins, _| match padding {
-            Padding::Causal => bins / STRIDE + 1,
-            Padding::Symmetric => bins.div_ceil(STRIDE),
-        });
-        let projection = Linear::load(&scope.scope("linear"), channels * bins, config.hidden_size, Bias::With)?;
+        let padding = Padding::from(class);
+        let (first, others) = stages::scopes(scope, padding, config);
+        let mut stages = vec![Stage::load(&first, None, channels)?];
+        for (strided, pointwise) in &others {
+            stages.push(Stage::load(strided, Some(pointwise), channels)?);
+        }
+        let inputs = channels * padding.bins_after(stages.len(), config.num_mel_bins);
+        let projection = Linear::load(&scope.scope("linear"), inputs, config.hidden_size, Bias::With)?;
         Ok(Self { stages, projection, padding })
     }
 
@@ -99,7 +72,7 @@ impl Subsampling {
         let carry = self.stages.iter().map(|stage| {
             let channels = if stage.pointwise.is_some() { stage.groups } else { 1 };
             let zeros = Tensor::zeros([batch, channels, 1, bins], device);
-            bins = bins / STRIDE + 1;
+            bins = self.padding.bins(bins);
             zeros
         });
         Carry(carry.collect())

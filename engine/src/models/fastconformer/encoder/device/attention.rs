@@ -6,45 +6,14 @@ use std::sync::Mutex;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Device, Tensor, TensorData, module};
 
-use super::config::EncoderConfig;
+use super::super::context::Context;
 use crate::error::Result;
 use crate::layers::{Bias, Linear};
+use crate::models::fastconformer::config::EncoderConfig;
 use crate::weights::Scope;
 
 /// Added to the score of a key that a query may not see. Finite, so that a row with no key at all stays finite too.
 const MASKED: f32 = -1e4;
-
-/// What a query may see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Context {
-    /// Every real frame of its utterance.
-    Full,
-    /// Its own chunk of `look_ahead + 1` frames and as many whole chunks to the left as fit into `left` frames.
-    Chunked {
-        /// Frames of left context that the checkpoint was trained with.
-        left: usize,
-        /// Frames of look-ahead.
-        look_ahead: usize,
-    },
-}
-
-impl Context {
-    /// Frames a chunk, 1 where there are no chunks.
-    pub fn chunk(self) -> usize {
-        match self {
-            Self::Full => 1,
-            Self::Chunked { look_ahead, .. } => look_ahead + 1,
-        }
-    }
-
-    /// Frames of keys and values that a stream keeps: the whole chunks of left context.
-    pub fn kept(self) -> usize {
-        match self {
-            Self::Full => 0,
-            Self::Chunked { left, look_ahead } => left / (look_ahead + 1) * (look_ahead + 1),
-        }
-    }
-}
 
 /// One block's attention.
 #[derive(Clone, Debug)]
@@ -168,24 +137,6 @@ fn shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
         .narrow(2, 1, distances)
         .reshape([batch, heads, frames, distances])
         .narrow(3, 0, keys)
-}
-
-/// Sinusoidal embeddings of the distances from `kept + frames - 1` down to `-(frames - 1)`:
-/// `[kept + 2 frames - 1, hidden]`, sine and cosine interleaved.
-pub fn position_embeddings(kept: usize, frames: usize, hidden: usize, device: &Device) -> Tensor<2> {
-    let farthest = (kept + frames) as i64 - 1;
-    let count = kept + 2 * frames - 1;
-    let mut values = Vec::with_capacity(count * hidden);
-    for at in 0..count as i64 {
-        let distance = (farthest - at) as f32;
-        for pair in 0..hidden / 2 {
-            // f32 throughout, as the published class computes it.
-            let frequency = 1.0 / 10000f32.powf(2.0 * pair as f32 / hidden as f32);
-            let (sin, cos) = (distance * frequency).sin_cos();
-            values.extend([sin, cos]);
-        }
-    }
-    Tensor::from_data(TensorData::new(values, [count, hidden]), device)
 }
 
 /// The mask of one step: which keys a query may not see; none if it may see all.

@@ -1,0 +1,135 @@
+//! Multi-head attention with relative positions, each row over a past of its own.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use auricle_kernels::crew::Crew;
+pub use auricle_kernels::relative::Past;
+use auricle_kernels::relative::{Asked, Distances, QUERIES};
+use auricle_kernels::rows::Precision;
+
+use super::super::context::position_embeddings;
+use super::Shape;
+use crate::error::Result;
+use crate::layers::{Bias, Packed, scaled};
+use crate::models::fastconformer::config::EncoderConfig;
+use crate::weights::Scope;
+
+/// One block's attention.
+#[derive(Debug)]
+pub struct Attention {
+    /// Query, already scaled, key and value, one after the other.
+    asked: Packed,
+    output: Packed,
+    /// Projects position embeddings; no bias.
+    relative_key: Packed,
+    /// `[heads * head]`: content and position bias of the query, already scaled.
+    biases: [Vec<f32>; 2],
+    heads: usize,
+}
+
+impl Attention {
+    /// Reads `self_attn`.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, config: &EncoderConfig) -> Result<Self> {
+        let (size, heads) = (config.hidden_size, config.num_attention_heads);
+        let head = size / heads;
+        let scale = (head as f32).powf(-0.5);
+        let bias = Bias::from(config.attention_bias);
+        let part = |name: &str, scale| scaled(&scope.scope(name), &[size, size], bias, scale);
+        let parts = [part("q_proj", scale)?, part("k_proj", 1.0)?, part("v_proj", 1.0)?];
+        let (weights, biases): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let of_query = |name: &str| {
+            let values = scope.values(name, &[heads, head])?;
+            Ok(values.into_iter().map(|value| value * scale).collect::<Vec<f32>>())
+        };
+        Ok(Self {
+            asked: Packed::new(&weights.concat(), biases.concat(), Precision::F32),
+            output: Packed::load_scaled(&scope.scope("o_proj"), &[size, size], bias, 1.0)?,
+            relative_key: Packed::load_scaled(&scope.scope("relative_k_proj"), &[size, size], Bias::Without, 1.0)?,
+            biases: [of_query("bias_u")?, of_query("bias_v")?],
+            heads,
+        })
+    }
+
+    /// The past of a row before its first frame.
+    pub fn start(&self) -> Past {
+        Past::new(self.heads, self.output.outputs() / self.heads)
+    }
+
+    /// Adds what the frames `x` `[.., hidden]`, normalised, find to `out`; `pasts` are moved on.
+    pub fn add_to(
+        &self,
+        crew: &Crew,
+        x: &[f32],
+        positions: &Distances,
+        shape: &Shape,
+        pasts: &mut [&mut Past],
+        out: &mut [f32],
+    ) {
+        let Shape { frames, size, valid, context } = *shape;
+        let asked = self.asked.forward(crew, x);
+        let mut work: Vec<_> = asked.chunks_exact(frames * 3 * size).zip(pasts.iter_mut()).collect();
+        crew.each_item(&mut work, |_, (asked, past)| {
+            past.forget_before(context.first_seen(past.end()));
+            for asked in asked.chunks_exact(3 * size) {
+                past.push(&asked[size..2 * size], &asked[2 * size..]);
+            }
+        });
+        let mut found = vec![0f32; frames * size * valid.len()];
+        let mut work: Vec<_> = found
+            .chunks_exact_mut(frames * size)
+            .enumerate()
+            .flat_map(|(row, found)| {
+                found.chunks_mut(QUERIES * size).enumerate().map(move |(at, found)| (row, at, found))
+            })
+            .collect();
+        let [by_content, by_position] = &self.biases;
+        crew.each_item(&mut work, |_, (row, at, found)| {
+            let (past, from) = (&pasts[*row], *at * QUERIES);
+            let start = past.end() - frames;
+            let seen: Vec<Range<usize>> = (from..from + found.len() / size)
+                .map(|query| context.seen(start + query, start + valid[*row].end.min(frames)))
+                .collect();
+            let asked = Asked {
+                queries: &asked[(*row * frames + from) * 3 * size..],
+                stride: 3 * size,
+                biases: [by_content, by_position],
+                frame: start + from,
+                seen: &seen,
+            };
+            past.attend(positions, asked, found);
+        });
+        self.output.add_to(crew, &found, out);
+    }
+
+    fn distances(&self, crew: &Crew, farthest: usize, nearest: usize) -> Distances {
+        let size = self.output.outputs();
+        let rows = self.relative_key.forward(crew, &position_embeddings(farthest, nearest, size));
+        Distances::new(&rows, farthest, farthest + nearest + 1, self.heads)
+    }
+}
+
+/// The keys of distances of every block, for the farthest that were asked for.
+#[derive(Debug, Default)]
+pub struct Positions(Mutex<Arc<Vec<Distances>>>);
+
+impl Positions {
+    /// Keys that cover these distances, of each of the blocks' attentions.
+    pub fn get<'a>(
+        &self,
+        farthest: usize,
+        nearest: usize,
+        attentions: impl FnOnce() -> Vec<&'a Attention>,
+        crew: &Crew,
+    ) -> Arc<Vec<Distances>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.first().is_some_and(|distances| distances.cover(farthest, nearest)) {
+            let all = attentions().into_iter().map(|attention| attention.distances(crew, farthest, nearest));
+            *known = Arc::new(all.collect());
+        }
+        known.clone()
+    }
+}

@@ -1,0 +1,319 @@
+//! The encoder on the CPU: plain memory, frames of all rows one after another, each weight read once for all of them.
+
+mod attention;
+mod subsampling;
+
+use std::ops::Range;
+
+use auricle_kernels::crew::{self, Crew};
+use auricle_kernels::depthwise::Depthwise;
+use auricle_kernels::gate;
+use burn::tensor::{Tensor, TensorData};
+
+use self::attention::{Attention, Past, Positions};
+use self::subsampling::{Carry, Subsampling};
+use super::context::Context;
+use super::fold_batch_norm;
+use crate::error::{Error, Result};
+use crate::layers::{Bias, Packed, PackedNorm, change};
+use crate::models::fastconformer::config::{Class, EncoderConfig};
+use crate::weights::Scope;
+
+/// The encoder.
+#[derive(Debug)]
+pub struct Encoder {
+    subsampling: Subsampling,
+    blocks: Vec<Block>,
+    positions: Positions,
+    config: EncoderConfig,
+}
+
+/// What rows of streams carry from chunk to chunk.
+#[derive(Clone, Debug)]
+pub struct State {
+    context: Context,
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    subsampling: Carry,
+    blocks: Vec<BlockState>,
+}
+
+#[derive(Clone, Debug)]
+struct BlockState {
+    past: Past,
+    /// `[kernel - 1, hidden]`: the last inputs of the depthwise convolution.
+    convolution: Vec<f32>,
+}
+
+/// Half a feed-forward, attention, convolution, half a feed-forward; each on a residual, a norm at the end.
+#[derive(Debug)]
+struct Block {
+    feed_forward1: FeedForward,
+    attention_norm: PackedNorm,
+    attention: Attention,
+    convolution: Convolution,
+    feed_forward2: FeedForward,
+    norm: PackedNorm,
+}
+
+#[derive(Debug)]
+struct FeedForward {
+    norm: PackedNorm,
+    up: Packed,
+    /// Holds the block's factor of one half.
+    down: Packed,
+}
+
+#[derive(Debug)]
+struct Convolution {
+    norm: PackedNorm,
+    gated: Packed,
+    /// Parakeet's batch norm is folded in.
+    depthwise: Depthwise,
+    /// Nemotron normalises over channels instead.
+    channel_norm: Option<PackedNorm>,
+    output: Packed,
+}
+
+/// What the frames of a step are: `rows` of `frames` each, of which `valid` are real.
+struct Shape<'a> {
+    frames: usize,
+    size: usize,
+    valid: &'a [Range<usize>],
+    context: Context,
+}
+
+impl Encoder {
+    pub fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
+        let blocks = (0..config.num_hidden_layers)
+            .map(|at| Block::load(&scope.scope(format!("layers.{at}")), class, config))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            subsampling: Subsampling::load(&scope.scope("subsampling"), class, config)?,
+            blocks,
+            positions: Positions::default(),
+            config: config.clone(),
+        })
+    }
+
+    pub fn start(&self, batch: usize, look_ahead: usize) -> State {
+        let context = Context::Chunked { left: self.config.sliding_window - 1, look_ahead };
+        State { context, rows: vec![self.row(); batch] }
+    }
+
+    /// A row before its first frame.
+    fn row(&self) -> Row {
+        let block = |block: &Block| BlockState {
+            past: block.attention.start(),
+            convolution: vec![0.0; (self.config.conv_kernel_size - 1) * self.config.hidden_size],
+        };
+        Row { subsampling: self.subsampling.start(), blocks: self.blocks.iter().map(block).collect() }
+    }
+
+    pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> Result<(Tensor<3>, Vec<usize>)> {
+        let lengths: Vec<_> = lengths.iter().map(|length| 0..*length).collect();
+        let mut rows = vec![self.row(); lengths.len()];
+        let (x, valid) = self.run(features, &lengths, Context::Full, &mut rows.iter_mut().collect::<Vec<_>>())?;
+        Ok((x, valid.into_iter().map(|valid| valid.end).collect()))
+    }
+
+    pub fn forward_chunk(
+        &self,
+        features: Tensor<3>,
+        valid: &[Range<usize>],
+        states: &mut [&mut State],
+    ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
+        let none = || Error::InvalidOption("a step has at least one stream".into());
+        let context = states.first().ok_or_else(none)?.context;
+        let mut rows: Vec<&mut Row> = states.iter_mut().flat_map(|state| &mut state.rows).collect();
+        self.run(features, valid, context, &mut rows)
+    }
+
+    pub fn stages(&self, features: Tensor<3>, lengths: &[usize], look_ahead: Option<usize>) -> Result<[Tensor<3>; 2]> {
+        let (context, lead) = match look_ahead {
+            None => (Context::Full, 0),
+            Some(look_ahead) => (self.start(0, look_ahead).context, self.config.lead()),
+        };
+        let mut rows = vec![self.row(); lengths.len()];
+        let mut rows: Vec<&mut Row> = rows.iter_mut().collect();
+        let valid: Vec<_> = lengths.iter().map(|length| lead..lead + length).collect();
+        let features = Features::read(features)?;
+        crew::run(|crew| {
+            let (subsampled, valid) = self.subsampled(crew, &features, &valid, &mut rows);
+            let mut x = subsampled.clone();
+            let shape = Shape::of(&x, &valid, self.config.hidden_size, context);
+            self.run_blocks(crew, &mut x, &shape, &mut rows, 1);
+            Ok([shape.tensor(subsampled), shape.tensor(x)])
+        })
+    }
+
+    fn run(
+        &self,
+        features: Tensor<3>,
+        valid: &[Range<usize>],
+        context: Context,
+        rows: &mut [&mut Row],
+    ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
+        let features = Features::read(features)?;
+        Ok(crew::run(|crew| {
+            let (mut x, valid) = self.subsampled(crew, &features, valid, rows);
+            let shape = Shape::of(&x, &valid, self.config.hidden_size, context);
+            self.run_blocks(crew, &mut x, &shape, rows, self.blocks.len());
+            (shape.tensor(x), valid)
+        }))
+    }
+
+    /// Encoder frames before the blocks, and what is real of them.
+    fn subsampled(
+        &self,
+        crew: &Crew,
+        features: &Features,
+        valid: &[Range<usize>],
+        rows: &mut [&mut Row],
+    ) -> (Vec<f32>, Vec<Range<usize>>) {
+        let mut carries: Vec<&mut Carry> = rows.iter_mut().map(|row| &mut row.subsampling).collect();
+        self.subsampling.forward(crew, &features.values, features.frames, valid, &mut carries)
+    }
+
+    fn run_blocks(&self, crew: &Crew, x: &mut Vec<f32>, shape: &Shape, rows: &mut [&mut Row], count: usize) {
+        if self.config.scale_input {
+            let scale = (shape.size as f32).sqrt();
+            x.iter_mut().for_each(|x| *x *= scale);
+        }
+        let (farthest, nearest) = shape.context.reach(shape.frames);
+        let attentions = || self.blocks.iter().map(|block| &block.attention);
+        let positions = self.positions.get(farthest, nearest, || attentions().collect(), crew);
+        for (at, (block, positions)) in self.blocks.iter().zip(positions.iter()).take(count).enumerate() {
+            let mut states: Vec<&mut BlockState> = rows.iter_mut().map(|row| &mut row.blocks[at]).collect();
+            block.feed_forward1.add_to(crew, x);
+            let normed = block.attention_norm.forward(crew, x);
+            let mut pasts: Vec<&mut Past> = states.iter_mut().map(|state| &mut state.past).collect();
+            block.attention.add_to(crew, &normed, positions, shape, &mut pasts, x);
+            let mut pasts: Vec<&mut Vec<f32>> = states.iter_mut().map(|state| &mut state.convolution).collect();
+            block.convolution.add_to(crew, shape, &mut pasts, x);
+            block.feed_forward2.add_to(crew, x);
+            *x = block.norm.forward(crew, x);
+        }
+    }
+}
+
+/// Mel frames: `[rows, frames, mels]`.
+struct Features {
+    values: Vec<f32>,
+    frames: usize,
+}
+
+impl Features {
+    fn read(tensor: Tensor<3>) -> Result<Self> {
+        let frames = tensor.dims()[1];
+        Ok(Self { values: crate::device::read(tensor)?, frames })
+    }
+}
+
+impl<'a> Shape<'a> {
+    fn of(x: &[f32], valid: &'a [Range<usize>], size: usize, context: Context) -> Self {
+        Self { frames: x.len() / (valid.len() * size).max(1), size, valid, context }
+    }
+
+    fn tensor(&self, x: Vec<f32>) -> Tensor<3> {
+        let shape = [self.valid.len(), self.frames, self.size];
+        Tensor::from_data(TensorData::new(x, shape), &burn::tensor::Device::flex())
+    }
+}
+
+impl Block {
+    fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
+        let norm = |name: &str| PackedNorm::load(&scope.scope(name), config.hidden_size);
+        Ok(Self {
+            feed_forward1: FeedForward::load(&scope.scope("feed_forward1"), norm("norm_feed_forward1")?, config)?,
+            attention_norm: norm("norm_self_att")?,
+            attention: Attention::load(&scope.scope("self_attn"), config)?,
+            convolution: Convolution::load(&scope.scope("conv"), norm("norm_conv")?, class, config)?,
+            feed_forward2: FeedForward::load(&scope.scope("feed_forward2"), norm("norm_feed_forward2")?, config)?,
+            norm: norm("norm_out")?,
+        })
+    }
+}
+
+impl FeedForward {
+    fn load(scope: &Scope, norm: PackedNorm, config: &EncoderConfig) -> Result<Self> {
+        let (size, inner) = (config.hidden_size, config.intermediate_size);
+        let bias = Bias::from(config.attention_bias);
+        Ok(Self {
+            norm,
+            up: Packed::load_scaled(&scope.scope("linear1"), &[inner, size], bias, 1.0)?,
+            down: Packed::load_scaled(&scope.scope("linear2"), &[size, inner], bias, 0.5)?,
+        })
+    }
+
+    /// Adds its outcome, already halved, to frames `[.., hidden]`.
+    fn add_to(&self, crew: &Crew, x: &mut [f32]) {
+        let mut inner = self.up.forward(crew, &self.norm.forward(crew, x));
+        change(crew, &mut inner, gate::silu_in_place);
+        self.down.add_to(crew, &inner, x);
+    }
+}
+
+impl Convolution {
+    fn load(scope: &Scope, norm: PackedNorm, class: Class, config: &EncoderConfig) -> Result<Self> {
+        let (size, kernel) = (config.hidden_size, config.conv_kernel_size);
+        let bias = Bias::from(config.convolution_bias);
+        let depthwise = scope.scope("depthwise_conv");
+        let mut weight = depthwise.values("weight", &[size, 1, kernel])?;
+        let mut depthwise_bias = match bias {
+            Bias::With => Some(depthwise.values("bias", &[size])?),
+            Bias::Without => None,
+        };
+        let norm_scope = scope.scope("norm");
+        let channel_norm = if class.is_streaming() {
+            Some(PackedNorm::load(&norm_scope, size)?)
+        } else {
+            fold_batch_norm(&norm_scope, &mut weight, &mut depthwise_bias, size)?;
+            None
+        };
+        Ok(Self {
+            norm,
+            gated: Packed::load_scaled(&scope.scope("pointwise_conv1"), &[2 * size, size, 1], bias, 1.0)?,
+            depthwise: Depthwise::new(&weight, depthwise_bias.unwrap_or_else(|| vec![0.0; size])),
+            channel_norm,
+            output: Packed::load_scaled(&scope.scope("pointwise_conv2"), &[size, size, 1], bias, 1.0)?,
+        })
+    }
+
+    /// Adds its outcome to frames. Frames that are not real are nought to it. In a stream it is causal, and `pasts` are moved
+    /// on; else it sees as much after a frame as before it.
+    fn add_to(&self, crew: &Crew, shape: &Shape, pasts: &mut [&mut Vec<f32>], x: &mut [f32]) {
+        let Shape { frames, size, valid, context } = *shape;
+        let gated = self.gated.forward(crew, &self.norm.forward(crew, x));
+        let around = (self.depthwise.taps() - 1) * size;
+        let mut out = vec![0f32; x.len()];
+        let mut work: Vec<_> = gated
+            .chunks_exact(2 * frames * size)
+            .zip(out.chunks_exact_mut(frames * size))
+            .zip(valid.iter().zip(pasts))
+            .collect();
+        crew.each_item(&mut work, |_, ((gated, out), (valid, past))| {
+            let before = if context == Context::Full { around / 2 } else { around };
+            let mut seen = vec![0f32; around + frames * size];
+            let real = valid.start * size..valid.end.min(frames) * size;
+            if !real.is_empty() {
+                let to = &mut seen[before + real.start..before + real.end];
+                gate::glu_rows(&gated[2 * real.start..2 * real.end], size, to);
+            }
+            if context != Context::Full {
+                seen[..around].copy_from_slice(past);
+                past.copy_from_slice(&seen[frames * size..]);
+            }
+            self.depthwise.forward(&seen, out);
+        });
+        let mut out = match &self.channel_norm {
+            Some(norm) => norm.forward(crew, &out),
+            None => out,
+        };
+        change(crew, &mut out, gate::silu_in_place);
+        self.output.add_to(crew, &out, x);
+    }
+}

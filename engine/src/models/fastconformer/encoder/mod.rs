@@ -1,0 +1,174 @@
+//! The FastConformer encoder: subsampling and conformer blocks, over whole utterances and over cached chunks.
+//!
+//! Two bodies: on the CPU frames are plain memory, and streams of any age share a step without being put side by side; on other
+//! devices rows of a batch are tensors.
+
+mod context;
+mod device;
+mod host;
+mod stages;
+
+use std::ops::Range;
+
+use burn::tensor::{Device, Tensor};
+
+use super::config::{Class, EncoderConfig};
+use crate::device::is_cpu;
+use crate::error::{Error, Result};
+use crate::weights::Scope;
+
+/// The encoder of every FastConformer checkpoint.
+#[derive(Debug)]
+pub struct Encoder {
+    body: Body,
+    config: EncoderConfig,
+}
+
+#[derive(Debug)]
+enum Body {
+    Device(Box<device::Encoder>),
+    Host(Box<host::Encoder>),
+}
+
+/// What streams carry from chunk to chunk, of any number of rows. Its size is fixed by the checkpoint and the look-ahead.
+#[derive(Clone, Debug)]
+pub struct EncoderState(StateBody);
+
+#[derive(Clone, Debug)]
+enum StateBody {
+    Device(Box<device::State>),
+    Host(host::State),
+}
+
+impl Encoder {
+    /// Reads the encoder under `scope` by the names of `class`.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
+        let body = if is_cpu(scope.device()) {
+            Body::Host(Box::new(host::Encoder::load(scope, class, config)?))
+        } else {
+            Body::Device(Box::new(device::Encoder::load(scope, class, config)?))
+        };
+        Ok(Self { body, config: config.clone() })
+    }
+
+    /// The encoder's configuration.
+    pub fn config(&self) -> &EncoderConfig {
+        &self.config
+    }
+
+    /// Mel frames to skip over at the head of an utterance's first chunk: with them every chunk is a whole number of
+    /// encoder frames.
+    pub fn lead(&self) -> usize {
+        self.config.lead()
+    }
+
+    /// The state before an utterance, for `batch` rows and a look-ahead in encoder frames.
+    pub fn start(&self, batch: usize, look_ahead: usize, device: &Device) -> EncoderState {
+        EncoderState(match &self.body {
+            Body::Device(encoder) => StateBody::Device(Box::new(encoder.start(batch, look_ahead, device))),
+            Body::Host(encoder) => StateBody::Host(encoder.start(batch, look_ahead)),
+        })
+    }
+
+    /// Whole utterances (Parakeet): `features` `[batch, frames, mels]`, of which `lengths` frames are real, to
+    /// `[batch, frames / 8, hidden]` and the real frames among them.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when the utterance is longer than the checkpoint's positions reach, [`Error::Device`] when the
+    /// device failed.
+    pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> Result<(Tensor<3>, Vec<usize>)> {
+        let most = self.config.max_position_embeddings;
+        let frames = features.dims()[1].div_ceil(self.config.subsampling_factor);
+        if frames > most {
+            let why = format!("an utterance of {frames} encoder frames is longer than the checkpoint's {most}");
+            return Err(Error::InvalidOption(why));
+        }
+        match &self.body {
+            Body::Device(encoder) => Ok(encoder.forward(features, lengths)),
+            Body::Host(encoder) => encoder.forward(features, lengths),
+        }
+    }
+
+    /// A chunk of every row of every stream (Nemotron), which are of one look-ahead: `features` `[batch, 8 n, mels]`, of which
+    /// `valid` are real, to `[batch, n, hidden]` and what is real there. A row's frames are the same whichever are beside it.
+    ///
+    /// An utterance's first chunk begins with [`Encoder::lead`] frames that are not real, every chunk but the last
+    /// has `n` a multiple of `look_ahead + 1`. Chunks of any such size give the same frames.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] without a stream, [`Error::Device`] when the device failed.
+    pub fn forward_chunk(
+        &self,
+        features: Tensor<3>,
+        valid: &[Range<usize>],
+        states: &mut [&mut EncoderState],
+    ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
+        match &self.body {
+            Body::Device(encoder) => {
+                let mut states: Vec<&mut device::State> =
+                    states.iter_mut().filter_map(|state| state.device()).collect();
+                if let [state] = states.as_mut_slice() {
+                    return Ok(encoder.forward_chunk(features, valid, state));
+                }
+                let refs: Vec<&device::State> = states.iter().map(|state| &**state).collect();
+                let none = || Error::InvalidOption("a step has at least one stream".into());
+                let mut joined = device::State::join(&refs).ok_or_else(none)?;
+                let encoded = encoder.forward_chunk(features, valid, &mut joined);
+                states.iter_mut().enumerate().for_each(|(row, state)| **state = joined.row(row));
+                Ok(encoded)
+            }
+            Body::Host(encoder) => {
+                let mut states: Vec<&mut host::State> = states.iter_mut().filter_map(|state| state.host()).collect();
+                encoder.forward_chunk(features, valid, &mut states)
+            }
+        }
+    }
+
+    /// Subsampling and the first block's output for whole utterances; stages that the numeric tests look at.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed.
+    #[doc(hidden)]
+    pub fn stages(&self, features: Tensor<3>, lengths: &[usize], look_ahead: Option<usize>) -> Result<[Tensor<3>; 2]> {
+        match &self.body {
+            Body::Device(encoder) => Ok(encoder.stages(features, lengths, look_ahead)),
+            Body::Host(encoder) => encoder.stages(features, lengths, look_ahead),
+        }
+    }
+}
+
+impl EncoderState {
+    fn device(&mut self) -> Option<&mut device::State> {
+        match &mut self.0 {
+            StateBody::Device(state) => Some(state),
+            StateBody::Host(_) => None,
+        }
+    }
+
+    fn host(&mut self) -> Option<&mut host::State> {
+        match &mut self.0 {
+            StateBody::Host(state) => Some(state),
+            StateBody::Device(_) => None,
+        }
+    }
+}
+
+/// Folds a batch norm after the depthwise convolution into its weights and bias.
+fn fold_batch_norm(scope: &Scope, weight: &mut [f32], bias: &mut Option<Vec<f32>>, channels: usize) -> Result<()> {
+    const EPSILON: f32 = 1e-5;
+    let read = |name: &str| scope.values(name, &[channels]);
+    let (gamma, beta) = (read("weight")?, read("bias")?);
+    let (mean, variance) = (read("running_mean")?, read("running_var")?);
+    scope.ignore("num_batches_tracked");
+    let bias = bias.get_or_insert_with(|| vec![0.0; channels]);
+    let kernel = weight.len() / channels;
+    for channel in 0..channels {
+        let scale = gamma[channel] / (variance[channel] + EPSILON).sqrt();
+        weight[channel * kernel..][..kernel].iter_mut().for_each(|w| *w *= scale);
+        bias[channel] = (bias[channel] - mean[channel]) * scale + beta[channel];
+    }
+    Ok(())
+}
