@@ -235,6 +235,36 @@ mod tests {
         assert!(values.iter().enumerate().all(|(at, value)| *value == 2 * at));
     }
 
+    /// The call's thread and a helper are in the same call at once, so that what either writes has to reach the other.
+    #[test]
+    fn what_a_helper_wrote_is_seen_after_the_call() {
+        if rayon::current_num_threads() == 1 {
+            return;
+        }
+        let mut values = [0usize; 2];
+        for round in 1..=10 * ROUNDS {
+            let mut together = false;
+            while !together {
+                run(|crew| {
+                    // Another test has the helpers.
+                    if crew.0.is_none() {
+                        return std::thread::yield_now();
+                    }
+                    let begun = AtomicUsize::new(0);
+                    crew.each_item(&mut values, |_, value| {
+                        begun.fetch_add(1, Ordering::Relaxed);
+                        while begun.load(Ordering::Relaxed) < 2 {
+                            std::thread::yield_now();
+                        }
+                        *value += 1;
+                    });
+                    together = true;
+                });
+            }
+            assert_eq!(values, [round; 2]);
+        }
+    }
+
     #[test]
     fn crews_at_the_same_time_do_not_mix() {
         std::thread::scope(|threads| {

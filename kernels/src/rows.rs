@@ -3,10 +3,12 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m512, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_fmadd_ps,
-    _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
+    __m512, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_castsi512_ps, _mm512_cvtepi8_epi32,
+    _mm512_cvtepi32_ps, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps,
+    _mm512_setzero_ps, _mm512_slli_epi32, _mm512_storeu_ps,
 };
 
+use half::{bf16, f16};
 use rayon::prelude::*;
 
 use crate::crew::Crew;
@@ -20,6 +22,9 @@ pub(crate) const ROWS: usize = 8;
 /// Weights a thread takes at a time, at least.
 const LEAST: usize = 32 * 1024;
 
+/// Blocks of rows from which on it pays to widen a panel of small weights before they are multiplied.
+const WIDENED: usize = 3;
+
 /// Bytes that are asked for before they are needed.
 #[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 4096;
@@ -27,7 +32,7 @@ const AHEAD: usize = 4096;
 /// How exactly weights are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// 32 bits.
+    /// 32 bits; 16 where that is all a checkpoint has, and the processor widens them as fast as it reads them.
     #[default]
     F32,
     /// 8 bits and a scale for each output: a quarter of what is read.
@@ -57,6 +62,8 @@ pub struct Matrix {
 #[derive(Clone, Debug)]
 enum Weights {
     F32(Vec<f32>),
+    F16(Vec<f16>),
+    Bf16(Vec<bf16>),
     /// And what an output is multiplied by.
     Int8(Vec<i8>, Vec<f32>),
 }
@@ -87,6 +94,34 @@ impl Weight for f32 {
     }
 }
 
+impl Weight for f16 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        self.to_f32()
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn sixteen(from: *const Self) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    }
+}
+
+impl Weight for bf16 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        self.to_f32()
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn sixteen(from: *const Self) -> __m512 {
+        // SAFETY: the caller's promise. It is the upper half of the 32 bits.
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())))) }
+    }
+}
+
 impl Weight for i8 {
     #[inline(always)]
     fn value(self) -> f32 {
@@ -109,6 +144,12 @@ impl Matrix {
     pub fn new(values: &[f32], inputs: usize, outputs: usize, precision: Precision) -> Self {
         assert_eq!(values.len(), inputs * outputs, "values of a matrix");
         let weights = match precision {
+            Precision::F32 if in_halves(values, |value| f16::from_f32(value).to_f32()) => {
+                Weights::F16(pack(values, inputs, |_, value| f16::from_f32(value)))
+            }
+            Precision::F32 if in_halves(values, |value| bf16::from_f32(value).to_f32()) => {
+                Weights::Bf16(pack(values, inputs, |_, value| bf16::from_f32(value)))
+            }
             Precision::F32 => Weights::F32(pack(values, inputs, |_, value| value)),
             Precision::Int8 => {
                 let largest = |row: &[f32]| row.iter().fold(0f32, |most, value| most.max(value.abs()));
@@ -138,6 +179,8 @@ impl Matrix {
     pub fn bytes(&self) -> usize {
         match &self.weights {
             Weights::F32(weights) => 4 * weights.len(),
+            Weights::F16(weights) => 2 * weights.len(),
+            Weights::Bf16(weights) => 2 * weights.len(),
             Weights::Int8(weights, scales) => weights.len() + 4 * scales.len(),
         }
     }
@@ -148,6 +191,8 @@ impl Matrix {
         let at = (0..self.inputs).map(|input| from + input * PANEL);
         match &self.weights {
             Weights::F32(weights) => at.map(|at| weights[at]).collect(),
+            Weights::F16(weights) => at.map(|at| weights[at].value()).collect(),
+            Weights::Bf16(weights) => at.map(|at| weights[at].value()).collect(),
             Weights::Int8(weights, scales) => at.map(|at| weights[at].value() * scales[output]).collect(),
         }
     }
@@ -175,6 +220,8 @@ impl Matrix {
         );
         match &self.weights {
             Weights::F32(weights) => self.multiply(crew, weights, None, x, bias, out),
+            Weights::F16(weights) => self.multiply(crew, weights, None, x, bias, out),
+            Weights::Bf16(weights) => self.multiply(crew, weights, None, x, bias, out),
             Weights::Int8(weights, scales) => self.multiply(crew, weights, Some(scales), x, bias, out),
         }
     }
@@ -197,12 +244,21 @@ impl Matrix {
         crew.each(panels.div_ceil(at_once), |chunk| {
             let end = panels.min((chunk + 1) * at_once) * PANEL * inputs;
             let weights = &weights[chunk * at_once * PANEL * inputs..end];
+            // For many rows weights are widened once.
+            let mut wide = vec![0f32; if blocks.len() >= WIDENED && size_of::<W>() < 4 { PANEL * inputs } else { 0 }];
             for (panel, weights) in weights.chunks_exact(PANEL * inputs).enumerate() {
+                if !wide.is_empty() {
+                    widen(weights, &mut wide);
+                }
                 let first = (chunk * at_once + panel) * PANEL;
                 let taken = PANEL.min(outputs - first);
                 for (number, block) in blocks.iter().enumerate() {
                     let mut sums = [[0f32; PANEL]; ROWS];
-                    multiply(block.width, &block.values, weights, &mut sums);
+                    if wide.is_empty() {
+                        multiply(block.width, &block.values, weights, &mut sums);
+                    } else {
+                        multiply(block.width, &block.values, &wide, &mut sums);
+                    }
                     for (row, sums) in sums.iter_mut().take(block.taken).enumerate() {
                         if let Some(scales) = scales {
                             sums.iter_mut().zip(&scales[first..]).for_each(|(sum, scale)| *sum *= scale);
@@ -232,6 +288,38 @@ fn pack<W: Default + Copy + Send>(values: &[f32], inputs: usize, change: impl Fn
         }
     });
     packed
+}
+
+/// Whether nothing is lost when values are kept in halves, and they are as fast: without these instructions they are not.
+fn in_halves(values: &[f32], there_and_back: impl Fn(f32) -> f32 + Sync) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx512f") {
+        return values.par_iter().all(|value| there_and_back(*value).to_bits() == value.to_bits());
+    }
+    let _ = (values, there_and_back);
+    false
+}
+
+/// Weights of a panel as they are multiplied.
+fn widen<W: Weight>(weights: &[W], wide: &mut [f32]) {
+    assert!(weights.len() == wide.len() && wide.len().is_multiple_of(PANEL), "a panel to widen");
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor can do it, and the lengths are as was just seen.
+        return unsafe { widen_512(weights, wide) };
+    }
+    wide.iter_mut().zip(weights).for_each(|(wide, weight)| *wide = weight.value());
+}
+
+/// # Safety
+/// The processor has AVX-512; there are as many of both, and sixteen go into it.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn widen_512<W: Weight>(weights: &[W], wide: &mut [f32]) {
+    for at in (0..wide.len()).step_by(16) {
+        // SAFETY: sixteen from here on are in both.
+        unsafe { _mm512_storeu_ps(wide.as_mut_ptr().add(at), W::sixteen(weights.as_ptr().add(at))) };
+    }
 }
 
 /// Up to eight rows, turned: `[inputs, 1, 2, 4 or 8]`.
@@ -437,6 +525,26 @@ impl Seen {
 mod tests {
     use super::*;
 
+    /// Weights that fit into halves give what they give in full, to the last bit, for few rows and for many.
+    #[test]
+    fn halves_lose_nothing() {
+        let (inputs, outputs) = (37, 70);
+        let value = |at: usize| ((at * 7919 % 2003) as f32 / 2003.0 - 0.5) * 0.3;
+        let in_f16: Vec<f32> = (0..inputs * outputs).map(|at| f16::from_f32(value(at)).to_f32()).collect();
+        let in_bf16: Vec<f32> = (0..inputs * outputs).map(|at| bf16::from_f32(1e9 * value(at)).to_f32()).collect();
+        for weights in [in_f16, in_bf16] {
+            let kept = Matrix::new(&weights, inputs, outputs, Precision::F32);
+            let full = Matrix { weights: Weights::F32(pack(&weights, inputs, |_, value| value)), inputs, outputs };
+            assert!(kept.bytes() == full.bytes() / 2 || !in_halves(&[1.0], |value| value), "halves are used");
+            for rows in [1, 8, 100] {
+                let x: Vec<f32> = (0..rows * inputs).map(|at| value(at + 13)).collect();
+                let forward = |matrix: &Matrix| crate::crew::run(|crew| matrix.forward(crew, &x, None));
+                assert_eq!(forward(&kept), forward(&full), "{rows} rows");
+            }
+            assert_eq!(kept.output(69), weights[69 * inputs..]);
+        }
+    }
+
     /// The widest vectors against what the compiler makes for any processor, to the last bit.
     #[test]
     fn all_bodies_of_a_panel_give_the_same() {
@@ -457,6 +565,14 @@ mod tests {
                 multiply(width, &x, &small, &mut one);
                 pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &small, sums: &mut two });
                 assert_eq!(one, two, "{width} {inputs}, small");
+                let halves: Vec<f16> = weights.iter().map(|weight| f16::from_f32(*weight)).collect();
+                multiply(width, &x, &halves, &mut one);
+                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &halves, sums: &mut two });
+                assert_eq!(one, two, "{width} {inputs}, f16");
+                let halves: Vec<bf16> = weights.iter().map(|weight| bf16::from_f32(*weight)).collect();
+                multiply(width, &x, &halves, &mut one);
+                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &halves, sums: &mut two });
+                assert_eq!(one, two, "{width} {inputs}, bf16");
             }
         }
     }
