@@ -205,7 +205,17 @@ impl Account {
 
     /// The usage events, newest first.
     pub fn usage(&self) -> Vec<Value> {
-        self.get("/v2/usage?limit=100").ok()["data"].as_array().expect("events").clone()
+        const PAGE: usize = 100;
+        let page = |offset: usize| self.get(&format!("/v2/usage?limit={PAGE}&offset={offset}")).ok()["data"].clone();
+        let mut events: Vec<Value> = Vec::new();
+        loop {
+            let page = page(events.len());
+            let page = page.as_array().expect("events");
+            events.extend(page.iter().cloned());
+            if page.len() < PAGE {
+                return events;
+            }
+        }
     }
 
     /// The usage events of one transcript.

@@ -307,6 +307,28 @@ fn many_streams_in_one_step_say_what_each_says_alone() {
     }
 }
 
+/// What the README says a live session takes, however long it lasts.
+#[test]
+fn a_streams_memory_has_a_bound() {
+    for (device, on_cpu) in devices() {
+        let model = FastConformer::load(&auricle_engine::models_dir().join("starter/asr-en"), &device).unwrap();
+        let config = &model.config().encoder;
+        let look_ahead = 1;
+        let frames = (look_ahead + 1) * config.subsampling_factor;
+        let mut stream = model.stream(1, look_ahead, 0).unwrap();
+        let steps = if on_cpu { 400 } else { 12 };
+        let mut most = [0, 0];
+        for step in 0..steps {
+            let features = Tensor::<3>::zeros([1, frames, config.num_mel_bins], &device);
+            let valid = if step == 0 { model.encoder().lead()..frames } else { 0..frames };
+            model.step(&mut stream, features, &[valid], Search::Greedy(None)).unwrap();
+            let half = &mut most[2 * step / steps];
+            *half = stream.encoder_bytes().max(*half);
+        }
+        assert!(most[1] <= most[0] && (500_000..1_700_000).contains(&most[0]), "{most:?} bytes");
+    }
+}
+
 #[test]
 fn the_device_list_has_the_cpu_first() {
     let devices = device::devices();

@@ -220,8 +220,11 @@ fn any_rate_gives_words() {
 }
 
 #[test]
-fn silence_and_full_scale_noise_say_nothing_that_is_no_number() {
-    assert_eq!(heard(&model("svc-realtime-pro"), &vec![0.0; 600 * SECOND], SECOND), []);
+fn an_hour_of_silence_and_full_scale_noise_say_nothing_that_is_no_number() {
+    let (mut input, events) = engine().listen(&model("svc-realtime-pro")).unwrap();
+    (0..3600).for_each(|_| input.push(&[0.0; SECOND]).unwrap());
+    input.finish().unwrap();
+    assert_eq!(all(events), [], "an hour of silence");
     let loud: Vec<f32> = noise(30 * SECOND, 7).into_iter().map(|sample| sample.signum()).collect();
     for event in heard(&model("svc-realtime"), &loud, SECOND / 5) {
         let (LiveEvent::Partial(caption) | LiveEvent::Final(caption) | LiveEvent::Formatted(caption)) = event;

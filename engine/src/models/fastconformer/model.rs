@@ -73,6 +73,13 @@ pub struct Encoded {
     lengths: Vec<usize>,
 }
 
+impl Stream {
+    /// Bytes that its encoder keeps from step to step: nearly all of a stream.
+    pub fn encoder_bytes(&self) -> usize {
+        self.encoder.bytes()
+    }
+}
+
 impl Encoded {
     /// One row.
     pub fn row(&self, row: usize) -> Self {

@@ -141,6 +141,14 @@ impl Encoder {
 }
 
 impl EncoderState {
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        match &self.0 {
+            StateBody::Device(state) => state.bytes(),
+            StateBody::Host(state) => state.bytes(),
+        }
+    }
+
     fn device(&mut self) -> Option<&mut device::State> {
         match &mut self.0 {
             StateBody::Device(state) => Some(state),

@@ -46,6 +46,10 @@ impl KeyValues {
         }))
     }
 
+    pub fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |(keys, _)| 2 * keys.shape().num_elements() * size_of::<f32>())
+    }
+
     /// One row.
     pub fn row(&self, row: usize) -> Self {
         Self(self.0.as_ref().map(|(keys, values)| (keys.clone().narrow(0, row, 1), values.clone().narrow(0, row, 1))))

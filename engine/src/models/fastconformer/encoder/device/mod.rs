@@ -93,6 +93,12 @@ impl State {
         })
     }
 
+    pub fn bytes(&self) -> usize {
+        let block =
+            |block: &BlockState| block.attention.bytes() + block.convolution.shape().num_elements() * size_of::<f32>();
+        self.subsampling.bytes() + self.blocks.iter().map(block).sum::<usize>()
+    }
+
     /// One row.
     pub fn row(&self, row: usize) -> Self {
         let block = |block: &BlockState| BlockState {

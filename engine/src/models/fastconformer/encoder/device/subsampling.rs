@@ -42,6 +42,10 @@ impl Carry {
         Self((0..stages).map(|stage| Tensor::cat(carries.iter().map(|c| c.0[stage].clone()).collect(), 0)).collect())
     }
 
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|stage| stage.shape().num_elements() * size_of::<f32>()).sum()
+    }
+
     /// One row.
     pub fn row(&self, row: usize) -> Self {
         Self(self.0.iter().map(|stage| stage.clone().narrow(0, row, 1)).collect())

@@ -86,6 +86,14 @@ struct Shape<'a> {
     context: Context,
 }
 
+impl State {
+    pub fn bytes(&self) -> usize {
+        let block = |block: &BlockState| block.past.bytes() + size_of_val(block.convolution.as_slice());
+        let row = |row: &Row| row.subsampling.bytes() + row.blocks.iter().map(block).sum::<usize>();
+        self.rows.iter().map(row).sum()
+    }
+}
+
 impl Encoder {
     pub fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
         let blocks = (0..config.num_hidden_layers)

@@ -28,6 +28,12 @@ pub struct Subsampling {
 #[derive(Clone, Debug)]
 pub struct Carry(Vec<Vec<f32>>);
 
+impl Carry {
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|stage| size_of_val(stage.as_slice())).sum()
+    }
+}
+
 impl Subsampling {
     /// Reads the stages under `scope` by the names of `class`.
     ///
