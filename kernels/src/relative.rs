@@ -39,11 +39,6 @@ impl Distances {
         }
         Self { keys, farthest, count, heads }
     }
-
-    /// Whether it has the keys of all distances from `farthest` down to `-nearest`.
-    pub fn cover(&self, farthest: usize, nearest: usize) -> bool {
-        self.farthest >= farthest && self.count > self.farthest + nearest
-    }
 }
 
 /// The keys and values of one row of one block: what its queries may still look at. Frames are numbered from the stream's
@@ -107,7 +102,7 @@ impl Past {
         let (head, parts) = (self.head, self.head.div_ceil(PANEL));
         assert!(key.len() == self.heads * head && value.len() == key.len(), "a frame's key and value");
         let lane = self.end % PANEL;
-        if lane == 0 || self.panels.is_empty() {
+        if lane == 0 {
             let panel = Panel {
                 keys: vec![0.0; self.heads * head * PANEL],
                 values: vec![0.0; self.heads * parts * PANEL * PANEL],
@@ -292,7 +287,6 @@ mod tests {
             let count = farthest + ahead + 1;
             let (places, biases) = (draw(count * size), [draw(size), draw(size)]);
             let distances = Distances::new(&places, farthest, count, heads);
-            assert!(distances.cover(farthest, ahead) && !distances.cover(farthest, ahead + 1));
             let mut past = Past::new(heads, head);
             let (mut keys, mut values): (Vec<Vec<f32>>, Vec<Vec<f32>>) = (Vec::new(), Vec::new());
             for step in 0..60 {

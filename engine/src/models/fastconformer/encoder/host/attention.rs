@@ -73,7 +73,6 @@ impl Attention {
         let asked = self.asked.forward(crew, x);
         let mut work: Vec<_> = asked.chunks_exact(frames * 3 * size).zip(pasts.iter_mut()).collect();
         crew.each_item(&mut work, |_, (asked, past)| {
-            past.forget_before(context.first_seen(past.end()));
             for asked in asked.chunks_exact(3 * size) {
                 past.push(&asked[size..2 * size], &asked[2 * size..]);
             }
@@ -102,6 +101,8 @@ impl Attention {
             };
             past.attend(positions, asked, found);
         });
+        // Now, and not before the next step: between steps a stream holds no more than that will look at.
+        pasts.iter_mut().for_each(|past| past.forget_before(context.first_seen(past.end())));
         self.output.add_to(crew, &found, out);
     }
 
@@ -112,24 +113,32 @@ impl Attention {
     }
 }
 
-/// The keys of distances of every block, for the farthest that were asked for.
+/// The keys of distances of every block, for the farthest and the nearest that were ever asked for.
 #[derive(Debug, Default)]
-pub struct Positions(Mutex<Arc<Vec<Distances>>>);
+pub struct Positions(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    farthest: usize,
+    nearest: usize,
+    keys: Arc<Vec<Distances>>,
+}
 
 impl Positions {
     /// Keys that cover these distances, of each of the blocks' attentions.
     pub fn get<'a>(
         &self,
-        farthest: usize,
-        nearest: usize,
-        attentions: impl FnOnce() -> Vec<&'a Attention>,
+        (farthest, nearest): (usize, usize),
+        attentions: impl Iterator<Item = &'a Attention>,
         crew: &Crew,
     ) -> Arc<Vec<Distances>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.first().is_some_and(|distances| distances.cover(farthest, nearest)) {
-            let all = attentions().into_iter().map(|attention| attention.distances(crew, farthest, nearest));
-            *known = Arc::new(all.collect());
+        if known.keys.is_empty() || farthest > known.farthest || nearest > known.nearest {
+            // Together with those before, so that look-aheads that take turns find theirs.
+            let (farthest, nearest) = (farthest.max(known.farthest), nearest.max(known.nearest));
+            let keys = attentions.map(|attention| attention.distances(crew, farthest, nearest)).collect();
+            *known = Known { farthest, nearest, keys: Arc::new(keys) };
         }
-        known.clone()
+        known.keys.clone()
     }
 }

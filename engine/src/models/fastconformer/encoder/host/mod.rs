@@ -150,7 +150,7 @@ impl Encoder {
         let valid: Vec<_> = lengths.iter().map(|length| lead..lead + length).collect();
         let features = Features::read(features)?;
         crew::run(|crew| {
-            let (subsampled, valid) = self.subsampled(crew, &features, &valid, &mut rows);
+            let (subsampled, valid) = self.subsampled(crew, features, &valid, &mut rows);
             let mut x = subsampled.clone();
             let shape = Shape::of(&x, &valid, self.config.hidden_size, context);
             self.run_blocks(crew, &mut x, &shape, &mut rows, 1);
@@ -167,7 +167,7 @@ impl Encoder {
     ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
         let features = Features::read(features)?;
         Ok(crew::run(|crew| {
-            let (mut x, valid) = self.subsampled(crew, &features, valid, rows);
+            let (mut x, valid) = self.subsampled(crew, features, valid, rows);
             let shape = Shape::of(&x, &valid, self.config.hidden_size, context);
             self.run_blocks(crew, &mut x, &shape, rows, self.blocks.len());
             (shape.tensor(x), valid)
@@ -178,12 +178,12 @@ impl Encoder {
     fn subsampled(
         &self,
         crew: &Crew,
-        features: &Features,
+        features: Features,
         valid: &[Range<usize>],
         rows: &mut [&mut Row],
     ) -> (Vec<f32>, Vec<Range<usize>>) {
         let mut carries: Vec<&mut Carry> = rows.iter_mut().map(|row| &mut row.subsampling).collect();
-        self.subsampling.forward(crew, &features.values, features.frames, valid, &mut carries)
+        self.subsampling.forward(crew, features.values, features.frames, valid, &mut carries)
     }
 
     fn run_blocks(&self, crew: &Crew, x: &mut Vec<f32>, shape: &Shape, rows: &mut [&mut Row], count: usize) {
@@ -191,9 +191,8 @@ impl Encoder {
             let scale = (shape.size as f32).sqrt();
             x.iter_mut().for_each(|x| *x *= scale);
         }
-        let (farthest, nearest) = shape.context.reach(shape.frames);
-        let attentions = || self.blocks.iter().map(|block| &block.attention);
-        let positions = self.positions.get(farthest, nearest, || attentions().collect(), crew);
+        let attentions = self.blocks.iter().map(|block| &block.attention);
+        let positions = self.positions.get(shape.context.reach(shape.frames), attentions, crew);
         for (at, (block, positions)) in self.blocks.iter().zip(positions.iter()).take(count).enumerate() {
             let mut states: Vec<&mut BlockState> = rows.iter_mut().map(|row| &mut row.blocks[at]).collect();
             block.feed_forward1.add_to(crew, x);

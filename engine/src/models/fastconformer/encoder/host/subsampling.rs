@@ -81,13 +81,13 @@ impl Subsampling {
     pub fn forward(
         &self,
         crew: &Crew,
-        features: &[f32],
+        features: Vec<f32>,
         frames: usize,
         valid: &[Range<usize>],
         carries: &mut [&mut Carry],
     ) -> (Vec<f32>, Vec<Range<usize>>) {
         let mut valid = valid.to_vec();
-        let (mut x, mut frames, mut bins) = (features.to_vec(), frames, self.mels);
+        let (mut x, mut frames, mut bins) = (features, frames, self.mels);
         let channels = self.first.outputs();
         for stage in 0..=self.stages.len() {
             let width = if stage == 0 { bins } else { bins * channels };
