@@ -3,8 +3,8 @@
 #
 #   benches/gpu/pack.sh [--features vulkan] [-- PROGRAM...]
 #
-# All of them are 55 MB; where less can be carried, name some: auricle, features, fastconformer, rows, whisper, whisper_speed,
-# streams, logmel, gate, encoder. run.sh leaves out what is not there, and says so.
+# All of them are 55 MB; where less can be carried, name some: auricle, features, fastconformer, kernels, rows, whisper, whisper_gpu,
+# whisper_speed, streams, logmel, gate, encoder. run.sh leaves out what is not there, and says so.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 options=()
@@ -24,7 +24,8 @@ for line in sys.stdin:
 {
   # The whole workspace each time: the features of one package alone would compile burn again.
   programs build --release --workspace --bin auricle "${options[@]}"
-  programs test --release --workspace --no-run --test fastconformer --test features --test rows --test whisper "${options[@]}"
+  programs test --release --workspace --no-run --test fastconformer --test features --test rows --test kernels \
+    --test whisper --test whisper_gpu "${options[@]}"
   programs build --release --workspace --example whisper_speed --example streams "${options[@]}"
   programs bench --workspace --no-run --bench encoder --bench gate --bench logmel "${options[@]}"
 } | while read -r name file; do

@@ -28,8 +28,10 @@ stage "devices" "$bin/auricle" devices
 "$bin/auricle" devices | grep -qE 'discrete|integrated|virtual' || { echo "no GPU here" >&2; exit 1; }
 by "features against the published extractors" features
 by "models against the published classes" fastconformer --skip published_size
+by "kernels against their twins" kernels
 by "kernels against burn's own operations" rows
 by "Whisper against the published class" whisper
+by "Whisper writes the same on the GPU as on the CPU" whisper_gpu
 stage "the same words as on the CPU" bash -c '
   for device in cpu gpu; do '"$bin"'/auricle transcribe models/samples/jfk.flac --device $device --format json >'"$out"'/$device.json; done
   python3 - '"$out"'/cpu.json '"$out"'/gpu.json <<PY

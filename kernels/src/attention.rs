@@ -2,12 +2,16 @@
 //!
 //! On flex a tile of queries at a time: its scores, their softmax in vectors, what they weigh; nothing is copied into another
 //! order. Elsewhere burn's own operations.
+//!
+//! [`one_query`] is for texts that grow by a token: on GPUs one launch, a cube a head.
+
+use std::ops::Range;
 
 use burn::backend::Dispatch;
 use burn::backend::ops::AttentionModuleOptions;
-use burn::backend::tensor::FloatTensor;
+use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
-use burn::tensor::{Shape, Tensor};
+use burn::tensor::{Device, Int, Shape, Tensor, TensorData};
 use rayon::prelude::*;
 
 use crate::products::{Target, product};
@@ -23,8 +27,62 @@ pub fn attention(query: Tensor<3>, keys: Tensor<3>, values: Tensor<3>, heads: us
     Tensor::from_dispatch(Dispatch::attention_side_by_side(query, keys, values, heads))
 }
 
+/// Which keys the query of each row may see.
+#[derive(Clone, Debug)]
+pub struct Spans {
+    rows: Vec<Range<usize>>,
+    /// `[rows, 2]`, flat.
+    packed: Tensor<1, Int>,
+}
+
+impl Spans {
+    /// Of each row, none of them empty.
+    pub fn new(rows: Vec<Range<usize>>, device: &Device) -> Self {
+        let packed: Vec<i32> = rows.iter().flat_map(|row| [row.start as i32, row.end as i32]).collect();
+        let packed = Tensor::from_data(TensorData::new(packed, [rows.len() * 2]), device);
+        Self { rows, packed }
+    }
+}
+
+/// A query a row, `[rows, heads, 1, head]`, already scaled, over those of `keys` and `values` `[rows, heads, columns, head]`
+/// that it may see: `[rows, 1, heads * head]`.
+pub fn one_query(query: Tensor<4>, keys: Tensor<4>, values: Tensor<4>, spans: &Spans) -> Tensor<3> {
+    let (query, keys, values) = (query.into_dispatch(), keys.into_dispatch(), values.into_dispatch());
+    let packed = spans.packed.clone().into_dispatch();
+    Tensor::from_dispatch(Dispatch::attention_of_one(query, keys, values, packed, spans.rows.clone()))
+}
+
+/// [`one_query`] in burn's own operations.
+fn one_by_operations<B: Backend>(
+    query: FloatTensor<B>,
+    keys: FloatTensor<B>,
+    values: FloatTensor<B>,
+    rows: &[Range<usize>],
+) -> FloatTensor<B> {
+    let (shape, columns) = (query.shape(), keys.shape()[2]);
+    let [count, heads, head] = [shape[0], shape[1], shape[3]];
+    let hidden = |row: &Range<usize>, column: usize| if row.contains(&column) { 0.0 } else { MASKED };
+    let bias = rows.iter().flat_map(|row| (0..heads * columns).map(|at| hidden(row, at % columns)));
+    let bias = TensorData::new(bias.collect::<Vec<f32>>(), [count, heads, 1, columns]);
+    let bias = B::float_from_data(bias, &query.device());
+    let options = AttentionModuleOptions { scale: Some(1.0), softcap: None, is_causal: false };
+    let out = B::attention(query, keys, values, None, Some(bias), options);
+    B::float_reshape(out, Shape::from([count, 1, heads * head]))
+}
+
+/// Added to the score of a key that a query may not see.
+const MASKED: f32 = -1e4;
+
 #[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
 pub(crate) trait AttentionOps: Backend {
+    fn attention_of_one(
+        query: FloatTensor<Self>,
+        keys: FloatTensor<Self>,
+        values: FloatTensor<Self>,
+        spans: IntTensor<Self>,
+        rows: Vec<Range<usize>>,
+    ) -> FloatTensor<Self>;
+
     fn attention_side_by_side(
         query: FloatTensor<Self>,
         keys: FloatTensor<Self>,
@@ -44,9 +102,33 @@ pub(crate) trait AttentionOps: Backend {
 }
 
 #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
-impl AttentionOps for burn::backend::Cube {}
+impl AttentionOps for burn::backend::Cube {
+    fn attention_of_one(
+        query: FloatTensor<Self>,
+        keys: FloatTensor<Self>,
+        values: FloatTensor<Self>,
+        spans: IntTensor<Self>,
+        rows: Vec<Range<usize>>,
+    ) -> FloatTensor<Self> {
+        let fits = rows.iter().all(|row| row.len() <= kernel::MOST) && query.shape()[3] <= kernel::UNITS;
+        match fits {
+            true => kernel::one_query(query, keys, values, spans),
+            false => one_by_operations::<Self>(query, keys, values, &rows),
+        }
+    }
+}
 
 impl AttentionOps for Flex {
+    fn attention_of_one(
+        query: FloatTensor<Self>,
+        keys: FloatTensor<Self>,
+        values: FloatTensor<Self>,
+        _spans: IntTensor<Self>,
+        rows: Vec<Range<usize>>,
+    ) -> FloatTensor<Self> {
+        one_by_operations::<Self>(query, keys, values, &rows)
+    }
+
     fn attention_side_by_side(
         query: FloatTensor<Self>,
         keys: FloatTensor<Self>,
@@ -84,5 +166,113 @@ impl AttentionOps for Flex {
             unsafe { product([taken, head, count], to, (scores, [count, 1]), (v, [size, 1])) };
         });
         tensor(out, shape)
+    }
+}
+
+#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+mod kernel {
+    use burn::backend::ops::FloatTensorOps;
+    use burn::backend::tensor::{FloatTensor, IntTensor};
+    use burn::backend::{Cube, FloatDType, TensorMetadata};
+    use cubecl::prelude::*;
+
+    use crate::reduce::{largest, total};
+
+    /// Units of a cube, a power of two: the widest head.
+    pub const UNITS: usize = 128;
+    /// Keys that a query sees at most: their weights stay in shared memory, with all else within the 16 KiB of every device.
+    pub const MOST: usize = 2048;
+
+    /// As [`super::one_query`].
+    pub fn one_query(
+        query: FloatTensor<Cube>,
+        keys: FloatTensor<Cube>,
+        values: FloatTensor<Cube>,
+        spans: IntTensor<Cube>,
+    ) -> FloatTensor<Cube> {
+        let (client, device, shape) = (query.client.clone(), query.device(), query.shape());
+        let [rows, heads, head] = [shape[0], shape[1], shape[3]];
+        let out = Cube::float_empty([rows, 1, heads * head].into(), &device, FloatDType::F32);
+        one_query_kernel::launch(
+            &client,
+            CubeCount::Static(heads as u32, rows as u32, 1),
+            CubeDim::new_1d(UNITS as u32),
+            query.into_tensor_arg(),
+            keys.into_tensor_arg(),
+            values.into_tensor_arg(),
+            spans.into_tensor_arg(),
+            out.clone().into_tensor_arg(),
+            head,
+        );
+        out
+    }
+
+    /// One cube a head of a row: scores a unit a key, then what they weigh, a unit a dimension and a share of the keys.
+    #[cube(launch)]
+    fn one_query_kernel(
+        query: &Tensor<f32>,
+        keys: &Tensor<f32>,
+        values: &Tensor<f32>,
+        spans: &Tensor<i32>,
+        out: &mut Tensor<f32>,
+        #[comptime] head: usize,
+    ) {
+        let mut asked = Shared::<[f32]>::new_slice(head);
+        let mut weights = Shared::<[f32]>::new_slice(MOST);
+        let mut work = Shared::<[f32]>::new_slice(UNITS);
+        let unit = UNIT_POS as usize;
+        let (at, row) = (CUBE_POS_X as usize, CUBE_POS_Y as usize);
+        let from = spans[row * 2] as usize;
+        let count = spans[row * 2 + 1] as usize - from;
+        if unit < head {
+            asked[unit] = query[row * query.stride(0) + at * query.stride(1) + unit * query.stride(3)];
+        }
+        sync_cube();
+
+        let first = row * keys.stride(0) + at * keys.stride(1) + from * keys.stride(2);
+        let mut most = f32::new(-3.0e38);
+        let mut column = unit;
+        while column < count {
+            let place = first + column * keys.stride(2);
+            let mut score = f32::new(0.0);
+            for i in 0..head {
+                score += asked[i] * keys[place + i * keys.stride(3)];
+            }
+            weights[column] = score;
+            most = max(most, score);
+            column += UNITS;
+        }
+        let most = largest(&mut work, most, UNITS);
+        let mut sum = f32::new(0.0);
+        column = unit;
+        while column < count {
+            let weight = (weights[column] - most).exp();
+            weights[column] = weight;
+            sum += weight;
+            column += UNITS;
+        }
+        let sum = total(&mut work, sum, UNITS);
+
+        let shares = comptime!(UNITS / head);
+        let (dim, share) = (unit % head, unit / head);
+        let first = row * values.stride(0) + at * values.stride(1) + from * values.stride(2) + dim * values.stride(3);
+        let mut found = f32::new(0.0);
+        if share < shares {
+            column = share;
+            while column < count {
+                found += weights[column] * values[first + column * values.stride(2)];
+                column += shares;
+            }
+        }
+        work[unit] = found;
+        sync_cube();
+        if unit < head {
+            let mut all = f32::new(0.0);
+            for share in 0..shares {
+                all += work[share * head + unit];
+            }
+            let place = row * out.stride(0) + at * head + unit;
+            out[place] = all / sum;
+        }
     }
 }

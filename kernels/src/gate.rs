@@ -1,21 +1,28 @@
-//! Sigmoid gates: SiLU (`x * sigmoid(x)`) and GLU (`a * sigmoid(b)` of the two halves of the last dimension).
+//! Gates: ReLU, SiLU (`x * sigmoid(x)`) and GLU (`a * sigmoid(b)` of the two halves of the last dimension).
 //!
-//! On flex both are one pass over the values, on all cores and in the widest vectors the processor has; burn's own take
-//! several passes on one core and call the scalar exponential of the C library. Elsewhere they are burn's operations.
+//! On flex the latter two are one pass over the values, on all cores and in the widest vectors the processor has; burn's own take
+//! several passes on one core and call the scalar exponential of the C library. On GPUs each is one launch.
 //! [`silu_in_place`] and [`glu_rows`] are for values that are no tensor.
 
 use burn::backend::Dispatch;
 use burn::backend::ops::{ActivationOps, FloatTensorOps};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
-use burn::tensor::{Slice, Tensor};
+use burn::tensor::Tensor;
 use rayon::prelude::*;
 
+#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+use crate::elementwise::{Function, map};
 use crate::vectors::{CHUNK, sigmoid, tensor};
 
 /// `x * sigmoid(x)`, of any shape.
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::silu_gate(x.into_dispatch()))
+}
+
+/// The larger of `x` and 0, of any shape.
+pub fn relu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::relu_gate(x.into_dispatch()))
 }
 
 /// `a * sigmoid(b)`: `[.., 2 n]` to `[.., n]`, with `a` the first half of the last dimension and `b` the second.
@@ -72,27 +79,31 @@ impl pulp::NullaryFnOnce for Rows<'_> {
 
 #[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
 pub(crate) trait GateOps: Backend {
-    fn silu_gate(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        Self::float_mul(x.clone(), Self::sigmoid(x))
-    }
-
-    fn glu_gate(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        let shape = x.shape();
-        let last = shape.num_dims() - 1;
-        let half = shape[last] / 2;
-        let part = |from: usize| {
-            let mut slices: Vec<Slice> = shape.iter().map(|size| Slice::from(0..*size)).collect();
-            slices[last] = Slice::from(from..from + half);
-            Self::float_slice(x.clone(), &slices)
-        };
-        Self::float_mul(part(0), Self::sigmoid(part(half)))
-    }
+    fn relu_gate(x: FloatTensor<Self>) -> FloatTensor<Self>;
+    fn silu_gate(x: FloatTensor<Self>) -> FloatTensor<Self>;
+    fn glu_gate(x: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
 #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
-impl GateOps for burn::backend::Cube {}
+impl GateOps for burn::backend::Cube {
+    fn relu_gate(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        map(x, Function::Relu)
+    }
+
+    fn silu_gate(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        map(x, Function::Silu)
+    }
+
+    fn glu_gate(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        map(x, Function::Glu)
+    }
+}
 
 impl GateOps for Flex {
+    fn relu_gate(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::relu(x)
+    }
+
     fn silu_gate(x: FloatTensor<Self>) -> FloatTensor<Self> {
         let shape = x.shape();
         let x = if x.is_contiguous() { x } else { x.to_contiguous() };

@@ -1,5 +1,5 @@
 //! GELU with the exact error function. On flex one pass over the values, on all cores and in the widest vectors the processor
-//! has; elsewhere burn's own operation.
+//! has; on GPUs one launch.
 
 use burn::backend::Dispatch;
 use burn::backend::ops::ActivationOps;
@@ -35,13 +35,15 @@ impl pulp::NullaryFnOnce for InPlace<'_> {
 
 #[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
 pub(crate) trait GeluOps: Backend {
-    fn exact_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        Self::gelu(x)
-    }
+    fn exact_gelu(x: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
 #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
-impl GeluOps for burn::backend::Cube {}
+impl GeluOps for burn::backend::Cube {
+    fn exact_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        crate::elementwise::map(x, crate::elementwise::Function::Gelu)
+    }
+}
 
 impl GeluOps for Flex {
     fn exact_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -1,15 +1,126 @@
-//! Layer normalisation of values that are no tensor.
+//! Layer normalisation.
+//!
+//! On flex burn's own operation, on GPUs one launch: a cube a row. [`layer_norm_rows`] is for values that are no tensor.
+
+use burn::backend::Dispatch;
+use burn::backend::ops::ModuleOps;
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, Flex, backend_extension};
+use burn::tensor::Tensor;
 
 const LANES: usize = 16;
 /// As in all published classes.
 const EPSILON: f32 = 1e-5;
+
+/// Each row of `x` `[.., size]`, less its mean and over its deviation, times `gamma` and with `beta` added; `gamma` and `beta` are
+/// `[size]`, epsilon is 1e-5.
+pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Tensor<1>) -> Tensor<D> {
+    let (x, gamma, beta) = (x.into_dispatch(), gamma.into_dispatch(), beta.into_dispatch());
+    Tensor::from_dispatch(Dispatch::layer_norm_of_rows(x, gamma, beta))
+}
+
+#[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+pub(crate) trait NormOps: Backend {
+    fn layer_norm_of_rows(x: FloatTensor<Self>, gamma: FloatTensor<Self>, beta: FloatTensor<Self>)
+    -> FloatTensor<Self>;
+}
+
+impl NormOps for Flex {
+    fn layer_norm_of_rows(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        Self::layer_norm(x, gamma, Some(beta), f64::from(EPSILON))
+    }
+}
+
+#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+mod kernel {
+    use burn::backend::ops::FloatTensorOps;
+    use burn::backend::tensor::FloatTensor;
+    use burn::backend::{Cube, FloatDType, TensorMetadata};
+    use cubecl::prelude::*;
+
+    use super::{EPSILON, NormOps};
+    use crate::reduce::total;
+
+    /// Units of a cube: a power of two.
+    const UNITS: usize = 128;
+
+    impl NormOps for Cube {
+        fn layer_norm_of_rows(
+            x: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            beta: FloatTensor<Self>,
+        ) -> FloatTensor<Self> {
+            let x = crate::cube::contiguous(x);
+            let (client, device, shape) = (x.client.clone(), x.device(), x.shape());
+            let size = shape[shape.num_dims() - 1];
+            let rows = shape.num_elements() / size.max(1);
+            let out = Self::float_empty(shape, &device, FloatDType::F32);
+            norm_kernel::launch(
+                &client,
+                crate::cube::cubes(rows),
+                CubeDim::new_1d(UNITS as u32),
+                x.into_tensor_arg(),
+                gamma.into_tensor_arg(),
+                beta.into_tensor_arg(),
+                out.clone().into_tensor_arg(),
+                rows as u32,
+                size as u32,
+            );
+            out
+        }
+    }
+
+    /// One cube a row. `x` and `out` lie in one piece each.
+    #[cube(launch)]
+    fn norm_kernel(
+        x: &Tensor<f32>,
+        gamma: &Tensor<f32>,
+        beta: &Tensor<f32>,
+        out: &mut Tensor<f32>,
+        rows: u32,
+        size: u32,
+    ) {
+        let mut values = Shared::<[f32]>::new_slice(UNITS);
+        let unit = UNIT_POS as usize;
+        let row = CUBE_POS_Y * CUBE_COUNT_X + CUBE_POS_X;
+        if row < rows {
+            let end = size as usize;
+            let base = row as usize * end;
+            let count = f32::cast_from(size);
+            let mut sum = f32::new(0.0);
+            let mut at = unit;
+            while at < end {
+                sum += x[base + at];
+                at += UNITS;
+            }
+            let mean = total(&mut values, sum, UNITS) / count;
+            let mut squares = f32::new(0.0);
+            at = unit;
+            while at < end {
+                let off = x[base + at] - mean;
+                squares += off * off;
+                at += UNITS;
+            }
+            let deviation = (total(&mut values, squares, UNITS) / count + f32::new(comptime!(EPSILON))).sqrt();
+            at = unit;
+            while at < end {
+                out[base + at] = (x[base + at] - mean) / deviation * gamma[at] + beta[at];
+                at += UNITS;
+            }
+        }
+    }
+}
 
 /// Each row of `x` `[rows, size]`, less its mean and over its deviation, times `gamma` and with `beta` added, to `out` of the
 /// same shape; `gamma` and `beta` are `[size]`, epsilon is 1e-5. In the widest vectors the processor has.
 ///
 /// # Panics
 /// When the lengths do not fit together.
-pub fn layer_norm(x: &[f32], gamma: &[f32], beta: &[f32], out: &mut [f32]) {
+pub fn layer_norm_rows(x: &[f32], gamma: &[f32], beta: &[f32], out: &mut [f32]) {
     let size = gamma.len();
     assert!(beta.len() == size && out.len() == x.len() && x.len().is_multiple_of(size), "the rows of a norm");
     pulp::Arch::new().dispatch(LayerNorm { x, gamma, beta, out });
@@ -70,7 +181,7 @@ mod tests {
             let gamma: Vec<f32> = (0..size).map(|n| (n as f32 * 1.3).cos()).collect();
             let beta: Vec<f32> = (0..size).map(|n| n as f32 * 0.01).collect();
             let mut out = vec![0.0; 3 * size];
-            layer_norm(&x, &gamma, &beta, &mut out);
+            layer_norm_rows(&x, &gamma, &beta, &mut out);
             for (row, (x, out)) in x.chunks_exact(size).zip(out.chunks_exact(size)).enumerate() {
                 let mean = x.iter().copied().map(f64::from).sum::<f64>() / size as f64;
                 let variance = x.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / size as f64;

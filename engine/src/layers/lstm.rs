@@ -1,4 +1,5 @@
-use burn::tensor::{Tensor, activation};
+use auricle_kernels::lstm;
+use burn::tensor::Tensor;
 
 use super::linear::{Linear, transpose};
 use crate::error::Result;
@@ -16,13 +17,6 @@ pub struct Lstm {
 struct Cell {
     /// `[input + hidden]` to `[4 hidden]`, gates in the order input, forget, cell, output.
     gates: Linear,
-}
-
-/// Hidden and cell state a layer: `[batch, hidden]` each.
-#[derive(Clone, Debug)]
-pub struct LstmState {
-    hidden: Vec<Tensor<2>>,
-    cell: Vec<Tensor<2>>,
 }
 
 impl Lstm {
@@ -46,62 +40,24 @@ impl Lstm {
         Ok(Self { layers, hidden })
     }
 
-    /// The state before the first step: zeros.
-    pub fn start(&self, batch: usize, like: &Tensor<2>) -> LstmState {
-        let zeros = || vec![Tensor::zeros([batch, self.hidden], &like.device()); self.layers.len()];
-        LstmState { hidden: zeros(), cell: zeros() }
+    /// Values of a state: hidden and cell state of the first layer, then of the next.
+    pub fn width(&self) -> usize {
+        2 * self.layers.len() * self.hidden
     }
 
-    /// One step: `input` `[batch, hidden]` gives the top layer's output `[batch, hidden]` and the next state.
-    pub fn step(&self, input: Tensor<2>, state: &LstmState) -> (Tensor<2>, LstmState) {
+    /// One step: `input` `[batch, hidden]` and a state `[batch, width]` (zeros before the first step) give the top layer's
+    /// output `[batch, hidden]`, and the next state in parts, one a layer.
+    pub fn step(&self, input: Tensor<2>, state: &Tensor<2>) -> (Tensor<2>, Vec<Tensor<2>>) {
         let width = self.hidden;
+        let before = |part: usize| state.clone().narrow(1, part * width, width);
         let mut output = input;
-        let mut next = LstmState { hidden: Vec::new(), cell: Vec::new() };
+        let mut next = Vec::with_capacity(self.layers.len());
         for (layer, cell) in self.layers.iter().enumerate() {
-            let gates = cell.gates.forward(Tensor::cat(vec![output, state.hidden[layer].clone()], 1));
-            let gate = |k: usize| gates.clone().narrow(1, k * width, width);
-            let input_gate = activation::sigmoid(gate(0));
-            let forget_gate = activation::sigmoid(gate(1));
-            let candidate = activation::tanh(gate(2));
-            let output_gate = activation::sigmoid(gate(3));
-            let memory = forget_gate * state.cell[layer].clone() + input_gate * candidate;
-            output = output_gate * activation::tanh(memory.clone());
-            next.hidden.push(output.clone());
-            next.cell.push(memory);
+            let gates = cell.gates.forward(Tensor::cat(vec![output, before(2 * layer)], 1));
+            let after = lstm::cells(gates, before(2 * layer + 1));
+            output = after.clone().narrow(1, 0, width);
+            next.push(after);
         }
         (output, next)
-    }
-}
-
-impl LstmState {
-    /// The state of some rows, in the order given by `rows`.
-    pub fn select(&self, rows: &[usize]) -> Self {
-        self.map(|tensor| super::select_rows(tensor.clone(), rows))
-    }
-
-    /// This state with `rows` replaced by the rows of `newer`.
-    pub fn replace(&self, rows: &[usize], newer: &Self) -> Self {
-        let merge = |old: &[Tensor<2>], new: &[Tensor<2>]| {
-            old.iter().zip(new).map(|(o, n)| super::replace_rows(o.clone(), rows, n.clone())).collect()
-        };
-        Self { hidden: merge(&self.hidden, &newer.hidden), cell: merge(&self.cell, &newer.cell) }
-    }
-
-    /// The rows of several states, one after the other.
-    pub fn join(states: &[&Self]) -> Self {
-        let join = |part: fn(&Self) -> &[Tensor<2>]| {
-            let layers = states.first().map_or(0, |state| part(state).len());
-            (0..layers).map(|at| Tensor::cat(states.iter().map(|state| part(state)[at].clone()).collect(), 0)).collect()
-        };
-        Self { hidden: join(|state| &state.hidden), cell: join(|state| &state.cell) }
-    }
-
-    /// One row.
-    pub fn row(&self, row: usize) -> Self {
-        self.map(|tensor| tensor.clone().narrow(0, row, 1))
-    }
-
-    fn map(&self, change: impl Fn(&Tensor<2>) -> Tensor<2>) -> Self {
-        Self { hidden: self.hidden.iter().map(&change).collect(), cell: self.cell.iter().map(&change).collect() }
     }
 }

@@ -7,7 +7,7 @@ mod packed;
 
 pub(crate) use linear::transpose;
 pub use linear::{Bias, Linear};
-pub use lstm::{Lstm, LstmState};
+pub use lstm::Lstm;
 pub use norm::LayerNorm;
 pub use packed::{Packed, PackedNorm};
 pub(crate) use packed::{change, scaled};

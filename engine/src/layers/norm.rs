@@ -1,4 +1,5 @@
-use burn::tensor::{Tensor, module};
+use auricle_kernels::norm::layer_norm;
+use burn::tensor::Tensor;
 
 use crate::error::Result;
 use crate::weights::Scope;
@@ -8,7 +9,6 @@ use crate::weights::Scope;
 pub struct LayerNorm {
     gamma: Tensor<1>,
     beta: Tensor<1>,
-    epsilon: f64,
 }
 
 impl LayerNorm {
@@ -17,11 +17,11 @@ impl LayerNorm {
     /// # Errors
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, size: usize) -> Result<Self> {
-        Ok(Self { gamma: scope.tensor("weight", [size])?, beta: scope.tensor("bias", [size])?, epsilon: 1e-5 })
+        Ok(Self { gamma: scope.tensor("weight", [size])?, beta: scope.tensor("bias", [size])? })
     }
 
     /// `[.., size]` to `[.., size]`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        module::layer_norm(input, self.gamma.clone(), Some(self.beta.clone()), self.epsilon)
+        layer_norm(input, self.gamma.clone(), self.beta.clone())
     }
 }

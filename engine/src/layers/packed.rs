@@ -1,5 +1,5 @@
 use auricle_kernels::crew::Crew;
-use auricle_kernels::norm::layer_norm;
+use auricle_kernels::norm::layer_norm_rows;
 use auricle_kernels::rows::{Matrix, Precision};
 
 use super::Bias;
@@ -100,7 +100,7 @@ impl PackedNorm {
         let mut out = vec![0f32; x.len()];
         let rows = (CHUNK / self.gamma.len()).max(1) * self.gamma.len();
         let mut work: Vec<_> = x.chunks(rows).zip(out.chunks_mut(rows)).collect();
-        crew.each_item(&mut work, |_, (x, out)| layer_norm(x, &self.gamma, &self.beta, out));
+        crew.each_item(&mut work, |_, (x, out)| layer_norm_rows(x, &self.gamma, &self.beta, out));
         out
     }
 }

@@ -3,6 +3,7 @@
 use cubecl::prelude::*;
 
 use super::cpu::STD_GUARD;
+use crate::reduce;
 
 /// Mel bands a cube of [`per_feature_kernel`] takes, and units that share the frames of each.
 pub(crate) const COLUMNS: usize = 16;
@@ -103,16 +104,5 @@ pub(crate) fn whisper_kernel(frames: &mut Tensor<f32>, peaks: &Tensor<f32>) {
 #[cube]
 pub(crate) fn largest(value: f32, #[comptime] units: usize) -> f32 {
     let mut partial = Shared::<[f32]>::new_slice(units);
-    let unit = UNIT_POS as usize;
-    partial[unit] = value;
-    sync_cube();
-    let mut reach = comptime!(units / 2).runtime();
-    while reach > 0 {
-        if unit < reach {
-            partial[unit] = max(partial[unit], partial[unit + reach]);
-        }
-        sync_cube();
-        reach /= 2;
-    }
-    partial[0]
+    reduce::largest(&mut partial, value, units)
 }

@@ -7,13 +7,10 @@ use burn::tensor::Tensor;
 
 use super::beam::Beam;
 use super::prefix;
-use super::transducer::{Frames, Prediction, Scores, Transducer};
+use super::transducer::{Frames, Outlook, Prediction, Scores, Transducer};
 use crate::error::Result;
-use crate::models::confidence;
+use crate::models::{confidence, confidence_of};
 use crate::tasks::keyterms::{Bias, Keyterms};
-
-/// Frames that one joint product scores ahead. Speech emits a token every two or three frames.
-const BLOCK: usize = 4;
 
 /// How tokens are chosen from a model's scores.
 #[derive(Clone, Copy)]
@@ -129,18 +126,20 @@ impl TransducerState {
             }
             let next = |row: usize| self.rows[row].frame - self.rows[row].consumed;
             let left = active.iter().map(|&row| lengths[row] - next(row)).max().unwrap_or(1);
-            let width = BLOCK.min(left);
+            let width = transducer.ahead().min(left);
             let ahead = |&row: &usize| (0..width).map(move |ahead| row * total + (next(row) + ahead).min(total - 1));
             let at: Vec<usize> = active.iter().flat_map(ahead).collect();
-            let scores = transducer.joint(frames, &at, &self.prediction, &active)?;
+            // Keyterms lean any score.
+            let whole = active.iter().any(|row| keyterms[*row].is_some());
+            let outlook = transducer.outlook(frames, &at, &self.prediction, &active, whole)?;
             let (mut emitted_rows, mut emitted_tokens) = (Vec::new(), Vec::new());
             for (at, &row) in active.iter().enumerate() {
                 let state = &mut self.rows[row];
                 let end = state.consumed + lengths[row];
                 let first = state.frame;
                 while state.frame < end.min(first + width) {
-                    let scores = scores.row(at * width + state.frame - first);
-                    if let Some(token) = state.look(scores, rules, keyterms[row]) {
+                    let at = at * width + state.frame - first;
+                    if let Some(token) = state.look(&outlook, at, rules, keyterms[row]) {
                         emitted_rows.push(row);
                         emitted_tokens.push(token.id);
                         tokens[row].push(token);
@@ -158,20 +157,33 @@ impl TransducerState {
 }
 
 impl Row {
-    /// Looks at the scores of this row's frame: moves on, and gives the token if it is not blank.
-    fn look(&mut self, scores: &[f32], rules: &Rules, keyterms: Option<&Keyterms>) -> Option<Token> {
-        let (labels, durations) = scores.split_at(rules.vocab_size);
-        let best = argmax(labels);
-        let duration = (!rules.durations.is_empty()).then(|| rules.durations[argmax(durations)]);
+    /// Looks at this row's frame, which is number `at`: moves on, and gives the token if it is not blank.
+    fn look(&mut self, outlook: &Outlook, at: usize, rules: &Rules, keyterms: Option<&Keyterms>) -> Option<Token> {
+        let timed = !rules.durations.is_empty();
+        let (best, duration) = match outlook {
+            Outlook::Scores(scores) => {
+                let (labels, durations) = scores.row(at).split_at(rules.vocab_size);
+                (argmax(labels), timed.then(|| argmax(durations)))
+            }
+            Outlook::Best(labels, durations) => {
+                let best = labels[at].best.first().map_or(0, |(label, _)| *label as usize);
+                (best, timed.then(|| durations[at]))
+            }
+        };
+        let duration = duration.map(|at| rules.durations[at]);
         let frame = self.frame;
         if best == rules.blank as usize {
             // A blank always moves on, whatever duration it came with.
             self.advance(duration.unwrap_or(1).max(1));
             return None;
         }
-        let id = match keyterms {
-            Some(keyterms) => keyterms.choose(labels, rules.blank, &mut self.bias),
-            None => best as u32,
+        let (id, confidence) = match outlook {
+            Outlook::Scores(scores) => {
+                let labels = &scores.row(at)[..rules.vocab_size];
+                let id = keyterms.map(|keyterms| keyterms.choose(labels, rules.blank, &mut self.bias));
+                (id.unwrap_or(best as u32), confidence(labels))
+            }
+            Outlook::Best(labels, _) => (best as u32, confidence_of(&labels[at].spread, rules.vocab_size)),
         };
         self.symbols += 1;
         match duration {
@@ -179,7 +191,7 @@ impl Row {
             _ if self.symbols >= rules.max_symbols => self.advance(1),
             _ => {}
         }
-        Some(Token { id, frame, span: duration.unwrap_or(1), confidence: confidence(labels) })
+        Some(Token { id, frame, span: duration.unwrap_or(1), confidence })
     }
 
     fn advance(&mut self, frames: usize) {

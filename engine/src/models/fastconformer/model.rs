@@ -372,6 +372,6 @@ impl Prompt {
     /// `[batch, frames, hidden]` to the same shape.
     fn forward(&self, frames: Tensor<3>, language: usize) -> Tensor<3> {
         let language = self.languages.clone().narrow(0, language, 1).unsqueeze_dim::<3>(0);
-        self.output.forward(burn::tensor::activation::relu(self.frame.forward(frames) + language))
+        self.output.forward(auricle_kernels::gate::relu(self.frame.forward(frames) + language))
     }
 }

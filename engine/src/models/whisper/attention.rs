@@ -1,6 +1,6 @@
 //! Multi-head attention without positions, over frames at once or token by token with what came before kept.
 
-use auricle_kernels::attention::attention;
+use auricle_kernels::attention::{Spans, attention, one_query};
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Tensor, activation, module};
 
@@ -73,6 +73,12 @@ impl Attention {
         let options = AttentionModuleOptions { scale: Some(1.0), softcap: None, is_causal: false };
         let attended = module::attention(query, seen.keys.clone(), seen.values.clone(), None, bias, options);
         self.output.forward(attended.swap_dims(1, 2).reshape([rows, count, size]))
+    }
+
+    /// As [`Attention::forward`] with one query a row, `x` `[rows, 1, size]`, which sees a span of the keys.
+    pub fn forward_one(&self, x: Tensor<3>, seen: &KeyValues, spans: &Spans) -> Tensor<3> {
+        let query = self.split(self.query.forward(x));
+        self.output.forward(one_query(query, seen.keys.clone(), seen.values.clone(), spans))
     }
 
     /// All of `x` `[rows, count, size]` look at each other, to the same shape.

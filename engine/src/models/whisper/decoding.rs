@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use auricle_kernels::choice::{self, Choice, Row};
 use auricle_kernels::crew;
 use auricle_kernels::spread::Spread;
 use burn::tensor::Tensor;
 
-use super::decoder::{Looked, Steps, Values};
+use super::decoder::{Looked, Scores, Steps};
 use super::model::Whisper;
 use super::rules::Rules;
 use crate::error::{Error, Result};
@@ -73,7 +74,7 @@ struct Window {
     ask: Ask,
     no_speech: f32,
     /// Tokens before the first that is said.
-    prompt: usize,
+    prompt: Vec<u32>,
     chance: u64,
     /// Texts that go on.
     paths: Vec<Path>,
@@ -152,14 +153,13 @@ impl Decoding {
         }
         // Whether there is speech at all is told where the text would start.
         let looked = model.decoder().forward(&mut steps, &begins);
-        let (heads, frames) = (looked.heads, looked.frames);
         let scores = looked.scores.read()?;
         let no_speech = chances_of(&scores, asks.len(), special.no_speech as usize);
         let looked = match follows.first().is_some_and(|follow| !follow.is_empty()) {
             true => model.decoder().forward(&mut steps, &follows),
-            false => Looked { scores: Values::Host(scores), weights: looked.weights, heads, frames },
+            false => Looked { scores: Scores::Host(scores), weights: looked.weights },
         };
-        let prompts = begins.iter().zip(&follows).map(|(begin, follow)| begin.len() + follow.len());
+        let prompts = begins.into_iter().zip(follows).map(|(begin, follow)| [begin, follow].concat());
         let windows = asks.into_iter().zip(prompts.zip(no_speech)).map(|((number, ask), (prompt, no_speech))| Window {
             number,
             no_speech,
@@ -225,12 +225,10 @@ impl Decoding {
         from: usize,
     ) -> Result<(Steps, Vec<(u64, Said)>)> {
         let config = model.config();
-        let (heads, frames) = (looked.heads, looked.frames);
+        let (heads, frames) = (config.alignment_heads.len(), config.frames);
         let windows = &mut self.windows[from..];
-        let wanted = windows.iter().any(|window| window.ask.frames > 0 && !window.over);
-        let weights = if wanted { looked.weights.read()? } else { Vec::new() };
-        let mut scores = looked.scores.read()?;
-        let candidates = candidates(&mut scores, windows, &Rules::new(config, self.timestamps), config.vocab_size);
+        let weights = looked.weights;
+        let candidates = candidates(looked.scores, windows, model.rules(), self.timestamps)?;
         if candidates.iter().flatten().any(|candidate| !candidate.log_prob.is_finite()) {
             return Err(Error::Device {
                 device: "in use".into(),
@@ -248,13 +246,20 @@ impl Decoding {
                 let seen = window.ask.frames.min(frames);
                 let looked = |path: usize| -> Vec<f32> {
                     let of = |head: usize| &weights[((first + path) * heads + head) * frames..][..seen];
-                    if seen == 0 { Vec::new() } else { (0..heads).flat_map(of).copied().collect() }
+                    let none = seen == 0 || weights.is_empty();
+                    if none { Vec::new() } else { (0..heads).flat_map(of).copied().collect() }
                 };
-                let limit = window.ask.most.min(config.positions.saturating_sub(window.prompt));
+                let limit = window.ask.most.min(config.positions.saturating_sub(window.prompt.len()));
                 let taken = window.go_on(found, config.special.end, limit, looked);
                 rows.extend(taken.into_iter().map(|path| first + path));
                 if window.over {
-                    done.push((window.number, window.said(config.special.end)));
+                    let mut said = window.said(config.special.end);
+                    if seen > 0 && said.weights.is_empty() {
+                        let tokens = [window.prompt.as_slice(), &said.tokens].concat();
+                        let from = window.prompt.len();
+                        said.weights = model.decoder().look_back(&steps, first, &tokens, from, seen)?;
+                    }
+                    done.push((window.number, said));
                 }
             }
             first += count;
@@ -265,58 +270,59 @@ impl Decoding {
 }
 
 /// How each path may go on, the likeliest first; one way where there is one path, and twice as many as paths are wanted where
-/// there are several.
-fn candidates(scores: &mut [f32], windows: &mut [Window], rules: &Rules, size: usize) -> Vec<Vec<Candidate>> {
-    struct Work<'a> {
-        scores: &'a mut [f32],
-        tokens: &'a [u32],
-        path: usize,
-        total: f32,
-        beams: usize,
-        temperature: f32,
-        chance: u64,
-        found: Vec<Candidate>,
-    }
-    let mut rows = scores.chunks_exact_mut(size);
-    let mut work: Vec<Work> = Vec::new();
+/// there are several. Of what is over, nothing.
+fn candidates(scores: Scores, windows: &mut [Window], rules: &Rules, timestamps: bool) -> Result<Vec<Vec<Candidate>>> {
+    let mut rows: Vec<Row> = Vec::new();
     for window in windows.iter_mut() {
-        let (beams, temperature) = (window.beams(), window.ask.temperature);
-        let chance = if temperature > 0.0 { window.draw_seed() } else { 0 };
-        for (number, path) in window.paths.iter().enumerate() {
-            let Some(scores) = rows.next() else { break };
-            let (tokens, total, found) = (path.tokens.as_slice(), path.total, Vec::new());
-            // What is over has no say any more.
-            let beams = if window.over { 0 } else { beams };
-            work.push(Work { scores, tokens, path: number, total, beams, temperature, chance, found });
-        }
+        let temperature = window.ask.temperature;
+        let seed = if temperature > 0.0 { window.draw_seed() } else { 0 };
+        rows.extend(window.paths.iter().map(|path| Row { temperature, seed, ..rules.after(&path.tokens, timestamps) }));
     }
-    crew::run(|crew| {
-        crew.each_item(&mut work, |_, row| {
-            if row.beams == 0 {
-                return;
-            }
-            let before = if row.beams > 1 { Spread::of(row.scores).log_sum() } else { 0.0 };
-            rules.apply(row.scores, row.tokens);
-            let spread = Spread::of(row.scores);
-            let (log_sum, confidence) = (spread.log_sum(), confidence_of(&spread, size));
-            let tokens = match (row.beams, row.temperature > 0.0) {
-                (1, true) => vec![draw(row.scores, row.temperature, row.chance)],
-                (1, false) => best(row.scores, 1),
-                (beams, _) => best(row.scores, 2 * beams),
-            };
-            let candidate = |token: usize| Candidate {
-                path: row.path,
-                token: token as u32,
-                total: row.total + row.scores[token] - before,
-                log_prob: row.scores[token] - log_sum,
-                confidence,
-            };
+    let count = |window: &Window| match (window.over, window.beams()) {
+        (true, _) => 0,
+        (false, 1) => 1,
+        (false, beams) => 2 * beams,
+    };
+    let counts: Vec<usize> = windows.iter().flat_map(|window| window.paths.iter().map(|_| count(window))).collect();
+    let size = rules.table().size();
+    let choices = match scores {
+        Scores::Device(scores) => {
+            let most = counts.iter().copied().max().unwrap_or(1).max(1);
+            choice::unpack(&crate::device::read(rules.table().choose_all(*scores, &rows, most))?, most)
+        }
+        Scores::Host(mut scores) => {
+            let none = || Choice { best: Vec::new(), before: 0.0, spread: Spread::default() };
+            let rows = scores.chunks_exact_mut(size).zip(rows.iter().zip(&counts));
+            let mut work: Vec<_> = rows.map(|(scores, (row, count))| (scores, row, *count, none())).collect();
+            crew::run(|crew| {
+                crew.each_item(&mut work, |_, (scores, row, count, found)| {
+                    if *count > 0 {
+                        *found = rules.table().choose(scores, row, *count);
+                    }
+                });
+            });
+            work.into_iter().map(|(.., found)| found).collect()
+        }
+    };
+    let paths = windows.iter().flat_map(|window| window.paths.iter().enumerate());
+    let found = paths.zip(counts).zip(choices).map(|(((number, path), count), choice)| {
+        let (log_sum, confidence) = (choice.spread.log_sum(), confidence_of(&choice.spread, size));
+        let before = if count > 1 { choice.before } else { 0.0 };
+        let candidate = |(token, score): (u32, f32)| Candidate {
+            path: number,
+            token,
+            total: path.total + score - before,
+            log_prob: score - log_sum,
+            confidence,
+        };
+        let mut found: Vec<Candidate> = choice.best.into_iter().take(count).map(candidate).collect();
+        if count > 0 && found.is_empty() {
             // No token at all: the scores are no numbers.
-            let none = Candidate { path: row.path, token: 0, total: f32::NAN, log_prob: f32::NAN, confidence: 0.0 };
-            row.found = if tokens.is_empty() { vec![none] } else { tokens.into_iter().map(candidate).collect() };
-        });
+            found.push(candidate((0, f32::NAN)));
+        }
+        found
     });
-    work.into_iter().map(|row| row.found).collect()
+    Ok(found.collect())
 }
 
 impl Window {
@@ -325,10 +331,9 @@ impl Window {
     }
 
     /// What chance begins with at this step.
-    fn draw_seed(&mut self) -> u64 {
+    fn draw_seed(&mut self) -> u32 {
         self.chance = next(self.chance);
-        // Another row of numbers than the one that the steps are in.
-        !self.chance.rotate_left(32)
+        (self.chance >> 32) as u32
     }
 
     /// Follows the best candidates, no more than `limit` tokens far; which path each of those that go on comes from.
@@ -416,37 +421,6 @@ impl Path {
             log_prob: self.log_prob + candidate.log_prob,
         }
     }
-}
-
-/// The tokens with the largest scores, the largest first; of equals the first.
-fn best(scores: &[f32], count: usize) -> Vec<usize> {
-    let mut best: Vec<(f32, usize)> = Vec::with_capacity(count + 1);
-    let mut least = f32::NEG_INFINITY;
-    for (token, score) in scores.iter().enumerate() {
-        if *score > least {
-            let place = best.iter().take_while(|(other, _)| other >= score).count();
-            best.insert(place, (*score, token));
-            best.truncate(count);
-            least = if best.len() == count { best[count - 1].0 } else { f32::NEG_INFINITY };
-        }
-    }
-    best.into_iter().map(|(_, token)| token).collect()
-}
-
-/// A token drawn by its chance.
-fn draw(scores: &[f32], temperature: f32, mut chance: u64) -> usize {
-    let mut best = (f32::NEG_INFINITY, 0);
-    for (token, score) in scores.iter().enumerate().filter(|(_, score)| **score > f32::NEG_INFINITY) {
-        chance = next(chance);
-        // Above 0, below 1.
-        let even = (chance >> 40) as f32 / (1 << 24) as f32 + 3e-8;
-        // The largest of scores with Gumbel noise is a draw by their chances.
-        let value = score / temperature - (-even.ln()).ln();
-        if value > best.0 {
-            best = (value, token);
-        }
-    }
-    best.1
 }
 
 /// splitmix64

@@ -13,7 +13,7 @@ mod vocabulary;
 
 pub use align::{median_filter, token_times, warp};
 pub use config::{Config, Special};
-pub use decoder::{Looked, Steps, Values};
+pub use decoder::{Looked, Scores, Steps};
 pub use decoding::{Ask, Decoding, Said, Task};
 pub use model::Whisper;
 pub use rules::{Rules, compression_ratio};

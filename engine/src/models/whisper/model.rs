@@ -11,6 +11,7 @@ use tokenizers::Tokenizer;
 use super::config::Config;
 use super::decoder::Decoder;
 use super::encoder::Encoder;
+use super::rules::Rules;
 use super::vocabulary::Vocabulary;
 use crate::audio::SAMPLE_RATE;
 use crate::error::{Error, Result};
@@ -25,6 +26,7 @@ pub struct Whisper {
     front_end: LogMel,
     encoder: Encoder,
     decoder: Decoder,
+    rules: Rules,
     vocabulary: Vocabulary,
     device: Device,
     parameters: usize,
@@ -63,12 +65,18 @@ impl Whisper {
         weights.scope("proj_out").ignore("weight");
         weights.finish()?;
         let vocabulary = Vocabulary::new(tokenizer, &config.special, config.vocab_size);
-        Ok(Self { config, front_end, encoder, decoder, vocabulary, device: device.clone(), parameters })
+        let rules = Rules::new(&config, device);
+        Ok(Self { config, front_end, encoder, decoder, rules, vocabulary, device: device.clone(), parameters })
     }
 
     /// The checkpoint's configuration.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What may be written.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     /// Its tokens.

@@ -2,79 +2,83 @@
 
 use std::io::Write as _;
 
+use auricle_kernels::choice::{Row, Table};
+use burn::tensor::Device;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-use super::config::Config;
+use super::config::{Config, Special};
 
 /// What may be written.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules<'a> {
-    config: &'a Config,
-    timestamps: bool,
+#[derive(Clone, Debug)]
+pub struct Rules {
+    table: Table,
+    special: Special,
+    latest_first: Option<usize>,
 }
 
-const NEVER: f32 = f32::NEG_INFINITY;
+/// Marks of tokens: never written, not written first, not written where timestamps are.
+const NEVER: u32 = 1;
+const NOT_FIRST: u32 = 2;
+const UNTIMED: u32 = 4;
 
-impl<'a> Rules<'a> {
-    /// The rules of a checkpoint, with timestamps written or not.
-    pub fn new(config: &'a Config, timestamps: bool) -> Self {
-        Self { config, timestamps }
+impl Rules {
+    /// The rules of a checkpoint.
+    pub fn new(config: &Config, device: &Device) -> Self {
+        let marked = vec![
+            (NEVER, config.suppressed.clone()),
+            (NOT_FIRST, config.suppressed_first.clone()),
+            (UNTIMED, vec![config.special.no_timestamps]),
+        ];
+        let split = config.special.first_timestamp() as usize;
+        let table = Table::new(config.vocab_size, split, marked, device);
+        Self { table, special: config.special.clone(), latest_first: config.latest_first }
     }
 
-    /// Takes the chance from what may not follow `said`, the tokens after the prompt, in `scores` `[vocabulary]`.
-    pub fn apply(&self, scores: &mut [f32], said: &[u32]) {
+    /// Its tokens, timestamps of the second kind.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// What may follow `said`, the tokens after the prompt.
+    pub fn after(&self, said: &[u32], timestamps: bool) -> Row {
+        let mut row = Row { marks: NEVER, ..Row::open() };
         if said.is_empty() {
-            forbid(scores, &self.config.suppressed_first);
+            row.marks |= NOT_FIRST;
         }
-        forbid(scores, &self.config.suppressed);
-        if self.timestamps {
-            self.keep_time(scores, said);
+        if timestamps {
+            self.keep_time(&mut row, said);
         }
+        row
     }
 
-    fn keep_time(&self, scores: &mut [f32], said: &[u32]) {
-        let special = &self.config.special;
-        let first = special.first_timestamp() as usize;
-        scores[special.no_timestamps as usize] = NEVER;
-        let is_time = |at: usize| said.len().checked_sub(at).map(|at| special.is_timestamp(said[at]));
+    fn keep_time(&self, row: &mut Row, said: &[u32]) {
+        let first = self.special.first_timestamp() as usize;
+        let is_time = |at: usize| said.len().checked_sub(at).map(|at| self.special.is_timestamp(said[at]));
         let last_was_time = is_time(1) == Some(true);
         let one_before_was_time = is_time(2) != Some(false);
-        if last_was_time {
-            if one_before_was_time {
-                // A segment has begun: its text follows.
-                scores[first..].fill(NEVER);
-            } else {
-                // A segment has ended: the next one's time follows, or nothing.
-                scores[..special.end as usize].fill(NEVER);
-            }
-        }
-        if let Some(last) = said.iter().rev().find(|token| special.is_timestamp(**token)) {
+        row.marks |= UNTIMED;
+        // Where all timestamps together are likelier than any other token, one of them it is.
+        row.together = true;
+        if let Some(last) = said.iter().rev().find(|token| self.special.is_timestamp(**token)) {
             // The time a segment ends at may be the next one's beginning; a segment is not empty.
             let same_again = last_was_time && !one_before_was_time;
-            scores[first..*last as usize + usize::from(!same_again)].fill(NEVER);
+            row.second.start = *last as usize + usize::from(!same_again);
+        }
+        if last_was_time && one_before_was_time {
+            // A segment has begun: its text follows.
+            row.second = usize::MAX..usize::MAX;
+        } else if last_was_time {
+            // A segment has ended: the next one's time follows, or nothing.
+            row.first = self.special.end as usize;
         }
         if said.is_empty() {
-            scores[..first].fill(NEVER);
-            if let Some(latest) = self.config.latest_first {
-                let past = (first + latest + 1).min(scores.len());
-                scores[past..].fill(NEVER);
-            }
-        }
-        // Where all timestamps together are likelier than any other token, one of them it is.
-        let (others, times) = scores.split_at_mut(first);
-        let most = times.iter().copied().fold(NEVER, f32::max);
-        if most > NEVER {
-            let sum = times.iter().map(|score| (score - most).exp()).sum::<f32>();
-            if most + sum.ln() > others.iter().copied().fold(NEVER, f32::max) {
-                others.fill(NEVER);
+            row.first = first;
+            if let Some(latest) = self.latest_first {
+                row.second.end = first + latest + 1;
             }
         }
     }
-}
-
-fn forbid(scores: &mut [f32], tokens: &[u32]) {
-    tokens.iter().for_each(|token| scores[*token as usize] = NEVER);
 }
 
 /// How much shorter tokens get when they are compressed: a text that says the same over and over gets far shorter.

@@ -31,12 +31,12 @@ enum Body {
 }
 
 /// What streams carry from chunk to chunk, of any number of rows. Its size is fixed by the checkpoint and the look-ahead.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct EncoderState(StateBody);
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum StateBody {
-    Device(Box<device::State>),
+    Device(device::State),
     Host(host::State),
 }
 
@@ -68,7 +68,7 @@ impl Encoder {
     /// The state before an utterance, for `batch` rows and a look-ahead in encoder frames.
     pub fn start(&self, batch: usize, look_ahead: usize, device: &Device) -> EncoderState {
         EncoderState(match &self.body {
-            Body::Device(encoder) => StateBody::Device(Box::new(encoder.start(batch, look_ahead, device))),
+            Body::Device(encoder) => StateBody::Device(encoder.start(batch, look_ahead, device)),
             Body::Host(encoder) => StateBody::Host(encoder.start(batch, look_ahead)),
         })
     }
@@ -110,15 +110,7 @@ impl Encoder {
             Body::Device(encoder) => {
                 let mut states: Vec<&mut device::State> =
                     states.iter_mut().filter_map(|state| state.device()).collect();
-                if let [state] = states.as_mut_slice() {
-                    return Ok(encoder.forward_chunk(features, valid, state));
-                }
-                let refs: Vec<&device::State> = states.iter().map(|state| &**state).collect();
-                let none = || Error::InvalidOption("a step has at least one stream".into());
-                let mut joined = device::State::join(&refs).ok_or_else(none)?;
-                let encoded = encoder.forward_chunk(features, valid, &mut joined);
-                states.iter_mut().enumerate().for_each(|(row, state)| **state = joined.row(row));
-                Ok(encoded)
+                encoder.forward_chunk(features, valid, &mut states)
             }
             Body::Host(encoder) => {
                 let mut states: Vec<&mut host::State> = states.iter_mut().filter_map(|state| state.host()).collect();

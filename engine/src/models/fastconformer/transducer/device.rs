@@ -1,10 +1,12 @@
 //! The transducer on a GPU: predictions and scores are tensors.
 
-use burn::tensor::{Tensor, activation};
+use auricle_kernels::choice::{self, Choice, Row, Table};
+use auricle_kernels::gate;
+use burn::tensor::Tensor;
 
 use super::super::config::Config;
 use crate::error::Result;
-use crate::layers::{Bias, Linear, Lstm, LstmState, replace_rows, row_indices, select_rows};
+use crate::layers::{Bias, Linear, Lstm, replace_rows, row_indices, select_rows};
 use crate::weights::Scope;
 
 /// Predictor and joint.
@@ -15,14 +17,17 @@ pub struct Transducer {
     lstm: Lstm,
     predictor_output: Linear,
     head: Linear,
+    /// Every label, and every duration where there are any.
+    labels: Table,
+    durations: Option<Table>,
 }
 
 /// The predictor after each row's last token.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// `[rows, hidden]`: what the joint adds to a frame.
-    output: Tensor<2>,
-    state: LstmState,
+    /// `[rows, hidden + width]`: what the joint adds to a frame, and the LSTM's state.
+    values: Tensor<2>,
+    hidden: usize,
 }
 
 impl Transducer {
@@ -32,44 +37,73 @@ impl Transducer {
     /// As [`Scope::values`].
     pub fn load(decoder: &Scope, joint: &Scope, config: &Config, outputs: usize) -> Result<Self> {
         let (hidden, vocab) = (config.decoder_hidden_size, config.vocab_size);
+        let table = |size: usize| Table::new(size, size, Vec::new(), decoder.device());
         Ok(Self {
             embedding: decoder.scope("embedding").tensor("weight", [vocab, hidden])?,
             lstm: Lstm::load(&decoder.scope("lstm"), config.num_decoder_layers, hidden)?,
             predictor_output: Linear::load(&decoder.scope("decoder_projector"), hidden, hidden, Bias::With)?,
             head: Linear::load(&joint.scope("head"), hidden, outputs, Bias::With)?,
+            labels: table(vocab),
+            durations: (outputs > vocab).then(|| table(outputs - vocab)),
         })
     }
 
     pub fn start(&self, rows: usize, blank: u32) -> Prediction {
-        let state = self.lstm.start(rows, &self.embedding);
+        let state = Tensor::zeros([rows, self.lstm.width()], &self.embedding.device());
         self.advance(&vec![blank; rows], &state)
     }
 
     pub fn step(&self, prediction: &mut Prediction, rows: &[usize], tokens: &[u32]) {
-        let moved = self.advance(tokens, &prediction.state.select(rows));
-        *prediction = Prediction {
-            output: replace_rows(prediction.output.clone(), rows, moved.output),
-            state: prediction.state.replace(rows, &moved.state),
-        };
+        let moved = self.after(prediction, rows, tokens);
+        prediction.values = replace_rows(prediction.values.clone(), rows, moved.values);
     }
 
     pub fn follow(&self, prediction: &mut Prediction, rows: &[usize], tokens: &[u32]) {
-        let moved = self.advance(tokens, &prediction.state.select(rows));
+        let moved = self.after(prediction, rows, tokens);
         *prediction = Prediction::join(&[prediction, &moved]);
     }
 
-    fn advance(&self, tokens: &[u32], state: &LstmState) -> Prediction {
+    /// What some rows predict after one more token each.
+    fn after(&self, prediction: &Prediction, rows: &[usize], tokens: &[u32]) -> Prediction {
+        let state = select_rows(prediction.values.clone(), rows);
+        self.advance(tokens, &state.narrow(1, prediction.hidden, self.lstm.width()))
+    }
+
+    fn advance(&self, tokens: &[u32], state: &Tensor<2>) -> Prediction {
         let tokens: Vec<usize> = tokens.iter().map(|token| *token as usize).collect();
         let input = self.embedding.clone().select(0, row_indices(&tokens, &self.embedding.device()));
-        let (output, state) = self.lstm.step(input, state);
-        Prediction { output: self.predictor_output.forward(output), state }
+        let (output, mut parts) = self.lstm.step(input, state);
+        let hidden = output.dims()[1];
+        parts.insert(0, self.predictor_output.forward(output));
+        Prediction { values: Tensor::cat(parts, 1), hidden }
+    }
+
+    /// The best label of each of `scores` `[frames, outputs]`, and the best duration: all that is read of them.
+    pub fn choose(&self, scores: Tensor<2>) -> Result<(Vec<Choice>, Vec<usize>)> {
+        let [frames, outputs] = scores.dims();
+        let rows = vec![Row::open(); frames];
+        let Some(durations) = &self.durations else {
+            let labels = self.labels.choose_all(scores, &rows, 1);
+            return Ok((choice::unpack(&crate::device::read(labels)?, 1), Vec::new()));
+        };
+        let labels = self.labels.size();
+        let chosen = Tensor::cat(
+            vec![
+                self.labels.choose_all(scores.clone().narrow(1, 0, labels), &rows, 1),
+                durations.choose_all(scores.narrow(1, labels, outputs - labels), &rows, 1),
+            ],
+            0,
+        );
+        let mut chosen = choice::unpack(&crate::device::read(chosen)?, 1);
+        let lengths = chosen.split_off(frames);
+        Ok((chosen, lengths.iter().map(|length| length.best.first().map_or(0, |(at, _)| *at as usize)).collect()))
     }
 
     /// `[rows * frames, outputs]`
     pub fn joint(&self, frames: &Tensor<2>, at: &[usize], prediction: &Prediction, rows: &[usize]) -> Tensor<2> {
         let [total, hidden] = frames.dims();
         let width = at.len() / rows.len().max(1);
-        let predicted = select_rows(prediction.output.clone(), rows).reshape([rows.len(), 1, hidden]);
+        let predicted = select_rows(prediction.output(), rows).reshape([rows.len(), 1, hidden]);
         let first = at.first().copied().unwrap_or(0);
         let follows = |(ahead, at): (usize, &usize)| *at == first + ahead;
         let frames = if rows.len() == 1 && at.iter().enumerate().all(follows) && first + width <= total {
@@ -80,38 +114,42 @@ impl Transducer {
         } else {
             frames.clone().select(0, row_indices(at, &frames.device())).reshape([rows.len(), width, hidden])
         };
-        self.head.forward(activation::relu(frames + predicted)).flatten(0, 1)
+        self.head.forward(gate::relu(frames + predicted)).flatten(0, 1)
     }
 
     /// `[rows, outputs]`
     pub fn unheard(&self, prediction: &Prediction, rows: &[usize]) -> Tensor<2> {
-        self.head.forward(activation::relu(select_rows(prediction.output.clone(), rows)))
+        self.head.forward(gate::relu(select_rows(prediction.output(), rows)))
     }
 }
 
 impl Prediction {
     pub fn rows(&self) -> usize {
-        self.output.dims()[0]
+        self.values.dims()[0]
     }
 
     pub fn join(predictions: &[&Self]) -> Self {
-        let states: Vec<&LstmState> = predictions.iter().map(|prediction| &prediction.state).collect();
-        let outputs = predictions.iter().map(|prediction| prediction.output.clone()).collect();
-        Self { output: Tensor::cat(outputs, 0), state: LstmState::join(&states) }
+        let values = predictions.iter().map(|prediction| prediction.values.clone()).collect();
+        Self { values: Tensor::cat(values, 0), hidden: predictions.first().map_or(0, |first| first.hidden) }
     }
 
     pub fn select(&self, rows: &[usize]) -> Self {
-        if let [row] = *rows {
-            return Self { output: self.output.clone().narrow(0, row, 1), state: self.state.row(row) };
-        }
-        Self { output: select_rows(self.output.clone(), rows), state: self.state.select(rows) }
+        let values = match *rows {
+            // A view, no copy.
+            [row] => self.values.clone().narrow(0, row, 1),
+            _ => select_rows(self.values.clone(), rows),
+        };
+        Self { values, hidden: self.hidden }
     }
 
+    /// `[rows, hidden]`
     pub fn output(&self) -> Tensor<2> {
-        self.output.clone()
+        self.values.clone().narrow(1, 0, self.hidden)
     }
 
     pub fn with_output(self, output: Tensor<2>) -> Self {
-        Self { output, ..self }
+        let [_, width] = self.values.dims();
+        let state = self.values.narrow(1, self.hidden, width - self.hidden);
+        Self { values: Tensor::cat(vec![output, state], 1), hidden: self.hidden }
     }
 }

@@ -6,6 +6,7 @@
 mod device;
 mod host;
 
+use auricle_kernels::choice::Choice;
 use burn::tensor::Tensor;
 
 use super::config::{Class, Config};
@@ -38,6 +39,15 @@ pub enum Frames {
     Device(Box<Tensor<2>>),
     /// `[frames, hidden]`
     Host(Vec<f32>),
+}
+
+/// What a greedy search looks at: of each frame.
+#[derive(Clone, Debug)]
+pub enum Outlook {
+    /// All scores.
+    Scores(Scores),
+    /// The best label with the spread of all, and the best duration of a TDT checkpoint.
+    Best(Vec<Choice>, Vec<usize>),
 }
 
 /// Scores on the host: `[frames, outputs]`.
@@ -81,6 +91,15 @@ impl Transducer {
             host::Transducer::load(decoder, joint, config, outputs).map(|loaded| Self::Host(Box::new(loaded)))
         } else {
             device::Transducer::load(decoder, joint, config, outputs).map(|loaded| Self::Device(Box::new(loaded)))
+        }
+    }
+
+    /// Frames that one joint product scores ahead. Speech emits a token every two or three frames; on a GPU a product of more
+    /// costs little, and waiting for its outcome much.
+    pub fn ahead(&self) -> usize {
+        match self {
+            Self::Device(_) => 8,
+            Self::Host(_) => 4,
         }
     }
 
@@ -135,6 +154,27 @@ impl Transducer {
                 Ok(transducer.joint(frames, at, prediction, rows))
             }
             _ => mixed_up(),
+        }
+    }
+
+    /// As [`Transducer::joint`], and no more of it than greedy search needs; `whole` asks for all scores.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when the device failed.
+    pub fn outlook(
+        &self,
+        frames: &Frames,
+        at: &[usize],
+        prediction: &Prediction,
+        rows: &[usize],
+        whole: bool,
+    ) -> Result<Outlook> {
+        match (self, frames, prediction) {
+            (Self::Device(transducer), Frames::Device(frames), Prediction::Device(prediction)) if !whole => {
+                let (labels, durations) = transducer.choose(transducer.joint(frames, at, prediction, rows))?;
+                Ok(Outlook::Best(labels, durations))
+            }
+            _ => self.joint(frames, at, prediction, rows).map(Outlook::Scores),
         }
     }
 

@@ -1,5 +1,9 @@
 //! The decoder in tensors, for GPUs: the same columns for all rows, so that a step is the same few kernels for any of them.
 
+use std::ops::Range;
+
+use auricle_kernels::attention::Spans;
+use auricle_kernels::slots;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 
 use super::super::attention::{Attention, KeyValues};
@@ -8,6 +12,9 @@ use super::super::encoder::FeedForward;
 use crate::error::Result;
 use crate::layers::{LayerNorm, row_indices};
 use crate::weights::Scope;
+
+/// Columns that are added at a time: they are filled in place.
+const ROOM: usize = 64;
 
 /// The decoder.
 #[derive(Clone, Debug)]
@@ -33,22 +40,14 @@ struct Block {
 
 /// What the decoder keeps of rows: windows that are decoded side by side. Their tokens end together; those of a row that has
 /// fewer begin later, after columns that are not real.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Steps {
-    /// Of each block: the audio, and the tokens so far.
+    /// Of each block: the audio, and the tokens so far with room for more. That is filled in place, so nobody else may hold it.
     cross: Vec<KeyValues>,
     own: Vec<Option<KeyValues>>,
     /// Columns before each row's first token.
     pads: Vec<usize>,
     columns: usize,
-}
-
-/// What a pass gives of each row's last token.
-pub struct Looked {
-    /// `[rows, vocabulary]`
-    pub scores: Tensor<2>,
-    /// `[rows, alignment heads, frames]`: where it looked.
-    pub weights: Tensor<3>,
 }
 
 impl Decoder {
@@ -91,9 +90,64 @@ impl Decoder {
         }
     }
 
-    /// The next tokens of every row, and what came out of the first `blocks` blocks: `[rows, count, size]`; a row with fewer
-    /// tokens than another has its last ones at the end, and `0` before them.
-    pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Tensor<3>) {
+    /// The next tokens of every row: the scores of what follows them, `[rows, vocabulary]`, and what came out of the first
+    /// `blocks` blocks: `[rows, count, size]`; a row with fewer tokens than another has its last ones at the end, and `0` before
+    /// them.
+    pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Tensor<2>, Tensor<3>) {
+        let mut x = self.embed(steps, tokens);
+        let count = x.dims()[1];
+        let seen = steps.seen(count, &x.device());
+        let mut middle = x.clone();
+        for (at, block) in self.blocks.iter().enumerate() {
+            if at == blocks {
+                middle = x.clone();
+            }
+            x = block.look_at_text(x, &mut steps.own[at], &seen);
+            let normed = block.cross_norm.forward(x.clone());
+            let attended = match &seen.text {
+                Text::One(_) => block.cross.forward_one(normed, &steps.cross[at], &seen.audio),
+                Text::Several(_) => block.cross.forward(normed, &steps.cross[at], None),
+            };
+            x = block.feed_forward.forward(x + attended);
+        }
+        if blocks >= self.blocks.len() {
+            middle = x.clone();
+        }
+        let last = self.norm.forward(x.narrow(1, count - 1, 1)).squeeze_dim::<2>(1);
+        (last.matmul(self.tokens.clone().transpose()), middle)
+    }
+
+    /// Where a row looked at each of `tokens` from number `from` on: `[tokens - from, alignment heads, frames]`.
+    ///
+    /// All tokens go by once more, at once, so that no step has to keep or to read what is wanted once a window.
+    pub fn look_back(&self, steps: &Steps, row: usize, tokens: &[u32], from: usize) -> Tensor<3> {
+        let mut alone = Steps {
+            cross: steps.cross.iter().map(|kept| kept.row(row)).collect(),
+            own: vec![None; self.blocks.len()],
+            pads: vec![0],
+            columns: 0,
+        };
+        let mut x = self.embed(&mut alone, &[tokens.to_vec()]);
+        let seen = alone.seen(tokens.len(), &x.device());
+        let mut weights = Vec::new();
+        for (at, (block, heads)) in self.blocks.iter().zip(&self.alignment_heads).enumerate() {
+            x = block.look_at_text(x, &mut alone.own[at], &seen);
+            let (normed, cross) = (block.cross_norm.forward(x.clone()), &alone.cross[at]);
+            let attended = if heads.is_empty() {
+                block.cross.forward(normed, cross, None)
+            } else {
+                let (attended, looked) = block.cross.forward_with_weights(normed, cross);
+                let looked = looked.narrow(2, from, tokens.len() - from).squeeze_dim::<3>(0);
+                weights.push(looked.select(0, row_indices(heads, &x.device())));
+                attended
+            };
+            x = block.feed_forward.forward(x + attended);
+        }
+        Tensor::cat(weights, 0).swap_dims(0, 1)
+    }
+
+    /// The next tokens of every row, with their positions: `[rows, count, size]`.
+    fn embed(&self, steps: &mut Steps, tokens: &[Vec<u32>]) -> Tensor<3> {
         let device = self.tokens.device();
         let (rows, count) = (tokens.len(), tokens.iter().map(Vec::len).max().unwrap_or(0));
         if steps.columns == 0 {
@@ -110,58 +164,64 @@ impl Decoder {
         let embedded = self.tokens.clone().select(0, row_indices(&ids, &device))
             + self.positions.clone().select(0, row_indices(&positions, &device));
         let size = embedded.dims()[1];
-        let mut x = embedded.reshape([rows, count, size]);
-        let mask = steps.mask(before, count, &device);
-        let mut weights = Vec::new();
-        let mut middle = x.clone();
-        for (at, block) in self.blocks.iter().enumerate() {
-            if at == blocks {
-                middle = x.clone();
-            }
-            let normed = block.own_norm.forward(x.clone());
-            let new = block.own.key_values(normed.clone());
-            let own = match steps.own[at].take() {
-                Some(past) => past.and(new),
-                None => new,
-            };
-            x = x + block.own.forward(normed, &own, mask.as_ref());
-            steps.own[at] = Some(own);
-            let normed = block.cross_norm.forward(x.clone());
-            let heads = &self.alignment_heads[at];
-            let attended = if heads.is_empty() {
-                block.cross.forward(normed, &steps.cross[at], None)
-            } else {
-                let (attended, looked) = block.cross.forward_with_weights(normed, &steps.cross[at]);
-                let last = looked.narrow(2, count - 1, 1).squeeze_dim::<3>(2);
-                weights.push(last.select(1, row_indices(heads, &device)));
-                attended
-            };
-            x = block.feed_forward.forward(x + attended);
-        }
-        if blocks == self.blocks.len() {
-            middle = x.clone();
-        }
-        let last = self.norm.forward(x.narrow(1, count - 1, 1)).squeeze_dim::<2>(1);
-        let scores = last.matmul(self.tokens.clone().transpose());
-        let weights = if weights.is_empty() { Tensor::zeros([rows, 0, 0], &device) } else { Tensor::cat(weights, 1) };
-        (Looked { scores, weights }, middle)
+        embedded.reshape([rows, count, size])
     }
 }
 
+impl Block {
+    /// `x` `[rows, count, size]` looks at the text so far, which it is added to.
+    fn look_at_text(&self, x: Tensor<3>, own: &mut Option<KeyValues>, seen: &Seen) -> Tensor<3> {
+        let normed = self.own_norm.forward(x.clone());
+        let new = self.own.key_values(normed.clone());
+        let text = match own.take() {
+            Some(past) => past.and(new, seen.columns),
+            None => new,
+        };
+        let attended = match &seen.text {
+            Text::One(spans) => self.own.forward_one(normed, &text, spans),
+            Text::Several(mask) => self.own.forward(normed, &text.columns(0..seen.columns), Some(mask)),
+        };
+        *own = Some(text);
+        x + attended
+    }
+}
+
+/// What the last tokens of every row see.
+struct Seen {
+    /// Of the text, these included.
+    columns: usize,
+    text: Text,
+    /// All of it.
+    audio: Spans,
+}
+
+enum Text {
+    /// Of one token a row.
+    One(Spans),
+    /// True where one of several tokens may not see a column: those that are not real, those that come later,
+    /// `[rows, 1, count, columns]`.
+    Several(Tensor<4, Bool>),
+}
+
 impl Steps {
-    /// True where one of the next `count` tokens may not see a column: those that are not real, those that come later.
-    /// `[rows, 1, count, columns]`; none if all may be seen.
-    fn mask(&self, before: usize, count: usize, device: &Device) -> Option<Tensor<4, Bool>> {
-        if count == 1 && self.pads.iter().all(|pad| *pad == 0) {
-            return None;
-        }
-        let hidden: Vec<bool> = self
-            .pads
-            .iter()
-            .flat_map(|pad| (before..before + count).map(move |query| (*pad, query)))
-            .flat_map(|(pad, query)| (0..before + count).map(move |column| column < pad || column > query))
-            .collect();
-        Some(Tensor::from_data(TensorData::new(hidden, [self.pads.len(), 1, count, before + count]), device))
+    /// What the last `count` tokens see.
+    fn seen(&self, count: usize, device: &Device) -> Seen {
+        let columns = self.columns;
+        let frames = self.cross.first().map_or(0, |kept| kept.keys.dims()[2]);
+        let audio = Spans::new(vec![0..frames; self.pads.len()], device);
+        let text = if count == 1 {
+            Text::One(Spans::new(self.pads.iter().map(|pad| *pad..columns).collect(), device))
+        } else {
+            let hidden: Vec<bool> = self
+                .pads
+                .iter()
+                .flat_map(|pad| (columns - count..columns).map(move |query| (*pad, query)))
+                .flat_map(|(pad, query)| (0..columns).map(move |column| column < pad || column > query))
+                .collect();
+            let shape = [self.pads.len(), 1, count, columns];
+            Text::Several(Tensor::from_data(TensorData::new(hidden, shape), device))
+        };
+        Seen { columns, text, audio }
     }
 
     /// These rows and others, as one batch: columns that are not real are put before the shorter ones.
@@ -179,17 +239,16 @@ impl Steps {
 
     fn widen(mut self, columns: usize) -> Self {
         let more = columns - self.columns;
-        if more > 0 {
-            let pad = |tensor: Tensor<4>| {
-                let [rows, heads, _, head] = tensor.dims();
-                Tensor::cat(vec![Tensor::zeros([rows, heads, more, head], &tensor.device()), tensor], 2)
-            };
-            for own in self.own.iter_mut().flatten() {
-                *own = KeyValues { keys: pad(own.keys.clone()), values: pad(own.values.clone()) };
-            }
-            self.pads.iter_mut().for_each(|pad| *pad += more);
-            self.columns = columns;
+        let pad = |tensor: Tensor<4>| {
+            let [rows, heads, _, head] = tensor.dims();
+            Tensor::cat(vec![Tensor::zeros([rows, heads, more, head], &tensor.device()), tensor], 2)
+        };
+        for own in self.own.iter_mut().flatten() {
+            let text = own.columns(0..self.columns);
+            *own = if more == 0 { text } else { KeyValues { keys: pad(text.keys), values: pad(text.values) } };
         }
+        self.pads.iter_mut().for_each(|pad| *pad += more);
+        self.columns = columns;
         self
     }
 
@@ -201,10 +260,7 @@ impl Steps {
             let device = tensor.device();
             tensor.select(0, row_indices(rows, &device))
         };
-        let cut = |tensor: Tensor<4>| {
-            let left = tensor.dims()[2] - spare;
-            pick(tensor).narrow(2, spare, left)
-        };
+        let cut = |tensor: Tensor<4>| pick(tensor.narrow(2, spare, self.columns - spare));
         let both = |change: &dyn Fn(Tensor<4>) -> Tensor<4>, kept: KeyValues| KeyValues {
             keys: change(kept.keys),
             values: change(kept.values),
@@ -219,12 +275,29 @@ impl Steps {
 }
 
 impl KeyValues {
-    /// With more columns after these.
-    fn and(self, more: Self) -> Self {
-        Self {
-            keys: Tensor::cat(vec![self.keys, more.keys], 2),
-            values: Tensor::cat(vec![self.values, more.values], 2),
-        }
+    /// Those of one row.
+    fn row(&self, row: usize) -> Self {
+        Self { keys: self.keys.clone().narrow(0, row, 1), values: self.values.clone().narrow(0, row, 1) }
+    }
+
+    /// Some columns.
+    fn columns(&self, which: Range<usize>) -> Self {
+        let part = |tensor: &Tensor<4>| tensor.clone().narrow(2, which.start, which.len());
+        Self { keys: part(&self.keys), values: part(&self.values) }
+    }
+
+    /// With more columns, which are the last of `columns`: in the room that is left, or in new room for more than these.
+    fn and(self, more: Self, columns: usize) -> Self {
+        let count = more.keys.dims()[2];
+        let add = |kept: Tensor<4>, new: Tensor<4>| {
+            let [rows, heads, room, head] = kept.dims();
+            if room >= columns {
+                return slots::put(kept, columns - count, new);
+            }
+            let spare = Tensor::zeros([rows, heads, ROOM, head], &kept.device());
+            Tensor::cat(vec![kept.narrow(2, 0, columns - count), new, spare], 2)
+        };
+        Self { keys: add(self.keys, more.keys), values: add(self.values, more.values) }
     }
 
     /// With more rows after these.

@@ -9,7 +9,7 @@ use burn::tensor::Tensor;
 use rayon::prelude::*;
 
 use super::super::config::Config;
-use super::{Looked, Values};
+use super::{Looked, Scores};
 use crate::error::Result;
 use crate::layers::{Bias, Linear, Packed, PackedNorm, change, scaled};
 use crate::weights::Scope;
@@ -192,10 +192,7 @@ impl Decoder {
             .copied()
             .collect();
         let scores = self.tokens.forward(crew, &self.norm.forward(crew, &last), None);
-        let heads = self.alignment_heads.iter().map(Vec::len).sum();
-        let frames = steps.rows.first().and_then(|row| row.cross.first()).map_or(0, Seen::count);
-        let weights = Values::Host(weights.concat());
-        (Looked { scores: Values::Host(scores), weights, heads, frames }, middle)
+        (Looked { scores: Scores::Host(scores), weights: weights.concat() }, middle)
     }
 
     /// Tokens look at themselves and those before them. `asked` `[tokens, 3 * size]`: queries, keys, values.

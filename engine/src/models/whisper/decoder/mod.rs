@@ -24,7 +24,7 @@ pub enum Decoder {
 }
 
 /// What the decoder keeps of rows: windows that are decoded side by side.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Steps {
     /// On a GPU.
     Device(device::Steps),
@@ -35,25 +35,21 @@ pub enum Steps {
 /// What a pass gives of each row's last token.
 pub struct Looked {
     /// `[rows, vocabulary]`
-    pub scores: Values,
-    /// `[rows, alignment heads, frames]`: where it looked.
-    pub weights: Values,
-    /// Alignment heads.
-    pub heads: usize,
-    /// Encoder frames of a window.
-    pub frames: usize,
+    pub scores: Scores,
+    /// `[rows, alignment heads, frames]`: where it looked; empty on a GPU, which tells it [afterwards](Decoder::look_back).
+    pub weights: Vec<f32>,
 }
 
-/// Values where they were computed.
-pub enum Values {
+/// Scores where they were computed: `[rows, vocabulary]`.
+pub enum Scores {
     /// On the device.
-    Device(Box<Tensor<1>>),
+    Device(Box<Tensor<2>>),
     /// Here.
     Host(Vec<f32>),
 }
 
-impl Values {
-    /// The values, here.
+impl Scores {
+    /// The scores, here.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -102,11 +98,8 @@ impl Decoder {
     pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Tensor<2>) {
         match (self, steps) {
             (Self::Device(decoder), Steps::Device(steps)) => {
-                let (looked, middle) = decoder.forward_through(steps, tokens, blocks);
-                let [_, heads, frames] = looked.weights.dims();
-                let scores = Values::Device(Box::new(looked.scores.flatten(0, 1)));
-                let weights = Values::Device(Box::new(looked.weights.flatten(0, 2)));
-                (Looked { scores, weights, heads, frames }, middle.flatten(0, 1))
+                let (scores, middle) = decoder.forward_through(steps, tokens, blocks);
+                (Looked { scores: Scores::Device(Box::new(scores)), weights: Vec::new() }, middle.flatten(0, 1))
             }
             (Self::Host(decoder), Steps::Host(steps)) => {
                 let (looked, middle) = decoder.forward_through(steps, tokens, blocks);
@@ -115,6 +108,20 @@ impl Decoder {
                 (looked, Tensor::from_data(shape, &Device::flex()))
             }
             _ => unreachable!("steps are their decoder's"),
+        }
+    }
+
+    /// Where a row looked, on a GPU, when it chose each of `tokens` from number `from` on, and what would follow them:
+    /// `[tokens - from + 1, alignment heads, seen]`, of its first `seen` frames. Nothing on the CPU, where each step tells.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when the device failed.
+    pub fn look_back(&self, steps: &Steps, row: usize, tokens: &[u32], from: usize, seen: usize) -> Result<Vec<f32>> {
+        match (self, steps) {
+            (Self::Device(decoder), Steps::Device(steps)) => {
+                crate::device::read(decoder.look_back(steps, row, tokens, from - 1).narrow(2, 0, seen))
+            }
+            _ => Ok(Vec::new()),
         }
     }
 }

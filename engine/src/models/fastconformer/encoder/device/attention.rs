@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
+use auricle_kernels::slots::Slots;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Device, Tensor, TensorData, module};
 
 use super::super::context::Context;
+use super::arena::Kept;
 use crate::error::Result;
 use crate::layers::{Bias, Linear};
 use crate::models::fastconformer::config::EncoderConfig;
@@ -29,31 +31,6 @@ pub struct Attention {
     bias_v: Tensor<4>,
     heads: usize,
     head: usize,
-}
-
-/// Keys and values of the frames before a chunk: `[batch, heads, kept, head]` each; none where no frame is kept.
-#[derive(Clone, Debug)]
-pub struct KeyValues(Option<(Tensor<4>, Tensor<4>)>);
-
-impl KeyValues {
-    /// The rows of several caches of one shape, as one.
-    pub fn join(caches: &[&Self]) -> Self {
-        let both: Option<Vec<&(Tensor<4>, Tensor<4>)>> = caches.iter().map(|cache| cache.0.as_ref()).collect();
-        Self(both.map(|both| {
-            let keys = both.iter().map(|(keys, _)| keys.clone()).collect();
-            let values = both.iter().map(|(_, values)| values.clone()).collect();
-            (Tensor::cat(keys, 0), Tensor::cat(values, 0))
-        }))
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.0.as_ref().map_or(0, |(keys, _)| 2 * keys.shape().num_elements() * size_of::<f32>())
-    }
-
-    /// One row.
-    pub fn row(&self, row: usize) -> Self {
-        Self(self.0.as_ref().map(|(keys, values)| (keys.clone().narrow(0, row, 1), values.clone().narrow(0, row, 1))))
-    }
 }
 
 impl Attention {
@@ -80,12 +57,6 @@ impl Attention {
         })
     }
 
-    /// The empty cache of a stream that keeps `kept` frames.
-    pub fn start(&self, batch: usize, kept: usize, device: &Device) -> KeyValues {
-        let zeros = || Tensor::zeros([batch, self.heads, kept, self.head], device);
-        KeyValues((kept > 0).then(|| (zeros(), zeros())))
-    }
-
     /// `positions` `[count, hidden]` as keys: `[1, heads, head, count]`.
     pub fn relative_keys(&self, positions: Tensor<2>) -> Tensor<4> {
         let [count, _] = positions.dims();
@@ -96,26 +67,23 @@ impl Attention {
     /// `x` `[batch, frames, hidden]`, normalised, to the same shape.
     ///
     /// `relative_keys` as [`Attention::relative_keys`] gives them for `kept + 2 frames - 1` distances; `mask`
-    /// `[batch or 1, 1, frames, kept + frames]` is true where a query may not see a key; `past` holds the frames
-    /// before and is moved on.
+    /// `[batch or 1, 1, frames, kept + frames]` is true where a query may not see a key; `past` are the keys and values of
+    /// the frames before, `[slots, heads, kept, head]`, and is moved on.
     pub fn forward(
         &self,
         x: Tensor<3>,
         relative_keys: &Tensor<4>,
         mask: Option<&Tensor<4, Bool>>,
-        past: Option<&mut KeyValues>,
+        past: Option<(&mut Kept, &mut Kept, &Slots)>,
     ) -> Tensor<3> {
         let [batch, frames, size] = x.dims();
         let split = |t: Tensor<3>| t.reshape([batch, frames, self.heads, self.head]).swap_dims(1, 2);
         let query = split(self.query.forward(x.clone()));
         let mut keys = split(self.key.forward(x.clone()));
         let mut values = split(self.value.forward(x));
-        if let Some(KeyValues(Some((past_keys, past_values)))) = past {
-            let kept = past_keys.dims()[2];
-            keys = Tensor::cat(vec![past_keys.clone(), keys], 2);
-            values = Tensor::cat(vec![past_values.clone(), values], 2);
-            *past_keys = keys.clone().narrow(2, frames, kept);
-            *past_values = values.clone().narrow(2, frames, kept);
+        if let Some((past_keys, past_values, slots)) = past {
+            keys = past_keys.follow(slots, keys);
+            values = past_values.follow(slots, values);
         }
         let seen = keys.dims()[2];
         let scale = (self.head as f32).powf(-0.5);

@@ -1,19 +1,25 @@
 //! The encoder on a GPU: tensors, rows of a batch side by side.
 
+mod arena;
 mod attention;
 mod subsampling;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use auricle_kernels::gate;
+use auricle_kernels::slots::Slots;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData, module};
 
-use self::attention::{Attention, KeyValues, RelativeKeys, mask};
-use self::subsampling::{Carry, Subsampling};
+pub use self::arena::State;
+use self::arena::{Arena, BlockMemory, Kept, Layout};
+use self::attention::{Attention, RelativeKeys, mask};
+use self::subsampling::Subsampling;
 use super::context::{Context, position_embeddings};
 use super::fold_batch_norm;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layers::{Bias, LayerNorm, Linear};
 use crate::models::fastconformer::config::{Class, EncoderConfig};
 use crate::weights::Scope;
@@ -24,24 +30,9 @@ pub struct Encoder {
     subsampling: Subsampling,
     blocks: Vec<Block>,
     relative_keys: RelativeKeys,
+    /// Of streams, by their look-ahead.
+    arenas: Mutex<BTreeMap<usize, Arc<Arena>>>,
     config: EncoderConfig,
-}
-
-/// What rows of streams carry from chunk to chunk.
-#[derive(Clone, Debug)]
-pub struct State {
-    context: Context,
-    subsampling: Carry,
-    blocks: Vec<BlockState>,
-    /// Real frames among those that the attention keeps, for each row.
-    cached: Vec<usize>,
-}
-
-#[derive(Clone, Debug)]
-struct BlockState {
-    attention: KeyValues,
-    /// `[batch, kernel - 1, hidden]`: the last inputs of the depthwise convolution.
-    convolution: Tensor<3>,
 }
 
 /// Half a feed-forward, attention, convolution, half a feed-forward; each on a residual, a norm at the end.
@@ -76,44 +67,6 @@ struct Convolution {
     kernel: usize,
 }
 
-impl State {
-    /// The rows of several streams of one look-ahead, as one batch.
-    pub fn join(states: &[&Self]) -> Option<Self> {
-        let first = states.first()?;
-        let block = |at: usize| {
-            let attention: Vec<&KeyValues> = states.iter().map(|state| &state.blocks[at].attention).collect();
-            let convolution = states.iter().map(|state| state.blocks[at].convolution.clone()).collect();
-            BlockState { attention: KeyValues::join(&attention), convolution: Tensor::cat(convolution, 0) }
-        };
-        Some(Self {
-            context: first.context,
-            subsampling: Carry::join(&states.iter().map(|state| &state.subsampling).collect::<Vec<_>>()),
-            blocks: (0..first.blocks.len()).map(block).collect(),
-            cached: states.iter().flat_map(|state| state.cached.iter().copied()).collect(),
-        })
-    }
-
-    pub fn bytes(&self) -> usize {
-        let block =
-            |block: &BlockState| block.attention.bytes() + block.convolution.shape().num_elements() * size_of::<f32>();
-        self.subsampling.bytes() + self.blocks.iter().map(block).sum::<usize>()
-    }
-
-    /// One row.
-    pub fn row(&self, row: usize) -> Self {
-        let block = |block: &BlockState| BlockState {
-            attention: block.attention.row(row),
-            convolution: block.convolution.clone().narrow(0, row, 1),
-        };
-        Self {
-            context: self.context,
-            subsampling: self.subsampling.row(row),
-            blocks: self.blocks.iter().map(block).collect(),
-            cached: vec![self.cached[row]],
-        }
-    }
-}
-
 impl Encoder {
     /// Reads the encoder under `scope` by the names of `class`.
     ///
@@ -127,28 +80,32 @@ impl Encoder {
             subsampling: Subsampling::load(&scope.scope("subsampling"), class, config)?,
             blocks,
             relative_keys: RelativeKeys::default(),
+            arenas: Mutex::default(),
             config: config.clone(),
         })
     }
 
     pub fn start(&self, batch: usize, look_ahead: usize, device: &Device) -> State {
-        let context = Context::Chunked { left: self.config.sliding_window - 1, look_ahead };
-        let blocks = self.blocks.iter().map(|block| BlockState {
-            attention: block.attention.start(batch, context.kept(), device),
-            convolution: Tensor::zeros([batch, self.config.conv_kernel_size - 1, self.config.hidden_size], device),
+        let config = &self.config;
+        let mut arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
+        let arena = arenas.entry(look_ahead).or_insert_with(|| {
+            let context = Context::Chunked { left: config.sliding_window - 1, look_ahead };
+            let (size, heads) = (config.hidden_size, config.num_attention_heads);
+            let layout = Layout {
+                subsampling: self.subsampling.carried(config.num_mel_bins),
+                attention: [heads, context.kept(), size / heads],
+                convolution: [1, config.conv_kernel_size - 1, size],
+                blocks: self.blocks.len(),
+            };
+            Arc::new(Arena::new(context, layout, device))
         });
-        State {
-            context,
-            subsampling: self.subsampling.start(batch, self.config.num_mel_bins, device),
-            blocks: blocks.collect(),
-            cached: vec![0; batch],
-        }
+        arena.open(batch)
     }
 
     pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> (Tensor<3>, Vec<usize>) {
         let (x, lengths) = self.subsampling.forward(features, lengths);
         let valid: Vec<Range<usize>> = lengths.iter().map(|length| 0..*length).collect();
-        let x = self.run_blocks(x, Context::Full, &valid, &vec![0; valid.len()], None);
+        let x = self.run_blocks(&self.blocks, x, Context::Full, &valid, &vec![0; valid.len()], None);
         (x, lengths)
     }
 
@@ -156,66 +113,52 @@ impl Encoder {
         &self,
         features: Tensor<3>,
         valid: &[Range<usize>],
-        state: &mut State,
-    ) -> (Tensor<3>, Vec<Range<usize>>) {
-        let (x, valid) = self.subsampling.forward_chunk(features, valid, &mut state.subsampling);
+        states: &mut [&mut State],
+    ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
+        let none = || Error::InvalidOption("a step has at least one stream".into());
+        let arena = states.first().map(|state| state.arena.clone()).ok_or_else(none)?;
+        let slots = State::slots(states, &features.device());
+        let cached: Vec<usize> = states.iter().flat_map(|state| state.rows.iter().map(|row| row.cached)).collect();
+        let mut memory = arena.memory();
+        memory.begin(slots.places());
+        let (x, valid) = self.subsampling.forward_chunk(features, valid, &mut memory.subsampling, &slots);
         let frames = x.dims()[1];
-        let x = self.run_blocks(x, state.context, &valid, &state.cached, Some(&mut state.blocks));
-        let kept = state.context.kept();
-        state.cached.iter_mut().for_each(|cached| *cached = (*cached + frames).min(kept));
-        (x, valid)
+        let x = self.run_blocks(&self.blocks, x, arena.context, &valid, &cached, Some((&mut memory.blocks, &slots)));
+        for row in states.iter_mut().flat_map(|state| &mut state.rows) {
+            row.cached = (row.cached + frames).min(arena.context.kept());
+            row.begun = true;
+        }
+        Ok((x, valid))
     }
 
     pub fn stages(&self, features: Tensor<3>, lengths: &[usize], look_ahead: Option<usize>) -> [Tensor<3>; 2] {
-        let device = features.device();
-        let (subsampled, context, valid) = match look_ahead {
-            None => {
-                let (x, lengths) = self.subsampling.forward(features, lengths);
-                (x, Context::Full, lengths.iter().map(|n| 0..*n).collect::<Vec<_>>())
-            }
-            Some(look_ahead) => {
-                let mut state = self.start(lengths.len(), look_ahead, &device);
-                let lead = self.config.lead();
-                let valid: Vec<_> = lengths.iter().map(|n| lead..lead + n).collect();
-                let (x, valid) = self.subsampling.forward_chunk(features, &valid, &mut state.subsampling);
-                (x, state.context, valid)
-            }
+        let (device, first) = (features.device(), &self.blocks[..1]);
+        let none = vec![0; lengths.len()];
+        let Some(look_ahead) = look_ahead else {
+            let (x, lengths) = self.subsampling.forward(features, lengths);
+            let valid: Vec<_> = lengths.iter().map(|n| 0..*n).collect();
+            return [x.clone(), self.run_blocks(first, x, Context::Full, &valid, &none, None)];
         };
-        let mut blocks = match context {
-            Context::Full => None,
-            Context::Chunked { look_ahead, .. } => Some(self.start(lengths.len(), look_ahead, &device).blocks),
-        };
-        let cached = vec![0; valid.len()];
-        let first = self.run_some(
-            &self.blocks[..1],
-            subsampled.clone(),
-            context,
-            &valid,
-            &cached,
-            blocks.as_mut().map(|b| &mut b[..1]),
-        );
-        [subsampled, first]
+        let mut state = self.start(lengths.len(), look_ahead, &device);
+        let slots = State::slots(&[&mut state], &device);
+        let lead = self.config.lead();
+        let valid: Vec<_> = lengths.iter().map(|n| lead..lead + n).collect();
+        let mut memory = state.arena.memory();
+        memory.begin(slots.places());
+        let (x, valid) = self.subsampling.forward_chunk(features, &valid, &mut memory.subsampling, &slots);
+        let states = Some((&mut memory.blocks[..1], &slots));
+        [x.clone(), self.run_blocks(first, x, state.arena.context, &valid, &none, states)]
     }
 
+    /// Some of the blocks over `x` `[batch, frames, hidden]`; `states` are theirs.
     fn run_blocks(
-        &self,
-        x: Tensor<3>,
-        context: Context,
-        valid: &[Range<usize>],
-        cached: &[usize],
-        states: Option<&mut Vec<BlockState>>,
-    ) -> Tensor<3> {
-        self.run_some(&self.blocks, x, context, valid, cached, states.map(Vec::as_mut_slice))
-    }
-
-    fn run_some(
         &self,
         blocks: &[Block],
         mut x: Tensor<3>,
         context: Context,
         valid: &[Range<usize>],
         cached: &[usize],
-        mut states: Option<&mut [BlockState]>,
+        mut states: Option<(&mut [BlockMemory], &Slots)>,
     ) -> Tensor<3> {
         let device = x.device();
         let [_, frames, size] = x.dims();
@@ -232,13 +175,13 @@ impl Encoder {
             x = x * (size as f32).sqrt();
         }
         for (at, (block, relative_keys)) in blocks.iter().zip(&relative_keys).enumerate() {
-            let mut state = states.as_mut().map(|states| &mut states[at]);
+            let mut state = states.as_mut().map(|(states, slots)| (&mut states[at], *slots));
             let x1 = x.clone() + block.feed_forward1.forward(x);
-            let past = state.as_mut().map(|state| &mut state.attention);
+            let past = state.as_mut().map(|(state, slots)| (&mut state.keys, &mut state.values, *slots));
             let attended =
                 block.attention.forward(block.attention_norm.forward(x1.clone()), relative_keys, mask.as_ref(), past);
             let x2 = x1 + attended;
-            let past = state.map(|state| &mut state.convolution);
+            let past = state.map(|(state, slots)| (&mut state.convolution, slots));
             let x3 = x2.clone() + block.convolution.forward(x2, silence.as_ref(), past);
             x = block.norm.forward(x3.clone() + block.feed_forward2.forward(x3));
         }
@@ -307,17 +250,16 @@ impl Convolution {
     }
 
     /// `[batch, frames, hidden]` to the same shape. `silence` `[batch, frames, 1]` is 0 at frames that are not real;
-    /// `past` makes the convolution causal and is moved on.
-    fn forward(&self, x: Tensor<3>, silence: Option<&Tensor<3>>, past: Option<&mut Tensor<3>>) -> Tensor<3> {
+    /// `past` `[slots, 1, kernel - 1, hidden]` makes the convolution causal and is moved on.
+    fn forward(&self, x: Tensor<3>, silence: Option<&Tensor<3>>, past: Option<(&mut Kept, &Slots)>) -> Tensor<3> {
         let mut x = gate::glu(self.gated.forward(self.norm.forward(x)));
         if let Some(silence) = silence {
             x = x * silence.clone();
         }
-        let [_, frames, size] = x.dims();
+        let size = x.dims()[2];
         let padding = match past {
-            Some(past) => {
-                x = Tensor::cat(vec![past.clone(), x], 1);
-                *past = x.clone().narrow(1, frames, self.kernel - 1);
+            Some((past, slots)) => {
+                x = past.follow(slots, x.unsqueeze_dim(1)).squeeze_dim(1);
                 0
             }
             None => self.kernel / 2,

@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 
+use auricle_kernels::gate;
+use auricle_kernels::slots::Slots;
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{Device, Tensor, TensorData, activation, module};
+use burn::tensor::{Tensor, TensorData, module};
 
 use super::super::stages::{self, KERNEL, Padding, STRIDE};
+use super::arena::Kept;
 use crate::error::Result;
 use crate::layers::{Bias, Linear};
 use crate::models::fastconformer::config::{Class, EncoderConfig};
@@ -31,27 +34,6 @@ pub struct Subsampling {
     padding: Padding,
 }
 
-/// The last input frame of each causal stage: `[batch, channels, 1, bins]`.
-#[derive(Clone, Debug)]
-pub struct Carry(Vec<Tensor<4>>);
-
-impl Carry {
-    /// The rows of several, as one.
-    pub fn join(carries: &[&Self]) -> Self {
-        let stages = carries.first().map_or(0, |carry| carry.0.len());
-        Self((0..stages).map(|stage| Tensor::cat(carries.iter().map(|c| c.0[stage].clone()).collect(), 0)).collect())
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.0.iter().map(|stage| stage.shape().num_elements() * size_of::<f32>()).sum()
-    }
-
-    /// One row.
-    pub fn row(&self, row: usize) -> Self {
-        Self(self.0.iter().map(|stage| stage.clone().narrow(0, row, 1)).collect())
-    }
-}
-
 impl Subsampling {
     /// Reads the stages under `scope` by the names of `class`.
     ///
@@ -70,16 +52,16 @@ impl Subsampling {
         Ok(Self { stages, projection, padding })
     }
 
-    /// The carry before the first chunk: silence before the utterance.
-    pub fn start(&self, batch: usize, mels: usize, device: &Device) -> Carry {
+    /// What a stream carries from chunk to chunk: of each stage its last input frame, `[channels, 1, bins]`.
+    pub fn carried(&self, mels: usize) -> Vec<[usize; 3]> {
         let mut bins = mels;
-        let carry = self.stages.iter().map(|stage| {
+        let stage = |stage: &Stage| {
             let channels = if stage.pointwise.is_some() { stage.groups } else { 1 };
-            let zeros = Tensor::zeros([batch, channels, 1, bins], device);
+            let shape = [channels, 1, bins];
             bins = self.padding.bins(bins);
-            zeros
-        });
-        Carry(carry.collect())
+            shape
+        };
+        self.stages.iter().map(stage).collect()
     }
 
     /// Whole utterances: `features` `[batch, frames, mels]` of which `lengths` frames are real, to
@@ -94,7 +76,7 @@ impl Subsampling {
             x = stage.forward(mask_frames(x, &valid(&lengths, frames)), [(1, 1), (1, 1)]);
             lengths.iter_mut().for_each(|n| *n = n.div_ceil(STRIDE));
             let [_, _, frames, _] = x.dims();
-            x = activation::relu(mask_frames(x, &valid(&lengths, frames)));
+            x = gate::relu(mask_frames(x, &valid(&lengths, frames)));
         }
         (self.project(x), lengths)
     }
@@ -105,18 +87,16 @@ impl Subsampling {
         &self,
         features: Tensor<3>,
         valid: &[Range<usize>],
-        carry: &mut Carry,
+        carried: &mut [Kept],
+        slots: &Slots,
     ) -> (Tensor<3>, Vec<Range<usize>>) {
         debug_assert_eq!(self.padding, Padding::Causal);
         let mut valid = valid.to_vec();
         let mut x = features.unsqueeze_dim::<4>(1);
-        for (stage, carried) in self.stages.iter().zip(&mut carry.0) {
-            x = mask_frames(x, &valid);
-            let frames = x.dims()[2];
-            let last = x.clone().narrow(2, frames - 1, 1);
-            let joined = Tensor::cat(vec![std::mem::replace(carried, last), x], 2);
+        for (stage, carried) in self.stages.iter().zip(carried) {
+            let joined = carried.follow(slots, mask_frames(x, &valid));
             // Frequency is padded as the causal convolution of the published class does it: 2 low, 1 high.
-            x = activation::relu(stage.forward(joined, [(0, 0), (KERNEL - 1, STRIDE - 1)]));
+            x = gate::relu(stage.forward(joined, [(0, 0), (KERNEL - 1, STRIDE - 1)]));
             // Frame t of the output sees frames 2t-1, 2t, 2t+1 of the input.
             valid.iter_mut().for_each(|v| *v = v.start / STRIDE..v.end.div_ceil(STRIDE));
         }

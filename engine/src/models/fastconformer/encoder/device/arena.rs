@@ -1,0 +1,250 @@
+//! What streams on a GPU carry from chunk to chunk: one tensor for each thing that is kept, and in it a slot for each stream.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+use auricle_kernels::slots::{self, Slots};
+use burn::tensor::{Device, Int, Tensor};
+
+use super::super::context::Context;
+
+/// Slots that are kept when no stream is left.
+const SPARE: usize = 8;
+
+/// The slots of all streams of one look-ahead.
+#[derive(Debug)]
+pub struct Arena {
+    pub context: Context,
+    layout: Layout,
+    device: Device,
+    places: Mutex<Places>,
+    memory: Mutex<Memory>,
+}
+
+/// Of each thing that is kept `[outer, columns, inner]`.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// The last input frame of each stage of the subsampling.
+    pub subsampling: Vec<[usize; 3]>,
+    /// Keys, and as many values, of a block's attention.
+    pub attention: [usize; 3],
+    /// The last inputs of a block's depthwise convolution.
+    pub convolution: [usize; 3],
+    pub blocks: usize,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    /// Given back.
+    free: Vec<usize>,
+    /// Never taken from here on.
+    next: usize,
+}
+
+/// What all streams keep.
+#[derive(Debug, Default)]
+pub struct Memory {
+    slots: usize,
+    pub subsampling: Vec<Kept>,
+    pub blocks: Vec<BlockMemory>,
+    /// Who changed it last, and something that was made then.
+    last: Option<(ThreadId, Tensor<1, Int>)>,
+}
+
+#[derive(Debug)]
+pub struct BlockMemory {
+    pub keys: Kept,
+    pub values: Kept,
+    pub convolution: Kept,
+}
+
+/// One thing that all streams keep: `[slots, outer, columns, inner]`; none where that is nothing.
+#[derive(Debug)]
+pub struct Kept(Option<Tensor<4>>);
+
+/// Streams of one arena.
+#[derive(Debug)]
+pub struct State {
+    pub arena: Arc<Arena>,
+    pub rows: Vec<Row>,
+}
+
+/// A stream.
+#[derive(Debug)]
+pub struct Row {
+    slot: usize,
+    /// Whether it had a chunk.
+    pub begun: bool,
+    /// Real frames among those that the attention keeps.
+    pub cached: usize,
+}
+
+impl Arena {
+    pub fn new(context: Context, layout: Layout, device: &Device) -> Self {
+        let (places, memory) = (Mutex::default(), Mutex::default());
+        Self { context, layout, device: device.clone(), places, memory }
+    }
+
+    /// New streams.
+    pub fn open(self: &Arc<Self>, count: usize) -> State {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut take = || {
+            places.free.pop().unwrap_or_else(|| {
+                places.next += 1;
+                places.next - 1
+            })
+        };
+        let rows: Vec<Row> = (0..count).map(|_| Row { slot: take(), begun: false, cached: 0 }).collect();
+        let needed = places.next;
+        drop(places);
+        let mut memory = self.memory();
+        if needed > memory.slots {
+            memory.grow(needed.next_power_of_two(), &self.layout, &self.device);
+        }
+        State { arena: self.clone(), rows }
+    }
+
+    pub fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of one slot.
+    fn bytes(&self) -> usize {
+        let size = |shape: &[usize; 3]| shape.iter().product::<usize>() * size_of::<f32>();
+        let block = 2 * size(&self.layout.attention) + size(&self.layout.convolution);
+        self.layout.subsampling.iter().map(size).sum::<usize>() + self.layout.blocks * block
+    }
+}
+
+impl State {
+    /// The slots of the rows of all of them.
+    pub fn slots(states: &[&mut Self], device: &Device) -> Slots {
+        let rows = states.iter().flat_map(|state| &state.rows);
+        Slots::new(rows.map(|row| (row.slot, row.begun)).collect(), device)
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.rows.len() * self.arena.bytes()
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let mut places = self.arena.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.free.extend(self.rows.iter().map(|row| row.slot));
+        if places.free.len() == places.next {
+            *places = Places::default();
+            let mut memory = self.arena.memory();
+            if memory.slots > SPARE {
+                *memory = Memory::default();
+            }
+        }
+    }
+}
+
+impl Memory {
+    /// To be called before anything is changed, with something that was made just now by the same thread.
+    ///
+    /// What one thread asks of a device is done in its order, but two threads' work is ordered only by what one makes and the
+    /// other reads; slots change in place.
+    pub fn begin(&mut self, made: &Tensor<1, Int>) {
+        let here = thread::current().id();
+        if let Some((_, made)) = self.last.take().filter(|(thread, _)| *thread != here) {
+            // What is read here waits for all that the other had asked for. A device that failed tells it where it is used next.
+            drop(made.try_into_data());
+        }
+        self.last = Some((here, made.clone()));
+    }
+
+    fn grow(&mut self, slots: usize, layout: &Layout, device: &Device) {
+        self.begin(&Tensor::from_data([0], device));
+        let more = slots - self.slots;
+        let zeros = |[outer, columns, inner]: [usize; 3]| {
+            (columns > 0).then(|| Tensor::<4>::zeros([more, outer, columns, inner], device))
+        };
+        if self.slots == 0 {
+            self.subsampling = layout.subsampling.iter().map(|shape| Kept(zeros(*shape))).collect();
+            let block = || BlockMemory {
+                keys: Kept(zeros(layout.attention)),
+                values: Kept(zeros(layout.attention)),
+                convolution: Kept(zeros(layout.convolution)),
+            };
+            self.blocks = (0..layout.blocks).map(|_| block()).collect();
+        } else {
+            let blocks = self.blocks.iter_mut();
+            let kept = blocks.flat_map(|block| [&mut block.keys, &mut block.values, &mut block.convolution]);
+            for Kept(kept) in kept.chain(&mut self.subsampling) {
+                *kept = kept.take().map(|kept| {
+                    let [_, outer, columns, inner] = kept.dims();
+                    Tensor::cat(vec![kept, Tensor::zeros([more, outer, columns, inner], device)], 0)
+                });
+            }
+        }
+        self.slots = slots;
+    }
+}
+
+impl Kept {
+    /// What the rows kept, before `new` `[rows, outer, more, inner]`; the last of it is what they keep from now on.
+    pub fn follow(&mut self, slots: &Slots, new: Tensor<4>) -> Tensor<4> {
+        let Some(kept) = &self.0 else { return new };
+        let window = slots::window(kept, slots, new);
+        self.0 = Some(slots::keep(kept.clone(), slots, &window));
+        window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_given_out_once_and_again_when_they_are_given_back() {
+        let device = Device::flex();
+        let layout = Layout { subsampling: vec![[1, 1, 4]], attention: [2, 3, 2], convolution: [1, 2, 4], blocks: 2 };
+        let context = Context::Chunked { left: 3, look_ahead: 0 };
+        let arena = Arc::new(Arena::new(context, layout, &device));
+        let slots = |state: &State| state.rows.iter().map(|row| row.slot).collect::<Vec<_>>();
+        let (one, two) = (arena.open(1), arena.open(2));
+        assert_eq!((slots(&one), slots(&two)), (vec![0], vec![1, 2]));
+        assert_eq!(arena.memory().slots, 4);
+        assert_eq!(two.bytes(), 2 * 4 * (4 + 2 * (2 * 12 + 8)));
+        drop(one);
+        let three = arena.open(2);
+        assert_eq!(slots(&three), [0, 3]);
+        assert_eq!(arena.memory().slots, 4);
+        let many = arena.open(16);
+        assert_eq!(arena.memory().slots, 32);
+        drop((two, many, three));
+        assert_eq!(arena.memory().slots, 0);
+        assert_eq!(slots(&arena.open(1)), [0]);
+    }
+
+    /// What one stream keeps is untouched by the others, by growing, and by who had its slot before.
+    #[test]
+    fn a_stream_keeps_its_own_columns() {
+        let device = Device::flex();
+        let layout = Layout { subsampling: vec![], attention: [1, 2, 1], convolution: [1, 2, 1], blocks: 1 };
+        let context = Context::Chunked { left: 2, look_ahead: 0 };
+        let arena = Arc::new(Arena::new(context, layout, &device));
+        let step = |states: &mut [&mut State], new: &[f32]| -> Vec<Vec<f32>> {
+            let slots = State::slots(states, &device);
+            let new = Tensor::<1>::from_floats(new, &device).reshape([new.len(), 1, 1, 1]);
+            let mut memory = arena.memory();
+            memory.begin(slots.places());
+            let window = memory.blocks[0].keys.follow(&slots, new);
+            states.iter_mut().flat_map(|state| &mut state.rows).for_each(|row| row.begun = true);
+            let values = window.into_data().try_to_vec::<f32>().unwrap();
+            values.chunks(3).map(<[f32]>::to_vec).collect()
+        };
+        let (mut one, mut two) = (arena.open(1), arena.open(1));
+        assert_eq!(step(&mut [&mut one, &mut two], &[1.0, 2.0]), [[0.0, 0.0, 1.0], [0.0, 0.0, 2.0]]);
+        assert_eq!(step(&mut [&mut two], &[3.0]), [[0.0, 2.0, 3.0]]);
+        let mut more = arena.open(5);
+        assert_eq!(step(&mut [&mut two, &mut one], &[4.0, 5.0]), [[2.0, 3.0, 4.0], [0.0, 1.0, 5.0]]);
+        assert_eq!(step(&mut [&mut more], &[6.0; 5]), vec![[0.0, 0.0, 6.0]; 5]);
+        drop(one);
+        let mut again = arena.open(1);
+        assert_eq!(step(&mut [&mut again, &mut two], &[7.0, 8.0]), [[0.0, 0.0, 7.0], [3.0, 4.0, 8.0]]);
+    }
+}

@@ -1,0 +1,70 @@
+//! A Whisper checkpoint on a GPU, where tokens are chosen, against the CPU, where they are too: the same text, chances and places,
+//! greedily, with beams, by chance, alone and side by side.
+
+use auricle_engine::audio::AudioStream;
+use auricle_engine::models::whisper::{Ask, Decoding, Said, Whisper};
+use auricle_tests::{devices, fixtures};
+use burn::tensor::Device;
+
+fn decode(model: &Whisper, windows: &[&[f32]], asks: &[Ask], timestamps: bool) -> Vec<Said> {
+    let frames = model.encode(windows).unwrap();
+    let mut decoding = Decoding::new(timestamps);
+    let asks = asks.iter().enumerate().map(|(at, ask)| (at as u64, ask.clone())).collect();
+    let mut done = decoding.add(model, &frames, asks).unwrap();
+    while decoding.rows() > 0 {
+        done.extend(decoding.step(model).unwrap());
+    }
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, said)| said).collect()
+}
+
+fn assert_near(what: &str, a: f32, b: f32) {
+    assert!((a - b).abs() < 2e-3, "{what}: {a} is not {b}");
+}
+
+#[test]
+fn a_gpu_writes_what_the_cpu_writes() {
+    let folder = fixtures().join("whisper/taught");
+    let sound = |name: &str| {
+        let path = folder.join("sounds").join(name);
+        AudioStream::open(&path).unwrap().read_to_end().unwrap()
+    };
+    let sounds = ["english.flac", "german.flac"].map(sound);
+    let windows: Vec<&[f32]> = sounds.iter().map(Vec::as_slice).collect();
+    let here = Whisper::load(&folder, &Device::flex()).unwrap();
+    let language = |code: &str| here.config().special.languages[code];
+    let plain = |code: &str| Ask { language: language(code), most: 60, frames: 400, ..Ask::default() };
+    let asks = [
+        ("greedy", true, [plain("en"), plain("de")]),
+        ("without timestamps", false, [plain("en"), Ask { frames: 0, ..plain("de") }]),
+        ("beams", true, [Ask { beams: 3, ..plain("en") }, plain("de")]),
+        (
+            "by chance",
+            true,
+            [
+                Ask { temperature: 0.4, seed: 5, ..plain("en") },
+                Ask { temperature: 1.0, seed: 6, most: 12, ..plain("de") },
+            ],
+        ),
+        ("after something", true, [Ask { previous: vec![300, 301, 302], ..plain("en") }, plain("de")]),
+        ("cut off", true, [Ask { most: 3, ..plain("en") }, plain("de")]),
+    ];
+    for (device, _) in devices().into_iter().filter(|(_, on_cpu)| !on_cpu) {
+        let there = Whisper::load(&folder, &device).unwrap();
+        for (what, timestamps, asks) in &asks {
+            let (ours, theirs) =
+                (decode(&here, &windows, asks, *timestamps), decode(&there, &windows, asks, *timestamps));
+            for (row, (a, b)) in theirs.iter().zip(&ours).enumerate() {
+                assert_eq!(a.tokens, b.tokens, "{what}, window {row}");
+                assert!(a.tokens.len() > 2, "{what}, window {row}: {:?}", a.tokens);
+                assert_near(what, a.log_prob, b.log_prob);
+                assert_near(what, a.no_speech, b.no_speech);
+                a.confidences.iter().zip(&b.confidences).for_each(|(a, b)| assert_near(what, *a, *b));
+                assert_eq!((a.confidences.len(), a.weights.len()), (b.confidences.len(), b.weights.len()));
+                // Where the end of what was cut off would have been looked for is known on the GPU alone.
+                let known = a.weights.len() / (a.tokens.len() + 1) * a.tokens.len();
+                a.weights[..known].iter().zip(&b.weights).for_each(|(a, b)| assert_near(what, *a, *b));
+            }
+        }
+    }
+}
