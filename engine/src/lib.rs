@@ -67,7 +67,7 @@ pub struct EngineOptions {
     pub models: PathBuf,
     /// The device that computes.
     pub device: DeviceChoice,
-    /// How exactly the weights of Whisper's decoder are kept on the CPU; other checkpoints and devices keep them in full.
+    /// How exactly the weights of Whisper's decoder are kept; other checkpoints keep them in full.
     pub precision: Precision,
     /// Live streams at a time. Fifty sessions of the service with the starter took 2.5 MB each, sockets included; the
     /// attention's cache grows with the checkpoint, to 14 MB at 0.6 B parameters (by its shapes), and is there while somebody

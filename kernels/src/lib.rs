@@ -13,6 +13,7 @@
 //! - [`logmel`]: samples to log-mel frames, whole utterances or live streams.
 //! - [`lstm`]: what an LSTM step does beside its product.
 //! - [`norm`]: layer normalisation.
+//! - [`quantized`]: a few rows times a matrix in eight bits, for GPUs.
 //! - [`relative`]: attention with relative positions over what a stream has seen, on the CPU alone.
 //! - [`rows`]: a few rows times a large matrix, and one query to many keys, on the CPU alone.
 //! - [`slots`]: what streams keep from step to step.
@@ -32,6 +33,7 @@ pub mod logmel;
 pub mod lstm;
 pub mod norm;
 mod products;
+pub mod quantized;
 #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
 mod reduce;
 pub mod relative;

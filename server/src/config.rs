@@ -20,7 +20,7 @@ pub struct Config {
     pub models: PathBuf,
     /// `auto`, `cpu`, `gpu` or `vulkan:N`.
     pub device: String,
-    /// How exactly the weights of Whisper's decoder are kept on the CPU: `full` or `int8`.
+    /// How exactly the weights of Whisper's decoder are kept: `full` or `int8`.
     pub precision: String,
     /// `all`, `api` (no transcription here) or `worker` (nothing but transcription).
     pub role: Role,

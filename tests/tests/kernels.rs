@@ -2,6 +2,9 @@
 
 use auricle_kernels::attention::{Spans, one_query};
 use auricle_kernels::choice::{Choice, Row, Table, unpack};
+use auricle_kernels::crew;
+use auricle_kernels::quantized::Quantized;
+use auricle_kernels::rows::{Matrix, Precision};
 use auricle_kernels::slots::{Slots, keep, put, window};
 use auricle_tests::devices;
 use burn::tensor::{Device, Tensor, TensorData, activation};
@@ -121,6 +124,29 @@ fn one_query_sees_its_span() {
                 let wanted = activation::softmax(scores, 3).matmul(of(&values)).reshape([1, 1, heads * head]);
                 let off = (found.clone().narrow(0, row, 1) - wanted).abs().max().into_scalar::<f32>();
                 assert!(off < 1e-5, "on the CPU {on_cpu}, {heads} heads of {head}, {columns} columns: {off}");
+            }
+        }
+    }
+}
+
+/// A matrix in eight bits against its twin, for a row, for several, and for more than are taken at a time.
+#[test]
+fn a_matrix_in_eight_bits_is_that_of_the_cpu() {
+    for (device, _) in devices() {
+        let mut chance = Chance(11);
+        for (inputs, outputs, rows) in [(4, 1, 1), (64, 37, 3), (384, 51, 8), (132, 200, 21)] {
+            let weights = chance.values(inputs * outputs, 2.0);
+            let x = chance.values(rows * inputs, 1.0);
+            let wanted =
+                crew::run(|crew| Matrix::new(&weights, inputs, outputs, Precision::Int8).forward(crew, &x, None));
+            let tensor = Tensor::<2>::from_data(TensorData::new(x, [rows, inputs]), &device);
+            let found = Quantized::new(&weights, inputs, &device).forward(tensor);
+            assert_eq!(found.dims(), [rows, outputs]);
+            for (found, wanted) in found.into_data().try_to_vec::<f32>().unwrap().iter().zip(&wanted) {
+                assert!(
+                    (found - wanted).abs() < 1e-4 * wanted.abs().max(1.0),
+                    "{inputs}, {rows}: {found} is not {wanted}"
+                );
             }
         }
     }

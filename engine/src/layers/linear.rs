@@ -1,3 +1,5 @@
+use auricle_kernels::quantized::Quantized;
+use auricle_kernels::rows::Precision;
 use burn::tensor::{Tensor, TensorData, module};
 
 use crate::error::Result;
@@ -6,10 +8,17 @@ use crate::weights::Scope;
 /// `y = x W + b`.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// `[inputs, outputs]`: the transpose of the published layout, so that products read rows.
-    weight: Tensor<2>,
+    weight: Weight,
     /// `[outputs]`
     bias: Option<Tensor<1>>,
+}
+
+#[derive(Clone, Debug)]
+enum Weight {
+    /// `[inputs, outputs]`: the transpose of the published layout, so that products read rows.
+    Full(Box<Tensor<2>>),
+    /// For a few rows at a time.
+    Int8(Box<Quantized>),
 }
 
 /// Whether a linear layer or convolution has a bias.
@@ -62,17 +71,48 @@ impl Linear {
         Ok(Self::from_values(weight, inputs, outputs, bias, scope))
     }
 
+    /// As [`Linear::load`] with weights of a precision and the layer's output multiplied by `scale`.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load_with(scope: &Scope, shape: [usize; 2], bias: Bias, scale: f32, precision: Precision) -> Result<Self> {
+        let [_, inputs] = shape;
+        // Weights go into words of four.
+        if precision == Precision::F32 || !inputs.is_multiple_of(4) {
+            return Self::load_scaled(scope, &shape, bias, scale);
+        }
+        let (weight, values) = super::scaled(scope, &shape, bias, scale)?;
+        let bias = (bias == Bias::With).then(|| Tensor::from_floats(values.as_slice(), scope.device()));
+        Ok(Self { weight: Weight::Int8(Box::new(Quantized::new(&weight, inputs, scope.device()))), bias })
+    }
+
     /// A layer from values in this type's own layout: `weight` `[inputs, outputs]`.
     pub fn from_values(weight: Vec<f32>, inputs: usize, outputs: usize, bias: Option<Vec<f32>>, scope: &Scope) -> Self {
         Self {
-            weight: Tensor::from_data(TensorData::new(weight, [inputs, outputs]), scope.device()),
+            weight: Weight::Full(Box::new(Tensor::from_data(
+                TensorData::new(weight, [inputs, outputs]),
+                scope.device(),
+            ))),
             bias: bias.map(|b| Tensor::from_data(TensorData::new(b, [outputs]), scope.device())),
         }
     }
 
     /// `[.., inputs]` to `[.., outputs]`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        module::linear(input, self.weight.clone(), self.bias.clone())
+        match &self.weight {
+            Weight::Full(weight) => module::linear(input, weight.as_ref().clone(), self.bias.clone()),
+            Weight::Int8(weight) => {
+                let mut shape = input.dims();
+                let rows = shape[..D - 1].iter().product();
+                let out = weight.forward(input.reshape([rows, shape[D - 1]]));
+                shape[D - 1] = out.dims()[1];
+                let out = out.reshape(shape);
+                match &self.bias {
+                    Some(bias) => out + bias.clone().unsqueeze(),
+                    None => out,
+                }
+            }
+        }
     }
 }
 

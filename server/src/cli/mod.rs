@@ -90,7 +90,7 @@ struct EngineArgs {
     /// GPU, else the CPU
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
-    /// How exactly the weights of Whisper's decoder are kept on the CPU: full, or int8, which is faster and takes less memory
+    /// How exactly the weights of Whisper's decoder are kept: full, or int8, which is faster and takes less memory
     #[arg(long, value_name = "PRECISION", default_value = "full")]
     precision: Precision,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! Multi-head attention without positions, over frames at once or token by token with what came before kept.
 
 use auricle_kernels::attention::{Spans, attention, one_query};
+use auricle_kernels::rows::Precision;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Tensor, activation, module};
 
@@ -34,18 +35,19 @@ pub struct KeyValues {
 }
 
 impl Attention {
-    /// Reads `q_proj`, `k_proj`, `v_proj` and `out_proj`.
+    /// Reads `q_proj`, `k_proj`, `v_proj` and `out_proj`: what looks with weights of one precision, what is looked at of another.
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, size: usize, heads: usize) -> Result<Self> {
-        let linear = |name: &str, bias| Linear::load(&scope.scope(name), size, size, bias);
-        let scale = ((size / heads) as f32).powf(-0.5);
+    pub fn load(scope: &Scope, size: usize, heads: usize, looks: Precision, seen: Precision) -> Result<Self> {
+        let linear = |name: &str, bias, scale, precision| {
+            Linear::load_with(&scope.scope(name), [size, size], bias, scale, precision)
+        };
         Ok(Self {
-            query: Linear::load_scaled(&scope.scope("q_proj"), &[size, size], Bias::With, scale)?,
-            key: linear("k_proj", Bias::Without)?,
-            value: linear("v_proj", Bias::With)?,
-            output: linear("out_proj", Bias::With)?,
+            query: linear("q_proj", Bias::With, ((size / heads) as f32).powf(-0.5), looks)?,
+            key: linear("k_proj", Bias::Without, 1.0, seen)?,
+            value: linear("v_proj", Bias::With, 1.0, seen)?,
+            output: linear("out_proj", Bias::With, 1.0, looks)?,
             heads,
         })
     }

@@ -1,6 +1,7 @@
 //! Log-mel windows to encoder frames: two convolutions, positions, transformer blocks.
 
 use auricle_kernels::gelu::gelu;
+use auricle_kernels::rows::Precision;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Tensor, module};
 
@@ -49,11 +50,11 @@ impl FeedForward {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, size: usize, inner: usize) -> Result<Self> {
+    pub fn load(scope: &Scope, size: usize, inner: usize, precision: Precision) -> Result<Self> {
         Ok(Self {
             norm: LayerNorm::load(&scope.scope("final_layer_norm"), size)?,
-            up: Linear::load(&scope.scope("fc1"), size, inner, Bias::With)?,
-            down: Linear::load(&scope.scope("fc2"), inner, size, Bias::With)?,
+            up: Linear::load_with(&scope.scope("fc1"), [inner, size], Bias::With, 1.0, precision)?,
+            down: Linear::load_with(&scope.scope("fc2"), [size, inner], Bias::With, 1.0, precision)?,
         })
     }
 
@@ -82,13 +83,13 @@ impl Encoder {
     /// # Errors
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, config: &Config) -> Result<Self> {
-        let size = config.size;
+        let (size, full) = (config.size, Precision::F32);
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             Ok(Block {
                 attention_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
-                attention: Attention::load(&scope.scope("self_attn"), size, config.encoder_heads)?,
-                feed_forward: FeedForward::load(&scope, size, config.encoder_inner)?,
+                attention: Attention::load(&scope.scope("self_attn"), size, config.encoder_heads, full, full)?,
+                feed_forward: FeedForward::load(&scope, size, config.encoder_inner, full)?,
             })
         };
         Ok(Self {

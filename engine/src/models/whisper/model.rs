@@ -44,7 +44,7 @@ impl Whisper {
         Self::load_with(dir, device, Precision::F32)
     }
 
-    /// Loads a checkpoint folder, the weights of the decoder kept so exactly where the device is the CPU.
+    /// Loads a checkpoint folder, the weights of the decoder kept so exactly.
     ///
     /// # Errors
     /// As [`Whisper::load`].

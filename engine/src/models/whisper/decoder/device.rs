@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use auricle_kernels::attention::Spans;
+use auricle_kernels::quantized::Quantized;
+use auricle_kernels::rows::Precision;
 use auricle_kernels::slots;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 
@@ -19,8 +21,10 @@ const ROOM: usize = 64;
 /// The decoder.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    /// `[vocabulary, size]`: what tokens are, and how they are told apart.
+    /// `[vocabulary, size]`: what tokens are.
     tokens: Tensor<2>,
+    /// How they are told apart: the same, in eight bits if that is asked for.
+    scores: Option<Quantized>,
     /// `[positions, size]`
     positions: Tensor<2>,
     blocks: Vec<Block>,
@@ -55,24 +59,28 @@ impl Decoder {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, config: &Config) -> Result<Self> {
+    pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
         let (size, heads) = (config.size, config.decoder_heads);
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             Ok(Block {
                 own_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
-                own: Attention::load(&scope.scope("self_attn"), size, heads)?,
+                own: Attention::load(&scope.scope("self_attn"), size, heads, precision, precision)?,
                 cross_norm: LayerNorm::load(&scope.scope("encoder_attn_layer_norm"), size)?,
-                cross: Attention::load(&scope.scope("encoder_attn"), size, heads)?,
-                feed_forward: FeedForward::load(&scope, size, config.decoder_inner)?,
+                // All of a window's frames are looked at, once: a product of many rows.
+                cross: Attention::load(&scope.scope("encoder_attn"), size, heads, precision, Precision::F32)?,
+                feed_forward: FeedForward::load(&scope, size, config.decoder_inner, precision)?,
             })
         };
         let mut alignment_heads = vec![Vec::new(); config.decoder_layers];
         for (layer, head) in &config.alignment_heads {
             alignment_heads[*layer].push(*head);
         }
+        let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
+        let less = precision != Precision::F32 && size.is_multiple_of(4);
         Ok(Self {
-            tokens: scope.scope("embed_tokens").tensor("weight", [config.vocab_size, size])?,
+            scores: less.then(|| Quantized::new(&tokens, size, scope.device())),
+            tokens: Tensor::from_data(TensorData::new(tokens, [config.vocab_size, size]), scope.device()),
             positions: scope.scope("embed_positions").tensor("weight", [config.positions, size])?,
             blocks: (0..config.decoder_layers).map(block).collect::<Result<_>>()?,
             norm: LayerNorm::load(&scope.scope("layer_norm"), size)?,
@@ -114,7 +122,11 @@ impl Decoder {
             middle = x.clone();
         }
         let last = self.norm.forward(x.narrow(1, count - 1, 1)).squeeze_dim::<2>(1);
-        (last.matmul(self.tokens.clone().transpose()), middle)
+        let scores = match &self.scores {
+            Some(scores) => scores.forward(last),
+            None => last.matmul(self.tokens.clone().transpose()),
+        };
+        (scores, middle)
     }
 
     /// Where a row looked at each of `tokens` from number `from` on: `[tokens - from, alignment heads, frames]`.

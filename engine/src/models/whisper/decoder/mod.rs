@@ -70,7 +70,7 @@ impl Decoder {
         if is_cpu(scope.device()) {
             host::Decoder::load(scope, config, precision).map(Self::Host)
         } else {
-            device::Decoder::load(scope, config).map(|decoder| Self::Device(Box::new(decoder)))
+            device::Decoder::load(scope, config, precision).map(|decoder| Self::Device(Box::new(decoder)))
         }
     }
 

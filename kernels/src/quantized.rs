@@ -1,0 +1,189 @@
+//! A few rows times a large matrix in eight bits, on GPUs: a quarter of what is read of one in full.
+//!
+//! Weights are those of [`crate::rows::Matrix`] in eight bits, which is the twin: a scale for each output, what goes in and sums
+//! in f32. They are unpacked in registers, four from a word.
+
+use burn::backend::Dispatch;
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+use crate::vectors::tensor;
+
+/// Weights in a word.
+const WORD: usize = 4;
+/// What is added to a weight, so that it is not negative.
+const ZERO: i32 = 128;
+
+/// A matrix `[outputs, inputs]` in eight bits.
+#[derive(Clone, Debug)]
+pub struct Quantized {
+    /// `[outputs, inputs / 4]`: weights plus 128, the first in the lowest byte.
+    words: Tensor<2, Int>,
+    /// `[outputs]`
+    scales: Tensor<1>,
+}
+
+impl Quantized {
+    /// Packs `values` `[outputs, inputs]`; `inputs` is a multiple of four.
+    ///
+    /// # Panics
+    /// When it is not, or there are no whole outputs.
+    pub fn new(values: &[f32], inputs: usize, device: &Device) -> Self {
+        assert!(
+            inputs.is_multiple_of(WORD) && values.len().is_multiple_of(inputs),
+            "the shape of a matrix in eight bits"
+        );
+        let (mut words, mut scales) = (Vec::with_capacity(values.len() / WORD), Vec::new());
+        for row in values.chunks_exact(inputs) {
+            let scale = row.iter().fold(0f32, |most, value| most.max(value.abs())) / 127.0;
+            let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+            let byte = |value: f32| ((value * inverse).round() as i32 + ZERO) as u8;
+            words.extend(row.as_chunks::<WORD>().0.iter().map(|four| i32::from_le_bytes(four.map(byte))));
+            scales.push(scale);
+        }
+        let outputs = scales.len();
+        Self {
+            words: Tensor::from_data(TensorData::new(words, [outputs, inputs / WORD]), device),
+            scales: Tensor::from_data(TensorData::new(scales, [outputs]), device),
+        }
+    }
+
+    /// `x` `[rows, inputs]` to `[rows, outputs]`.
+    pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
+        let (words, scales) = (self.words.clone().into_dispatch(), self.scales.clone().into_dispatch());
+        Tensor::from_dispatch(Dispatch::quantized_product(x.into_dispatch(), words, scales))
+    }
+}
+
+#[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+pub(crate) trait QuantizedOps: Backend {
+    fn quantized_product(x: FloatTensor<Self>, words: IntTensor<Self>, scales: FloatTensor<Self>) -> FloatTensor<Self>;
+}
+
+/// For tests; models on the CPU use [`crate::rows`].
+impl QuantizedOps for Flex {
+    fn quantized_product(x: FloatTensor<Self>, words: IntTensor<Self>, scales: FloatTensor<Self>) -> FloatTensor<Self> {
+        let [rows, inputs] = [x.shape()[0], x.shape()[1]];
+        let x = if x.is_contiguous() { x } else { x.to_contiguous() };
+        let (x, scales) = (x.as_slice::<f32>().unwrap_or_default(), scales.as_slice::<f32>().unwrap_or_default());
+        let words = words.as_slice::<i32>().unwrap_or_default();
+        let mut out = Vec::with_capacity(rows * scales.len());
+        for x in x.chunks_exact(inputs) {
+            for (words, scale) in words.chunks_exact(inputs / WORD).zip(scales) {
+                let weights =
+                    words.iter().flat_map(|word| word.to_le_bytes()).map(|byte| (i32::from(byte) - ZERO) as f32);
+                out.push(weights.zip(x).map(|(weight, x)| weight * x).sum::<f32>() * scale);
+            }
+        }
+        tensor(out, [rows, scales.len()].into())
+    }
+}
+
+#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+mod kernel {
+    use burn::backend::ops::FloatTensorOps;
+    use burn::backend::tensor::{FloatTensor, IntTensor};
+    use burn::backend::{Cube, FloatDType, TensorMetadata};
+    use cubecl::prelude::*;
+
+    use super::{QuantizedOps, WORD, ZERO};
+
+    /// Units that share an output, and outputs of a cube; powers of two.
+    const LANES: usize = 32;
+    const OUTPUTS: usize = 8;
+    /// Rows for which a weight is read once, at most: their sums fit into 8 KiB of shared memory.
+    const ROWS: usize = 8;
+
+    impl QuantizedOps for Cube {
+        fn quantized_product(
+            x: FloatTensor<Self>,
+            words: IntTensor<Self>,
+            scales: FloatTensor<Self>,
+        ) -> FloatTensor<Self> {
+            let x = crate::cube::contiguous(x);
+            let (client, device, rows) = (x.client.clone(), x.device(), x.shape()[0]);
+            let outputs = scales.shape()[0];
+            let out = Self::float_empty([rows, outputs].into(), &device, FloatDType::F32);
+            let taken = rows.next_power_of_two().min(ROWS);
+            product_kernel::launch(
+                &client,
+                CubeCount::Static(outputs.div_ceil(OUTPUTS) as u32, rows.div_ceil(taken) as u32, 1),
+                CubeDim::new_2d(LANES as u32, OUTPUTS as u32),
+                x.into_tensor_arg(),
+                words.into_tensor_arg(),
+                scales.into_tensor_arg(),
+                out.clone().into_tensor_arg(),
+                taken,
+            );
+            out
+        }
+    }
+
+    /// One cube a few outputs of a few rows, a row of units an output. `x`, `words` and `out` lie in one piece each.
+    #[cube(launch)]
+    fn product_kernel(
+        x: &Tensor<f32>,
+        words: &Tensor<i32>,
+        scales: &Tensor<f32>,
+        out: &mut Tensor<f32>,
+        #[comptime] taken: usize,
+    ) {
+        let mut partial = Shared::<[f32]>::new_slice(comptime!(taken * OUTPUTS * LANES));
+        let (lane, at) = (UNIT_POS_X as usize, UNIT_POS_Y as usize);
+        let (rows, inputs) = (x.shape(0), x.shape(1));
+        let (outputs, width) = (words.shape(0), words.shape(1));
+        let output = CUBE_POS_X as usize * OUTPUTS + at;
+        let first = CUBE_POS_Y as usize * taken;
+
+        let mut sums = Array::<f32>::new(taken);
+        #[unroll]
+        for row in 0..taken {
+            sums[row] = f32::new(0.0);
+        }
+        if output < outputs {
+            let mut word = lane;
+            while word < width {
+                let four = u32::cast_from(words[output * width + word]);
+                let a = f32::cast_from(four & 255u32) - f32::new(comptime!(ZERO as f32));
+                let b = f32::cast_from((four >> 8u32) & 255u32) - f32::new(comptime!(ZERO as f32));
+                let c = f32::cast_from((four >> 16u32) & 255u32) - f32::new(comptime!(ZERO as f32));
+                let d = f32::cast_from(four >> 24u32) - f32::new(comptime!(ZERO as f32));
+                #[unroll]
+                for row in 0..taken {
+                    // Rows past the last are computed as the last, to no effect.
+                    let place = min(first + row, rows - 1) * inputs + word * WORD;
+                    sums[row] += a * x[place] + b * x[place + 1] + c * x[place + 2] + d * x[place + 3];
+                }
+                word += LANES;
+            }
+        }
+        #[unroll]
+        for row in 0..taken {
+            partial[(row * OUTPUTS + at) * LANES + lane] = sums[row];
+        }
+        sync_cube();
+        let mut reach = comptime!(LANES / 2).runtime();
+        while reach > 0 {
+            if lane < reach {
+                #[unroll]
+                for row in 0..taken {
+                    let place = (row * OUTPUTS + at) * LANES + lane;
+                    partial[place] += partial[place + reach];
+                }
+            }
+            sync_cube();
+            reach /= 2;
+        }
+        if lane == 0 && output < outputs {
+            let scale = scales[output];
+            #[unroll]
+            for row in 0..taken {
+                if first + row < rows {
+                    let place = (first + row) * outputs + output;
+                    out[place] = partial[(row * OUTPUTS + at) * LANES] * scale;
+                }
+            }
+        }
+    }
+}
