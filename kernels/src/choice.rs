@@ -194,19 +194,36 @@ impl Lists {
         let before = if count > 1 { Spread::of(scores).log_sum() } else { 0.0 };
         self.forbid(scores, row);
         let spread = Spread::of(scores);
-        // By value; what has no chance is not among them.
-        let mut best: Vec<(f32, usize)> = Vec::with_capacity(count + 1);
-        let mut least = NEVER;
-        for (token, score) in scores.iter().enumerate().filter(|(_, score)| **score > NEVER) {
-            let value = row.value(token, *score);
-            if value > least {
-                let place = best.iter().take_while(|(other, _)| *other >= value).count();
-                best.insert(place, (value, token));
-                best.truncate(count);
-                least = if best.len() == count { best[count - 1].0 } else { NEVER };
-            }
+        let mut best = Best { found: Vec::with_capacity(count + 1), least: NEVER, count };
+        // What has no chance is not among them.
+        if row.temperature > 0.0 {
+            let some = scores.iter().enumerate().filter(|(_, score)| **score > NEVER);
+            some.for_each(|(token, score)| best.consider(token, row.value(token, *score)));
+        } else {
+            scores.iter().enumerate().for_each(|(token, score)| best.consider(token, *score));
         }
+        let best = best.found;
         Choice { best: best.into_iter().map(|(_, token)| (token as u32, scores[token])).collect(), before, spread }
+    }
+}
+
+/// The tokens of the largest values, the largest first; of equals the first.
+struct Best {
+    found: Vec<(f32, usize)>,
+    /// What is not above it is not among them.
+    least: f32,
+    count: usize,
+}
+
+impl Best {
+    #[inline(always)]
+    fn consider(&mut self, token: usize, value: f32) {
+        if value > self.least {
+            let place = self.found.iter().take_while(|(other, _)| *other >= value).count();
+            self.found.insert(place, (value, token));
+            self.found.truncate(self.count);
+            self.least = if self.found.len() == self.count { self.found[self.count - 1].0 } else { NEVER };
+        }
     }
 }
 
