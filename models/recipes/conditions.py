@@ -63,6 +63,19 @@ def spoken(text: str) -> np.ndarray:
         return read_16k(wav)
 
 
+def make(source: Path, noise: Path, pool: Path, out: Path) -> None:
+    """The three sets: from the set `source`, a folder of sounds and the sentences of `pool`."""
+    texts = read_table(source / "refs.tsv")
+    write(out / "telephone", texts, lambda name: telephone(decode(source / name)))
+    rng = np.random.default_rng(7)
+    sounds = sorted(p for p in noise.iterdir() if p.suffix in SOUND)
+    noises = {name: sounds[int(rng.integers(len(sounds)))] for name in texts}
+    write(out / "noise-10db", texts, lambda name: noisy(decode(source / name), decode(noises[name]), 10.0))
+    sentences = pool.read_text(encoding="utf-8").splitlines()[-SPOKEN:]
+    said = {f"{VOICE}-{number:02}.flac": text for number, text in enumerate(sentences)}
+    write(out / "synthetic", said, lambda name: spoken(said[name]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", type=Path, required=True, help="an evaluation set")
@@ -70,16 +83,7 @@ def main() -> None:
     parser.add_argument("--pool", type=Path, required=True, help="what recipes.text_pool wrote")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-
-    texts = read_table(args.set / "refs.tsv")
-    write(args.out / "telephone", texts, lambda name: telephone(decode(args.set / name)))
-    rng = np.random.default_rng(7)
-    sounds = sorted(p for p in args.noise.iterdir() if p.suffix in SOUND)
-    noises = {name: sounds[int(rng.integers(len(sounds)))] for name in texts}
-    write(args.out / "noise-10db", texts, lambda name: noisy(decode(args.set / name), decode(noises[name]), 10.0))
-    sentences = args.pool.read_text(encoding="utf-8").splitlines()[-SPOKEN:]
-    said = {f"{VOICE}-{number:02}.flac": text for number, text in enumerate(sentences)}
-    write(args.out / "synthetic", said, lambda name: spoken(said[name]))
+    make(args.set, args.noise, args.pool, args.out)
 
 
 if __name__ == "__main__":

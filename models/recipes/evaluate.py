@@ -16,12 +16,20 @@ import torch
 from transformers import NemotronAsrStreamingForRNNT, NemotronAsrStreamingProcessor
 from transformers.utils import logging
 
+from .model import LOOKAHEADS
 from .prepare import decode
 from .scoring import ErrorRates
 from .targets import read_table
 
 
-def transcribe(model, processor, sound, lookahead: int) -> str:
+def load(folder: Path, device: str):
+    """An exported folder's model and processor, in f32."""
+    logging.set_verbosity_error()
+    model = NemotronAsrStreamingForRNNT.from_pretrained(folder, dtype=torch.float32).to(device).eval()
+    return model, NemotronAsrStreamingProcessor.from_pretrained(folder)
+
+
+def transcribe(model, processor, sound, lookahead: int = max(LOOKAHEADS)) -> str:
     """The text of a sound, `[samples]` at 16 kHz.
 
     One at a time: a row of a batch goes on into its padding until the longest row ends, and what it emits there counts.
@@ -38,15 +46,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--set", type=Path, required=True)
-    parser.add_argument("--lookahead", type=int, default=13)
+    parser.add_argument("--lookahead", type=int, default=max(LOOKAHEADS))
     parser.add_argument("--limit", type=int, help="score only the first so many")
     parser.add_argument("--out", type=Path, help="write file<TAB>text of what was heard")
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
 
-    logging.set_verbosity_error()
-    model = NemotronAsrStreamingForRNNT.from_pretrained(args.model, dtype=torch.float32).to(args.device).eval()
-    processor = NemotronAsrStreamingProcessor.from_pretrained(args.model)
+    model, processor = load(args.model, args.device)
     rows = list(read_table(args.set / "refs.tsv").items())[: args.limit]
     sounds = {name: decode(args.set / name) for name, _ in rows}
     rates, heard, began = ErrorRates(), {}, time.perf_counter()

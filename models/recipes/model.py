@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from transformers import NemotronAsrStreamingConfig, NemotronAsrStreamingEncoderConfig, NemotronAsrStreamingForRNNT
 
 from .convolutions import depthwise_causal, depthwise_halving, stem
+from .joint import transducer_moves
 
 LOOKAHEADS = (0, 1, 3, 6, 13)
 
@@ -179,14 +180,16 @@ class Recogniser(nn.Module):
         scores = self.phones(middle).view(batch, self.PHONE_RATE * frames, -1)
         return scores.float().log_softmax(-1).transpose(0, 1)
 
-    def joint_logits(self, hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """`[batch, frames, hidden]` and `[batch, labels]` to `[batch, frames, labels + 1, vocab]`."""
-        start = labels.new_full((len(labels), 1), self.asr.config.blank_token_id)
+    def transducer_moves(
+        self, hidden: torch.Tensor, labels: torch.Tensor, frames: torch.Tensor, counts: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Encoder states `[batch, frames, hidden]` and `[batch, labels]`, of which `frames` and `counts` are valid, to the
+        log-probabilities of blank and of the next label in each cell, `[batch, frames, labels + 1]`."""
+        blank = self.asr.config.blank_token_id
+        start = labels.new_full((len(labels), 1), blank)
         predicted = self.asr.decoder(torch.cat([start, labels], dim=1))
         heard = self.asr.encoder_projector(hidden)
-        return self.asr.joint(
-            decoder_hidden_states=predicted[:, None].to(heard.dtype), encoder_hidden_states=heard[:, :, None]
-        )
+        return transducer_moves(heard, predicted, self.asr.joint.head, labels, frames, counts, blank)
 
     @torch.no_grad()
     def start_transducer_from_ctc(self, offset: float = 3.0) -> None:

@@ -9,12 +9,16 @@ store is left as it is.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 import soundfile
+import torch
 from scipy.signal import resample_poly
+from torch import multiprocessing as processes
 
 from .features import log_mel
 
@@ -36,7 +40,16 @@ def decode(path: Path) -> np.ndarray:
     return pcm
 
 
-def store(corpus: Path, out: Path, limit: int | None = None) -> None:
+def stored_mel(path: Path) -> np.ndarray:
+    """`[frames, mels]`, f16."""
+    return log_mel(decode(path)).astype(np.float16)
+
+
+def start_worker() -> None:
+    torch.set_num_threads(1)  # the processes are the threads
+
+
+def store(corpus: Path, out: Path, mels_of: Callable[[list[Path]], Iterable[np.ndarray]], limit: int | None = None) -> None:
     """Writes `<corpus>.mel` and, last, `<corpus>.index`."""
     index = out / f"{corpus.name}.index"
     if index.exists():
@@ -45,8 +58,7 @@ def store(corpus: Path, out: Path, limit: int | None = None) -> None:
     files = sorted(p for p in corpus.iterdir() if p.suffix in SOUND)[:limit]
     rows, first = [], 0
     with (out / f"{corpus.name}.mel").open("wb") as mels:
-        for path in files:
-            mel = log_mel(decode(path)).astype(np.float16)
+        for path, mel in zip(files, mels_of(files), strict=True):
             mels.write(mel.tobytes())
             rows.append(f"{path.name}\t{first}\t{len(mel)}")
             first += len(mel)
@@ -59,9 +71,15 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, action="append", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--limit", type=int, help="at most so many utterances a corpus")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
-    for corpus in args.corpus:
-        store(corpus, args.out, args.limit)
+    if args.processes == 1:
+        for corpus in args.corpus:
+            store(corpus, args.out, lambda files: map(stored_mel, files), args.limit)
+        return
+    with processes.get_context("spawn").Pool(args.processes, start_worker) as workers:
+        for corpus in args.corpus:
+            store(corpus, args.out, lambda files: workers.imap(stored_mel, files, chunksize=8), args.limit)
 
 
 if __name__ == "__main__":

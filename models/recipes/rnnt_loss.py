@@ -81,14 +81,10 @@ class _Transducer(torch.autograd.Function):
 
 
 def rnnt_loss(
-    logits: torch.Tensor, targets: torch.Tensor, frames: torch.Tensor, labels: torch.Tensor, blank: int
+    by_blank: torch.Tensor, by_label: torch.Tensor, frames: torch.Tensor, labels: torch.Tensor
 ) -> torch.Tensor:
     """Negative log-likelihood of each utterance, `[batch]`.
 
-    `logits` `[batch, T, U + 1, vocab]`, `targets` `[batch, U]`, valid `frames` and `labels` `[batch]`.
+    Log-probabilities of blank and of the next label in each cell, `[batch, T, U + 1]`; valid `frames` and `labels` `[batch]`.
     """
-    logits = logits.float()
-    normaliser = logits.logsumexp(-1)
-    index = torch.nn.functional.pad(targets, (0, 1), value=blank)[:, None, :, None]
-    label = logits.gather(-1, index.expand(-1, logits.shape[1], -1, -1))[..., 0] - normaliser
-    return _Transducer.apply(logits[..., blank] - normaliser, label, frames, labels)
+    return _Transducer.apply(by_blank, by_label, frames, labels)

@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
 
 from .batches import HELD_OUT
+from .course import step
 from .targets import load_targets
 from .tokenizer import train_tokenizer
 
 SUBJECTS = ["The old man", "A small bird", "My sister", "The captain", "Nobody", "The rain"]
 REST = ["went home.", "came at last!", "was seen there, I think.", "did not stay?", "said it was well-known; we agreed.",
         "sang all day: it was spring.", "walked by the sea.", "knew the way."]  # fmt: skip
-
-
-def step(module: str, *arguments: object) -> None:
-    subprocess.run([sys.executable, "-m", f"recipes.{module}", *map(str, arguments)], check=True)
 
 
 def main() -> None:
@@ -43,7 +38,8 @@ def main() -> None:
         step("synthesize", "--pool", pool, "--out", data / "synthetic-en", "--hours", 0.02)
     corpora = sorted(p for p in data.iterdir() if (p / "refs.tsv").exists())
     store, run, model, tokenizer = (args.out / name for name in ("store", "run", "asr-en", "tokenizer.json"))
-    step("prepare", *itertools.chain(*(("--corpus", c) for c in corpora)), "--out", store, "--limit", 40)
+    step("prepare", *itertools.chain(*(("--corpus", c) for c in corpora)), "--out", store, "--limit", 40,
+         "--processes", 1)  # fmt: skip
     texts = [text for corpus in corpora for text in load_targets(corpus, None).values()]
     train_tokenizer(texts, pieces=96).save(str(tokenizer))
     step("train", "--data", data, "--store", store, "--tokenizer", tokenizer, "--out", run, "--hidden", 64, "--layers", 2,

@@ -9,9 +9,13 @@ held out as a speaker can. Rerunning with more --hours goes on where the folder 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import subprocess
 import tempfile
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -54,11 +58,20 @@ def read_16k(wav: Path) -> np.ndarray:
     return pcm * (0.06 / max(1e-4, float(np.sqrt(np.mean(pcm**2)))))
 
 
+def utterance(number: int, text: str) -> tuple[str, np.ndarray]:
+    """The file's name and the sound of the pool's sentence `number`, always the same."""
+    with tempfile.TemporaryDirectory() as scratch:
+        wav = Path(scratch) / "spoken.wav"
+        voice = speak(text, random.Random(number), wav)
+        return f"{voice}-{number:06d}.flac", np.clip(read_16k(wav), -1, 1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pool", type=Path, required=True, help="one sentence a line")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--hours", type=float, default=5.0)
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="sentences spoken at a time")
     args = parser.parse_args()
 
     args.out.mkdir(parents=True, exist_ok=True)
@@ -66,16 +79,15 @@ def main() -> None:
     done = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
     seconds = sum(soundfile.info(args.out / line.split("\t")[0]).duration for line in done)
     pool = args.pool.read_text(encoding="utf-8").splitlines()
-    with tempfile.TemporaryDirectory() as scratch, table.open("a", encoding="utf-8") as rows:
-        wav = Path(scratch) / "spoken.wav"
-        for index in range(len(done), len(pool)):
-            if seconds >= args.hours * 3600:
-                break
-            voice = speak(pool[index], random.Random(index), wav)
-            pcm = np.clip(read_16k(wav), -1, 1)
-            name = f"{voice}-{index:06d}.flac"
+    # threads do: what takes time are the synthesisers, which are programs of their own
+    with ThreadPoolExecutor(args.processes) as workers, table.open("a", encoding="utf-8") as rows:
+        numbers = iter(range(len(done), len(pool)))
+        ahead = deque(workers.submit(utterance, n, pool[n]) for n in islice(numbers, 2 * args.processes))
+        while ahead and seconds < args.hours * 3600:
+            name, pcm = ahead.popleft().result()
+            ahead.extend(workers.submit(utterance, n, pool[n]) for n in islice(numbers, 1))
             soundfile.write(args.out / name, pcm, SAMPLE_RATE, subtype="PCM_16")
-            rows.write(f"{name}\t{pool[index]}\n")
+            rows.write(f"{name}\t{pool[int(name.rpartition('-')[2].removesuffix('.flac'))]}\n")
             rows.flush()
             seconds += len(pcm) / SAMPLE_RATE
     print(f"{seconds / 3600:.2f} h in {args.out}")

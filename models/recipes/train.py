@@ -23,10 +23,10 @@ from torch import distributed
 from torch import multiprocessing as processes
 from torch.nn import functional as F
 
+from . import convolutions, joint
 from .augment import Augmentation
 from .batches import NOISE, Batch, Sampler, load_examples, pick_dev
 from .checkpoint import load_checkpoint, save_checkpoint
-from .convolutions import compile_kernels
 from .dev import evaluate_dev
 from .features import MelStore
 from .model import LOOKAHEADS, Recogniser, build_config
@@ -36,6 +36,7 @@ from .rnnt_loss import rnnt_loss
 from .tickets import Tickets
 
 LOSSES = ("rnnt", "ctc", "phone")
+LONGEST_S = 20.0
 LOOKAHEAD_ODDS = (0.08, 0.17, 0.2, 0.25, 0.3)  # of LOOKAHEADS
 
 
@@ -67,7 +68,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     how.add_argument("--batch-seconds", type=float, default=24.0, help="of sound, in one pass")
     how.add_argument("--passes", type=int, default=4, help="passes whose gradients make one step")
     how.add_argument("--processes", type=int, default=2, help="CPU processes of one thread each that share the passes")
-    how.add_argument("--compile", action="store_true", help="fuse the convolutions; needs a C++ compiler")
+    how.add_argument("--compile", action="store_true", help="fuse the convolutions and the joint; needs a C++ compiler")
     how.add_argument("--device", default="cpu")
     how.add_argument("--augment", type=float, default=0.45)
     how.add_argument("--spec-augment", action="store_true")
@@ -82,7 +83,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 def cap_seconds(hours: float, total: float) -> float:
     """Short utterances first: alignment is learned on them sooner."""
-    return min(20.0, 4.0 + 14.0 * hours / min(12.0, max(0.01, total / 4)))
+    return min(LONGEST_S, 4.0 + 14.0 * hours / min(12.0, max(0.01, total / 4)))
 
 
 def learning_rate(args: argparse.Namespace, step: int, hours: float, time_left: float) -> float:
@@ -157,13 +158,12 @@ class Trainer:
             with torch.no_grad() if frozen else nullcontext():
                 hidden, middle, frames = self.model.encode(batch.mel, batch.frames, lookahead)
             if transducer:
-                logits = self.model.joint_logits(hidden, batch.tokens)
+                moves = self.model.transducer_moves(hidden, batch.tokens, frames, batch.token_counts)
             if not frozen:
                 by_token, by_phone = self.model.ctc_log_probs(hidden), self.model.phone_log_probs(middle)
         counts = batch.token_counts.sum()
         if transducer:
-            blank = self.model.asr.config.blank_token_id
-            found["rnnt"] = rnnt_loss(logits, batch.tokens, frames, batch.token_counts, blank).sum() / counts
+            found["rnnt"] = rnnt_loss(*moves, frames, batch.token_counts).sum() / counts
         if not frozen:
             blank = self.model.asr.config.blank_token_id
             ctc = F.ctc_loss(by_token, batch.tokens, frames, batch.token_counts, blank, "sum", zero_infinity=True)
@@ -185,7 +185,7 @@ class Trainer:
             self.transducer_ready = True
         draw = torch.Generator().manual_seed(self.args.seed * 1_000_003 + self.step)
         lookahead = LOOKAHEADS[int(torch.multinomial(torch.tensor(LOOKAHEAD_ODDS), 1, generator=draw))]
-        cap = cap_seconds(self.hours, self.args.hours)
+        cap = LONGEST_S if self.args.start else cap_seconds(self.hours, self.args.hours)
         trained = self.trained_in(stage)
         sums = torch.zeros(5, device=self.device)
         sums[4] = self.time_left() if self.rank == 0 else 0.0  # one clock for all: rates must not differ
@@ -267,7 +267,8 @@ def work(rank: int, args: argparse.Namespace, world: int, *counters) -> None:
     if args.device == "cpu":
         torch.set_num_threads(1)
     if args.compile:
-        compile_kernels()
+        convolutions.compile_kernels()
+        joint.compile_kernels()
     if world > 1:
         meeting = args.out / f"meeting-{os.getppid()}"
         distributed.init_process_group("gloo", init_method=meeting.resolve().as_uri(), rank=rank, world_size=world)

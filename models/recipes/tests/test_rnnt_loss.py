@@ -32,7 +32,9 @@ def test_matches_brute_force_with_padding():
     logits = torch.randn(3, 5, 4, 5, dtype=torch.float32, requires_grad=True)
     targets = torch.tensor([[1, 2, 2], [3, 0, 0], [0, 0, 0]])
     frames, labels = torch.tensor([5, 3, 4]), torch.tensor([3, 1, 0])
-    losses = rnnt_loss(logits, targets, frames, labels, blank)
+    log_probs = logits.log_softmax(-1)
+    next_label = torch.nn.functional.pad(targets, (0, 1), value=blank)[:, None, :, None].expand(-1, 5, -1, -1)
+    losses = rnnt_loss(log_probs[..., blank], log_probs.gather(-1, next_label)[..., 0], frames, labels)
     losses.sum().backward()
     gradient = logits.grad.clone()
 

@@ -1,0 +1,64 @@
+"""A whole training course with one command, for a host with a GPU: speech made on every core, then the largest model that fits.
+
+    python -m recipes.course --data DATA --pool WORK/pool.txt --work WORK --out starter/asr-en --minutes 24
+
+`--pool` is what `recipes.text_pool` wrote, and `--data` the folder of real speech: with both there, nothing is downloaded. Starts from
+nothing, shows the learning curve and exports to `--out`. Run again after an interruption, it goes on. On a CPU
+(`--device cpu --compile --hidden 256`) it is the course that the first starter took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from .batches import NOISE
+
+HIDDEN = 320  # 11 M parameters: 22 MB in f16, of 24 that a starter may have
+
+
+def step(module: str, *arguments: object) -> None:
+    subprocess.run([sys.executable, "-m", f"recipes.{module}", *map(str, arguments)], check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of corpus folders")
+    parser.add_argument("--pool", type=Path, required=True, help="one sentence a line, to be spoken")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--restored", type=Path, default=Path(__file__).parent / "text")
+    parser.add_argument("--out", type=Path, required=True, help="the folder that is exported")
+    parser.add_argument("--minutes", type=float, default=24.0, help="of training; half of them at a falling rate")
+    parser.add_argument("--synthetic-hours", type=float, default=40.0)
+    parser.add_argument("--ctc-hours", type=float, default=100.0, help="hours heard before the transducer joins in")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--compile", action="store_true", help="on a CPU; needs a C++ compiler")
+    parser.add_argument("--hidden", type=int, default=HIDDEN)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--pieces", type=int, default=384)
+    args = parser.parse_args()
+
+    store, run, tokenizer, spoken = (args.work / n for n in ("store", "run", "tokenizer.json", "spoken"))
+    step("synthesize", "--pool", args.pool, "--out", spoken / "synthetic-en", "--hours", args.synthetic_hours)
+    real = sorted(p for p in args.data.iterdir() if p.name == NOISE or (p / "refs.tsv").exists())
+    corpora = list(itertools.chain(*(("--corpus", p) for p in [*real, spoken / "synthetic-en"])))
+    step("prepare", *corpora, "--out", store)
+    read = list(itertools.chain(*(("--corpus", p) for p in real if p.name != NOISE)))
+    if not tokenizer.exists():
+        step("tokenizer", *read, "--restored", args.restored, "--pool", args.pool, "--out", tokenizer, "--pieces", args.pieces)
+    batches = ("--batch-seconds", 300, "--passes", 1) if args.device == "cuda" else ("--compile",) * args.compile
+    step("train", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored,
+         "--tokenizer", tokenizer, "--out", run, "--device", args.device, *batches, "--spec-augment",
+         "--hidden", args.hidden, "--layers", args.layers, "--hours", 1e6, "--decay-from", 1e6, "--rnnt-from", args.ctc_hours,
+         "--minutes", args.minutes, "--decay-minutes", args.minutes / 2, "--dev-every", max(1.5, args.ctc_hours / 5))  # fmt: skip
+    step("export", "--run", run, "--tokenizer", tokenizer, "--out", args.out)
+    print((run / "curve.tsv").read_text(encoding="utf-8"), end="")
+
+
+if __name__ == "__main__":
+    main()
