@@ -36,8 +36,8 @@ pub(crate) fn gelu(x: f32) -> f32 {
         .mul_add(t, 1.421_413_7)
         .mul_add(t, -0.284_496_74)
         .mul_add(t, 0.254_829_6);
-    // 1 - erf(|x| / sqrt 2)
-    let rest = p * t * exp(-half * half);
+    // 1 - erf(|x| / sqrt 2); far out nothing, not a number below the normal ones, as in `chance`.
+    let rest = if half < 8.0 { p * t * exp(-half * half) } else { 0.0 };
     0.5 * x * if x < 0.0 { rest } else { 2.0 - rest }
 }
 
@@ -81,6 +81,13 @@ impl pulp::NullaryFnOnce for Softmax<'_> {
     }
 }
 
+/// e^x of a score less the row's largest, and nothing below 1e-28: once scaled that would be no normal number, and a processor
+/// multiplies those a hundred times as slowly. Trained attention is full of them, random weights have none.
+#[inline(always)]
+fn chance(x: f32) -> f32 {
+    if x < -64.0 { 0.0 } else { exp(x) }
+}
+
 /// Turns scores into chances, in place.
 #[inline(always)]
 pub(crate) fn softmax(scores: &mut [f32]) {
@@ -99,13 +106,13 @@ pub(crate) fn softmax(scores: &mut [f32]) {
     let (lanes, rest) = scores.as_chunks_mut::<LANES>();
     for chunk in lanes.iter_mut() {
         for (score, sum) in chunk.iter_mut().zip(&mut sums) {
-            *score = exp(*score - largest);
+            *score = chance(*score - largest);
             *sum += *score;
         }
     }
     let mut sum = 0.0;
     for score in rest {
-        *score = exp(*score - largest);
+        *score = chance(*score - largest);
         sum += *score;
     }
     for part in sums {
@@ -122,6 +129,26 @@ const LANES: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chances_are_normal_numbers_or_none() {
+        for count in [5, 16, 1500] {
+            let mut scores: Vec<f32> = (0..count).map(|n| -110.0 * n as f32 / count as f32).collect();
+            let exact: Vec<f64> = scores.iter().map(|x| f64::from(*x).exp()).collect();
+            let sum: f64 = exact.iter().sum();
+            softmax(&mut scores);
+            assert!(scores.iter().all(|chance| *chance == 0.0 || chance.is_normal()));
+            assert!(scores.iter().zip(&exact).all(|(ours, exact)| (f64::from(*ours) - exact / sum).abs() < 1e-6));
+        }
+    }
+
+    #[test]
+    fn gelu_gives_normal_numbers_or_none() {
+        for step in -4000..=4000 {
+            let value = gelu(step as f32 / 100.0);
+            assert!(value == 0.0 || value.is_normal(), "{step}: {value:e}");
+        }
+    }
 
     #[test]
     fn the_exponential_is_right_over_its_whole_range() {
