@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import torch
@@ -25,6 +26,7 @@ from .targets import read_table
 def load(folder: Path, device: str):
     """An exported folder's model and processor, in f32."""
     logging.set_verbosity_error()
+    warnings.filterwarnings("ignore", message="Using the model-agnostic default")  # how long a text may get
     model = NemotronAsrStreamingForRNNT.from_pretrained(folder, dtype=torch.float32).to(device).eval()
     return model, NemotronAsrStreamingProcessor.from_pretrained(folder)
 
