@@ -9,6 +9,7 @@ titles count however they are written. Needs ctranslate2, torch and transformers
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -62,13 +63,14 @@ def ctranslate(source: Path, folder: Path, files: list[Path], precision: str) ->
 
 
 def main() -> None:
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ct2", type=Path, required=True)
     parser.add_argument("--shape", choices=SHAPES, required=True)
     parser.add_argument("--set", type=Path, required=True, help="sounds of at most 30 s and refs.tsv")
     parser.add_argument("--precision", choices=PRECISIONS, nargs="+", default=list(PRECISIONS))
     parser.add_argument("--work", type=Path, default=Path("/tmp/auricle-whisper"))
-    parser.add_argument("--program", type=Path, default=ROOT / "target/release/auricle")
+    parser.add_argument("--program", type=Path, default=target / "release/auricle")
     arguments = parser.parse_args()
     folder = arguments.work / arguments.shape
     if not (folder / "model.safetensors").exists():

@@ -81,8 +81,8 @@ impl pulp::NullaryFnOnce for Softmax<'_> {
     }
 }
 
-/// e^x of a score less the row's largest, and nothing below 1e-28: once scaled that would be no normal number, and a processor
-/// multiplies those a hundred times as slowly. Trained attention is full of them, random weights have none.
+/// e^x of a score less the row's largest, and nothing below 1e-28: what [`exp`] gives at its lowest, once scaled, is no normal
+/// number, and products of those are many times as slow. Trained attention is full of them, random weights have none.
 #[inline(always)]
 fn chance(x: f32) -> f32 {
     if x < -64.0 { 0.0 } else { exp(x) }

@@ -3,8 +3,8 @@
     python -m recipes.course --data DATA --pool WORK/pool.txt --work WORK --out starter/asr-en --minutes 24
 
 `--pool` is what `recipes.text_pool` wrote, and `--data` the folder of real speech: with both there, nothing is downloaded. Starts from
-nothing, shows the learning curve and exports to `--out`. Run again after an interruption, it goes on. On a CPU
-(`--device cpu --compile --hidden 256`) it is the course that the first starter took.
+nothing, shows the learning curve and exports to `--out`. Run again, it goes on from its last checkpoint for `--minutes` more. It serves
+on CPUs too, slower (`--device cpu --compile --hidden 256`, the size that ships).
 """
 
 from __future__ import annotations
