@@ -1,6 +1,6 @@
 """What to train on next: utterances with targets, drawn by weight into batches of similar length.
 
-A batch is a function of the seed, the step and the process alone, so a resumed run goes on exactly as it would have.
+A batch is a function of the seed, the step and the pass alone, so a resumed run goes on as it would have.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 
 from .augment import Augmentation
 from .features import FRAMES_PER_SECOND, MELS, MelStore, Stored
+from .joining import Joiner, join, load_words
 from .phones import Pronunciations
 from .targets import load_targets
 
@@ -24,10 +25,36 @@ NOISE = "noise"
 
 @dataclass(frozen=True)
 class Example:
-    stored: Stored
+    """A recording with its targets, or the parts of several that are heard end to end."""
+
+    parts: tuple[Stored, ...]
     text: str
     tokens: tuple[int, ...]
     phones: tuple[int, ...]
+
+    @property
+    def frames(self) -> int:
+        return sum(part.frames for part in self.parts)
+
+    @property
+    def synthetic(self) -> bool:
+        return self.parts[0].synthetic
+
+    @property
+    def too_dense(self) -> bool:
+        """More tokens than frames once sped up: a wrong transcript."""
+        return len(self.tokens) * 9 > self.frames
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Makes an example of sounds and what they say."""
+
+    tokenizer: Tokenizer
+    pronunciations: Pronunciations
+
+    def example(self, parts: tuple[Stored, ...], text: str) -> Example:
+        return Example(parts, text, tuple(self.tokenizer.encode(text).ids), tuple(self.pronunciations.phones(text) or ()))
 
 
 @dataclass(frozen=True)
@@ -50,21 +77,23 @@ class Batch:
 
 
 def load_examples(
-    store: MelStore, corpora: list[Path], restored: Path | None, tokenizer: Tokenizer, pronunciations: Pronunciations
+    store: MelStore, corpora: list[Path], restored: Path | None, targets: Targets
 ) -> tuple[list[Example], list[Example]]:
     """Training and held-out examples; utterances without a target are left out."""
-    targets = {corpus.name: load_targets(corpus, restored) for corpus in corpora if corpus.name != NOISE}
-    pronunciations.learn([text for table in targets.values() for text in table.values()])
+    texts = {corpus.name: load_targets(corpus, restored) for corpus in corpora if corpus.name != NOISE}
+    targets.pronunciations.learn([text for table in texts.values() for text in table.values()])
     training, held_out = [], []
     for stored in store.utterances:
-        text = targets.get(stored.corpus, {}).get(stored.file)
+        text = texts.get(stored.recorded, {}).get(stored.file)
         if text is None or not 0.6 <= stored.frames / FRAMES_PER_SECOND <= 24:
             continue
-        tokens = tuple(tokenizer.encode(text).ids)
-        example = Example(stored, text, tokens, tuple(pronunciations.phones(text) or ()))
-        if len(tokens) * 9 > stored.frames:  # more tokens than frames once sped up: a wrong transcript
+        example = targets.example((stored,), text)
+        if example.too_dense:
             continue
-        (held_out if stored.speaker in HELD_OUT else training).append(example)
+        if stored.speaker not in HELD_OUT:
+            training.append(example)
+        elif stored.corpus == stored.recorded:
+            held_out.append(example)
     return training, held_out
 
 
@@ -73,7 +102,7 @@ def pick_dev(held_out: list[Example], readers: int = 40, synthetic: int = 12) ->
     groups = {"readers": (False, readers), "synthetic": (True, synthetic)}
     dev = {}
     for name, (spoken_by_machine, count) in groups.items():
-        found = [e for e in held_out if ("_" in e.stored.speaker) == spoken_by_machine and e.stored.frames < 1500]
+        found = [e for e in held_out if e.synthetic == spoken_by_machine and e.frames < 1500]
         order = np.random.default_rng(3).permutation(len(found))[:count]
         dev[name] = [found[i] for i in order]
     return dev
@@ -82,18 +111,23 @@ def pick_dev(held_out: list[Example], readers: int = 40, synthetic: int = 12) ->
 class Sampler:
     """Draws batches; `cap_s` is the longest utterance allowed yet."""
 
-    def __init__(
-        self, examples: list[Example], store: MelStore, augmentation: Augmentation, real_share: float, seed: int
-    ):
-        self._examples = sorted(examples, key=lambda e: e.stored.frames)
-        self._frames = np.array([e.stored.frames for e in self._examples])
-        machine = np.array(["_" in e.stored.speaker for e in self._examples])
+    def __init__(self, examples: list[Example], store: MelStore, augmentation: Augmentation, real_share: float, seed: int):
+        self._examples = sorted(examples, key=lambda e: e.frames)
+        self._frames = np.array([e.frames for e in self._examples])
+        machine = np.array([e.synthetic for e in self._examples])
         weights = np.ones(len(self._examples))
         if machine.any() and (~machine).any():
             weights[machine] *= (1 - real_share) / self._frames[machine].sum()
             weights[~machine] *= real_share / self._frames[~machine].sum()
         self._weights = weights
         self._store, self._augmentation, self._seed = store, augmentation, seed
+        self._joiner: Joiner | None = None
+
+    def join_words(self, share: float, words: Path, sentences: list[str], targets: Targets) -> None:
+        """From now on, `share` of the utterances are words of several, joined."""
+        utterances = [(e.parts[0], e.text) for e in self._examples]
+        self._joiner = Joiner(utterances, self._weights, load_words(words), sentences)
+        self._joined_share, self._targets = share, targets
 
     def batch(self, step: int, rank: int, cap_s: float, budget_s: float) -> Batch:
         """About `budget_s` seconds of sound, padding counted in."""
@@ -107,11 +141,20 @@ class Sampler:
         near = np.arange(first, anchor + 1)
         chance = self._weights[near]
         chosen = rng.choice(near, size=min(count, len(near)), replace=False, p=chance / chance.sum())
-        return self.collate([self._examples[i] for i in chosen], rng)
+        examples = [self._examples[i] for i in chosen]
+        if self._joiner:
+            examples = [self._joined(e, rng) if rng.random() < self._joined_share else e for e in examples]
+        return self.collate(examples, rng)
+
+    def _joined(self, example: Example, rng: np.random.Generator) -> Example:
+        """Another of about the same length."""
+        joined = self._targets.example(*self._joiner.draw(example.frames, rng))
+        return example if joined.too_dense else joined
 
     def collate(self, examples: list[Example], rng: np.random.Generator | None) -> Batch:
         """Augmented where a generator is given."""
-        mels = [self._store.mel(e.stored) for e in examples]
+        heard = [[self._store.mel(part) for part in e.parts] for e in examples]
+        mels = [parts[0] if len(parts) == 1 else join(parts, rng) for parts in heard]
         if rng is not None:
             mels = [self._augmentation(mel, self._store, rng) for mel in mels]
         mel = torch.zeros(len(mels), max(map(len, mels)), MELS)

@@ -11,6 +11,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
+from .model import Recogniser
+
 
 def save_checkpoint(trainer, path: Path) -> None:
     """Written beside and moved into place, so that a crash leaves the one before."""
@@ -38,10 +40,14 @@ def load_checkpoint(trainer, path: Path, start: Path | None) -> None:
         trainer.step, trainer.hours = kept["step"], kept["hours"]
         trainer.transducer_ready = kept["transducer_ready"]
     elif start is not None:
-        heads = load_file(start / "training" / "heads.safetensors")
-        model = trainer.model
-        model.mel_mean.copy_(heads.pop("mel_mean"))
-        model.mel_std.copy_(heads.pop("mel_std"))
-        model.load_state_dict({k: v.float() for k, v in heads.items()}, strict=False)
-        model.load_published_state({k: v.float() for k, v in load_file(start / "model.safetensors").items()})
+        start_from(trainer.model, start)
         trainer.transducer_ready = True
+
+
+def start_from(model: Recogniser, folder: Path) -> None:
+    """An exported folder with its `training/heads.safetensors`, into a model of its shape."""
+    heads = load_file(folder / "training" / "heads.safetensors")
+    model.mel_mean.copy_(heads.pop("mel_mean"))
+    model.mel_std.copy_(heads.pop("mel_std"))
+    model.load_state_dict({k: v.float() for k, v in heads.items()}, strict=False)
+    model.load_published_state({k: v.float() for k, v in load_file(folder / "model.safetensors").items()})

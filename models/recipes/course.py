@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ import torch
 
 from .batches import NOISE
 
+STARTER = Path(__file__).parents[1] / "starter" / "asr-en"
+SPEEDS = (0.87, 1.15)  # real speech is heard at these too
 HIDDEN = 320  # 11 M parameters: 22 MB in f16, of 24 that a starter may have
 
 
@@ -32,6 +35,7 @@ def main() -> None:
     parser.add_argument("--pool", type=Path, required=True, help="one sentence a line, to be spoken")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--restored", type=Path, default=Path(__file__).parent / "text")
+    parser.add_argument("--aligner", type=Path, default=STARTER, help="the exported folder that tells where words lie")
     parser.add_argument("--out", type=Path, required=True, help="the folder that is exported")
     parser.add_argument("--minutes", type=float, default=24.0, help="of training; half of them at a falling rate")
     parser.add_argument("--synthetic-hours", type=float, default=40.0)
@@ -49,13 +53,16 @@ def main() -> None:
     corpora = list(itertools.chain(*(("--corpus", p) for p in [*real, spoken / "synthetic-en"])))
     step("prepare", *corpora, "--out", store)
     read = list(itertools.chain(*(("--corpus", p) for p in real if p.name != NOISE)))
+    for speed in SPEEDS:
+        step("prepare", *read, "--out", store, "--speed", speed)
+    step("words", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored, "--model", args.aligner)
     if not tokenizer.exists():
         step("tokenizer", *read, "--restored", args.restored, "--pool", args.pool, "--out", tokenizer, "--pieces", args.pieces)
-    batches = ("--batch-seconds", 300, "--passes", 1) if args.device == "cuda" else ("--compile",) * args.compile
+    batches = ("--batch-seconds", 300, "--passes", 1, "--loaders", os.cpu_count()) if args.device == "cuda" else ("--compile",) * args.compile
     step("train", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored,
          "--tokenizer", tokenizer, "--out", run, "--device", args.device, *batches, "--spec-augment",
-         "--hidden", args.hidden, "--layers", args.layers, "--hours", 1e6, "--decay-from", 1e6, "--rnnt-from", args.ctc_hours,
-         "--minutes", args.minutes, "--decay-minutes", args.minutes / 2, "--dev-every", max(1.5, args.ctc_hours / 5))  # fmt: skip
+         "--dropout", 0.1, "--joined-share", 0.4, "--sentences", args.pool, "--hidden", args.hidden, "--layers", args.layers,
+         "--hours", 1e6, "--decay-from", 1e6, "--rnnt-from", args.ctc_hours, "--minutes", args.minutes, "--decay-minutes", args.minutes / 2, "--dev-every", max(1.5, args.ctc_hours / 5))  # fmt: skip
     step("export", "--run", run, "--tokenizer", tokenizer, "--out", args.out)
     print((run / "curve.tsv").read_text(encoding="utf-8"), end="")
 

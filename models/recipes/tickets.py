@@ -1,8 +1,14 @@
-"""Work shared out as it is taken, so that a process whose core is busy with other things does not hold up the rest."""
+"""Work shared out as it is taken, so that a process whose core is busy with other things does not hold up the rest; or done ahead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+In, Out = TypeVar("In"), TypeVar("Out")
 
 
 class Tickets:
@@ -24,3 +30,14 @@ class Tickets:
                     return
                 self._counter.value = number + 1
             yield number - first
+
+
+def ahead(make: Callable[[In], Out], items: Iterable[In], threads: int) -> Iterator[Out]:
+    """`make` of each item, in order, by threads before it is asked for."""
+    items = iter(items)
+    with ThreadPoolExecutor(threads) as workers:
+        waiting = deque(workers.submit(make, item) for item in islice(items, 2 * threads))
+        while waiting:
+            done = waiting.popleft().result()
+            waiting.extend(workers.submit(make, item) for item in islice(items, 1))
+            yield done

@@ -9,10 +9,12 @@ audio seen, so that a run on other hardware follows the same course.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from enum import Enum
 from pathlib import Path
@@ -25,7 +27,7 @@ from torch.nn import functional as F
 
 from . import convolutions, joint
 from .augment import Augmentation
-from .batches import NOISE, Batch, Sampler, load_examples, pick_dev
+from .batches import NOISE, Batch, Sampler, Targets, load_examples, pick_dev
 from .checkpoint import load_checkpoint, save_checkpoint
 from .dev import evaluate_dev
 from .features import MelStore
@@ -33,7 +35,7 @@ from .model import LOOKAHEADS, Recogniser, build_config
 from .optimiser import build_optimisers
 from .phones import PHONES, Pronunciations
 from .rnnt_loss import rnnt_loss
-from .tickets import Tickets
+from .tickets import Tickets, ahead
 
 LOSSES = ("rnnt", "ctc", "phone")
 LONGEST_S = 20.0
@@ -68,10 +70,14 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     how.add_argument("--batch-seconds", type=float, default=24.0, help="of sound, in one pass")
     how.add_argument("--passes", type=int, default=4, help="passes whose gradients make one step")
     how.add_argument("--processes", type=int, default=2, help="CPU processes of one thread each that share the passes")
+    how.add_argument("--loaders", type=int, default=0, help="threads that make batches ahead, for one process (a GPU's)")
     how.add_argument("--compile", action="store_true", help="fuse the convolutions and the joint; needs a C++ compiler")
     how.add_argument("--device", default="cpu")
     how.add_argument("--augment", type=float, default=0.45)
     how.add_argument("--spec-augment", action="store_true")
+    how.add_argument("--joined-share", type=float, default=0.0, help="utterances joined from words; needs recipes.words")
+    how.add_argument("--sentences", type=Path, help="what half of the joined say, one a line (recipes.text_pool)")
+    how.add_argument("--dropout", type=float, default=0.0, help="of what each encoder module adds")
     how.add_argument("--real-share", type=float, default=0.67)
     how.add_argument("--seed", type=int, default=1)
     how.add_argument("--hidden", type=int, default=256)
@@ -103,28 +109,42 @@ class Trainer:
         tokenizer = Tokenizer.from_file(str(args.tokenizer))
         store = MelStore(args.store)
         corpora = [p for data in args.data for p in sorted(data.iterdir()) if (args.store / f"{p.name}.index").exists()]
-        training, held_out = load_examples(
-            store, corpora, args.restored, tokenizer, Pronunciations(args.store / "pronunciations.tsv")
-        )
+        targets = Targets(tokenizer, Pronunciations(args.store / "pronunciations.tsv"))
+        training, held_out = load_examples(store, corpora, args.restored, targets)
         noise = tuple(u for u in store.utterances if u.corpus == NOISE)
-        augmentation = Augmentation(args.augment, noise, tuple(e.stored for e in training), args.spec_augment)
+        augmentation = Augmentation(args.augment, noise, tuple(e.parts[0] for e in training), args.spec_augment)
         self.sampler = Sampler(training, store, augmentation, args.real_share, args.seed)
+        if args.joined_share:
+            sentences = args.sentences.read_text(encoding="utf-8").splitlines() if args.sentences else []
+            self.sampler.join_words(args.joined_share, args.store, sentences, targets)
         self.dev = pick_dev(held_out)
         self.tokenizer = tokenizer
 
         mean, std = store.statistics()
         config = build_config(tokenizer.get_vocab_size(), args.hidden, args.layers)
         self.model = Recogniser(config, len(PHONES), float(mean.mean()), float(std.mean())).to(self.device)
+        self.model.dropout = args.dropout
         self.optimisers = build_optimisers(self.model, args.lr, muon=not args.adamw, tickets=parts)
         self.step, self.hours, self.transducer_ready = 0, 0.0, False
         load_checkpoint(self, args.out / "checkpoint.pt", args.start)
+        self.ahead: Iterator[Batch] | None = None
+        if args.loaders:
+            passes_to_come = (divmod(n, args.passes) for n in itertools.count(self.step * args.passes))
+            self.ahead = ahead(lambda place: self.batch(*place), passes_to_come, args.loaders)
+        torch.manual_seed((args.seed * 1_000_003 + self.step) * world + rank)  # what each process drops is its own
         self.stopping = False
         self.began = time.monotonic()
         signal.signal(signal.SIGTERM, self._stop)
         if rank == 0:
-            total = sum(e.stored.frames for e in training) / 360000
+            total = sum(e.frames for e in training) / 360000
             count = sum(p.numel() for p in self.model.asr.parameters())
             print(f"{len(training)} utterances, {total:.2f} h; {count / 1e6:.2f} M parameters; at {self.hours:.2f} h", flush=True)
+
+    def batch(self, step: int, number: int) -> Batch:
+        """Of a step's pass. How long utterances may be goes by the hours that the steps before it were to have."""
+        hours = step * self.args.passes * self.args.batch_seconds / 3600
+        cap = LONGEST_S if self.args.start else cap_seconds(hours, self.args.hours)
+        return self.sampler.batch(step, number, cap, self.args.batch_seconds)
 
     def _stop(self, *_) -> None:
         self.stopping = True
@@ -185,12 +205,11 @@ class Trainer:
             self.transducer_ready = True
         draw = torch.Generator().manual_seed(self.args.seed * 1_000_003 + self.step)
         lookahead = LOOKAHEADS[int(torch.multinomial(torch.tensor(LOOKAHEAD_ODDS), 1, generator=draw))]
-        cap = LONGEST_S if self.args.start else cap_seconds(self.hours, self.args.hours)
         trained = self.trained_in(stage)
         sums = torch.zeros(5, device=self.device)
         sums[4] = self.time_left() if self.rank == 0 else 0.0  # one clock for all: rates must not differ
         for number in self.passes.round_of(self.args.passes):
-            batch = self.sampler.batch(self.step, number, cap, self.args.batch_seconds).to(self.device)
+            batch = (next(self.ahead) if self.ahead else self.batch(self.step, number)).to(self.device)
             losses = self.losses(batch, lookahead)
             self.total(losses).backward()
             found = [float(losses[name].detach()) if name in losses else 0.0 for name in LOSSES]
@@ -282,6 +301,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     world = args.processes if args.device == "cpu" else 1
+    if args.loaders and world > 1:
+        raise SystemExit("--loaders is for one process: with several, each makes the batches it takes (--processes 1)")
     if world == 1:
         work(0, args, 1)
         return

@@ -23,6 +23,7 @@ def main() -> None:
     train.add_argument("--minutes", type=float, default=20, help="of processor time, over all runs into --out")
     train.add_argument("--rows", type=int, default=16, help="scenes of 8.2 s a step")
     train.add_argument("--rate", type=float, default=2e-3, help="highest learning rate")
+    train.add_argument("--adamw", action="store_true", help="AdamW for everything, no Muon")
     train.add_argument("--seed", type=int, default=7)
     train.add_argument("--threads", type=int, default=1)
 

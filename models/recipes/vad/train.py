@@ -14,6 +14,8 @@ import torch
 from safetensors.torch import save_file
 from torch.nn import functional as F
 
+from ..optimiser import Muon
+from ..tickets import Tickets
 from .model import Detector
 from .scenes import SAMPLES, Scenes
 from .sounds import Sounds
@@ -31,6 +33,20 @@ def learning_rate(highest: float, part: float) -> float:
     return highest * (0.01 + 0.99 * (1 + math.cos(math.pi * part)) / 2)
 
 
+def build_optimisers(model: Detector, args: argparse.Namespace) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices behind the first convolution, whose rows differ a hundredfold in size; AdamW for the rest."""
+    behind = (model.conv2, model.conv3, model.conv4)
+    matrices = [*(conv.weight for conv in behind), model.lstm_cell.weight_ih, model.lstm_cell.weight_hh]
+    if args.adamw:
+        matrices = []
+    taken = {id(p) for p in matrices}
+    rest = [p for p in model.parameters() if p.requires_grad and id(p) not in taken]
+    optimisers: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, lr=args.rate, weight_decay=0.01, betas=(0.9, 0.98))]
+    if matrices:
+        optimisers.append(Muon(matrices, lr=args.rate, tickets=Tickets()))
+    return optimisers
+
+
 def save(path: Path, value: object) -> None:
     partial = path.with_suffix(".partial")
     torch.save(value, partial)
@@ -44,12 +60,13 @@ def train(args: argparse.Namespace) -> None:
     model = Detector()
     model.initialise()
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.AdamW(trained, lr=args.rate, weight_decay=0.01, betas=(0.9, 0.98))
+    optimisers = build_optimisers(model, args)
     step, spent = 0, 0.0
     if checkpoint.exists():
         state = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(state["model"])
-        optimiser.load_state_dict(state["optimiser"])
+        for optimiser, kept in zip(optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(kept)
         step, spent = state["step"], state["seconds"]
         print(f"going on at step {step}, {spent / 60:.1f} minutes", flush=True)
     scenes = Scenes(Sounds(args.store), args.seed)
@@ -58,21 +75,22 @@ def train(args: argparse.Namespace) -> None:
     budget, saved, losses = args.minutes * 60, time.monotonic(), []
 
     def keep() -> None:
-        save(checkpoint, {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step,
-                          "seconds": spent, "rows": args.rows})  # fmt: skip
+        save(checkpoint, {"model": model.state_dict(), "optimisers": [o.state_dict() for o in optimisers],
+                          "step": step, "seconds": spent, "rows": args.rows})  # fmt: skip
 
     while spent < budget and not stopping:
         began = time.process_time()
-        for group in optimiser.param_groups:
+        for group in [group for optimiser in optimisers for group in optimiser.param_groups]:
             group["lr"] = learning_rate(args.rate, spent / budget)
         batch = scenes.batch(step, args.rows)
         scores = model(batch.sound)
         loss = F.binary_cross_entropy_with_logits(scores, batch.target, batch.weight, reduction="sum")
         loss = loss / batch.weight.sum()
-        optimiser.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        optimiser.step()
+        for optimiser in optimisers:
+            optimiser.step()
         step += 1
         losses.append(loss.item())
         spent += time.process_time() - began

@@ -1,0 +1,89 @@
+"""Words are found where they are, and what is joined of them says what it says."""
+
+from itertools import product
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from recipes.features import MELS, Stored
+from recipes.joining import Joiner, join
+from recipes.words import FRAMES_PER_DECISION, best_path, boundaries
+
+
+def collapsed(path: tuple[int, ...]) -> list[int]:
+    return [now for before, now in zip((0, *path), path) if now not in (0, before)]
+
+
+def test_the_best_path_is_the_best_of_all_paths():
+    rng = np.random.default_rng(2)
+    for labels in ([1], [1, 2], [2, 2], [1, 2, 1], [1, 1, 1]):
+        scores = rng.normal(0, 2, (6, 3))
+        log_probs = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+        paths = [path for path in product(range(3), repeat=6) if collapsed(path) == labels]
+        best = max(paths, key=lambda path: sum(log_probs[frame, label] for frame, label in enumerate(path)))
+        begins = [frame for frame, label in enumerate(best) if label and label != (0, *best)[frame]]
+        assert best_path(log_probs, labels).tolist() == begins
+        # the paths that were compared are those that PyTorch sums over
+        total = np.logaddexp.reduce([sum(log_probs[frame, label] for frame, label in enumerate(path)) for path in paths])
+        args = torch.tensor([labels]), torch.tensor([6]), torch.tensor([len(labels)])
+        loss = F.ctc_loss(torch.from_numpy(log_probs)[:, None], *args, 0, "sum")
+        np.testing.assert_allclose(-float(loss), total, rtol=1e-6)
+    assert best_path(np.zeros((2, 3)), [1, 1]) is None
+
+
+def test_words_part_at_the_quietest_frame():
+    mel = np.zeros((40, MELS), dtype=np.float32)
+    mel[17:21] = -8  # a pause between the second phone's beginning and the third's
+    log_probs = np.full((40 // FRAMES_PER_DECISION, 5), -9.0)
+    log_probs[:, 0] = -0.01
+    for phone, at in ((1, 1), (2, 3), (3, 6), (4, 8)):
+        log_probs[at] = -9.0
+        log_probs[at, phone] = -0.01
+    first, parted, last = boundaries(mel, log_probs, [[1, 2], [3, 4]])
+    assert (first, last) == (0, 40) and 17 < parted < 20
+
+
+def test_joined_words_are_where_their_text_says():
+    texts = ["He saw Mary. Then he went", "The dog slept"]
+    utterances = [(Stored("a@0.5", "1", 1000, 600), texts[0]), (Stored("b", "2", 5000, 150), texts[1])]
+    words = {("a", "1"): [0, 50, 100, 150, 200, 250, 300], ("b", "2"): [0, 50, 100, 150]}
+    joiner = Joiner(utterances, np.ones(2), words, [])
+    spoken = {"a@0.5": texts[0].lower().split(), "b": texts[1].lower().split()}
+    several = 0
+    for seed in range(200):
+        parts, text = joiner.draw(700, np.random.default_rng(seed))
+        said = []
+        for part in parts:
+            origin, width = (1000, 100) if part.corpus == "a@0.5" else (5000, 50)
+            first, count = (part.first - origin) // width, part.frames // width
+            said += spoken[part.corpus][first : first + count]
+        assert text.lower().split() == said
+        assert 560 <= sum(part.frames for part in parts) <= 700
+        assert text[0].isupper() and "Mary" in text.split("saw ")[-1] or "mary" not in text
+        # sentences begin with a capital, and nothing else but names has one
+        for before, word in zip(text.split(), text.split()[1:]):
+            assert word[0].isupper() == (before.endswith(".") or word == "Mary.")
+        several += len(parts) > 2
+    assert several > 100
+
+
+def test_sentences_are_said_in_the_longest_runs_found():
+    texts = ["He saw Mary. Then he went", "The dog slept"]
+    utterances = [(Stored("a", "1", 1000, 300), texts[0]), (Stored("b", "2", 5000, 150), texts[1])]
+    words = {("a", "1"): [0, 50, 100, 150, 200, 250, 300], ("b", "2"): [0, 50, 100, 150]}
+    joiner = Joiner(utterances, np.ones(2), words, ["Then he saw the dog.", "Nobody slept."])
+    told = [joiner.draw(270, np.random.default_rng(seed)) for seed in range(60)]
+    sentence = [parts for parts, text in told if text == "Then he saw the dog."]
+    assert 10 < len(sentence) < 50 and not any("Nobody" in text for _, text in told)
+    places = [[(part.corpus, part.first, part.frames) for part in parts] for parts in sentence]
+    # "he" of "he saw" and "he" of "he went" are both there; the longer run is likelier, and "the dog" has one place
+    longest = [("a", 1150, 100), ("a", 1050, 50), ("b", 5000, 100)], [("a", 1150, 50), ("a", 1000, 100), ("b", 5000, 100)]
+    assert all(found in longest for found in places)
+
+
+def test_parts_come_to_one_level():
+    quiet, loud = np.full((20, MELS), -9, dtype=np.float32), np.full((30, MELS), -3, dtype=np.float32)
+    joined = join([quiet, loud], np.random.default_rng(0))
+    assert joined.shape == (50, MELS) and joined.dtype == np.float32
+    assert abs(joined[0, 0] - joined[-1, 0]) <= 1.4
