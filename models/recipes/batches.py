@@ -126,7 +126,10 @@ class Sampler:
     def join_words(self, share: float, words: Path, sentences: list[str], targets: Targets) -> None:
         """From now on, `share` of the utterances are words of several, joined."""
         utterances = [(e.parts[0], e.text) for e in self._examples]
-        self._joiner = Joiner(utterances, self._weights, load_words(words), sentences)
+        known = load_words(words)
+        if not known:
+            raise SystemExit(f"no words are known in {words}: run recipes.words first, or leave --joined-share out")
+        self._joiner = Joiner(utterances, self._weights, known, sentences)
         self._joined_share, self._targets = share, targets
 
     def batch(self, step: int, rank: int, cap_s: float, budget_s: float) -> Batch:

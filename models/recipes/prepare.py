@@ -82,6 +82,8 @@ def main() -> None:
     parser.add_argument("--speed", type=Fraction, default=Fraction(1), help="stored as CORPUS@SPEED where it is not 1")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
+    if not 0.5 <= args.speed <= 2:
+        parser.error("--speed goes from 0.5 to 2")
     mel = partial(stored_mel, speed=args.speed.limit_denominator(40))
     suffix = "" if args.speed == 1 else f"{VARIANT}{float(args.speed):g}"
     if args.processes == 1:
