@@ -58,11 +58,14 @@ def main() -> None:
     step("words", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored, "--model", args.aligner)
     if not tokenizer.exists():
         step("tokenizer", *read, "--restored", args.restored, "--pool", args.pool, "--out", tokenizer, "--pieces", args.pieces)
-    batches = ("--batch-seconds", 300, "--passes", 1, "--loaders", os.cpu_count()) if args.device == "cuda" else ("--compile",) * args.compile
+    batches = ("--compile",) * args.compile
+    if args.device == "cuda":
+        batches = ("--batch-seconds", 300, "--passes", 1, "--loaders", os.cpu_count())
     step("train", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored,
          "--tokenizer", tokenizer, "--out", run, "--device", args.device, *batches, "--spec-augment",
          "--dropout", 0.1, "--joined-share", 0.4, "--sentences", args.pool, "--hidden", args.hidden, "--layers", args.layers,
-         "--hours", 1e6, "--decay-from", 1e6, "--rnnt-from", args.ctc_hours, "--minutes", args.minutes, "--decay-minutes", args.minutes / 2, "--dev-every", max(1.5, args.ctc_hours / 5))  # fmt: skip
+         "--hours", 1e6, "--decay-from", 1e6, "--rnnt-from", args.ctc_hours, "--minutes", args.minutes,
+         "--decay-minutes", args.minutes / 2, "--dev-every", max(1.5, args.ctc_hours / 5))  # fmt: skip
     step("export", "--run", run, "--tokenizer", tokenizer, "--out", args.out)
     print((run / "curve.tsv").read_text(encoding="utf-8"), end="")
 
