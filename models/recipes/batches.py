@@ -17,6 +17,7 @@ from .features import FRAMES_PER_SECOND, MELS, MelStore, Stored
 from .joining import Joiner, join, load_words
 from .phones import Pronunciations
 from .targets import load_targets
+from .units import Units, blend
 
 # Readers of mini-librispeech and a synthetic voice that are never trained on: models are picked by these.
 HELD_OUT = ("32", "669", "1737", "7312", "flite_awb")
@@ -31,6 +32,7 @@ class Example:
     text: str
     tokens: tuple[int, ...]
     phones: tuple[int, ...]
+    of_units: bool = False
 
     @property
     def frames(self) -> int:
@@ -53,8 +55,9 @@ class Targets:
     tokenizer: Tokenizer
     pronunciations: Pronunciations
 
-    def example(self, parts: tuple[Stored, ...], text: str) -> Example:
-        return Example(parts, text, tuple(self.tokenizer.encode(text).ids), tuple(self.pronunciations.phones(text) or ()))
+    def example(self, parts: tuple[Stored, ...], text: str, of_units: bool = False) -> Example:
+        tokens, phones = self.tokenizer.encode(text).ids, self.pronunciations.phones(text) or ()
+        return Example(parts, text, tuple(tokens), tuple(phones), of_units)
 
 
 @dataclass(frozen=True)
@@ -122,15 +125,21 @@ class Sampler:
         self._weights = weights
         self._store, self._augmentation, self._seed = store, augmentation, seed
         self._joiner: Joiner | None = None
+        self._units: Units | None = None
+        self._joined_share = self._units_share = 0.0
 
-    def join_words(self, share: float, words: Path, sentences: list[str], targets: Targets) -> None:
-        """From now on, `share` of the utterances are words of several, joined."""
-        utterances = [(e.parts[0], e.text) for e in self._examples]
-        known = load_words(words)
+    def make_more(self, joined: float, units: float, words: Path, sentences: list[str], targets: Targets) -> None:
+        """From now on, shares of the utterances are words of several, joined, and `sentences` that readers are made to say."""
+        known = load_words(words, [(e.parts[0], e.text) for e in self._examples])
         if not known:
-            raise SystemExit(f"no words are known in {words}: run recipes.words first, or leave --joined-share out")
-        self._joiner = Joiner(utterances, self._weights, known, sentences)
-        self._joined_share, self._targets = share, targets
+            raise SystemExit(f"no words are known in {words}: run recipes.words first, or leave the shares out")
+        weights = {e.parts[0]: weight for e, weight in zip(self._examples, self._weights, strict=True)}
+        self._joiner = Joiner(known, np.array([weights[utterance.stored] for utterance in known]))
+        self._joined_share, self._units_share, self._targets = joined, units, targets
+        if units:
+            self._units = Units(known, sentences, targets.pronunciations)
+            if not (self._units.voices and self._units.sentences):
+                raise SystemExit("--units-share needs --sentences, and readers with five minutes whose phones are known")
 
     def batch(self, step: int, rank: int, cap_s: float, budget_s: float) -> Batch:
         """About `budget_s` seconds of sound, padding counted in."""
@@ -145,19 +154,25 @@ class Sampler:
         chance = self._weights[near]
         chosen = rng.choice(near, size=min(count, len(near)), replace=False, p=chance / chance.sum())
         examples = [self._examples[i] for i in chosen]
-        if self._joiner:
-            examples = [self._joined(e, rng) if rng.random() < self._joined_share else e for e in examples]
-        return self.collate(examples, rng)
+        return self.collate(self.made_of(examples, rng), rng)
 
-    def _joined(self, example: Example, rng: np.random.Generator) -> Example:
-        """Another of about the same length."""
-        joined = self._targets.example(*self._joiner.draw(example.frames, rng))
-        return example if joined.too_dense else joined
+    def made_of(self, examples: list[Example], rng: np.random.Generator) -> list[Example]:
+        """The examples, of which `make_more`'s shares are exchanged for made ones."""
+        return [self._or_another(example, rng) for example in examples]
+
+    def _or_another(self, example: Example, rng: np.random.Generator) -> Example:
+        """By the shares, an example that is made, of about the same length."""
+        drawn, made = rng.random(), None
+        if drawn < self._joined_share:
+            made = self._targets.example(*self._joiner.draw(example.frames, rng))
+        elif drawn < self._joined_share + self._units_share:
+            said = self._units.draw(example.frames, rng)
+            made = self._targets.example(*said, of_units=True) if said else None
+        return example if made is None or made.too_dense else made
 
     def collate(self, examples: list[Example], rng: np.random.Generator | None) -> Batch:
         """Augmented where a generator is given."""
-        heard = [[self._store.mel(part) for part in e.parts] for e in examples]
-        mels = [parts[0] if len(parts) == 1 else join(parts, rng) for parts in heard]
+        mels = [self._sound(e, rng) for e in examples]
         if rng is not None:
             mels = [self._augmentation(mel, self._store, rng) for mel in mels]
         mel = torch.zeros(len(mels), max(map(len, mels)), MELS)
@@ -166,6 +181,12 @@ class Sampler:
         tokens, token_counts = _padded([e.tokens for e in examples])
         phones, phone_counts = _padded([e.phones for e in examples])
         return Batch(mel, torch.tensor([len(m) for m in mels]), tokens, token_counts, phones, phone_counts)
+
+    def _sound(self, example: Example, rng: np.random.Generator | None) -> np.ndarray:
+        parts = [self._store.mel(part) for part in example.parts]
+        if example.of_units:
+            return blend(parts, [self._store.colour(part) for part in example.parts])
+        return parts[0] if len(parts) == 1 else join(parts, rng)
 
 
 def _padded(rows: list[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,9 +1,8 @@
-"""Evaluation sets made from another: over a telephone, in noise; and one of a synthetic voice that is never trained on.
+"""Evaluation sets made from another: over a telephone, in noise, and said by a synthetic voice that is never trained on.
 
-    python -m recipes.conditions --set EVAL/librispeech-sample --noise DATA/noise --pool WORK/pool.txt --out WORK/conditions
+    python -m recipes.conditions --set EVAL/librispeech-sample --noise DATA/noise --out WORK/conditions
 
-Writes the folders `telephone`, `noise-10db` and `synthetic` with their `refs.tsv`, the same each time. The sentences of the last are
-the end of the pool, which `recipes.synthesize` gets to only if all of it is spoken.
+Writes the folders `telephone`, `noise-10db` and `synthetic` with their `refs.tsv`, the same each time.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from .prepare import SOUND, decode
 from .synthesize import SAMPLE_RATE, read_16k
 from .targets import read_table
 
-SPOKEN = 60  # sentences of the synthetic voice
 VOICE = "awb"  # one of batches.HELD_OUT
 
 
@@ -63,27 +61,24 @@ def spoken(text: str) -> np.ndarray:
         return read_16k(wav)
 
 
-def make(source: Path, noise: Path, pool: Path, out: Path) -> None:
-    """The three sets: from the set `source`, a folder of sounds and the sentences of `pool`."""
+def make(source: Path, noise: Path, out: Path) -> None:
+    """The three sets, from the set `source` and a folder of sounds."""
     texts = read_table(source / "refs.tsv")
     write(out / "telephone", texts, lambda name: telephone(decode(source / name)))
     rng = np.random.default_rng(7)
     sounds = sorted(p for p in noise.iterdir() if p.suffix in SOUND)
     noises = {name: sounds[int(rng.integers(len(sounds)))] for name in texts}
     write(out / "noise-10db", texts, lambda name: noisy(decode(source / name), decode(noises[name]), 10.0))
-    sentences = pool.read_text(encoding="utf-8").splitlines()[-SPOKEN:]
-    said = {f"{VOICE}-{number:02}.flac": text for number, text in enumerate(sentences)}
-    write(out / "synthetic", said, lambda name: spoken(said[name]))
+    write(out / "synthetic", texts, lambda name: spoken(texts[name].lower()))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", type=Path, required=True, help="an evaluation set")
     parser.add_argument("--noise", type=Path, required=True, help="a folder of sounds")
-    parser.add_argument("--pool", type=Path, required=True, help="what recipes.text_pool wrote")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    make(args.set, args.noise, args.pool, args.out)
+    make(args.set, args.noise, args.out)
 
 
 if __name__ == "__main__":

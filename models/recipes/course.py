@@ -55,7 +55,8 @@ def main() -> None:
     read = list(itertools.chain(*(("--corpus", p) for p in real if p.name != NOISE)))
     for speed in SPEEDS:
         step("prepare", *read, "--out", store, "--speed", speed)
-    step("words", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored, "--model", args.aligner)
+    step("words", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored, "--model", args.aligner,
+         "--sentences", args.pool)  # fmt: skip
     if not tokenizer.exists():
         step("tokenizer", *read, "--restored", args.restored, "--pool", args.pool, "--out", tokenizer, "--pieces", args.pieces)
     batches = ("--compile",) * args.compile
@@ -63,7 +64,8 @@ def main() -> None:
         batches = ("--batch-seconds", 300, "--passes", 1, "--loaders", os.cpu_count())
     step("train", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored,
          "--tokenizer", tokenizer, "--out", run, "--device", args.device, *batches, "--spec-augment",
-         "--dropout", 0.1, "--joined-share", 0.4, "--sentences", args.pool, "--hidden", args.hidden, "--layers", args.layers,
+         "--dropout", 0.1, "--joined-share", 0.1, "--units-share", 0.45, "--sentences", args.pool,
+         "--hidden", args.hidden, "--layers", args.layers,
          "--hours", 1e6, "--decay-from", 1e6, "--rnnt-from", args.ctc_hours, "--minutes", args.minutes,
          "--decay-minutes", args.minutes / 2, "--dev-every", max(1.5, args.ctc_hours / 5))  # fmt: skip
     step("export", "--run", run, "--tokenizer", tokenizer, "--out", args.out)

@@ -58,6 +58,8 @@ class MelStore:
     def __init__(self, folder: Path):
         self.utterances: list[Stored] = []
         self._mels: dict[str, np.ndarray] = {}
+        self._places: dict[tuple[str, str], Stored] = {}
+        self._colours: dict[tuple[str, str], np.ndarray] = {}
         for index in sorted(folder.glob("*.index")):
             corpus = index.stem
             mels = np.memmap(index.with_suffix(".mel"), dtype=np.float16, mode="r").reshape(-1, MELS)
@@ -70,6 +72,15 @@ class MelStore:
         """`[frames, 80]`, f32."""
         mels = self._mels[utterance.corpus][utterance.first : utterance.first + utterance.frames]
         return np.array(mels, dtype=np.float32)
+
+    def colour(self, part: Stored) -> np.ndarray:
+        """The mean spectrum, `[mels]`, of the whole utterance that a part is of."""
+        if not self._places:
+            self._places = {(u.corpus, u.file): u for u in self.utterances}
+        key = part.corpus, part.file
+        if key not in self._colours:
+            self._colours[key] = self.mel(self._places[key]).mean(0)
+        return self._colours[key]
 
     def statistics(self, samples: int = 400) -> tuple[np.ndarray, np.ndarray]:
         """Mean and deviation of each mel band, `[80]` each, over a fixed draw of utterances."""

@@ -24,6 +24,7 @@ from scipy.signal import resample_poly
 from torch import multiprocessing as processes
 
 from .features import VARIANT, log_mel
+from .targets import read_table
 
 SOUND = {".opus", ".flac", ".wav", ".ogg"}
 
@@ -63,7 +64,9 @@ def store(
     if index.exists():
         return
     out.mkdir(parents=True, exist_ok=True)
-    files = sorted(p for p in corpus.iterdir() if p.suffix in SOUND)[:limit]
+    listed = read_table(corpus / "refs.tsv") if (corpus / "refs.tsv").exists() else None
+    # a file that is not listed may be half written: whoever speaks a corpus lists what is whole
+    files = sorted(p for p in corpus.iterdir() if p.suffix in SOUND and (listed is None or p.name in listed))[:limit]
     rows, first = [], 0
     with (out / f"{name}.mel").open("wb") as mels:
         for path, mel in zip(files, mels_of(files), strict=True):

@@ -1,6 +1,6 @@
 """Prints the figures of a starter's card: what the engine makes of every evaluation set, and whether PyTorch agrees.
 
-    python -m recipes.table --set EVAL/librispeech-sample --data DATA --pool WORK/pool.txt --work WORK [--model starter/asr-en]
+    python -m recipes.table --set EVAL/librispeech-sample --data DATA --work WORK [--model starter/asr-en]
 
 The sets that `recipes.conditions` makes are made in WORK, and so is one of the held-out readers. Words are counted by the engine
 (`cargo run --release --example wer`), greedily and with the language model that ships; `false_words` counts what it hears in
@@ -65,14 +65,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", type=Path, required=True, help="an evaluation set")
     parser.add_argument("--data", type=Path, required=True, help="folder of corpus folders, with noise and the held-out readers")
-    parser.add_argument("--pool", type=Path, required=True, help="what recipes.text_pool wrote")
     parser.add_argument("--work", type=Path, required=True, help="where the made sets are kept")
     parser.add_argument("--model", type=Path, default=REPOSITORY / "models" / "starter" / "asr-en")
     parser.add_argument("--minutes", type=int, default=10, help="of each sound without speech")
     args = parser.parse_args()
     made = args.work / "conditions"
     if not (made / "synthetic" / "refs.tsv").exists():
-        conditions.make(args.set, args.data / "noise", args.pool, made)
+        conditions.make(args.set, args.data / "noise", made)
     reading = readers(args.data, args.work / "held-out-readers")
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -82,7 +81,7 @@ def main() -> None:
         rows = [(args.set.name, args.set, ())]
         rows += [(name, args.set, ("--look-ahead", ms)) for name, ms in LOOK_AHEADS_MS.items()]
         rows += [("the same over a telephone", made / "telephone", ()), ("in noise at 10 dB", made / "noise-10db", ())]
-        rows += [("a synthetic voice never trained on", made / "synthetic", ()), ("held-out readers", reading, ())]
+        rows += [("said by a synthetic voice never trained on", made / "synthetic", ()), ("held-out readers", reading, ())]
         print("| Set | Greedy | With the language model |\n|---|---|---|", flush=True)
         for name, folder, more in rows:
             rates = re.findall(r"WER (\S+) %", example("wer", folder.resolve(), *common, models, *more))

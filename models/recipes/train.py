@@ -76,7 +76,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     how.add_argument("--augment", type=float, default=0.45)
     how.add_argument("--spec-augment", action="store_true")
     how.add_argument("--joined-share", type=float, default=0.0, help="utterances joined from words; needs recipes.words")
-    how.add_argument("--sentences", type=Path, help="what half of the joined say, one a line (recipes.text_pool)")
+    how.add_argument("--units-share", type=float, default=0.0, help="--sentences that readers are made to say; as well")
+    how.add_argument("--sentences", type=Path, help="one a line (recipes.text_pool)")
     how.add_argument("--dropout", type=float, default=0.0, help="of what each encoder module adds")
     how.add_argument("--real-share", type=float, default=0.67)
     how.add_argument("--seed", type=int, default=1)
@@ -114,9 +115,10 @@ class Trainer:
         noise = tuple(u for u in store.utterances if u.corpus == NOISE)
         augmentation = Augmentation(args.augment, noise, tuple(e.parts[0] for e in training), args.spec_augment)
         self.sampler = Sampler(training, store, augmentation, args.real_share, args.seed)
-        if args.joined_share:
-            sentences = args.sentences.read_text(encoding="utf-8").splitlines() if args.sentences else []
-            self.sampler.join_words(args.joined_share, args.store, sentences, targets)
+        if args.joined_share or args.units_share:
+            lines = args.sentences.read_text(encoding="utf-8").splitlines() if args.sentences else []
+            sentences = sorted(set(lines) - {example.text for example in held_out})
+            self.sampler.make_more(args.joined_share, args.units_share, args.store, sentences, targets)
         self.dev = pick_dev(held_out)
         self.tokenizer = tokenizer
 
@@ -194,7 +196,7 @@ class Trainer:
         return found
 
     def total(self, losses: dict[str, torch.Tensor]) -> torch.Tensor:
-        weights = {"rnnt": 1.0, "ctc": 0.3, "phone": 0.2} if "rnnt" in losses else {"ctc": 1.0, "phone": 0.8}
+        weights = {"rnnt": 1.0, "ctc": 0.3, "phone": 0.5} if "rnnt" in losses else {"ctc": 1.0, "phone": 0.8}
         return sum(weights[name] * loss for name, loss in losses.items())
 
     def update(self) -> tuple[dict[str, float], float]:
@@ -297,6 +299,13 @@ def work(rank: int, args: argparse.Namespace, world: int, *counters) -> None:
         distributed.destroy_process_group()
 
 
+def use_large_pages() -> None:
+    """For processes started from here on: glibc keeps what it frees, in pages of 2 MB, so that no step faults its memory in anew."""
+    os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(1 << 32))
+    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(1 << 36))
+
+
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(argv)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -306,6 +315,7 @@ def main(argv: list[str] | None = None) -> None:
     if world == 1:
         work(0, args, 1)
         return
+    use_large_pages()
     counters = [processes.get_context("spawn").Value("q", 0) for _ in range(2)]
     started = processes.start_processes(work, (args, world, *counters), nprocs=world, join=False, start_method="spawn")
     # a stop asked of the parent is a stop of its children: each ends after the step it is in

@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from recipes.features import MELS, Stored
-from recipes.joining import Joiner, join
-from recipes.words import FRAMES_PER_DECISION, best_path, boundaries
+from recipes.joining import Joiner, join, load_words
+from recipes.words import best_path, boundaries, lateness
 
 
 def collapsed(path: tuple[int, ...]) -> list[int]:
@@ -34,21 +34,33 @@ def test_the_best_path_is_the_best_of_all_paths():
 
 def test_words_part_at_the_quietest_frame():
     mel = np.zeros((40, MELS), dtype=np.float32)
-    mel[17:21] = -8  # a pause between the second phone's beginning and the third's
-    log_probs = np.full((40 // FRAMES_PER_DECISION, 5), -9.0)
-    log_probs[:, 0] = -0.01
-    for phone, at in ((1, 1), (2, 3), (3, 6), (4, 8)):
-        log_probs[at] = -9.0
-        log_probs[at, phone] = -0.01
-    first, parted, last = boundaries(mel, log_probs, [[1, 2], [3, 4]])
+    mel[17:21] = -8  # a pause between the second phone's middle and the third's
+    first, parted, last = boundaries(mel, np.array([4, 12, 26, 34]), [[1, 2], [3, 4]])
     assert (first, last) == (0, 40) and 17 < parted < 20
 
 
-def test_joined_words_are_where_their_text_says():
+def test_how_late_labels_come_is_seen_in_what_is_heard():
+    rng = np.random.default_rng(4)
+    sounds = rng.normal(0, 3, (5, MELS))
+    mels, phones, begins = [], [], []
+    for _ in range(8):
+        said = rng.integers(1, 5, 30)
+        middles = np.cumsum(rng.integers(5, 12, 30))
+        glides = [np.interp(np.arange(middles[-1] + 20), middles, sounds[said, band]) for band in range(MELS)]
+        mels.append(np.stack(glides, axis=1))
+        phones.append(said.tolist())
+        begins.append(middles + 11)
+    assert lateness(mels, phones, begins) == 11
+
+
+def test_joined_words_are_where_their_text_says(tmp_path):
     texts = ["He saw Mary. Then he went", "The dog slept"]
     utterances = [(Stored("a@0.5", "1", 1000, 600), texts[0]), (Stored("b", "2", 5000, 150), texts[1])]
-    words = {("a", "1"): [0, 50, 100, 150, 200, 250, 300], ("b", "2"): [0, 50, 100, 150]}
-    joiner = Joiner(utterances, np.ones(2), words, [])
+    (tmp_path / "a.words").write_text("1\t0,50,100,150,200,250,300\t25,275\n")
+    (tmp_path / "b.words").write_text("2\t0,50,100,150\t25,125\nanother\t0,50\t25\n")
+    known = load_words(tmp_path, [*utterances, (Stored("b", "unknown", 0, 100), "Who?")])
+    assert [(one.stored, one.middles) for one in known] == [(utterances[0][0], [50, 550]), (utterances[1][0], [25, 125])]
+    joiner = Joiner(known, np.ones(2))
     spoken = {"a@0.5": texts[0].lower().split(), "b": texts[1].lower().split()}
     several = 0
     for seed in range(200):
@@ -66,20 +78,6 @@ def test_joined_words_are_where_their_text_says():
             assert word[0].isupper() == (before.endswith(".") or word == "Mary.")
         several += len(parts) > 2
     assert several > 100
-
-
-def test_sentences_are_said_in_the_longest_runs_found():
-    texts = ["He saw Mary. Then he went", "The dog slept"]
-    utterances = [(Stored("a", "1", 1000, 300), texts[0]), (Stored("b", "2", 5000, 150), texts[1])]
-    words = {("a", "1"): [0, 50, 100, 150, 200, 250, 300], ("b", "2"): [0, 50, 100, 150]}
-    joiner = Joiner(utterances, np.ones(2), words, ["Then he saw the dog.", "Nobody slept."])
-    told = [joiner.draw(270, np.random.default_rng(seed)) for seed in range(60)]
-    sentence = [parts for parts, text in told if text == "Then he saw the dog."]
-    assert 10 < len(sentence) < 50 and not any("Nobody" in text for _, text in told)
-    places = [[(part.corpus, part.first, part.frames) for part in parts] for parts in sentence]
-    # "he" of "he saw" and "he" of "he went" are both there; the longer run is likelier, and "the dog" has one place
-    longest = [("a", 1150, 100), ("a", 1050, 50), ("b", 5000, 100)], [("a", 1150, 50), ("a", 1000, 100), ("b", 5000, 100)]
-    assert all(found in longest for found in places)
 
 
 def test_parts_come_to_one_level():
