@@ -55,10 +55,6 @@ def names_among(texts: list[str]) -> set[str]:
     return {word.rstrip(STOPS) for word in found}
 
 
-def spoken(word: str) -> str:
-    return word.rstrip(STOPS).lower()
-
-
 def ends_sentence(word: str) -> bool:
     return word.endswith((".", "?", "!"))
 
