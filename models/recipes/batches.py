@@ -22,6 +22,8 @@ from .units import Units, blend
 # Readers of mini-librispeech and a synthetic voice that are never trained on: models are picked by these.
 HELD_OUT = ("32", "669", "1737", "7312", "flite_awb")
 NOISE = "noise"
+# Batches are padded to multiples of these, so that shapes come again: a CPU's library makes code for each new one.
+FRAMES_GRID, LABELS_GRID = 128, 8
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class Batch:
-    """`mel` `[batch, frames, mels]`, zero past each of `frames`; tokens and phones padded with 0."""
+    """`mel` `[batch, frames, mels]`, zero past each of `frames`; tokens and phones padded with 0. Sizes are on the grids."""
 
     mel: torch.Tensor
     frames: torch.Tensor
@@ -175,7 +177,7 @@ class Sampler:
         mels = [self._sound(e, rng) for e in examples]
         if rng is not None:
             mels = [self._augmentation(mel, self._store, rng) for mel in mels]
-        mel = torch.zeros(len(mels), max(map(len, mels)), MELS)
+        mel = torch.zeros(len(mels), _on_grid(max(map(len, mels)), FRAMES_GRID), MELS)
         for row, frames in enumerate(mels):
             mel[row, : len(frames)] = torch.from_numpy(np.ascontiguousarray(frames, dtype=np.float32))
         tokens, token_counts = _padded([e.tokens for e in examples])
@@ -189,9 +191,13 @@ class Sampler:
         return parts[0] if len(parts) == 1 else join(parts, rng)
 
 
+def _on_grid(size: int, grid: int) -> int:
+    return -(-size // grid) * grid
+
+
 def _padded(rows: list[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
     counts = torch.tensor([len(row) for row in rows])
-    padded = torch.zeros(len(rows), max(1, int(counts.max())), dtype=torch.long)
+    padded = torch.zeros(len(rows), _on_grid(max(1, int(counts.max())), LABELS_GRID), dtype=torch.long)
     for number, row in enumerate(rows):
         padded[number, : len(row)] = torch.tensor(row, dtype=torch.long)
     return padded, counts

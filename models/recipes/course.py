@@ -1,10 +1,10 @@
 """A whole training course with one command, for a host with a GPU: speech made on every core, then the largest model that fits.
 
-    python -m recipes.course --data DATA --pool WORK/pool.txt --work WORK --out starter/asr-en --minutes 24
+    python -m recipes.course --data DATA --pool WORK/pool.txt --text WORK/passages.txt --work WORK --out starter/asr-en --minutes 24
 
-`--pool` is what `recipes.text_pool` wrote, and `--data` the folder of real speech: with both there, nothing is downloaded. Starts from
-nothing, shows the learning curve and exports to `--out`. Run again, it goes on from its last checkpoint for `--minutes` more. It serves
-on CPUs too, slower (`--device cpu --compile --hidden 256`, the size that ships).
+`--pool` and `--text` are what `recipes.text_pool` wrote, and `--data` the folder of real speech: with these there, nothing is
+downloaded. Starts from nothing, shows the learning curve and exports to `--out`. Run again, it goes on from its last checkpoint
+for `--minutes` more. It serves on CPUs too, slower (`--device cpu --compile --hidden 256`, the size that ships).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of corpus folders")
     parser.add_argument("--pool", type=Path, required=True, help="one sentence a line, to be spoken")
+    parser.add_argument("--text", type=Path, required=True, help="passages, for the prediction network alone")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--restored", type=Path, default=Path(__file__).parent / "text")
     parser.add_argument("--aligner", type=Path, default=STARTER, help="the exported folder that tells where words lie")
@@ -64,11 +65,12 @@ def main() -> None:
         batches = ("--batch-seconds", 300, "--passes", 1, "--loaders", os.cpu_count())
     step("train", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored,
          "--tokenizer", tokenizer, "--out", run, "--device", args.device, *batches, "--spec-augment",
-         "--dropout", 0.1, "--joined-share", 0.1, "--units-share", 0.45, "--sentences", args.pool,
+         "--dropout", 0.1, "--joined-share", 0.1, "--units-share", 0.5, "--sentences", args.pool, "--text", args.text,
          "--hidden", args.hidden, "--layers", args.layers,
          "--hours", 1e6, "--decay-from", 1e6, "--rnnt-from", args.ctc_hours, "--minutes", args.minutes,
          "--decay-minutes", args.minutes / 2, "--dev-every", max(1.5, args.ctc_hours / 5))  # fmt: skip
     step("export", "--run", run, "--tokenizer", tokenizer, "--out", args.out)
+    step("centre", "--model", args.out, "--store", store)
     print((run / "curve.tsv").read_text(encoding="utf-8"), end="")
 
 

@@ -2,13 +2,15 @@
 
 Scores for every cell `(t, u)` and token would be written to memory and read again by half a dozen passes, which took more
 than half of a training step. Here a block of cells is scored, reduced to the two probabilities that the loss reads, and
-forgotten; the backward pass scores it again. Padding is never computed.
+forgotten; the backward pass scores it again. Padding is never computed, nor what else is left out (`alignment.near_path`).
 """
 
 from __future__ import annotations
 
 import torch
 from torch.nn import functional as F
+
+from .rnnt_loss import NEVER
 
 CELLS = 1024  # of 384 tokens: what a core's second cache holds with its gradient
 CELLS_GPU = 65536
@@ -47,48 +49,48 @@ def compile_kernels() -> None:
         _kernels[name] = torch.compile(kernel, dynamic=True)
 
 
-def _blocks(frames: torch.Tensor, labels: torch.Tensor):
-    """`(utterance, first frame, end, columns)` that cover every cell of every utterance."""
-    cells = CELLS if frames.device.type == "cpu" else CELLS_GPU
-    for row, (steps, count) in enumerate(zip(frames.tolist(), labels.tolist(), strict=True)):
-        width = count + 1
-        size = max(1, cells // width)
-        for first in range(0, steps, size):
-            yield row, first, min(steps, first + size), width
+def _blocks(inside: torch.Tensor):
+    """The cells `[batch, T, U + 1]` that are `inside`, some at a time: flat places of each, of its frame and of its label."""
+    steps, width = inside.shape[1:]
+    for cells in inside.flatten().nonzero()[:, 0].split(CELLS if inside.device.type == "cpu" else CELLS_GPU):
+        frames = cells // width
+        yield cells, frames, frames // steps * width + cells % width
 
 
 class _Cells(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, heard, predicted, weight, bias, index, frames, labels, blank):
-        shape = (*heard.shape[:2], predicted.shape[1])
-        normaliser, by_blank, by_label = (heard.new_zeros(shape, dtype=torch.float32) for _ in range(3))
-        for row, first, end, width in _blocks(frames, labels):
-            hidden = F.relu(heard[row, first:end, None] + predicted[row, None, :width]).flatten(0, 1)
-            wanted = index[row, :width].repeat(end - first)
-            found = _kernels["moves"](F.linear(hidden, weight, bias), wanted, blank)
-            for kept, values in zip((normaliser, by_blank, by_label), found, strict=True):
-                kept[row, first:end, :width] = values.view(end - first, width)
-        ctx.save_for_backward(heard, predicted, weight, bias, index, frames, labels, normaliser)
+    def forward(ctx, heard, predicted, weight, bias, index, inside, blank):
+        heard, predicted, index = heard.flatten(0, 1), predicted.flatten(0, 1), index.flatten()
+        found = [heard.new_full((inside.numel(),), NEVER, dtype=torch.float32) for _ in range(3)]
+        for cells, frames, labels in _blocks(inside):
+            hidden = F.relu(heard[frames] + predicted[labels])
+            for kept, values in zip(found, _kernels["moves"](F.linear(hidden, weight, bias), index[labels], blank), strict=True):
+                kept[cells] = values
+        normaliser, by_blank, by_label = found
+        ctx.save_for_backward(heard, predicted, weight, bias, index, inside, normaliser)
         ctx.blank = blank
-        return by_blank, by_label
+        return by_blank.view(inside.shape), by_label.view(inside.shape)
 
     @staticmethod
     def backward(ctx, by_blank, by_label):
-        heard, predicted, weight, bias, index, frames, labels, normaliser = ctx.saved_tensors
-        to_heard, to_predicted = torch.zeros_like(heard), torch.zeros_like(predicted, dtype=torch.float32)
-        to_weight, to_bias = torch.zeros_like(weight, dtype=torch.float32), torch.zeros_like(bias, dtype=torch.float32)
-        for row, first, end, width in _blocks(frames, labels):
-            hidden = F.relu(heard[row, first:end, None] + predicted[row, None, :width]).flatten(0, 1)
-            wanted = index[row, :width].repeat(end - first)
-            of_cells = [values[row, first:end, :width].flatten() for values in (normaliser, by_blank, by_label)]
+        heard, predicted, weight, bias, index, inside, normaliser = ctx.saved_tensors
+        by_blank, by_label = by_blank.flatten(), by_label.flatten()
+        sums = [torch.zeros_like(part, dtype=torch.float32) for part in (heard, predicted, weight, bias)]
+        to_heard, to_predicted, to_weight, to_bias = sums
+        for cells, frames, labels in _blocks(inside):
+            hidden = F.relu(heard[frames] + predicted[labels])
             scores = F.linear(hidden, weight, bias)
-            gradient = _kernels["gradient"](scores, of_cells[0], wanted, ctx.blank, *of_cells[1:])
+            gradient = _kernels["gradient"](
+                scores, normaliser[cells], index[labels], ctx.blank, by_blank[cells], by_label[cells]
+            )
             to_weight += gradient.t() @ hidden
             to_bias += gradient.sum(0, dtype=torch.float32)
-            to_hidden = ((gradient @ weight) * (hidden > 0)).view(end - first, width, -1)
-            to_heard[row, first:end] = to_hidden.sum(1, dtype=torch.float32).to(heard.dtype)
-            to_predicted[row, :width] += to_hidden.sum(0, dtype=torch.float32)
-        return to_heard, to_predicted.to(predicted.dtype), to_weight, to_bias, None, None, None, None
+            to_hidden = ((gradient @ weight) * (hidden > 0)).float()
+            to_heard.index_add_(0, frames, to_hidden)
+            to_predicted.index_add_(0, labels, to_hidden)
+        batch, steps, width = inside.shape
+        to_heard, to_predicted = to_heard.view(batch, steps, -1), to_predicted.view(batch, width, -1)
+        return to_heard.to(heard.dtype), to_predicted.to(predicted.dtype), to_weight, to_bias, None, None, None
 
 
 def transducer_moves(
@@ -96,18 +98,17 @@ def transducer_moves(
     predicted: torch.Tensor,
     head: torch.nn.Linear,
     targets: torch.Tensor,
-    frames: torch.Tensor,
-    labels: torch.Tensor,
+    inside: torch.Tensor,
     blank: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities of blank and of the next label, `[batch, T, U + 1]` each, zero where an utterance has no cell.
+    """Log-probabilities of blank and of the next label, `[batch, T, U + 1]` each, `NEVER` where `inside`, so shaped, is false.
 
     `heard` `[batch, T, hidden]` and `predicted` `[batch, U + 1, hidden]` are both projected to the joint's space already;
-    `targets` `[batch, U]`; valid `frames` and `labels` `[batch]`. Under autocast the products are in its type.
+    `targets` `[batch, U]`. Under autocast the products are in its type.
     """
     device = heard.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else head.weight.dtype
     index = F.pad(targets, (0, 1), value=blank)
     inputs = (part.to(dtype) for part in (heard, predicted, head.weight, head.bias))
     with torch.autocast(device, enabled=False):
-        return _Cells.apply(*inputs, index, frames, labels, blank)
+        return _Cells.apply(*inputs, index, inside, blank)

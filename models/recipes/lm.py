@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .lm_text import PACKAGES, dictionary, read_sources, transcripts
+from .lm_text import PACKAGES, dictionary, read_sources
 from .targets import score_words
-from .text_pool import ngrams, ngrams_of, unpack
+from .text_pool import ngrams, ngrams_of, transcripts, unpack
 
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 MAGIC = b"AURLM001"

@@ -12,8 +12,7 @@ import struct
 import zlib
 from pathlib import Path
 
-from .batches import HELD_OUT
-from .targets import normalise_target, read_table, score_words
+from .targets import normalise_target, score_words
 from .text_pool import (
     austen,
     bible,
@@ -23,6 +22,7 @@ from .text_pool import (
     opticks,
     sherlock_holmes,
     tom_sawyer,
+    transcripts,
 )
 
 PACKAGES = [
@@ -80,12 +80,6 @@ def passages(paragraphs: list[str], banned: set[tuple[str, ...]]) -> list[list[s
                 open_passage += words
         found.append(open_passage)
     return [passage for passage in found if len(passage) > 1 and not ngrams(passage) & banned]
-
-
-def transcripts(corpora: list[Path], of_held_out: bool = False) -> list[str]:
-    """What was said, by readers that models are trained on or by those that they are picked by."""
-    rows = (row for corpus in corpora for row in read_table(corpus / "refs.tsv").items())
-    return [text for name, text in rows if (name.split("-")[0] in HELD_OUT) == of_held_out]
 
 
 def read_sources(root: Path, corpora: list[Path], banned: set[tuple[str, ...]]) -> dict[str, list[list[str]]]:

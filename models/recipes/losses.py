@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from torch.nn import functional as F
 from transformers import NemotronAsrStreamingConfig
 
+from .alignment import cells_of
 from .augment import Augmentation
 from .batches import Example, Sampler, Targets, load_examples
 from .checkpoint import start_from
@@ -36,7 +37,7 @@ def losses(model: Recogniser, sampler: Sampler, examples: list[Example]) -> tupl
     for example in examples:
         batch = sampler.collate([example], rng)
         hidden, middle, frames = model.encode(batch.mel, batch.frames, max(LOOKAHEADS))
-        moves = model.transducer_moves(hidden, batch.tokens, frames, batch.token_counts)
+        moves = model.transducer_moves(hidden, batch.tokens, cells_of(batch.tokens, frames, batch.token_counts, hidden.shape[1]))
         by_phone, decisions = model.phone_log_probs(middle), frames * model.PHONE_RATE
         phone = F.ctc_loss(by_phone, batch.phones, decisions, batch.phone_counts, 0, "sum")
         token = rnnt_loss(*moves, frames, batch.token_counts).sum()

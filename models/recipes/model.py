@@ -184,15 +184,41 @@ class Recogniser(nn.Module):
         return scores.float().log_softmax(-1).transpose(0, 1)
 
     def transducer_moves(
-        self, hidden: torch.Tensor, labels: torch.Tensor, frames: torch.Tensor, counts: torch.Tensor
+        self, hidden: torch.Tensor, labels: torch.Tensor, inside: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Encoder states `[batch, frames, hidden]` and `[batch, labels]`, of which `frames` and `counts` are valid, to the
-        log-probabilities of blank and of the next label in each cell, `[batch, frames, labels + 1]`."""
+        """Encoder states `[batch, frames, hidden]` and `[batch, labels]` to the log-probabilities of blank and of the next
+        label in each cell that is `inside`, `[batch, frames, labels + 1]` (`alignment`)."""
         blank = self.asr.config.blank_token_id
         start = labels.new_full((len(labels), 1), blank)
         predicted = self.asr.decoder(torch.cat([start, labels], dim=1))
         heard = self.asr.encoder_projector(hidden)
-        return transducer_moves(heard, predicted, self.asr.joint.head, labels, frames, counts, blank)
+        return transducer_moves(heard, predicted, self.asr.joint.head, labels, inside, blank)
+
+    @torch.no_grad()
+    def heard_on_average(self, hidden: torch.Tensor, by_token: torch.Tensor, frames: torch.Tensor) -> torch.Tensor:
+        """The encoder's part in the joint, `[hidden]`, averaged over the frames where `ctc_log_probs` tells a token."""
+        valid = torch.arange(hidden.shape[1], device=hidden.device)[None] < frames[:, None]
+        told = valid & (by_token.argmax(-1).t() != self.asr.config.blank_token_id)
+        return self.asr.encoder_projector(hidden)[told if told.any() else valid].mean(0)
+
+    def text_log_probs(self, text: torch.Tensor, heard: torch.Tensor) -> torch.Tensor:
+        """How likely the transducer finds each token of `text` `[lines, tokens]` after those before it: no sound, no blank.
+
+        `[lines, tokens, vocab]`. `heard` `[hidden]` stands for the encoder (`heard_on_average`): with nothing in its place the
+        joint's ReLU is nowhere near where it works. After internal language model training (Meng et al. 2021, arXiv 2102.01380).
+        """
+        blank = self.asr.config.blank_token_id
+        before = torch.cat([text.new_full((len(text), 1), blank), text[:, :-1]], dim=1)
+        scores = self.asr.joint.head(F.relu(heard + self.asr.decoder(before))).float()
+        return scores.index_fill(-1, torch.tensor([blank], device=text.device), float("-inf")).log_softmax(-1)
+
+    @torch.no_grad()
+    def centre(self, heard: torch.Tensor) -> None:
+        """Moves `heard` `[hidden]` from the encoder's side of the joint to the predictor's. Nothing else changes, but without
+        an encoder the joint then says what the transducer expects on average, which is what a search with a language model
+        takes off."""
+        self.asr.encoder_projector.bias -= heard
+        self.asr.decoder.decoder_projector.bias += heard
 
     @torch.no_grad()
     def start_transducer_from_ctc(self, offset: float = 3.0) -> None:

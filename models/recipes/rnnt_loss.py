@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import torch
 
-_NEVER = -1e30  # finite, so that differences of two impossible cells are not NaN
+NEVER = -1e30  # finite, so that differences of two impossible cells are not NaN
 
 
 def _skew(cells: torch.Tensor) -> torch.Tensor:
     """`[batch, T, U]` to `[T + U - 1, batch, U]`: row `n` holds the cells with `t + u == n`, impossible ones elsewhere."""
     batch, frames, width = cells.shape
-    skewed = cells.new_full((batch, frames + width - 1, width), _NEVER)
+    skewed = cells.new_full((batch, frames + width - 1, width), NEVER)
     rows = torch.arange(frames, device=cells.device)[:, None] + torch.arange(width, device=cells.device)[None]
     skewed[:, rows, torch.arange(width, device=cells.device)] = cells
     return skewed.transpose(0, 1).contiguous()
@@ -37,20 +37,20 @@ class _Transducer(torch.autograd.Function):
             u[None, None] <= labels[:, None, None]
         )
         # a label move out of the last column, or any move out of the padding, cannot happen
-        blank = torch.where(inside, blank, _NEVER)
-        label = torch.where(inside & (u[None, None] < labels[:, None, None]), label, _NEVER)
+        blank = torch.where(inside, blank, NEVER)
+        label = torch.where(inside & (u[None, None] < labels[:, None, None]), label, NEVER)
         by_blank, by_label = _skew(blank), _skew(label)
         count = len(by_blank)
         last_row, rows = frames - 1 + labels, torch.arange(batch, device=blank.device)
 
-        alpha = torch.full_like(by_blank, _NEVER)
+        alpha = torch.full_like(by_blank, NEVER)
         alpha[0, :, 0] = 0
         for n in range(1, count):
             waited = alpha[n - 1] + by_blank[n - 1]
             alpha[n] = waited
             alpha[n, :, 1:] = torch.logaddexp(waited[:, 1:], alpha[n - 1, :, :-1] + by_label[n - 1, :, :-1])
 
-        beta = torch.full_like(by_blank, _NEVER)
+        beta = torch.full_like(by_blank, NEVER)
         final = by_blank[last_row, rows, labels]
         ends = torch.zeros_like(by_blank, dtype=torch.bool)
         ends[last_row, rows, labels] = True
@@ -63,10 +63,10 @@ class _Transducer(torch.autograd.Function):
 
         total = alpha[last_row, rows, labels] + final
         # each move's posterior: what came before it, itself, what comes after
-        after_blank = torch.full_like(beta, _NEVER)
+        after_blank = torch.full_like(beta, NEVER)
         after_blank[:-1] = beta[1:]
         after_blank = torch.where(ends, 0.0, after_blank)
-        after_label = torch.full_like(beta, _NEVER)
+        after_label = torch.full_like(beta, NEVER)
         after_label[:-1, :, :-1] = beta[1:, :, 1:]
         grad_blank = -(alpha + by_blank + after_blank - total[None, :, None]).exp()
         grad_label = -(alpha + by_label + after_label - total[None, :, None]).exp()

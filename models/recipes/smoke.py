@@ -41,18 +41,22 @@ def main() -> None:
     step("prepare", *itertools.chain(*(("--corpus", c) for c in corpora)), "--out", store, "--limit", 40,
          "--processes", 1)  # fmt: skip
     texts = [text for corpus in corpora for text in load_targets(corpus, None).values()]
+    lines = args.out / "text.txt"
+    lines.write_text("\n".join(texts) + "\n", encoding="utf-8")
     train_tokenizer(texts, pieces=96).save(str(tokenizer))
     step("train", "--data", data, "--store", store, "--tokenizer", tokenizer, "--out", run, "--hidden", 64, "--layers", 2,
          "--processes", 2, "--batch-seconds", 6, "--passes", 2, "--hours", 0.06, "--rnnt-from", 0.02,
          "--joint-alone", 0.02, "--decay-from", 0.04, "--dev-every", 0.03)  # fmt: skip
     step("export", "--run", run, "--tokenizer", tokenizer, "--out", model)
+    step("centre", "--model", model, "--store", store, "--count", 5)
     step("evaluate", "--model", model, "--set", corpora[0], "--limit", 2, "--lookahead", 3)
-    # training goes on from what was exported, with other speeds and joined words
+    # training goes on from what was exported, with other speeds, joined words and text alone
     step("prepare", "--corpus", corpora[0], "--out", store, "--limit", 20, "--processes", 1, "--speed", 1.15)
     step("words", "--data", data, "--store", store, "--model", model)
     step("train", "--data", data, "--store", store, "--tokenizer", tokenizer, "--out", args.out / "again", "--hidden", 64,
          "--layers", 2, "--processes", 1, "--batch-seconds", 6, "--passes", 1, "--hours", 0.004, "--rnnt-from", 0,
-         "--joint-alone", 0, "--decay-from", 0, "--joined-share", 0.5, "--dropout", 0.1, "--start", model)  # fmt: skip
+         "--joint-alone", 0, "--decay-from", 0, "--joined-share", 0.5, "--dropout", 0.1, "--text", lines,
+         "--band", 6, "--keep-front", "--start", model)  # fmt: skip
     weights = torch.load(args.out / "again" / "checkpoint.pt", weights_only=True)["model"]
     assert all(bool(w.isfinite().all()) for w in weights.values())
     print("smoke: ok; held-out speakers:", ", ".join(HELD_OUT))

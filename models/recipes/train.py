@@ -26,6 +26,7 @@ from torch import multiprocessing as processes
 from torch.nn import functional as F
 
 from . import convolutions, joint
+from .alignment import cells_of, near_path
 from .augment import Augmentation
 from .batches import NOISE, Batch, Sampler, Targets, load_examples, pick_dev
 from .checkpoint import load_checkpoint, save_checkpoint
@@ -33,12 +34,14 @@ from .dev import evaluate_dev
 from .features import MelStore
 from .model import LOOKAHEADS, Recogniser, build_config
 from .optimiser import build_optimisers
+from .passages import Passages
 from .phones import PHONES, Pronunciations
 from .rnnt_loss import rnnt_loss
 from .tickets import Tickets, ahead
 
-LOSSES = ("rnnt", "ctc", "phone")
+LOSSES = ("rnnt", "ctc", "phone", "text")
 LONGEST_S = 20.0
+TEXT_TOKENS = 12.5  # of --text in a pass, for each second of sound
 LOOKAHEAD_ODDS = (0.08, 0.17, 0.2, 0.25, 0.3)  # of LOOKAHEADS
 
 
@@ -78,6 +81,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     how.add_argument("--joined-share", type=float, default=0.0, help="utterances joined from words; needs recipes.words")
     how.add_argument("--units-share", type=float, default=0.0, help="--sentences that readers are made to say; as well")
     how.add_argument("--sentences", type=Path, help="one a line (recipes.text_pool)")
+    how.add_argument("--text", type=Path, help="lines for the prediction network alone (recipes.text_pool --passages)")
+    how.add_argument("--band", type=int, help="frames that the transducer's paths may be off the CTC head's best; else any")
+    how.add_argument("--keep-front", action="store_true", help="the encoder's first convolutions stay as they were")
     how.add_argument("--dropout", type=float, default=0.0, help="of what each encoder module adds")
     how.add_argument("--real-share", type=float, default=0.67)
     how.add_argument("--seed", type=int, default=1)
@@ -119,6 +125,9 @@ class Trainer:
             lines = args.sentences.read_text(encoding="utf-8").splitlines() if args.sentences else []
             sentences = sorted(set(lines) - {example.text for example in held_out})
             self.sampler.make_more(args.joined_share, args.units_share, args.store, sentences, targets)
+        self.passages = None
+        if args.text:
+            self.passages = Passages(tokenizer, args.text.read_text(encoding="utf-8").splitlines(), args.seed)
         self.dev = pick_dev(held_out)
         self.tokenizer = tokenizer
 
@@ -126,6 +135,9 @@ class Trainer:
         config = build_config(tokenizer.get_vocab_size(), args.hidden, args.layers)
         self.model = Recogniser(config, len(PHONES), float(mean.mean()), float(std.mean())).to(self.device)
         self.model.dropout = args.dropout
+        if args.keep_front:
+            for layer in (self.model.asr.encoder.subsampling.conv_in, self.model.asr.encoder.subsampling.layers):
+                layer.requires_grad_(False)
         self.optimisers = build_optimisers(self.model, args.lr, muon=not args.adamw, tickets=parts)
         self.step, self.hours, self.transducer_ready = 0, 0.0, False
         load_checkpoint(self, args.out / "checkpoint.pt", args.start)
@@ -166,23 +178,34 @@ class Trainer:
         """What a stage does not train has no gradient, so that neither decay nor old momentum moves it."""
         transducer = ("asr.decoder.", "asr.joint.", "asr.encoder_projector.")
         wanted = {Stage.CTC: {False}, Stage.JOINT: {True}, Stage.BOTH: {False, True}}[stage]
-        return [p for name, p in self.model.named_parameters() if name.startswith(transducer) in wanted]
+        named = self.model.named_parameters()
+        return [p for name, p in named if p.requires_grad and name.startswith(transducer) in wanted]
 
     def autocast(self):
         return torch.autocast(self.device.type, torch.bfloat16)
 
-    def losses(self, batch: Batch, lookahead: int) -> dict[str, torch.Tensor]:
-        """Losses per target symbol, with their weights applied by `total`."""
+    def losses(self, batch: Batch, lookahead: int, number: int) -> dict[str, torch.Tensor]:
+        """A pass's losses per target symbol, with their weights applied by `total`."""
         stage = self.stage()
         transducer, frozen = stage is not Stage.CTC, stage is Stage.JOINT
         found = {}
         with self.autocast():
             with torch.no_grad() if frozen else nullcontext():
                 hidden, middle, frames = self.model.encode(batch.mel, batch.frames, lookahead)
-            if transducer:
-                moves = self.model.transducer_moves(hidden, batch.tokens, frames, batch.token_counts)
-            if not frozen:
                 by_token, by_phone = self.model.ctc_log_probs(hidden), self.model.phone_log_probs(middle)
+            if transducer:
+                told = batch.tokens, frames, batch.token_counts
+                if self.args.band:
+                    cells = near_path(by_token, *told, self.model.asr.config.blank_token_id, self.args.band)
+                else:
+                    cells = cells_of(*told, hidden.shape[1])
+                moves = self.model.transducer_moves(hidden, batch.tokens, cells)
+            if self.passages and transducer and not frozen:
+                tokens = int(TEXT_TOKENS * self.args.batch_seconds)
+                text, text_counts = (t.to(self.device) for t in self.passages.batch(self.step, number, tokens))
+                expected = self.model.text_log_probs(text, self.model.heard_on_average(hidden, by_token, frames))
+                valid = torch.arange(text.shape[1], device=self.device)[None] < text_counts[:, None]
+                found["text"] = -expected.gather(-1, text[..., None])[..., 0][valid].mean()
         counts = batch.token_counts.sum()
         if transducer:
             found["rnnt"] = rnnt_loss(*moves, frames, batch.token_counts).sum() / counts
@@ -196,7 +219,7 @@ class Trainer:
         return found
 
     def total(self, losses: dict[str, torch.Tensor]) -> torch.Tensor:
-        weights = {"rnnt": 1.0, "ctc": 0.3, "phone": 0.5} if "rnnt" in losses else {"ctc": 1.0, "phone": 0.8}
+        weights = {"rnnt": 1.0, "ctc": 0.3, "phone": 0.5, "text": 0.3} if "rnnt" in losses else {"ctc": 1.0, "phone": 0.8}
         return sum(weights[name] * loss for name, loss in losses.items())
 
     def update(self) -> tuple[dict[str, float], float]:
@@ -208,11 +231,11 @@ class Trainer:
         draw = torch.Generator().manual_seed(self.args.seed * 1_000_003 + self.step)
         lookahead = LOOKAHEADS[int(torch.multinomial(torch.tensor(LOOKAHEAD_ODDS), 1, generator=draw))]
         trained = self.trained_in(stage)
-        sums = torch.zeros(5, device=self.device)
-        sums[4] = self.time_left() if self.rank == 0 else 0.0  # one clock for all: rates must not differ
+        sums = torch.zeros(len(LOSSES) + 2, device=self.device)
+        sums[-1] = self.time_left() if self.rank == 0 else 0.0  # one clock for all: rates must not differ
         for number in self.passes.round_of(self.args.passes):
             batch = (next(self.ahead) if self.ahead else self.batch(self.step, number)).to(self.device)
-            losses = self.losses(batch, lookahead)
+            losses = self.losses(batch, lookahead, number)
             self.total(losses).backward()
             found = [float(losses[name].detach()) if name in losses else 0.0 for name in LOSSES]
             sums += torch.tensor([*found, batch.seconds, 0.0], device=self.device)
@@ -299,6 +322,11 @@ def work(rank: int, args: argparse.Namespace, world: int, *counters) -> None:
         distributed.destroy_process_group()
 
 
+def keep_products() -> None:
+    """A CPU's library makes code for each shape of a product, and keeps a thousand. Training has several thousand, over and over."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16384")
+
+
 def use_large_pages() -> None:
     """For processes started from here on: glibc keeps what it frees, in pages of 2 MB, so that no step faults its memory in anew."""
     os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
@@ -309,6 +337,7 @@ def use_large_pages() -> None:
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(argv)
     args.out.mkdir(parents=True, exist_ok=True)
+    keep_products()
     world = args.processes if args.device == "cpu" else 1
     if args.loaders and world > 1:
         raise SystemExit("--loaders is for one process: with several, each makes the batches it takes (--processes 1)")

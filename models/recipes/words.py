@@ -20,6 +20,7 @@ import torch
 from torch import multiprocessing as processes
 from transformers import NemotronAsrStreamingConfig
 
+from .alignment import best_path
 from .batches import NOISE
 from .checkpoint import start_from
 from .features import MelStore, Stored
@@ -31,35 +32,6 @@ FRAMES_PER_DECISION = 8 // Recogniser.PHONE_RATE  # of 10 ms
 LATEST = 40  # frames
 MEASURED = 200  # utterances
 LONGEST = 2400  # frames; longer utterances are not trained on
-
-
-def best_path(log_probs: np.ndarray, labels: list[int], blank: int = 0) -> np.ndarray | None:
-    """The frame at which each of `labels` begins on the likeliest CTC path through `log_probs` `[frames, classes]`.
-
-    None where the frames are too few for the labels.
-    """
-    states = np.full(2 * len(labels) + 1, blank)
-    states[1::2] = labels
-    # a label may follow another without a blank between them, unless they are equal
-    skips = np.zeros(len(states), dtype=bool)
-    skips[3::2] = states[3::2] != states[1:-2:2]
-    score = np.full(len(states), -np.inf)
-    score[:2] = log_probs[0, states[:2]]
-    came = np.zeros((len(log_probs), len(states)), dtype=np.int8)
-    for frame in range(1, len(log_probs)):
-        ways = np.full((3, len(states)), -np.inf)
-        ways[0], ways[1, 1:] = score, score[:-1]
-        ways[2, 2:] = np.where(skips[2:], score[:-2], -np.inf)
-        came[frame] = ways.argmax(0)
-        score = ways.max(0) + log_probs[frame, states]
-    at = len(states) - 1 if score[-1] > score[-2] else len(states) - 2
-    if not np.isfinite(score[at]):
-        return None
-    path = np.zeros(len(log_probs), dtype=np.int64)
-    for frame in range(len(log_probs) - 1, -1, -1):
-        path[frame] = at
-        at -= int(came[frame, at])
-    return np.array([np.flatnonzero(path == 2 * number + 1)[0] for number in range(len(labels))])
 
 
 def lateness(mels: list[np.ndarray], phones: list[list[int]], begins: list[np.ndarray]) -> int:

@@ -1,35 +1,11 @@
 """Words are found where they are, and what is joined of them says what it says."""
 
-from itertools import product
 
 import numpy as np
-import torch
-from torch.nn import functional as F
 
 from recipes.features import MELS, Stored
 from recipes.joining import Joiner, join, load_words
-from recipes.words import best_path, boundaries, lateness
-
-
-def collapsed(path: tuple[int, ...]) -> list[int]:
-    return [now for before, now in zip((0, *path), path) if now not in (0, before)]
-
-
-def test_the_best_path_is_the_best_of_all_paths():
-    rng = np.random.default_rng(2)
-    for labels in ([1], [1, 2], [2, 2], [1, 2, 1], [1, 1, 1]):
-        scores = rng.normal(0, 2, (6, 3))
-        log_probs = scores - np.log(np.exp(scores).sum(1, keepdims=True))
-        paths = [path for path in product(range(3), repeat=6) if collapsed(path) == labels]
-        best = max(paths, key=lambda path: sum(log_probs[frame, label] for frame, label in enumerate(path)))
-        begins = [frame for frame, label in enumerate(best) if label and label != (0, *best)[frame]]
-        assert best_path(log_probs, labels).tolist() == begins
-        # the paths that were compared are those that PyTorch sums over
-        total = np.logaddexp.reduce([sum(log_probs[frame, label] for frame, label in enumerate(path)) for path in paths])
-        args = torch.tensor([labels]), torch.tensor([6]), torch.tensor([len(labels)])
-        loss = F.ctc_loss(torch.from_numpy(log_probs)[:, None], *args, 0, "sum")
-        np.testing.assert_allclose(-float(loss), total, rtol=1e-6)
-    assert best_path(np.zeros((2, 3)), [1, 1]) is None
+from recipes.words import boundaries, lateness
 
 
 def test_words_part_at_the_quietest_frame():
