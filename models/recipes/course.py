@@ -1,10 +1,10 @@
-"""A whole training course with one command, for a host with a GPU: speech made on every core, then the largest model that fits.
+"""A whole training course with one command, for a host with a GPU: speech made on every core, then the starter trained on.
 
-    python -m recipes.course --data DATA --pool WORK/pool.txt --text WORK/passages.txt --work WORK --out starter/asr-en --minutes 24
+    python -m recipes.course --data DATA --pool WORK/pool.txt --text WORK/passages.txt --work WORK --out WORK/asr-en --minutes 24
 
 `--pool` and `--text` are what `recipes.text_pool` wrote, and `--data` the folder of real speech: with these there, nothing is
-downloaded. Starts from nothing, shows the learning curve and exports to `--out`. Run again, it goes on from its last checkpoint
-for `--minutes` more. It serves on CPUs too, slower (`--device cpu --compile --hidden 256`, the size that ships).
+downloaded. Goes on from the starter, or with `--afresh` from nothing in the same shape; shows the learning curve and exports to
+`--out`. Run again, it goes on from its last checkpoint for `--minutes` more. It serves on CPUs too, slower (`--compile`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from .batches import NOISE
 
 STARTER = Path(__file__).parents[1] / "starter" / "asr-en"
 SPEEDS = (0.87, 1.15)  # real speech is heard at these too
-HIDDEN = 320  # 11 M parameters: 22 MB in f16, of 24 that a starter may have
 
 
 def step(module: str, *arguments: object) -> None:
@@ -36,19 +35,17 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True, help="passages, for the prediction network alone")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--restored", type=Path, default=Path(__file__).parent / "text")
-    parser.add_argument("--aligner", type=Path, default=STARTER, help="the exported folder that tells where words lie")
+    parser.add_argument("--start", type=Path, default=STARTER, help="the exported folder to go on from; tells where words lie")
+    parser.add_argument("--afresh", action="store_true", help="the start only tells where words lie and lends its tokenizer")
     parser.add_argument("--out", type=Path, required=True, help="the folder that is exported")
     parser.add_argument("--minutes", type=float, default=24.0, help="of training; half of them at a falling rate")
     parser.add_argument("--synthetic-hours", type=float, default=40.0)
-    parser.add_argument("--ctc-hours", type=float, default=100.0, help="hours heard before the transducer joins in")
+    parser.add_argument("--ctc-hours", type=float, default=100.0, help="with --afresh, heard before the transducer joins in")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--compile", action="store_true", help="on a CPU; needs a C++ compiler")
-    parser.add_argument("--hidden", type=int, default=HIDDEN)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--pieces", type=int, default=384)
     args = parser.parse_args()
 
-    store, run, tokenizer, spoken = (args.work / n for n in ("store", "run", "tokenizer.json", "spoken"))
+    store, run, spoken, tokenizer = args.work / "store", args.work / "run", args.work / "spoken", args.start / "tokenizer.json"
     step("synthesize", "--pool", args.pool, "--out", spoken / "synthetic-en", "--hours", args.synthetic_hours)
     real = sorted(p for p in args.data.iterdir() if p.name == NOISE or (p / "refs.tsv").exists())
     corpora = list(itertools.chain(*(("--corpus", p) for p in [*real, spoken / "synthetic-en"])))
@@ -56,19 +53,19 @@ def main() -> None:
     read = list(itertools.chain(*(("--corpus", p) for p in real if p.name != NOISE)))
     for speed in SPEEDS:
         step("prepare", *read, "--out", store, "--speed", speed)
-    step("words", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored, "--model", args.aligner,
+    step("words", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored, "--model", args.start,
          "--sentences", args.pool)  # fmt: skip
-    if not tokenizer.exists():
-        step("tokenizer", *read, "--restored", args.restored, "--pool", args.pool, "--out", tokenizer, "--pieces", args.pieces)
-    batches = ("--compile",) * args.compile
+    batches = ("--band", 6, *("--compile",) * args.compile)
     if args.device == "cuda":
         batches = ("--batch-seconds", 300, "--passes", 1, "--loaders", os.cpu_count())
+    begin = ("--rnnt-from", 0, "--joint-alone", 0, "--start", args.start)
+    if args.afresh:
+        begin = ("--rnnt-from", args.ctc_hours)
     step("train", "--data", args.data, "--data", spoken, "--store", store, "--restored", args.restored,
          "--tokenizer", tokenizer, "--out", run, "--device", args.device, *batches, "--spec-augment",
          "--dropout", 0.1, "--joined-share", 0.1, "--units-share", 0.5, "--sentences", args.pool, "--text", args.text,
-         "--hidden", args.hidden, "--layers", args.layers,
-         "--hours", 1e6, "--decay-from", 1e6, "--rnnt-from", args.ctc_hours, "--minutes", args.minutes,
-         "--decay-minutes", args.minutes / 2, "--dev-every", max(1.5, args.ctc_hours / 5))  # fmt: skip
+         *begin, "--hours", 1e6, "--decay-from", 1e6, "--minutes", args.minutes, "--decay-minutes", args.minutes / 2,
+         "--dev-every", max(1.5, args.ctc_hours / 5))  # fmt: skip
     step("export", "--run", run, "--tokenizer", tokenizer, "--out", args.out)
     step("centre", "--model", args.out, "--store", store)
     print((run / "curve.tsv").read_text(encoding="utf-8"), end="")

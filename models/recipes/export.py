@@ -36,7 +36,8 @@ def restore(checkpoint: dict, vocab_size: int) -> Recogniser:
     hidden = state["ctc.weight"].shape[1]
     layers = 1 + max(int(name.split(".")[3]) for name in state if name.startswith("asr.encoder.layers."))
     channels = state["asr.encoder.subsampling.conv_in.weight"].shape[0]
-    model = Recogniser(build_config(vocab_size, hidden, layers, channels), len(PHONES))
+    feedforward = state["asr.encoder.layers.0.feed_forward1.linear1.weight"].shape[0]
+    model = Recogniser(build_config(vocab_size, hidden, layers, channels, feedforward), len(PHONES))
     model.load_state_dict(state)
     return model
 

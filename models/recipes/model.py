@@ -21,13 +21,15 @@ from .joint import transducer_moves
 LOOKAHEADS = (0, 1, 3, 6, 13)
 
 
-def build_config(vocab_size: int, hidden: int = 256, layers: int = 6, channels: int = 64) -> NemotronAsrStreamingConfig:
-    """The starter's shape; blank is the last id, padding the first."""
+def build_config(
+    vocab_size: int, hidden: int = 256, layers: int = 6, channels: int = 64, feedforward: int | None = None
+) -> NemotronAsrStreamingConfig:
+    """The starter's shape, with feed-forward layers of four times `hidden`; blank is the last id, padding the first."""
     encoder = NemotronAsrStreamingEncoderConfig(
         hidden_size=hidden,
         num_hidden_layers=layers,
         num_attention_heads=hidden // 64,
-        intermediate_size=2 * hidden,
+        intermediate_size=feedforward or 4 * hidden,
         subsampling_conv_channels=channels,
         dropout=0.0,
         layerdrop=0.0,

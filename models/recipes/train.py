@@ -24,6 +24,7 @@ from tokenizers import Tokenizer
 from torch import distributed
 from torch import multiprocessing as processes
 from torch.nn import functional as F
+from transformers import NemotronAsrStreamingConfig
 
 from . import convolutions, joint
 from .alignment import cells_of, near_path
@@ -87,8 +88,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     how.add_argument("--dropout", type=float, default=0.0, help="of what each encoder module adds")
     how.add_argument("--real-share", type=float, default=0.67)
     how.add_argument("--seed", type=int, default=1)
-    how.add_argument("--hidden", type=int, default=256)
+    how.add_argument("--hidden", type=int, default=256, help="the shape, which --start brings with it, else")
     how.add_argument("--layers", type=int, default=6)
+    how.add_argument("--feedforward", type=int, help="four times --hidden where nothing is said")
     how.add_argument("--dev-every", type=float, default=1.5, help="hours of audio between evaluations")
     how.add_argument("--save-minutes", type=float, default=3.0)
     return parser.parse_args(argv)
@@ -132,7 +134,10 @@ class Trainer:
         self.tokenizer = tokenizer
 
         mean, std = store.statistics()
-        config = build_config(tokenizer.get_vocab_size(), args.hidden, args.layers)
+        if args.start:
+            config = NemotronAsrStreamingConfig.from_pretrained(args.start)
+        else:
+            config = build_config(tokenizer.get_vocab_size(), args.hidden, args.layers, feedforward=args.feedforward)
         self.model = Recogniser(config, len(PHONES), float(mean.mean()), float(std.mean())).to(self.device)
         self.model.dropout = args.dropout
         if args.keep_front:
@@ -323,12 +328,12 @@ def work(rank: int, args: argparse.Namespace, world: int, *counters) -> None:
 
 
 def keep_products() -> None:
-    """A CPU's library makes code for each shape of a product, and keeps a thousand. Training has several thousand, over and over."""
+    """A CPU's library makes code for each shape of a product and keeps a thousand; training comes back to several thousand."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16384")
 
 
 def use_large_pages() -> None:
-    """For processes started from here on: glibc keeps what it frees, in pages of 2 MB, so that no step faults its memory in anew."""
+    """For processes started from here on: glibc keeps what it frees, in pages of 2 MB, so that no step faults memory in anew."""
     os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(1 << 32))
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(1 << 36))

@@ -5,6 +5,7 @@ import torch
 from transformers import NemotronAsrStreamingForRNNT
 
 from recipes.model import Recogniser, build_config
+from recipes.widen import widened
 
 
 @pytest.mark.parametrize("lookahead", [0, 3, 13])
@@ -36,3 +37,18 @@ def test_published_state_round_trip():
     two.load_published_state(one.published_state())
     for name, value in one.asr.state_dict().items():
         torch.testing.assert_close(two.asr.state_dict()[name], value)
+
+
+def test_a_widened_recogniser_says_the_same_and_learns_with_what_was_added():
+    torch.manual_seed(5)
+    narrow = Recogniser(build_config(vocab_size=40, hidden=64, layers=2, channels=8), phones=10).eval()
+    wide = Recogniser(build_config(vocab_size=40, hidden=64, layers=2, channels=8, feedforward=300), phones=10).eval()
+    wide.load_state_dict(widened(narrow.state_dict(), 300))
+    mel, lengths = torch.randn(1, 160, 80), torch.tensor([160])
+    hidden = wide.encode(mel, lengths, 3)[0]
+    torch.testing.assert_close(hidden, narrow.encode(mel, lengths, 3)[0])
+    hidden.square().sum().backward()
+    layers = [layer for block in wide.asr.encoder.layers for layer in (block.feed_forward1, block.feed_forward2)]
+    assert len(layers) == 4 and all(layer.linear2.weight.grad[:, 256:].abs().max() > 0 for layer in layers)
+    with pytest.raises(SystemExit, match="already"):
+        widened(narrow.state_dict(), 256)
