@@ -152,7 +152,7 @@ fn a_users_file_decides_between_words_that_sound_alike() {
             let file = dir.path().join(format!("{name}-{}.arpa", words.join("-")));
             std::fs::write(&file, arpa(words)).unwrap();
             // Words must pay, or there is nothing but punctuation, which no language model counts.
-            let fusion = FusionWeights { lm: 3.0, word: 15.0, ..FusionWeights::default() };
+            let fusion = FusionWeights { lm: 1.0, word: 30.0, ..FusionWeights::default() };
             let language_model = LanguageModelChoice::File(file);
             transcribe(&engine, &TranscribeOptions { language_model, fusion, ..TranscribeOptions::default() })
         };

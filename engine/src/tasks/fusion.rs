@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::keyterms::{Bias, Keyterms};
 use crate::error::{Error, Result};
 use crate::text::lm::{Context, LanguageModel, Lexicon, Place};
-use crate::text::tokens::Vocabulary;
+use crate::text::tokens::{Vocabulary, WORD_START};
 
 /// How much a text's score counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct FusionWeights {
     /// Added for every word: without it, fewer and longer words win.
     pub word: f32,
     /// Multiplies the ln P of a token that a transducer expects without hearing anything, which is taken off: what it
-    /// learned of text from transcripts is little, and the language model knows better.
+    /// learned of text from transcripts is little, and the language model knows better. Not taken off marks.
     pub internal: f32,
     /// ln P of each letter of a word that the language model does not have.
     pub unknown_letter: f32,
@@ -60,6 +60,8 @@ pub struct Fusion {
     weights: FusionWeights,
     /// Tokens as they are read: lower-case letters and digits, a space where a word begins or ends.
     spellings: Vec<Box<[u8]>>,
+    /// Tokens of punctuation alone.
+    marks: Vec<bool>,
     keyterms: Option<Keyterms>,
     /// The words of the keyterms.
     terms: Lexicon,
@@ -103,7 +105,9 @@ impl Fusion {
         let words = spelled.iter().flat_map(|term| term.split_whitespace());
         let terms = Lexicon::new(words.enumerate().map(|(id, word)| (word, id as u32, TERM)));
         let spellings = vocabulary.texts().map(|text| spelling(text).into_bytes().into()).collect();
-        Self { model, weights, spellings, keyterms, terms }
+        let mark = |text: &str| !text.trim_matches(WORD_START).is_empty() && !text.contains(char::is_alphanumeric);
+        let marks = vocabulary.texts().map(mark).collect();
+        Self { model, weights, spellings, marks, keyterms, terms }
     }
 
     /// How much its scores count.
@@ -114,6 +118,12 @@ impl Fusion {
     /// The reading before the first token.
     pub fn start(&self) -> Reading {
         Reading { context: self.model.ngram().start(), word: None, bias: Bias::default(), text: 0 }
+    }
+
+    /// What multiplies the ln P of a token that a transducer expects unheard. Marks are none of the language model's
+    /// business, so what the transducer knows of them stays: taken off, the least likely ones would gain most.
+    pub fn internal(&self, token: u32) -> f32 {
+        if self.marks.get(token as usize) == Some(&true) { 0.0 } else { self.weights.internal }
     }
 
     /// What a token adds to the score, and the reading after it.
@@ -207,4 +217,25 @@ fn spelling(text: &str) -> String {
         }
     }
     spelled
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_is_expected_unheard_is_taken_off_letters_and_not_off_marks() {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let vocabulary = Vocabulary::read(&repository.join("models/starter/asr-en"), 383).unwrap();
+        let model = LanguageModel::open(&repository.join("tests/fixtures/lm/small.ngram")).unwrap();
+        let fusion = Fusion::new(Arc::new(model), FusionWeights::new(0.5), &vocabulary, None, &[]);
+        let of = |wanted: &str| {
+            let token = vocabulary.texts().position(|text| text == wanted).unwrap() as u32;
+            fusion.internal(token) / fusion.weights().internal
+        };
+        assert_eq!([",", ".", "?", "-", "'"].map(of), [0.0; 5]);
+        assert_eq!(["\u{2581}the", "t", "A", "\u{2581}"].map(of), [1.0; 4]);
+    }
 }

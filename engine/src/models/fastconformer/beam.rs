@@ -307,7 +307,6 @@ fn extensions(
     frame: usize,
 ) -> Vec<Extension> {
     let best = passed.iter().map(|prefix| prefix.score).fold(f32::NEG_INFINITY, f32::max);
-    let internal = beam.fusion.map_or(0.0, |fusion| fusion.weights().internal);
     let mut found = Vec::new();
     for (parent, prefix) in active.iter().enumerate() {
         let (labels, spans) = looked.of(prefix);
@@ -320,6 +319,7 @@ fn extensions(
             let id = id as u32;
             let fused = beam.fusion.zip(prefix.reading.as_ref()).map(|(fusion, reading)| fusion.score(reading, id));
             let (added, reading) = fused.map_or((0.0, None), |(added, reading)| (added, Some(reading)));
+            let internal = beam.fusion.map_or(0.0, |fusion| fusion.internal(id));
             let added = added - internal * expected.map_or(0.0, |expected| expected[id as usize]);
             for &(duration, log_duration) in &durations {
                 let token = Token { id, frame, span: duration.unwrap_or(0), confidence: 0.0 };
