@@ -24,10 +24,12 @@ MAGIC = b"AURLM001"
 
 # Sources that share a model, and its weight: what read books need most. Weights by the held-out readers' perplexity.
 MIXTURE = (
-    (("austen", "moby-dick", "sherlock-holmes", "tom-sawyer", "opticks", "devils-dictionary"), 0.56),
-    (("transcripts",), 0.22),
-    (("bible", "world-english-bible"), 0.1),
-    (("wordnet",), 0.12),
+    (("austen", "moby-dick", "sherlock-holmes", "tom-sawyer", "opticks", "devils-dictionary"), 0.48),
+    (("transcripts",), 0.18),
+    (("bible", "world-english-bible"), 0.07),
+    (("wordnet",), 0.09),
+    (("treasury-of-david", "concise-commentary"), 0.09),
+    (("messages-to-congress",), 0.09),
 )
 
 

