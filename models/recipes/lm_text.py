@@ -1,4 +1,4 @@
-"""What a language model is trained on: books in the public domain from Debian packages, and transcripts of speech.
+"""What a language model is trained on: texts in the public domain from packages, and transcripts of speech.
 
 Each source is a list of passages; a passage is a list of words in lower case, as error rates compare them. Sentences that
 share six words in a row with an excluded text are cut out, and split the passage there.

