@@ -1,6 +1,6 @@
 //! Live sessions over real sockets: people who read aloud, each at their own pace, all at once.
 //!
-//!     cargo run --release --example live -- FOLDER [--levels 1,10,25,50] [--model svc-realtime] [--utterances 4]
+//!     cargo run --release --example live -- FOLDER [--levels 1,10,25,50] [--model svc-realtime] [--utterances 4] [--lm on|off]
 //!
 //! FOLDER has speech and `refs.tsv` (file, tab, text). Each session sends its utterances as they would be spoken, in frames
 //! of 100 ms (or `--frame MS`), with two seconds of silence after each. The latency of an utterance runs from the moment when
@@ -50,11 +50,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let (mut folder, mut model, mut count) = (None, "svc-realtime-pro".to_owned(), 4);
     let mut levels = vec![1, 10, 25, 50];
+    let mut language_model = true;
     let mut frame_ms = 100;
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--model" => model = value()?,
+            "--lm" => language_model = value()? != "off",
             "--frame" => frame_ms = value()?.parse()?,
             "--utterances" => count = value()?.parse()?,
             "--levels" => levels = value()?.split(',').map(str::parse).collect::<Result<_, _>>()?,
@@ -63,12 +65,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let utterances = Arc::new(read(&folder.ok_or("name a folder with refs.tsv")?)?);
     let most = levels.iter().max().copied().unwrap_or(1);
-    let service =
-        Setup::new().starter().with("max_live_sessions", most.max(1)).with("free_credit_cents", 1_000_000).start();
+    let service = Setup::new()
+        .starter()
+        .with("max_live_sessions", most.max(1))
+        .with("free_credit_cents", 1_000_000)
+        .with("live_language_model", language_model)
+        .start();
     let account = service.account();
     let people = People { account, model, utterances, count, frame_ms: frame_ms.max(1) };
     people.session(0..1, &Barrier::new(1));
-    println!("{}, {count} utterances a session, frames of {frame_ms} ms\n", people.model);
+    let search = if language_model { "with the language model" } else { "greedy" };
+    println!("{}, {search}, {count} utterances a session, frames of {frame_ms} ms\n", people.model);
     println!(
         "| Sessions | Final after end of speech, ms: p50 | p95 | p99 | Missed, of | WER % | CPU, cores | Memory, MB | Latest frame sent, ms late | Failed |"
     );

@@ -307,7 +307,7 @@ impl Engine {
     pub fn load(&self, options: &TranscribeOptions) -> Result<()> {
         let choice = self.catalog.choose(&options.model)?;
         self.detector()?;
-        self.language_model(&choice, options)?;
+        self.language_model(&choice, &options.language_model)?;
         self.checkpoint(&choice.dir).map(|_| ())
     }
 
@@ -327,11 +327,8 @@ impl Engine {
         if let Some(language) = &options.language {
             choice.check_language(language)?;
         }
-        options.fusion.check()?;
-        if options.beam == Some(0) {
-            return Err(Error::InvalidOption("a beam has at least one text".into()));
-        }
-        let language_model = self.language_model(&choice, options)?;
+        check_search(&options.fusion, options.beam)?;
+        let language_model = self.language_model(&choice, &options.language_model)?;
         let detector = self.detector()?;
         let (checkpoint, worker, detector) = (self.checkpoint(&choice.dir)?, self.worker()?, detector.as_deref());
         let mut transcript = match &*checkpoint {
@@ -357,10 +354,11 @@ impl Engine {
     /// Loads what live sessions of a model take, so that the first does not wait for it.
     ///
     /// # Errors
-    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`].
-    pub fn load_live(&self, model: &str) -> Result<()> {
-        let choice = self.catalog.choose(model)?;
+    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], [`Error::LanguageModel`].
+    pub fn load_live(&self, options: &ListenOptions) -> Result<()> {
+        let choice = self.catalog.choose(&options.model)?;
         self.worker()?;
+        self.live_language_model(&choice, &options.language_model)?;
         self.recogniser(&choice.dir).map(|_| ())
     }
 
@@ -375,6 +373,7 @@ impl Engine {
         if let Some(language) = &options.language {
             choice.check_language(language)?;
         }
+        check_search(&options.fusion, options.beam)?;
         let mut options = options.clone();
         let look_ahead_ms = options.look_ahead_ms.or(choice.model.look_ahead_ms);
         let recogniser = self.recogniser(&choice.dir)?;
@@ -383,8 +382,9 @@ impl Engine {
         {
             options.language = Some(only.clone());
         }
+        let language_model = self.live_language_model(&choice, &options.language_model)?;
         let detected = self.detector()?.is_some();
-        tasks::listen::open(&*self.worker()?, recogniser, &options, look_ahead_ms, detected)
+        tasks::listen::open(&*self.worker()?, recogniser, &options, look_ahead_ms, language_model, detected)
     }
 
     /// The device's worker, started at first use.
@@ -431,14 +431,31 @@ impl Engine {
         self.checkpoint(dir)?.recogniser().cloned()
     }
 
-    fn language_model(&self, choice: &Choice, options: &TranscribeOptions) -> Result<Option<Arc<LanguageModel>>> {
-        let path = match &options.language_model {
+    fn language_model(&self, choice: &Choice, wanted: &LanguageModelChoice) -> Result<Option<Arc<LanguageModel>>> {
+        let path = match wanted {
             LanguageModelChoice::Off => None,
             LanguageModelChoice::File(path) => Some(path),
             LanguageModelChoice::Shipped => choice.language_model.as_ref(),
         };
         path.map(|path| once(&self.language_models, path, || LanguageModel::open(path))).transpose()
     }
+
+    /// As [`Self::language_model`], for live sessions.
+    fn live_language_model(&self, choice: &Choice, wanted: &LanguageModelChoice) -> Result<Option<Arc<LanguageModel>>> {
+        match wanted {
+            LanguageModelChoice::Shipped if !device::is_cpu(&self.device) => Ok(None),
+            _ => self.language_model(choice, wanted),
+        }
+    }
+}
+
+/// # Errors
+/// [`Error::InvalidOption`] for a search that cannot be meant.
+fn check_search(fusion: &FusionWeights, beam: Option<usize>) -> Result<()> {
+    if beam == Some(0) {
+        return Err(Error::InvalidOption("a beam has at least one text".into()));
+    }
+    fusion.check()
 }
 
 /// What was read from `path`, read now if it was not yet.

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use auricle_engine::{DeviceChoice, Precision};
+use auricle_engine::{DeviceChoice, LanguageModelChoice, Precision};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
@@ -68,6 +68,8 @@ pub struct Config {
     pub live_idle_seconds: u32,
     /// Silence that ends a turn.
     pub turn_silence_ms: u32,
+    /// Whether the starter's language model joins the search of live sessions.
+    pub live_language_model: bool,
     /// How often a worker looks for jobs and webhooks that nobody rang for: those of other nodes on a database without
     /// notifications, and those whose time has come.
     pub poll_seconds: u32,
@@ -164,6 +166,7 @@ impl Default for Config {
             live_session_seconds: 3300,
             live_idle_seconds: 60,
             turn_silence_ms: 700,
+            live_language_model: true,
             poll_seconds: 1,
             job_lease_seconds: 30,
             webhook_retry_seconds: vec![10, 30, 60, 120, 300, 600, 1800, 3600, 7200],
@@ -193,7 +196,7 @@ fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error>
 }
 
 /// The keys, for the environment: other programs have variables that begin alike.
-const KEYS: [&str; 45] = [
+const KEYS: [&str; 46] = [
     "data",
     "models",
     "device",
@@ -220,6 +223,7 @@ const KEYS: [&str; 45] = [
     "live_session_seconds",
     "live_idle_seconds",
     "turn_silence_ms",
+    "live_language_model",
     "poll_seconds",
     "job_lease_seconds",
     "webhook_retry_seconds",
@@ -242,6 +246,11 @@ const KEYS: [&str; 45] = [
 ];
 
 impl Config {
+    /// What joins the search of live sessions.
+    pub fn live_search(&self) -> LanguageModelChoice {
+        if self.live_language_model { LanguageModelChoice::Shipped } else { LanguageModelChoice::Off }
+    }
+
     /// The file, overlaid by the environment, overlaid by flags.
     ///
     /// # Errors

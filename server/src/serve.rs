@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use auricle_engine::{Catalog, Engine, EngineOptions, TranscribeOptions};
+use auricle_engine::{Catalog, Engine, EngineOptions, ListenOptions, TranscribeOptions};
 use data_encoding::HEXLOWER;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
@@ -267,6 +267,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Arc<Engine>>), 
     if config.role == Role::Api {
         return Ok((Catalog::read(&config.models).map_err(|error| error.to_string())?, None));
     }
+    let live_search = config.live_search();
     let opened = tokio::task::spawn_blocking(move || {
         let engine = Engine::open(options)?;
         for price in PRICES.iter().filter(|price| engine.catalog().choose(price.model).is_ok()) {
@@ -274,7 +275,10 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Arc<Engine>>), 
                 Kind::Prerecorded => {
                     engine.load(&TranscribeOptions { model: price.model.into(), ..TranscribeOptions::default() })?;
                 }
-                Kind::Realtime => engine.load_live(price.model)?,
+                Kind::Realtime => {
+                    let (model, language_model) = (price.model.into(), live_search.clone());
+                    engine.load_live(&ListenOptions { model, language_model, ..ListenOptions::default() })?;
+                }
                 Kind::Agent => {}
             }
         }

@@ -106,3 +106,10 @@ pub fn models_with_detector(fixture: &str) -> TempDir {
 pub fn speech() -> PathBuf {
     crate::fixtures().join("../../models/samples/jfk.flac")
 }
+
+/// A language model, as ARPA text: these words are likely, all others not.
+pub fn arpa(words: &[&str]) -> String {
+    let words: String = words.iter().map(|word| format!("-0.5\t{word}\n")).collect();
+    let count = words.lines().count() + 1;
+    format!("\\data\\\nngram 1={count}\n\n\\1-grams:\n-9\t<unk>\n{words}\n\\end\\\n")
+}

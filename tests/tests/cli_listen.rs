@@ -52,6 +52,20 @@ fn a_pipe_of_pcm_becomes_events() {
 }
 
 #[test]
+fn a_language_model_joins_unless_it_is_off() {
+    let of = |lm: &[&str]| {
+        let run = piped(&[&["--model", "svc-realtime"], lm].concat(), &spoken(16_000));
+        assert_eq!(run.status, Some(0), "{}", run.stderr);
+        run.stdout
+    };
+    let shipped = of(&[]);
+    assert_ne!(of(&["--lm", "off"]), shipped);
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/starter/lm-en/en.ngram");
+    assert_eq!(of(&["--lm", models]), shipped);
+    assert_ne!(of(&["--lm-weight", "2"]), shipped);
+}
+
+#[test]
 fn nothing_in_is_nothing_out() {
     let run = piped(&[], &[]);
     assert_eq!((run.status, run.stdout.as_str()), (Some(0), ""), "{}", run.stderr);
@@ -70,6 +84,9 @@ fn what_is_wrong_is_said_in_a_line() {
         assert!(run.stderr.contains(named), "{args:?}: {}", run.stderr);
         assert_eq!(run.stderr.lines().count(), 1, "{args:?}: {}", run.stderr);
     }
+    let run = piped(&["--lm", "/nowhere.arpa"], &[0; 3_200]);
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("/nowhere.arpa"), "{}", run.stderr);
     let run = auricle(["listen", "/nowhere.wav", "--device", "cpu"]);
     assert_eq!(run.status, Some(1), "{}", run.stderr);
     assert!(run.stderr.contains("/nowhere.wav"), "{}", run.stderr);

@@ -79,6 +79,15 @@ fn a_turn_is_partials_then_its_raw_text_then_its_restatement() {
 }
 
 #[test]
+fn the_language_model_can_be_left_out() {
+    let said = |service: &Service| -> Vec<String> {
+        transcribed(service, "svc-realtime", 16000).1.into_iter().map(|turn| turn.raw.text).collect()
+    };
+    let greedy = Setup::new().starter().with("live_language_model", false).start();
+    assert_ne!(said(&greedy), said(starter()));
+}
+
+#[test]
 fn transcripts_come_while_audio_goes_in_and_silence_ends_a_turn() {
     let mut live = open(starter());
     live.send(&spoken(16000), CHUNK);

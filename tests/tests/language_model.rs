@@ -9,7 +9,7 @@ use auricle_engine::text::lm::LanguageModel;
 use auricle_engine::{
     DeviceChoice, Engine, EngineOptions, FusionWeights, LanguageModelChoice, TranscribeOptions, Transcript,
 };
-use auricle_tests::{Oracle, auricle, fixtures, models_with, speech};
+use auricle_tests::{Oracle, arpa, auricle, fixtures, models_with, speech};
 use burn::tensor::{Device, Tensor};
 
 /// The classes of checkpoint, and whether they stream.
@@ -18,13 +18,6 @@ const CLASSES: [(&str, bool); 5] =
 
 fn lm(name: &str) -> PathBuf {
     fixtures().join("lm").join(name)
-}
-
-/// Words of one language model, all others unlikely.
-fn arpa(words: &[&str]) -> String {
-    let words: String = words.iter().map(|word| format!("-0.5\t{word}\n")).collect();
-    let count = words.lines().count() + 1;
-    format!("\\data\\\nngram 1={count}\n\n\\1-grams:\n-9\t<unk>\n{words}\n\\end\\\n")
 }
 
 #[test]

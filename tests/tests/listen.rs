@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::{
-    Caption, DeviceChoice, Engine, EngineOptions, Error, LanguageModelChoice, ListenOptions, LiveEvent, LiveEvents,
-    TranscribeOptions, models_dir,
+    Caption, DeviceChoice, Engine, EngineOptions, Error, FusionWeights, LanguageModelChoice, ListenOptions, LiveEvent,
+    LiveEvents, TranscribeOptions, models_dir,
 };
-use auricle_tests::{models_with, speech};
+use auricle_tests::{arpa, models_with, speech};
 
 const SECOND: usize = SAMPLE_RATE as usize;
 
@@ -206,6 +206,43 @@ fn partials_grow_into_a_final_that_is_restated_and_never_revised() {
 }
 
 #[test]
+fn a_users_language_model_decides_what_a_session_hears() {
+    let words = ["country", "ask", "for", "you", "what", "do"];
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), arpa(&words)).unwrap();
+    let others = |language_model: LanguageModelChoice| {
+        let fusion = FusionWeights::new(2.0);
+        let options = ListenOptions { language_model, fusion, ..model("svc-realtime") };
+        let turns = finals(&heard(&options, spoken(), SECOND / 10));
+        let said = turns.iter().flat_map(|turn| &turn.words).map(|word| word.text.to_lowercase());
+        let (known, other): (Vec<String>, Vec<String>) =
+            said.partition(|word| words.contains(&word.trim_matches(|c: char| !c.is_alphanumeric())));
+        assert!(!known.is_empty());
+        other
+    };
+    let without = others(LanguageModelChoice::Off);
+    assert!(without.len() > 4, "{without:?}");
+    assert_eq!(others(LanguageModelChoice::File(file.path().into())), Vec::<String>::new());
+}
+
+/// What a beam takes for said may be taken back, and so may what was shown of it; never what was finished.
+#[test]
+fn greedy_partials_only_grow() {
+    let options = ListenOptions { language_model: LanguageModelChoice::Off, ..model("svc-realtime-pro") };
+    let mut shown = String::new();
+    for event in heard(&options, spoken(), SECOND / 10) {
+        match event {
+            LiveEvent::Partial(caption) => {
+                assert!(caption.text.starts_with(&shown), "{} after {shown}", caption.text);
+                shown = caption.text;
+            }
+            LiveEvent::Final(caption) => assert!(caption.text.starts_with(&shown), "{} after {shown}", caption.text),
+            LiveEvent::Formatted(_) => shown.clear(),
+        }
+    }
+}
+
+#[test]
 fn any_rate_gives_words() {
     let at_16k = spoken();
     for rate in [8_000, 11_025, 44_100, 48_000] {
@@ -285,6 +322,11 @@ fn what_cannot_be_had_is_refused_by_name() {
     assert!(matches!(refused(with(|o| o.language = Some("de".into()))), Error::Language(_)));
     assert!(matches!(refused(with(|o| o.sample_rate = 7_999)), Error::InvalidOption(_)));
     assert!(matches!(refused(with(|o| o.sample_rate = 48_001)), Error::InvalidOption(_)));
+    assert!(matches!(refused(with(|o| o.beam = Some(0))), Error::InvalidOption(_)));
+    assert!(matches!(refused(with(|o| o.fusion.lm = -1.0)), Error::InvalidOption(_)));
+    let nowhere = LanguageModelChoice::File("/nowhere.arpa".into());
+    let options = ListenOptions { language_model: nowhere, ..ListenOptions::default() };
+    assert!(matches!(refused(options), Error::LanguageModel { .. } | Error::Read { .. }));
     assert!(matches!(refused(with(|o| o.look_ahead_ms = Some(20))), Error::InvalidOption(_)));
     let whole = models_with("tdt");
     let options = EngineOptions { models: whole.path().into(), device: DeviceChoice::Cpu, ..EngineOptions::default() };

@@ -51,6 +51,9 @@ impl Default for FusionWeights {
     }
 }
 
+/// Prefixes that are kept in a search with a language model, unless another number is wanted.
+pub const BEAM: usize = 16;
+
 /// ln P of a keyterm's word, in place of that of `<unk>` and its letters.
 const TERM: f32 = -7.0;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 
-use super::fusion::Fusion;
+use super::fusion::{BEAM, Fusion};
 use super::groups::Group;
 use super::keyterms::Keyterms;
 use super::recordings::{Dealt, Found, Input, Kind, Searched};
@@ -67,9 +67,6 @@ impl<'a> Report<'a> {
         }
     }
 }
-
-/// Prefixes that are kept in a search with a language model, unless another number is wanted.
-const BEAM: usize = 16;
 
 impl Job<'_> {
     /// The search that there is to do here: with a beam where there is a language model to search with, else the worker

@@ -14,7 +14,7 @@ use console::{Style, Term, measure_text_width, truncate_str};
 use serde_json::json;
 
 use super::progress::clock;
-use super::{EngineArgs, Failure, Result, output};
+use super::{EngineArgs, Failure, Result, SearchArgs, output};
 
 /// Sound that goes in at a time, ms.
 const PIECE_MS: u64 = 100;
@@ -60,6 +60,8 @@ pub struct ListenArgs {
     #[arg(long)]
     fast: bool,
     #[command(flatten)]
+    search: SearchArgs,
+    #[command(flatten)]
     engine: EngineArgs,
 }
 
@@ -92,6 +94,9 @@ pub fn run(args: &ListenArgs) -> Result<()> {
         sample_rate: if piped { args.rate } else { SAMPLE_RATE },
         look_ahead_ms: args.look_ahead,
         turns: TurnRules { silence_ms: args.silence, ..TurnRules::default() },
+        language_model: args.search.language_model(),
+        fusion: args.search.weights(),
+        beam: None,
     };
     let (mut input, events) = engine.listen(&options)?;
     let term = Term::stdout();

@@ -18,7 +18,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use auricle_engine::{DeviceChoice, EngineOptions, Error, Precision};
+use auricle_engine::{DeviceChoice, EngineOptions, Error, FusionWeights, LanguageModelChoice, Precision};
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -101,6 +101,29 @@ impl EngineArgs {
     fn options(&self) -> EngineOptions {
         let (device, precision) = (self.device, self.precision);
         EngineOptions { models: self.models.path(), device, precision, ..EngineOptions::default() }
+    }
+}
+
+/// The language model's part in a search.
+#[derive(Args)]
+struct SearchArgs {
+    /// A language model of words that joins the search: an ARPA file, or off [default: for the starter, the one that
+    /// ships with it; live, on a CPU alone]
+    #[arg(long, value_name = "FILE")]
+    lm: Option<LanguageModelChoice>,
+    /// How much the language model counts, 0 to 10; less for a checkpoint that hears better [default: 0.45, which is best
+    /// for the starter]
+    #[arg(long, value_name = "WEIGHT")]
+    lm_weight: Option<f32>,
+}
+
+impl SearchArgs {
+    fn language_model(&self) -> LanguageModelChoice {
+        self.lm.clone().unwrap_or_default()
+    }
+
+    fn weights(&self) -> FusionWeights {
+        self.lm_weight.map(FusionWeights::new).unwrap_or_default()
     }
 }
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use auricle_engine::audio::{AudioStream, OpenOptions};
-use auricle_engine::{Engine, Error, FusionWeights, LanguageModelChoice, TranscribeOptions, Transcript};
+use auricle_engine::{Engine, Error, TranscribeOptions, Transcript};
 use clap::Args;
 
 use super::output::{self, Format, OutFolder};
 use super::progress::{Bar, clock, speed};
-use super::{EngineArgs, Failure, Result, interrupt};
+use super::{EngineArgs, Failure, Result, SearchArgs, interrupt};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -55,14 +55,8 @@ pub struct TranscribeArgs {
     /// Streaming models: how many ms they may look ahead [default: the longest that the model was trained with]
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,
-    /// A language model of words that joins the search: an ARPA file, or off [default: for the starter, the one that
-    /// ships with it]
-    #[arg(long, value_name = "FILE")]
-    lm: Option<LanguageModelChoice>,
-    /// How much the language model counts, 0 to 10; less for a checkpoint that hears better [default: 0.45, which is best
-    /// for the starter]
-    #[arg(long, value_name = "WEIGHT")]
-    lm_weight: Option<f32>,
+    #[command(flatten)]
+    search: SearchArgs,
     /// Texts that are followed at a time; more is slower and, up to a point, better [default: 16 with a language model, 1
     /// for Whisper checkpoints]
     #[arg(long, value_name = "N")]
@@ -214,8 +208,8 @@ impl Job<'_> {
             languages: self.args.languages.clone(),
             keyterms: self.args.keyterms.clone(),
             look_ahead_ms: self.args.look_ahead,
-            language_model: self.args.lm.clone().unwrap_or_default(),
-            fusion: self.args.lm_weight.map(FusionWeights::new).unwrap_or_default(),
+            language_model: self.args.search.language_model(),
+            fusion: self.args.search.weights(),
             beam: self.args.beam,
             sequential: self.args.sequential,
         };

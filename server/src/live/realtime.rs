@@ -163,6 +163,8 @@ async fn welcome(app: Arc<App>, socket: Socket, query: HashMap<String, String>) 
         sample_rate: grant.sample_rate,
         look_ahead_ms: None,
         turns: TurnRules { silence_ms: app.config.turn_silence_ms, ..TurnRules::default() },
+        language_model: app.config.live_search(),
+        ..ListenOptions::default()
     };
     let Some(engine) = app.engine.clone() else { return refuse(socket, UNAVAILABLE, 1013).await };
     // The first session may have to load the model.

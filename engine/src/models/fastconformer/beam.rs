@@ -112,7 +112,12 @@ impl BeamState {
         Ok(self.settle())
     }
 
-    /// The tokens of the best prefix that were not given out yet.
+    /// The tokens of the best prefix that were not given out yet: what was heard, as it looks now.
+    pub fn open(&self) -> Vec<Token> {
+        self.prefixes.first().map(|best| self.trail.tokens(best.last)).unwrap_or_default()
+    }
+
+    /// The tokens of the best prefix that were not given out yet, now that nothing follows.
     pub fn finish(self, beam: Beam) -> Vec<Token> {
         let whole = |prefix: &Prefix| {
             let end = beam.fusion.zip(prefix.reading.as_ref()).map_or(0.0, |(fusion, reading)| fusion.end(reading));
@@ -187,6 +192,10 @@ impl BeamState {
         }
         passed.sort_by(|a, b| b.score.total_cmp(&a.score));
         passed.truncate(beam.width);
+        // Only differences count: over hours the sums would lose their last digits. Frame by frame, so that it does not matter
+        // in what pieces frames come.
+        let best = passed.first().map_or(0.0, |best| best.score);
+        passed.iter_mut().for_each(|prefix| prefix.score -= best);
         self.prefixes = passed;
         Ok(())
     }
@@ -225,15 +234,14 @@ impl BeamState {
     /// Takes out the tokens that all prefixes begin with, as the best one has them.
     fn settle(&mut self) -> Vec<Token> {
         // Sorted: the best comes first.
-        let Some(best) = self.prefixes.first() else { return Vec::new() };
-        let score = best.score;
+        if self.prefixes.is_empty() {
+            return Vec::new();
+        }
         let mut open: Vec<Vec<Token>> = self.prefixes.iter().map(|prefix| self.trail.tokens(prefix.last)).collect();
         if open[0].len() > MAX_OPEN {
             open.truncate(1);
             self.prefixes.truncate(1);
         }
-        // Only differences count: over hours the sums would lose their last digits.
-        self.prefixes.iter_mut().for_each(|prefix| prefix.score -= score);
         let (first, others) = open.split_at(1);
         let agreed = others.iter().fold(first[0].len(), |agreed, other| {
             let pairs = first[0].iter().zip(other).take(agreed);

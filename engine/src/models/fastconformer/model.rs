@@ -3,13 +3,15 @@
 use std::ops::Range;
 use std::path::Path;
 
+use auricle_kernels::crew::{self, Crew};
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::beam::BeamState;
+use super::beam::{Beam, BeamState};
 use super::config::{Class, Config};
 use super::decode::{self, Rules, Search, Token, TransducerState};
 use super::encoder::{Encoder, EncoderState};
-use super::transducer::Transducer;
+use super::transducer::{Frames, Transducer};
+use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::features::Preprocessor;
 use crate::layers::{Bias, Linear};
@@ -77,6 +79,12 @@ impl Stream {
     /// Bytes that its encoder keeps from step to step: nearly all of a stream.
     pub fn encoder_bytes(&self) -> usize {
         self.encoder.bytes()
+    }
+
+    /// Of a stream of one row that is searched with a beam: the tokens that the best text has beyond those given out. They may
+    /// still change.
+    pub fn open(&self) -> Vec<Token> {
+        self.searching.beams.first().map(BeamState::open).unwrap_or_default()
     }
 }
 
@@ -272,14 +280,40 @@ impl FastConformer {
         Ok(tokens)
     }
 
+    /// Search over what [`Self::encode`] gave for several streams of one row each, each with its beam: the new tokens that are
+    /// sure. On a CPU its threads share the streams.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed.
+    pub fn search_beams(
+        &self,
+        streams: &mut [&mut Stream],
+        encoded: &Encoded,
+        beams: &[Beam],
+    ) -> Result<Vec<Vec<Token>>> {
+        let Encoded { input, lengths } = encoded;
+        let (head, total) = (self.transducer_head()?, input.dims()[1]);
+        let frames = head.transducer.frames(input.clone())?;
+        let mut rows: Vec<_> = streams.iter_mut().map(|stream| (&mut stream.searching, Ok(Vec::new()))).collect();
+        let search = |row: usize, (searching, tokens): &mut (&mut Searching, Result<Vec<Token>>)| {
+            let frames = (&frames, row * total..row * total + lengths[row]);
+            *tokens = head.search_beam(searching, 0, frames, beams[row]);
+        };
+        // A GPU has one queue, and waking threads for one stream is no use.
+        if is_cpu(&self.device) && rows.len() > 1 {
+            crew::run(|crew| crew.each_item(&mut rows, search));
+        } else {
+            Crew::ALONE.each_item(&mut rows, search);
+        }
+        rows.into_iter().map(|(_, tokens)| tokens).collect()
+    }
+
     /// Goes on with a search over the next frames: the new tokens of each row, whose searches are all greedy or all beams.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
     pub fn search(&self, searching: &mut Searching, encoded: &Encoded, searches: &[Search]) -> Result<Vec<Vec<Token>>> {
-        let Head::Transducer(head) = &self.head else {
-            return Err(Error::InvalidOption("a CTC checkpoint has no streams".into()));
-        };
+        let head = self.transducer_head()?;
         let (transducer, rules) = (&head.transducer, &head.rules);
         let Encoded { input, lengths } = encoded;
         let total = input.dims()[1];
@@ -290,13 +324,17 @@ impl FastConformer {
         }
         let mut tokens = Vec::with_capacity(lengths.len());
         for (row, (&length, beam)) in lengths.iter().zip(searches.iter().map(Search::as_beam)).enumerate() {
-            if row == searching.beams.len() {
-                searching.beams.push(BeamState::start(transducer, rules, beam));
-            }
             let frames = (&frames, row * total..row * total + length);
-            tokens.push(searching.beams[row].decode(transducer, rules, frames, beam)?);
+            tokens.push(head.search_beam(searching, row, frames, beam)?);
         }
         Ok(tokens)
+    }
+
+    fn transducer_head(&self) -> Result<&TransducerHead> {
+        match &self.head {
+            Head::Transducer(head) => Ok(head),
+            Head::Ctc(_) => Err(Error::InvalidOption("a CTC checkpoint has no streams".into())),
+        }
     }
 
     /// The last tokens of every row of a stream: what its steps held back.
@@ -343,6 +381,22 @@ impl Head {
                 durations: config.durations.clone(),
             },
         })))
+    }
+}
+
+impl TransducerHead {
+    /// Goes on with the beam of a row, the next one of those that have begun at most.
+    fn search_beam(
+        &self,
+        searching: &mut Searching,
+        row: usize,
+        frames: (&Frames, Range<usize>),
+        beam: Beam,
+    ) -> Result<Vec<Token>> {
+        if row == searching.beams.len() {
+            searching.beams.push(BeamState::start(&self.transducer, &self.rules, beam));
+        }
+        searching.beams[row].decode(&self.transducer, &self.rules, frames, beam)
     }
 }
 

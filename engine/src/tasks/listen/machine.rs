@@ -7,6 +7,7 @@ use burn::tensor::{Tensor, TensorData};
 
 use super::slot::{Heard, Input, Kind, Part, Slot};
 use crate::error::{Error, Result};
+use crate::models::fastconformer::Beam;
 use crate::models::silero::{Memory, Silero};
 use crate::scheduler::Machine;
 use crate::tasks::groups::{Group, Groups};
@@ -32,6 +33,8 @@ pub enum Bucket {
     Encode {
         /// Which streams can share it.
         group: usize,
+        /// Whether they are searched with a beam.
+        beam: bool,
         /// A power of two.
         chunks: usize,
     },
@@ -70,7 +73,7 @@ impl Listening {
             .collect()
     }
 
-    fn encode(&mut self, group: usize, chunks: usize, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
+    fn encode(&mut self, group: usize, beam: bool, chunks: usize, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
         let Some(Group { recogniser, look_ahead, .. }) = self.groups.get(group).cloned() else {
             return Err(Error::Canceled);
         };
@@ -87,7 +90,13 @@ impl Listening {
         let features = Tensor::from_data(TensorData::new(mel, shape), recogniser.device());
         let mut streams: Vec<_> = parts.iter_mut().map(|part| &mut part.stream).collect();
         let encoded = model.encode(&mut streams, features, &valid)?;
-        let tokens = model.search_together(&mut streams, &encoded, &vec![None; slots.len()])?;
+        let tokens = if beam {
+            let kinds = slots.iter().map(|slot| self.slots.get(*slot)?.as_ref()?.kind.beam());
+            let beams: Vec<Beam> = kinds.collect::<Option<_>>().ok_or(Error::Canceled)?;
+            model.search_beams(&mut streams, &encoded, &beams)?
+        } else {
+            model.search_together(&mut streams, &encoded, &vec![None; slots.len()])?
+        };
         slots
             .iter()
             .zip(parts.into_iter().zip(tokens))
@@ -141,7 +150,7 @@ impl Machine for Listening {
         let frames = look_ahead + 1;
         let rows = frames * recogniser.model().config().encoder.subsampling_factor;
         let chunks = slot.chunks(rows, (MOST_FRAMES / frames).max(1))?;
-        Some(Bucket::Encode { group: slot.group, chunks })
+        Some(Bucket::Encode { group: slot.group, beam: slot.kind.fusion.is_some(), chunks })
     }
 
     fn budget(&self, bucket: Bucket) -> Duration {
@@ -173,7 +182,7 @@ impl Machine for Listening {
     fn step(&mut self, bucket: Bucket, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
         match bucket {
             Bucket::Detect => self.detect(slots),
-            Bucket::Encode { group, chunks } => self.encode(group, chunks, slots),
+            Bucket::Encode { group, beam, chunks } => self.encode(group, beam, chunks, slots),
             Bucket::Settle => slots
                 .iter()
                 .map(|slot| {

@@ -11,12 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use auricle_kernels::logmel::LogMelStream;
 
+use super::fusion::{self, Fusion, FusionWeights};
 use super::groups::Group;
 use super::streams::{self, Streams};
 use super::transcribe::Recogniser;
+use crate::LanguageModelChoice;
 use crate::audio::{Resampler, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
+use crate::text::lm::LanguageModel;
 pub(crate) use machine::{Bucket, Listening};
 pub use rules::TurnRules;
 pub(crate) use slot::{Heard, Input, Kind};
@@ -39,6 +42,13 @@ pub struct ListenOptions {
     pub look_ahead_ms: Option<u32>,
     /// When turns end.
     pub turns: TurnRules,
+    /// The language model that joins the search. [`LanguageModelChoice::Shipped`] does on a CPU; on a GPU sessions are greedy
+    /// unless a file is named, as a beam's small steps would each wait for the device.
+    pub language_model: LanguageModelChoice,
+    /// How much the language model counts.
+    pub fusion: FusionWeights,
+    /// Texts that are followed at a time where a language model joins the search, at least 1; 16 if left out.
+    pub beam: Option<usize>,
 }
 
 impl Default for ListenOptions {
@@ -49,6 +59,9 @@ impl Default for ListenOptions {
             sample_rate: SAMPLE_RATE,
             look_ahead_ms: None,
             turns: TurnRules::default(),
+            language_model: LanguageModelChoice::default(),
+            fusion: FusionWeights::default(),
+            beam: None,
         }
     }
 }
@@ -89,7 +102,7 @@ pub struct LiveEvents {
     progress: Arc<Progress>,
 }
 
-/// Opens a session on the worker; `look_ahead_ms` is what the options or the catalog say.
+/// Opens a session on the worker; `look_ahead_ms` and `language_model` are what the options or the catalog say.
 ///
 /// # Errors
 /// [`Error::InvalidOption`], [`Error::Language`] for options; [`Error::Busy`] when there is no room.
@@ -98,6 +111,7 @@ pub(crate) fn open(
     recogniser: Arc<Recogniser>,
     options: &ListenOptions,
     look_ahead_ms: Option<u32>,
+    language_model: Option<Arc<LanguageModel>>,
     detected: bool,
 ) -> Result<(LiveInput, LiveEvents)> {
     if !RATES.contains(&options.sample_rate) {
@@ -122,7 +136,9 @@ pub(crate) fn open(
         language: recogniser.language_slot(options.language.as_deref())?,
         recogniser: recogniser.clone(),
     };
-    let kind = streams::Kind::Live(Kind { group, rules, detected });
+    let fusion = language_model
+        .map(|language_model| Arc::new(Fusion::new(language_model, options.fusion, model.vocabulary(), None, &[])));
+    let kind = streams::Kind::Live(Kind { group, rules, detected, fusion, beam: options.beam.unwrap_or(fusion::BEAM) });
     let resampler = Resampler::live(options.sample_rate)?;
     let mel = model.preprocessor().stream()?;
     let (stream, heard) = scheduler.open(kind, Priority::Live)?;

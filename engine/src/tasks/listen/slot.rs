@@ -1,12 +1,14 @@
 //! One live stream on the worker: what has come in, where its turn stands, what it is ready for.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::rules::{Change, TurnRules, Turnkeeper};
 use crate::error::Result;
-use crate::models::fastconformer::{Stream, Token};
+use crate::models::fastconformer::{Beam, Search, Stream, Token};
 use crate::models::silero::{CHUNK, Memory};
+use crate::tasks::fusion::Fusion;
 use crate::tasks::groups::Group;
 
 /// Mel rows before the first sign of speech that a turn begins with: 600 ms.
@@ -22,6 +24,17 @@ pub struct Kind {
     pub rules: TurnRules,
     /// Whether the detector says where speech is.
     pub detected: bool,
+    /// What joins a search with a beam; without it the search is greedy.
+    pub fusion: Option<Arc<Fusion>>,
+    /// Texts that the beam follows.
+    pub beam: usize,
+}
+
+impl Kind {
+    /// The beam, if there is to be one.
+    pub fn beam(&self) -> Option<Beam<'_>> {
+        self.fusion.as_deref().map(|fusion| Beam { width: self.beam, fusion: Some(fusion) })
+    }
 }
 
 /// A piece of audio.
@@ -38,6 +51,8 @@ pub struct Input {
 pub struct Heard {
     /// New tokens; their frames count from the turn's beginning.
     pub tokens: Vec<Token>,
+    /// Those that follow as it looks now, if it was looked: they take the place of the ones before them.
+    pub open: Option<Vec<Token>>,
     /// Where the turn begins, ms from the start of the session.
     pub turn_ms: u64,
     /// Whether the turn is over.
@@ -261,25 +276,32 @@ impl Slot {
     /// Takes a step's result.
     pub fn encoded(&mut self, stream: Stream, tokens: Vec<Token>) -> Heard {
         let Some(turn) = &mut self.turn else { return Heard::default() };
+        let open = stream.open();
         turn.stream = Some(stream);
-        if let Some(since) = turn.wordless_since.take_if(|_| !tokens.is_empty()) {
+        let last = open.last().or(tokens.last());
+        if let Some(since) = turn.wordless_since.take_if(|_| last.is_some()) {
             metrics::histogram!("auricle_first_token_seconds").record(since.elapsed());
         }
         let frame_ms = self.kind.group.recogniser.model().frame_ms();
         let row_ms = self.kind.group.recogniser.model().preprocessor().hop_ms();
-        let said = tokens.last().map(|token| ((token.frame + 1) as f64 * frame_ms) as u64);
+        let said = last.map(|token| ((token.frame + 1) as f64 * frame_ms) as u64);
         let encoded_ms = ((self.first_row - turn.start_row) as f64 * row_ms) as u64;
         if self.keeper.follow(said, encoded_ms) && turn.end_row.is_none() {
             turn.end_row = Some(self.first_row);
         }
-        let heard = self.heard(tokens);
+        let heard = Heard { open: Some(open), ..self.heard(tokens) };
         if self.settled() { self.settle(heard) } else { heard }
     }
 
     /// Ends a turn that is settled.
     pub fn settle(&mut self, mut heard: Heard) -> Heard {
         heard.ended = true;
-        self.turn = None;
+        let stream = self.turn.take().and_then(|turn| turn.stream);
+        if let (Some(stream), Some(beam)) = (stream, self.kind.beam()) {
+            let model = self.kind.group.recogniser.model();
+            heard.tokens.extend(model.finish(stream, Search::Beam(beam)).into_iter().flatten());
+        }
+        heard.open = Some(Vec::new());
         let speaking = self.keeper.turn_over();
         // Speech goes on, or nobody can tell: the next turn begins where this one ended.
         let next =
@@ -300,6 +322,7 @@ impl Slot {
         let encoded = self.turn.as_ref().map(|_| (self.first_row as f64 * row_ms) as u64);
         Heard {
             tokens,
+            open: None,
             turn_ms: self.turn.as_ref().map_or(0, |turn| (turn.start_row as f64 * row_ms) as u64),
             ended: false,
             heard_ms: encoded.map_or(detected_ms, |ms| ms.min(detected_ms)),
