@@ -33,13 +33,22 @@ pub enum Bucket {
     Encode {
         /// Which streams can share it.
         group: usize,
-        /// Whether they are searched with a beam.
-        beam: bool,
+        /// How they are searched.
+        way: Way,
         /// A power of two.
         chunks: usize,
     },
     /// The end of a turn that nothing is left of.
     Settle,
+}
+
+/// A way to search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// The best token at every step.
+    Greedy,
+    /// Several texts side by side.
+    Beam,
 }
 
 impl Listening {
@@ -73,7 +82,7 @@ impl Listening {
             .collect()
     }
 
-    fn encode(&mut self, group: usize, beam: bool, chunks: usize, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
+    fn encode(&mut self, group: usize, way: Way, chunks: usize, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
         let Some(Group { recogniser, look_ahead, .. }) = self.groups.get(group).cloned() else {
             return Err(Error::Canceled);
         };
@@ -90,12 +99,13 @@ impl Listening {
         let features = Tensor::from_data(TensorData::new(mel, shape), recogniser.device());
         let mut streams: Vec<_> = parts.iter_mut().map(|part| &mut part.stream).collect();
         let encoded = model.encode(&mut streams, features, &valid)?;
-        let tokens = if beam {
-            let kinds = slots.iter().map(|slot| self.slots.get(*slot)?.as_ref()?.kind.beam());
-            let beams: Vec<Beam> = kinds.collect::<Option<_>>().ok_or(Error::Canceled)?;
-            model.search_beams(&mut streams, &encoded, &beams)?
-        } else {
-            model.search_together(&mut streams, &encoded, &vec![None; slots.len()])?
+        let tokens = match way {
+            Way::Greedy => model.search_together(&mut streams, &encoded, &vec![None; slots.len()])?,
+            Way::Beam => {
+                let beams = slots.iter().map(|slot| self.slots.get(*slot)?.as_ref()?.kind.beam());
+                let beams: Vec<Beam> = beams.collect::<Option<_>>().ok_or(Error::Canceled)?;
+                model.search_beams(&mut streams, &encoded, &beams)?
+            }
         };
         slots
             .iter()
@@ -150,7 +160,8 @@ impl Machine for Listening {
         let frames = look_ahead + 1;
         let rows = frames * recogniser.model().config().encoder.subsampling_factor;
         let chunks = slot.chunks(rows, (MOST_FRAMES / frames).max(1))?;
-        Some(Bucket::Encode { group: slot.group, beam: slot.kind.fusion.is_some(), chunks })
+        let way = if slot.kind.fusion.is_some() { Way::Beam } else { Way::Greedy };
+        Some(Bucket::Encode { group: slot.group, way, chunks })
     }
 
     fn budget(&self, bucket: Bucket) -> Duration {
@@ -182,7 +193,7 @@ impl Machine for Listening {
     fn step(&mut self, bucket: Bucket, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
         match bucket {
             Bucket::Detect => self.detect(slots),
-            Bucket::Encode { group, beam, chunks } => self.encode(group, beam, chunks, slots),
+            Bucket::Encode { group, way, chunks } => self.encode(group, way, chunks, slots),
             Bucket::Settle => slots
                 .iter()
                 .map(|slot| {
