@@ -336,6 +336,8 @@ impl Engine {
                 return Err(Error::InvalidOption("windows one after another are for Whisper checkpoints".into()));
             }
             Checkpoint::FastConformer(recogniser) => {
+                // Which is spoken it finds by itself; one that it lacks is refused all the same.
+                options.languages.iter().try_for_each(|language| choice.check_language(language))?;
                 recogniser.transcribe(&worker, audio, options, language_model, detector, progress)?
             }
             Checkpoint::Whisper(_) if language_model.is_some() => {

@@ -136,7 +136,8 @@ impl Shared {
     /// Does one piece of what there is, if there is one.
     fn take_a_piece(&self) -> bool {
         let next = self.next.load(Ordering::Acquire);
-        if next & PIECES >= self.count.load(Ordering::Relaxed) {
+        // Whoever sees the count of a later call sees its number as well, and the exchange below fails.
+        if next & PIECES >= self.count.load(Ordering::Acquire) {
             return false;
         }
         let (work, run) = (self.work.load(Ordering::Relaxed), self.call.load(Ordering::Relaxed));
@@ -162,7 +163,7 @@ impl Shared {
         self.done.store(0, Ordering::Relaxed);
         self.work.store(std::ptr::from_ref(work).cast_mut().cast(), Ordering::Relaxed);
         self.call.store(call::<W> as Call as *mut (), Ordering::Relaxed);
-        self.count.store(count as u64, Ordering::Relaxed);
+        self.count.store(count as u64, Ordering::Release);
         self.next.store(number << BITS, Ordering::Release);
         while self.take_a_piece() {}
         let mut spins = 0;

@@ -245,6 +245,13 @@ const KEYS: [&str; 46] = [
     "log_format",
 ];
 
+/// An address below one that is set, whose own path stays in front.
+pub fn below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    url
+}
+
 impl Config {
     /// What joins the search of live sessions.
     pub fn live_search(&self) -> LanguageModelChoice {
@@ -339,6 +346,14 @@ mod tests {
 
     fn from(toml: &str) -> Result<Config, String> {
         Config::read(None, toml.parse().unwrap())
+    }
+
+    #[test]
+    fn a_path_in_front_of_an_address_stays() {
+        let at = |base: &str| below(&Url::parse(base).unwrap(), "/uploads/1").to_string();
+        assert_eq!(at("https://example.com"), "https://example.com/uploads/1");
+        assert_eq!(at("https://example.com/files"), "https://example.com/files/uploads/1");
+        assert_eq!(at("https://example.com/a/b/"), "https://example.com/a/b/uploads/1");
     }
 
     #[test]

@@ -58,7 +58,6 @@ pub async fn run(config: Config) -> Result<(), String> {
     let database = config.database_url.clone().unwrap_or_else(|| Store::url_in(data));
     let store = Store::open(&database).await.map_err(|error| format!("the database cannot be opened: {error}"))?;
     let told = |error: crate::store::Error| format!("the database: {error}");
-    let first_key = first_key(&store, config.free_credit_cents).await.map_err(told)?;
     let secret = store.secret("url-signing", &HEXLOWER.encode(&random::<32>())).await.map_err(told)?;
     store.release_all_jobs().await.map_err(told)?;
 
@@ -84,6 +83,8 @@ pub async fn run(config: Config) -> Result<(), String> {
 
     let urls = Urls { api: public_url, storage: storage_url, dashboard: dashboard_url };
     let app = Arc::new(assemble(config, store, secret, catalog, engine, &urls)?);
+    // Last of what can go wrong: the key is shown once, and a start that fails shows nothing.
+    let first_key = first_key(&app.store, app.config.free_credit_cents).await.map_err(told)?;
 
     let (stopping, give_up) = (app.stopping.clone(), CancellationToken::new());
     let drain = Duration::from_secs(app.config.drain_seconds.into());
@@ -101,6 +102,7 @@ pub async fn run(config: Config) -> Result<(), String> {
     if let Some(engine) = app.engine.clone() {
         parts.spawn(jobs::run(app.clone(), engine, stopping.clone(), give_up.clone()));
         parts.spawn(webhooks::run(app.clone(), stopping.clone()));
+        parts.spawn(webhooks::report(app.clone(), stopping.clone()));
         parts.spawn(other_nodes(app.clone(), stopping.clone()));
     }
     parts.spawn(housekeeping(app.clone(), stopping.clone()));

@@ -20,7 +20,7 @@ use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, below};
 use crate::http::body::STALL;
 use crate::store::Upload;
 
@@ -133,8 +133,7 @@ impl Storage {
     pub async fn sign(&self, upload: &Upload) -> Result<Url> {
         match &*self.0 {
             Kind::Local { url, secret, .. } => {
-                let mut url = url.clone();
-                url.set_path(&format!("/uploads/{}", upload.id));
+                let mut url = below(url, &format!("/uploads/{}", upload.id));
                 let signature = HEXLOWER.encode(&mac(secret, upload).finalize().into_bytes());
                 url.query_pairs_mut()
                     .append_pair("expires", &upload.expires_at.to_string())

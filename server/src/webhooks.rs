@@ -45,7 +45,6 @@ pub async fn run(app: Arc<App>, stopping: CancellationToken) {
             Ok(None) => {}
             Err(error) => tracing::error!(%error, "no webhook could be claimed"),
         }
-        report_usage(&app).await;
         tokio::select! {
             () = app.webhook_bell.notified() => {}
             () = tokio::time::sleep(poll) => {}
@@ -92,6 +91,18 @@ fn jittered_ms(seconds: u32) -> i64 {
     ms - ms / 10 + ms * i64::from(byte) / 1275
 }
 
+/// Tells the payment provider of usage until `stopping`: beside the deliveries, which must not wait for it.
+pub async fn report(app: Arc<App>, stopping: CancellationToken) {
+    let poll = Duration::from_secs(app.config.poll_seconds.into());
+    while !stopping.is_cancelled() {
+        report_usage(&app).await;
+        tokio::select! {
+            () = tokio::time::sleep(poll) => {}
+            () = stopping.cancelled() => {}
+        }
+    }
+}
+
 async fn report_usage(app: &App) {
     let Provider::Stripe(stripe) = &app.billing else { return };
     let usage = match app.store.unreported_usage().await {
@@ -100,7 +111,9 @@ async fn report_usage(app: &App) {
     };
     for event in usage {
         if let Err(error) = stripe.report(&event).await {
-            return tracing::warn!(usage = %event.id, error, "usage was not reported; trying again later");
+            // One that is refused keeps no other from being told.
+            tracing::warn!(usage = %event.id, error, "usage was not reported; trying again later");
+            continue;
         }
         if let Err(error) = app.store.usage_reported(&event.id).await {
             return tracing::error!(usage = %event.id, %error, "a report could not be written down; it is sent again");

@@ -120,9 +120,11 @@ fn an_unknown_model_or_language_is_wrong_usage_that_names_what_there_is() {
     let run = place.transcribe(&["--model", "svc-worst"], &[&speech()]);
     assert_eq!(run.status, Some(2), "{}", run.stderr);
     assert!(messages(&run)[0].contains("svc-worst") && run.stderr.contains("svc-best"), "{}", run.stderr);
-    let run = place.transcribe(&["--language", "tlh"], &[&speech()]);
-    assert_eq!(run.status, Some(2), "{}", run.stderr);
-    assert!(messages(&run)[0].contains("tlh"), "{}", run.stderr);
+    for option in ["--language", "--languages"] {
+        let run = place.transcribe(&[option, "tlh"], &[&speech()]);
+        assert_eq!(run.status, Some(2), "{}", run.stderr);
+        assert!(messages(&run)[0].contains("tlh"), "{}", run.stderr);
+    }
 }
 
 #[test]
@@ -297,6 +299,16 @@ fn a_reader_that_goes_away_is_no_failure() {
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_reader_that_goes_away_hides_no_failure() {
+    let place = Place::new();
+    let (nowhere, speech) = (PathBuf::from("nowhere.wav"), speech());
+    let mut command = place.command(&["--format", "json"], &[&nowhere, &speech]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
 #[test]

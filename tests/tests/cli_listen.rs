@@ -65,6 +65,29 @@ fn a_language_model_joins_unless_it_is_off() {
     assert_ne!(of(&["--lm-weight", "2"]), shipped);
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_the_session_with_what_was_said() {
+    use std::io::{BufRead as _, BufReader};
+
+    let mut process = command()
+        .args(["listen", "-", "--device", "cpu", "--format", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("auricle starts");
+    let mut stdin = process.stdin.take().expect("its standard input");
+    // In the middle of a word; more would follow.
+    stdin.write_all(&spoken(16_000)[..2 * 32_000]).expect("it reads");
+    let events = BufReader::new(process.stdout.take().expect("its standard output"));
+    let mut events = events.lines().map(|line| serde_json::from_str::<Value>(&line.expect("a line")).expect("JSON"));
+    assert_eq!(events.next().expect("a partial")["end_of_turn"], false);
+    let sent = std::process::Command::new("kill").args(["-INT", &process.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+    assert_eq!(events.last().expect("more events")["formatted"], true);
+    assert_eq!(process.wait().expect("it ends").code(), Some(130));
+}
+
 #[test]
 fn nothing_in_is_nothing_out() {
     let run = piped(&[], &[]);

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use auricle_tests::{Account, Answer, Service, Setup, http, silence, unique};
+use auricle_tests::{Account, Answer, Service, Setup, auricle, http, silence, unique};
 use reqwest::Method;
 use serde_json::json;
 
@@ -154,6 +154,26 @@ fn an_unknown_key_cannot_be_revoked() {
         assert_eq!(run.status, Some(1), "{unknown}");
         assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
     }
+}
+
+#[test]
+fn a_mistyped_data_folder_is_told_and_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let typo = dir.path().join("dta");
+    for args in [&["list"][..], &["revoke", "svc_nothing"]] {
+        let run = auricle([&["keys"], args, &["--data", typo.to_str().unwrap()]].concat());
+        assert_eq!(run.status, Some(1), "{}", run.stdout);
+        assert!(run.stderr.contains("dta"), "{}", run.stderr);
+        assert!(!typo.exists());
+    }
+}
+
+#[test]
+fn a_name_cannot_break_the_list() {
+    let name = "first line\nsecond \u{1b}[31mred";
+    assert_eq!(service().keys("create", ["--name", name]).status, Some(0));
+    let listed = service().keys("list", [] as [&str; 0]).stdout;
+    assert!(listed.contains("first line second  [31mred"), "{listed}");
 }
 
 #[test]

@@ -184,6 +184,15 @@ fn what_is_sent_faster_than_real_time_waits_its_turn() {
     assert!(last.start > ms(&pcm) / 8 * 7, "the last of eight times is heard: {last:?}");
 }
 
+/// Where nobody speaks there is nothing to tell, and the rest is read all the same.
+#[test]
+fn silence_sent_faster_than_real_time_is_done_with() {
+    let mut live = open(starter());
+    live.send(&vec![0; 150 * 32_000], 64_000);
+    live.stop();
+    assert_eq!(live.rest(), [Frame::Done, Frame::Closed(1000)]);
+}
+
 #[test]
 fn sessions_do_not_hear_each_other() {
     let (mut silent, mut speaking) = (open(starter()), open(starter()));

@@ -165,6 +165,20 @@ fn a_checkpoint_that_cannot_be_loaded_does_not_take_its_place() {
 }
 
 #[test]
+fn a_folder_that_is_no_checkpoint_is_left_alone() {
+    let place = Place::new();
+    let mine = place.folder().join("mine.txt");
+    fs::create_dir(place.folder()).unwrap();
+    fs::write(&mine, "notes").unwrap();
+    let run = place.pull("svc-fast");
+    assert_eq!(run.status, Some(2), "{}", run.stdout);
+    assert!(run.stderr.contains("whisper-large-v3-turbo is there"), "{}", run.stderr);
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "notes");
+    fs::remove_file(&mine).unwrap();
+    assert_eq!(place.pull("svc-fast").status, Some(0), "an empty one is no matter");
+}
+
+#[test]
 fn what_the_hub_refuses_is_said_clearly() {
     let place = Place::new();
     let says = |name: &str, status: i32, words: &[&str]| {

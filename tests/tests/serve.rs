@@ -127,6 +127,9 @@ fn a_taken_port_is_a_clear_error() {
     assert!(run.status.is_some_and(|status| status != 0));
     assert!(run.stderr.contains(&address), "{}", run.stderr);
     assert_eq!(run.stdout, "");
+    // The key that a first start prints is still to come.
+    let keys = auricle_tests::auricle(["keys", "list", "--data", dir.path().to_str().unwrap()]);
+    assert_eq!((keys.status, keys.stdout.lines().count()), (Some(0), 1), "{} {}", keys.stdout, keys.stderr);
 }
 
 #[test]

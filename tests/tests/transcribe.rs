@@ -256,6 +256,18 @@ fn a_shorter_look_ahead_is_taken_and_an_impossible_one_refused() {
 }
 
 #[test]
+fn a_keyterm_that_cannot_be_written_is_told_of() {
+    let engine = engine(&auricle_engine::models_dir());
+    let options = TranscribeOptions {
+        keyterms: ["caf\u{e9}", "O\u{2019}Brien", "country"].map(Into::into).into(),
+        ..TranscribeOptions::default()
+    };
+    let audio = AudioStream::open(&speech()).unwrap();
+    let warnings = engine.transcribe(audio, &options, &mut |_| ControlFlow::Continue(())).unwrap().warnings;
+    assert_eq!(warnings, ["the model cannot write the keyterm \"caf\u{e9}\": left out"]);
+}
+
+#[test]
 fn keyterms_are_heard_more_often() {
     // With random weights every token is close to some other, so leaning towards a few must show.
     let models = models_with("streaming");

@@ -115,6 +115,8 @@ impl FfmpegDecoder {
             command.args(["-protocol_whitelist", "pipe", "-i", "pipe:0"]).stdin(stdin);
         }
         command.args(["-vn", "-sn", "-dn", "-map_metadata", "-1", "-filter_threads", "1"]);
+        // Where timestamps leave sound out, silence stands for it.
+        command.args(["-af", "aresample=async=1"]);
         command.args(["-c:a", "pcm_f32be", "-f", "au", "pipe:1"]);
         let mut child = command.spawn().map_err(failed)?;
         if let Err(error) = confine(&child, file.length) {

@@ -17,6 +17,7 @@ mod opus;
 mod pcm;
 mod probe;
 mod resample;
+mod timeline;
 mod tracks;
 
 use std::ffi::OsStr;

@@ -16,6 +16,7 @@ use symphonia::core::packet::Packet;
 
 use super::input::Input;
 use super::probe::{Container, Found};
+use super::timeline::Timeline;
 use super::tracks::{self, Choice, Failure};
 use super::{MAX_CHANNELS, mono, resample};
 
@@ -50,6 +51,14 @@ pub(super) struct NativeDecoder {
     /// Samples after the end that the header of an MP3 gives; they are audio after all if too many follow.
     padding: Vec<f32>,
     end_is_known: bool,
+    /// Where packets lie, once there is one, for containers that say so.
+    timeline: Option<Timeline>,
+    /// Samples of silence still to be put out, and the packet that follows them.
+    silence: usize,
+    held: Option<Packet>,
+    /// Seconds that were missing, and where the first were.
+    missing_s: f64,
+    missing_at_s: Option<f64>,
     /// Samples at `rate` put out, for positions in warnings.
     decoded: u64,
     duration_s: Option<f64>,
@@ -121,6 +130,11 @@ impl NativeDecoder {
             trims,
             padding: Vec::new(),
             end_is_known: true,
+            timeline: None,
+            silence: 0,
+            held: None,
+            missing_s: 0.0,
+            missing_at_s: None,
             decoded: 0,
             duration_s,
             promised_s: tracks::promised_s(container, track, duration_s),
@@ -192,6 +206,10 @@ impl NativeDecoder {
             let packets = if self.skipped == 1 { "packet" } else { "packets" };
             warnings.push(format!("{} damaged {packets} replaced by silence", self.skipped));
         }
+        if let Some(at) = self.missing_at_s {
+            let missing = self.missing_s;
+            warnings.push(format!("{missing:.1} s are missing, the first at {at:.1} s: silence stands for them"));
+        }
         if self.state == State::Ended {
             let got = self.position_s();
             // Shorter than a tenth of a second is a matter of how an encoder counts.
@@ -216,7 +234,15 @@ impl NativeDecoder {
         if self.state == State::Ended {
             return None;
         }
-        let packet = match guarded(|| self.reader.next_packet()) {
+        if self.silence > 0 {
+            // Not more than a second at a time, however long it is.
+            let silence = self.silence.min(self.rate as usize);
+            self.silence -= silence;
+            self.put_silence(silence, out);
+            return Some(self.rate);
+        }
+        let packet = match self.held.take().map_or_else(|| guarded(|| self.reader.next_packet()), |held| Ok(Some(held)))
+        {
             Ok(Some(packet)) => packet,
             Ok(None) => return self.end(None),
             Err(SymphoniaError::ResetRequired) => match self.restart() {
@@ -231,6 +257,13 @@ impl NativeDecoder {
             Err(error) => return self.end(Some(error.to_string())),
         };
         if packet.track_id != self.track {
+            return Some(self.rate);
+        }
+        if let Some(missing_s) = self.missing_before(&packet) {
+            self.missing_at_s.get_or_insert(self.position_s());
+            self.missing_s += missing_s;
+            self.silence = (missing_s * f64::from(self.rate)).round() as usize;
+            self.held = Some(packet);
             return Some(self.rate);
         }
         let decoded = guarded(|| {
@@ -259,6 +292,34 @@ impl NativeDecoder {
         Some(self.rate)
     }
 
+    /// Where a packet begins, in seconds, where the container's clock can be trusted with it.
+    fn start_s(&self, packet: &Packet) -> Option<f64> {
+        let told = matches!(self.container, Container::Matroska | Container::Mp4 | Container::Ogg);
+        self.seconds_per_tick.filter(|_| told).map(|tick| packet.pts.get() as f64 * tick)
+    }
+
+    fn missing_before(&mut self, packet: &Packet) -> Option<f64> {
+        let start_s = self.start_s(packet)?;
+        let left_s = self.duration_s.map(|duration| duration - self.position_s());
+        self.timeline.as_mut()?.missing(start_s, left_s)
+    }
+
+    /// Notes where a packet lay.
+    fn lay(&mut self, packet: &Packet, length_s: f64) {
+        let Some(start_s) = self.start_s(packet) else { return };
+        match &mut self.timeline {
+            Some(timeline) => timeline.push(start_s, length_s),
+            // A decoder that is not under way yet gives nothing for a packet.
+            None if length_s > 0.0 => self.timeline = Some(Timeline::begin(start_s, length_s)),
+            None => {}
+        }
+    }
+
+    fn put_silence(&mut self, samples: usize, out: &mut Vec<f32>) {
+        out.resize(out.len() + samples, 0.0);
+        self.decoded += samples as u64;
+    }
+
     /// Puts out the samples in `interleaved`, less delay and padding.
     fn take(&mut self, packet: &Packet, rate: u32, channels: usize, out: &mut Vec<f32>) {
         if rate != self.rate {
@@ -268,6 +329,7 @@ impl NativeDecoder {
         }
         self.channels = channels;
         let frames = self.interleaved.len() / channels;
+        self.lay(packet, frames as f64 / f64::from(rate));
         let (mut start, mut end) = (0, frames);
         if !self.trims {
             start = ticks(packet.trim_start.get()).min(frames);
@@ -313,10 +375,9 @@ impl NativeDecoder {
         if !resample::RATES.contains(&self.rate) {
             return;
         }
-        let seconds = packet.dur.get() as f64 * self.seconds_per_tick.unwrap_or(0.0);
-        let silence = (seconds.min(MAX_PATCH_S) * f64::from(self.rate)).round() as usize;
-        out.resize(out.len() + silence, 0.0);
-        self.decoded += silence as u64;
+        let seconds = (packet.dur.get() as f64 * self.seconds_per_tick.unwrap_or(0.0)).min(MAX_PATCH_S);
+        self.lay(packet, seconds);
+        self.put_silence((seconds * f64::from(self.rate)).round() as usize, out);
     }
 
     /// The tracks have changed: a chained Ogg stream.
@@ -332,6 +393,7 @@ impl NativeDecoder {
         self.seconds_per_tick = track.time_base.map(|base| f64::from(base.numer.get()) / f64::from(base.denom.get()));
         (self.params, self.trims) = (params, trims);
         self.delay_s = delay_s;
+        self.timeline = None;
         // The header of the first part promised only the first part.
         self.promised_s = None;
         Ok(())

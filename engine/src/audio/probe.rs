@@ -121,6 +121,10 @@ pub(super) struct Found {
 /// Bytes that are looked at from the start of the audio. An MP3 may have this much junk before its first frame.
 const WINDOW: usize = 128 * 1024;
 
+/// ID3v2 tags before the audio at most, and what is looked at to know how long one is.
+const MOST_TAGS: usize = 64;
+const ID3V2_HEADER: usize = 10;
+
 /// Bytes from the end among which the last page of an Ogg file must start: a page is at most 65,307 bytes.
 const OGG_TAIL: u64 = 64 * 1024 + 512;
 
@@ -134,18 +138,19 @@ pub(super) fn probe(input: &mut Input, name: &str) -> Result<Found> {
         return Err(Error::UnsupportedMedia(format!("{name} is empty (0 bytes)")));
     }
     let failed = |error| unreadable(name, &error);
-    let mut head = window(input, 0, WINDOW).map_err(failed)?;
     let mut offset = 0;
     // Several ID3v2 tags may follow one another, each with a picture of megabytes.
-    while let Some(length) = id3v2_length(&head) {
+    for _ in 0..MOST_TAGS {
+        let start = window(input, offset, ID3V2_HEADER).map_err(failed)?;
+        let Some(length) = id3v2_length(&start) else { break };
         offset += length;
         if offset >= input.length() {
             return Err(Error::UnsupportedMedia(format!(
                 "{name} is cut off: it ends within its ID3 tag, before any audio"
             )));
         }
-        head = window(input, offset, WINDOW).map_err(failed)?;
     }
+    let head = window(input, offset, WINDOW).map_err(failed)?;
     let at_end = offset + head.len() as u64 >= input.length();
     let Some((container, junk)) = magic(&head).map(|container| (container, 0)).or_else(|| frames::find(&head, at_end))
     else {
@@ -311,6 +316,14 @@ mod tests {
 
     fn reason(bytes: &[u8]) -> String {
         probed(bytes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn tags_before_the_audio_are_stepped_over_but_not_for_ever() {
+        let tag = b"ID3\x04\0\0\0\0\0\0";
+        let audio = b"fLaC\0\0\0\x22";
+        assert_eq!(probed(&[&tag.repeat(5)[..], audio].concat()).unwrap().offset, 50);
+        assert!(reason(&[&tag.repeat(10_000)[..], audio].concat()).contains("not audio"));
     }
 
     #[test]

@@ -33,6 +33,10 @@ enum Feed {
     Number(u64),
     Panic,
     Fail,
+    /// Panics where it is taken.
+    PanicAtOnce,
+    /// Panics where it is looked at.
+    PanicLater,
 }
 
 impl Machine for Adder {
@@ -51,6 +55,7 @@ impl Machine for Adder {
     }
 
     fn take(&mut self, slot: usize, input: Feed) {
+        assert!(!matches!(input, Feed::PanicAtOnce), "as the test asked");
         self.slots.get_mut(&slot).unwrap().waiting.push(input);
     }
 
@@ -64,6 +69,7 @@ impl Machine for Adder {
     /// Names that begin with the same letter share a step.
     fn ready(&self, slot: usize) -> Option<bool> {
         let adding = &self.slots[&slot];
+        assert!(!matches!(adding.waiting.first(), Some(Feed::PanicLater)), "as the test asked");
         (!adding.waiting.is_empty()).then(|| adding.name.starts_with('a'))
     }
 
@@ -90,7 +96,7 @@ impl Machine for Adder {
                 let adding = self.slots.get_mut(slot).unwrap();
                 match adding.waiting.remove(0) {
                     Feed::Number(number) => adding.sum += number,
-                    Feed::Panic => panic!("as the test asked"),
+                    Feed::Panic | Feed::PanicAtOnce | Feed::PanicLater => panic!("as the test asked"),
                     Feed::Fail => return Err(Error::Canceled),
                 }
                 Ok(Some(adding.sum))
@@ -232,6 +238,32 @@ fn a_step_that_panics_or_fails_costs_only_its_batch() {
     stream.finish(None);
     assert_eq!(sums(all(outputs)), [2]);
     assert!(seen.closed.load(Ordering::SeqCst) >= 3);
+}
+
+#[test]
+fn a_panic_outside_a_step_costs_only_its_stream() {
+    let scheduler = Scheduler::start(each(4), Adder::default).unwrap();
+    let (mut whole, outputs) = scheduler.open("a", Priority::Live).unwrap();
+    for round in 0..20 {
+        for feed in [Feed::PanicAtOnce, Feed::PanicLater] {
+            let (mut stream, told) = loop {
+                match scheduler.open("b", Priority::Live) {
+                    Ok(opened) => break opened,
+                    Err(_) => std::thread::yield_now(),
+                }
+            };
+            if round % 2 == 0 {
+                push(&stream, feed);
+            } else {
+                stream.finish(Some(feed));
+            }
+            let told = all(told);
+            assert!(matches!(told.as_slice(), [Err(Error::Device { .. })]), "{told:?}");
+        }
+        push(&whole, Feed::Number(1));
+    }
+    whole.finish(None);
+    assert_eq!(sums(all(outputs)).last(), Some(&20));
 }
 
 #[test]

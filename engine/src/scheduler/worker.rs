@@ -105,7 +105,7 @@ impl<M: Machine> Worker<M> {
             }
             Message::Take(input) => {
                 if slot.stream.is_some() {
-                    self.machine.take(ticket.slot, input);
+                    self.guarded(ticket.slot, |machine| machine.take(ticket.slot, input));
                 }
             }
         }
@@ -117,10 +117,32 @@ impl<M: Machine> Worker<M> {
             && let Some(open) = &mut slot.stream
         {
             open.finishing = true;
-            if let Some(last) = last {
-                self.machine.take(ticket.slot, last);
-            }
-            self.machine.finish(ticket.slot);
+            self.guarded(ticket.slot, |machine| {
+                if let Some(last) = last {
+                    machine.take(ticket.slot, last);
+                }
+                machine.finish(ticket.slot);
+            });
+        }
+    }
+
+    /// What the machine says about a slot; a panic ends the stream in it, and no other.
+    fn guarded<R>(&mut self, slot: usize, ask: impl FnOnce(&mut M) -> R) -> Option<R> {
+        let said = catch_unwind(AssertUnwindSafe(|| ask(&mut self.machine)));
+        if said.is_err() {
+            self.fail(slot, broken());
+        }
+        said.ok()
+    }
+
+    /// Ends the stream in a slot, which is told why.
+    fn fail(&mut self, slot: usize, error: Error) {
+        let Some(open) = &self.slots[slot].stream else { return };
+        let _ = open.outputs.send(Err(error));
+        let (abandoned, priority) = (open.abandoned, open.priority);
+        self.end(slot);
+        if abandoned {
+            self.free(self.ticket(slot, priority));
         }
     }
 
@@ -155,7 +177,8 @@ impl<M: Machine> Worker<M> {
     fn end(&mut self, slot: usize) {
         if self.slots[slot].stream.take().is_some() {
             self.open.retain(|open| *open != slot);
-            self.machine.close(slot);
+            // The stream is gone already: there is nobody to tell of a panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.machine.close(slot)));
         }
     }
 
@@ -164,8 +187,9 @@ impl<M: Machine> Worker<M> {
         let now = Instant::now();
         for at in (0..self.open.len()).rev() {
             let index = self.open[at];
+            let Some(ready) = self.guarded(index, |machine| machine.ready(index)) else { continue };
             let Some(open) = &mut self.slots[index].stream else { continue };
-            match (self.machine.ready(index), open.ready) {
+            match (ready, open.ready) {
                 (Some(bucket), Some((before, _))) if before == bucket => {}
                 (Some(bucket), _) => open.ready = Some((bucket, now)),
                 (None, _) if open.finishing => {
@@ -226,13 +250,7 @@ impl<M: Machine> Worker<M> {
             Err(error) => {
                 metrics::counter!("auricle_steps_failed_total", "step" => name).increment(1);
                 for slot in slots {
-                    let Some(open) = &self.slots[slot].stream else { continue };
-                    let _ = open.outputs.send(Err(error.clone()));
-                    let (abandoned, priority) = (open.abandoned, open.priority);
-                    self.end(slot);
-                    if abandoned {
-                        self.free(self.ticket(slot, priority));
-                    }
+                    self.fail(slot, error.clone());
                 }
             }
         }

@@ -145,6 +145,11 @@ impl Fusion {
         (score, next)
     }
 
+    /// Whether a token goes on with the word that the text ends in.
+    pub fn goes_on(&self, reading: &Reading, token: u32) -> bool {
+        reading.word.is_some() && self.spellings.get(token as usize).is_some_and(|text| text.first() > Some(&b' '))
+    }
+
     /// What the end of the text adds.
     pub fn end(&self, reading: &Reading) -> f32 {
         self.end_word(&mut reading.clone())

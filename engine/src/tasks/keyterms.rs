@@ -34,17 +34,24 @@ pub struct Bias {
 }
 
 impl Keyterms {
-    /// A trie of `terms`, each as written and with a capital; none where there are no terms.
+    /// A trie of `terms`, each as written and with a capital, none where there are no terms; and the terms that the model
+    /// cannot write, which are left out.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidOption`] when the model cannot write a term.
-    pub fn new(terms: &[String], vocabulary: &Vocabulary) -> Result<Option<Self>> {
+    /// [`crate::Error::InvalidOption`] when the tokenizer fails.
+    pub fn new<'a>(terms: &'a [String], vocabulary: &Vocabulary) -> Result<(Option<Self>, Vec<&'a str>)> {
         let mut trie = Self { nodes: vec![Node::default()] };
+        let mut left_out = Vec::new();
         for term in terms.iter().map(|term| term.trim()).filter(|term| !term.is_empty()) {
-            trie.insert(&vocabulary.encode(term)?);
-            trie.insert(&vocabulary.encode(&capitalised(term))?);
+            match vocabulary.spelled(term)? {
+                Some(tokens) => trie.insert(&tokens),
+                None => left_out.push(term),
+            }
+            if let Some(tokens) = vocabulary.spelled(&capitalised(term))? {
+                trie.insert(&tokens);
+            }
         }
-        Ok((trie.nodes.len() > 1).then_some(trie))
+        Ok(((trie.nodes.len() > 1).then_some(trie), left_out))
     }
 
     fn insert(&mut self, tokens: &[u32]) {

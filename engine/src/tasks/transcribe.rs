@@ -150,7 +150,7 @@ impl Recogniser {
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Transcript> {
         let vocabulary = self.model.vocabulary();
-        let keyterms = Keyterms::new(&options.keyterms, vocabulary)?;
+        let (keyterms, unwritable) = Keyterms::new(&options.keyterms, vocabulary)?;
         let fusion = language_model.map(|language_model| {
             Fusion::new(language_model, options.fusion, vocabulary, keyterms.clone(), &options.keyterms)
         });
@@ -180,7 +180,14 @@ impl Recogniser {
             language_code: spoken.language.or_else(|| options.language.clone()),
             audio_duration_sec: audio.position_s(),
             model: options.model.clone(),
-            warnings: audio.warnings().into_iter().chain(left_out(job.unheard)).collect(),
+            warnings: audio
+                .warnings()
+                .into_iter()
+                .chain(left_out(job.unheard))
+                .chain(
+                    unwritable.into_iter().map(|term| format!("the model cannot write the keyterm {term:?}: left out")),
+                )
+                .collect(),
         })
     }
 

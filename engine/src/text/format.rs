@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use text2num::{Language, Occurence, Token, find_numbers, get_interpreter_for};
 
-use super::tokens::is_unspaced;
+use super::subtitles::CLOSERS;
+use super::tokens::{is_unspaced, joined};
 use crate::Word;
 
 /// Smaller numbers that stand alone stay words.
@@ -30,7 +31,7 @@ pub fn written(words: &[Word], language: &str) -> (Vec<Word>, String) {
         first.text = capitalised(&first.text);
     }
     if let Some(last) = words.last_mut()
-        && !last.text.ends_with(ENDS)
+        && !last.text.trim_end_matches(CLOSERS).ends_with(ENDS)
         && !last.text.chars().any(is_unspaced)
     {
         let kept = last.text.trim_end_matches([',', ';', ':', '-']).len();
@@ -39,7 +40,7 @@ pub fn written(words: &[Word], language: &str) -> (Vec<Word>, String) {
         }
         last.text.push('.');
     }
-    let text = words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+    let text = joined(&words);
     (words, text)
 }
 
@@ -192,6 +193,14 @@ mod tests {
         assert_eq!(text("well,", "en"), "Well.");
         assert_eq!(text("iPhone users", "en"), "iPhone users.");
         assert_eq!(text("McDonald went", "en"), "McDonald went.");
+        assert_eq!(text("he said \"no.\"", "en"), "He said \"no.\"");
+        assert_eq!(text("(so it is", "en"), "(so it is.");
         assert_eq!(written(&[], "en").1, "");
+    }
+
+    #[test]
+    fn scripts_without_spaces_get_none() {
+        assert_eq!(text("今 日 は 晴 れ", "ja"), "今日は晴れ");
+        assert_eq!(text("我 用 GPU 。", "zh"), "我用GPU。");
     }
 }

@@ -281,7 +281,7 @@ fn is_unspaced_script(character: char) -> bool {
 }
 
 /// What may follow the mark that ends a sentence or a clause.
-const CLOSERS: [char; 10] = ['"', '\'', ')', ']', '»', '”', '’', '」', '』', '）'];
+pub const CLOSERS: [char; 10] = ['"', '\'', ')', ']', '»', '”', '’', '」', '』', '）'];
 
 pub(crate) fn ends_sentence(word: &str) -> bool {
     let word = word.trim_end_matches(CLOSERS);

@@ -113,6 +113,16 @@ impl Vocabulary {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// As [`Self::encode`], with plain apostrophes; none for a phrase with a letter or sign that the tokens do not have.
+    ///
+    /// # Errors
+    /// As [`Self::encode`].
+    pub fn spelled(&self, phrase: &str) -> Result<Option<Vec<u32>>> {
+        let ids = self.encode(&phrase.replace('\u{2019}', "'"))?;
+        let shown = |id: &u32| self.pieces.get(*id as usize).is_some_and(|piece| piece.kind == Kind::Text);
+        Ok(ids.iter().all(shown).then_some(ids))
+    }
+
     /// The text of every token, by id: with [`WORD_START`] where a word begins, empty for what is never shown.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().map(|piece| if piece.kind == Kind::Text { piece.text.as_str() } else { "" })

@@ -145,8 +145,9 @@ async fn uploaded(app: &App, account: &AccountId, id: &UploadId) -> Result<Strin
 fn title_of(url: &str) -> String {
     let Ok(url) = Url::parse(url) else { return url.to_owned() };
     let last = url.path().rsplit('/').find(|part| !part.is_empty());
-    let decoded = last.map(|part| percent_encoding::percent_decode_str(part).decode_utf8_lossy().into_owned());
-    decoded.unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned())
+    // What is decoded may hold what no text does: PostgreSQL refuses a null.
+    let shown = |part| percent_encoding::percent_decode_str(part).decode_utf8_lossy().replace(char::is_control, "");
+    last.map(shown).unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]
@@ -156,6 +157,7 @@ mod tests {
     #[test]
     fn a_url_gives_a_title() {
         assert_eq!(title_of("https://example.com/a/My%20talk.mp3?x=/y"), "My talk.mp3");
+        assert_eq!(title_of("https://example.com/a%00b%0a.mp3"), "ab.mp3");
         assert_eq!(title_of("https://example.com/"), "example.com");
         assert_eq!(title_of("https://example.com/a/b/"), "b");
     }

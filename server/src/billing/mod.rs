@@ -10,7 +10,7 @@ use sha2::Sha256;
 use url::Url;
 
 use crate::clock;
-use crate::config::{Config, ProviderName};
+use crate::config::{Config, ProviderName, below};
 use crate::ids::AccountId;
 use crate::store::Account;
 use stripe::Stripe;
@@ -102,8 +102,7 @@ impl Provider {
     pub fn new(config: &Config, dashboard: &Url, secret: &str) -> Result<Self, String> {
         Ok(match config.billing_provider {
             ProviderName::Local => {
-                let mut page = dashboard.clone();
-                page.set_path("/billing/checkout");
+                let page = below(dashboard, "/billing/checkout");
                 Self::Local(Local { page, secret: secret.as_bytes().to_vec() })
             }
             ProviderName::Stripe => Self::Stripe(Stripe::new(config, dashboard)?),

@@ -51,24 +51,16 @@ impl Stripe {
         })
     }
 
-    async fn post(
-        &self,
-        path: &str,
-        fields: &[(&str, &str)],
-        idempotency: Option<&str>,
-    ) -> std::result::Result<Value, String> {
+    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> std::result::Result<Value, String> {
         let mut url = self.api.clone();
         url.set_path(path);
         let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
-        let mut request = self
+        let request = self
             .client
             .post(url)
             .bearer_auth(&self.secret_key)
             .header("content-type", "application/x-www-form-urlencoded")
             .body(form);
-        if let Some(key) = idempotency {
-            request = request.header("idempotency-key", key);
-        }
         let response = request.send().await.map_err(|error| format!("Stripe cannot be reached: {error}"))?;
         let status = response.status();
         let bytes = response.bytes().await.map_err(|error| format!("Stripe's answer broke off: {error}"))?;
@@ -95,12 +87,13 @@ impl Stripe {
             Some(customer) => fields.push(("customer", customer)),
             None => fields.push(("customer_email", &account.email)),
         }
-        let session = self.post("/v1/checkout/sessions", &fields, None).await?;
+        let session = self.post("/v1/checkout/sessions", &fields).await?;
         let url = session["url"].as_str().ok_or("Stripe's checkout session has no url")?;
         Url::parse(url).map_err(|error| format!("Stripe's checkout address {url:?}: {error}"))
     }
 
-    /// Tells the meter of usage. The event's id is its identifier: Stripe counts a repeated one once.
+    /// Tells the meter of usage. The event's id is its identifier: Stripe counts a repeated one once. An
+    /// idempotency key would have Stripe repeat its first answer for a day, an error as well.
     ///
     /// # Errors
     /// What Stripe answered.
@@ -113,7 +106,7 @@ impl Stripe {
             ("payload[stripe_customer_id]", &usage.customer),
             ("payload[value]", &value),
         ];
-        self.post("/v1/billing/meter_events", &fields, Some(usage.id.as_str())).await.map(|_| ())
+        self.post("/v1/billing/meter_events", &fields).await.map(|_| ())
     }
 
     /// Whether a notice is Stripe's, and new: `t=SECONDS,v1=HMAC of "SECONDS.BODY"`, of which there may be several.

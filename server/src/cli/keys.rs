@@ -82,6 +82,17 @@ impl Place {
         Config::read(self.config.as_deref(), data.into_iter().collect::<Table>()).map_err(Failure::Usage)
     }
 
+    /// As [`Self::open`], of a service that there is: a mistyped folder is told, and not made.
+    async fn existing(&self) -> Result<Store> {
+        let config = self.settings()?;
+        if config.database_url.is_none() && !Store::file_in(&config.data).is_file() {
+            let data = config.data.display();
+            let reason = format!("there is no service in {data}: name its folder with --data or AURICLE_DATA");
+            return Err(Failure::Service(reason));
+        }
+        Ok(self.open().await?.0)
+    }
+
     async fn open(&self) -> Result<(Store, Config)> {
         let config = self.settings()?;
         let url = match &config.database_url {
@@ -129,7 +140,7 @@ async fn create(args: &CreateArgs) -> Result<()> {
 }
 
 async fn list(args: &ListArgs) -> Result<()> {
-    let (store, _) = args.place.open().await?;
+    let store = args.place.existing().await?;
     let mut rows = vec![["id", "account", "name", "created", "revoked"].map(String::from).to_vec()];
     for key in store.keys(args.account.as_deref()).await.map_err(database)? {
         let revoked = key.revoked_at.map(clock::iso).unwrap_or_default();
@@ -139,7 +150,7 @@ async fn list(args: &ListArgs) -> Result<()> {
 }
 
 async fn revoke(args: &RevokeArgs) -> Result<()> {
-    let (store, _) = args.place.open().await?;
+    let store = args.place.existing().await?;
     if store.revoke_key(args.key.trim()).await.map_err(database)? {
         return Ok(());
     }

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use console::{Style, Term, measure_text_width, truncate_str};
 use serde_json::json;
 
 use super::progress::clock;
-use super::{EngineArgs, Failure, Result, SearchArgs, output};
+use super::{EngineArgs, Failure, Result, SearchArgs, interrupt, output};
 
 /// Sound that goes in at a time, ms.
 const PIECE_MS: u64 = 100;
@@ -27,7 +28,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[command(after_help = "\
 A terminal shows the turn that goes on in grey, finished turns in white, and in the corner the time and how far the text
 is behind the sound. Elsewhere, each finished turn is a line of text, or with --format json every event is one: text,
-end_of_turn, formatted, words (text, start and end in ms, confidence).
+end_of_turn, formatted, words (text, start and end in ms, confidence). Ctrl-C ends the session, and what was said up to
+there is still shown; a second one ends it at once.
 
 Examples:
   auricle listen talk.mp3                                           as if it were spoken now
@@ -98,7 +100,13 @@ pub fn run(args: &ListenArgs) -> Result<()> {
         fusion: args.search.weights(),
         beam: None,
     };
-    let (mut input, events) = engine.listen(&options)?;
+    let (input, events) = engine.listen(&options)?;
+    let input = Arc::new(Mutex::new(input));
+    // The end of a microphone's session: what was said up to there is still told.
+    let spoken = input.clone();
+    let winding = interrupt::Winding::down(move || {
+        let _ = lock(&spoken).finish();
+    });
     let term = Term::stdout();
     let view = match args.format {
         Lines::Text if term.is_term() => View::Terminal(Screen::new(term)),
@@ -107,28 +115,31 @@ pub fn run(args: &ListenArgs) -> Result<()> {
     };
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let shown = scope.spawn(|| {
-            let shown = show(events, view);
-            over.store(true, Ordering::Release);
-            shown
+        let fed = scope.spawn(|| {
+            let fed = match audio {
+                Some(audio) => feed_file(&input, audio, !args.fast, &over),
+                None => feed_pcm(&input, &over),
+            };
+            let finished = lock(&input).finish();
+            fed.and(finished.map_err(Failure::from))
         });
+        let shown = show(events, view);
         // If what was heard cannot be shown, there is no use in going on.
-        let fed = match audio {
-            Some(audio) => feed_file(&mut input, audio, !args.fast, &over),
-            None => feed_pcm(&mut input, &over),
-        };
-        let fed = fed.and_then(|()| Ok(input.finish()?));
-        drop(input);
-        let shown = shown.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        fed.and(shown)
+        over.store(true, Ordering::Release);
+        winding.end();
+        fed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(shown)
     })
+}
+
+fn lock(input: &Mutex<LiveInput>) -> MutexGuard<'_, LiveInput> {
+    input.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn samples(ms: u64) -> usize {
     (ms * u64::from(SAMPLE_RATE) / 1000) as usize
 }
 
-fn feed_file(input: &mut LiveInput, mut audio: AudioStream, paced: bool, over: &AtomicBool) -> Result<()> {
+fn feed_file(input: &Mutex<LiveInput>, mut audio: AudioStream, paced: bool, over: &AtomicBool) -> Result<()> {
     let began = Instant::now();
     let mut sent = 0;
     while let Some(block) = audio.next_block()? {
@@ -138,8 +149,8 @@ fn feed_file(input: &mut LiveInput, mut audio: AudioStream, paced: bool, over: &
             let spoken = began + Duration::from_micros(sent * 1_000_000 / u64::from(SAMPLE_RATE));
             thread::sleep(spoken.saturating_duration_since(Instant::now()));
         }
-        input.push(&block)?;
-        while !paced && input.waiting_ms() > AHEAD_MS && !over.load(Ordering::Acquire) {
+        lock(input).push(&block)?;
+        while !paced && lock(input).waiting_ms() > AHEAD_MS && !over.load(Ordering::Acquire) {
             thread::sleep(PAUSE);
         }
         if over.load(Ordering::Acquire) {
@@ -152,7 +163,7 @@ fn feed_file(input: &mut LiveInput, mut audio: AudioStream, paced: bool, over: &
     Ok(())
 }
 
-fn feed_pcm(input: &mut LiveInput, over: &AtomicBool) -> Result<()> {
+fn feed_pcm(input: &Mutex<LiveInput>, over: &AtomicBool) -> Result<()> {
     let mut stdin = io::stdin().lock();
     let mut bytes = [0; 8192];
     while !over.load(Ordering::Acquire) {
@@ -162,7 +173,7 @@ fn feed_pcm(input: &mut LiveInput, over: &AtomicBool) -> Result<()> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(Error::Read { path: "-".into(), reason: error.to_string() }.into()),
         };
-        input.push_pcm16(&bytes[..read])?;
+        lock(input).push_pcm16(&bytes[..read])?;
     }
     Ok(())
 }

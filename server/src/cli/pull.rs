@@ -65,6 +65,11 @@ pub fn run(args: &PullArgs) -> Result<()> {
     if is_there && !args.force {
         return output::print(&format!("{} is there already: {}\n", target.repository, place.display()));
     }
+    let is_empty = || fs::read_dir(&place).is_ok_and(|mut entries| entries.next().is_none());
+    if !is_there && place.exists() && !is_empty() {
+        let place = place.display();
+        return Err(Failure::Usage(format!("{place} is there and is no checkpoint: move it away, or rename it")));
+    }
     let name = target.folder.replace('/', "-");
     let (pulls, old) = (models.join(".pull"), format!("{name}.old"));
     let parts = pulls.join(&name);
@@ -92,7 +97,7 @@ pub fn run(args: &PullArgs) -> Result<()> {
         fs::remove_dir_all(&old).map_err(cannot(&old))?;
     }
     let serves = match target.serves.as_slice() {
-        [] => format!("name it by its folder: --model {}", place.display()),
+        [] => format!("a model of catalog.toml runs on it whose `folder` is {:?}", target.folder),
         serves => format!("{} now runs on it", serves.join(", ")),
     };
     output::print(&format!("{} is in {}: {serves}\n", target.repository, place.display()))

@@ -172,13 +172,18 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
             },
             None if with_headers => {
                 let gap = if printed { "\n" } else { "" };
-                output::print(&format!("{gap}==> {} <==\n{document}", output::one_line(&name)))?;
+                print(&format!("{gap}==> {} <==\n{document}", output::one_line(&name)), failed)?;
                 printed = true;
             }
-            None => output::print(&document)?,
+            None => print(&document, failed)?,
         }
     }
     if failed { Err(Failure::Reported) } else { Ok(()) }
+}
+
+/// Writes to standard output; whoever closes it does not hide that a file before failed.
+fn print(text: &str, failed: bool) -> Result<()> {
+    output::print(text).map_err(|failure| if failed { Failure::Reported } else { failure })
 }
 
 /// What all files share. The engine is opened for the first file that can be decoded: a wrong path is told at once.

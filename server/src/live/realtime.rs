@@ -16,6 +16,7 @@ use crate::api::transcripts::require_credit;
 use crate::app::App;
 use crate::billing::{Kind, Price};
 use crate::clock;
+use crate::config::below;
 use crate::http::Call;
 use crate::http::body::{self, Fields, JSON_BYTES};
 use crate::http::reply::{ApiError, Reply, Result, json};
@@ -73,9 +74,8 @@ pub async fn mint(call: Call) -> Result<Reply> {
         medical_mode,
         expires_at: clock::now_ms() + expires_in * 1000,
     };
-    let mut url = app.public_url.clone();
+    let mut url = below(&app.public_url, PATH);
     let _ = url.set_scheme(if url.scheme() == "https" { "wss" } else { "ws" });
-    url.set_path(PATH);
     Ok(json(&json!({
         "token": grant.mint(&app.secret),
         "websocket_url": url.as_str(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use auricle_engine::{Caption, LiveEvent, LiveEvents, LiveInput};
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::socket::{Incoming, Outgoing, Socket};
 use super::token::Grant;
@@ -14,6 +14,8 @@ use crate::app::App;
 
 /// Audio that a client may be ahead of the engine; past it, nothing more is read from the client.
 const AHEAD_MS: u64 = 60_000;
+/// How often to look whether the engine has caught up: where nobody speaks it has nothing to tell.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A session that the engine has room for.
 pub struct Opened {
@@ -68,6 +70,7 @@ async fn talk(app: &App, socket: &mut Socket, opened: Opened) -> Option<(u16, &'
     }
     loop {
         let listening = ending.is_none();
+        let ahead = listening && input.waiting_ms() >= AHEAD_MS;
         tokio::select! {
             event = events.next() => match event {
                 Some(Ok(event)) => {
@@ -86,7 +89,7 @@ async fn talk(app: &App, socket: &mut Socket, opened: Opened) -> Option<(u16, &'
                     return Some((1000, ""));
                 }
             },
-            incoming = socket.next(), if !listening || input.waiting_ms() < AHEAD_MS => match incoming {
+            incoming = socket.next(), if !ahead => match incoming {
                 Incoming::Binary(bytes) => {
                     if listening {
                         heard_from = Instant::now();
@@ -111,6 +114,10 @@ async fn talk(app: &App, socket: &mut Socket, opened: Opened) -> Option<(u16, &'
                 Incoming::Gone => return None,
                 Incoming::Broken(code) => return Some((code, "")),
             },
+            () = sleep(LOOK_AGAIN), if ahead => {
+                // What the client sends meanwhile is not looked at.
+                heard_from = Instant::now();
+            }
             () = sleep_until(heard_from + idle), if listening => {
                 socket.send(Outgoing::Text(error("Session timed out."))).await;
                 return Some((1000, "No audio came."));

@@ -14,8 +14,10 @@ use tokio::task::JoinHandle;
 
 /// The largest message.
 const MESSAGE_BYTES: usize = 1 << 20;
-/// Messages that wait on either side.
+/// Messages that wait on either side, or parts of them.
 const WAITING: usize = 64;
+/// A longer binary message is passed on in parts, so that what waits is little.
+const PART_BYTES: usize = 16 << 10;
 /// A client that takes nothing for so long is gone.
 const STALLED: Duration = Duration::from_secs(30);
 /// How long a client may take to answer a close.
@@ -123,13 +125,25 @@ async fn receive<S: AsyncRead>(mut read: WebSocketRead<Reading<S>>, raw: Reading
         let Some(incoming) = incoming else { continue };
         let broken = matches!(incoming, Incoming::Broken(_));
         let last = broken || matches!(incoming, Incoming::Close(_) | Incoming::Gone);
-        if to.send(incoming).await.is_err() || last {
+        if !pass_on(&to, incoming).await || last {
             if broken {
                 let _ = tokio::time::timeout(CLOSING, drain(raw)).await;
             }
             return;
         }
     }
+}
+
+/// False if nobody takes it any more.
+async fn pass_on(to: &mpsc::Sender<Incoming>, incoming: Incoming) -> bool {
+    let Incoming::Binary(mut bytes) = incoming else { return to.send(incoming).await.is_ok() };
+    while !bytes.is_empty() {
+        let part = bytes.split_to(bytes.len().min(PART_BYTES));
+        if to.send(Incoming::Binary(part)).await.is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 /// Takes what a client still sends after it broke the protocol: a connection that is dropped with something unread is reset,
@@ -272,6 +286,20 @@ mod tests {
         assert_eq!(message.take(&frame(false, OpCode::Text, b"a")), None);
         assert_eq!(message.take(&frame(true, OpCode::Continuation, b"b")), Some(Incoming::Text("ab".into())));
         assert_eq!(message.take(&frame(true, OpCode::Binary, b"")), None);
+    }
+
+    #[tokio::test]
+    async fn a_long_message_is_passed_on_in_parts() {
+        let message: Vec<u8> = (0..PART_BYTES * 2 + 3).map(|at| at as u8).collect();
+        let (to, mut from) = mpsc::channel(3);
+        assert!(pass_on(&to, Incoming::Binary(message.clone().into())).await);
+        drop(to);
+        let mut parts = Vec::new();
+        while let Some(Incoming::Binary(part)) = from.recv().await {
+            parts.push(part);
+        }
+        assert_eq!(parts.iter().map(Bytes::len).collect::<Vec<_>>(), [PART_BYTES, PART_BYTES, 3]);
+        assert_eq!(parts.concat(), message);
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod transcripts;
 mod uploads;
 mod usage;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,10 +67,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// The URL of the database file that lies in a data folder.
+    /// The database file that lies in a data folder.
+    pub fn file_in(data: &Path) -> PathBuf {
+        data.join("auricle.db")
+    }
+
+    /// Its URL.
     pub fn url_in(data: &Path) -> String {
         // Of a path, only the separators are kept as they are.
-        let path = data.join("auricle.db");
+        let path = Self::file_in(data);
         let encoded: Vec<String> = path
             .to_string_lossy()
             .split('/')

@@ -18,6 +18,10 @@ use crate::tasks::fusion::{Fusion, Reading};
 /// A token whose own score leaves its prefix this far behind the best is not looked at.
 const MARGIN: f32 = 9.0;
 
+/// Frames after which a word does not go on, about a second: who pauses so long has said it. Without this, half a word
+/// could wait for its other half while all between goes unheard, since only a finished word is paid for in full.
+const LONGEST_WITHIN: usize = 12;
+
 /// Most tokens that the prefixes may disagree on. Past it the best one wins, so that memory stays bounded.
 const MAX_OPEN: usize = 256;
 
@@ -64,6 +68,8 @@ struct Prefix {
     history: u64,
     /// The last token in the trail.
     last: Option<usize>,
+    /// Its frame, given out or not.
+    said: usize,
     reading: Option<Reading>,
 }
 
@@ -85,7 +91,7 @@ impl BeamState {
     /// The state before an utterance.
     pub fn start(transducer: &Transducer, rules: &Rules, beam: Beam) -> Self {
         let reading = beam.fusion.map(Fusion::start);
-        let first = Prefix { score: 0.0, frame: 0, row: 0, history: 0, last: None, reading };
+        let first = Prefix { score: 0.0, frame: 0, row: 0, history: 0, last: None, said: 0, reading };
         let predictions = transducer.start(1, rules.blank);
         Self { prefixes: vec![first], predictions, expected: Vec::new(), trail: Trail::default(), consumed: 0 }
     }
@@ -177,6 +183,7 @@ impl BeamState {
                     row,
                     history,
                     last: Some(self.trail.push(Token { span, ..token }, parent.last)),
+                    said: frame,
                     reading: extension.reading,
                 };
                 if moved > 0 { merge(&mut passed, prefix) } else { emitted.push(prefix) }
@@ -325,6 +332,10 @@ fn extensions(
                 continue;
             }
             let id = id as u32;
+            let within = beam.fusion.zip(prefix.reading.as_ref()).is_some_and(|(fusion, r)| fusion.goes_on(r, id));
+            if within && frame > prefix.said + LONGEST_WITHIN {
+                continue;
+            }
             let fused = beam.fusion.zip(prefix.reading.as_ref()).map(|(fusion, reading)| fusion.score(reading, id));
             let (added, reading) = fused.map_or((0.0, None), |(added, reading)| (added, Some(reading)));
             let internal = beam.fusion.map_or(0.0, |fusion| fusion.internal(id));

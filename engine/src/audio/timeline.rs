@@ -1,0 +1,77 @@
+//! Where packets lie on their container's clock, to find what is missing between them: a page that was lost, a pause that a
+//! recorder did not write down.
+
+/// Sound that has to be missing by now, in seconds, before silence is put in its place: clocks of recorders tremble.
+const LEAST_S: f64 = 0.1;
+
+/// And to be missing right before a packet: where a little is missing everywhere, the clock is wrong.
+const LEAST_HERE_S: f64 = 0.03;
+
+/// The longest gap that is believed, in seconds.
+const LONGEST_S: f64 = 600.0;
+
+/// A track, as far as it was decoded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeline {
+    /// Where the next packet begins if nothing is missing since the first, by the sound that there was.
+    due_s: f64,
+    /// Where the last packet ended.
+    ended_s: f64,
+}
+
+impl Timeline {
+    /// After the first packet.
+    pub fn begin(start_s: f64, length_s: f64) -> Self {
+        Self { due_s: start_s + length_s, ended_s: start_s + length_s }
+    }
+
+    /// Takes a packet that begins at `start_s` and holds so much sound.
+    pub fn push(&mut self, start_s: f64, length_s: f64) {
+        self.due_s += length_s;
+        self.ended_s = start_s + length_s;
+    }
+
+    /// Seconds of sound that are missing before a packet that begins at `start_s`, of `left_s` that there may be; they count
+    /// as put out.
+    pub fn missing(&mut self, start_s: f64, left_s: Option<f64>) -> Option<f64> {
+        let missing = start_s - self.due_s;
+        if missing <= LEAST_S || start_s - self.ended_s <= LEAST_HERE_S {
+            return None;
+        }
+        self.due_s = start_s;
+        self.ended_s = start_s;
+        (missing <= left_s.unwrap_or(LONGEST_S).min(LONGEST_S)).then_some(missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets of 20 ms at these times; what is missing before which.
+    fn missing(starts_s: impl IntoIterator<Item = f64>) -> Vec<(usize, f64)> {
+        let mut timeline: Option<Timeline> = None;
+        let mut found = Vec::new();
+        for (at, start_s) in starts_s.into_iter().enumerate() {
+            match &mut timeline {
+                None => timeline = Some(Timeline::begin(start_s, 0.02)),
+                Some(timeline) => {
+                    found.extend(timeline.missing(start_s, Some(60.0)).map(|s| (at, (s * 1e3).round() / 1e3)));
+                    timeline.push(start_s, 0.02);
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_gap_is_found_once_and_a_trembling_or_wrong_clock_is_none() {
+        let packets = |count: usize| (0..count).map(|at| 5.0 + at as f64 * 0.02);
+        assert_eq!(missing(packets(500)), []);
+        assert_eq!(missing(packets(500).filter(|s| !(6.0..7.0).contains(s))), [(50, 1.0)]);
+        let trembling = |(at, s): (usize, f64)| s + [0.0, 0.04, -0.03, 0.06][at % 4];
+        assert_eq!(missing(packets(500).enumerate().map(trembling)), []);
+        assert_eq!(missing((0..500).map(|at| at as f64 * 0.04)), [], "half of everything");
+        assert_eq!(missing(packets(500).map(|s| if s > 6.0 { s + 100.0 } else { s })), [], "more than there may be");
+    }
+}

@@ -1,0 +1,79 @@
+//! Sound that is missing within a file: what follows keeps its place in time.
+
+use super::*;
+
+/// The pages of an Ogg file.
+fn pages(ogg: &[u8]) -> Vec<&[u8]> {
+    let starts: Vec<usize> = (0..ogg.len()).filter(|at| ogg[*at..].starts_with(b"OggS\0")).collect();
+    let ends = starts.iter().skip(1).copied().chain([ogg.len()]);
+    starts.iter().zip(ends).map(|(start, end)| &ogg[*start..end]).collect()
+}
+
+/// What is decoded, with the warnings.
+fn heard(bytes: Vec<u8>, name: &str) -> (Vec<f32>, Vec<String>) {
+    let options = OpenOptions { ffmpeg: Ffmpeg::Find, ..named(name) };
+    let mut stream = AudioStream::from_source(Cursor::new(bytes), &options).unwrap();
+    let samples = stream.read_to_end().unwrap();
+    (samples, stream.warnings())
+}
+
+#[test]
+fn silence_stands_for_a_lost_page() {
+    with_ffmpeg(|folder| {
+        for (file, options) in [
+            ("a.opus", "-c:a libopus -page_duration 200000"),
+            ("a.ogg", "-c:a libvorbis -page_duration 200000"),
+            ("a.oga", "-c:a flac -page_duration 200000"),
+        ] {
+            let Some(path) = make(folder, file, "", options) else { continue };
+            let whole = fs::read(path).unwrap();
+            let (all, none) = heard(whole.clone(), file);
+            assert_eq!(none, [""; 0], "{file}");
+            let pages = pages(&whole);
+            assert!(pages.len() > 10, "{file}: {} pages", pages.len());
+            // A page or two in the middle, one whose sum is wrong.
+            let lost = pages.len() / 2;
+            let mut damaged = pages.concat();
+            let at: usize = pages[..lost].iter().map(|page| page.len()).sum::<usize>() + pages[lost].len() / 2;
+            damaged[at] ^= 0x55;
+            for (bytes, how) in [
+                ([&pages[..lost], &pages[lost + 1..]].concat().concat(), "one"),
+                ([&pages[..lost], &pages[lost + 2..]].concat().concat(), "two"),
+                (damaged, "damaged"),
+            ] {
+                let (got, warnings) = heard(bytes, file);
+                assert!((seconds(&got) - seconds(&all)).abs() < 0.05, "{file}, {how}: {:.3} s", seconds(&got));
+                assert_eq!(warnings.len(), 1, "{file}, {how}: {warnings:?}");
+                assert!(warnings[0].contains("missing"), "{file}, {how}: {warnings:?}");
+                // What is compared begins a second before the end.
+                let last = all.len().min(got.len()) - 28_000..;
+                let (alike, late) = likeness(&got[last.clone()], &all[last]);
+                assert!(alike > 0.9 && late.abs() < 80, "{file}, {how}: {alike:.2} alike, {late} samples late");
+            }
+        }
+    });
+}
+
+/// A recorder that was paused, or a stream of which packets were lost: timestamps go on, sound does not.
+#[test]
+fn silence_stands_for_what_timestamps_leave_out() {
+    with_ffmpeg(|folder| {
+        for (file, options) in [
+            ("gap.mkv", "-c:a libopus"),
+            ("gap.webm", "-c:a libvorbis"),
+            ("gap.mp4", "-c:a aac"),
+            ("flac.mkv", "-c:a flac"),
+            ("gap.ts", "-c:a aac"),
+        ] {
+            let options = format!("-af aselect='lt(t,1)+gt(t,2)' -fps_mode passthrough {options}");
+            let Some(path) = make(folder, file, "", &options) else { continue };
+            let (got, warnings) = heard(fs::read(path).unwrap(), file);
+            assert!((seconds(&got) - 3.0).abs() < 0.15, "{file}: {:.3} s, {warnings:?}", seconds(&got));
+            let quiet = got[17_600..30_400].iter().all(|sample| sample.abs() < 0.05);
+            assert!(quiet, "{file}: not silent between 1.1 and 1.9 s");
+            let native = !file.ends_with(".ts");
+            assert_eq!(warnings.iter().any(|warning| warning.contains("missing")), native, "{file}: {warnings:?}");
+            assert!(!warnings.iter().any(|warning| warning.contains("cut off")), "{file}: {warnings:?}");
+        }
+    });
+}
