@@ -30,6 +30,9 @@ const MAX_FAILED_AT_START: u64 = 100;
 /// The longest silence that stands in for a packet that cannot be decoded, in seconds. A FLAC packet may be this long.
 const MAX_PATCH_S: f64 = 0.6;
 
+/// Silence that may stand for what is missing in a file, in seconds: clocks can be made to say anything.
+const MOST_MISSING_S: f64 = 6.0 * 3600.0;
+
 /// Samples that an MP3 encoder may add at the end. Longer "padding" is audio after a wrong header.
 const MAX_PADDING: usize = 4_608;
 
@@ -300,7 +303,8 @@ impl NativeDecoder {
 
     fn missing_before(&mut self, packet: &Packet) -> Option<f64> {
         let start_s = self.start_s(packet)?;
-        let left_s = self.duration_s.map(|duration| duration - self.position_s());
+        let left_s = self.duration_s.map_or(f64::INFINITY, |duration| duration - self.position_s());
+        let left_s = left_s.min(MOST_MISSING_S - self.missing_s);
         self.timeline.as_mut()?.missing(start_s, left_s)
     }
 

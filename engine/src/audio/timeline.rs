@@ -33,14 +33,14 @@ impl Timeline {
 
     /// Seconds of sound that are missing before a packet that begins at `start_s`, of `left_s` that there may be; they count
     /// as put out.
-    pub fn missing(&mut self, start_s: f64, left_s: Option<f64>) -> Option<f64> {
+    pub fn missing(&mut self, start_s: f64, left_s: f64) -> Option<f64> {
         let missing = start_s - self.due_s;
         if missing <= LEAST_S || start_s - self.ended_s <= LEAST_HERE_S {
             return None;
         }
         self.due_s = start_s;
         self.ended_s = start_s;
-        (missing <= left_s.unwrap_or(LONGEST_S).min(LONGEST_S)).then_some(missing)
+        (missing <= left_s.min(LONGEST_S)).then_some(missing)
     }
 }
 
@@ -56,7 +56,7 @@ mod tests {
             match &mut timeline {
                 None => timeline = Some(Timeline::begin(start_s, 0.02)),
                 Some(timeline) => {
-                    found.extend(timeline.missing(start_s, Some(60.0)).map(|s| (at, (s * 1e3).round() / 1e3)));
+                    found.extend(timeline.missing(start_s, 60.0).map(|s| (at, (s * 1e3).round() / 1e3)));
                     timeline.push(start_s, 0.02);
                 }
             }
