@@ -1,9 +1,17 @@
-//! Who is asking: API keys in the `Authorization` header.
+//! Who is asking: API keys in the `Authorization` header, and what we signed ourselves.
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 
+use crate::api::uploads;
+use crate::billing::checkout;
+use crate::clock;
+use crate::http::Call;
 use crate::http::reply::{ApiError, Result};
+use crate::http::routes::Signed;
+use crate::ids::AccountId;
+use crate::live::token::Grant;
+use crate::storage::Signature;
 use crate::store::{Account, Store};
 
 /// The longest secret that is looked up.
@@ -18,6 +26,21 @@ pub async fn account(store: &Store, headers: &HeaderMap) -> Result<Account> {
     match store.account_by_secret(secret).await? {
         Some(account) => Ok(account),
         None => Err(ApiError::unauthorized("This API key is unknown or revoked.")),
+    }
+}
+
+/// The account that a URL was signed for. None if the signature is not ours, or cannot be looked at now: the handler
+/// says which.
+pub async fn signer(what: Signed, call: &Call) -> Option<AccountId> {
+    match what {
+        Signed::Upload => match uploads::signed(call).await {
+            Ok(Some((upload, Signature::Valid))) => Some(upload.account),
+            _ => None,
+        },
+        Signed::Session => {
+            Grant::redeem(&call.query("token")?, &call.app.secret, clock::now_ms()).map(|grant| grant.account)
+        }
+        Signed::Checkout => checkout::signed(call).ok().map(|(_, account)| account),
     }
 }
 

@@ -91,6 +91,8 @@ pub struct Config {
     pub upload_url_seconds: u32,
     /// When an upload that was never completed is removed.
     pub stale_upload_hours: u32,
+    /// When one is removed that no transcript is made of.
+    pub unused_upload_days: u32,
     /// Free credit of a new account.
     pub free_credit_cents: u32,
     /// `local` or `stripe`.
@@ -177,6 +179,7 @@ impl Default for Config {
             max_upload_bytes: 5 << 30,
             upload_url_seconds: 3600,
             stale_upload_hours: 24,
+            unused_upload_days: 30,
             free_credit_cents: 1000,
             billing_provider: ProviderName::Local,
             stripe_api_url: None,
@@ -196,7 +199,7 @@ fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error>
 }
 
 /// The keys, for the environment: other programs have variables that begin alike.
-const KEYS: [&str; 46] = [
+const KEYS: [&str; 47] = [
     "data",
     "models",
     "device",
@@ -234,6 +237,7 @@ const KEYS: [&str; 46] = [
     "max_upload_bytes",
     "upload_url_seconds",
     "stale_upload_hours",
+    "unused_upload_days",
     "free_credit_cents",
     "billing_provider",
     "stripe_api_url",

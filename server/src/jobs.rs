@@ -44,7 +44,7 @@ pub async fn run(app: Arc<App>, engine: Arc<Engine>, stopping: CancellationToken
     let mut reaped: Option<Instant> = None;
     while !stopping.is_cancelled() {
         if reaped.is_none_or(|at| at.elapsed() > Duration::from_millis(lease_ms as u64 / 2)) {
-            match app.store.reap_jobs(lease_ms).await {
+            match app.store.reap_jobs().await {
                 Ok(0) => {}
                 Ok(jobs) => tracing::warn!(jobs, "jobs of a worker that died are begun again"),
                 Err(error) => tracing::error!(%error, "leases could not be looked at"),
@@ -199,12 +199,15 @@ async fn attempt(
     };
     let keyterms = job.options["keyterms_prompt"].as_array().into_iter().flatten();
     let codes = job.options["language_codes"].as_array().into_iter().flatten();
+    let languages: Vec<String> = codes.filter_map(|code| code.as_str()).map(str::to_owned).collect();
     let options = TranscribeOptions {
         model: job.model.clone(),
-        language: job
-            .language_code
-            .clone()
-            .or_else(|| codes.filter_map(|code| code.as_str()).map(str::to_owned).next()),
+        // One that may be spoken is the one that is.
+        language: job.language_code.clone().or_else(|| match languages.as_slice() {
+            [only] => Some(only.clone()),
+            _ => None,
+        }),
+        languages,
         keyterms: keyterms.filter_map(|term| term.as_str()).map(str::to_owned).collect(),
         ..TranscribeOptions::default()
     };

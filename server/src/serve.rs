@@ -356,10 +356,12 @@ async fn stop_signal() {
 
 /// Removes what nobody needs any more: uploads that were never completed, objects that were let go of.
 async fn housekeeping(app: Arc<App>, stopping: CancellationToken) {
-    let stale_ms = i64::from(app.config.stale_upload_hours) * 3_600_000;
+    let unfinished_ms = i64::from(app.config.stale_upload_hours) * 3_600_000;
+    let unused_ms = i64::from(app.config.unused_upload_days) * 24 * 3_600_000;
     let mut swept: Option<Instant> = None;
     loop {
-        if let Err(error) = app.store.drop_stale_uploads(clock::now_ms() - stale_ms).await {
+        let now = clock::now_ms();
+        if let Err(error) = app.store.drop_stale_uploads(now - unfinished_ms, now - unused_ms).await {
             tracing::error!(%error, "stale uploads could not be dropped");
         }
         match app.store.orphans().await {
@@ -384,6 +386,9 @@ async fn housekeeping(app: Arc<App>, stopping: CancellationToken) {
             let unfinished = Duration::from_secs(24 * 3600);
             if let Ok(Err(error)) = tokio::task::spawn_blocking(move || storage.sweep(unfinished)).await {
                 tracing::warn!(%error, "unfinished uploads could not be looked at");
+            }
+            if let Err(error) = app.store.forget_old().await {
+                tracing::warn!(%error, "what is too old to matter could not be forgotten");
             }
             swept = Some(Instant::now());
         }

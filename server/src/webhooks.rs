@@ -13,6 +13,9 @@ use crate::ids::random;
 use crate::net::NetError;
 use crate::store::Delivery;
 
+/// Reports that are refused are sent again after 1 s, 2 s and so on, to 2^12 s, a little over an hour.
+const LONGEST_DOUBLING: i64 = 12;
+
 /// Deliveries at a time.
 const AT_ONCE: usize = 16;
 
@@ -23,8 +26,6 @@ pub async fn run(app: Arc<App>, stopping: CancellationToken) {
     let poll = Duration::from_secs(app.config.poll_seconds.into());
     // If this process dies in the middle of one, it is tried again so much later.
     let hold_ms = timeout.as_millis() as i64 + 10_000;
-    let furthest = app.config.webhook_retry_seconds.iter().max().copied().unwrap_or_default();
-    let furthest_ms = i64::from(furthest) * 1500 + hold_ms;
     let mut running = JoinSet::new();
     while !stopping.is_cancelled() {
         while running.try_join_next().is_some() {}
@@ -32,8 +33,8 @@ pub async fn run(app: Arc<App>, stopping: CancellationToken) {
             running.join_next().await;
             continue;
         }
-        let claimed = match app.store.has_due_deliveries(furthest_ms).await {
-            Ok(true) => app.store.claim_delivery(hold_ms, furthest_ms).await,
+        let claimed = match app.store.has_due_deliveries().await {
+            Ok(true) => app.store.claim_delivery(hold_ms).await,
             Ok(false) => Ok(None),
             Err(error) => Err(error),
         };
@@ -112,7 +113,11 @@ async fn report_usage(app: &App) {
     for event in usage {
         if let Err(error) = stripe.report(&event).await {
             // One that is refused keeps no other from being told.
-            tracing::warn!(usage = %event.id, error, "usage was not reported; trying again later");
+            let seconds = 1 << event.refused.clamp(0, LONGEST_DOUBLING);
+            tracing::warn!(usage = %event.id, error, seconds, "usage was not reported; trying again later");
+            if let Err(error) = app.store.postpone_report(&event.id, jittered_ms(seconds)).await {
+                return tracing::error!(usage = %event.id, %error, "a refusal could not be written down");
+            }
             continue;
         }
         if let Err(error) = app.store.usage_reported(&event.id).await {

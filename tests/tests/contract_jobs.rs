@@ -56,6 +56,9 @@ fn an_idempotency_key_gives_the_first_job_back() {
     assert_ne!(post(&account, "k2", &body).ok()["id"], first, "another key");
     assert_ne!(post(&other, "k1", &body).ok()["id"], first, "another account");
     post(&account, "k1", &json!({"audio_url": receiver().sound()})).error(409, "idempotency_conflict");
+    for other in [json!({"upload_id": "upload_none"}), json!({"audio_url": 5}), json!([])] {
+        post(&account, "k1", &other).error(409, "idempotency_conflict");
+    }
     // At the same moment: one job.
     let ids: Vec<Value> = std::thread::scope(|scope| {
         let posts: Vec<_> = (0..6).map(|_| scope.spawn(|| post(&account, "k3", &body).ok()["id"].clone())).collect();

@@ -143,6 +143,10 @@ fn a_body_that_is_no_json_object_is_refused() {
         account.post_raw("/v2/realtime/token", "application/json", body).error(400, "invalid_request");
     }
     account.post_raw("/v2/realtime/token", "text/plain", "{}").error(415, "unsupported_media_type");
+    account
+        .post_raw("/v2/realtime/token", "application/json", r#"{"sample_rate":1e999}"#)
+        .error(422, "validation_error");
+    assert_eq!(account.post_empty("/v2/realtime/token").ok()["model"], "svc-realtime-pro", "no field is required");
     let status = account.ask_for_token(&json!([])).status;
     assert!([400, 422].contains(&status), "{status}");
 }

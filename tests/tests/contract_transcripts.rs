@@ -178,7 +178,12 @@ fn a_language_that_the_model_lacks_is_refused_by_name() {
     let body = json!({"audio_url": receiver().sound(), "language_codes": ["en", "zh"]});
     let message = account.post("/v2/transcripts", &body).error(400, "unsupported_option");
     assert!(message.contains("language_codes"), "{message}");
-    account.create(&json!({"audio_url": receiver().sound(), "language_codes": ["en"]}));
+    for (model, codes) in
+        [("svc-best", json!(["en"])), ("svc-best", json!(["en", "en_us"])), ("svc-fast", json!(["pt", "en"]))]
+    {
+        let id = account.create(&json!({"audio_url": receiver().sound(), "model": model, "language_codes": codes}));
+        assert_eq!(account.finished(&id)["status"], "completed", "{codes}");
+    }
 }
 
 #[test]

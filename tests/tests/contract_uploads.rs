@@ -210,6 +210,47 @@ fn a_repeated_put_replaces() {
 }
 
 #[test]
+fn a_put_across_the_deletion_of_its_upload_leaves_nothing() {
+    let service = Setup::local().start();
+    let account = service.account();
+    let signed = account.sign("a.wav", "audio/wav");
+    assert_eq!(signed.put(silence(1.0)).status, 200);
+    account.complete(signed.id()).ok();
+    let id = account.create(&json!({"upload_id": signed.id()}));
+    account.finished(&id);
+    let file = silence(2.0);
+    let mut stream = wire::connect(&service.storage());
+    stream.write_all(&head(&signed, &format!("Content-Length: {}", file.len()))).unwrap();
+    stream.write_all(&file[..file.len() / 2]).unwrap();
+    let objects = service.data().join("objects");
+    // What is being written lies beside what was.
+    eventually("the PUT is being written", || (files(&objects) == 2).then_some(()));
+    assert_eq!(account.delete(&format!("/v2/transcripts/{id}")).status, 204);
+    eventually("the first is gone", || (files(&objects) == 1).then_some(()));
+    stream.write_all(&file[file.len() / 2..]).unwrap();
+    assert_eq!(wire::status(&wire::read_to_end(&mut stream)), Some(404));
+    eventually("the second is gone", || (files(&objects) == 0).then_some(()));
+}
+
+/// How many files lie in a folder and those below.
+fn files(folder: &std::path::Path) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
+}
+
+#[test]
+fn a_type_that_no_header_carries_is_refused_and_spaces_around_one_are_dropped() {
+    let account = service().account();
+    let sign = |kind: &str| account.post("/v2/uploads/sign", &json!({"filename": "a.wav", "content_type": kind}));
+    for kind in ["audio/wäv", "audio/a\nb", "audio/\u{7f}", " ", ""] {
+        sign(kind).error(422, "validation_error");
+    }
+    let signed = Signed(sign(" audio/wav ").ok());
+    assert_eq!(signed.put(silence(0.5)).status, 200);
+    account.complete(signed.id()).ok();
+}
+
+#[test]
 fn other_headers_than_signed_are_403() {
     let account = service().account();
     let signed = account.sign("a.wav", "audio/wav");

@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::{
     Caption, DeviceChoice, Engine, EngineOptions, Error, FusionWeights, LanguageModelChoice, ListenOptions, LiveEvent,
-    LiveEvents, TranscribeOptions, models_dir,
+    LiveEvents, LiveInput, TranscribeOptions, models_dir,
 };
 use auricle_tests::{arpa, models_with, speech};
 
@@ -149,6 +150,29 @@ fn pieces_of_any_size_give_the_same_turns() {
     }
 }
 
+/// Waits until less than this is waiting.
+fn wait_for_less_than(ms: u64, input: &LiveInput) {
+    let began = Instant::now();
+    while input.waiting_ms() >= ms {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} ms are waiting still", input.waiting_ms());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Who waits for the device before more is pushed is told of all that it has dealt with, silence after a turn as well.
+#[test]
+fn nothing_is_left_waiting() {
+    let (mut input, events) = engine().listen(&model("svc-realtime-pro")).unwrap();
+    let told = std::thread::spawn(move || all(events));
+    for _ in 0..3 {
+        input.push(spoken()).unwrap();
+        input.push(&vec![0.0; 20 * SECOND]).unwrap();
+        wait_for_less_than(1_000, &input);
+    }
+    input.finish().unwrap();
+    assert!(finals(&told.join().unwrap()).len() >= 3);
+}
+
 /// A session that keeps up takes a chunk a step, one that is behind takes many: the words are the same.
 #[test]
 fn the_pace_changes_nothing() {
@@ -157,9 +181,7 @@ fn the_pace_changes_nothing() {
     let paced = std::thread::spawn(move || all(events));
     for piece in spoken().chunks(SECOND / 10) {
         input.push(piece).unwrap();
-        while input.waiting_ms() > 450 {
-            std::thread::yield_now();
-        }
+        wait_for_less_than(450, &input);
     }
     input.finish().unwrap();
     let paced = paced.join().unwrap();

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use auricle_tests::{
-    Account, Answer, Bucket, Gate, Postgres, Receiver, Reply, Service, Setup, http, noise, silence, speech,
+    Account, Answer, Bucket, Gate, Postgres, Receiver, Reply, Service, Setup, eventually, http, noise, silence, speech,
 };
 use serde_json::{Value, json};
 
@@ -171,6 +171,40 @@ fn sqlite_and_a_bucket() {
     let bucket = Bucket::new();
     walk(bucket.keeps(Setup::local()));
     assert!(bucket.objects() > 0, "the recordings lie in the bucket");
+}
+
+#[test]
+fn a_file_that_a_bucket_took_may_still_be_too_large() {
+    let bucket = Bucket::new();
+    let service = bucket.keeps(Setup::local()).with("max_upload_bytes", 10_000).start();
+    let account = service.account();
+    let signed = account.sign("a.wav", "audio/wav");
+    assert_eq!(signed.put(silence(2.0)).status, 200);
+    account.complete(signed.id()).error(413, "upload_too_large");
+    assert_eq!(signed.put(silence(1.0)).status, 200);
+    account.complete(signed.id()).ok();
+}
+
+/// Two transcripts of one upload that are deleted at the same moment leave nothing behind.
+#[test]
+fn what_is_deleted_together_on_postgresql_is_gone() {
+    let Some(server) = postgres() else { return };
+    let bucket = Bucket::new();
+    let service = bucket.keeps(Setup::local()).with("database_url", server.database()).start();
+    let account = service.account();
+    for _ in 0..8 {
+        let upload = account.upload("a.wav", silence(0.2));
+        let ids = [0; 4].map(|_| account.create(&json!({"upload_id": upload})));
+        ids.iter().for_each(|id| drop(account.finished(id)));
+        std::thread::scope(|scope| {
+            for id in &ids {
+                let (account, path) = (&account, format!("/v2/transcripts/{id}"));
+                scope.spawn(move || assert_eq!(account.delete(&path).status, 204));
+            }
+        });
+        account.complete(&upload).error(404, "not_found");
+    }
+    eventually("the objects are gone", || (bucket.objects() == 0).then_some(()));
 }
 
 #[test]

@@ -107,6 +107,61 @@ fn a_checkout_leads_to_stripe_and_its_notice_to_a_metered_subscription() {
 }
 
 #[test]
+fn usage_that_stripe_refuses_holds_no_other_up_and_is_owed_when_the_subscription_has_ended() {
+    let stripe = Receiver::new();
+    let refused = Reply::Body(400, "application/json", r#"{"error":{"message":"not now"}}"#.into());
+    stripe.answers(METER, [refused, Reply::Body(200, "application/json", "{}".into())]);
+    let service = start(&stripe);
+    let account = service.account();
+    account.post_empty("/v2/billing/checkout").ok();
+    let id = field(&form(&stripe.wait(SESSIONS, 1)[0].body), "client_reference_id");
+    let (hook, gate) = stripe.held();
+    notify(&service, now_s(), SECRET, &paid(&id, "sub_3", "cus_3")).ok();
+    let held = account.create(&json!({"audio_url": hook}));
+    let first = account.create(&json!({"upload_id": account.upload("a.wav", silence(2.0))}));
+    account.finished(&first);
+    let second = account.create(&json!({"upload_id": account.upload("a.wav", silence(3.0))}));
+    account.finished(&second);
+    let object = json!({"id": "sub_3", "customer": "cus_3", "status": "canceled"});
+    let ended = json!({"id": unique("evt"), "type": "customer.subscription.deleted", "data": {"object": object}});
+    notify(&service, now_s(), SECRET, &ended).ok();
+    gate.open();
+    account.finished(&held);
+    let told: Vec<String> =
+        stripe.wait(METER, 4).iter().map(|report| field(&form(&report.body), "identifier")).collect();
+    let bill = |transcript: &str| account.bills(transcript)[0]["id"].as_str().unwrap().to_owned();
+    let times = |transcript: &str| told.iter().filter(|id| **id == bill(transcript)).count();
+    assert_eq!((times(&first), times(&second), times(&held)), (2, 1, 1), "{told:?}");
+}
+
+#[test]
+fn a_notice_that_comes_after_a_newer_one_changes_nothing() {
+    let stripe = Receiver::new();
+    let service = start(&stripe);
+    let account = service.account();
+    account.post_empty("/v2/billing/checkout").ok();
+    let id = field(&form(&stripe.wait(SESSIONS, 1)[0].body), "client_reference_id");
+    let created = |mut event: Value, seconds: u64| {
+        event["created"] = seconds.into();
+        event
+    };
+    let of = |kind: &str, status: &str| {
+        let object = json!({"id": "sub_4", "customer": "cus_4", "status": status});
+        json!({"id": unique("evt"), "type": format!("customer.subscription.{kind}"), "data": {"object": object}})
+    };
+    let now = now_s();
+    notify(&service, now, SECRET, &created(paid(&id, "sub_4", "cus_4"), now - 30)).ok();
+    notify(&service, now, SECRET, &created(of("deleted", "canceled"), now - 10)).ok();
+    notify(&service, now, SECRET, &created(of("updated", "active"), now - 20)).ok();
+    assert!(!subscribed(&account));
+    // Of a subscription that began anew.
+    notify(&service, now, SECRET, &created(paid(&id, "sub_5", "cus_4"), now)).ok();
+    assert!(subscribed(&account));
+    notify(&service, now, SECRET, &created(of("deleted", "canceled"), now)).ok();
+    assert!(subscribed(&account), "the old one is gone, not the new one");
+}
+
+#[test]
 fn a_notice_that_is_not_stripes_changes_nothing() {
     let stripe = Receiver::new();
     let service = start(&stripe);

@@ -1,5 +1,5 @@
 //! The few facts of an MP4, M4A, MOV or 3GP file that symphonia does not tell: is it encrypted, is its index there,
-//! how much encoder delay does its edit list cut off. ISO/IEC 14496-12.
+//! what its edit lists cut off. ISO/IEC 14496-12.
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 pub(super) struct Mp4Index {
     pub(super) tracks: Vec<Mp4Track>,
     has_index: bool,
+    /// Ticks a second of the presentation, in which edits are measured.
+    timescale: u32,
     /// The file ends before a box that it started does.
     pub(super) cut: bool,
 }
@@ -23,9 +25,16 @@ pub(super) struct Mp4Track {
     /// The type of its first sample entry: `mp4a`, `drms`, ...
     pub(super) codec: [u8; 4],
     timescale: u32,
+    /// In units of `timescale`; 0 where fragments tell.
+    duration: u64,
     /// Where in the track's own time its presentation starts, in units of `timescale`.
     media_time: u32,
+    /// How long it is presented, in units of the file's time scale; 0 for all that there is.
+    presented: u64,
 }
+
+/// What an edit list may lack of the track's end: encoders' padding, and its rounding. More was cut off by somebody.
+const PADDING_S: f64 = 0.1;
 
 impl Mp4Track {
     /// Seconds at the start of the decoded audio that are encoder delay.
@@ -34,6 +43,16 @@ impl Mp4Track {
             return 0.0;
         }
         f64::from(self.media_time) / f64::from(self.timescale)
+    }
+
+    /// Seconds of audio after the delay that are presented, where somebody has cut off its end. `timescale` is the file's.
+    fn presented_s(&self, timescale: u32) -> Option<f64> {
+        if self.presented == 0 || self.duration == 0 || self.timescale == 0 || timescale == 0 {
+            return None;
+        }
+        let presented_s = self.presented as f64 / f64::from(timescale);
+        let there_s = self.duration as f64 / f64::from(self.timescale) - self.delay_s();
+        (there_s - presented_s > PADDING_S).then_some(presented_s)
     }
 
     fn is_audio(&self) -> bool {
@@ -72,14 +91,22 @@ impl Mp4Index {
             if &found.kind == b"moov" {
                 index.has_index = true;
                 walk.children(&found, end, |walk, child| {
-                    if &child.kind == b"trak" {
-                        index.tracks.push(walk.track(child, end)?);
+                    match &child.kind {
+                        b"trak" => index.tracks.push(walk.track(child, end)?),
+                        b"mvhd" => index.timescale = walk.after_times(child.start)?,
+                        _ => {}
                     }
                     Ok(())
                 })?;
             }
         }
         Ok(index)
+    }
+
+    /// [`Mp4Track::delay_s`] and [`Mp4Track::presented_s`] of a track.
+    pub(super) fn edits(&self, id: u32) -> Option<(f64, Option<f64>)> {
+        let track = self.tracks.iter().find(|track| track.id == id)?;
+        Some((track.delay_s(), track.presented_s(self.timescale)))
     }
 
     /// # Errors
@@ -175,35 +202,53 @@ impl<S: Read + Seek> Walk<'_, S> {
                 b"edts" | b"mdia" | b"minf" | b"stbl" if depth > 0 => {
                     walk.descend(child, file_end, depth - 1, track)?
                 }
-                b"tkhd" => track.id = walk.u32(child.start + if wide { 20 } else { 12 })?,
-                b"mdhd" => track.timescale = walk.u32(child.start + if wide { 20 } else { 12 })?,
+                b"tkhd" => track.id = walk.after_times(child.start)?,
+                b"mdhd" => {
+                    track.timescale = walk.after_times(child.start)?;
+                    track.duration = walk.time(child.start + if wide { 24 } else { 16 }, wide)?;
+                }
                 // A QuickTime file has a second one, of its data handler, inside `minf`.
                 b"hdlr" if &parent.kind == b"mdia" => track.handler = walk.bytes(child.start + 8)?.unwrap_or_default(),
                 b"stsd" => track.codec = walk.bytes(child.start + 12)?.unwrap_or_default(),
-                b"elst" => track.media_time = walk.first_media_time(child.start, wide)?,
+                b"elst" => (track.media_time, track.presented) = walk.edit(child.start, wide)?,
                 _ => {}
             }
             Ok(())
         })
     }
 
-    /// The start of the first edit that is no gap, in the track's time scale.
-    fn first_media_time(&mut self, start: u64, wide: bool) -> io::Result<u32> {
+    /// Start of the first edit that is no gap, in the track's time scale, and length, in that of the file: 0, which is all
+    /// there is, where more than one follows.
+    fn edit(&mut self, start: u64, wide: bool) -> io::Result<(u32, u64)> {
         let entries = self.u32(start + 4)?.min(16);
+        let (width, length) = if wide { (8, 20) } else { (4, 12) };
+        let mut edit = None;
         for entry in 0..u64::from(entries) {
-            let time = if wide {
-                let time = self.bytes(start + 8 + entry * 20 + 8)?.unwrap_or_default();
-                i64::from_be_bytes(time)
-            } else {
-                let time = self.bytes(start + 8 + entry * 12 + 4)?.unwrap_or_default();
-                i64::from(i32::from_be_bytes(time))
-            };
-            // -1 is a gap before the audio, which is left out: time 0 is the first sample of the track.
-            if let Ok(time) = u32::try_from(time) {
-                return Ok(time);
+            let entry = start + 8 + entry * length;
+            // A start below zero is a gap before the audio, which is left out, because time 0 is the first
+            // sample of the track.
+            let time = u32::try_from(self.time(entry + width, wide)?).ok().filter(|time| *time <= i32::MAX as u32);
+            let Some(time) = time else { continue };
+            match &mut edit {
+                None => edit = Some((time, self.time(entry, wide)?)),
+                Some((_, presented)) => *presented = 0,
             }
         }
-        Ok(0)
+        Ok(edit.unwrap_or_default())
+    }
+
+    /// What follows the two times at the head of a box of version 0 or 1.
+    fn after_times(&mut self, start: u64) -> io::Result<u32> {
+        let wide = self.bytes::<1>(start)? == Some([1]);
+        self.u32(start + if wide { 20 } else { 12 })
+    }
+
+    /// A time or a length, which is wider in version 1.
+    fn time(&mut self, position: u64, wide: bool) -> io::Result<u64> {
+        match wide {
+            true => Ok(self.bytes(position)?.map_or(0, u64::from_be_bytes)),
+            false => Ok(self.u32(position)?.into()),
+        }
     }
 
     fn u32(&mut self, position: u64) -> io::Result<u32> {
@@ -238,7 +283,7 @@ mod tests {
         let gap = [&5_u32.to_be_bytes()[..], &(-1_i32).to_be_bytes(), &[0, 1, 0, 0]].concat();
         let edit = [&99_u32.to_be_bytes()[..], &1_024_u32.to_be_bytes(), &[0, 1, 0, 0]].concat();
         let edts = boxed(b"edts", &[&boxed(b"elst", &[&[0; 4], &2_u32.to_be_bytes(), &gap, &edit])]);
-        let mdhd = boxed(b"mdhd", &[&[0; 12], &44_100_u32.to_be_bytes(), &[0; 8]]);
+        let mdhd = boxed(b"mdhd", &[&[0; 12], &44_100_u32.to_be_bytes(), &441_000_u32.to_be_bytes(), &[0; 4]]);
         let hdlr = boxed(b"hdlr", &[&[0; 8], handler, &[0; 12]]);
         let stsd = boxed(b"stsd", &[&[0; 4], &1_u32.to_be_bytes(), &boxed(codec, &[&[0; 28]])]);
         let minf = boxed(b"minf", &[&boxed(b"hdlr", &[&[0; 8], b"alis"]), &boxed(b"stbl", &[&stsd])]);
@@ -247,7 +292,8 @@ mod tests {
 
     fn file(tracks: &[Vec<u8>]) -> Vec<u8> {
         let ftyp = boxed(b"ftyp", &[b"M4A \0\0\0\0"]);
-        [ftyp, boxed(b"moov", &[&tracks.concat()]), boxed(b"mdat", &[&[0; 100]])].concat()
+        let mvhd = boxed(b"mvhd", &[&[0; 12], &20_u32.to_be_bytes(), &[0; 84]]);
+        [ftyp, boxed(b"moov", &[&mvhd, &tracks.concat()]), boxed(b"mdat", &[&[0; 100]])].concat()
     }
 
     fn read(bytes: &[u8]) -> Mp4Index {
@@ -261,7 +307,11 @@ mod tests {
         assert!(!index.cut);
         let audio = &index.tracks[1];
         assert_eq!((audio.id, &audio.codec, audio.is_audio()), (7, b"mp4a", true));
-        assert!((audio.delay_s() - 1_024.0 / 44_100.0).abs() < 1e-9);
+        // 99 of 20 ticks a second, of 10 s.
+        let (delay_s, presented_s) = index.edits(7).unwrap();
+        assert!((delay_s - 1_024.0 / 44_100.0).abs() < 1e-9);
+        assert_eq!(presented_s, Some(4.95));
+        assert_eq!(index.edits(8), None);
     }
 
     #[test]

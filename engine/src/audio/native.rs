@@ -49,6 +49,8 @@ pub(super) struct NativeDecoder {
     interleaved: Vec<f32>,
     /// Leading samples still to be dropped, in seconds until the rate is known.
     delay_s: f64,
+    /// Seconds to put out, where the rest was cut off by an edit.
+    presented_s: Option<f64>,
     /// Whether the decoder cuts off delay and padding itself; else it is done here, for MP3.
     trims: bool,
     /// Samples after the end that the header of an MP3 gives; they are audio after all if too many follow.
@@ -121,7 +123,8 @@ impl NativeDecoder {
         let trims = !tracks::is_mpeg_audio(params.codec);
         let seconds_per_tick = track.time_base.map(|base| f64::from(base.numer.get()) / f64::from(base.denom.get()));
         let duration_s = tracks::duration_s(&*reader, track);
-        let edits = found.mp4.iter().flat_map(|index| &index.tracks).find(|entry| entry.id == track.id);
+        let edits = found.mp4.as_ref().and_then(|index| index.edits(track.id));
+        let (delay_s, presented_s) = edits.unwrap_or_else(|| (tracks::ogg_opus_delay_s(container, track), None));
         let mut this = Self {
             track: track.id,
             container,
@@ -129,7 +132,8 @@ impl NativeDecoder {
             rate: params.sample_rate.unwrap_or(0),
             channels: params.channels.as_ref().map_or(0, Channels::count),
             interleaved: Vec::new(),
-            delay_s: edits.map_or_else(|| tracks::ogg_opus_delay_s(container, track), |edits| edits.delay_s()),
+            delay_s,
+            presented_s,
             trims,
             padding: Vec::new(),
             end_is_known: true,
@@ -139,8 +143,8 @@ impl NativeDecoder {
             missing_s: 0.0,
             missing_at_s: None,
             decoded: 0,
-            duration_s,
-            promised_s: tracks::promised_s(container, track, duration_s),
+            duration_s: presented_s.or(duration_s),
+            promised_s: presented_s.or_else(|| tracks::promised_s(container, track, duration_s)),
             earlier_s: 0.0,
             heard: false,
             skipped: 0,
@@ -236,6 +240,9 @@ impl NativeDecoder {
     fn step(&mut self, out: &mut Vec<f32>) -> Option<u32> {
         if self.state == State::Ended {
             return None;
+        }
+        if self.presented_s.is_some_and(|presented_s| presented_s - self.position_s() < 1e-3) {
+            return self.end(None);
         }
         if self.silence > 0 {
             // Not more than a second at a time, however long it is.
@@ -352,9 +359,13 @@ impl NativeDecoder {
             start += cut;
             self.delay_s = (delay - cut) as f64 / f64::from(rate);
         }
+        if let Some(presented_s) = self.presented_s {
+            let left = (presented_s - self.position_s()).max(0.0) * f64::from(rate);
+            end = end.min(start + left.round() as usize);
+        }
         let before = out.len();
         mono::mix(&self.interleaved[start * channels..end * channels], channels, out);
-        if end < frames && !self.trims {
+        if end < frames && !self.trims && self.presented_s.is_none() {
             mono::mix(&self.interleaved[end * channels..frames * channels], channels, &mut self.padding);
             if self.padding.len() > MAX_PADDING {
                 // Audio goes on after what the header calls the end: two MP3 files joined, or a header that is wrong.

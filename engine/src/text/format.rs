@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use text2num::{Language, Occurence, Token, find_numbers, get_interpreter_for};
 
-use super::subtitles::CLOSERS;
+use super::marks::CLOSERS;
 use super::tokens::{is_unspaced, joined};
 use crate::Word;
 

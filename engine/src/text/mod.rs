@@ -2,6 +2,7 @@
 
 pub mod format;
 pub mod lm;
+mod marks;
 pub mod search;
 pub mod segments;
 pub mod subtitles;

@@ -1,7 +1,9 @@
 //! Where words and short phrases occur in a transcript.
 
 use serde::Serialize;
+use unicode_normalization::UnicodeNormalization as _;
 
+use super::marks::is_spaced;
 use crate::Word;
 
 /// Words that a phrase has at most.
@@ -21,40 +23,95 @@ pub struct Match {
 }
 
 /// Finds each phrase, case and punctuation ignored; a phrase that does not occur, or holds no letter or digit, has
-/// count 0. Phrases have at most [`LONGEST_PHRASE`] words, which the caller checks.
+/// count 0. Whole words are found, and any run of characters of a script that is written without spaces. Phrases have
+/// at most [`LONGEST_PHRASE`] words, which the caller checks with [`words_of`].
 #[must_use]
 pub fn find(words: &[Word], phrases: &[&str]) -> Vec<Match> {
-    let spoken: Vec<String> = words.iter().map(|word| folded(&word.text)).collect();
+    let spoken = Folded::new(words.iter().map(|word| word.text.as_str()));
     phrases
         .iter()
         .map(|phrase| {
-            let text = phrase.split_whitespace().collect::<Vec<_>>().join(" ");
-            let wanted: Vec<String> = text.split(' ').map(folded).filter(|word| !word.is_empty()).collect();
-            let indexes: Vec<usize> = match wanted.len() {
-                0 => Vec::new(),
-                length => (0..(spoken.len() + 1).saturating_sub(length))
-                    .filter(|&at| spoken[at..at + length] == wanted[..])
-                    .collect(),
-            };
-            let timestamps = indexes.iter().map(|&at| [words[at].start, words[at + wanted.len() - 1].end]).collect();
-            Match { text, count: indexes.len(), timestamps, indexes }
+            let found = spoken.places(&Folded::new(phrase.split_whitespace()).text);
+            Match {
+                text: phrase.split_whitespace().collect::<Vec<_>>().join(" "),
+                count: found.len(),
+                timestamps: found.iter().map(|&(first, last)| [words[first].start, words[last].end]).collect(),
+                indexes: found.iter().map(|&(first, _)| first).collect(),
+            }
         })
         .collect()
 }
 
-/// Lower case, letters and digits alone: "Don't," is "dont".
+/// How many words a phrase has: what holds no letter or digit is none.
+#[must_use]
+pub fn words_of(phrase: &str) -> usize {
+    phrase.split_whitespace().filter(|word| !folded(word).is_empty()).count()
+}
+
+/// Words as they are compared: one text, and where each word begins in it.
+struct Folded {
+    text: String,
+    /// Byte where a word begins, and the word's position.
+    words: Vec<(usize, usize)>,
+}
+
+impl Folded {
+    fn new<'a>(words: impl Iterator<Item = &'a str>) -> Self {
+        let mut all = Self { text: String::new(), words: Vec::new() };
+        for (at, word) in words.enumerate() {
+            let word = folded(word);
+            if word.is_empty() {
+                continue;
+            }
+            if !all.text.is_empty() && is_spaced(&all.text, &word) {
+                all.text.push(' ');
+            }
+            all.words.push((all.text.len(), at));
+            all.text.push_str(&word);
+        }
+        all
+    }
+
+    /// First and last word of every occurrence; those of one phrase may overlap.
+    fn places(&self, phrase: &str) -> Vec<(usize, usize)> {
+        let mut places = Vec::new();
+        let mut from = 0;
+        while let (Some(at), false) = (self.text[from..].find(phrase), phrase.is_empty()) {
+            let (start, end) = (from + at, from + at + phrase.len());
+            if self.is_edge(start) && self.is_edge(end) {
+                places.push((self.word_at(start), self.word_at(end - 1)));
+            }
+            from = start + phrase.chars().next().map_or(1, char::len_utf8);
+        }
+        places
+    }
+
+    /// Whether a word begins or ends here: at a space, or anywhere in a script without.
+    fn is_edge(&self, at: usize) -> bool {
+        let (before, after) = self.text.split_at(at);
+        let is_edge = |character: Option<char>| character.is_none_or(|character| character == ' ');
+        is_edge(before.chars().next_back()) || is_edge(after.chars().next()) || !is_spaced(before, after)
+    }
+
+    fn word_at(&self, byte: usize) -> usize {
+        let next = self.words.partition_point(|&(start, _)| start <= byte);
+        self.words[next - 1].1
+    }
+}
+
+/// Letters and digits alone, however they are written: "Don't," is "dont", "ΟΔΟΣ" is "οδοσ", "ﬁ" is "fi".
 fn folded(word: &str) -> String {
-    word.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    // By way of capitals, letters that have two small forms become one.
+    let capitals = word.nfkc().flat_map(char::to_uppercase);
+    capitals.flat_map(char::to_lowercase).nfkc().filter(|character| character.is_alphanumeric()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn words_and_phrases_are_found_without_case_and_punctuation() {
-        let words: Vec<Word> = "Ask not, what you can. Ask NOT!"
-            .split(' ')
+    fn words(text: &str) -> Vec<Word> {
+        text.split(' ')
             .enumerate()
             .map(|(at, text)| Word {
                 text: text.into(),
@@ -62,13 +119,49 @@ mod tests {
                 end: at as u64 * 10 + 9,
                 confidence: 1.0,
             })
-            .collect();
-        let found = find(&words, &["ask  not", "what", "Äsk", "?", "not! what you can ask not more"]);
+            .collect()
+    }
+
+    #[test]
+    fn words_and_phrases_are_found_without_case_and_punctuation() {
+        let words = words("Ask not, what you can. Ask NOT!");
+        let found = find(&words, &["ask  not", "what", "Äsk", "?", "not! what you can ask not more", "sk", "no"]);
         assert_eq!((found[0].text.as_str(), found[0].count), ("ask not", 2));
         assert_eq!(found[0].timestamps, [[0, 19], [50, 69]]);
         assert_eq!(found[0].indexes, [0, 5]);
         assert_eq!(found[1].indexes, [2]);
         assert!(found[2..].iter().all(|none| none.count == 0));
         assert!(find(&[], &["a"])[0].indexes.is_empty());
+    }
+
+    #[test]
+    fn marks_that_stand_alone_are_passed_over() {
+        let words = words("salt – and pepper , please");
+        let found = find(&words, &["salt and", "pepper - please", "– salt"]);
+        assert_eq!(found.iter().map(|found| found.indexes.as_slice()).collect::<Vec<_>>(), [&[0], &[3], &[0]]);
+        assert_eq!(found[1].timestamps, [[30, 59]]);
+        assert_eq!((words_of("a - b – c"), words_of("!"), words_of("")), (3, 0, 0));
+    }
+
+    #[test]
+    fn scripts_without_spaces_are_found_across_words_and_inside_them() {
+        let words = words("我们 都 是 中国人 OK");
+        let found = find(&words, &["都是中国", "国人", "们都", "人 ok", "人o", "都 是"]);
+        let indexes: Vec<_> = found.iter().map(|found| found.indexes.as_slice()).collect();
+        assert_eq!(indexes, [&[1][..], &[3], &[0], &[3], &[], &[1]]);
+        assert_eq!(found[0].timestamps, [[10, 39]]);
+    }
+
+    #[test]
+    fn letters_with_several_forms_are_one() {
+        let words = words("ὁδός ΟΔΟΣ cafe\u{301} Straße ﬁne ２");
+        let found = find(&words, &["οδος", "café", "STRASSE", "fine", "2"]);
+        let indexes: Vec<_> = found.iter().map(|found| found.indexes.as_slice()).collect();
+        assert_eq!(indexes, [&[1], &[2], &[3], &[4], &[5]]);
+    }
+
+    #[test]
+    fn occurrences_may_overlap() {
+        assert_eq!(find(&words("so so so"), &["so so"])[0].indexes, [0, 1]);
     }
 }

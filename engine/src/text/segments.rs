@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::subtitles::{ends_sentence, is_spaced};
+use super::marks::{ends_sentence, is_spaced};
 use crate::Word;
 
 /// A silence this long between two words ends a sentence even without a mark.
@@ -56,7 +56,7 @@ impl<'a> Segment<'a> {
 #[must_use]
 pub fn sentences(words: &[Word]) -> Vec<Segment<'_>> {
     cut(words, |so_far, last, next| {
-        ends_sentence(&last.text)
+        ends_sentence(&last.text, &next.text)
             || next.start.saturating_sub(last.end) >= SENTENCE_PAUSE_MS
             || so_far.len() >= SENTENCE_WORDS
     })

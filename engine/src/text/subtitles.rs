@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use super::marks::{ends_clause, ends_sentence, is_spaced};
 use crate::Word;
 
 /// Lines a cue has at most.
@@ -146,12 +147,6 @@ fn shown(words: &[Word]) -> Vec<Shown> {
     all
 }
 
-/// Whether a space stands between the two: not if both are of a script that is written without.
-pub(crate) fn is_spaced(before: &str, after: &str) -> bool {
-    let unspaced = |character: Option<char>| character.is_some_and(is_unspaced_script);
-    !(unspaced(before.chars().next_back()) && unspaced(after.chars().next()))
-}
-
 /// The pieces that no cue may reach across: sentences, and what lies between two pauses.
 fn segments<'a>(words: &'a [Shown], options: &SubtitleOptions) -> Vec<&'a [Shown]> {
     let mut pieces = Vec::new();
@@ -160,7 +155,7 @@ fn segments<'a>(words: &'a [Shown], options: &SubtitleOptions) -> Vec<&'a [Shown
         let (this, next) = (&pair[0], &pair[1]);
         let pause = next.start_ms - this.end_ms > options.pause_ms;
         let length_ms = this.end_ms - words[first].start_ms;
-        if pause || (ends_sentence(&this.text) && length_ms >= SHORTEST_SENTENCE_MS) {
+        if pause || (ends_sentence(&this.text, &next.text) && length_ms >= SHORTEST_SENTENCE_MS) {
             pieces.push(&words[first..=index]);
             first = index + 1;
         }
@@ -247,7 +242,7 @@ impl Layout<'_> {
     /// Whether the place before word `at` is a good one to cut: after a comma or the like, or in a short silence.
     fn is_good_break(&self, at: usize) -> bool {
         let (this, next) = (&self.words[at - 1], &self.words[at]);
-        ends_clause(&this.text) || next.start_ms - this.end_ms > BREATH_MS
+        ends_clause(&this.text, &next.text) || next.start_ms - this.end_ms > BREATH_MS
     }
 
     fn length_ms(&self, from: usize, to: usize) -> u64 {
@@ -271,34 +266,6 @@ impl Layout<'_> {
         }
         text
     }
-}
-
-/// Chinese, Japanese and their punctuation, Thai, Lao, Khmer and Burmese.
-fn is_unspaced_script(character: char) -> bool {
-    matches!(character,
-        '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3000}'..='\u{30ff}'
-        | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ff9f}' | '\u{20000}'..='\u{3ffff}')
-}
-
-/// What may follow the mark that ends a sentence or a clause.
-pub const CLOSERS: [char; 10] = ['"', '\'', ')', ']', '»', '”', '’', '」', '』', '）'];
-
-pub(crate) fn ends_sentence(word: &str) -> bool {
-    let word = word.trim_end_matches(CLOSERS);
-    match word.strip_suffix('.') {
-        // "J." and "Mr." are followed by a name.
-        Some(stem) => stem.chars().count() != 1 && !is_title(stem),
-        None => word.ends_with(['!', '?', '…', '。', '！', '？', '؟', '।']),
-    }
-}
-
-fn is_title(stem: &str) -> bool {
-    ["mr", "mrs", "ms", "dr", "prof", "st", "vs", "no"].iter().any(|title| stem.eq_ignore_ascii_case(title))
-}
-
-fn ends_clause(word: &str) -> bool {
-    let word = word.trim_end_matches(CLOSERS);
-    word.ends_with([',', ';', ':', '–', '—', '、', '，', '；', '：', '،']) || ends_sentence(word)
 }
 
 #[cfg(test)]

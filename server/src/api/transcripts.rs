@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use auricle_engine::Word;
-use auricle_engine::text::search::{self, LONGEST_PHRASE};
+use auricle_engine::text::search::{self, LONGEST_PHRASE, words_of};
 use auricle_engine::text::segments::{self, Segment};
 use auricle_engine::text::subtitles::{self, SubtitleOptions};
 use data_encoding::HEXLOWER;
@@ -34,7 +34,7 @@ struct Body<'a> {
     speaker_labels: bool,
     text: Option<&'a str>,
     utterances: Option<()>,
-    confidence: Option<f64>,
+    confidence: Option<f32>,
     audio_duration_sec: Option<f64>,
     summary: Option<()>,
     chapters: Option<()>,
@@ -58,7 +58,7 @@ fn render(transcript: &Transcript, status: Status) -> Result<String> {
         speaker_labels: transcript.options["speaker_labels"].as_bool().unwrap_or(false),
         text: transcript.text.as_deref(),
         utterances: None,
-        confidence: transcript.confidence,
+        confidence: confidence(transcript),
         audio_duration_sec: duration_sec(transcript),
         summary: None,
         chapters: None,
@@ -80,6 +80,11 @@ fn render(transcript: &Transcript, status: Status) -> Result<String> {
 
 fn duration_sec(transcript: &Transcript) -> Option<f64> {
     transcript.duration_ms.map(|ms| ms as f64 / 1e3)
+}
+
+/// As exactly as it was computed.
+fn confidence(transcript: &Transcript) -> Option<f32> {
+    transcript.confidence.map(|confidence| confidence as f32)
 }
 
 fn unknown() -> ApiError {
@@ -116,24 +121,28 @@ pub async fn create(call: Call) -> Result<Reply> {
         key => key,
     };
     let bytes = body::read(call.into_body(), body::JSON_BYTES).await?;
-    let fields = body::Fields::parse(&headers, &bytes)?;
-    let Checked { new, price, estimated_duration_sec } = check(&app, &account, fields).await?;
     let hash = HEXLOWER.encode(&Sha256::digest(&bytes));
     let idempotency = key.as_deref().map(|key| (key, hash.as_str()));
-    // A call that was made before is answered as before, whatever the credit is now.
-    let seen = match idempotency {
-        Some((key, _)) => app.store.has_idempotency_key(&account, key).await?,
-        None => false,
+    // A call that was made before is answered as before, whatever has become of its upload and the credit.
+    let before = match idempotency {
+        Some((key, hash)) => app.store.created_before(&account, key, hash).await?,
+        None => None,
     };
-    if !seen {
-        let allowance = app.store.allowance(&account).await?;
-        let estimate = estimated_duration_sec.map_or(0, |seconds| price.cents(seconds.saturating_mul(1000)));
-        require_credit(allowance, estimate)?;
-    }
-    let id = match app.store.create_transcript(&new, idempotency).await? {
-        Created::New => {
+    let created = match before {
+        Some(before) => before,
+        None => {
+            let Checked { new, price, estimated_duration_sec } =
+                check(&app, &account, body::Fields::parse(&headers, &bytes)?).await?;
+            let allowance = app.store.allowance(&account).await?;
+            let estimate = estimated_duration_sec.map_or(0, |seconds| price.cents(seconds.saturating_mul(1000)));
+            require_credit(allowance, estimate)?;
+            app.store.create_transcript(&new, idempotency).await?
+        }
+    };
+    let id = match created {
+        Created::New(id) => {
             app.job_bell.notify_one();
-            new.id
+            id
         }
         Created::Before(id) => id,
         Created::Conflict => {
@@ -206,26 +215,46 @@ struct Timed<'a> {
     speaker: Option<()>,
 }
 
-async fn segmented(call: &Call, name: &str, cut: fn(&[Word]) -> Vec<Segment<'_>>) -> Result<Reply> {
-    let transcript = completed(call).await?;
-    let words = transcript.parsed_words();
-    let segments: Vec<Timed<'_>> = cut(&words).into_iter().map(|segment| Timed { segment, speaker: None }).collect();
-    Ok(json(&json!({
-        "id": transcript.id.as_str(),
-        "confidence": transcript.confidence,
-        "audio_duration_sec": duration_sec(&transcript),
-        name: segments,
-    })))
+/// The segments of a transcript, under one of two names.
+#[derive(Serialize)]
+struct Segmented<'a> {
+    id: &'a str,
+    confidence: Option<f32>,
+    audio_duration_sec: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sentences: Option<Vec<Timed<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paragraphs: Option<Vec<Timed<'a>>>,
+}
+
+impl<'a> Segmented<'a> {
+    fn new(transcript: &'a Transcript) -> Self {
+        Self {
+            id: transcript.id.as_str(),
+            confidence: confidence(transcript),
+            audio_duration_sec: duration_sec(transcript),
+            sentences: None,
+            paragraphs: None,
+        }
+    }
+}
+
+fn timed(segments: Vec<Segment<'_>>) -> Option<Vec<Timed<'_>>> {
+    Some(segments.into_iter().map(|segment| Timed { segment, speaker: None }).collect())
 }
 
 /// `GET /v2/transcripts/{transcript_id}/sentences`
 pub async fn sentences(call: Call) -> Result<Reply> {
-    segmented(&call, "sentences", segments::sentences).await
+    let transcript = completed(&call).await?;
+    let words = transcript.parsed_words();
+    Ok(json(&Segmented { sentences: timed(segments::sentences(&words)), ..Segmented::new(&transcript) }))
 }
 
 /// `GET /v2/transcripts/{transcript_id}/paragraphs`
 pub async fn paragraphs(call: Call) -> Result<Reply> {
-    segmented(&call, "paragraphs", segments::paragraphs).await
+    let transcript = completed(&call).await?;
+    let words = transcript.parsed_words();
+    Ok(json(&Segmented { paragraphs: timed(segments::paragraphs(&words)), ..Segmented::new(&transcript) }))
 }
 
 /// `GET /v2/transcripts/{transcript_id}/word-search?words=a,b c`
@@ -236,7 +265,7 @@ pub async fn word_search(call: Call) -> Result<Reply> {
     if phrases.is_empty() {
         return Err(ApiError::invalid("`words` is missing: words or phrases to look for, with commas between them."));
     }
-    if let Some(long) = phrases.iter().find(|phrase| phrase.split_whitespace().count() > LONGEST_PHRASE) {
+    if let Some(long) = phrases.iter().find(|phrase| words_of(phrase) > LONGEST_PHRASE) {
         return Err(ApiError::invalid(format!("A phrase may have {LONGEST_PHRASE} words; {long:?} has more.")));
     }
     let matches = search::find(&transcript.parsed_words(), &phrases);

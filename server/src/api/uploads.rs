@@ -2,8 +2,8 @@
 
 use hyper::StatusCode;
 use hyper::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE,
-    CONTENT_LENGTH, CONTENT_TYPE, HeaderValue,
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_MAX_AGE, CONTENT_LENGTH, CONTENT_TYPE,
+    HeaderName, HeaderValue,
 };
 use serde_json::json;
 
@@ -22,7 +22,7 @@ const EXTENSIONS: [&str; 40] = [
 ];
 
 fn is_media(filename: &str, content_type: &str) -> bool {
-    let kind = content_type.trim().to_ascii_lowercase();
+    let kind = content_type.to_ascii_lowercase();
     let extension = filename.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     kind.starts_with("audio/")
         || kind.starts_with("video/")
@@ -33,16 +33,23 @@ fn unknown() -> ApiError {
     ApiError::not_found("There is no such upload.")
 }
 
+fn too_large(most: u64) -> ApiError {
+    let message = format!("An upload may have {most} bytes.");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "upload_too_large", message)
+}
+
 /// `POST /v2/uploads/sign`
 pub async fn sign(call: Call) -> Result<Reply> {
     let account = call.account()?.id.clone();
     let (app, headers) = (call.app.clone(), call.headers().clone());
     let mut fields = body::Fields::parse(&headers, &body::read(call.into_body(), body::JSON_BYTES).await?)?;
     let filename = fields.required_string("filename", 1..=1024)?;
-    let content_type = fields.required_string("content_type", 0..=255)?;
+    // What a header has around its value is no part of it.
+    let content_type = fields.required_string("content_type", 0..=255)?.trim().to_owned();
     let declared_bytes = fields.integer("size_bytes", 0..=i64::MAX)?;
     let most = app.config.max_upload_bytes;
-    if content_type.is_empty() || HeaderValue::from_str(&content_type).is_err() {
+    let is_sendable = content_type.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if content_type.is_empty() || !is_sendable {
         return Err(ApiError::validation("`content_type` must be a media type, such as audio/mpeg."));
     }
     if !is_media(&filename, &content_type) {
@@ -53,8 +60,7 @@ pub async fn sign(call: Call) -> Result<Reply> {
         ));
     }
     if declared_bytes.is_some_and(|bytes| bytes as u64 > most) {
-        let message = format!("An upload may have {most} bytes.");
-        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "upload_too_large", message));
+        return Err(too_large(most));
     }
     let upload = Upload {
         id: UploadId::new(),
@@ -77,38 +83,48 @@ pub async fn sign(call: Call) -> Result<Reply> {
     })))
 }
 
-/// `PUT /uploads/{upload_id}?expires=&signature=` on the storage listener.
-pub async fn put(call: Call) -> Result<Reply> {
-    let answer = receive(call).await;
-    let mut reply = answer.unwrap_or_else(|error| error.reply());
-    reply.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    Ok(reply)
+/// The upload that a PUT to a signed URL is for, and whether that is what was signed.
+pub async fn signed(call: &Call) -> Result<Option<(Upload, Signature)>> {
+    // An upload that is not there tells no more than a wrong signature does.
+    let Some(upload) = call.app.store.upload(&call.param("upload_id").into()).await? else { return Ok(None) };
+    let (expires, signature) = (call.query("expires").unwrap_or_default(), call.query("signature").unwrap_or_default());
+    let content_type = header(call, CONTENT_TYPE);
+    let signature = call.app.storage.check(&upload, &content_type, &expires, &signature);
+    Ok(Some((upload, signature)))
 }
 
-async fn receive(call: Call) -> Result<Reply> {
+fn header(call: &Call, name: HeaderName) -> String {
+    call.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+}
+
+/// `PUT /uploads/{upload_id}?expires=&signature=` on the storage listener.
+pub async fn put(call: Call) -> Result<Reply> {
     let forbidden = |code, message: &str| ApiError::new(StatusCode::FORBIDDEN, code, message);
     let mismatch = || forbidden("signature_mismatch", "The URL and headers are not those that were signed.");
-    let too_large = |most: u64| {
-        let message = format!("An upload may have {most} bytes.");
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "upload_too_large", message)
-    };
     let app = call.app.clone();
-    let header = |name| call.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-    // An upload that is not there tells no more than a wrong signature does.
-    let upload = app.store.upload(&call.param("upload_id").into()).await?.ok_or_else(mismatch)?;
-    let (expires, signature) = (call.query("expires").unwrap_or_default(), call.query("signature").unwrap_or_default());
-    match app.storage.check(&upload, &header(CONTENT_TYPE), &expires, &signature) {
-        Signature::Valid => {}
-        Signature::Mismatch => return Err(mismatch()),
-        Signature::Expired => {
-            return Err(forbidden("upload_expired", "This URL has expired; sign the upload again."));
-        }
-    }
     let most = app.config.max_upload_bytes;
-    if header(CONTENT_LENGTH).parse::<u64>().is_ok_and(|length| length > most) {
-        return Err(too_large(most));
-    }
+    let refusal = match signed(&call).await? {
+        None | Some((_, Signature::Mismatch)) => Err(mismatch()),
+        Some((_, Signature::Expired)) => {
+            Err(forbidden("upload_expired", "This URL has expired; sign the upload again."))
+        }
+        Some(_) if header(&call, CONTENT_LENGTH).parse::<u64>().is_ok_and(|length| length > most) => {
+            Err(too_large(most))
+        }
+        Some((upload, Signature::Valid)) => Ok(upload),
+    };
+    let upload = match refusal {
+        Ok(upload) => upload,
+        Err(error) => {
+            body::skip(call.into_request()).await;
+            return Err(error);
+        }
+    };
     match app.storage.put(&upload.object_key(), call.into_body(), most).await {
+        Ok(_) if !app.store.is_wanted(&upload).await? => {
+            app.deletion_bell.notify_one();
+            Err(ApiError::not_found("The upload was deleted meanwhile."))
+        }
         Ok(bytes) => {
             tracing::info!(upload = %upload.id, bytes, "received");
             Ok(json(&json!({ "upload_id": upload.id.as_str(), "size_bytes": bytes })))
@@ -123,7 +139,6 @@ async fn receive(call: Call) -> Result<Reply> {
 pub async fn preflight(_: Call) -> Result<Reply> {
     let mut reply = nothing();
     let headers = reply.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("PUT"));
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));
@@ -146,7 +161,13 @@ pub async fn complete(call: Call) -> Result<Reply> {
             "{bytes} bytes have arrived of {declared}. Repeat the PUT to the signed URL, then complete again."
         )));
     }
-    app.store.upload_ready(&upload.id, bytes).await?;
+    // A store elsewhere takes whatever is put to it.
+    if bytes as u64 > app.config.max_upload_bytes {
+        return Err(too_large(app.config.max_upload_bytes));
+    }
+    if !app.store.upload_ready(&upload.id, bytes).await? {
+        return Err(unknown());
+    }
     Ok(json(&json!({
         "upload_id": upload.id.as_str(),
         "status": "ready",
@@ -167,7 +188,7 @@ mod tests {
             ("a.bin", "video/x-anything"),
             ("a.MP3", "application/octet-stream"),
             ("a.b.M2TS", "application/x-binary"),
-            ("x", " Audio/WAV"),
+            ("x", "Audio/WAV"),
         ] {
             assert!(is_media(name, kind), "{name} {kind}");
         }

@@ -3,12 +3,14 @@
 use hyper::StatusCode;
 
 use super::Provider;
+use crate::clock;
 use crate::http::Call;
 use crate::http::reply::{ApiError, Reply, Result, typed};
 use crate::ids::AccountId;
-use crate::store::Subscriber;
+use crate::store::{Notice, Subscriber};
 
-fn checkout(call: &Call) -> Result<(String, AccountId)> {
+/// The checkout that the URL names, and whose it is.
+pub fn signed(call: &Call) -> Result<(String, AccountId)> {
     let Provider::Local(local) = &call.app.billing else {
         return Err(ApiError::not_found("The payment provider serves this page."));
     };
@@ -21,7 +23,7 @@ fn checkout(call: &Call) -> Result<(String, AccountId)> {
 
 /// `GET /billing/checkout?session=`
 pub async fn page(call: Call) -> Result<Reply> {
-    checkout(&call)?;
+    signed(&call)?;
     Ok(html(
         "Add a payment method",
         "<p>This service collects no payments: usage beyond the free credit is recorded, and nobody is charged.</p>
@@ -31,9 +33,10 @@ pub async fn page(call: Call) -> Result<Reply> {
 
 /// `POST /billing/checkout?session=`
 pub async fn confirm(call: Call) -> Result<Reply> {
-    let (session, account) = checkout(&call)?;
-    let notice = format!("local:{session}");
-    call.app.store.set_subscription(&notice, Subscriber::Account(account.as_str()), true, None, Some(&session)).await?;
+    let (session, account) = signed(&call)?;
+    let id = format!("local:{session}");
+    let notice = Notice { id: &id, written_at: clock::now_ms() };
+    call.app.store.set_subscription(notice, Subscriber::Account(account.as_str()), true, None, Some(&session)).await?;
     call.app.job_bell.notify_one();
     Ok(html("Subscribed", "<p>The metered subscription is active. You can close this page.</p>"))
 }

@@ -17,10 +17,13 @@ use crate::clock;
 use crate::config::Config;
 use crate::http::reply::{ApiError, Reply, Result, json};
 use crate::http::{Call, body};
-use crate::store::{Account, Subscriber, Usage};
+use crate::store::{Account, Notice, Subscriber, Usage};
 
 /// How old a signed notice may be.
 const TOLERANCE_MS: i64 = 5 * 60_000;
+
+/// Stripe takes usage of the past 35 days.
+const OLDEST_USAGE_MS: i64 = 34 * 24 * 3_600_000;
 
 /// Notices are larger than the API's bodies.
 const NOTICE_BYTES: usize = 4 << 20;
@@ -98,7 +101,9 @@ impl Stripe {
     /// # Errors
     /// What Stripe answered.
     pub async fn report(&self, usage: &Usage) -> std::result::Result<(), String> {
-        let (value, seconds) = (usage.cents.to_string(), (usage.created_at / 1000).to_string());
+        // What Stripe has not taken for so long is billed late rather than never.
+        let oldest = clock::now_ms() - OLDEST_USAGE_MS;
+        let (value, seconds) = (usage.cents.to_string(), (usage.created_at.max(oldest) / 1000).to_string());
         let fields = [
             ("event_name", self.meter_event.as_str()),
             ("identifier", usage.id.as_str()),
@@ -142,21 +147,23 @@ pub async fn notice(call: Call) -> Result<Reply> {
     let event: Value = serde_json::from_slice(&bytes)
         .map_err(|error| ApiError::invalid(format!("The notice is not JSON: {error}.")))?;
     let id = event["id"].as_str().ok_or_else(|| ApiError::invalid("The notice has no id."))?;
+    let written_at = event["created"].as_i64().map_or_else(clock::now_ms, |seconds| seconds.saturating_mul(1000));
+    let notice = Notice { id, written_at };
     let object = &event["data"]["object"];
     let (customer, object_id) = (object["customer"].as_str(), object["id"].as_str().unwrap_or_default());
     match event["type"].as_str().unwrap_or_default() {
         "checkout.session.completed" => {
             let account = object["client_reference_id"].as_str().unwrap_or_default();
             let subscription = object["subscription"].as_str();
-            app.store.set_subscription(id, Subscriber::Account(account), true, customer, subscription).await?;
+            app.store.set_subscription(notice, Subscriber::Account(account), true, customer, subscription).await?;
             app.job_bell.notify_one();
         }
         "customer.subscription.updated" => {
             let active = matches!(object["status"].as_str(), Some("active" | "trialing" | "past_due"));
-            app.store.set_subscription(id, Subscriber::Subscription(object_id), active, customer, None).await?;
+            app.store.set_subscription(notice, Subscriber::Subscription(object_id), active, customer, None).await?;
         }
         "customer.subscription.deleted" => {
-            app.store.set_subscription(id, Subscriber::Subscription(object_id), false, customer, None).await?;
+            app.store.set_subscription(notice, Subscriber::Subscription(object_id), false, customer, None).await?;
         }
         other => tracing::debug!(other, "a notice of Stripe's that changes nothing"),
     }

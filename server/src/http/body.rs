@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::CONTENT_TYPE;
-use hyper::{HeaderMap, StatusCode};
+use hyper::header::{CONTENT_TYPE, EXPECT};
+use hyper::{HeaderMap, Request, StatusCode};
 use serde_json::{Map, Value};
 
 use super::reply::{ApiError, Result};
@@ -21,6 +21,37 @@ pub const STALL: Duration = Duration::from_secs(30);
 /// The most that a JSON body may have.
 pub const JSON_BYTES: usize = 1 << 20;
 
+/// What is read of a body that nobody wants: many clients hear nothing before they have sent all of theirs, and take a
+/// connection that is closed meanwhile for a failure.
+const SKIPPED_BYTES: usize = 8 << 20;
+
+/// How long that may take.
+const SKIPPED_TIME: Duration = Duration::from_secs(5);
+
+/// Reads on over the body of a request that is refused, within bounds; not that of a client that waits to be asked for
+/// it, nor one that says itself that it is larger.
+pub async fn skip(request: Request<Incoming>) {
+    if !request.headers().contains_key(EXPECT) {
+        skip_body(request.into_body()).await;
+    }
+}
+
+async fn skip_body(mut body: Incoming) {
+    if body.size_hint().lower() > SKIPPED_BYTES as u64 {
+        return;
+    }
+    let all = async {
+        let mut skipped = 0;
+        while skipped < SKIPPED_BYTES
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            skipped += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    // Too late is as good as refused.
+    let _ = tokio::time::timeout(SKIPPED_TIME, all).await;
+}
+
 /// The body, if it is at most `limit` bytes.
 pub async fn read(mut body: Incoming, limit: usize) -> Result<Bytes> {
     let too_large = || {
@@ -28,6 +59,7 @@ pub async fn read(mut body: Incoming, limit: usize) -> Result<Bytes> {
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
     };
     if body.size_hint().lower() > limit as u64 {
+        skip_body(body).await;
         return Err(too_large());
     }
     let mut bytes = BytesMut::new();
@@ -41,6 +73,7 @@ pub async fn read(mut body: Incoming, limit: usize) -> Result<Bytes> {
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     if bytes.len() + data.len() > limit {
+                        skip_body(body).await;
                         return Err(too_large());
                     }
                     bytes.extend_from_slice(&data);
@@ -54,6 +87,15 @@ pub async fn read(mut body: Incoming, limit: usize) -> Result<Bytes> {
 pub struct Fields(Map<String, Value>);
 
 impl Fields {
+    /// The fields of a body that may be left out altogether, its type with it.
+    ///
+    /// # Errors
+    /// As [`Fields::parse`].
+    pub fn optional(headers: &HeaderMap, body: &[u8]) -> Result<Self> {
+        let absent = body.is_empty() && !headers.contains_key(CONTENT_TYPE);
+        if absent { Ok(Self(Map::new())) } else { Self::parse(headers, body) }
+    }
+
     /// # Errors
     /// 415 for another content type, 400 for what is not JSON, 422 for JSON that is not an object.
     pub fn parse(headers: &HeaderMap, body: &[u8]) -> Result<Self> {
@@ -66,8 +108,13 @@ impl Fields {
                 "Send the body as JSON, with Content-Type: application/json.",
             ));
         }
-        let value: Value = serde_json::from_slice(body)
-            .map_err(|error| ApiError::invalid(format!("The body is not JSON: {error}.")))?;
+        let value: Value = serde_json::from_slice(body).map_err(|error| match error.to_string() {
+            // JSON all the same, but no number that there is.
+            large if large.starts_with("number out of range") => {
+                ApiError::validation(format!("The body holds a number that is too large: {large}."))
+            }
+            other => ApiError::invalid(format!("The body is not JSON: {other}.")),
+        })?;
         match value {
             Value::Object(fields) => Ok(Self(fields)),
             other => Err(ApiError::validation(format!("The body must be a JSON object, not {}.", kind(&other)))),
@@ -196,7 +243,11 @@ mod tests {
         for body in ["", "{", "nil", "{\"a\":1}x", "{\"a\":\u{1}}", &deep] {
             assert_eq!(fields(body).err().unwrap().code, "invalid_request", "{body:.20}");
         }
-        assert_eq!(fields("[]").err().unwrap().code, "validation_error");
+        for body in ["[]", "{\"a\":1e999}"] {
+            assert_eq!(fields(body).err().unwrap().code, "validation_error", "{body}");
+        }
+        assert!(Fields::optional(&HeaderMap::new(), b"").unwrap().string("a").unwrap().is_none());
+        assert_eq!(Fields::optional(&HeaderMap::new(), b"{}").err().unwrap().status, 415);
     }
 
     #[test]

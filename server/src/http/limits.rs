@@ -1,6 +1,7 @@
 //! Requests per account: so many in five minutes, counted in fixed windows, in this process.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,15 +10,34 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 /// The length of a window.
 const WINDOW: Duration = Duration::from_secs(300);
 
-/// Windows that are kept before the ones that have ended are dropped.
+/// Windows that are kept before those that have ended are dropped, which is looked for once in [`SWEEP`].
 const KEPT: usize = 10_000;
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// With so many windows open, whoever is new shares one.
+const MOST: usize = 200_000;
+const REST: &str = "the rest";
+
+/// How an address is counted before it is known who asks. One client has a whole /64 of IPv6.
+pub fn caller(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("{}/64", Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+    }
+}
 
 /// The count of every account (or, before it is known who asks, every address).
 pub struct RateLimits {
     limit: u32,
-    windows: Mutex<HashMap<String, Window>>,
+    open: Mutex<Open>,
 }
 
+struct Open {
+    windows: HashMap<String, Window>,
+    swept: Instant,
+}
+
+#[derive(Clone, Copy)]
 struct Window {
     began: Instant,
     count: u32,
@@ -35,7 +55,8 @@ pub struct Standing {
 
 impl RateLimits {
     pub fn new(limit: u32) -> Self {
-        Self { limit, windows: Mutex::default() }
+        let open = Open { windows: HashMap::new(), swept: Instant::now() };
+        Self { limit, open: Mutex::new(open) }
     }
 
     /// Counts a request.
@@ -43,29 +64,45 @@ impl RateLimits {
         self.count_at(caller, Instant::now())
     }
 
+    /// Where a caller stands whose request is not counted.
+    pub fn look(&self, caller: &str) -> Standing {
+        let now = Instant::now();
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let window = open.windows.get(caller).filter(|window| window.is_open(now)).copied();
+        self.standing(window.unwrap_or(Window { began: now, count: 0 }), now)
+    }
+
     fn count_at(&self, caller: &str, now: Instant) -> Standing {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        if windows.len() > KEPT {
-            windows.retain(|_, window| now.saturating_duration_since(window.began) < WINDOW);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.windows.len() > KEPT && now.saturating_duration_since(open.swept) >= SWEEP {
+            open.windows.retain(|_, window| window.is_open(now));
+            open.swept = now;
         }
-        if !windows.contains_key(caller) {
-            windows.insert(caller.to_owned(), Window { began: now, count: 0 });
-        }
-        let Some(window) = windows.get_mut(caller) else {
-            return Standing { limit: self.limit, remaining: self.limit, reset_s: 0, exceeded: false };
-        };
-        if now.saturating_duration_since(window.began) >= WINDOW {
-            *window = Window { began: now, count: 0 };
+        let caller = if open.windows.len() < MOST || open.windows.contains_key(caller) { caller } else { REST };
+        let fresh = Window { began: now, count: 0 };
+        let window = open.windows.entry(caller.to_owned()).or_insert(fresh);
+        if !window.is_open(now) {
+            *window = fresh;
         }
         let exceeded = window.count >= self.limit;
         window.count = (window.count + 1).min(self.limit);
+        Standing { exceeded, ..self.standing(*window, now) }
+    }
+
+    fn standing(&self, window: Window, now: Instant) -> Standing {
         let left = WINDOW.saturating_sub(now.saturating_duration_since(window.began));
         Standing {
             limit: self.limit,
             remaining: self.limit - window.count,
             reset_s: left.as_secs() + u64::from(left.subsec_nanos() > 0),
-            exceeded,
+            exceeded: false,
         }
+    }
+}
+
+impl Window {
+    fn is_open(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.began) < WINDOW
     }
 }
 
@@ -97,5 +134,33 @@ mod tests {
         assert_eq!((third.remaining, third.reset_s, third.exceeded), (0, 200, true));
         assert!(!limits.count_at("b", start).exceeded);
         assert!(!limits.count_at("a", start + WINDOW).exceeded);
+    }
+
+    #[test]
+    fn looking_counts_nothing() {
+        let limits = RateLimits::new(2);
+        assert_eq!((limits.look("a").remaining, limits.count("a").remaining, limits.look("a").remaining), (2, 1, 1));
+    }
+
+    #[test]
+    fn a_client_of_ipv6_has_one_count_and_one_of_ipv4_its_own() {
+        let caller = |address: &str| caller(address.parse().unwrap());
+        assert_eq!(caller("2001:db8:1:2:3:4:5:6"), caller("2001:db8:1:2::1"));
+        assert_ne!(caller("2001:db8:1:2::1"), caller("2001:db8:1:3::1"));
+        assert_eq!(caller("::ffff:192.0.2.1"), caller("192.0.2.1"));
+        assert_ne!(caller("192.0.2.2"), caller("192.0.2.1"));
+    }
+
+    #[test]
+    fn however_many_addresses_there_are_the_windows_are_bounded() {
+        let limits = RateLimits::new(3);
+        let start = Instant::now();
+        for caller in 0..MOST + 5 {
+            limits.count_at(&caller.to_string(), start);
+        }
+        assert_eq!(limits.open.lock().unwrap().windows.len(), MOST + 1);
+        assert!(limits.count_at("new", start).exceeded && !limits.count_at("0", start).exceeded);
+        assert!(!limits.count_at("new", start + WINDOW).exceeded);
+        assert_eq!(limits.open.lock().unwrap().windows.len(), 1);
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{ACCESS_CONTROL_ALLOW_ORIGIN, HeaderMap, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -188,6 +188,10 @@ async fn answer(app: Arc<App>, router: &Router, peer: SocketAddr, request: Reque
     let route = found.route();
     let span = tracing::info_span!("request", id = %id);
     let mut reply = handle(app, found, peer, request).instrument(span.clone()).await;
+    if router.surface() == Surface::Storage {
+        // Files are put from any web page, which is told as well why one was refused.
+        reply.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    }
     if let Ok(value) = HeaderValue::from_str(&id) {
         reply.headers_mut().insert(REQUEST_ID, value);
     }
@@ -211,38 +215,49 @@ fn status_class(status: u16) -> &'static str {
 }
 
 async fn handle(app: Arc<App>, found: Found, peer: SocketAddr, request: Request<Incoming>) -> Reply {
-    // Whoever watches over the service asks without a key, and must never be turned away for asking too often.
-    if let Found::Route { route, .. } = &found
-        && matches!(route.access, Access::Open)
-    {
-        return run(app, found, None, request).await;
-    }
-    let account = match &found {
-        Found::Route { route, .. } if matches!(route.access, Access::Signed) => Ok(None),
-        _ => auth::account(&app.store, request.headers()).await.map(Some),
-    };
-    let standing = match &account {
-        Ok(Some(account)) => app.limits.count(account.id.as_str()),
-        _ => app.limits.count(&peer.ip().to_string()),
-    };
-    let mut reply = match (account, standing) {
-        (_, Standing { exceeded: true, reset_s, .. }) => ApiError::rate_limited(reset_s).reply(),
+    let address = limits::caller(peer.ip());
+    let (route, params) = match found {
+        Found::Route { route, params } => (route, params),
         // A path that is not there is told to anybody: nothing is to be learned from it.
-        (_, _) if matches!(found, Found::Nothing) => ApiError::not_found("There is nothing at this path.").reply(),
-        (_, _) if matches!(found, Found::Allowed(_)) => found.not_allowed().reply(),
-        (Err(error), _) => error.reply(),
-        (Ok(account), _) => run(app, found, account, request).await,
+        other => {
+            let account = auth::account(&app.store, request.headers()).await;
+            let standing = app.limits.count(account.as_ref().map_or(&address, |account| account.id.as_str()));
+            return refuse(standing, other.not_allowed(), request).await;
+        }
     };
+    let mut call = Call { app, account: None, params, request };
+    let limits = &call.app.limits;
+    let standing = match route.access {
+        // Whoever watches over the service asks without a key, and must never be turned away for asking too often.
+        Access::Open => limits.look(&address),
+        Access::Signed(what) => {
+            let signer = auth::signer(what, &call).await;
+            limits.count(signer.as_ref().map_or(&address, |account| account.as_str()))
+        }
+        Access::Key => match auth::account(&call.app.store, call.headers()).await {
+            Ok(account) => {
+                let standing = limits.count(account.id.as_str());
+                call.account = Some(account);
+                standing
+            }
+            Err(error) => return refuse(limits.count(&address), error, call.request).await,
+        },
+    };
+    if standing.exceeded {
+        return refuse(standing, ApiError::rate_limited(standing.reset_s), call.request).await;
+    }
+    let mut reply = (route.handler)(call).await.unwrap_or_else(|error| error.reply());
     standing.write(reply.headers_mut());
     reply
 }
 
-async fn run(app: Arc<App>, found: Found, account: Option<Account>, request: Request<Incoming>) -> Reply {
-    let Found::Route { route, params } = found else { return found.not_allowed().reply() };
-    match (route.handler)(Call { app, account, params, request }).await {
-        Ok(reply) => reply,
-        Err(error) => error.reply(),
-    }
+/// Says why there is no answer; that one has asked too often comes before all else.
+async fn refuse(standing: Standing, error: ApiError, request: Request<Incoming>) -> Reply {
+    body::skip(request).await;
+    let error = if standing.exceeded { ApiError::rate_limited(standing.reset_s) } else { error };
+    let mut reply = error.reply();
+    standing.write(reply.headers_mut());
+    reply
 }
 
 /// The caller's id, if it is one that can be logged, else one of ours.

@@ -102,7 +102,7 @@ fn operation(route: &Route, doc: &Doc) -> Value {
     });
     if let Some(name) = doc.request {
         operation["requestBody"] = json!({
-            "required": true,
+            "required": !doc.request_may_be_absent,
             "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } } },
         });
     }

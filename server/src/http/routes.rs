@@ -14,9 +14,17 @@ pub enum Access {
     /// Whoever has an API key.
     Key,
     /// Whoever has a URL that we signed, from any web page.
-    Signed,
+    Signed(Signed),
     /// Anybody.
     Open,
+}
+
+/// What was signed, and for whom: requests count for that account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signed {
+    Upload,
+    Session,
+    Checkout,
 }
 
 /// What the API's document says of a route. Names of schemas are those of `openapi.json`.
@@ -24,6 +32,8 @@ pub struct Doc {
     pub tag: &'static str,
     pub summary: &'static str,
     pub request: Option<&'static str>,
+    /// Whether all of the body may be left out.
+    pub request_may_be_absent: bool,
     pub response: Shape,
     /// Names of query and header parameters.
     pub parameters: &'static [&'static str],
@@ -59,13 +69,18 @@ macro_rules! handler {
 }
 
 const fn doc(tag: &'static str, summary: &'static str, response: Shape) -> Doc {
-    Doc { tag, summary, request: None, response, parameters: &[], errors: &[] }
+    Doc { tag, summary, request: None, request_may_be_absent: false, response, parameters: &[], errors: &[] }
 }
 
 impl Doc {
     const fn takes(mut self, schema: &'static str) -> Self {
         self.request = Some(schema);
         self
+    }
+
+    const fn may_take(mut self, schema: &'static str) -> Self {
+        self.request_may_be_absent = true;
+        self.takes(schema)
     }
 
     const fn with(mut self, parameters: &'static [&'static str]) -> Self {
@@ -96,6 +111,9 @@ const fn page(
 ) -> Route {
     Route { surface, method, path, access, handler, doc: None }
 }
+
+const UPLOAD: Access = Access::Signed(Signed::Upload);
+const CHECKOUT: Access = Access::Signed(Signed::Checkout);
 
 /// The table.
 pub static ROUTES: &[Route] = &[
@@ -219,14 +237,14 @@ pub static ROUTES: &[Route] = &[
         "/v2/realtime/token",
         handler!(realtime::mint),
         doc("realtime", "Mint a token for a live session", Shape::Json("RealtimeToken"))
-            .takes("MintRealtimeToken")
+            .may_take("MintRealtimeToken")
             .fails(&[400, 402, 413, 415, 422]),
     ),
     Route {
         surface: Surface::Api,
         method: Method::GET,
         path: realtime::PATH,
-        access: Access::Signed,
+        access: Access::Signed(Signed::Session),
         handler: handler!(realtime::connect),
         doc: Some(
             doc("realtime", "Transcribe live, over a WebSocket", Shape::Upgrade)
@@ -242,15 +260,16 @@ pub static ROUTES: &[Route] = &[
     ),
     open("/metrics", handler!(health::metrics), doc("service", "Figures for Prometheus", Shape::Text("text/plain"))),
     open("/openapi.json", handler!(health::openapi), doc("service", "This document", Shape::Json("Document"))),
-    page(Surface::Storage, Method::PUT, "/uploads/{upload_id}", Access::Signed, handler!(uploads::put)),
+    page(Surface::Storage, Method::PUT, "/uploads/{upload_id}", UPLOAD, handler!(uploads::put)),
     page(Surface::Storage, Method::OPTIONS, "/uploads/{upload_id}", Access::Open, handler!(uploads::preflight)),
-    page(Surface::Dashboard, Method::GET, "/billing/checkout", Access::Signed, handler!(checkout::page)),
-    page(Surface::Dashboard, Method::POST, "/billing/checkout", Access::Signed, handler!(checkout::confirm)),
+    page(Surface::Dashboard, Method::GET, "/billing/checkout", CHECKOUT, handler!(checkout::page)),
+    page(Surface::Dashboard, Method::POST, "/billing/checkout", CHECKOUT, handler!(checkout::confirm)),
     page(Surface::Dashboard, Method::POST, "/billing/stripe", Access::Open, handler!(stripe::notice)),
 ];
 
 /// The table of one surface, by path.
 pub struct Router {
+    surface: Surface,
     paths: matchit::Router<Vec<&'static Route>>,
 }
 
@@ -281,7 +300,11 @@ impl Router {
                 tracing::error!(path, %error, "a route clashes with another");
             }
         }
-        Self { paths }
+        Self { surface, paths }
+    }
+
+    pub fn surface(&self) -> Surface {
+        self.surface
     }
 
     /// HEAD goes where GET goes; the connection leaves the body out.

@@ -3,5 +3,5 @@
 pub mod realtime;
 mod session;
 pub mod socket;
-mod token;
+pub mod token;
 pub mod watch;

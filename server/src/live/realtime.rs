@@ -42,7 +42,7 @@ pub async fn mint(call: Call) -> Result<Reply> {
     let app = call.app.clone();
     let headers = call.headers().clone();
     let body = body::read(call.into_body(), JSON_BYTES).await?;
-    let mut fields = Fields::parse(&headers, &body)?;
+    let mut fields = Fields::optional(&headers, &body)?;
     let model = fields.string("model")?;
     let sample_rate = fields.integer("sample_rate", RATES)?;
     let language_code = fields.string("language_code")?;

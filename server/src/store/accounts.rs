@@ -122,10 +122,10 @@ impl Store {
     }
 
     /// Turns the metered subscription of an account on or off, once for each notice of the payment provider. False if
-    /// the notice was acted on before or the account is unknown.
+    /// the notice was acted on before, a newer one was, or the account is unknown.
     pub async fn set_subscription(
         &self,
-        notice: &str,
+        notice: Notice<'_>,
         account: Subscriber<'_>,
         active: bool,
         customer: Option<&str>,
@@ -134,7 +134,7 @@ impl Store {
         let mut tx = self.begin().await?;
         let fresh =
             sqlx::query("INSERT INTO payment_notices (id, created_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING")
-                .bind(notice)
+                .bind(notice.id)
                 .bind(clock::now_ms())
                 .execute(&mut *tx)
                 .await?;
@@ -144,20 +144,36 @@ impl Store {
         let sql = match account {
             Subscriber::Account(_) => {
                 "UPDATE accounts SET subscribed = $1, customer = COALESCE($2, customer),
-                     subscription = COALESCE($3, subscription) WHERE id = $4"
+                     subscription = COALESCE($3, subscription), subscription_at = $4
+                 WHERE id = $5 AND subscription_at <= $4"
             }
             Subscriber::Subscription(_) => {
                 "UPDATE accounts SET subscribed = $1, customer = COALESCE($2, customer),
-                     subscription = COALESCE($3, subscription) WHERE subscription = $4"
+                     subscription = COALESCE($3, subscription), subscription_at = $4
+                 WHERE subscription = $5 AND subscription_at <= $4"
             }
         };
         let (Subscriber::Account(name) | Subscriber::Subscription(name)) = account;
-        let changed =
-            sqlx::query(sql).bind(flag(active)).bind(customer).bind(subscription).bind(name).execute(&mut *tx).await?;
+        let changed = sqlx::query(sql)
+            .bind(flag(active))
+            .bind(customer)
+            .bind(subscription)
+            .bind(notice.written_at)
+            .bind(name)
+            .execute(&mut *tx)
+            .await?;
         access::changed(&mut tx).await?;
         tx.commit().await?;
         Ok(changed.rows_affected() > 0)
     }
+}
+
+/// A notice of the payment provider.
+#[derive(Clone, Copy, Debug)]
+pub struct Notice<'a> {
+    pub id: &'a str,
+    /// By the provider's clock, ms since 1970: one that was written before another may come after it.
+    pub written_at: i64,
 }
 
 /// How a payment notice names an account.

@@ -110,7 +110,7 @@ async fn node(store: Store, account: AccountId, seed: u64, finished: Arc<Mutex<F
                 }
             }
             8 => {
-                store.reap_jobs(60_000).await.unwrap();
+                store.reap_jobs().await.unwrap();
                 if let Some(job) = draw.pick(&held) {
                     store.heartbeat(job, 60_000, 1).await.unwrap();
                     store.finish_job(job, &Outcome::Failed("broken".into())).await.unwrap();
@@ -147,7 +147,7 @@ async fn run(seed: u64) {
     }
     // All of them die; the next one does what is left.
     store.release_all_jobs().await.unwrap();
-    store.reap_jobs(60_000).await.unwrap();
+    store.reap_jobs().await.unwrap();
     let mut draw = Draw(seed + 1);
     while let Some(job) = store.claim_job(5, 5, 60_000).await.unwrap() {
         finish(&store, &job, &mut draw, &finished).await;

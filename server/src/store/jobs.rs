@@ -15,6 +15,9 @@ use crate::ids::{AccountId, DeliveryId, LeaseId, TranscriptId};
 /// How often a job is begun at most.
 pub const ATTEMPTS: i64 = 3;
 
+/// Leases whose length was not written down: those of a version before.
+const UNKNOWN_LEASE_MS: i64 = 24 * 3_600_000;
+
 /// Jobs are claimed by one node at a time, so that an account's cap holds.
 const CLAIM_LOCK: i64 = 0x4155_5249;
 
@@ -99,12 +102,14 @@ impl Store {
             attempt: row.try_get::<i64, _>("attempts")? + 1,
         };
         sqlx::query(
-            "UPDATE transcripts SET status = 'processing', attempts = $1, lease = $2, lease_until = $3, progress_ms = 0
-             WHERE id = $4",
+            "UPDATE transcripts SET status = 'processing', attempts = $1, lease = $2, lease_until = $3, lease_ms = $4,
+                    progress_ms = 0
+             WHERE id = $5",
         )
         .bind(job.attempt)
         .bind(job.lease.as_str())
         .bind(now + lease_ms)
+        .bind(lease_ms)
         .bind(job.id.as_str())
         .execute(&mut *tx)
         .await?;
@@ -116,9 +121,11 @@ impl Store {
     /// given to another.
     pub async fn heartbeat(&self, job: &Job, lease_ms: i64, progress_ms: i64) -> Result<bool> {
         let done = sqlx::query(
-            "UPDATE transcripts SET lease_until = $1, progress_ms = $2 WHERE id = $3 AND lease = $4 AND status = 'processing'",
+            "UPDATE transcripts SET lease_until = $1, lease_ms = $2, progress_ms = $3
+             WHERE id = $4 AND lease = $5 AND status = 'processing'",
         )
         .bind(clock::now_ms() + lease_ms)
+        .bind(lease_ms)
         .bind(progress_ms)
         .bind(job.id.as_str())
         .bind(job.lease.as_str())
@@ -203,17 +210,17 @@ impl Store {
     }
 
     /// Takes jobs back whose worker has died: to be begun again, or failed after the last attempt. A lease that ends
-    /// further ahead than any lease can was given before the clock was set back: it has ended, too.
-    pub async fn reap_jobs(&self, lease_ms: i64) -> Result<u64> {
+    /// further ahead than it was ever set was given before the clock was put back: it has ended, too.
+    pub async fn reap_jobs(&self) -> Result<u64> {
         let now = clock::now_ms();
         let mut tx = self.begin().await?;
         let dead: Vec<String> = sqlx::query_scalar(
             "SELECT id FROM transcripts WHERE status = 'processing' AND attempts >= $1
-               AND (lease_until IS NULL OR lease_until < $2 OR lease_until > $3)",
+               AND (lease_until IS NULL OR lease_until < $2 OR lease_until > $2 + 2 * COALESCE(lease_ms, $3))",
         )
         .bind(ATTEMPTS)
         .bind(now)
-        .bind(now + 2 * lease_ms)
+        .bind(UNKNOWN_LEASE_MS)
         .fetch_all(&mut *tx)
         .await?;
         for id in dead.into_iter().map(TranscriptId::from) {
@@ -230,10 +237,10 @@ impl Store {
         }
         let back = sqlx::query(
             "UPDATE transcripts SET status = 'queued', lease = NULL, lease_until = NULL
-             WHERE status = 'processing' AND (lease_until IS NULL OR lease_until < $1 OR lease_until > $2)",
+             WHERE status = 'processing' AND (lease_until IS NULL OR lease_until < $1 OR lease_until > $1 + 2 * COALESCE(lease_ms, $2))",
         )
         .bind(now)
-        .bind(now + 2 * lease_ms)
+        .bind(UNKNOWN_LEASE_MS)
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;

@@ -9,6 +9,7 @@ mod jobs;
 mod keys;
 mod notifications;
 mod reads;
+mod retention;
 mod sessions;
 mod transcripts;
 mod uploads;
@@ -25,7 +26,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Any, AnyPool, SqlSafeStr as _, Transaction};
 
 use access::Access;
-pub use accounts::{Account, Allowance, Credit, Subscriber};
+pub use accounts::{Account, Allowance, Credit, Notice, Subscriber};
 pub use bells::Bell;
 pub use jobs::{ATTEMPTS, Counted, Finished, Job, Outcome};
 pub use notifications::{Delivery, Usage};
@@ -43,9 +44,10 @@ pub type Tx = Transaction<'static, Any>;
 /// Connections that read at the same time.
 const READERS: u32 = 8;
 
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: [(i64, &str, &str); 3] = [
     (1, "service", include_str!("migrations/0001_service.sql")),
     (2, "live", include_str!("migrations/0002_live.sql")),
+    (3, "waits", include_str!("migrations/0003_waits.sql")),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

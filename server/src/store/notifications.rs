@@ -26,38 +26,56 @@ pub struct Usage {
     pub customer: String,
     pub cents: i64,
     pub created_at: i64,
+    /// How often the provider would not take it.
+    pub refused: i64,
+}
+
+/// Nothing is put off for so long: what seems to be was put off before the clock was put back.
+const FURTHEST_MS: i64 = 48 * 3_600_000;
+
+/// Whether a webhook's time has come: `$now` is its place in the query, `$furthest` that of [`FURTHEST_MS`], for rows
+/// whose wait was not written down. Nodes' clocks may differ by a minute.
+macro_rules! is_due {
+    ($now:literal, $furthest:literal) => {
+        concat!(
+            "state = 'pending' AND (due_at <= ",
+            $now,
+            " OR due_at > ",
+            $now,
+            " + 60000 + 2 * COALESCE(wait_ms, ",
+            $furthest,
+            "))"
+        )
+    };
 }
 
 impl Store {
     /// Whether a webhook is due: asked often, and cheap, because nothing is locked.
-    pub async fn has_due_deliveries(&self, furthest_ms: i64) -> Result<bool> {
-        let now = clock::now_ms();
-        let row = sqlx::query(
-            "SELECT 1 AS one FROM webhooks WHERE state = 'pending' AND (due_at <= $1 OR due_at > $2) LIMIT 1",
-        )
-        .bind(now)
-        .bind(now + furthest_ms)
-        .fetch_optional(&self.read)
-        .await?;
+    pub async fn has_due_deliveries(&self) -> Result<bool> {
+        let row = sqlx::query(concat!("SELECT 1 AS one FROM webhooks WHERE ", is_due!("$1", "$2"), " LIMIT 1"))
+            .bind(clock::now_ms())
+            .bind(FURTHEST_MS)
+            .fetch_optional(&self.read)
+            .await?;
         Ok(row.is_some())
     }
 
-    /// Takes a webhook that is due; if nothing is heard of it, it is due again after `hold_ms`. `furthest_ms` is how far
-    /// ahead a webhook can be due: further ahead, the clock was set back, and it is due now.
-    pub async fn claim_delivery(&self, hold_ms: i64, furthest_ms: i64) -> Result<Option<Delivery>> {
+    /// Takes a webhook that is due; if nothing is heard of it, it is due again after `hold_ms`.
+    pub async fn claim_delivery(&self, hold_ms: i64) -> Result<Option<Delivery>> {
         let now = clock::now_ms();
         let lease = LeaseId::new();
-        let row = sqlx::query(
-            "UPDATE webhooks SET lease = $1, due_at = $2, attempts = attempts + 1
-             WHERE id = (SELECT id FROM webhooks WHERE state = 'pending' AND (due_at <= $3 OR due_at > $4)
-                         ORDER BY due_at LIMIT 1)
-               AND state = 'pending' AND (due_at <= $3 OR due_at > $4)
-             RETURNING id, transcript_id, event, url, attempts",
-        )
+        let row = sqlx::query(concat!(
+            "UPDATE webhooks SET lease = $1, due_at = $2 + $3, wait_ms = $3, attempts = attempts + 1
+             WHERE id = (SELECT id FROM webhooks WHERE ",
+            is_due!("$2", "$4"),
+            " ORDER BY due_at LIMIT 1) AND ",
+            is_due!("$2", "$4"),
+            " RETURNING id, transcript_id, event, url, attempts",
+        ))
         .bind(lease.as_str())
-        .bind(now + hold_ms)
         .bind(now)
-        .bind(now + furthest_ms)
+        .bind(hold_ms)
+        .bind(FURTHEST_MS)
         .fetch_optional(&self.write)
         .await?;
         row.map(|row| {
@@ -87,23 +105,31 @@ impl Store {
 
     /// A webhook is to be tried again after `delay_ms`.
     pub async fn postpone_delivery(&self, delivery: &Delivery, delay_ms: i64, error: &str) -> Result<()> {
-        sqlx::query("UPDATE webhooks SET due_at = $1, last_error = $2, lease = NULL WHERE id = $3 AND lease = $4")
-            .bind(clock::now_ms() + delay_ms)
-            .bind(error)
-            .bind(delivery.id.as_str())
-            .bind(delivery.lease.as_str())
-            .execute(&self.write)
-            .await?;
+        sqlx::query(
+            "UPDATE webhooks SET due_at = $1, wait_ms = $2, last_error = $3, lease = NULL WHERE id = $4 AND lease = $5",
+        )
+        .bind(clock::now_ms() + delay_ms)
+        .bind(delay_ms)
+        .bind(error)
+        .bind(delivery.id.as_str())
+        .bind(delivery.lease.as_str())
+        .execute(&self.write)
+        .await?;
         Ok(())
     }
 
-    /// Billable usage of customers that the payment provider has not been told of, oldest first.
+    /// Billable usage of customers that the payment provider is to be told of now, oldest first. That of a subscription
+    /// which has ended since is owed all the same.
     pub async fn unreported_usage(&self) -> Result<Vec<Usage>> {
         let rows = sqlx::query(
-            "SELECT u.id, a.customer, u.billable_cents, u.created_at FROM usage_events u JOIN accounts a ON a.id = u.account_id
-             WHERE u.reported_at IS NULL AND u.billable_cents > 0 AND a.subscribed = 1 AND a.customer IS NOT NULL
-             ORDER BY u.created_at, u.id LIMIT 100",
+            "SELECT u.id, a.customer, u.billable_cents, u.created_at, u.report_attempts
+             FROM usage_events u JOIN accounts a ON a.id = u.account_id
+             WHERE u.reported_at IS NULL AND u.billable_cents > 0 AND a.customer IS NOT NULL
+               AND (u.report_due <= $1 OR u.report_due > $1 + $2)
+             ORDER BY u.report_due, u.created_at, u.id LIMIT 100",
         )
+        .bind(clock::now_ms())
+        .bind(FURTHEST_MS)
         .fetch_all(&self.read)
         .await?;
         rows.iter()
@@ -113,6 +139,7 @@ impl Store {
                     customer: row.try_get("customer")?,
                     cents: row.try_get("billable_cents")?,
                     created_at: row.try_get("created_at")?,
+                    refused: row.try_get("report_attempts")?,
                 })
             })
             .collect()
@@ -122,6 +149,16 @@ impl Store {
     pub async fn usage_reported(&self, id: &UsageId) -> Result<()> {
         sqlx::query("UPDATE usage_events SET reported_at = $1 WHERE id = $2")
             .bind(clock::now_ms())
+            .bind(id.as_str())
+            .execute(&self.write)
+            .await?;
+        Ok(())
+    }
+
+    /// The payment provider would not take it; it is told again after `delay_ms`.
+    pub async fn postpone_report(&self, id: &UsageId, delay_ms: i64) -> Result<()> {
+        sqlx::query("UPDATE usage_events SET report_attempts = report_attempts + 1, report_due = $1 WHERE id = $2")
+            .bind(clock::now_ms() + delay_ms)
             .bind(id.as_str())
             .execute(&self.write)
             .await?;

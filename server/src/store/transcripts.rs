@@ -5,8 +5,8 @@ use serde_json::Value;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::uploads::object_key;
-use super::{Bell, Result, Store, Tx};
+use super::uploads::abandon;
+use super::{Bell, Dialect, Result, Store, Tx};
 use crate::clock;
 use crate::ids::{AccountId, TranscriptId, UploadId};
 
@@ -60,7 +60,7 @@ pub struct NewTranscript {
 
 /// What became of a create call.
 pub enum Created {
-    New,
+    New(TranscriptId),
     /// The idempotency key was used for the same call before.
     Before(TranscriptId),
     /// The idempotency key was used for another call.
@@ -103,7 +103,7 @@ pub struct TranscriptQuery {
 }
 
 /// How long an idempotency key is remembered.
-const IDEMPOTENCY_MS: i64 = 24 * 3_600_000;
+pub(super) const IDEMPOTENCY_MS: i64 = 24 * 3_600_000;
 
 /// What `transcript` reads, of the rows that `$which` picks.
 macro_rules! select {
@@ -171,20 +171,21 @@ impl Store {
         .await?;
         self.ring(&mut tx, Bell::Jobs).await?;
         tx.commit().await?;
-        Ok(Created::New)
+        Ok(Created::New(new.id.clone()))
     }
 
-    /// Whether a create call with this key was made before.
-    pub async fn has_idempotency_key(&self, account: &AccountId, key: &str) -> Result<bool> {
+    /// What came of the call that was made with this idempotency key before, if there was one.
+    pub async fn created_before(&self, account: &AccountId, key: &str, body_hash: &str) -> Result<Option<Created>> {
         let row = sqlx::query(
-            "SELECT 1 AS one FROM idempotency_keys WHERE account_id = $1 AND idempotency_key = $2 AND created_at >= $3",
+            "SELECT body_hash, transcript_id FROM idempotency_keys
+             WHERE account_id = $1 AND idempotency_key = $2 AND created_at >= $3",
         )
         .bind(account.as_str())
         .bind(key)
         .bind(clock::now_ms() - IDEMPOTENCY_MS)
         .fetch_optional(&self.read)
         .await?;
-        Ok(row.is_some())
+        row.map(|row| before(&row, body_hash)).transpose()
     }
 
     /// Transcripts of this account, newest first, and how many there are in all.
@@ -223,20 +224,22 @@ impl Store {
             .execute(&mut *tx)
             .await?;
         if let Some(upload) = row.try_get::<Option<String>, _>("upload_id")?.map(UploadId::from) {
+            if self.dialect == Dialect::Postgres {
+                // Two that are deleted at a time would each leave the upload for the other.
+                sqlx::query("SELECT 1 AS one FROM uploads WHERE id = $1 FOR UPDATE")
+                    .bind(upload.as_str())
+                    .execute(&mut *tx)
+                    .await?;
+            }
             let gone = sqlx::query(
-                "DELETE FROM uploads WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM transcripts WHERE upload_id = $1)",
+                "DELETE FROM uploads WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM transcripts WHERE upload_id = $1)
+                 RETURNING expires_at",
             )
             .bind(upload.as_str())
-            .execute(&mut *tx)
+            .fetch_optional(&mut *tx)
             .await?;
-            if gone.rows_affected() > 0 {
-                sqlx::query(
-                    "INSERT INTO orphans (object_key, created_at) VALUES ($1, $2) ON CONFLICT (object_key) DO NOTHING",
-                )
-                .bind(object_key(account, &upload))
-                .bind(clock::now_ms())
-                .execute(&mut *tx)
-                .await?;
+            if let Some(gone) = gone {
+                abandon(&mut tx, account, &upload, gone.try_get("expires_at")?).await?;
             }
         }
         tx.commit().await?;
@@ -284,6 +287,11 @@ async fn remember(tx: &mut Tx, new: &NewTranscript, key: &str, body_hash: &str) 
     .bind(key)
     .fetch_one(&mut **tx)
     .await?;
+    before(&row, body_hash).map(Some)
+}
+
+/// What came of the call whose idempotency key this is.
+fn before(row: &AnyRow, body_hash: &str) -> Result<Created> {
     let same = row.try_get::<String, _>("body_hash")? == body_hash;
-    Ok(Some(if same { Created::Before(row.try_get::<String, _>("transcript_id")?.into()) } else { Created::Conflict }))
+    Ok(if same { Created::Before(row.try_get::<String, _>("transcript_id")?.into()) } else { Created::Conflict })
 }

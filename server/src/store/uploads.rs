@@ -3,7 +3,7 @@
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::{Result, Store};
+use super::{Result, Store, Tx};
 use crate::clock;
 use crate::ids::{AccountId, UploadId};
 
@@ -96,46 +96,39 @@ impl Store {
         Ok(self.upload(id).await?.filter(|upload| upload.account == *account))
     }
 
-    /// The bytes have been found, so many of them.
-    pub async fn upload_ready(&self, id: &UploadId, size_bytes: i64) -> Result<()> {
-        sqlx::query("UPDATE uploads SET status = 'ready', size_bytes = $1 WHERE id = $2")
+    /// The bytes have been found, so many of them. False if the upload was deleted meanwhile.
+    pub async fn upload_ready(&self, id: &UploadId, size_bytes: i64) -> Result<bool> {
+        let done = sqlx::query("UPDATE uploads SET status = 'ready', size_bytes = $1 WHERE id = $2")
             .bind(size_bytes)
             .bind(id.as_str())
             .execute(&self.write)
             .await?;
-        Ok(())
+        Ok(done.rows_affected() > 0)
     }
 
-    /// Forgets uploads that were signed before `before` and never completed; their objects become orphans.
-    pub async fn drop_stale_uploads(&self, before: i64) -> Result<u64> {
+    /// Whether an upload whose bytes have just been written is still wanted. If it was deleted meanwhile, its object is
+    /// one to be deleted.
+    pub async fn is_wanted(&self, upload: &Upload) -> Result<bool> {
+        if self.upload(&upload.id).await?.is_some() {
+            return Ok(true);
+        }
         let mut tx = self.begin().await?;
-        sqlx::query(
-            "INSERT INTO orphans (object_key, created_at)
-             SELECT 'uploads/' || account_id || '/' || id, $1 FROM uploads
-             WHERE status = 'pending' AND created_at < $2 AND expires_at < $1
-             ON CONFLICT (object_key) DO NOTHING",
-        )
-        .bind(clock::now_ms())
-        .bind(before)
-        .execute(&mut *tx)
-        .await?;
-        let gone = sqlx::query("DELETE FROM uploads WHERE status = 'pending' AND created_at < $1 AND expires_at < $2")
-            .bind(before)
-            .bind(clock::now_ms())
-            .execute(&mut *tx)
-            .await?;
+        abandon(&mut tx, &upload.account, &upload.id, upload.expires_at).await?;
         tx.commit().await?;
-        Ok(gone.rows_affected())
+        Ok(false)
     }
+}
 
-    /// Objects to be deleted, some of them.
-    pub async fn orphans(&self) -> Result<Vec<String>> {
-        sqlx::query_scalar("SELECT object_key FROM orphans ORDER BY created_at LIMIT 100").fetch_all(&self.read).await
-    }
-
-    /// An object is deleted.
-    pub async fn orphan_gone(&self, object_key: &str) -> Result<()> {
-        sqlx::query("DELETE FROM orphans WHERE object_key = $1").bind(object_key).execute(&self.write).await?;
-        Ok(())
-    }
+/// Writes down that an upload's object is to be deleted: now, and again when the URL that may bring it back has expired.
+pub(super) async fn abandon(tx: &mut Tx, account: &AccountId, upload: &UploadId, expires_at: i64) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO orphans (object_key, created_at, until_at) VALUES ($1, $2, $3)
+         ON CONFLICT (object_key) DO UPDATE SET due_at = 0",
+    )
+    .bind(object_key(account, upload))
+    .bind(clock::now_ms())
+    .bind(expires_at)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
 }

@@ -77,3 +77,28 @@ fn silence_stands_for_what_timestamps_leave_out() {
         }
     });
 }
+
+/// Somebody cut off the end of a recording, as telephones do: the sound is in the file still.
+#[test]
+fn what_an_edit_cut_off_is_not_heard() {
+    with_ffmpeg(|folder| {
+        for (file, options) in [("a.m4a", "-c:a aac"), ("alac.m4a", "-c:a alac"), ("mp3.mp4", "-c:a libmp3lame")] {
+            let Some(path) = make(folder, file, "", options) else { continue };
+            let mut bytes = fs::read(&path).unwrap();
+            let (all, _) = heard(bytes.clone(), file);
+            let list = bytes.windows(4).position(|kind| kind == b"elst").unwrap();
+            assert_eq!(bytes[list + 4..list + 12], [0, 0, 0, 0, 0, 0, 0, 1], "{file}: one edit, of 32-bit times");
+            // In ms, as ffmpeg writes them.
+            bytes[list + 12..list + 16].copy_from_slice(&1_500_u32.to_be_bytes());
+            let (got, warnings) = heard(bytes.clone(), file);
+            assert_eq!(warnings, [""; 0], "{file}");
+            assert!((seconds(&got) - 1.5).abs() < 0.002, "{file}: {:.3} s of {:.3}", seconds(&got), seconds(&all));
+            assert_eq!(got[..23_000], all[..23_000], "{file}");
+            fs::write(&path, bytes).unwrap();
+            // ffmpeg leaves out whole packets.
+            let command = ["-v", "error", "-i", path.to_str().unwrap(), "-f", "f32le", "-ar", "16000", "-"];
+            let theirs = Command::new("ffmpeg").args(command).output().unwrap().stdout.len() as f64 / 64_000.0;
+            assert!((theirs - 1.5).abs() < 0.1, "{file}: {theirs:.3} s");
+        }
+    });
+}

@@ -309,6 +309,8 @@ impl Slot {
         if let Err(error) = next.and_then(|()| self.go_on()) {
             debug_assert!(false, "a stream like the last one cannot be had: {error}");
         }
+        // What the detector said of the time after the turn may be dealt with, too: nobody else will tell of it.
+        heard.heard_ms = self.heard_ms();
         heard
     }
 
@@ -317,16 +319,31 @@ impl Slot {
     }
 
     pub fn heard(&self, tokens: Vec<Token>) -> Heard {
-        let row_ms = self.kind.group.recogniser.model().preprocessor().hop_ms();
-        let detected_ms = (self.heard / (HOP / 10)) as u64;
-        let encoded = self.turn.as_ref().map(|_| (self.first_row as f64 * row_ms) as u64);
         Heard {
             tokens,
             open: None,
-            turn_ms: self.turn.as_ref().map_or(0, |turn| (turn.start_row as f64 * row_ms) as u64),
+            turn_ms: self.turn.as_ref().map_or(0, |turn| self.row_ms(turn.start_row)),
             ended: false,
-            heard_ms: encoded.map_or(detected_ms, |ms| ms.min(detected_ms)),
-            until_ms: encoded.unwrap_or(detected_ms),
+            heard_ms: self.heard_ms(),
+            until_ms: self.encoded_ms().unwrap_or_else(|| self.detected_ms()),
         }
+    }
+
+    fn row_ms(&self, row: usize) -> u64 {
+        (row as f64 * self.kind.group.recogniser.model().preprocessor().hop_ms()) as u64
+    }
+
+    fn detected_ms(&self) -> u64 {
+        (self.heard / (HOP / 10)) as u64
+    }
+
+    /// How far the turn that goes on is encoded.
+    fn encoded_ms(&self) -> Option<u64> {
+        self.turn.as_ref().map(|_| self.row_ms(self.first_row))
+    }
+
+    fn heard_ms(&self) -> u64 {
+        let detected_ms = self.detected_ms();
+        self.encoded_ms().map_or(detected_ms, |ms| ms.min(detected_ms))
     }
 }
