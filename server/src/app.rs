@@ -14,6 +14,7 @@ use crate::billing::Provider;
 use crate::config::Config;
 use crate::http::limits::RateLimits;
 use crate::ids::NodeId;
+use crate::live::watch::Unbilled;
 use crate::net::Outbound;
 use crate::storage::Storage;
 use crate::store::Store;
@@ -40,6 +41,7 @@ pub struct App {
     pub live: TaskTracker,
     /// One a live session.
     pub live_permits: Arc<Semaphore>,
+    pub unbilled: Unbilled,
     /// No new work is taken from then on.
     pub stopping: CancellationToken,
     /// This process.

@@ -13,6 +13,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::create::base;
 use crate::app::App;
 use crate::billing::{Kind, Price};
 use crate::net::NetError;
@@ -203,9 +204,9 @@ async fn attempt(
     let options = TranscribeOptions {
         model: job.model.clone(),
         // One that may be spoken is the one that is.
-        language: job.language_code.clone().or_else(|| match languages.as_slice() {
-            [only] => Some(only.clone()),
-            _ => None,
+        language: job.language_code.clone().or_else(|| {
+            let (first, others) = languages.split_first()?;
+            others.iter().all(|other| base(other) == base(first)).then(|| first.clone())
         }),
         languages,
         keyterms: keyterms.filter_map(|term| term.as_str()).map(str::to_owned).collect(),

@@ -23,10 +23,10 @@ use crate::config::{Config, Role};
 use crate::http::limits::RateLimits;
 use crate::http::{Surface, connection_permits, serve};
 use crate::ids::{NodeId, random};
-use crate::live::watch;
+use crate::live::watch::{self, Unbilled};
 use crate::net::Outbound;
 use crate::storage::Storage;
-use crate::store::{Bell, Store};
+use crate::store::{Bell, Stale, Store};
 use crate::{jobs, webhooks};
 
 /// The account of the first start.
@@ -161,6 +161,7 @@ pub fn assemble(
         figures,
         live: TaskTracker::new(),
         live_permits: Arc::new(Semaphore::new(config.max_live_sessions)),
+        unbilled: Unbilled::default(),
         stopping: CancellationToken::new(),
         node: NodeId::new(),
         secret,
@@ -262,8 +263,8 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Arc<Engine>>), 
         models: config.models.clone(),
         device: config.device.parse().map_err(|error| format!("settings: device: {error}"))?,
         precision: config.precision.parse().map_err(|error| format!("settings: precision: {error}"))?,
-        live_streams: config.max_live_sessions,
         // Beside those at work, one each whose end the engine has not seen yet.
+        live_streams: config.max_live_sessions.saturating_mul(2),
         recordings: config.job_workers.saturating_mul(2),
     };
     if config.role == Role::Api {
@@ -361,8 +362,12 @@ async fn housekeeping(app: Arc<App>, stopping: CancellationToken) {
     let mut swept: Option<Instant> = None;
     loop {
         let now = clock::now_ms();
-        if let Err(error) = app.store.drop_stale_uploads(now - unfinished_ms, now - unused_ms).await {
-            tracing::error!(%error, "stale uploads could not be dropped");
+        // Those that nobody uses are searched for among all that are used.
+        let unused = swept.is_none_or(|at| at.elapsed() > SWEEP).then_some((Stale::Unused, now - unused_ms));
+        for (stale, before) in [(Stale::Unfinished, now - unfinished_ms)].into_iter().chain(unused) {
+            if let Err(error) = app.store.drop_stale_uploads(stale, before).await {
+                tracing::error!(%error, "stale uploads could not be dropped");
+            }
         }
         match app.store.orphans().await {
             Err(error) => tracing::error!(%error, "objects to be deleted could not be read"),

@@ -86,6 +86,22 @@ impl Postgres {
         run(self.program("pg_ctl").args(["-m", "immediate", "-D"]).arg(self.cluster()).arg("stop"));
     }
 
+    fn psql(&self, database: &str, sql: &str) -> Command {
+        let mut psql = self.program("psql");
+        psql.args(["-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", sql]);
+        psql
+    }
+
+    /// Runs SQL in one of its databases until it is done.
+    pub fn sql(&self, database: &str, sql: &str) {
+        run(&mut self.psql(database, sql));
+    }
+
+    /// Whether SQL runs without an error.
+    pub fn can(&self, database: &str, sql: &str) -> bool {
+        quietly(&mut self.psql(database, sql))
+    }
+
     /// The URL of a new, empty database.
     pub fn database(&self) -> String {
         let name = unique("auricle").replace('-', "_");

@@ -284,7 +284,7 @@ fn a_body_is_asked_for_before_it_is_sent() {
 #[test]
 fn a_refused_body_is_read_on_over_so_that_the_refusal_is_heard() {
     let account = service().account();
-    let (sent, signed) = (vec![b'x'; 5 * MIB], account.sign("a.wav", "audio/wav"));
+    let (sent, signed) = (vec![b'x'; 40 * MIB], account.sign("a.wav", "audio/wav"));
     let target = signed.url().splitn(4, '/').nth(3).unwrap().to_owned();
     let post = |path: &str, key: &str| {
         format!("POST {path} HTTP/1.1\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n")

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use auricle_tests::{
     Account, Answer, Bucket, Clock, Gate, Postgres, Receiver, Reply, Service, Setup, SmallDisk, eventually, http,
@@ -321,6 +322,31 @@ fn a_database_that_restarts_under_load_loses_nothing() {
         receiver.wait(&format!("/{n}"), 1);
     }
     assert_eq!(account.usage().len(), ids.len());
+}
+
+/// A live session that ends while the database is away is billed once it is back, for the time that it was connected.
+#[test]
+fn a_session_that_ends_while_the_database_is_away_is_billed() {
+    let Some(server) = Postgres::start() else { return };
+    let service = quick().with("database_url", server.database()).start();
+    let account = service.account();
+    let mut live = account.mint(&json!({})).open();
+    live.ready();
+    live.last(Duration::from_millis(1500));
+    server.crash();
+    live.close();
+    live.rest();
+    let ended = live.asked().elapsed();
+    std::thread::sleep(Duration::from_secs(2));
+    server.resume();
+    let bills = eventually("it is billed", || {
+        let answer = Answer::try_of(account.request(reqwest::Method::GET, "/v2/usage"))?;
+        let bills = (answer.status == 200).then(|| answer.ok()["data"].as_array().unwrap().clone())?;
+        (!bills.is_empty()).then_some(bills)
+    });
+    assert_eq!(bills.len(), 1, "{bills:?}");
+    let seconds = bills[0]["quantity"].as_f64().unwrap();
+    assert!((1.5..=ended.as_secs_f64() + 1.0).contains(&seconds), "{seconds} s of {ended:?}");
 }
 
 /// What there is to do for another node is rung for: a node that hardly ever looks does it all the same.

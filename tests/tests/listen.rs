@@ -151,9 +151,12 @@ fn pieces_of_any_size_give_the_same_turns() {
 }
 
 /// Waits until less than this is waiting.
-fn wait_for_less_than(ms: u64, input: &LiveInput) {
+fn wait_for_less_than(ms: u64, input: &mut LiveInput) {
     let began = Instant::now();
-    while input.waiting_ms() >= ms {
+    while {
+        input.send_on();
+        input.waiting_ms() >= ms
+    } {
         assert!(began.elapsed() < Duration::from_secs(60), "{} ms are waiting still", input.waiting_ms());
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -167,10 +170,44 @@ fn nothing_is_left_waiting() {
     for _ in 0..3 {
         input.push(spoken()).unwrap();
         input.push(&vec![0.0; 20 * SECOND]).unwrap();
-        wait_for_less_than(1_000, &input);
+        wait_for_less_than(1_000, &mut input);
     }
     input.finish().unwrap();
     assert!(finals(&told.join().unwrap()).len() >= 3);
+}
+
+/// What the queue had no room for goes in once there is room, without more being pushed.
+#[test]
+fn a_full_queue_holds_nothing_back_for_good() {
+    let (mut input, events) = engine().listen(&model("svc-realtime-pro")).unwrap();
+    let told = std::thread::spawn(move || all(events));
+    // A long step, and more messages meanwhile than the queue takes.
+    input.push(&spoken().repeat(4)).unwrap();
+    let before = input.waiting_ms();
+    let mut full = false;
+    for _ in 0..200_000 {
+        input.push(&[0.0]).unwrap();
+        full |= !input.send_on();
+        if full {
+            break;
+        }
+    }
+    assert!(full, "the queue was not full, with {before} ms of audio in front");
+    input.push(spoken()).unwrap();
+    wait_for_less_than(1_000, &mut input);
+    input.finish().unwrap();
+    let told = finals(&told.join().unwrap());
+    assert!(told.len() >= 5, "{} turns", told.len());
+}
+
+/// Samples that are no numbers are silence, and what follows is heard.
+#[test]
+fn what_is_no_number_deafens_nobody() {
+    let (mut input, events) = engine().listen(&model("svc-realtime-pro")).unwrap();
+    input.push(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY].repeat(SECOND)).unwrap();
+    input.push(spoken()).unwrap();
+    input.finish().unwrap();
+    assert!(!finals(&all(events)).is_empty());
 }
 
 /// A session that keeps up takes a chunk a step, one that is behind takes many: the words are the same.
@@ -181,7 +218,7 @@ fn the_pace_changes_nothing() {
     let paced = std::thread::spawn(move || all(events));
     for piece in spoken().chunks(SECOND / 10) {
         input.push(piece).unwrap();
-        wait_for_less_than(450, &input);
+        wait_for_less_than(450, &mut input);
     }
     input.finish().unwrap();
     let paced = paced.join().unwrap();

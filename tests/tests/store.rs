@@ -207,6 +207,58 @@ fn what_is_deleted_together_on_postgresql_is_gone() {
     eventually("the objects are gone", || (bucket.objects() == 0).then_some(()));
 }
 
+/// An upload that a transcript is asked for while its last one is deleted is either gone or kept.
+#[test]
+fn what_is_asked_for_on_postgresql_while_it_is_deleted_is_kept_or_gone() {
+    let Some(server) = postgres() else { return };
+    let service = Setup::local().with("database_url", server.database()).start();
+    let account = service.account();
+    for _ in 0..12 {
+        let upload = account.upload("a.wav", silence(0.2));
+        let first = account.create(&json!({"upload_id": upload}));
+        account.finished(&first);
+        let path = format!("/v2/transcripts/{first}");
+        let created = std::thread::scope(|scope| {
+            let created = scope.spawn(|| account.post("/v2/transcripts", &json!({"upload_id": upload})));
+            assert_eq!(account.delete(&path).status, 204);
+            created.join().unwrap()
+        });
+        if created.status != 404 {
+            let done = account.finished(created.ok()["id"].as_str().unwrap());
+            assert_eq!(done["status"], "completed", "{done}");
+        }
+    }
+}
+
+/// A schema is brought up to date under a node that works, and beside one who keeps a table for a while.
+#[test]
+fn a_table_that_is_in_use_delays_a_new_version_and_stops_nobody() {
+    let Some(server) = postgres() else { return };
+    let database = server.database();
+    let setup = Setup::local().with("database_url", &database);
+    drop(setup.clone().start());
+    // As the version before left it.
+    server.sql(
+        &database,
+        "ALTER TABLE transcripts DROP COLUMN lease_ms; ALTER TABLE webhooks DROP COLUMN wait_ms;
+         ALTER TABLE usage_events DROP COLUMN report_attempts, DROP COLUMN report_due;
+         ALTER TABLE accounts DROP COLUMN subscription_at;
+         ALTER TABLE orphans DROP COLUMN due_at, DROP COLUMN until_at;
+         DELETE FROM _sqlx_migrations WHERE version = 3;",
+    );
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.sql(&database, "BEGIN; LOCK TABLE accounts; SELECT pg_sleep(5); COMMIT"));
+        eventually("the table is kept", || {
+            let sql = "DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_locks WHERE relation = 'accounts'::regclass
+                       AND mode = 'AccessExclusiveLock' AND granted) THEN RAISE 'not yet'; END IF; END $$";
+            server.can(&database, sql).then_some(())
+        });
+        let service = setup.start();
+        assert!(service.log().contains("trying again to bring its schema up to date"), "{}", service.log());
+        service.account().get("/v2/credits").ok();
+    });
+}
+
 #[test]
 fn a_null_character_is_no_failure_on_postgresql() {
     let Some(server) = postgres() else { return };

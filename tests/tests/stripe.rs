@@ -134,6 +134,56 @@ fn usage_that_stripe_refuses_holds_no_other_up_and_is_owed_when_the_subscription
     assert_eq!((times(&first), times(&second), times(&held)), (2, 1, 1), "{told:?}");
 }
 
+/// A report whose answer was lost is refused the next time, for Stripe has it: it is told, then, and not told again.
+#[test]
+fn usage_that_stripe_has_already_is_told() {
+    let stripe = Receiver::new();
+    let message =
+        r#"{"error":{"type":"invalid_request_error","message":"An event already exists with identifier x."}}"#;
+    let has_it = Reply::Body(400, "application/json", message.into());
+    stripe.answers(METER, [Reply::Disconnect, has_it, Reply::Body(200, "application/json", "{}".into())]);
+    let service = start(&stripe);
+    let account = service.account();
+    account.post_empty("/v2/billing/checkout").ok();
+    let id = field(&form(&stripe.wait(SESSIONS, 1)[0].body), "client_reference_id");
+    notify(&service, now_s(), SECRET, &paid(&id, "sub_6", "cus_6")).ok();
+    account.finished(&account.create(&json!({"upload_id": account.upload("a.wav", silence(2.0))})));
+    stripe.wait(METER, 2);
+    // What was refused twice would come again two seconds later.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    account.finished(&account.create(&json!({"upload_id": account.upload("a.wav", silence(3.0))})));
+    let told = stripe.wait(METER, 3);
+    let told: Vec<String> = told.iter().map(|report| field(&form(&report.body), "identifier")).collect();
+    assert!(told.len() == 3 && told[0] == told[1] && told[1] != told[2], "{told:?}");
+}
+
+/// A subscription that has ended before the notice of its checkout comes is not begun by it.
+#[test]
+fn a_checkout_that_is_told_of_last_begins_nothing() {
+    let stripe = Receiver::new();
+    let service = start(&stripe);
+    let account = service.account();
+    account.post_empty("/v2/billing/checkout").ok();
+    let id = field(&form(&stripe.wait(SESSIONS, 1)[0].body), "client_reference_id");
+    let now = now_s();
+    let of = |kind: &str, subscription: &str, status: &str, created: u64| {
+        let object = json!({"id": subscription, "customer": "cus_7", "status": status, "metadata": {"account": id}});
+        let kind = format!("customer.subscription.{kind}");
+        json!({"id": unique("evt"), "type": kind, "created": created, "data": {"object": object}})
+    };
+    let mut begun = paid(&id, "sub_7", "cus_7");
+    begun["created"] = (now - 20).into();
+    notify(&service, now, SECRET, &of("deleted", "sub_7", "canceled", now - 10)).ok();
+    notify(&service, now, SECRET, &begun).ok();
+    assert!(!subscribed(&account));
+    // The notices of another one come in any order, with the same second on them.
+    notify(&service, now, SECRET, &of("updated", "sub_8", "active", now)).ok();
+    notify(&service, now, SECRET, &of("updated", "sub_8", "incomplete", now)).ok();
+    assert!(subscribed(&account));
+    notify(&service, now, SECRET, &of("deleted", "sub_7", "canceled", now)).ok();
+    assert!(subscribed(&account), "that one has ended already");
+}
+
 #[test]
 fn a_notice_that_comes_after_a_newer_one_changes_nothing() {
     let stripe = Receiver::new();

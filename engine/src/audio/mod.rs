@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use input::Input;
+pub(crate) use mono::tame;
 use native::NativeDecoder;
 pub(crate) use resample::Resampler;
 use tracks::{Choice, Failure};

@@ -21,7 +21,7 @@ pub(super) fn mix(interleaved: &[f32], channels: usize, out: &mut Vec<f32>) {
 }
 
 /// 0 for NaN and infinities; within +-[`LIMIT`] otherwise.
-pub(super) fn tame(sample: f32) -> f32 {
+pub(crate) fn tame(sample: f32) -> f32 {
     if sample.is_finite() { sample.clamp(-LIMIT, LIMIT) } else { 0.0 }
 }
 

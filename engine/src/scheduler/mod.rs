@@ -15,7 +15,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 use tokio::sync::mpsc;
@@ -100,7 +100,13 @@ pub trait Machine: 'static {
     /// What this slot has enough for, if anything.
     fn ready(&self, slot: usize) -> Option<Self::Bucket>;
 
-    /// How long after it became ready a step of this kind is to be done.
+    /// When what this slot is ready for began to wait, where the machine knows of an earlier moment than that at which the
+    /// slot was first seen ready for it.
+    fn since(&self, _: usize) -> Option<Instant> {
+        None
+    }
+
+    /// How long after it became ready a step of this kind is to be done; zero for what takes no time.
     fn budget(&self, bucket: Self::Bucket) -> Duration;
 
     /// How many slots a step of this kind takes at most.
@@ -125,10 +131,11 @@ struct Ticket {
     generation: u64,
 }
 
-/// What is said to the worker about a slot.
-enum Message<M: Machine> {
-    Open { kind: M::Kind, outputs: Outputs<M> },
-    Take(M::Input),
+/// A stream that begins.
+struct Opening<M: Machine> {
+    ticket: Ticket,
+    kind: M::Kind,
+    outputs: Outputs<M>,
 }
 
 /// What comes of a stream.
@@ -144,10 +151,12 @@ type Outputs<M> = mpsc::UnboundedSender<Result<<M as Machine>::Output>>;
 
 /// What callers and worker share.
 struct Shared<M: Machine> {
-    /// One a priority.
-    queues: [ArrayQueue<(Ticket, Message<M>)>; 3],
+    /// What streams are fed: one a priority.
+    queues: [ArrayQueue<(Ticket, M::Input)>; 3],
     /// One a priority.
     free: [ArrayQueue<Ticket>; 3],
+    /// Streams that begin. There is room for one of each slot, so that none is turned away for what others are fed.
+    opening: ArrayQueue<Opening<M>>,
     /// Streams that nothing follows for, with the last of what they are fed. There is room for one of each slot.
     finished: ArrayQueue<(Ticket, Option<M::Input>)>,
     /// Streams that nobody listens to any more. There is room for one of each slot, so that none is turned away.
@@ -191,6 +200,7 @@ impl<M: Machine> Scheduler<M> {
         let shared = Arc::new(Shared {
             queues: Priority::ALL.map(|_| ArrayQueue::new(QUEUED)),
             free,
+            opening: ArrayQueue::new(slots.all().max(1)),
             finished: ArrayQueue::new(slots.all().max(1)),
             abandoned: ArrayQueue::new(slots.all().max(1)),
             bell: Bell::new(worker.thread().clone()),
@@ -203,15 +213,13 @@ impl<M: Machine> Scheduler<M> {
     /// Opens a stream; what comes of it, and why it ended if it failed, is received from the second part.
     ///
     /// # Errors
-    /// [`Error::Busy`] when there is no slot left, or the queue is full.
+    /// [`Error::Busy`] when there is no slot left.
     pub fn open(&self, kind: M::Kind, priority: Priority) -> Result<(Stream<M>, Results<M>)> {
         let free = &self.shared.free[priority as usize];
         let ticket = free.pop().ok_or_else(|| Error::Busy("all streams are in use".into()))?;
         let (outputs, received) = mpsc::unbounded_channel();
-        let queue = &self.shared.queues[priority as usize];
-        if queue.push((ticket, Message::Open { kind, outputs })).is_err() {
-            let _ = free.push(ticket);
-            return Err(Error::Busy("too much is waiting".into()));
+        if self.shared.opening.push(Opening { ticket, kind, outputs }).is_err() {
+            debug_assert!(false, "there is room for every slot");
         }
         self.shared.bell.ring();
         Ok((Stream { shared: self.shared.clone(), ticket, finished: false }, received))
@@ -247,12 +255,8 @@ impl<M: Machine> Stream<M> {
     /// # Errors
     /// Gives the input back if the queue is full: nothing was lost, and it may be tried again.
     pub fn push(&self, input: M::Input) -> std::result::Result<(), M::Input> {
-        let message = (self.ticket, Message::Take(input));
-        let pushed = self.shared.queues[self.ticket.priority as usize].push(message);
-        pushed.map_err(|(_, message)| match message {
-            Message::Take(input) => input,
-            Message::Open { .. } => unreachable!("what was pushed comes back"),
-        })?;
+        let queue = &self.shared.queues[self.ticket.priority as usize];
+        queue.push((self.ticket, input)).map_err(|(_, input)| input)?;
         self.shared.bell.ring();
         Ok(())
     }

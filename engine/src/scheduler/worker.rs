@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::{Machine, Message, Outputs, Priority, Shared, Ticket};
+use super::{Machine, Opening, Outputs, Priority, Shared, Ticket};
 use crate::error::Error;
 
 pub(super) struct Worker<M: Machine> {
@@ -58,10 +58,12 @@ impl<M: Machine> Worker<M> {
     fn take_in(&mut self) -> bool {
         let shared = self.shared.clone();
         // Looked at in the opposite order to that in which a caller fills them: whatever was pushed before a finish that is
-        // seen here, or finished before it was let go of, is seen too.
+        // seen here, or finished before it was let go of, is seen too. (Streams that begin are looked at out of turn where
+        // one is fed.)
         let abandoned: Vec<Ticket> = std::iter::from_fn(|| shared.abandoned.pop()).collect();
         let finished: Vec<_> = std::iter::from_fn(|| shared.finished.pop()).collect();
-        let mut took = !abandoned.is_empty() || !finished.is_empty();
+        let opened = self.take_in_openings();
+        let mut took = opened || !abandoned.is_empty() || !finished.is_empty();
         for (priority, queue) in Priority::ALL.into_iter().zip(&shared.queues) {
             // No more than what is there now: producers must not keep the worker from its steps.
             let waiting = queue.len();
@@ -69,9 +71,9 @@ impl<M: Machine> Worker<M> {
                 metrics::histogram!("auricle_queue_depth", "priority" => priority.name()).record(waiting as f64);
             }
             for _ in 0..waiting {
-                let Some((ticket, message)) = queue.pop() else { break };
+                let Some((ticket, input)) = queue.pop() else { break };
                 took = true;
-                self.receive(ticket, message);
+                self.receive(ticket, input);
             }
         }
         for (ticket, last) in finished {
@@ -83,31 +85,36 @@ impl<M: Machine> Worker<M> {
         took
     }
 
-    fn receive(&mut self, ticket: Ticket, message: Message<M>) {
-        let slot = &mut self.slots[ticket.slot];
-        if slot.generation != ticket.generation {
-            return;
+    /// Begins the streams that are to; whether there were any.
+    fn take_in_openings(&mut self) -> bool {
+        let shared = self.shared.clone();
+        let openings = std::iter::from_fn(|| shared.opening.pop());
+        openings.map(|opening| self.begin(opening)).count() > 0
+    }
+
+    fn begin(&mut self, Opening { ticket, kind, outputs }: Opening<M>) {
+        let opened = catch_unwind(AssertUnwindSafe(|| self.machine.open(ticket.slot, kind)));
+        match opened.unwrap_or_else(|_| Err(broken())) {
+            Ok(()) => {
+                let priority = ticket.priority;
+                let open = Open { priority, outputs, ready: None, finishing: false, abandoned: false };
+                self.slots[ticket.slot].stream = Some(open);
+                self.open.push(ticket.slot);
+            }
+            Err(error) => {
+                let _ = outputs.send(Err(error));
+            }
         }
-        match message {
-            Message::Open { kind, outputs } => {
-                let opened = catch_unwind(AssertUnwindSafe(|| self.machine.open(ticket.slot, kind)));
-                match opened.unwrap_or_else(|_| Err(broken())) {
-                    Ok(()) => {
-                        let priority = ticket.priority;
-                        let open = Open { priority, outputs, ready: None, finishing: false, abandoned: false };
-                        slot.stream = Some(open);
-                        self.open.push(ticket.slot);
-                    }
-                    Err(error) => {
-                        let _ = outputs.send(Err(error));
-                    }
-                }
-            }
-            Message::Take(input) => {
-                if slot.stream.is_some() {
-                    self.guarded(ticket.slot, |machine| machine.take(ticket.slot, input));
-                }
-            }
+    }
+
+    fn receive(&mut self, ticket: Ticket, input: M::Input) {
+        if self.slots[ticket.slot].stream.is_none() {
+            // It may have begun since that was looked at.
+            self.take_in_openings();
+        }
+        let slot = &self.slots[ticket.slot];
+        if slot.generation == ticket.generation && slot.stream.is_some() {
+            self.guarded(ticket.slot, |machine| machine.take(ticket.slot, input));
         }
     }
 
@@ -187,11 +194,14 @@ impl<M: Machine> Worker<M> {
         let now = Instant::now();
         for at in (0..self.open.len()).rev() {
             let index = self.open[at];
-            let Some(ready) = self.guarded(index, |machine| machine.ready(index)) else { continue };
+            let ask = |machine: &mut M| (machine.ready(index), machine.since(index));
+            let Some((ready, since)) = self.guarded(index, ask) else { continue };
             let Some(open) = &mut self.slots[index].stream else { continue };
+            // Once nobody can be told, nothing more is computed.
+            let ready = ready.filter(|_| !(open.abandoned && open.outputs.is_closed()));
             match (ready, open.ready) {
                 (Some(bucket), Some((before, _))) if before == bucket => {}
-                (Some(bucket), _) => open.ready = Some((bucket, now)),
+                (Some(bucket), _) => open.ready = Some((bucket, since.unwrap_or(now))),
                 (None, _) if open.finishing => {
                     let (abandoned, priority) = (open.abandoned, open.priority);
                     self.end(index);
@@ -216,6 +226,7 @@ impl<M: Machine> Worker<M> {
             }
         }
         let Some((_, due, bucket)) = first else { return false };
+        let has_time = !self.machine.budget(bucket).is_zero();
         // All that fit share it, of whatever priority: those of the highest first.
         let mut rows: Vec<(Priority, Instant, usize)> = Vec::new();
         for slot in &self.open {
@@ -233,7 +244,7 @@ impl<M: Machine> Worker<M> {
         let name = self.machine.name(bucket);
         metrics::histogram!("auricle_step_rows", "step" => name).record(slots.len() as f64);
         metrics::histogram!("auricle_step_seconds", "step" => name).record(began.elapsed());
-        if due < Instant::now() {
+        if has_time && due < Instant::now() {
             metrics::counter!("auricle_steps_late_total", "step" => name).increment(1);
         }
         match done.unwrap_or_else(|_| Err(broken())) {

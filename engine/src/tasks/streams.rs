@@ -1,6 +1,6 @@
 //! Everything that a device's worker runs: live streams and recordings side by side.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::listen::{self, Listening};
 use super::recordings::{self, Recordings};
@@ -124,6 +124,13 @@ impl Machine for Streams {
             Family::Live => self.live.ready(slot).map(Bucket::Live),
             Family::Recording => self.recordings.ready(slot).map(Bucket::Recording),
             Family::Utterances => self.utterances.ready(slot).map(Bucket::Utterances),
+        }
+    }
+
+    fn since(&self, slot: usize) -> Option<Instant> {
+        match self.family(slot)? {
+            Family::Live => self.live.since(slot),
+            Family::Recording | Family::Utterances => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the worker runs for checkpoints that write a window of 30 s as text, token by token: windows of all recordings are
 //! decoded side by side, and where one is done the next takes its place.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -155,20 +155,30 @@ impl Model {
         self.settle(done)
     }
 
+    /// Takes the windows into the decoder again that a step which failed has lost; those that are done at once.
+    fn restore(&mut self) -> Result<Vec<(Window, Said)>> {
+        let held: BTreeSet<u64> = self.decoding.numbers().collect();
+        let lost: Vec<(&u64, &Window)> = self.windows.iter().filter(|(number, _)| !held.contains(number)).collect();
+        if lost.is_empty() {
+            return Ok(Vec::new());
+        }
+        let frames = Tensor::cat(lost.iter().map(|(_, window)| window.frames.clone()).collect(), 0);
+        let asks = lost.into_iter().map(|(number, window)| (*number, window.ask.clone())).collect();
+        let done = self.decoding.add(&self.model, &frames, asks)?;
+        self.settle(done)
+    }
+
     /// Sorts out what was written: what is to be written again goes back into the decoder.
     fn settle(&mut self, done: Vec<(u64, Said)>) -> Result<Vec<(Window, Said)>> {
         let mut settled = Vec::new();
         let mut waiting = done;
         while let Some((number, mut said)) = waiting.pop() {
-            let Some(mut window) = self.windows.remove(&number) else { continue };
+            let Some(window) = self.windows.get_mut(&number) else { continue };
             match judge(&said, self.model.config().vocab_size) {
                 Verdict::Again if window.tries + 1 < TEMPERATURES.len() => {
                     window.tries += 1;
                     window.ask.temperature = TEMPERATURES[window.tries];
-                    let (number, ask) = (self.next, window.ask.clone());
-                    self.next += 1;
-                    let frames = window.frames.clone();
-                    self.windows.insert(number, window);
+                    let (frames, ask) = (window.frames.clone(), window.ask.clone());
                     waiting.extend(self.decoding.add(&self.model, &frames, vec![(number, ask)])?);
                     continue;
                 }
@@ -176,9 +186,10 @@ impl Model {
                 Verdict::NoSpeech => said = Said { no_speech: said.no_speech, ..Said::default() },
                 Verdict::Good => {}
             }
-            settled.push((window, said));
+            settled.push((number, said));
         }
-        Ok(settled)
+        // Not before nothing can fail any more: they would be done, and nobody would be told.
+        Ok(settled.into_iter().filter_map(|(number, said)| Some((self.windows.remove(&number)?, said))).collect())
     }
 }
 
@@ -354,6 +365,12 @@ impl Machine for Utterances {
     }
 
     fn step(&mut self, bucket: Bucket, slots: &[usize]) -> Result<Vec<Option<Vec<Written>>>> {
+        if let Bucket::Encode(number) | Bucket::Decode(number) = bucket
+            && let Some(model) = self.models.get_mut(number)
+        {
+            let settled = model.restore()?;
+            self.keep(settled);
+        }
         match bucket {
             Bucket::Encode(model) => self.encode(model, slots)?,
             Bucket::Decode(number) => {
@@ -371,7 +388,61 @@ impl Machine for Utterances {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use burn::tensor::Device;
+
     use super::*;
+    use crate::audio::AudioStream;
+
+    /// Steps over this slot until it has nothing left; what was written.
+    fn run(machine: &mut Utterances, slot: usize) -> Vec<(Vec<u32>, u32)> {
+        let mut written = Vec::new();
+        while let Some(bucket) = machine.ready(slot) {
+            written.extend(machine.step(bucket, &[slot]).unwrap().into_iter().flatten().flatten());
+        }
+        written.into_iter().map(|written: Written| (written.said.tokens, written.language)).collect()
+    }
+
+    #[test]
+    fn a_step_that_fails_costs_no_other_recording_its_windows() {
+        let taught = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/whisper/taught");
+        let model = Arc::new(Whisper::load(&taught, &Device::flex()).unwrap());
+        let sound = AudioStream::open(&taught.join("sounds/english.flac")).unwrap().read_to_end().unwrap();
+        let input = |samples: &[f32]| Input { samples: samples.to_vec(), spoken: true, ..Input::default() };
+        let languages: Vec<u32> = model.config().special.languages.values().copied().collect();
+        let kind = || Kind {
+            model: model.clone(),
+            language: Language::Found(languages.clone()),
+            task: Task::Transcribe,
+            beams: 1,
+        };
+        let mut machine = Utterances::default();
+        machine.open(0, kind()).unwrap();
+        machine.take(0, input(&sound));
+        let alone = run(&mut machine, 0);
+        assert!(alone.len() == 1 && alone[0].0.len() > 3, "{alone:?}");
+
+        let mut machine = Utterances::default();
+        machine.open(0, kind()).unwrap();
+        machine.take(0, input(&sound));
+        for _ in 0..3 {
+            let bucket = machine.ready(0).unwrap();
+            machine.step(bucket, &[0]).unwrap();
+        }
+        machine.open(1, kind()).unwrap();
+        // Its scores are no numbers, which is found out once the step has begun.
+        let begun = &mut machine.models[0];
+        let window = begun.windows.values().next().unwrap();
+        let frames = Tensor::full(window.frames.dims(), f32::NAN, &Device::flex());
+        let window = Window { slot: 1, number: 0, frames: frames.clone(), ask: window.ask.clone(), tries: 0 };
+        assert!(begun.add(&frames, vec![window]).is_err());
+        machine.close(1);
+        machine.open(1, kind()).unwrap();
+        machine.take(1, input(&sound));
+        assert_eq!(run(&mut machine, 1), alone);
+        assert_eq!(run(&mut machine, 0), alone);
+    }
 
     #[test]
     fn what_is_said_over_and_over_is_said_once() {

@@ -13,32 +13,131 @@ const NEVER_LAST: [&str; 18] = [
 const OFFICES: [&str; 16] =
     ["Gen", "Col", "Maj", "Capt", "Lt", "Cmdr", "Sgt", "Rev", "Hon", "Gov", "Sen", "Rep", "Fig", "Vol", "Mt", "Ft"];
 
-/// Abbreviations that end a sentence as often as not, beside single letters and those with full stops inside.
+/// Abbreviations that end a sentence as often as not, beside single capitals and those with full stops inside.
 const SOMETIMES_LAST: [&str; 9] = ["st", "jr", "sr", "inc", "ltd", "co", "corp", "ave", "blvd"];
 
 /// Words that begin a sentence far oftener than a name, in English.
-const BEGINNERS: [&str; 61] = [
-    "a", "after", "all", "and", "are", "as", "at", "because", "before", "but", "can", "could", "did", "do", "for",
-    "from", "he", "her", "here", "his", "how", "however", "i", "if", "in", "is", "it", "its", "let", "my", "no",
-    "nobody", "not", "now", "on", "one", "our", "she", "should", "since", "so", "some", "that", "the", "their", "then",
-    "there", "these", "they", "this", "those", "was", "we", "well", "were", "what", "when", "where", "who", "why",
-    "yes",
+const BEGINNERS: [&str; 83] = [
+    "a", "after", "all", "also", "an", "and", "another", "are", "as", "at", "because", "before", "but", "can", "could",
+    "did", "do", "every", "for", "from", "have", "he", "her", "here", "his", "how", "however", "i", "if", "in", "is",
+    "it", "its", "just", "let", "many", "maybe", "most", "my", "no", "nobody", "not", "nothing", "now", "of", "on",
+    "one", "or", "our", "perhaps", "she", "should", "since", "so", "some", "thank", "thanks", "that", "the", "their",
+    "then", "there", "these", "they", "this", "those", "to", "today", "was", "we", "well", "were", "what", "when",
+    "where", "while", "who", "why", "with", "would", "yes", "you", "your",
 ];
 
-/// "5. Mai" is a day; in most languages the month has a small letter.
-const GERMAN_MONTHS: [&str; 12] = [
-    "januar",
-    "februar",
-    "märz",
-    "april",
-    "mai",
-    "juni",
-    "juli",
-    "august",
-    "september",
-    "oktober",
-    "november",
-    "dezember",
+/// The same in German, Dutch, French, Spanish, Italian and Portuguese. Some of them are parts of names ("M. Le Pen").
+const BEGINNERS_ELSEWHERE: [&str; 110] = [
+    "aber",
+    "als",
+    "am",
+    "auch",
+    "bei",
+    "da",
+    "danach",
+    "dann",
+    "das",
+    "denn",
+    "der",
+    "die",
+    "doch",
+    "ein",
+    "eine",
+    "er",
+    "es",
+    "für",
+    "ich",
+    "ihr",
+    "im",
+    "ja",
+    "man",
+    "mit",
+    "nach",
+    "nein",
+    "nur",
+    "sie",
+    "und",
+    "vielleicht",
+    "warum",
+    "wenn",
+    "wie",
+    "wir",
+    "alleen",
+    "dan",
+    "dat",
+    "de",
+    "een",
+    "en",
+    "het",
+    "hij",
+    "ik",
+    "maar",
+    "nu",
+    "wat",
+    "ze",
+    "alors",
+    "avec",
+    "c",
+    "ce",
+    "cela",
+    "dans",
+    "elle",
+    "et",
+    "il",
+    "ils",
+    "j",
+    "je",
+    "la",
+    "le",
+    "les",
+    "mais",
+    "nous",
+    "on",
+    "pour",
+    "puis",
+    "quand",
+    "si",
+    "un",
+    "une",
+    "vous",
+    "ahora",
+    "como",
+    "cuando",
+    "después",
+    "el",
+    "ella",
+    "ellos",
+    "entonces",
+    "esto",
+    "los",
+    "luego",
+    "para",
+    "pero",
+    "por",
+    "porque",
+    "pues",
+    "que",
+    "sí",
+    "una",
+    "y",
+    "yo",
+    "allora",
+    "anche",
+    "che",
+    "e",
+    "gli",
+    "i",
+    "io",
+    "lo",
+    "ma",
+    "non",
+    "poi",
+    "se",
+    "ela",
+    "ele",
+    "então",
+    "eu",
+    "mas",
 ];
 
 /// Whether a sentence ends with `word`, where `next` follows it.
@@ -66,10 +165,13 @@ fn ends_with_full_stop(stem: &str, next: &str) -> bool {
     } else if is_one_of(&["etc", "a.m", "p.m"]) {
         !goes_on
     } else if stem.starts_with(char::is_numeric) {
-        !goes_on && !GERMAN_MONTHS.contains(&first_word(next).to_lowercase().as_str())
+        let first = first_word(next).to_lowercase();
+        // "Am 5. Mai", "der 3. Platz": a noun has a capital, too, so that only words that are none tell.
+        let may_count = stem.len() <= 2 && next.starts_with(char::is_uppercase);
+        !goes_on && (!may_count || BEGINNERS.contains(&first.as_str()) || BEGINNERS_ELSEWHERE.contains(&first.as_str()))
     } else if stem == "I" {
         !is_initial(next)
-    } else if is_letter(stem) || stem.contains('.') || is_one_of(&SOMETIMES_LAST) {
+    } else if is_capital(stem) || is_short_for_words(stem) || is_one_of(&SOMETIMES_LAST) {
         // "J." is followed by a name, "U.S." by what it tells of: unless what follows is neither.
         next.starts_with(char::is_uppercase)
             && !is_initial(next)
@@ -84,14 +186,19 @@ fn first_word(text: &str) -> &str {
     text.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default()
 }
 
-fn is_letter(stem: &str) -> bool {
+fn is_capital(stem: &str) -> bool {
     let mut characters = stem.chars();
-    characters.next().is_some_and(char::is_alphabetic) && characters.next().is_none()
+    characters.next().is_some_and(char::is_uppercase) && characters.next().is_none()
+}
+
+/// "U.S", "Ph.D"; not "auricle.com".
+fn is_short_for_words(stem: &str) -> bool {
+    stem.contains('.') && stem.split('.').all(|part| part.chars().count() <= 2 && part.chars().all(char::is_alphabetic))
 }
 
 /// "J."
 fn is_initial(word: &str) -> bool {
-    word.starts_with(char::is_uppercase) && word.strip_suffix('.').is_some_and(is_letter)
+    word.strip_suffix('.').is_some_and(is_capital)
 }
 
 /// Whether a clause ends with `word`, where `next` follows it.
@@ -137,6 +244,17 @@ mod tests {
             ("好。", "我"),
             ("Jr.", "\"It's"),
             ("D.C.", "However,"),
+            ("U.S.", "You"),
+            ("auricle.com.", "Thanks"),
+            ("Node.js.", "Next"),
+            ("네.", "그렇습니다"),
+            ("я.", "Он"),
+            ("è.", "Poi"),
+            ("25.", "Dann"),
+            ("25.", "Pero"),
+            ("1995.", "Paris"),
+            ("3.5.", "Paris"),
+            ("5.", "\"You"),
         ] {
             assert!(ends_sentence(word, next), "{word} {next}");
         }
@@ -158,6 +276,11 @@ mod tests {
             ("Well...", "yes"),
             ("came", "He"),
             ("M.", "Dupont"),
+            ("M.", "Le"),
+            ("3.", "Platz"),
+            ("19.", "Jahrhundert"),
+            ("1.", "Open"),
+            ("Ph.D.", "Smith"),
         ] {
             assert!(!ends_sentence(word, next), "{word} {next}");
         }

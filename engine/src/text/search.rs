@@ -3,7 +3,7 @@
 use serde::Serialize;
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::marks::is_spaced;
+use super::marks::is_unspaced_script;
 use crate::Word;
 
 /// Words that a phrase has at most.
@@ -63,7 +63,7 @@ impl Folded {
             if word.is_empty() {
                 continue;
             }
-            if !all.text.is_empty() && is_spaced(&all.text, &word) {
+            if !all.text.is_empty() && !may_part(&all.text, &word) {
                 all.text.push(' ');
             }
             all.words.push((all.text.len(), at));
@@ -90,13 +90,19 @@ impl Folded {
     fn is_edge(&self, at: usize) -> bool {
         let (before, after) = self.text.split_at(at);
         let is_edge = |character: Option<char>| character.is_none_or(|character| character == ' ');
-        is_edge(before.chars().next_back()) || is_edge(after.chars().next()) || !is_spaced(before, after)
+        is_edge(before.chars().next_back()) || is_edge(after.chars().next()) || may_part(before, after)
     }
 
     fn word_at(&self, byte: usize) -> usize {
         let next = self.words.partition_point(|&(start, _)| start <= byte);
         self.words[next - 1].1
     }
+}
+
+/// Whether words may end between the two with no space there: "2024" and "年" are two or one, however they were written.
+fn may_part(before: &str, after: &str) -> bool {
+    let is_unspaced = |character: Option<char>| character.is_some_and(is_unspaced_script);
+    is_unspaced(before.chars().next_back()) || is_unspaced(after.chars().next())
 }
 
 /// Letters and digits alone, however they are written: "Don't," is "dont", "ΟΔΟΣ" is "οδοσ", "ﬁ" is "fi".
@@ -150,6 +156,14 @@ mod tests {
         let indexes: Vec<_> = found.iter().map(|found| found.indexes.as_slice()).collect();
         assert_eq!(indexes, [&[1][..], &[3], &[0], &[3], &[], &[1]]);
         assert_eq!(found[0].timestamps, [[10, 39]]);
+    }
+
+    #[test]
+    fn scripts_with_and_without_spaces_may_touch() {
+        let words = words("在 2024 年 买 手机iPhone 了 3月");
+        let found = find(&words, &["2024年", "2024 年", "手机", "iphone", "3月", "3", "phone", "年买", "024年"]);
+        let indexes: Vec<_> = found.iter().map(|found| found.indexes.as_slice()).collect();
+        assert_eq!(indexes, [&[1][..], &[1], &[4], &[4], &[6], &[6], &[], &[2], &[]]);
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub async fn check(app: &App, account: &AccountId, mut fields: Fields) -> Result
 }
 
 /// `en` of `en_us`.
-fn base(code: &str) -> String {
+pub fn base(code: &str) -> String {
     code.split(['-', '_']).next().unwrap_or(code).to_lowercase()
 }
 

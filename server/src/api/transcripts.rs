@@ -120,7 +120,7 @@ pub async fn create(call: Call) -> Result<Reply> {
         }
         key => key,
     };
-    let bytes = body::read(call.into_body(), body::JSON_BYTES).await?;
+    let bytes = body::read(call.into_request(), body::JSON_BYTES).await?;
     let hash = HEXLOWER.encode(&Sha256::digest(&bytes));
     let idempotency = key.as_deref().map(|key| (key, hash.as_str()));
     // A call that was made before is answered as before, whatever has become of its upload and the credit.
@@ -149,6 +149,7 @@ pub async fn create(call: Call) -> Result<Reply> {
             let message = "This Idempotency-Key was used for another request; take a new one.";
             return Err(ApiError::new(StatusCode::CONFLICT, "idempotency_conflict", message));
         }
+        Created::NoUpload => return Err(ApiError::not_found("The upload was deleted meanwhile.")),
     };
     let transcript = app.store.transcript(&account, &id).await?.ok_or_else(unknown)?;
     let status = if transcript.status == Status::Queued { Status::Processing } else { transcript.status };

@@ -42,7 +42,7 @@ fn too_large(most: u64) -> ApiError {
 pub async fn sign(call: Call) -> Result<Reply> {
     let account = call.account()?.id.clone();
     let (app, headers) = (call.app.clone(), call.headers().clone());
-    let mut fields = body::Fields::parse(&headers, &body::read(call.into_body(), body::JSON_BYTES).await?)?;
+    let mut fields = body::Fields::parse(&headers, &body::read(call.into_request(), body::JSON_BYTES).await?)?;
     let filename = fields.required_string("filename", 1..=1024)?;
     // What a header has around its value is no part of it.
     let content_type = fields.required_string("content_type", 0..=255)?.trim().to_owned();
@@ -116,7 +116,7 @@ pub async fn put(call: Call) -> Result<Reply> {
     let upload = match refusal {
         Ok(upload) => upload,
         Err(error) => {
-            body::skip(call.into_request()).await;
+            body::skip(call.into_request());
             return Err(error);
         }
     };

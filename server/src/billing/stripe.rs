@@ -28,6 +28,25 @@ const OLDEST_USAGE_MS: i64 = 34 * 24 * 3_600_000;
 /// Notices are larger than the API's bodies.
 const NOTICE_BYTES: usize = 4 << 20;
 
+/// Why Stripe did not do what it was asked.
+#[derive(Debug, Default)]
+struct Refusal {
+    /// Stripe's name for the error, if it gave one.
+    code: String,
+    message: String,
+}
+
+impl Refusal {
+    fn unheard(message: String) -> Self {
+        Self { message, ..Self::default() }
+    }
+
+    /// Whether the refusal is of a meter event that Stripe has already.
+    fn says_told_before(&self) -> bool {
+        self.code == "duplicate_meter_event" || self.message.contains("already exists with identifier")
+    }
+}
+
 pub struct Stripe {
     client: Client,
     api: Url,
@@ -54,7 +73,7 @@ impl Stripe {
         })
     }
 
-    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> std::result::Result<Value, String> {
+    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> std::result::Result<Value, Refusal> {
         let mut url = self.api.clone();
         url.set_path(path);
         let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
@@ -64,16 +83,20 @@ impl Stripe {
             .bearer_auth(&self.secret_key)
             .header("content-type", "application/x-www-form-urlencoded")
             .body(form);
-        let response = request.send().await.map_err(|error| format!("Stripe cannot be reached: {error}"))?;
+        let response =
+            request.send().await.map_err(|error| Refusal::unheard(format!("Stripe cannot be reached: {error}")))?;
         let status = response.status();
-        let bytes = response.bytes().await.map_err(|error| format!("Stripe's answer broke off: {error}"))?;
+        let broke_off = |error| Refusal::unheard(format!("Stripe's answer broke off: {error}"));
+        let bytes = response.bytes().await.map_err(broke_off)?;
         let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         if status.is_success() {
-            Ok(value)
-        } else {
-            let message = value["error"]["message"].as_str().unwrap_or("no reason given");
-            Err(format!("Stripe answered {status}: {message}"))
+            return Ok(value);
         }
+        let (code, message) = (&value["error"]["code"], &value["error"]["message"]);
+        Err(Refusal {
+            code: code.as_str().unwrap_or_default().to_owned(),
+            message: format!("Stripe answered {status}: {}", message.as_str().unwrap_or("no reason given")),
+        })
     }
 
     pub(super) async fn checkout(&self, account: &Account) -> std::result::Result<Url, String> {
@@ -90,20 +113,22 @@ impl Stripe {
             Some(customer) => fields.push(("customer", customer)),
             None => fields.push(("customer_email", &account.email)),
         }
-        let session = self.post("/v1/checkout/sessions", &fields).await?;
+        let session = self.post("/v1/checkout/sessions", &fields).await.map_err(|refusal| refusal.message)?;
         let url = session["url"].as_str().ok_or("Stripe's checkout session has no url")?;
         Url::parse(url).map_err(|error| format!("Stripe's checkout address {url:?}: {error}"))
     }
 
-    /// Tells the meter of usage. The event's id is its identifier: Stripe counts a repeated one once. An
-    /// idempotency key would have Stripe repeat its first answer for a day, an error as well.
+    /// Tells the meter of usage. The event's id is its identifier: Stripe refuses one that it has, so that what was told
+    /// before, its answer lost on the way, is not counted twice. An idempotency key would have Stripe repeat its first
+    /// answer for a day, an error as well.
     ///
     /// # Errors
     /// What Stripe answered.
     pub async fn report(&self, usage: &Usage) -> std::result::Result<(), String> {
-        // What Stripe has not taken for so long is billed late rather than never.
-        let oldest = clock::now_ms() - OLDEST_USAGE_MS;
-        let (value, seconds) = (usage.cents.to_string(), (usage.created_at.max(oldest) / 1000).to_string());
+        let now = clock::now_ms();
+        // What is too old for Stripe lies in a period that was invoiced: it is billed in this one rather than never.
+        let at = if usage.created_at < now - OLDEST_USAGE_MS { now } else { usage.created_at };
+        let (value, seconds) = (usage.cents.to_string(), (at / 1000).to_string());
         let fields = [
             ("event_name", self.meter_event.as_str()),
             ("identifier", usage.id.as_str()),
@@ -111,7 +136,10 @@ impl Stripe {
             ("payload[stripe_customer_id]", &usage.customer),
             ("payload[value]", &value),
         ];
-        self.post("/v1/billing/meter_events", &fields).await.map(|_| ())
+        match self.post("/v1/billing/meter_events", &fields).await {
+            Err(refusal) if !refusal.says_told_before() => Err(refusal.message),
+            _ => Ok(()),
+        }
     }
 
     /// Whether a notice is Stripe's, and new: `t=SECONDS,v1=HMAC of "SECONDS.BODY"`, of which there may be several.
@@ -140,7 +168,7 @@ pub async fn notice(call: Call) -> Result<Reply> {
     };
     let signature = call.headers().get("stripe-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let signature = signature.to_owned();
-    let bytes = body::read(call.into_body(), NOTICE_BYTES).await?;
+    let bytes = body::read(call.into_request(), NOTICE_BYTES).await?;
     if !stripe.is_genuine(&signature, &bytes, clock::now_ms()) {
         return Err(ApiError::invalid("The signature is not Stripe's, or too old."));
     }
@@ -158,12 +186,16 @@ pub async fn notice(call: Call) -> Result<Reply> {
             app.store.set_subscription(notice, Subscriber::Account(account), true, customer, subscription).await?;
             app.job_bell.notify_one();
         }
-        "customer.subscription.updated" => {
-            let active = matches!(object["status"].as_str(), Some("active" | "trialing" | "past_due"));
-            app.store.set_subscription(notice, Subscriber::Subscription(object_id), active, customer, None).await?;
-        }
-        "customer.subscription.deleted" => {
-            app.store.set_subscription(notice, Subscriber::Subscription(object_id), false, customer, None).await?;
+        // Not paid for yet: what it becomes is told of again, perhaps with the same time.
+        "customer.subscription.updated" if object["status"] == "incomplete" => {}
+        kind @ ("customer.subscription.updated" | "customer.subscription.deleted") => {
+            let active = kind == "customer.subscription.updated"
+                && matches!(object["status"].as_str(), Some("active" | "trialing" | "past_due"));
+            let subscriber = Subscriber::Subscription {
+                subscription: object_id,
+                account: object["metadata"]["account"].as_str().unwrap_or_default(),
+            };
+            app.store.set_subscription(notice, subscriber, active, customer, Some(object_id)).await?;
         }
         other => tracing::debug!(other, "a notice of Stripe's that changes nothing"),
     }

@@ -35,9 +35,9 @@ pub fn on_signal(_bar: Bar) {}
 pub struct Winding(Arc<AtomicI32>);
 
 impl Winding {
-    /// Calls `down` at the first SIGINT or SIGTERM.
+    /// Calls `down` at the first SIGINT or SIGTERM, and `out` before the second one ends the process.
     #[cfg(unix)]
-    pub fn down(down: impl FnOnce() + Send + 'static) -> Self {
+    pub fn down(down: impl FnOnce() + Send + 'static, out: impl FnOnce() + Send + 'static) -> Self {
         use signal_hook::consts::{SIGINT, SIGTERM};
 
         let got = Arc::new(AtomicI32::new(0));
@@ -51,6 +51,7 @@ impl Winding {
                         down();
                     }
                     if let Some(signal) = signals.next() {
+                        out();
                         signal_hook::low_level::exit(128 + signal);
                     }
                 });
@@ -62,7 +63,7 @@ impl Winding {
 
     /// Elsewhere the system's own way of ending a program has to do.
     #[cfg(not(unix))]
-    pub fn down(_down: impl FnOnce() + Send + 'static) -> Self {
+    pub fn down(_down: impl FnOnce() + Send + 'static, _out: impl FnOnce() + Send + 'static) -> Self {
         Self(Arc::default())
     }
 

@@ -12,10 +12,10 @@ use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::{Engine, Error, ListenOptions, LiveEvent, LiveEvents, LiveInput, TurnRules};
 use clap::{Args, ValueEnum};
 use console::{Style, Term, measure_text_width, truncate_str};
-use serde_json::json;
 
 use super::progress::clock;
 use super::{EngineArgs, Failure, Result, SearchArgs, interrupt, output};
+use crate::live::frame::TurnFrame;
 
 /// Sound that goes in at a time, ms.
 const PIECE_MS: u64 = 100;
@@ -104,10 +104,14 @@ pub fn run(args: &ListenArgs) -> Result<()> {
     let input = Arc::new(Mutex::new(input));
     // The end of a microphone's session: what was said up to there is still told.
     let spoken = input.clone();
-    let winding = interrupt::Winding::down(move || {
-        let _ = lock(&spoken).finish();
-    });
     let term = Term::stdout();
+    let left = term.clone();
+    let end = move || {
+        let _ = lock(&spoken).finish();
+    };
+    let winding = interrupt::Winding::down(end, move || {
+        let _ = if left.is_term() { left.show_cursor() } else { Ok(()) };
+    });
     let view = match args.format {
         Lines::Text if term.is_term() => View::Terminal(Screen::new(term)),
         Lines::Text => View::Text,
@@ -150,9 +154,7 @@ fn feed_file(input: &Mutex<LiveInput>, mut audio: AudioStream, paced: bool, over
             thread::sleep(spoken.saturating_duration_since(Instant::now()));
         }
         lock(input).push(&block)?;
-        while !paced && lock(input).waiting_ms() > AHEAD_MS && !over.load(Ordering::Acquire) {
-            thread::sleep(PAUSE);
-        }
+        wait_for_device(input, over);
         if over.load(Ordering::Acquire) {
             break;
         }
@@ -174,8 +176,23 @@ fn feed_pcm(input: &Mutex<LiveInput>, over: &AtomicBool) -> Result<()> {
             Err(error) => return Err(Error::Read { path: "-".into(), reason: error.to_string() }.into()),
         };
         lock(input).push_pcm16(&bytes[..read])?;
+        wait_for_device(input, over);
     }
     Ok(())
+}
+
+/// Waits while too much is waiting for the device.
+fn wait_for_device(input: &Mutex<LiveInput>, over: &AtomicBool) {
+    while !over.load(Ordering::Acquire) {
+        {
+            let mut input = lock(input);
+            input.send_on();
+            if input.waiting_ms() <= AHEAD_MS {
+                return;
+            }
+        }
+        thread::sleep(PAUSE);
+    }
 }
 
 enum View {
@@ -195,18 +212,7 @@ fn show(mut events: LiveEvents, mut view: View) -> Result<()> {
                 }
             }
             View::Json => {
-                let (caption, end_of_turn, formatted) = match &event {
-                    LiveEvent::Partial(caption) => (caption, false, false),
-                    LiveEvent::Final(caption) => (caption, true, false),
-                    LiveEvent::Formatted(caption) => (caption, true, true),
-                };
-                let line = json!({
-                    "text": caption.text,
-                    "end_of_turn": end_of_turn,
-                    "formatted": formatted,
-                    "words": caption.words,
-                });
-                output::print(&format!("{line}\n"))?;
+                output::print(&format!("{}\n", TurnFrame::from(&event).line()))?;
             }
         }
     }

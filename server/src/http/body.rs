@@ -23,24 +23,24 @@ pub const JSON_BYTES: usize = 1 << 20;
 
 /// What is read of a body that nobody wants: many clients hear nothing before they have sent all of theirs, and take a
 /// connection that is closed meanwhile for a failure.
-const SKIPPED_BYTES: usize = 8 << 20;
+const SKIPPED_BYTES: usize = 64 << 20;
 
 /// How long that may take.
-const SKIPPED_TIME: Duration = Duration::from_secs(5);
+const SKIPPED_TIME: Duration = Duration::from_secs(30);
 
-/// Reads on over the body of a request that is refused, within bounds; not that of a client that waits to be asked for
-/// it, nor one that says itself that it is larger.
-pub async fn skip(request: Request<Incoming>) {
+/// Reads on over the body of a request that is refused, within bounds, while it is answered; not that of a client that
+/// waits to be asked for it, nor one that says itself that it is larger.
+pub fn skip(request: Request<Incoming>) {
     if !request.headers().contains_key(EXPECT) {
-        skip_body(request.into_body()).await;
+        skip_body(request.into_body());
     }
 }
 
-async fn skip_body(mut body: Incoming) {
-    if body.size_hint().lower() > SKIPPED_BYTES as u64 {
+fn skip_body(mut body: Incoming) {
+    if body.is_end_stream() || body.size_hint().lower() > SKIPPED_BYTES as u64 {
         return;
     }
-    let all = async {
+    let all = async move {
         let mut skipped = 0;
         while skipped < SKIPPED_BYTES
             && let Some(Ok(frame)) = body.frame().await
@@ -48,20 +48,20 @@ async fn skip_body(mut body: Incoming) {
             skipped += frame.data_ref().map_or(0, Bytes::len);
         }
     };
-    // Too late is as good as refused.
-    let _ = tokio::time::timeout(SKIPPED_TIME, all).await;
+    tokio::spawn(tokio::time::timeout(SKIPPED_TIME, all));
 }
 
 /// The body, if it is at most `limit` bytes.
-pub async fn read(mut body: Incoming, limit: usize) -> Result<Bytes> {
+pub async fn read(request: Request<Incoming>, limit: usize) -> Result<Bytes> {
     let too_large = || {
         let message = format!("The body is larger than {limit} bytes.");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
     };
-    if body.size_hint().lower() > limit as u64 {
-        skip_body(body).await;
+    if request.body().size_hint().lower() > limit as u64 {
+        skip(request);
         return Err(too_large());
     }
+    let mut body = request.into_body();
     let mut bytes = BytesMut::new();
     loop {
         let frame = tokio::time::timeout(STALL, body.frame()).await.map_err(|_| {
@@ -73,7 +73,7 @@ pub async fn read(mut body: Incoming, limit: usize) -> Result<Bytes> {
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     if bytes.len() + data.len() > limit {
-                        skip_body(body).await;
+                        skip_body(body);
                         return Err(too_large());
                     }
                     bytes.extend_from_slice(&data);

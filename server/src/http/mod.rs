@@ -29,7 +29,7 @@ use crate::app::App;
 use crate::auth;
 use crate::ids;
 use crate::store::Account;
-use limits::Standing;
+use limits::{Caller, Standing};
 use reply::{ApiError, Reply};
 use routes::{Access, Found, Router};
 
@@ -215,14 +215,14 @@ fn status_class(status: u16) -> &'static str {
 }
 
 async fn handle(app: Arc<App>, found: Found, peer: SocketAddr, request: Request<Incoming>) -> Reply {
-    let address = limits::caller(peer.ip());
+    let address = Caller::at(peer.ip());
     let (route, params) = match found {
         Found::Route { route, params } => (route, params),
         // A path that is not there is told to anybody: nothing is to be learned from it.
         other => {
             let account = auth::account(&app.store, request.headers()).await;
-            let standing = app.limits.count(account.as_ref().map_or(&address, |account| account.id.as_str()));
-            return refuse(standing, other.not_allowed(), request).await;
+            let caller = account.map_or(address, |account| Caller::Account(account.id));
+            return refuse(app.limits.count(&caller), other.not_allowed(), request);
         }
     };
     let mut call = Call { app, account: None, params, request };
@@ -231,20 +231,20 @@ async fn handle(app: Arc<App>, found: Found, peer: SocketAddr, request: Request<
         // Whoever watches over the service asks without a key, and must never be turned away for asking too often.
         Access::Open => limits.look(&address),
         Access::Signed(what) => {
-            let signer = auth::signer(what, &call).await;
-            limits.count(signer.as_ref().map_or(&address, |account| account.as_str()))
+            // Pages and their visitors have these, who must not be able to shut the account itself out.
+            limits.count(&auth::signer(what, &call).await.map_or(address, Caller::Signed))
         }
         Access::Key => match auth::account(&call.app.store, call.headers()).await {
             Ok(account) => {
-                let standing = limits.count(account.id.as_str());
+                let standing = limits.count(&Caller::Account(account.id.clone()));
                 call.account = Some(account);
                 standing
             }
-            Err(error) => return refuse(limits.count(&address), error, call.request).await,
+            Err(error) => return refuse(limits.count(&address), error, call.request),
         },
     };
     if standing.exceeded {
-        return refuse(standing, ApiError::rate_limited(standing.reset_s), call.request).await;
+        return refuse(standing, ApiError::rate_limited(standing.reset_s), call.request);
     }
     let mut reply = (route.handler)(call).await.unwrap_or_else(|error| error.reply());
     standing.write(reply.headers_mut());
@@ -252,8 +252,8 @@ async fn handle(app: Arc<App>, found: Found, peer: SocketAddr, request: Request<
 }
 
 /// Says why there is no answer; that one has asked too often comes before all else.
-async fn refuse(standing: Standing, error: ApiError, request: Request<Incoming>) -> Reply {
-    body::skip(request).await;
+fn refuse(standing: Standing, error: ApiError, request: Request<Incoming>) -> Reply {
+    body::skip(request);
     let error = if standing.exceeded { ApiError::rate_limited(standing.reset_s) } else { error };
     let mut reply = error.reply();
     standing.write(reply.headers_mut());

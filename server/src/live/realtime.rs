@@ -12,6 +12,7 @@ use serde_json::json;
 use super::session::{self, Opened};
 use super::socket::{Outgoing, Socket};
 use super::token::Grant;
+use crate::api::create::base;
 use crate::api::transcripts::require_credit;
 use crate::app::App;
 use crate::billing::{Kind, Price};
@@ -41,7 +42,7 @@ pub async fn mint(call: Call) -> Result<Reply> {
     let account = call.account()?.id.clone();
     let app = call.app.clone();
     let headers = call.headers().clone();
-    let body = body::read(call.into_body(), JSON_BYTES).await?;
+    let body = body::read(call.into_request(), JSON_BYTES).await?;
     let mut fields = Fields::optional(&headers, &body)?;
     let model = fields.string("model")?;
     let sample_rate = fields.integer("sample_rate", RATES)?;
@@ -59,7 +60,7 @@ pub async fn mint(call: Call) -> Result<Reply> {
         language(&app, &model, code)
             .map_err(|reason| ApiError::validation(format!("{UNSUPPORTED} `language_code`: {reason}.")))?;
     }
-    if medical_mode && language_code.as_deref().is_none_or(|code| MEDICAL.contains(&base(code))) {
+    if medical_mode && language_code.as_deref().is_none_or(|code| MEDICAL.contains(&base(code).as_str())) {
         return Err(ApiError::unsupported_option("`medical_mode` is not served here yet; leave it out."));
     }
     let allowance = app.store.allowance(&account).await?;
@@ -83,10 +84,6 @@ pub async fn mint(call: Call) -> Result<Reply> {
         "model": grant.model,
         "sample_rate": grant.sample_rate,
     })))
-}
-
-fn base(code: &str) -> &str {
-    code.split('_').next().unwrap_or(code)
 }
 
 /// Whether a language can be had; the reason if not.

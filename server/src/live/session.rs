@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use auricle_engine::{Caption, LiveEvent, LiveEvents, LiveInput};
+use auricle_engine::{LiveEvent, LiveEvents, LiveInput};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::frame::TurnFrame;
 use super::socket::{Incoming, Outgoing, Socket};
 use super::token::Grant;
 use super::watch::Meter;
@@ -14,7 +15,7 @@ use crate::app::App;
 
 /// Audio that a client may be ahead of the engine; past it, nothing more is read from the client.
 const AHEAD_MS: u64 = 60_000;
-/// How often to look whether the engine has caught up: where nobody speaks it has nothing to tell.
+/// How often to look whether the engine has caught up or has room again: where nobody speaks it has nothing to tell.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A session that the engine has room for.
@@ -51,7 +52,7 @@ pub async fn run(app: Arc<App>, mut socket: Socket, opened: Opened) {
     metrics::gauge!("auricle_live_sessions").increment(1);
     let close = talk(&app, &mut socket, opened).await;
     // The connection counts until it is closed; what the client takes to agree to that does not.
-    meter.stop(&app).await;
+    meter.stop().await;
     metrics::gauge!("auricle_live_sessions").decrement(1);
     if let Some((code, reason)) = close {
         socket.close(code, reason).await;
@@ -70,13 +71,17 @@ async fn talk(app: &App, socket: &mut Socket, opened: Opened) -> Option<(u16, &'
     }
     loop {
         let listening = ending.is_none();
+        let held_back = listening && !input.send_on();
         let ahead = listening && input.waiting_ms() >= AHEAD_MS;
         tokio::select! {
             event = events.next() => match event {
                 Some(Ok(event)) => {
+                    let began = Instant::now();
                     if !tell(socket, &event).await {
                         return None;
                     }
+                    // Nothing can be heard from a client that is waited for.
+                    heard_from += began.elapsed();
                 }
                 Some(Err(problem)) => {
                     return failed(socket, &problem).await;
@@ -107,16 +112,20 @@ async fn talk(app: &App, socket: &mut Socket, opened: Opened) -> Option<(u16, &'
                     }
                 }
                 Incoming::Ping(payload) => {
+                    let began = Instant::now();
                     socket.send(Outgoing::Pong(payload)).await;
+                    heard_from += began.elapsed();
                 }
                 // A close is answered with its own code.
                 Incoming::Close(code) => return Some((code.unwrap_or(1000), "")),
                 Incoming::Gone => return None,
                 Incoming::Broken(code) => return Some((code, "")),
             },
-            () = sleep(LOOK_AGAIN), if ahead => {
-                // What the client sends meanwhile is not looked at.
-                heard_from = Instant::now();
+            () = sleep(LOOK_AGAIN), if ahead || held_back => {
+                if ahead {
+                    // What the client sends meanwhile is not looked at.
+                    heard_from = Instant::now();
+                }
             }
             () = sleep_until(heard_from + idle), if listening => {
                 socket.send(Outgoing::Text(error("Session timed out."))).await;
@@ -155,23 +164,14 @@ async fn failed(socket: &Socket, problem: &auricle_engine::Error) -> Option<(u16
 
 /// A `transcript` frame; false if the client does not take it.
 async fn tell(socket: &Socket, event: &LiveEvent) -> bool {
-    let frame = |caption: &Caption, end_of_turn: bool, formatted: bool| {
-        let frame = json!({
-            "type": "transcript",
-            "text": caption.text,
-            "end_of_turn": end_of_turn,
-            "formatted": formatted,
-            "words": caption.words,
-        });
-        Outgoing::Text(frame.to_string())
-    };
+    let frame = Outgoing::Text(TurnFrame::from(event).message());
     match event {
-        LiveEvent::Partial(caption) => {
-            socket.offer(frame(caption, false, false));
+        // The next one says more. But where a turn came to nothing, there is none.
+        LiveEvent::Partial(caption) if !caption.text.is_empty() => {
+            socket.offer(frame);
             true
         }
-        LiveEvent::Final(caption) => socket.send(frame(caption, true, false)).await,
-        LiveEvent::Formatted(caption) => socket.send(frame(caption, true, true)).await,
+        _ => socket.send(frame).await,
     }
 }
 

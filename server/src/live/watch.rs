@@ -1,7 +1,7 @@
 //! The time that live sessions are connected for: written down while they go on, billed once when they end, whichever way.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -16,15 +16,31 @@ use crate::store::{LiveSession, Result};
 /// How often it is written down that this node's sessions go on, at most: what a session that was cut off is billed short of.
 const HEARTBEAT: Duration = Duration::from_secs(4);
 
-/// Counts one session.
+/// Sessions that have ended and could not be billed yet, with the time that they were connected for, ms; none of those that
+/// were not let in after all.
+#[derive(Default)]
+pub struct Unbilled(Mutex<Vec<(LiveSession, Option<i64>)>>);
+
+impl Unbilled {
+    fn push(&self, session: LiveSession, connected_ms: Option<i64>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((session, connected_ms));
+    }
+
+    fn take(&self) -> Vec<(LiveSession, Option<i64>)> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Counts one session. Dropped before it is stopped, it has the session billed to that moment.
 pub struct Meter {
-    session: LiveSession,
+    app: Arc<App>,
+    session: Option<LiveSession>,
     began: Instant,
 }
 
 impl Meter {
     /// From now on.
-    pub async fn start(app: &App, grant: &Grant) -> Result<Self> {
+    pub async fn start(app: &Arc<App>, grant: &Grant) -> Result<Self> {
         let now = clock::now_ms();
         let session = LiveSession {
             id: SessionId::new(),
@@ -33,27 +49,49 @@ impl Meter {
             began_at: now,
             seen_at: now,
         };
-        app.store.begin_session(&session, &app.node).await?;
-        Ok(Self { session, began: Instant::now() })
+        if let Err(error) = app.store.begin_session(&session, &app.node).await {
+            // It may have been written down all the same.
+            app.unbilled.push(session, None);
+            return Err(error);
+        }
+        Ok(Self { app: app.clone(), session: Some(session), began: Instant::now() })
     }
 
-    /// To now. What cannot be written down now is billed as of the last heartbeat.
-    pub async fn stop(self, app: &App) {
-        let connected_ms = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
-        bill(app, &self.session, connected_ms).await;
+    /// To now. What cannot be written down now is tried again with the heartbeats.
+    pub async fn stop(mut self) {
+        let Some(session) = self.session.take() else { return };
+        let connected_ms = self.connected_ms();
+        if !bill(&self.app, &session, connected_ms).await {
+            self.app.unbilled.push(session, Some(connected_ms));
+        }
+    }
+
+    fn connected_ms(&self) -> i64 {
+        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 }
 
-async fn bill(app: &App, session: &LiveSession, connected_ms: i64) {
-    let Some(price) = Price::of(&session.model, Kind::Realtime) else { return };
+impl Drop for Meter {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.app.unbilled.push(session, Some(self.connected_ms()));
+        }
+    }
+}
+
+/// Whether it could be written down.
+async fn bill(app: &App, session: &LiveSession, connected_ms: i64) -> bool {
+    let Some(price) = Price::of(&session.model, Kind::Realtime) else { return true };
     let cents = price.cents(connected_ms);
     match app.store.end_session(session, price.unit_type, connected_ms, cents).await {
         Ok(()) => {
             metrics::histogram!("auricle_live_session_seconds").record(connected_ms as f64 / 1e3);
             app.webhook_bell.notify_one();
+            true
         }
         Err(error) => {
             tracing::error!(session = %session.id, connected_ms, %error, "a live session could not be billed yet");
+            false
         }
     }
 }
@@ -81,11 +119,24 @@ pub async fn run(app: Arc<App>, stopping: CancellationToken) {
                 }
                 left_behind = false;
             }
-            Err(error) => tracing::error!(%error, "live sessions could not be looked through"),
+            Err(error) => {
+                // While nobody can write down that sessions go on, their silence says nothing.
+                heard.clear();
+                tracing::error!(%error, "live sessions could not be looked through");
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(heartbeat) => {}
             () = stopping.cancelled() => return,
+        }
+        for (session, connected_ms) in app.unbilled.take() {
+            let settled = match connected_ms {
+                Some(connected_ms) => bill(&app, &session, connected_ms).await,
+                None => app.store.forget_session(&session).await.is_ok(),
+            };
+            if !settled {
+                app.unbilled.push(session, connected_ms);
+            }
         }
         if let Err(error) = app.store.sessions_go_on(&app.node, clock::now_ms()).await {
             tracing::error!(%error, "it could not be written down that live sessions go on");

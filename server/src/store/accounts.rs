@@ -141,25 +141,22 @@ impl Store {
         if fresh.rows_affected() == 0 {
             return Ok(false);
         }
-        let sql = match account {
-            Subscriber::Account(_) => {
-                "UPDATE accounts SET subscribed = $1, customer = COALESCE($2, customer),
-                     subscription = COALESCE($3, subscription), subscription_at = $4
-                 WHERE id = $5 AND subscription_at <= $4"
-            }
-            Subscriber::Subscription(_) => {
-                "UPDATE accounts SET subscribed = $1, customer = COALESCE($2, customer),
-                     subscription = COALESCE($3, subscription), subscription_at = $4
-                 WHERE subscription = $5 AND subscription_at <= $4"
-            }
+        let (name, owner) = match account {
+            Subscriber::Account(name) => ("", name),
+            Subscriber::Subscription { subscription, account } => (subscription, account),
         };
-        let (Subscriber::Account(name) | Subscriber::Subscription(name)) = account;
+        // A subscription's notice may come before that of its checkout: then it is known by its account alone. Not where
+        // another subscription is active, which the notice says nothing of.
+        let sql = "UPDATE accounts SET subscribed = $1, customer = COALESCE($2, customer),
+                       subscription = COALESCE($3, subscription), subscription_at = $4
+                   WHERE subscription_at <= $4 AND (subscription = $5 OR (id = $6 AND (subscribed = 0 OR $5 = '')))";
         let changed = sqlx::query(sql)
             .bind(flag(active))
             .bind(customer)
             .bind(subscription)
             .bind(notice.written_at)
             .bind(name)
+            .bind(owner)
             .execute(&mut *tx)
             .await?;
         access::changed(&mut tx).await?;
@@ -180,6 +177,10 @@ pub struct Notice<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum Subscriber<'a> {
     Account(&'a str),
-    /// By the provider's name for the subscription.
-    Subscription(&'a str),
+    Subscription {
+        /// The provider's name for it.
+        subscription: &'a str,
+        /// The account that it was opened for, where the notice says so.
+        account: &'a str,
+    },
 }

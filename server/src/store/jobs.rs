@@ -210,13 +210,14 @@ impl Store {
     }
 
     /// Takes jobs back whose worker has died: to be begun again, or failed after the last attempt. A lease that ends
-    /// further ahead than it was ever set was given before the clock was put back: it has ended, too.
+    /// further ahead than it was ever set was given before the clock was put back: it has ended, too. Nodes' clocks may
+    /// differ by a minute.
     pub async fn reap_jobs(&self) -> Result<u64> {
         let now = clock::now_ms();
         let mut tx = self.begin().await?;
         let dead: Vec<String> = sqlx::query_scalar(
             "SELECT id FROM transcripts WHERE status = 'processing' AND attempts >= $1
-               AND (lease_until IS NULL OR lease_until < $2 OR lease_until > $2 + 2 * COALESCE(lease_ms, $3))",
+               AND (lease_until IS NULL OR lease_until < $2 OR lease_until > $2 + 60000 + 2 * COALESCE(lease_ms, $3))",
         )
         .bind(ATTEMPTS)
         .bind(now)
@@ -237,7 +238,8 @@ impl Store {
         }
         let back = sqlx::query(
             "UPDATE transcripts SET status = 'queued', lease = NULL, lease_until = NULL
-             WHERE status = 'processing' AND (lease_until IS NULL OR lease_until < $1 OR lease_until > $1 + 2 * COALESCE(lease_ms, $2))",
+             WHERE status = 'processing'
+               AND (lease_until IS NULL OR lease_until < $1 OR lease_until > $1 + 60000 + 2 * COALESCE(lease_ms, $2))",
         )
         .bind(now)
         .bind(UNKNOWN_LEASE_MS)
@@ -273,9 +275,9 @@ pub enum Counted {
 /// Writes the notification of a transcript's end, where one was asked for.
 async fn notify(tx: &mut Tx, id: &TranscriptId, now: i64) -> Result<()> {
     sqlx::query(
-        "INSERT INTO webhooks (id, account_id, transcript_id, event, url, state, due_at, created_at)
+        "INSERT INTO webhooks (id, account_id, transcript_id, event, url, state, due_at, wait_ms, created_at)
          SELECT $1, account_id, id, CASE WHEN status = 'completed' THEN 'transcript.completed' ELSE 'transcript.error' END,
-                webhook_url, 'pending', $2, $2
+                webhook_url, 'pending', $2, 0, $2
          FROM transcripts WHERE id = $3 AND webhook_url IS NOT NULL",
     )
     .bind(DeliveryId::new().as_str())

@@ -10,6 +10,7 @@ mod keys;
 mod notifications;
 mod reads;
 mod retention;
+mod schema;
 mod sessions;
 mod transcripts;
 mod uploads;
@@ -22,8 +23,7 @@ use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::{Any, AnyPool, SqlSafeStr as _, Transaction};
+use sqlx::{Any, AnyPool, Transaction};
 
 use access::Access;
 pub use accounts::{Account, Allowance, Credit, Notice, Subscriber};
@@ -31,6 +31,7 @@ pub use bells::Bell;
 pub use jobs::{ATTEMPTS, Counted, Finished, Job, Outcome};
 pub use notifications::{Delivery, Usage};
 use reads::Reads;
+pub use retention::Stale;
 pub use sessions::LiveSession;
 pub use transcripts::{Created, NewTranscript, Source, Status, Transcript, TranscriptQuery};
 pub use uploads::{Upload, UploadStatus, object_key};
@@ -43,12 +44,6 @@ pub type Tx = Transaction<'static, Any>;
 
 /// Connections that read at the same time.
 const READERS: u32 = 8;
-
-const MIGRATIONS: [(i64, &str, &str); 3] = [
-    (1, "service", include_str!("migrations/0001_service.sql")),
-    (2, "live", include_str!("migrations/0002_live.sql")),
-    (3, "waits", include_str!("migrations/0003_waits.sql")),
-];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
@@ -134,10 +129,7 @@ impl Store {
                 url: url.into(),
             }
         };
-        let migrations = MIGRATIONS.map(|(version, name, sql)| {
-            Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
-        });
-        Migrator::with_migrations(migrations.to_vec()).run(&store.write).await?;
+        schema::migrate(&store).await?;
         Ok(store)
     }
 

@@ -1,8 +1,12 @@
 //! What nobody asks for any more: forgotten after a while, so that the database does not grow for ever.
 
+use sqlx::{AssertSqlSafe, Row as _};
+
 use super::transcripts::IDEMPOTENCY_MS;
-use super::{Result, Store};
+use super::uploads::{Hold, abandon};
+use super::{Result, Store, Tx};
 use crate::clock;
+use crate::ids::{AccountId, UploadId};
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
@@ -12,35 +16,68 @@ const WEBHOOKS_MS: i64 = 30 * DAY_MS;
 /// Payment notices are repeated for some days at most.
 const NOTICES_MS: i64 = 90 * DAY_MS;
 
-impl Store {
-    /// Forgets uploads that were signed before `unfinished` and never completed, and those that were signed before
-    /// `unused` and that no transcript is made of; their objects become orphans.
-    pub async fn drop_stale_uploads(&self, unfinished: i64, unused: i64) -> Result<u64> {
-        let mut tx = self.begin().await?;
-        let gone = sqlx::query(
-            "INSERT INTO orphans (object_key, created_at, until_at)
-             SELECT 'uploads/' || account_id || '/' || id, $1, expires_at FROM uploads
-             WHERE expires_at < $1
-               AND ((status = 'pending' AND created_at < $2)
-                    OR (status = 'ready' AND created_at < $3
-                        AND NOT EXISTS (SELECT 1 FROM transcripts WHERE upload_id = uploads.id)))
-             ON CONFLICT (object_key) DO NOTHING",
-        )
-        .bind(clock::now_ms())
-        .bind(unfinished)
-        .bind(unused)
-        .execute(&mut *tx)
-        .await?;
-        if gone.rows_affected() > 0 {
-            sqlx::query(
-                "DELETE FROM uploads WHERE EXISTS
-                   (SELECT 1 FROM orphans WHERE object_key = 'uploads/' || uploads.account_id || '/' || uploads.id)",
-            )
-            .execute(&mut *tx)
-            .await?;
+/// Uploads that are looked at in one go.
+const STALE: usize = 500;
+
+/// Why an upload is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stale {
+    /// Signed so long ago, and never completed.
+    Unfinished,
+    /// Signed so long ago, complete, and no transcript is made of it.
+    Unused,
+}
+
+impl Stale {
+    fn condition(self) -> &'static str {
+        match self {
+            Self::Unfinished => "status = 'pending'",
+            Self::Unused => "status = 'ready' AND NOT EXISTS (SELECT 1 FROM transcripts WHERE upload_id = uploads.id)",
         }
-        tx.commit().await?;
-        Ok(gone.rows_affected())
+    }
+}
+
+impl Store {
+    /// Forgets uploads that were signed before `before` and are stale, and whose URLs have expired; their objects become
+    /// orphans. How many.
+    pub async fn drop_stale_uploads(&self, stale: Stale, before: i64) -> Result<u64> {
+        let mut dropped = 0;
+        let mut after = String::new();
+        loop {
+            // They are looked for without keeping any writer from its work.
+            let query = format!(
+                "SELECT id FROM uploads WHERE id > $1 AND created_at < $2 AND expires_at < $3 AND {} ORDER BY id LIMIT {STALE}",
+                stale.condition()
+            );
+            let found: Vec<String> = sqlx::query_scalar(AssertSqlSafe(query))
+                .bind(&after)
+                .bind(before)
+                .bind(clock::now_ms())
+                .fetch_all(&self.read)
+                .await?;
+            for id in &found {
+                let mut tx = self.begin().await?;
+                dropped += u64::from(self.drop_upload(&mut tx, &UploadId::from(id.clone()), stale).await?);
+                tx.commit().await?;
+            }
+            match found.last() {
+                Some(last) if found.len() == STALE => after.clone_from(last),
+                _ => return Ok(dropped),
+            }
+        }
+    }
+
+    /// Forgets an upload if it is stale; its object becomes an orphan. False if it is not, or is gone.
+    pub(super) async fn drop_upload(&self, tx: &mut Tx, id: &UploadId, stale: Stale) -> Result<bool> {
+        // Transcripts that are made of it now, or deleted, are waited for.
+        self.hold_upload(tx, id, Hold::Alone).await?;
+        let query =
+            format!("DELETE FROM uploads WHERE id = $1 AND {} RETURNING account_id, expires_at", stale.condition());
+        let gone = sqlx::query(AssertSqlSafe(query)).bind(id.as_str()).fetch_optional(&mut **tx).await?;
+        let Some(gone) = gone else { return Ok(false) };
+        let account = AccountId::from(gone.try_get::<String, _>("account_id")?);
+        abandon(tx, &account, id, gone.try_get("expires_at")?).await?;
+        Ok(true)
     }
 
     /// Objects to be deleted now, some of them.
@@ -89,7 +126,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ids::{TranscriptId, UploadId};
+    use crate::ids::TranscriptId;
+    use crate::store::uploads::LATEST_PUT_MS;
     use crate::store::{Account, NewTranscript, Source, Upload, UploadStatus, object_key};
 
     async fn open() -> (tempfile::TempDir, Store, Account) {
@@ -138,9 +176,15 @@ mod tests {
         let used = upload(&store, &account, UploadStatus::Ready, now - 1).await;
         let open = upload(&store, &account, UploadStatus::Pending, now + 60_000).await;
         transcript(&store, &account, &used).await;
-        assert_eq!(store.drop_stale_uploads(now - DAY_MS, now - DAY_MS).await.unwrap(), 0);
-        assert_eq!(store.drop_stale_uploads(now + DAY_MS, now - DAY_MS).await.unwrap(), 1);
-        assert_eq!(store.drop_stale_uploads(now - DAY_MS, now + DAY_MS).await.unwrap(), 1);
+        for (stale, before, dropped) in [
+            (Stale::Unfinished, now - DAY_MS, 0),
+            (Stale::Unused, now - DAY_MS, 0),
+            (Stale::Unfinished, now + DAY_MS, 1),
+            (Stale::Unused, now + DAY_MS, 1),
+            (Stale::Unused, now + DAY_MS, 0),
+        ] {
+            assert_eq!(store.drop_stale_uploads(stale, before).await.unwrap(), dropped, "{stale:?} {before}");
+        }
         for (upload, there) in [(&unfinished, false), (&unused, false), (&used, true), (&open, true)] {
             assert_eq!(store.upload(&upload.id).await.unwrap().is_some(), there);
         }
@@ -152,9 +196,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn no_transcript_is_made_of_an_upload_that_is_gone() {
+        let (_folder, store, account) = open().await;
+        let upload = upload(&store, &account, UploadStatus::Ready, 0).await;
+        let first = transcript(&store, &account, &upload).await;
+        assert!(store.delete_transcript(&account.id, &first).await.unwrap());
+        let second = transcript(&store, &account, &upload).await;
+        assert!(store.transcript(&account.id, &second).await.unwrap().is_none());
+        let known = store.created_before(&account.id, upload.id.as_str(), "hash").await.unwrap();
+        assert!(known.is_none(), "the call may be made again");
+    }
+
+    #[tokio::test]
     async fn an_object_is_deleted_again_when_its_url_has_expired() {
         let (_folder, store, account) = open().await;
-        let upload = upload(&store, &account, UploadStatus::Ready, clock::now_ms() + 400).await;
+        let upload = upload(&store, &account, UploadStatus::Ready, clock::now_ms() - LATEST_PUT_MS + 400).await;
         let transcript = transcript(&store, &account, &upload).await;
         assert!(store.delete_transcript(&account.id, &transcript).await.unwrap());
         assert!(!store.is_wanted(&upload).await.unwrap());

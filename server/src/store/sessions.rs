@@ -34,6 +34,15 @@ impl Store {
         .map(|_| ())
     }
 
+    /// A session has not begun after all.
+    pub async fn forget_session(&self, session: &LiveSession) -> Result<()> {
+        sqlx::query("DELETE FROM live_sessions WHERE id = $1")
+            .bind(session.id.as_str())
+            .execute(&self.write)
+            .await
+            .map(|_| ())
+    }
+
     /// All sessions of a node go on.
     pub async fn sessions_go_on(&self, node: &NodeId, now: i64) -> Result<()> {
         sqlx::query("UPDATE live_sessions SET seen_at = $1 WHERE node = $2")

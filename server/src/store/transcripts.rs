@@ -5,8 +5,9 @@ use serde_json::Value;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::uploads::abandon;
-use super::{Bell, Dialect, Result, Store, Tx};
+use super::retention::Stale;
+use super::uploads::Hold;
+use super::{Bell, Result, Store, Tx};
 use crate::clock;
 use crate::ids::{AccountId, TranscriptId, UploadId};
 
@@ -65,6 +66,8 @@ pub enum Created {
     Before(TranscriptId),
     /// The idempotency key was used for another call.
     Conflict,
+    /// The upload was deleted meanwhile.
+    NoUpload,
 }
 
 /// A transcript as it is stored.
@@ -150,6 +153,7 @@ impl Store {
         }
         let (url, upload) = match &new.source {
             Source::Url(url) => (Some(url.as_str()), None),
+            Source::Upload(id) if !self.hold_upload(&mut tx, id, Hold::Shared).await? => return Ok(Created::NoUpload),
             Source::Upload(id) => (None, Some(id.as_str())),
         };
         sqlx::query(
@@ -224,23 +228,7 @@ impl Store {
             .execute(&mut *tx)
             .await?;
         if let Some(upload) = row.try_get::<Option<String>, _>("upload_id")?.map(UploadId::from) {
-            if self.dialect == Dialect::Postgres {
-                // Two that are deleted at a time would each leave the upload for the other.
-                sqlx::query("SELECT 1 AS one FROM uploads WHERE id = $1 FOR UPDATE")
-                    .bind(upload.as_str())
-                    .execute(&mut *tx)
-                    .await?;
-            }
-            let gone = sqlx::query(
-                "DELETE FROM uploads WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM transcripts WHERE upload_id = $1)
-                 RETURNING expires_at",
-            )
-            .bind(upload.as_str())
-            .fetch_optional(&mut *tx)
-            .await?;
-            if let Some(gone) = gone {
-                abandon(&mut tx, account, &upload, gone.try_get("expires_at")?).await?;
-            }
+            self.drop_upload(&mut tx, &upload, Stale::Unused).await?;
         }
         tx.commit().await?;
         Ok(true)

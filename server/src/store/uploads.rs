@@ -3,7 +3,7 @@
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::{Result, Store, Tx};
+use super::{Dialect, Result, Store, Tx};
 use crate::clock;
 use crate::ids::{AccountId, UploadId};
 
@@ -119,7 +119,31 @@ impl Store {
     }
 }
 
-/// Writes down that an upload's object is to be deleted: now, and again when the URL that may bring it back has expired.
+/// How an upload's row is held to the end of a transaction: until then nobody else takes the other hold of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// So that it is not deleted.
+    Shared,
+    /// So that no transcript is made of it.
+    Alone,
+}
+
+impl Store {
+    /// Whether the upload is there, and held. SQLite's one writer needs no holding.
+    pub(super) async fn hold_upload(&self, tx: &mut Tx, id: &UploadId, hold: Hold) -> Result<bool> {
+        let query = match (self.dialect, hold) {
+            (Dialect::Sqlite, _) => "SELECT 1 AS one FROM uploads WHERE id = $1",
+            (Dialect::Postgres, Hold::Shared) => "SELECT 1 AS one FROM uploads WHERE id = $1 FOR SHARE",
+            (Dialect::Postgres, Hold::Alone) => "SELECT 1 AS one FROM uploads WHERE id = $1 FOR UPDATE",
+        };
+        Ok(sqlx::query(query).bind(id.as_str()).fetch_optional(&mut **tx).await?.is_some())
+    }
+}
+
+/// How long after its URL has expired a PUT that began before may end.
+pub(super) const LATEST_PUT_MS: i64 = 24 * 3_600_000;
+
+/// Writes down that an upload's object is to be deleted: now, and again when no PUT can bring it back any more.
 pub(super) async fn abandon(tx: &mut Tx, account: &AccountId, upload: &UploadId, expires_at: i64) -> Result<()> {
     sqlx::query(
         "INSERT INTO orphans (object_key, created_at, until_at) VALUES ($1, $2, $3)
@@ -127,7 +151,7 @@ pub(super) async fn abandon(tx: &mut Tx, account: &AccountId, upload: &UploadId,
     )
     .bind(object_key(account, upload))
     .bind(clock::now_ms())
-    .bind(expires_at)
+    .bind(expires_at + LATEST_PUT_MS)
     .execute(&mut **tx)
     .await?;
     Ok(())

@@ -120,14 +120,21 @@ impl Decoding {
 
     /// How many windows are not done.
     pub fn rows(&self) -> usize {
-        self.windows.iter().filter(|window| !window.over).count()
+        self.numbers().count()
+    }
+
+    /// The numbers of those windows. After a step that failed there are none: what was known of them is lost.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+        let known = self.windows.iter().filter(|window| self.steps.is_some() && !window.over);
+        known.map(|window| window.number)
     }
 
     /// Windows join in: the encoder's frames `[windows, frames, size]`, and each one's number and what is wanted of it. Those
     /// of which nothing was said are done already.
     ///
     /// # Errors
-    /// [`Error::Device`] when the device failed; [`Error::InvalidOption`] for more previous tokens than there are positions.
+    /// [`Error::Device`] when the device failed, and all windows may be lost; [`Error::InvalidOption`] for more previous
+    /// tokens than there are positions.
     pub fn add(&mut self, model: &Whisper, frames: &Tensor<3>, asks: Vec<(u64, Ask)>) -> Result<Vec<(u64, Said)>> {
         let config = model.config();
         let special = &config.special;
@@ -170,6 +177,9 @@ impl Decoding {
             ended: Vec::new(),
             over: false,
         });
+        if self.steps.is_none() {
+            self.windows.clear();
+        }
         let from = self.windows.len();
         self.windows.extend(windows);
         let before = self.steps.take();
@@ -184,7 +194,7 @@ impl Decoding {
     /// One more token of each; those that are done.
     ///
     /// # Errors
-    /// [`Error::Device`] when the device failed.
+    /// [`Error::Device`] when the device failed, and all windows are lost.
     pub fn step(&mut self, model: &Whisper) -> Result<Vec<(u64, Said)>> {
         self.tidy();
         let Some(mut steps) = self.steps.take() else { return Ok(Vec::new()) };

@@ -1,21 +1,22 @@
 //! What the worker runs for live streams: the detector over all that came in, encoder steps over those with a chunk.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use burn::tensor::{Tensor, TensorData};
 
 use super::slot::{Heard, Input, Kind, Part, Slot};
+use crate::audio::SAMPLE_RATE;
 use crate::error::{Error, Result};
 use crate::models::fastconformer::Beam;
-use crate::models::silero::{Memory, Silero};
+use crate::models::silero::{CHUNK, Memory, Silero};
 use crate::scheduler::Machine;
 use crate::tasks::groups::{Group, Groups};
 
-/// Encoder frames of a step at most: a stream that is behind catches up in long ones.
-const MOST_FRAMES: usize = 112;
 /// Rows of an encoder step at most.
 const MOST_ROWS: usize = 64;
+/// How long a chunk of the detector's is.
+const DETECTED: Duration = Duration::from_millis((CHUNK * 1000 / SAMPLE_RATE as usize) as u64);
 
 /// The live streams of a device.
 pub struct Listening {
@@ -150,24 +151,26 @@ impl Machine for Listening {
 
     fn ready(&self, slot: usize) -> Option<Bucket> {
         let slot = self.slots.get(slot)?.as_ref()?;
-        if slot.kind.detected && slot.for_detector().is_some() {
+        if slot.is_for_detector() {
             return Some(Bucket::Detect);
         }
         if slot.settled() {
             return Some(Bucket::Settle);
         }
-        let Group { recogniser, look_ahead, .. } = &slot.kind.group;
-        let frames = look_ahead + 1;
-        let rows = frames * recogniser.model().config().encoder.subsampling_factor;
-        let chunks = slot.chunks(rows, (MOST_FRAMES / frames).max(1))?;
+        let chunks = slot.chunks()?;
         let way = if slot.kind.fusion.is_some() { Way::Beam } else { Way::Greedy };
         Some(Bucket::Encode { group: slot.group, way, chunks })
     }
 
+    fn since(&self, slot: usize) -> Option<Instant> {
+        self.slots.get(slot)?.as_ref()?.whole_since()
+    }
+
     fn budget(&self, bucket: Bucket) -> Duration {
         match bucket {
-            Bucket::Detect | Bucket::Settle => Duration::ZERO,
+            Bucket::Settle => Duration::ZERO,
             // The next chunk is complete by then.
+            Bucket::Detect => DETECTED,
             Bucket::Encode { group, .. } => self.groups.get(group).map_or(Duration::ZERO, |group| {
                 let chunk_ms = (group.look_ahead + 1) as f64 * group.recogniser.model().frame_ms();
                 Duration::from_millis(chunk_ms as u64)
@@ -203,5 +206,55 @@ impl Machine for Listening {
                 })
                 .collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::audio::AudioStream;
+    use crate::tasks::listen::TurnRules;
+    use crate::tasks::transcribe::Recogniser;
+
+    /// Runs the detector for as long as it is first.
+    fn detect(machine: &mut Listening) {
+        while machine.ready(0) == Some(Bucket::Detect) {
+            assert_eq!(machine.since(0), None, "from when it is seen");
+            machine.step(Bucket::Detect, &[0]).unwrap();
+        }
+    }
+
+    /// A chunk that waits for the encoder is no younger for what the detector hears meanwhile.
+    #[test]
+    fn what_comes_in_keeps_no_chunk_from_its_turn() {
+        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+        let recogniser = Arc::new(Recogniser::load(&models.join("starter/asr-en"), &Device::flex()).unwrap());
+        let detector = Silero::load(&models.join("starter/vad"), &Device::flex()).unwrap();
+        let mut mel = recogniser.model().preprocessor().stream().unwrap();
+        let mut machine = Listening::new(Some(Arc::new(detector)));
+        let group = Group { recogniser, look_ahead: 6, language: 0 };
+        let kind = Kind { group, rules: TurnRules::default(), detected: true, fusion: None, beam: 1 };
+        machine.open(0, kind).unwrap();
+        let sound = AudioStream::open(&models.join("samples/jfk.flac")).unwrap().read_to_end().unwrap();
+        let mut pieces = sound.chunks(1_600).map(|piece| Input { samples: piece.to_vec(), mel: mel.push(piece) });
+        while machine.ready(0).is_none_or(|bucket| bucket == Bucket::Detect) {
+            machine.take(0, pieces.next().unwrap());
+            detect(&mut machine);
+        }
+        let since = machine.since(0);
+        assert!(since.is_some());
+        for _ in 0..3 {
+            machine.take(0, pieces.next().unwrap());
+            detect(&mut machine);
+            assert!(matches!(machine.ready(0), Some(Bucket::Encode { .. })));
+            assert_eq!(machine.since(0), since);
+        }
+        let bucket = machine.ready(0).unwrap();
+        machine.step(bucket, &[0]).unwrap();
+        assert!(machine.since(0) > since || machine.ready(0).is_none());
     }
 }

@@ -16,7 +16,7 @@ use super::groups::Group;
 use super::streams::{self, Streams};
 use super::transcribe::Recogniser;
 use crate::LanguageModelChoice;
-use crate::audio::{Resampler, SAMPLE_RATE};
+use crate::audio::{Resampler, SAMPLE_RATE, tame};
 use crate::error::{Error, Result};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::lm::LanguageModel;
@@ -86,7 +86,7 @@ pub struct LiveInput {
     mel: LogMelStream,
     /// Half a sample that a push ended with.
     odd: Option<u8>,
-    /// What the queue had no room for.
+    /// What the queue has had no room for yet.
     unsent: Option<Input>,
     samples: u64,
     finished: bool,
@@ -158,9 +158,9 @@ pub(crate) fn open(
 }
 
 impl LiveInput {
-    /// Pushes samples, -1 to 1, of any number, without waiting. [`LiveInput::waiting_ms`] says how far ahead of the device they
-    /// are: who pushes faster than it works should wait for it, for what waits takes memory. After [`LiveInput::finish`]
-    /// nothing is taken any more.
+    /// Pushes samples, -1 to 1, of any number, without waiting; what is no number counts as 0. [`LiveInput::waiting_ms`]
+    /// says how far ahead of the device they are: who pushes faster than it works should wait for it (see
+    /// [`LiveInput::send_on`]), for what waits takes memory. After [`LiveInput::finish`] nothing is taken any more.
     ///
     /// # Errors
     /// [`Error::UnsupportedMedia`] when the samples cannot be brought to 16 kHz.
@@ -170,17 +170,27 @@ impl LiveInput {
         }
         let mut input = self.unsent.take().unwrap_or_default();
         let before = input.samples.len();
-        self.resampler.push(samples, &mut input.samples)?;
+        let samples: Vec<f32> = samples.iter().copied().map(tame).collect();
+        self.resampler.push(&samples, &mut input.samples)?;
         input.mel.extend(self.mel.push(&input.samples[before..]));
         self.count(input.samples.len() - before);
         if !input.samples.is_empty() {
-            // Where the queue has no room, they go in with the next ones.
+            self.unsent = Some(input);
+        }
+        self.send_on();
+        Ok(())
+    }
+
+    /// Hands over what the device's queue had no room for when it was pushed, as every push does; false if there is no room
+    /// still. Who waits for [`LiveInput::waiting_ms`] to fall calls this each time they look.
+    pub fn send_on(&mut self) -> bool {
+        if let Some(input) = self.unsent.take() {
             self.unsent = match self.stream.push(streams::Input::Live(input)) {
                 Err(streams::Input::Live(input)) => Some(input),
                 _ => None,
             };
         }
-        Ok(())
+        self.unsent.is_none()
     }
 
     /// Pushes 16-bit samples, little-endian, cut anywhere: half a sample waits for its other half.

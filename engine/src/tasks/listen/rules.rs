@@ -8,7 +8,7 @@ use crate::models::silero::{Edge, Rules, Segmenter};
 pub struct TurnRules {
     /// Silence that ends it, ms.
     pub silence_ms: u32,
-    /// Without a token for so long, it ends though the detector hears something, ms.
+    /// Without a token for so long (and no less than `silence_ms`), it ends though the detector hears something, ms.
     pub blank_ms: u32,
     /// A longer one ends at its next short pause, ms.
     pub longest_ms: u32,
@@ -59,6 +59,8 @@ impl Turnkeeper {
             least_silence_ms: rules.silence_ms as usize,
             padding_ms: 0,
         };
+        // A pause that does not end the turn has no tokens either.
+        let rules = TurnRules { blank_ms: rules.blank_ms.max(rules.silence_ms), ..rules };
         Ok(Self { rules, segmenter: Segmenter::new(speech)?, said_ms: None })
     }
 
@@ -125,5 +127,12 @@ mod tests {
         assert!(keeper.follow(Some(60_400), 60_700), "too long, at a pause");
         keeper.turn_over();
         assert!(keeper.follow(Some(75_080), 75_081), "far too long");
+    }
+
+    #[test]
+    fn a_pause_that_is_to_be_borne_is() {
+        let mut keeper = Turnkeeper::new(TurnRules { silence_ms: 5_000, ..TurnRules::default() }).unwrap();
+        assert!(!keeper.follow(Some(1_000), 5_900));
+        assert!(keeper.follow(None, 6_000));
     }
 }

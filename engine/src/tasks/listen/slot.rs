@@ -17,6 +17,8 @@ const BEFORE: usize = 60;
 const KEPT: usize = BEFORE + 40;
 /// Samples in a mel row.
 const HOP: usize = 160;
+/// Encoder frames of a step at most: a stream that is behind catches up in long ones.
+const MOST_FRAMES: usize = 112;
 
 /// What a stream is opened with.
 pub struct Kind {
@@ -80,6 +82,8 @@ pub(super) struct Slot {
     mels: usize,
     keeper: Turnkeeper,
     turn: Option<Turn>,
+    /// When the first chunk that is not yet encoded was complete.
+    whole_since: Option<Instant>,
     finishing: bool,
 }
 
@@ -116,6 +120,7 @@ impl Slot {
             mels: config.num_mel_bins,
             keeper: Turnkeeper::new(kind.rules)?,
             turn: None,
+            whole_since: None,
             finishing: false,
             kind,
             group,
@@ -133,6 +138,7 @@ impl Slot {
             self.heard += input.samples.len();
         }
         self.mel.extend(input.mel);
+        self.note_chunks();
     }
 
     pub fn finish(&mut self) {
@@ -140,10 +146,16 @@ impl Slot {
         if self.samples.is_empty() {
             self.end_at_last();
         }
+        self.note_chunks();
     }
 
     fn past_last_row(&self) -> usize {
         self.first_row + self.mel.len() / self.mels
+    }
+
+    /// Whether the detector is to hear something first.
+    pub fn is_for_detector(&self) -> bool {
+        self.kind.detected && self.for_detector().is_some()
     }
 
     /// Whole chunks for the detector, if it has not heard them; the last one is filled up at the end.
@@ -165,6 +177,7 @@ impl Slot {
     pub fn detected(&mut self, chances: &[f32]) -> Result<Heard> {
         self.chances.extend(chances);
         self.go_on()?;
+        self.note_chunks();
         Ok(self.heard(Vec::new()))
     }
 
@@ -242,15 +255,28 @@ impl Slot {
         Some((end.saturating_sub(self.first_row) + turn.lead, turn.end_row.is_some()))
     }
 
-    /// How many chunks of `chunk` rows a step over this slot takes, a power of two up to `most`; the last chunk of a turn may
-    /// be a short one.
-    pub fn chunks(&self, chunk: usize, most: usize) -> Option<usize> {
+    /// How many chunks an encoder step over this slot takes, a power of two; the last chunk of a turn may be a short one.
+    pub fn chunks(&self) -> Option<usize> {
+        let Group { recogniser, look_ahead, .. } = &self.kind.group;
+        let frames = look_ahead + 1;
+        let chunk = frames * recogniser.model().config().encoder.subsampling_factor;
+        let most = (MOST_FRAMES / frames).max(1);
         let (rows, ends) = self.available()?;
         let lead = self.turn.as_ref().map_or(0, |turn| turn.lead);
         match rows / chunk {
             0 => (ends && rows > lead).then_some(1),
             whole => Some(1 << whole.min(most).ilog2()),
         }
+    }
+
+    /// Since when the encoder has been waited for: while the detector comes first, too.
+    pub fn whole_since(&self) -> Option<Instant> {
+        self.whole_since.filter(|_| !self.is_for_detector())
+    }
+
+    fn note_chunks(&mut self) {
+        let since = self.whole_since.unwrap_or_else(Instant::now);
+        self.whole_since = self.chunks().map(|_| since);
     }
 
     /// Whether the turn is to end and everything of it is encoded.
@@ -262,6 +288,7 @@ impl Slot {
     /// The slot's part of a step of `rows` rows.
     pub fn part(&mut self, rows: usize) -> Option<Part> {
         let (available, _) = self.available()?;
+        self.whole_since = None;
         let turn = self.turn.as_mut()?;
         let stream = turn.stream.take()?;
         let lead = std::mem::take(&mut turn.lead);
@@ -289,6 +316,7 @@ impl Slot {
         if self.keeper.follow(said, encoded_ms) && turn.end_row.is_none() {
             turn.end_row = Some(self.first_row);
         }
+        self.note_chunks();
         let heard = Heard { open: Some(open), ..self.heard(tokens) };
         if self.settled() { self.settle(heard) } else { heard }
     }
@@ -311,6 +339,7 @@ impl Slot {
         }
         // What the detector said of the time after the turn may be dealt with, too: nobody else will tell of it.
         heard.heard_ms = self.heard_ms();
+        self.note_chunks();
         heard
     }
 
