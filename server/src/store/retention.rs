@@ -41,28 +41,26 @@ impl Store {
     /// Forgets uploads that were signed before `before` and are stale, and whose URLs have expired; their objects become
     /// orphans. How many.
     pub async fn drop_stale_uploads(&self, stale: Stale, before: i64) -> Result<u64> {
+        let query = format!(
+            "SELECT id FROM uploads WHERE created_at < $1 AND expires_at < $2 AND {} LIMIT {STALE}",
+            stale.condition()
+        );
         let mut dropped = 0;
-        let mut after = String::new();
         loop {
             // They are looked for without keeping any writer from its work.
-            let query = format!(
-                "SELECT id FROM uploads WHERE id > $1 AND created_at < $2 AND expires_at < $3 AND {} ORDER BY id LIMIT {STALE}",
-                stale.condition()
-            );
-            let found: Vec<String> = sqlx::query_scalar(AssertSqlSafe(query))
-                .bind(&after)
+            let found: Vec<String> = sqlx::query_scalar(AssertSqlSafe(query.clone()))
                 .bind(before)
                 .bind(clock::now_ms())
                 .fetch_all(&self.read)
                 .await?;
+            let dropped_before = dropped;
             for id in &found {
                 let mut tx = self.begin().await?;
                 dropped += u64::from(self.drop_upload(&mut tx, &UploadId::from(id.clone()), stale).await?);
                 tx.commit().await?;
             }
-            match found.last() {
-                Some(last) if found.len() == STALE => after.clone_from(last),
-                _ => return Ok(dropped),
+            if found.len() < STALE || dropped == dropped_before {
+                return Ok(dropped);
             }
         }
     }
