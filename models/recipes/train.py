@@ -187,7 +187,9 @@ class Trainer:
         return [p for name, p in named if p.requires_grad and name.startswith(transducer) in wanted]
 
     def autocast(self):
-        return torch.autocast(self.device.type, torch.bfloat16)
+        # Without AVX-512 a CPU has no LSTM in bf16.
+        bf16 = self.device.type != "cpu" or torch.backends.cpu.get_cpu_capability() not in ("DEFAULT", "AVX2")
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=bf16)
 
     def losses(self, batch: Batch, lookahead: int, number: int) -> dict[str, torch.Tensor]:
         """A pass's losses per target symbol, with their weights applied by `total`."""
