@@ -4,7 +4,7 @@
 //! is real time.
 
 use auricle_engine::models::silero::{CHUNK, Memory, Silero};
-use auricle_engine::tasks::activity::Listener;
+use auricle_engine::vad::stream::Listener;
 use auricle_engine::{Error, audio::BLOCK};
 use burn::tensor::Device;
 use criterion::{Criterion, Throughput};

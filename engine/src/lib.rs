@@ -19,14 +19,15 @@
 
 pub mod audio;
 pub mod catalog;
+pub mod decoding;
 pub mod device;
 pub mod error;
-pub mod features;
 pub mod layers;
 pub mod models;
+pub mod pipeline;
 pub mod scheduler;
-pub mod tasks;
 pub mod text;
+pub mod vad;
 pub mod weights;
 
 use std::collections::BTreeMap;
@@ -38,21 +39,23 @@ use serde::{Deserialize, Serialize};
 
 pub use auricle_kernels::rows::Precision;
 pub use catalog::{Catalog, CatalogDetector, CatalogModel};
+pub use decoding::fusion::FusionWeights;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use error::{Error, Result};
-pub use tasks::fusion::FusionWeights;
-pub use tasks::listen::{Caption, ListenOptions, LiveEvent, LiveEvents, LiveInput, TurnRules};
-pub use tasks::measure::StageTimes;
+pub use pipeline::live::session::{ListenOptions, LiveEvents, LiveInput};
+pub use pipeline::live::{Caption, LiveEvent};
+pub use pipeline::stage_times::StageTimes;
+pub use vad::endpointer::TurnRules;
 
 use audio::AudioStream;
 use burn::tensor::Device;
 use catalog::Choice;
+use models::fastconformer::FastConformer;
 use models::silero::Silero;
+use pipeline::checkpoint::Checkpoint;
+use pipeline::executor::Streams;
+use pipeline::live::Listening;
 use scheduler::{Scheduler, Slots};
-use tasks::checkpoint::Checkpoint;
-use tasks::listen::Listening;
-use tasks::streams::Streams;
-use tasks::transcribe::Recogniser;
 use text::lm::LanguageModel;
 
 /// The README's example is compiled with the documentation's.
@@ -335,15 +338,25 @@ impl Engine {
             Checkpoint::FastConformer(_) if options.sequential => {
                 return Err(Error::InvalidOption("windows one after another are for Whisper checkpoints".into()));
             }
-            Checkpoint::FastConformer(recogniser) => {
+            Checkpoint::FastConformer(model) => {
                 // Which is spoken it finds by itself; one that it lacks is refused all the same.
                 options.languages.iter().try_for_each(|language| choice.check_language(language))?;
-                recogniser.transcribe(&worker, audio, options, language_model, detector, progress)?
+                pipeline::offline::transducer::transcribe(
+                    model,
+                    &worker,
+                    audio,
+                    options,
+                    language_model,
+                    detector,
+                    progress,
+                )?
             }
             Checkpoint::Whisper(_) if language_model.is_some() => {
                 return Err(Error::InvalidOption("a Whisper checkpoint takes no language model".into()));
             }
-            Checkpoint::Whisper(model) => tasks::write::transcribe(model, &worker, audio, options, detector, progress)?,
+            Checkpoint::Whisper(model) => {
+                pipeline::offline::whisper::transcribe(model, &worker, audio, options, detector, progress)?
+            }
         };
         if transcript.language_code.is_none()
             && let [only] = choice.languages
@@ -361,7 +374,7 @@ impl Engine {
         let choice = self.catalog.choose(&options.model)?;
         self.worker()?;
         self.live_language_model(&choice, &options.language_model)?;
-        self.recogniser(&choice.dir).map(|_| ())
+        self.streaming_model(&choice.dir).map(|_| ())
     }
 
     /// Opens a live session: samples go into the first part, turns of text come out of the second. All sessions share the
@@ -378,7 +391,7 @@ impl Engine {
         check_search(&options.fusion, options.beam)?;
         let mut options = options.clone();
         let look_ahead_ms = options.look_ahead_ms.or(choice.model.look_ahead_ms);
-        let recogniser = self.recogniser(&choice.dir)?;
+        let model = self.streaming_model(&choice.dir)?;
         if options.language.is_none()
             && let [only] = choice.languages
         {
@@ -386,7 +399,7 @@ impl Engine {
         }
         let language_model = self.live_language_model(&choice, &options.language_model)?;
         let detected = self.detector()?.is_some();
-        tasks::listen::open(&*self.worker()?, recogniser, &options, look_ahead_ms, language_model, detected)
+        pipeline::live::session::open(&*self.worker()?, model, &options, look_ahead_ms, language_model, detected)
     }
 
     /// The device's worker, started at first use.
@@ -420,8 +433,8 @@ impl Engine {
     /// # Errors
     /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], and what the device reports.
     pub fn measure(&self, model: &str, samples: &[f32]) -> Result<StageTimes> {
-        let recogniser = self.recogniser(&self.catalog.choose(model)?.dir)?;
-        tasks::measure::stages(recogniser.model(), samples, &self.device)
+        let model = self.streaming_model(&self.catalog.choose(model)?.dir)?;
+        pipeline::stage_times::stages(&model, samples, &self.device)
     }
 
     fn checkpoint(&self, dir: &Path) -> Result<Arc<Checkpoint>> {
@@ -429,8 +442,8 @@ impl Engine {
     }
 
     /// A checkpoint that hears streams of frames.
-    fn recogniser(&self, dir: &Path) -> Result<Arc<Recogniser>> {
-        self.checkpoint(dir)?.recogniser().cloned()
+    fn streaming_model(&self, dir: &Path) -> Result<Arc<FastConformer>> {
+        self.checkpoint(dir)?.streaming().cloned()
     }
 
     fn language_model(&self, choice: &Choice, wanted: &LanguageModelChoice) -> Result<Option<Arc<LanguageModel>>> {

@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 
+use auricle_engine::decoding::{Search, Token, TransducerNetwork};
 use auricle_engine::device;
-use auricle_engine::models::fastconformer::{FastConformer, Search, Token};
+use auricle_engine::models::fastconformer::FastConformer;
 use auricle_tests::{Oracle, devices, relative_error};
 use burn::tensor::{Device, Tensor};
 use serde_json::Value;

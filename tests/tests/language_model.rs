@@ -4,7 +4,8 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::models::fastconformer::{Beam, FastConformer, Search, Token};
+use auricle_engine::decoding::{Beam, Search, Token};
+use auricle_engine::models::fastconformer::FastConformer;
 use auricle_engine::text::lm::LanguageModel;
 use auricle_engine::{
     DeviceChoice, Engine, EngineOptions, FusionWeights, LanguageModelChoice, TranscribeOptions, Transcript,

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::models::silero::{CHUNK, Edge, Memory, Rules, Segment, Segmenter, Silero};
-use auricle_engine::tasks::activity::{Listener, SpeechStream, speech};
+use auricle_engine::models::silero::{CHUNK, Memory, Silero};
+use auricle_engine::vad::segmenter::{Edge, Rules, Segment, Segmenter};
+use auricle_engine::vad::stream::{Listener, SpeechStream, speech};
 use auricle_engine::{Catalog, Error, models_dir};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::Device;

@@ -1,8 +1,5 @@
-//! Model families: one folder each.
+//! Model families, one folder each.
 
-mod confidence;
 pub mod fastconformer;
 pub mod silero;
 pub mod whisper;
-
-pub(crate) use confidence::{confidence, confidence_of};

@@ -7,7 +7,7 @@
 //! no other. A slot's next user never sees what was meant for the one before: inputs carry the generation of their slot,
 //! and results go to the channel of the stream that they were computed for.
 
-mod bell;
+mod notify;
 mod worker;
 
 use std::fmt::Debug;
@@ -21,7 +21,7 @@ use crossbeam::queue::ArrayQueue;
 use tokio::sync::mpsc;
 
 use crate::error::{Error, Result};
-use bell::Bell;
+use notify::Bell;
 use worker::Worker;
 
 /// What waits in each queue at most.

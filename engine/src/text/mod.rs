@@ -1,9 +1,9 @@
 //! Words and spans in, words and spans out; no tensors.
 
-pub mod format;
+pub mod itn;
 pub mod lm;
-mod marks;
 pub mod search;
 pub mod segments;
+mod sentence_boundaries;
 pub mod subtitles;
 pub mod tokens;

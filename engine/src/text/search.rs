@@ -3,7 +3,7 @@
 use serde::Serialize;
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::marks::is_unspaced_script;
+use super::sentence_boundaries::is_unspaced_script;
 use crate::Word;
 
 /// Words that a phrase has at most.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::marks::{ends_sentence, is_spaced};
+use super::sentence_boundaries::{ends_sentence, is_spaced};
 use crate::Word;
 
 /// A silence this long between two words ends a sentence even without a mark.

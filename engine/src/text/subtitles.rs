@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::marks::{ends_clause, ends_sentence, is_spaced};
+use super::sentence_boundaries::{ends_clause, ends_sentence, is_spaced};
 use crate::Word;
 
 /// Lines a cue has at most.

@@ -6,7 +6,6 @@ use tokenizers::Tokenizer;
 
 use crate::Word;
 use crate::error::{Error, Result};
-use crate::models::fastconformer::Token;
 
 /// What SentencePiece writes where a word begins.
 pub const WORD_START: char = '\u{2581}';
@@ -21,11 +20,24 @@ pub struct Vocabulary {
 #[derive(Clone, Debug)]
 struct Piece {
     text: String,
-    kind: Kind,
+    kind: PieceKind,
+}
+
+/// An emitted token with its place in the audio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Token {
+    /// Id in the checkpoint's vocabulary.
+    pub id: u32,
+    /// Encoder frame at which it was emitted, from the utterance's first.
+    pub frame: usize,
+    /// Frames that it spans: the predicted duration (TDT), the run of equal frames (CTC), else 1.
+    pub span: usize,
+    /// 1 - H(p) / ln(n): one minus the entropy of the token distribution over that of an even one, 0 to 1.
+    pub confidence: f32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PieceKind {
     /// Part of the text.
     Text,
     /// A language tag such as `<en-US>`.
@@ -88,13 +100,13 @@ impl Vocabulary {
             let text = tokenizer.id_to_token(id).unwrap_or_default();
             // The model's own blank wins over what the tokenizer calls that id.
             let kind = if id == blank {
-                Kind::Hidden
+                PieceKind::Hidden
             } else if is_language_tag(&text) {
-                Kind::Language
+                PieceKind::Language
             } else if special.contains(&id) {
-                Kind::Hidden
+                PieceKind::Hidden
             } else {
-                Kind::Text
+                PieceKind::Text
             };
             Piece { text, kind }
         });
@@ -119,13 +131,13 @@ impl Vocabulary {
     /// As [`Self::encode`].
     pub fn spelled(&self, phrase: &str) -> Result<Option<Vec<u32>>> {
         let ids = self.encode(&phrase.replace('\u{2019}', "'"))?;
-        let shown = |id: &u32| self.pieces.get(*id as usize).is_some_and(|piece| piece.kind == Kind::Text);
+        let shown = |id: &u32| self.pieces.get(*id as usize).is_some_and(|piece| piece.kind == PieceKind::Text);
         Ok(ids.iter().all(shown).then_some(ids))
     }
 
     /// The text of every token, by id: with [`WORD_START`] where a word begins, empty for what is never shown.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        self.pieces.iter().map(|piece| if piece.kind == Kind::Text { piece.text.as_str() } else { "" })
+        self.pieces.iter().map(|piece| if piece.kind == PieceKind::Text { piece.text.as_str() } else { "" })
     }
 
     /// Words with times: `frame_ms` is the length of an encoder frame, `end_ms` that of the audio.
@@ -135,9 +147,9 @@ impl Vocabulary {
         for token in tokens {
             let Some(piece) = self.pieces.get(token.id as usize) else { continue };
             match piece.kind {
-                Kind::Hidden => {}
-                Kind::Language => spoken.language = Some(piece.text.trim_matches(['<', '>']).to_string()),
-                Kind::Text => match groups.last_mut() {
+                PieceKind::Hidden => {}
+                PieceKind::Language => spoken.language = Some(piece.text.trim_matches(['<', '>']).to_string()),
+                PieceKind::Text => match groups.last_mut() {
                     Some(group) if !starts_word(&piece.text) => group.push(*token),
                     _ => groups.push(vec![*token]),
                 },

@@ -1,4 +1,4 @@
-//! The scheduler's bell, under loom.
+//! The wake-up of the scheduler, under loom.
 
-#[path = "../../../engine/src/scheduler/bell.rs"]
-pub mod bell;
+#[path = "../../../engine/src/scheduler/notify.rs"]
+pub mod notify;

@@ -6,16 +6,15 @@ use std::path::Path;
 use auricle_kernels::crew::{self, Crew};
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::beam::{Beam, BeamState};
 use super::config::{Class, Config};
-use super::decode::{self, Rules, Search, Token, TransducerState};
 use super::encoder::{Encoder, EncoderState};
-use super::transducer::{Frames, Transducer};
+use super::preprocessor::Preprocessor;
+use super::transducer::{Frames, Prediction, Transducer};
+use crate::decoding::keyterms::Keyterms;
+use crate::decoding::{self, Beam, BeamState, GreedyState, Search, Token, TransducerRules};
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
-use crate::features::Preprocessor;
 use crate::layers::{Bias, Linear};
-use crate::tasks::keyterms::Keyterms;
 use crate::text::tokens::Vocabulary;
 use crate::weights::{Scope, Weights};
 
@@ -39,7 +38,7 @@ struct TransducerHead {
     projector: Linear,
     transducer: Transducer,
     prompt: Option<Prompt>,
-    rules: Rules,
+    rules: TransducerRules,
 }
 
 /// The language prompt of Nemotron 3.5: one row of a table for each language, and the layer that fuses it.
@@ -61,9 +60,9 @@ pub struct Stream {
 
 /// Where the search over a batch of streams stands.
 pub struct Searching {
-    transducer: TransducerState,
+    transducer: GreedyState<Prediction>,
     /// Of each row, once a step was searched with a beam.
-    beams: Vec<BeamState>,
+    beams: Vec<BeamState<Prediction>>,
 }
 
 /// What the encoder made of audio, as a search takes it.
@@ -125,6 +124,51 @@ impl FastConformer {
     /// The tokens of the checkpoint.
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.vocabulary
+    }
+
+    /// The device that holds the weights.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The prompt slot of a language; 0 for checkpoints without one.
+    ///
+    /// # Errors
+    /// [`Error::Language`] for a language that the checkpoint has no slot for.
+    pub fn language_slot(&self, language: Option<&str>) -> Result<usize> {
+        let Some(prompt) = self.config().prompt else { return Ok(0) };
+        let Some(language) = language else { return Ok(prompt.automatic) };
+        let known = &self.preprocessor().languages;
+        let wanted = language.replace('_', "-").to_lowercase();
+        let slot = known.iter().find(|(name, _)| name.to_lowercase() == wanted).or_else(|| {
+            let base = wanted.split('-').next().unwrap_or_default();
+            known.iter().find(|(name, _)| name.to_lowercase().split('-').next() == Some(base))
+        });
+        slot.map(|(_, slot)| *slot).ok_or_else(|| Error::Language(format!("the checkpoint has no language {language}")))
+    }
+
+    /// Look-ahead in encoder frames: the largest trained one within `wanted_ms`, else the largest there is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] where no trained look-ahead is short enough, or the checkpoint does not stream.
+    pub fn look_ahead(&self, wanted_ms: Option<u32>) -> Result<usize> {
+        let preprocessor = self.preprocessor();
+        let mut trained = preprocessor.look_aheads.clone();
+        if trained.is_empty() {
+            trained.push(self.config().encoder.default_num_lookahead_tokens);
+        }
+        trained.sort_unstable();
+        // A frame waits for its chunk: look-ahead r takes (r + 1) frames of audio.
+        let latency = |frames: usize| (frames + 1) as f64 * self.frame_ms();
+        match wanted_ms {
+            None => Ok(trained.last().copied().unwrap_or_default()),
+            Some(_) if !self.config().class.is_streaming() => {
+                Err(Error::InvalidOption("a look-ahead needs a streaming checkpoint".into()))
+            }
+            Some(ms) => trained.iter().rev().copied().find(|r| latency(*r) <= f64::from(ms)).ok_or_else(|| {
+                Error::InvalidOption(format!("the checkpoint's shortest look-ahead is {} ms", latency(trained[0])))
+            }),
+        }
     }
 
     /// Number of values in the checkpoint's tensors.
@@ -195,7 +239,7 @@ impl FastConformer {
     pub fn search_utterances(&self, encoded: &Encoded, searches: &[Search]) -> Result<Vec<Vec<Token>>> {
         let Encoded { input, lengths } = encoded;
         let Head::Transducer(head) = &self.head else {
-            return decode::ctc(input.clone(), lengths, self.config.blank, searches);
+            return decoding::ctc(input.clone(), lengths, self.config.blank, searches);
         };
         let mut searching = self.start_search(head, lengths.len());
         let tokens = self.search(&mut searching, encoded, searches)?;
@@ -224,7 +268,7 @@ impl FastConformer {
     }
 
     fn start_search(&self, head: &TransducerHead, rows: usize) -> Searching {
-        Searching { transducer: TransducerState::start(&head.transducer, &head.rules, rows), beams: Vec::new() }
+        Searching { transducer: GreedyState::start(&head.transducer, &head.rules, rows), beams: Vec::new() }
     }
 
     /// One step of every row: `features` `[rows, 8 n, mels]` of which `valid` frames are real, to the new tokens of
@@ -271,8 +315,9 @@ impl FastConformer {
         if let [stream] = streams {
             return self.search(&mut stream.searching, encoded, &searches);
         }
-        let transducers: Vec<&TransducerState> = streams.iter().map(|stream| &stream.searching.transducer).collect();
-        let mut searching = Searching { transducer: TransducerState::join(&transducers), beams: Vec::new() };
+        let transducers: Vec<&GreedyState<Prediction>> =
+            streams.iter().map(|stream| &stream.searching.transducer).collect();
+        let mut searching = Searching { transducer: GreedyState::join(&transducers), beams: Vec::new() };
         let tokens = self.search(&mut searching, encoded, &searches)?;
         for (row, stream) in streams.iter_mut().enumerate() {
             stream.searching.transducer = searching.transducer.row(row);
@@ -374,7 +419,7 @@ impl Head {
                 Some(_) => Some(Prompt::load(&weights.scope("prompt_projector"), config)?),
                 None => None,
             },
-            rules: Rules {
+            rules: TransducerRules {
                 blank: config.blank,
                 vocab_size: config.vocab_size,
                 max_symbols: config.max_symbols_per_step,

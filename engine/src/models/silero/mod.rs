@@ -3,11 +3,9 @@
 mod front;
 mod memory;
 mod model;
-mod segments;
 
 pub use memory::Memory;
 pub use model::Silero;
-pub use segments::{Edge, Rules, Segment, Segmenter};
 
 /// Samples of a chunk, 32 ms at 16 kHz: the detector gives one chance of speech for each.
 pub const CHUNK: usize = 512;

@@ -9,9 +9,9 @@ use burn::tensor::Tensor;
 
 use super::decoder::{Looked, Scores, Steps};
 use super::model::Whisper;
-use super::rules::Rules;
+use super::token_mask::Rules;
+use crate::decoding::confidence_of;
 use crate::error::{Error, Result};
-use crate::models::confidence_of;
 
 /// What to do with speech.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Decoding {
         let no_speech = chances_of(&scores, asks.len(), special.no_speech as usize);
         let looked = match follows.first().is_some_and(|follow| !follow.is_empty()) {
             true => model.decoder().forward(&mut steps, &follows),
-            false => Looked { scores: Scores::Host(scores), weights: looked.weights },
+            false => Looked { scores: Scores::Cpu(scores), weights: looked.weights },
         };
         let prompts = begins.into_iter().zip(follows).map(|(begin, follow)| [begin, follow].concat());
         let windows = asks.into_iter().zip(prompts.zip(no_speech)).map(|((number, ask), (prompt, no_speech))| Window {
@@ -296,11 +296,11 @@ fn candidates(scores: Scores, windows: &mut [Window], rules: &Rules, timestamps:
     let counts: Vec<usize> = windows.iter().flat_map(|window| window.paths.iter().map(|_| count(window))).collect();
     let size = rules.table().size();
     let choices = match scores {
-        Scores::Device(scores) => {
+        Scores::Gpu(scores) => {
             let most = counts.iter().copied().max().unwrap_or(1).max(1);
             choice::unpack(&crate::device::read(rules.table().choose_all(*scores, &rows, most))?, most)
         }
-        Scores::Host(mut scores) => {
+        Scores::Cpu(mut scores) => {
             let none = || Choice { best: Vec::new(), before: 0.0, spread: Spread::default() };
             let rows = scores.chunks_exact_mut(size).zip(rows.iter().zip(&counts));
             let mut work: Vec<_> = rows.map(|(scores, (row, count))| (scores, row, *count, none())).collect();

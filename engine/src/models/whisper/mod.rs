@@ -7,8 +7,8 @@ mod decoder;
 mod decoding;
 mod encoder;
 mod model;
-mod rules;
 mod sequence;
+mod token_mask;
 mod vocabulary;
 
 pub use align::{median_filter, token_times, warp};
@@ -16,6 +16,6 @@ pub use config::{Config, Special};
 pub use decoder::{Looked, Scores, Steps};
 pub use decoding::{Ask, Decoding, Said, Task};
 pub use model::Whisper;
-pub use rules::{Rules, compression_ratio};
 pub use sequence::Previous;
+pub use token_mask::{Rules, compression_ratio};
 pub use vocabulary::{Vocabulary, WordTokens};

@@ -11,7 +11,7 @@ use tokenizers::Tokenizer;
 use super::config::Config;
 use super::decoder::Decoder;
 use super::encoder::Encoder;
-use super::rules::Rules;
+use super::token_mask::Rules;
 use super::vocabulary::Vocabulary;
 use crate::audio::SAMPLE_RATE;
 use crate::error::{Error, Result};

@@ -4,8 +4,8 @@
 //! devices rows of a batch are tensors.
 
 mod context;
-mod device;
-mod host;
+mod cpu;
+mod gpu;
 mod stages;
 
 use std::ops::Range;
@@ -26,8 +26,8 @@ pub struct Encoder {
 
 #[derive(Debug)]
 enum Body {
-    Device(Box<device::Encoder>),
-    Host(Box<host::Encoder>),
+    Gpu(Box<gpu::Encoder>),
+    Cpu(Box<cpu::Encoder>),
 }
 
 /// What streams carry from chunk to chunk, of any number of rows. Its size is fixed by the checkpoint and the look-ahead.
@@ -36,8 +36,8 @@ pub struct EncoderState(StateBody);
 
 #[derive(Debug)]
 enum StateBody {
-    Device(device::State),
-    Host(host::State),
+    Gpu(gpu::State),
+    Cpu(cpu::State),
 }
 
 impl Encoder {
@@ -47,9 +47,9 @@ impl Encoder {
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
         let body = if is_cpu(scope.device()) {
-            Body::Host(Box::new(host::Encoder::load(scope, class, config)?))
+            Body::Cpu(Box::new(cpu::Encoder::load(scope, class, config)?))
         } else {
-            Body::Device(Box::new(device::Encoder::load(scope, class, config)?))
+            Body::Gpu(Box::new(gpu::Encoder::load(scope, class, config)?))
         };
         Ok(Self { body, config: config.clone() })
     }
@@ -68,8 +68,8 @@ impl Encoder {
     /// The state before an utterance, for `batch` rows and a look-ahead in encoder frames.
     pub fn start(&self, batch: usize, look_ahead: usize, device: &Device) -> EncoderState {
         EncoderState(match &self.body {
-            Body::Device(encoder) => StateBody::Device(encoder.start(batch, look_ahead, device)),
-            Body::Host(encoder) => StateBody::Host(encoder.start(batch, look_ahead)),
+            Body::Gpu(encoder) => StateBody::Gpu(encoder.start(batch, look_ahead, device)),
+            Body::Cpu(encoder) => StateBody::Cpu(encoder.start(batch, look_ahead)),
         })
     }
 
@@ -87,8 +87,8 @@ impl Encoder {
             return Err(Error::InvalidOption(why));
         }
         match &self.body {
-            Body::Device(encoder) => Ok(encoder.forward(features, lengths)),
-            Body::Host(encoder) => encoder.forward(features, lengths),
+            Body::Gpu(encoder) => Ok(encoder.forward(features, lengths)),
+            Body::Cpu(encoder) => encoder.forward(features, lengths),
         }
     }
 
@@ -107,13 +107,12 @@ impl Encoder {
         states: &mut [&mut EncoderState],
     ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
         match &self.body {
-            Body::Device(encoder) => {
-                let mut states: Vec<&mut device::State> =
-                    states.iter_mut().filter_map(|state| state.device()).collect();
+            Body::Gpu(encoder) => {
+                let mut states: Vec<&mut gpu::State> = states.iter_mut().filter_map(|state| state.device()).collect();
                 encoder.forward_chunk(features, valid, &mut states)
             }
-            Body::Host(encoder) => {
-                let mut states: Vec<&mut host::State> = states.iter_mut().filter_map(|state| state.host()).collect();
+            Body::Cpu(encoder) => {
+                let mut states: Vec<&mut cpu::State> = states.iter_mut().filter_map(|state| state.host()).collect();
                 encoder.forward_chunk(features, valid, &mut states)
             }
         }
@@ -126,8 +125,8 @@ impl Encoder {
     #[doc(hidden)]
     pub fn stages(&self, features: Tensor<3>, lengths: &[usize], look_ahead: Option<usize>) -> Result<[Tensor<3>; 2]> {
         match &self.body {
-            Body::Device(encoder) => Ok(encoder.stages(features, lengths, look_ahead)),
-            Body::Host(encoder) => encoder.stages(features, lengths, look_ahead),
+            Body::Gpu(encoder) => Ok(encoder.stages(features, lengths, look_ahead)),
+            Body::Cpu(encoder) => encoder.stages(features, lengths, look_ahead),
         }
     }
 }
@@ -136,22 +135,22 @@ impl EncoderState {
     /// Bytes that it holds.
     pub fn bytes(&self) -> usize {
         match &self.0 {
-            StateBody::Device(state) => state.bytes(),
-            StateBody::Host(state) => state.bytes(),
+            StateBody::Gpu(state) => state.bytes(),
+            StateBody::Cpu(state) => state.bytes(),
         }
     }
 
-    fn device(&mut self) -> Option<&mut device::State> {
+    fn device(&mut self) -> Option<&mut gpu::State> {
         match &mut self.0 {
-            StateBody::Device(state) => Some(state),
-            StateBody::Host(_) => None,
+            StateBody::Gpu(state) => Some(state),
+            StateBody::Cpu(_) => None,
         }
     }
 
-    fn host(&mut self) -> Option<&mut host::State> {
+    fn host(&mut self) -> Option<&mut cpu::State> {
         match &mut self.0 {
-            StateBody::Host(state) => Some(state),
-            StateBody::Device(_) => None,
+            StateBody::Cpu(state) => Some(state),
+            StateBody::Gpu(_) => None,
         }
     }
 }

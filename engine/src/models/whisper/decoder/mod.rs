@@ -3,8 +3,8 @@
 //! Two bodies: on the CPU each row has caches of its own and a step reads each weight once, by the kernels of
 //! [`auricle_kernels::rows`]; on other devices all rows are one tensor.
 
-mod device;
-mod host;
+mod cpu;
+mod gpu;
 
 use auricle_kernels::rows::Precision;
 use burn::tensor::{Device, Tensor};
@@ -18,18 +18,18 @@ use crate::weights::Scope;
 #[derive(Clone, Debug)]
 pub enum Decoder {
     /// On a GPU.
-    Device(Box<device::Decoder>),
+    Gpu(Box<gpu::Decoder>),
     /// On the CPU.
-    Host(host::Decoder),
+    Cpu(cpu::Decoder),
 }
 
 /// What the decoder keeps of rows: windows that are decoded side by side.
 #[derive(Debug)]
 pub enum Steps {
     /// On a GPU.
-    Device(device::Steps),
+    Gpu(gpu::Steps),
     /// On the CPU.
-    Host(host::Steps),
+    Cpu(cpu::Steps),
 }
 
 /// What a pass gives of each row's last token.
@@ -43,9 +43,9 @@ pub struct Looked {
 /// Scores where they were computed: `[rows, vocabulary]`.
 pub enum Scores {
     /// On the device.
-    Device(Box<Tensor<2>>),
+    Gpu(Box<Tensor<2>>),
     /// Here.
-    Host(Vec<f32>),
+    Cpu(Vec<f32>),
 }
 
 impl Scores {
@@ -55,8 +55,8 @@ impl Scores {
     /// [`crate::Error::Device`] when the device failed.
     pub fn read(self) -> Result<Vec<f32>> {
         match self {
-            Self::Device(tensor) => crate::device::read(*tensor),
-            Self::Host(values) => Ok(values),
+            Self::Gpu(tensor) => crate::device::read(*tensor),
+            Self::Cpu(values) => Ok(values),
         }
     }
 }
@@ -68,9 +68,9 @@ impl Decoder {
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
         if is_cpu(scope.device()) {
-            host::Decoder::load(scope, config, precision).map(Self::Host)
+            cpu::Decoder::load(scope, config, precision).map(Self::Cpu)
         } else {
-            device::Decoder::load(scope, config, precision).map(|decoder| Self::Device(Box::new(decoder)))
+            gpu::Decoder::load(scope, config, precision).map(|decoder| Self::Gpu(Box::new(decoder)))
         }
     }
 
@@ -80,8 +80,8 @@ impl Decoder {
     /// [`crate::Error::Device`] when the device failed.
     pub fn start(&self, frames: &Tensor<3>) -> Result<Steps> {
         match self {
-            Self::Device(decoder) => Ok(Steps::Device(decoder.start(frames))),
-            Self::Host(decoder) => decoder.start(frames).map(Steps::Host),
+            Self::Gpu(decoder) => Ok(Steps::Gpu(decoder.start(frames))),
+            Self::Cpu(decoder) => decoder.start(frames).map(Steps::Cpu),
         }
     }
 
@@ -97,11 +97,11 @@ impl Decoder {
     /// For steps of another device's decoder.
     pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Tensor<2>) {
         match (self, steps) {
-            (Self::Device(decoder), Steps::Device(steps)) => {
+            (Self::Gpu(decoder), Steps::Gpu(steps)) => {
                 let (scores, middle) = decoder.forward_through(steps, tokens, blocks);
-                (Looked { scores: Scores::Device(Box::new(scores)), weights: Vec::new() }, middle.flatten(0, 1))
+                (Looked { scores: Scores::Gpu(Box::new(scores)), weights: Vec::new() }, middle.flatten(0, 1))
             }
-            (Self::Host(decoder), Steps::Host(steps)) => {
+            (Self::Cpu(decoder), Steps::Cpu(steps)) => {
                 let (looked, middle) = decoder.forward_through(steps, tokens, blocks);
                 let rows = middle.len() / decoder.size();
                 let shape = burn::tensor::TensorData::new(middle, [rows, decoder.size()]);
@@ -118,7 +118,7 @@ impl Decoder {
     /// [`crate::Error::Device`] when the device failed.
     pub fn look_back(&self, steps: &Steps, row: usize, tokens: &[u32], from: usize, seen: usize) -> Result<Vec<f32>> {
         match (self, steps) {
-            (Self::Device(decoder), Steps::Device(steps)) => {
+            (Self::Gpu(decoder), Steps::Gpu(steps)) => {
                 crate::device::read(decoder.look_back(steps, row, tokens, from - 1).narrow(2, 0, seen))
             }
             _ => Ok(Vec::new()),
@@ -131,8 +131,8 @@ impl Steps {
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Device(one), Self::Device(two)) => Self::Device(one.join(two)),
-            (Self::Host(one), Self::Host(two)) => Self::Host(one.join(two)),
+            (Self::Gpu(one), Self::Gpu(two)) => Self::Gpu(one.join(two)),
+            (Self::Cpu(one), Self::Cpu(two)) => Self::Cpu(one.join(two)),
             // A decoder's steps are all of one kind.
             (one, _) => one,
         }
@@ -142,8 +142,8 @@ impl Steps {
     #[must_use]
     pub fn keep(self, rows: &[usize]) -> Self {
         match self {
-            Self::Device(steps) => Self::Device(steps.keep(rows)),
-            Self::Host(steps) => Self::Host(steps.keep(rows)),
+            Self::Gpu(steps) => Self::Gpu(steps.keep(rows)),
+            Self::Cpu(steps) => Self::Cpu(steps.keep(rows)),
         }
     }
 }

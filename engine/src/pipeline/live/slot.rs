@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::rules::{Change, TurnRules, Turnkeeper};
+use crate::decoding::fusion::Fusion;
+use crate::decoding::{Beam, Search, Token};
 use crate::error::Result;
-use crate::models::fastconformer::{Beam, Search, Stream, Token};
+use crate::models::fastconformer::Stream;
 use crate::models::silero::{CHUNK, Memory};
-use crate::tasks::fusion::Fusion;
-use crate::tasks::groups::Group;
+use crate::pipeline::groups::Group;
+use crate::vad::endpointer::{Change, TurnRules, Turnkeeper};
 
 /// Mel rows before the first sign of speech that a turn begins with: 600 ms.
 const BEFORE: usize = 60;
@@ -109,7 +110,7 @@ pub(super) struct Part {
 
 impl Slot {
     pub fn new(kind: Kind, group: usize) -> Result<Self> {
-        let config = &kind.group.recogniser.model().config().encoder;
+        let config = &kind.group.model.config().encoder;
         let mut slot = Self {
             memory: Memory::default(),
             samples: Vec::new(),
@@ -215,8 +216,7 @@ impl Slot {
         }
         let row = row.clamp(self.first_row, self.past_last_row());
         self.drop_rows(row - self.first_row);
-        let Group { recogniser, look_ahead, language } = &self.kind.group;
-        let model = recogniser.model();
+        let Group { model, look_ahead, language } = &self.kind.group;
         let stream = model.stream(1, *look_ahead, *language)?;
         self.turn = Some(Turn {
             stream: Some(stream),
@@ -257,9 +257,9 @@ impl Slot {
 
     /// How many chunks an encoder step over this slot takes, a power of two; the last chunk of a turn may be a short one.
     pub fn chunks(&self) -> Option<usize> {
-        let Group { recogniser, look_ahead, .. } = &self.kind.group;
+        let Group { model, look_ahead, .. } = &self.kind.group;
         let frames = look_ahead + 1;
-        let chunk = frames * recogniser.model().config().encoder.subsampling_factor;
+        let chunk = frames * model.config().encoder.subsampling_factor;
         let most = (MOST_FRAMES / frames).max(1);
         let (rows, ends) = self.available()?;
         let lead = self.turn.as_ref().map_or(0, |turn| turn.lead);
@@ -309,8 +309,8 @@ impl Slot {
         if let Some(since) = turn.wordless_since.take_if(|_| last.is_some()) {
             metrics::histogram!("auricle_first_token_seconds").record(since.elapsed());
         }
-        let frame_ms = self.kind.group.recogniser.model().frame_ms();
-        let row_ms = self.kind.group.recogniser.model().preprocessor().hop_ms();
+        let frame_ms = self.kind.group.model.frame_ms();
+        let row_ms = self.kind.group.model.preprocessor().hop_ms();
         let said = last.map(|token| ((token.frame + 1) as f64 * frame_ms) as u64);
         let encoded_ms = ((self.first_row - turn.start_row) as f64 * row_ms) as u64;
         if self.keeper.follow(said, encoded_ms) && turn.end_row.is_none() {
@@ -326,7 +326,7 @@ impl Slot {
         heard.ended = true;
         let stream = self.turn.take().and_then(|turn| turn.stream);
         if let (Some(stream), Some(beam)) = (stream, self.kind.beam()) {
-            let model = self.kind.group.recogniser.model();
+            let model = &self.kind.group.model;
             heard.tokens.extend(model.finish(stream, Search::Beam(beam)).into_iter().flatten());
         }
         heard.open = Some(Vec::new());
@@ -359,7 +359,7 @@ impl Slot {
     }
 
     fn row_ms(&self, row: usize) -> u64 {
-        (row as f64 * self.kind.group.recogniser.model().preprocessor().hop_ms()) as u64
+        (row as f64 * self.kind.group.model.preprocessor().hop_ms()) as u64
     }
 
     fn detected_ms(&self) -> u64 {

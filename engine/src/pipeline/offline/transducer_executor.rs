@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use burn::tensor::{Tensor, TensorData};
 
-use super::groups::{Group, Groups};
-use super::keyterms::Keyterms;
+use crate::decoding::keyterms::Keyterms;
+use crate::decoding::{Search, Token};
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
-use crate::models::fastconformer::{Encoded, Search, Stream, Token};
+use crate::models::fastconformer::{Encoded, Stream};
+use crate::pipeline::groups::{Group, Groups};
 use crate::scheduler::Machine;
 
 /// About how many encoder frames a step takes: long enough to fill the device, short enough that attention over frames it
@@ -109,8 +110,7 @@ enum Reading {
 
 impl Slot {
     fn new(kind: Kind, group: usize) -> Result<Self> {
-        let Group { recogniser, look_ahead, language } = kind.group;
-        let model = recogniser.model();
+        let Group { model, look_ahead, language } = kind.group;
         let config = &model.config().encoder;
         let chunk = (look_ahead + 1) * config.subsampling_factor;
         let reading = if model.config().class.is_streaming() {
@@ -123,7 +123,7 @@ impl Slot {
         Ok(Self {
             group,
             step_rows: (STEP_FRAMES / (look_ahead + 1)).max(1) * chunk,
-            unit: (!is_cpu(recogniser.device())).then_some(chunk),
+            unit: (!is_cpu(model.device())).then_some(chunk),
             mels: config.num_mel_bins,
             search: kind.search,
             reading,
@@ -176,17 +176,16 @@ impl Recordings {
     }
 
     fn step_streams(&mut self, bucket: Bucket, rows: usize, slots: &[usize]) -> Result<Vec<Option<Dealt>>> {
-        let Some(Group { recogniser, .. }) = self.groups.get(bucket.group).cloned() else {
+        let Some(Group { model, .. }) = self.groups.get(bucket.group).cloned() else {
             return Err(Error::Canceled);
         };
-        let model = recogniser.model();
         let mut slots = self.several(slots)?;
         let (mut mel, mut valid) = (Vec::new(), Vec::with_capacity(slots.len()));
         for slot in &mut slots {
             valid.push(slot.take_rows(rows, &mut mel));
         }
         let shape = [slots.len(), rows, model.config().encoder.num_mel_bins];
-        let features = Tensor::from_data(TensorData::new(mel, shape), recogniser.device());
+        let features = Tensor::from_data(TensorData::new(mel, shape), model.device());
         let mut streams = Vec::with_capacity(slots.len());
         let mut keyterms = Vec::with_capacity(slots.len());
         for Slot { reading, search, .. } in slots {
@@ -205,10 +204,10 @@ impl Recordings {
     }
 
     fn step_windows(&mut self, bucket: Bucket, slots: &[usize]) -> Result<Vec<Option<Dealt>>> {
-        let Some(Group { recogniser, .. }) = self.groups.get(bucket.group).cloned() else {
+        let Some(Group { model, .. }) = self.groups.get(bucket.group).cloned() else {
             return Err(Error::Canceled);
         };
-        let (model, most) = (recogniser.model(), self.rows(bucket));
+        let most = self.rows(bucket);
         let mut slots = self.several(slots)?;
         // One of each in turn, so that no long recording keeps the others waiting.
         let mut batch: Vec<(usize, Vec<f32>)> = Vec::new();
@@ -226,7 +225,7 @@ impl Recordings {
             }
         }
         let samples: Vec<&[f32]> = batch.iter().map(|(_, window)| window.as_slice()).collect();
-        let (features, lengths) = model.preprocessor().utterances(&samples, recogniser.device())?;
+        let (features, lengths) = model.preprocessor().utterances(&samples, model.device())?;
         let encoded = model.encode_utterances(features, &lengths)?;
         let found: Vec<Found> = if bucket.here {
             let searches: Vec<Search> =
@@ -287,7 +286,7 @@ impl Machine for Recordings {
             Reading::Windows(windows) if windows.is_empty() => return None,
             Reading::Windows(_) => None,
             Reading::Stream { .. } => {
-                let model = self.groups.get(slot.group)?.recogniser.model();
+                let model = &self.groups.get(slot.group)?.model;
                 Some(slot.next_rows(model.config().encoder.subsampling_factor)?)
             }
         };
@@ -300,7 +299,7 @@ impl Machine for Recordings {
     }
 
     fn rows(&self, bucket: Bucket) -> usize {
-        let on_cpu = self.groups.get(bucket.group).is_none_or(|group| is_cpu(group.recogniser.device()));
+        let on_cpu = self.groups.get(bucket.group).is_none_or(|group| is_cpu(group.model.device()));
         if on_cpu { 1 } else { MOST_ROWS }
     }
 

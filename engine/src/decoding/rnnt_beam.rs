@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use auricle_kernels::spread::Spread;
 
-use super::decode::{Rules, Token, argmax};
-use super::transducer::{Frames, Prediction, Transducer};
+use super::confidence::confidence;
+use super::fusion::{Fusion, Reading};
+use super::transducer::{PredictorState, TransducerNetwork, TransducerRules};
+use super::{Token, argmax};
 use crate::error::Result;
-use crate::models::confidence;
-use crate::tasks::fusion::{Fusion, Reading};
 
 /// A token whose own score leaves its prefix this far behind the best is not looked at.
 const MARGIN: f32 = 9.0;
@@ -36,11 +36,11 @@ pub struct Beam<'a> {
 
 /// Where the beam search of one stream stands.
 #[derive(Debug)]
-pub struct BeamState {
+pub struct BeamState<P> {
     /// The best first.
     prefixes: Vec<Prefix>,
     /// The predictor after each prefix, by [`Prefix::row`].
-    predictions: Prediction,
+    predictions: P,
     /// What the model expects after each prefix without hearing anything, by [`Prefix::row`]: log probabilities of labels
     /// that are no blank; empty where fusion does not ask for it.
     expected: Vec<Vec<f32>>,
@@ -87,9 +87,9 @@ struct Looked {
     rows: BTreeMap<u64, (Vec<f32>, Vec<f32>)>,
 }
 
-impl BeamState {
+impl<P: PredictorState> BeamState<P> {
     /// The state before an utterance.
-    pub fn start(transducer: &Transducer, rules: &Rules, beam: Beam) -> Self {
+    pub fn start<T: TransducerNetwork<Prediction = P>>(transducer: &T, rules: &TransducerRules, beam: Beam) -> Self {
         let reading = beam.fusion.map(Fusion::start);
         let first = Prefix { score: 0.0, frame: 0, row: 0, history: 0, last: None, said: 0, reading };
         let predictions = transducer.start(1, rules.blank);
@@ -100,11 +100,11 @@ impl BeamState {
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
-    pub fn decode(
+    pub fn decode<T: TransducerNetwork<Prediction = P>>(
         &mut self,
-        transducer: &Transducer,
-        rules: &Rules,
-        (frames, range): (&Frames, Range<usize>),
+        transducer: &T,
+        rules: &TransducerRules,
+        (frames, range): (&T::Frames, Range<usize>),
         beam: Beam,
     ) -> Result<Vec<Token>> {
         let end = self.consumed + range.len();
@@ -134,11 +134,11 @@ impl BeamState {
     }
 
     /// Moves all prefixes that stand at `frame` past it.
-    fn look(
+    fn look<T: TransducerNetwork<Prediction = P>>(
         &mut self,
-        transducer: &Transducer,
-        rules: &Rules,
-        input: (&Frames, usize),
+        transducer: &T,
+        rules: &TransducerRules,
+        input: (&T::Frames, usize),
         frame: usize,
         beam: Beam,
     ) -> Result<()> {
@@ -209,12 +209,17 @@ impl BeamState {
 
     /// Finds what the model expects after the predictions for which that is not known yet: the joint without a frame
     /// (Meng and others, 2021).
-    fn expect(&mut self, transducer: &Transducer, rules: &Rules, beam: Beam) -> Result<()> {
+    fn expect<T: TransducerNetwork<Prediction = P>>(
+        &mut self,
+        transducer: &T,
+        rules: &TransducerRules,
+        beam: Beam,
+    ) -> Result<()> {
         let new: Vec<usize> = (self.expected.len()..self.predictions.rows()).collect();
         if new.is_empty() || beam.fusion.is_none_or(|fusion| fusion.weights().internal == 0.0) {
             return Ok(());
         }
-        let scores = transducer.unheard(&self.predictions, &new)?;
+        let scores = transducer.internal_lm(&self.predictions, &new)?;
         self.expected.extend((0..new.len()).map(|at| {
             let mut labels = scores.row(at)[..rules.vocab_size].to_vec();
             labels[rules.blank as usize] = f32::NEG_INFINITY;
@@ -282,13 +287,13 @@ impl Trail {
 
 impl Looked {
     /// Scores the prefixes whose history was not seen at this frame yet.
-    fn add(
+    fn add<T: TransducerNetwork>(
         &mut self,
         active: &[Prefix],
-        transducer: &Transducer,
-        rules: &Rules,
-        predictions: &Prediction,
-        (frames, at): (&Frames, usize),
+        transducer: &T,
+        rules: &TransducerRules,
+        predictions: &T::Prediction,
+        (frames, at): (&T::Frames, usize),
     ) -> Result<()> {
         let mut new: Vec<&Prefix> = active.iter().filter(|p| !self.rows.contains_key(&p.history)).collect();
         new.sort_by_key(|prefix| prefix.history);
@@ -317,7 +322,7 @@ fn extensions(
     passed: &[Prefix],
     looked: &Looked,
     expected: &[Vec<f32>],
-    rules: &Rules,
+    rules: &TransducerRules,
     beam: Beam,
     frame: usize,
 ) -> Vec<Extension> {
@@ -351,7 +356,7 @@ fn extensions(
 }
 
 /// The durations worth following, with their log probabilities: for a beam of one, the likeliest alone.
-fn durations(rules: &Rules, log_probs: &[f32], width: usize) -> Vec<(Option<usize>, f32)> {
+fn durations(rules: &TransducerRules, log_probs: &[f32], width: usize) -> Vec<(Option<usize>, f32)> {
     if log_probs.is_empty() {
         return vec![(None, 0.0)];
     }

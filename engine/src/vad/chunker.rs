@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::activity::Listener;
-use super::silence::{Gate, Heard};
+use super::speech_filter::{Gate, Heard};
+use super::stream::Listener;
 use crate::Word;
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;

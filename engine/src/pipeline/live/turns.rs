@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use super::slot::Heard;
 use crate::Word;
-use crate::models::fastconformer::{FastConformer, Token};
-use crate::text::format;
+use crate::decoding::Token;
+use crate::models::fastconformer::FastConformer;
+use crate::text::itn;
 
 /// What is shown of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -56,7 +57,7 @@ impl Turns {
             // The last frame may reach past the last sample.
             let caption = self.caption(heard.turn_ms, heard.until_ms.saturating_sub(heard.turn_ms), model);
             if heard.ended && !caption.text.is_empty() {
-                let (words, text) = format::written(&caption.words, self.language.as_deref().unwrap_or("en"));
+                let (words, text) = itn::written(&caption.words, self.language.as_deref().unwrap_or("en"));
                 events.push(LiveEvent::Final(caption));
                 events.push(LiveEvent::Formatted(Caption { text, words }));
             } else if caption.text != self.shown {

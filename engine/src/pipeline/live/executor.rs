@@ -7,11 +7,11 @@ use burn::tensor::{Tensor, TensorData};
 
 use super::slot::{Heard, Input, Kind, Part, Slot};
 use crate::audio::SAMPLE_RATE;
+use crate::decoding::Beam;
 use crate::error::{Error, Result};
-use crate::models::fastconformer::Beam;
 use crate::models::silero::{CHUNK, Memory, Silero};
+use crate::pipeline::groups::{Group, Groups};
 use crate::scheduler::Machine;
-use crate::tasks::groups::{Group, Groups};
 
 /// Rows of an encoder step at most.
 const MOST_ROWS: usize = 64;
@@ -84,10 +84,9 @@ impl Listening {
     }
 
     fn encode(&mut self, group: usize, way: Way, chunks: usize, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
-        let Some(Group { recogniser, look_ahead, .. }) = self.groups.get(group).cloned() else {
+        let Some(Group { model, look_ahead, .. }) = self.groups.get(group).cloned() else {
             return Err(Error::Canceled);
         };
-        let model = recogniser.model();
         let config = &model.config().encoder;
         let rows = chunks * (look_ahead + 1) * config.subsampling_factor;
         let mut parts: Vec<Part> = Vec::with_capacity(slots.len());
@@ -97,7 +96,7 @@ impl Listening {
         let mel: Vec<f32> = parts.iter_mut().flat_map(|part| std::mem::take(&mut part.mel)).collect();
         let valid: Vec<_> = parts.iter().map(|part| part.valid.clone()).collect();
         let shape = [slots.len(), rows, config.num_mel_bins];
-        let features = Tensor::from_data(TensorData::new(mel, shape), recogniser.device());
+        let features = Tensor::from_data(TensorData::new(mel, shape), model.device());
         let mut streams: Vec<_> = parts.iter_mut().map(|part| &mut part.stream).collect();
         let encoded = model.encode(&mut streams, features, &valid)?;
         let tokens = match way {
@@ -172,7 +171,7 @@ impl Machine for Listening {
             // The next chunk is complete by then.
             Bucket::Detect => DETECTED,
             Bucket::Encode { group, .. } => self.groups.get(group).map_or(Duration::ZERO, |group| {
-                let chunk_ms = (group.look_ahead + 1) as f64 * group.recogniser.model().frame_ms();
+                let chunk_ms = (group.look_ahead + 1) as f64 * group.model.frame_ms();
                 Duration::from_millis(chunk_ms as u64)
             }),
         }
@@ -217,8 +216,8 @@ mod tests {
 
     use super::*;
     use crate::audio::AudioStream;
-    use crate::tasks::listen::TurnRules;
-    use crate::tasks::transcribe::Recogniser;
+    use crate::models::fastconformer::FastConformer;
+    use crate::vad::endpointer::TurnRules;
 
     /// Runs the detector for as long as it is first.
     fn detect(machine: &mut Listening) {
@@ -232,11 +231,11 @@ mod tests {
     #[test]
     fn what_comes_in_keeps_no_chunk_from_its_turn() {
         let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
-        let recogniser = Arc::new(Recogniser::load(&models.join("starter/asr-en"), &Device::flex()).unwrap());
+        let model = Arc::new(FastConformer::load(&models.join("starter/asr-en"), &Device::flex()).unwrap());
         let detector = Silero::load(&models.join("starter/vad"), &Device::flex()).unwrap();
-        let mut mel = recogniser.model().preprocessor().stream().unwrap();
+        let mut mel = model.preprocessor().stream().unwrap();
         let mut machine = Listening::new(Some(Arc::new(detector)));
-        let group = Group { recogniser, look_ahead: 6, language: 0 };
+        let group = Group { model, look_ahead: 6, language: 0 };
         let kind = Kind { group, rules: TurnRules::default(), detected: true, fusion: None, beam: 1 };
         machine.open(0, kind).unwrap();
         let sound = AudioStream::open(&models.join("samples/jfk.flac")).unwrap().read_to_end().unwrap();

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::beam::{Beam, follow, log_add, log_softmax};
-use super::decode::Token;
-use crate::models::confidence;
-use crate::tasks::fusion::{Fusion, Reading};
+use super::Token;
+use super::confidence::confidence;
+use super::fusion::{Fusion, Reading};
+use super::rnnt_beam::{Beam, follow, log_add, log_softmax};
 
 /// A token whose own score leaves its prefix this far behind the best is not looked at.
 const MARGIN: f32 = 12.0;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::transcribe::Recogniser;
+use crate::models::fastconformer::FastConformer;
 
 /// What streams of one step have in common.
 #[derive(Clone)]
 pub struct Group {
-    pub recogniser: Arc<Recogniser>,
+    pub model: Arc<FastConformer>,
     /// In encoder frames.
     pub look_ahead: usize,
     /// Slot of the language prompt.
@@ -16,8 +16,7 @@ pub struct Group {
 
 impl PartialEq for Group {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.recogniser, &other.recogniser)
-            && (self.look_ahead, self.language) == (other.look_ahead, other.language)
+        Arc::ptr_eq(&self.model, &other.model) && (self.look_ahead, self.language) == (other.look_ahead, other.language)
     }
 }
 

@@ -6,8 +6,8 @@ use auricle_kernels::logmel::{LogMel, LogMelConfig, LogMelError, LogMelStream, T
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::Deserialize;
 
+use super::config::Config;
 use crate::error::{Error, Result};
-use crate::models::fastconformer::Config;
 
 /// What `processor_config.json` (or `preprocessor_config.json` of older folders) says beside the model.
 pub struct Preprocessor {

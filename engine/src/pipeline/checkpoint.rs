@@ -7,15 +7,15 @@ use auricle_kernels::rows::Precision;
 use burn::tensor::Device;
 use serde::Deserialize;
 
-use super::transcribe::Recogniser;
 use crate::ModelReport;
 use crate::error::{Error, Result};
+use crate::models::fastconformer::FastConformer;
 use crate::models::whisper::Whisper;
 
 /// A checkpoint that transcribes.
 pub enum Checkpoint {
     /// Parakeet and Nemotron.
-    FastConformer(Arc<Recogniser>),
+    FastConformer(Arc<FastConformer>),
     /// Whisper.
     Whisper(Arc<Whisper>),
 }
@@ -35,15 +35,14 @@ impl Checkpoint {
         match family.and_then(|family| family.model_type).as_deref() {
             Some("whisper") => Ok(Self::Whisper(Arc::new(Whisper::load_with(dir, device, precision)?))),
             // It says what is wrong with all others.
-            _ => Ok(Self::FastConformer(Arc::new(Recogniser::load(dir, device)?))),
+            _ => Ok(Self::FastConformer(Arc::new(FastConformer::load(dir, device)?))),
         }
     }
 
     /// What it holds.
     pub fn report(&self) -> ModelReport {
         match self {
-            Self::FastConformer(recogniser) => {
-                let model = recogniser.model();
+            Self::FastConformer(model) => {
                 let config = model.config();
                 let mut look_aheads = model.preprocessor().look_aheads.clone();
                 look_aheads.sort_unstable();
@@ -76,9 +75,9 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for one that writes whole windows.
-    pub fn recogniser(&self) -> Result<&Arc<Recogniser>> {
+    pub fn streaming(&self) -> Result<&Arc<FastConformer>> {
         match self {
-            Self::FastConformer(recogniser) => Ok(recogniser),
+            Self::FastConformer(model) => Ok(model),
             Self::Whisper(_) => {
                 Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()))
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use text2num::{Language, Occurence, Token, find_numbers, get_interpreter_for};
 
-use super::marks::CLOSERS;
+use super::sentence_boundaries::CLOSERS;
 use super::tokens::{is_unspaced, joined};
 use crate::Word;
 

@@ -1,11 +1,12 @@
 //! What is not speech is no text, whatever a model makes of it: words stand only near speech that the detector heard.
 //! Without a detector they stand near anything louder than -65 dB of full scale; that level is a judgement.
 
-use super::activity::Listener;
+use super::segmenter::{Edge, Rules, Segment, Segmenter};
+use super::stream::Listener;
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;
-use crate::models::fastconformer::Token;
-use crate::models::silero::{Edge, Rules, Segment, Segmenter, Silero};
+use crate::models::silero::Silero;
+use crate::text::tokens::Token;
 
 /// A stretch whose root mean square stays below this (-65 dB of full scale) holds nothing to hear.
 const EMPTY_RMS: f32 = 5.6e-4;

@@ -192,7 +192,7 @@ impl Decoder {
             .copied()
             .collect();
         let scores = self.tokens.forward(crew, &self.norm.forward(crew, &last), None);
-        (Looked { scores: Scores::Host(scores), weights: weights.concat() }, middle)
+        (Looked { scores: Scores::Cpu(scores), weights: weights.concat() }, middle)
     }
 
     /// Tokens look at themselves and those before them. `asked` `[tokens, 3 * size]`: queries, keys, values.

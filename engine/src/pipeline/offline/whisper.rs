@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::transcribe::{Report, left_out};
-use super::utterances::{FRAME, Input, Kind, Language, Written};
-use super::windows::{Cutter, Follower, Window, join};
+use super::transducer::{Report, left_out};
+use super::whisper_executor::{FRAME, Input, Kind, Language, Written};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::models::silero::Silero;
 use crate::models::whisper::{Previous, Special, Task, Whisper, token_times};
+use crate::pipeline::executor::{self as streams, Streams};
 use crate::scheduler::{Priority, Results, Scheduler, Stream, wait};
-use crate::tasks::streams::{self, Streams};
 use crate::text::tokens::{Spoken, joined};
+use crate::vad::chunker::{Cutter, Follower, Window, join};
 use crate::{Progress, TranscribeOptions, Transcript, Word};
 
 /// How far ahead of the device a recording is read.

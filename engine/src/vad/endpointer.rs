@@ -1,7 +1,7 @@
 //! When a turn begins and ends.
 
+use super::segmenter::{Edge, Rules, Segmenter};
 use crate::error::Result;
-use crate::models::silero::{Edge, Rules, Segmenter};
 
 /// What decides the end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Chances of speech to stretches of speech, by the rules of the published `get_speech_timestamps`.
 
-use super::CHUNK;
 use crate::error::{Error, Result};
+use crate::models::silero::CHUNK;
 
 /// Samples in a millisecond.
 const MS: usize = 16;

@@ -5,7 +5,7 @@ use auricle_kernels::lstm;
 use auricle_kernels::rows::Precision;
 
 use super::super::config::Config;
-use super::Scores;
+use crate::decoding::Scores;
 use crate::error::Result;
 use crate::layers::Packed;
 use crate::weights::Scope;
@@ -103,7 +103,7 @@ impl Transducer {
     fn scores(&self, x: &[f32]) -> Scores {
         let values = self.together(|crew| self.head.forward(crew, x));
         let outputs = values.len() / (x.len() / self.hidden).max(1);
-        Scores { values, outputs }
+        Scores::new(values, outputs)
     }
 
     /// The predictions after one token of each row, from `state` `[rows, layers, 2, hidden]`.

@@ -1,30 +1,23 @@
 //! Live transcription: samples in as they are spoken, turns of text out while they go on.
 
-mod machine;
-mod rules;
-mod slot;
-mod turns;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use auricle_kernels::logmel::LogMelStream;
 
-use super::fusion::{self, Fusion, FusionWeights};
-use super::groups::Group;
-use super::streams::{self, Streams};
-use super::transcribe::Recogniser;
+use super::slot::{Heard, Input, Kind};
+use super::turns::{LiveEvent, Turns};
 use crate::LanguageModelChoice;
 use crate::audio::{Resampler, SAMPLE_RATE, tame};
+use crate::decoding::fusion::{self, Fusion, FusionWeights};
 use crate::error::{Error, Result};
+use crate::models::fastconformer::FastConformer;
+use crate::pipeline::executor::{self as streams, Streams};
+use crate::pipeline::groups::Group;
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::lm::LanguageModel;
-pub(crate) use machine::{Bucket, Listening};
-pub use rules::TurnRules;
-pub(crate) use slot::{Heard, Input, Kind};
-use turns::Turns;
-pub use turns::{Caption, LiveEvent};
+use crate::vad::endpointer::TurnRules;
 
 /// The sample rates that a session may have, in hertz.
 pub const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
@@ -96,7 +89,7 @@ pub struct LiveInput {
 /// What comes out of a session.
 pub struct LiveEvents {
     heard: Results<Streams>,
-    recogniser: Arc<Recogniser>,
+    model: Arc<FastConformer>,
     turns: Turns,
     ready: VecDeque<LiveEvent>,
     progress: Arc<Progress>,
@@ -108,7 +101,7 @@ pub struct LiveEvents {
 /// [`Error::InvalidOption`], [`Error::Language`] for options; [`Error::Busy`] when there is no room.
 pub(crate) fn open(
     scheduler: &Scheduler<Streams>,
-    recogniser: Arc<Recogniser>,
+    model: Arc<FastConformer>,
     options: &ListenOptions,
     look_ahead_ms: Option<u32>,
     language_model: Option<Arc<LanguageModel>>,
@@ -122,7 +115,6 @@ pub(crate) fn open(
             options.sample_rate
         )));
     }
-    let model = recogniser.model();
     if !model.config().class.is_streaming() {
         return Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()));
     }
@@ -132,9 +124,9 @@ pub(crate) fn open(
         rules.blank_ms = rules.silence_ms;
     }
     let group = Group {
-        look_ahead: recogniser.look_ahead(look_ahead_ms)?,
-        language: recogniser.language_slot(options.language.as_deref())?,
-        recogniser: recogniser.clone(),
+        look_ahead: model.look_ahead(look_ahead_ms)?,
+        language: model.language_slot(options.language.as_deref())?,
+        model: model.clone(),
     };
     let fusion = language_model
         .map(|language_model| Arc::new(Fusion::new(language_model, options.fusion, model.vocabulary(), None, &[])));
@@ -154,7 +146,7 @@ pub(crate) fn open(
         progress: progress.clone(),
     };
     let turns = Turns::new(options.language.clone());
-    Ok((input, LiveEvents { heard, recogniser, turns, ready: VecDeque::new(), progress }))
+    Ok((input, LiveEvents { heard, model, turns, ready: VecDeque::new(), progress }))
 }
 
 impl LiveInput {
@@ -273,6 +265,6 @@ impl LiveEvents {
 
     fn take(&mut self, heard: Heard) {
         self.progress.heard.fetch_max(heard.heard_ms, Ordering::Relaxed);
-        self.ready.extend(self.turns.take(heard, self.recogniser.model()));
+        self.ready.extend(self.turns.take(heard, &self.model));
     }
 }

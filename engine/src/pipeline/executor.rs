@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::listen::{self, Listening};
-use super::recordings::{self, Recordings};
-use super::utterances::{self, Utterances};
+use super::live::{self as listen, Listening};
+use super::offline::transducer_executor::{self as recordings, Recordings};
+use super::offline::whisper_executor::{self as utterances, Utterances};
 use crate::error::{Error, Result};
 use crate::scheduler::Machine;
 

@@ -1,8 +1,9 @@
 //! Where somebody speaks: the detector over a stream of samples, in constant memory.
 
+use super::segmenter::{Edge, Rules, Segment, Segmenter};
 use crate::audio::AudioStream;
 use crate::error::Result;
-use crate::models::silero::{CHUNK, Edge, Memory, Rules, Segment, Segmenter, Silero};
+use crate::models::silero::{CHUNK, Memory, Silero};
 
 /// The detector's view of one stream.
 #[derive(Debug)]

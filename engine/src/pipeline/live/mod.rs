@@ -1,0 +1,15 @@
+//! Live transcription: samples in as they are spoken, turns of text out while they go on.
+//!
+//! - [`session`]: the two halves that a caller holds, samples in and events out.
+//! - `executor`: the steps of all live streams.
+//! - `slot`: the state of one stream between steps.
+//! - `turns`: tokens of a turn to partials and finals.
+
+mod executor;
+pub mod session;
+mod slot;
+mod turns;
+
+pub(crate) use executor::{Bucket, Listening};
+pub(crate) use slot::{Heard, Input, Kind};
+pub use turns::{Caption, LiveEvent};

@@ -1,0 +1,15 @@
+//! Tasks of the engine, in the order in which data flows.
+//!
+//! - [`offline`]: a recording to a transcript.
+//! - [`live`]: a live session: samples in, turns out.
+//! - [`executor`]: the batch executor of a device, over those of all families.
+//! - [`checkpoint`]: a checkpoint folder of any family.
+//! - `recogniser`, `groups`: a FastConformer checkpoint on its device, and the streams of it that can share a step.
+//! - [`stage_times`]: duration of each stage of a model.
+
+pub(crate) mod checkpoint;
+pub(crate) mod executor;
+pub(crate) mod groups;
+pub mod live;
+pub mod offline;
+pub mod stage_times;

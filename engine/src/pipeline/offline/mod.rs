@@ -1,0 +1,6 @@
+//! A recording to a transcript, by the family of its checkpoint.
+
+pub mod transducer;
+pub(crate) mod transducer_executor;
+pub(crate) mod whisper;
+pub(crate) mod whisper_executor;

@@ -1,0 +1,281 @@
+//! Audio to words: decoded blocks, features, encoder steps, tokens, words; in constant memory. The device's worker runs the
+//! steps, this thread what comes before and after them, at the same time.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::transducer_executor::{Dealt, Found, Input, Kind, Searched};
+use crate::audio::{AudioStream, SAMPLE_RATE};
+use crate::decoding::fusion::{BEAM, Fusion};
+use crate::decoding::keyterms::Keyterms;
+use crate::decoding::{Beam, Search, Token};
+use crate::error::{Error, Result};
+use crate::models::fastconformer::FastConformer;
+use crate::models::silero::Silero;
+use crate::pipeline::executor::{self as streams, Streams};
+use crate::pipeline::groups::Group;
+use crate::scheduler::{Priority, Results, Scheduler, Stream, wait};
+use crate::text::lm::LanguageModel;
+use crate::text::tokens::Spoken;
+use crate::vad::chunker::{Cutter, Window, join};
+use crate::vad::speech_filter::{Gate, Heard};
+use crate::{Progress, TranscribeOptions, Transcript};
+
+/// How far ahead of the device a recording is read: mel rows of a stream (27 s at 10 ms), and windows.
+const ROWS_AHEAD: usize = 2_688;
+const WINDOWS_AHEAD: usize = 8;
+
+/// What stays the same over one transcription.
+struct Job<'a> {
+    keyterms: Option<Arc<Keyterms>>,
+    fusion: Option<Fusion>,
+    beam: usize,
+    group: Group,
+    detector: Option<&'a Silero>,
+    /// Words left out because no speech was heard near them.
+    unheard: usize,
+    report: Report<'a>,
+}
+
+/// Tells how far a transcription has come.
+pub(crate) struct Report<'a> {
+    progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    total_s: Option<f64>,
+}
+
+impl<'a> Report<'a> {
+    /// To whom, about this audio.
+    pub fn new(progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>, audio: &AudioStream) -> Self {
+        Self { progress, total_s: audio.duration_s() }
+    }
+
+    /// # Errors
+    /// [`Error::Canceled`] if nobody wants the rest.
+    pub fn at(&mut self, audio_s: f64) -> Result<()> {
+        match (self.progress)(Progress { audio_s, total_s: self.total_s }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Canceled),
+        }
+    }
+}
+
+impl Job<'_> {
+    /// The search that there is to do here: with a beam where there is a language model to search with, else the worker
+    /// does it.
+    fn search(&self) -> Option<Search<'_>> {
+        self.fusion.as_ref().map(|fusion| Search::Beam(Beam { width: self.beam, fusion: Some(fusion) }))
+    }
+
+    /// # Errors
+    /// [`Error::Busy`] when there is no room.
+    fn open(&self, worker: &Scheduler<Streams>) -> Result<Open> {
+        let search = match self.fusion {
+            Some(_) => Searched::Outside,
+            None => Searched::Here(self.keyterms.clone()),
+        };
+        let kind = streams::Kind::Recording(Kind { group: self.group.clone(), search });
+        let (stream, results) = worker.open(kind, Priority::Offline)?;
+        Ok(Open { stream, results })
+    }
+}
+
+/// A recording on the worker.
+struct Open {
+    stream: Stream<Streams>,
+    results: Results<Streams>,
+}
+
+impl Open {
+    /// # Errors
+    /// [`Error::Busy`] when the queue is full.
+    fn push(&self, input: Input) -> Result<()> {
+        let pushed = self.stream.push(streams::Input::Recording(input));
+        pushed.map_err(|_| Error::Busy("too many recordings at once".into()))
+    }
+
+    fn finish(&mut self, last: Option<Input>) {
+        self.stream.finish(last.map(streams::Input::Recording));
+    }
+
+    /// What the next step gave; none once everything was dealt with.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn next(&mut self) -> Result<Option<Dealt>> {
+        wait::<Streams>(&mut self.results).map(|output| output.and_then(streams::Output::recording)).transpose()
+    }
+}
+
+/// Transcribes audio to its end, with a beam where there is a language model; words count where the detector heard
+/// speech, or without one wherever it is not silent.
+///
+/// # Errors
+/// What decoding or the device reports; [`Error::InvalidOption`] and [`Error::Language`] for options that the
+/// checkpoint cannot serve; [`Error::Busy`] when the worker has no room.
+pub(crate) fn transcribe(
+    model: &Arc<FastConformer>,
+    worker: &Scheduler<Streams>,
+    mut audio: AudioStream,
+    options: &TranscribeOptions,
+    language_model: Option<Arc<LanguageModel>>,
+    detector: Option<&Silero>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Transcript> {
+    let vocabulary = model.vocabulary();
+    let (keyterms, unwritable) = Keyterms::new(&options.keyterms, vocabulary)?;
+    let fusion = language_model.map(|language_model| {
+        Fusion::new(language_model, options.fusion, vocabulary, keyterms.clone(), &options.keyterms)
+    });
+    let mut job = Job {
+        keyterms: keyterms.map(Arc::new),
+        fusion,
+        beam: options.beam.unwrap_or(BEAM),
+        group: Group {
+            model: model.clone(),
+            look_ahead: model.look_ahead(options.look_ahead_ms)?,
+            language: model.language_slot(options.language.as_deref())?,
+        },
+        detector,
+        unheard: 0,
+        report: Report::new(progress, &audio),
+    };
+    let spoken = if model.config().class.is_streaming() {
+        straight_through(model, worker, &mut audio, &mut job)?
+    } else {
+        in_windows(model, worker, &mut audio, &mut job)?
+    };
+    let confidence = spoken.confidence();
+    Ok(Transcript {
+        text: spoken.text,
+        words: spoken.words,
+        confidence,
+        language_code: spoken.language.or_else(|| options.language.clone()),
+        audio_duration_sec: audio.position_s(),
+        model: options.model.clone(),
+        warnings: audio
+            .warnings()
+            .into_iter()
+            .chain(left_out(job.unheard))
+            .chain(unwritable.into_iter().map(|term| format!("the model cannot write the keyterm {term:?}: left out")))
+            .collect(),
+    })
+}
+
+/// A cache-aware checkpoint: one stream from the first sample to the last.
+fn straight_through(
+    model: &FastConformer,
+    worker: &Scheduler<Streams>,
+    audio: &mut AudioStream,
+    job: &mut Job,
+) -> Result<Spoken> {
+    let mut mel = model.preprocessor().stream()?;
+    let mels = model.config().encoder.num_mel_bins;
+    let row_s = model.preprocessor().hop_ms() / 1000.0;
+    let mut open = job.open(worker)?;
+    let mut searching = model.searching(1)?;
+    let mut gate = Gate::new(job.detector)?;
+    let mut tokens: Vec<Token> = Vec::new();
+    let (mut pushed, mut dealt_with) = (0, 0);
+    let mut ended = false;
+    loop {
+        while !ended && pushed - dealt_with < ROWS_AHEAD {
+            match audio.next_block()? {
+                Some(block) => {
+                    gate.push(&block)?;
+                    let rows = mel.push(&block);
+                    pushed += rows.len() / mels;
+                    open.push(Input::Rows(rows))?;
+                }
+                None => {
+                    let rows = mel.finish();
+                    pushed += rows.len() / mels;
+                    open.finish(Some(Input::Rows(rows)));
+                    ended = true;
+                }
+            }
+        }
+        let Some(dealt) = open.next()? else { break };
+        dealt_with += dealt.rows;
+        for found in dealt.found {
+            match (found, job.search()) {
+                (Found::Tokens(new), _) => tokens.extend(new),
+                (Found::Frames(frames), Some(search)) => {
+                    tokens.extend(model.search(&mut searching, &frames, &[search])?.into_iter().flatten());
+                }
+                (Found::Frames(_), None) => return Err(Error::Canceled),
+            }
+        }
+        job.report.at((dealt_with as f64 * row_s).min(audio.position_s()))?;
+    }
+    if let Some(search) = job.search() {
+        tokens.extend(model.finish_search(searching, &[search]).into_iter().flatten());
+    }
+    keep_heard(model, &gate.finish()?, &mut tokens, job);
+    let end_ms = (audio.position_s() * 1000.0).round() as u64;
+    Ok(model.vocabulary().words(&tokens, model.frame_ms(), end_ms))
+}
+
+/// A whole-utterance checkpoint: windows cut at silence, several at a time.
+fn in_windows(
+    model: &FastConformer,
+    worker: &Scheduler<Streams>,
+    audio: &mut AudioStream,
+    job: &mut Job,
+) -> Result<Spoken> {
+    let mut cutter = Cutter::new(job.detector);
+    let mut open = job.open(worker)?;
+    let mut waiting: VecDeque<Window> = VecDeque::new();
+    let mut spoken = Spoken::default();
+    let mut ended = false;
+    loop {
+        while !ended && waiting.len() < WINDOWS_AHEAD {
+            let cut = match audio.next_block()? {
+                Some(block) => cutter.push(&block)?,
+                None => {
+                    ended = true;
+                    cutter.finish()?.into_iter().collect()
+                }
+            };
+            for window in cut {
+                open.push(Input::Window(window.samples.clone()))?;
+                waiting.push_back(window);
+            }
+            if ended {
+                open.finish(None);
+            }
+        }
+        let Some(dealt) = open.next()? else { break };
+        for found in dealt.found {
+            let mut tokens = match (found, job.search()) {
+                (Found::Tokens(tokens), _) => tokens,
+                (Found::Frames(frames), Some(search)) => {
+                    model.search_utterances(&frames, &[search])?.into_iter().flatten().collect()
+                }
+                (Found::Frames(_), None) => return Err(Error::Canceled),
+            };
+            let Some(window) = waiting.pop_front() else { return Err(Error::Canceled) };
+            keep_heard(model, &window.heard()?, &mut tokens, job);
+            let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
+            let part = model.vocabulary().words(&tokens, model.frame_ms(), length_ms);
+            join(&mut spoken, part, &window);
+            job.report.at((window.start_ms + length_ms) as f64 / 1000.0)?;
+        }
+    }
+    Ok(spoken)
+}
+
+/// Leaves out the tokens that have no speech near them, and counts their words.
+fn keep_heard(model: &FastConformer, heard: &Heard, tokens: &mut Vec<Token>, job: &mut Job) {
+    let unheard = heard.keep_near(tokens, model.frame_ms());
+    job.unheard += model.vocabulary().words(&unheard, model.frame_ms(), u64::MAX).words.len();
+}
+
+/// The warning that words were left out.
+pub(crate) fn left_out(words: usize) -> Option<String> {
+    match words {
+        0 => None,
+        1 => Some("1 word where no speech was detected was left out".into()),
+        _ => Some(format!("{words} words where no speech was detected were left out")),
+    }
+}
