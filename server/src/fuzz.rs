@@ -10,18 +10,18 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
 use url::Url;
 
-use crate::app::App;
 use crate::config::{Config, Role as NodeRole};
-use crate::http::routes::Router;
 use crate::http::{Surface, connection};
 use crate::live::socket::{Incoming, Socket};
+use crate::routes::Router;
 use crate::serve::{Urls, assemble};
+use crate::state::AppState;
 use crate::store::Store;
 
 /// A service without an engine, whose connections are memory.
 pub struct Service {
     runtime: Runtime,
-    app: Arc<App>,
+    app: Arc<AppState>,
     api: Arc<Router>,
     storage: Arc<Router>,
     key: String,
@@ -33,7 +33,7 @@ impl Service {
     /// # Errors
     /// One line, if it cannot start.
     pub fn start(data: &Path) -> Result<Self, String> {
-        crate::net::use_tls();
+        crate::outbound::install_tls_provider();
         let runtime = Runtime::new().map_err(|error| error.to_string())?;
         let (app, key) = runtime.block_on(async {
             let told = |error: crate::store::Error| error.to_string();

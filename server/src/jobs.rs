@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::create::base;
-use crate::app::App;
 use crate::billing::{Kind, Price};
-use crate::net::NetError;
+use crate::outbound::OutboundError;
+use crate::state::AppState;
 use crate::storage::OnDisk;
 use crate::store::{ATTEMPTS, Counted, Finished, Job, Outcome, Source, object_key};
 
@@ -37,7 +37,7 @@ enum Stop {
 }
 
 /// Runs jobs until `stopping`, then waits for those in work until `give_up`, and gives back what is left.
-pub async fn run(app: Arc<App>, engine: Arc<Engine>, stopping: CancellationToken, give_up: CancellationToken) {
+pub async fn run(app: Arc<AppState>, engine: Arc<Engine>, stopping: CancellationToken, give_up: CancellationToken) {
     let lease_ms = lease_ms(&app);
     // Jobs whose time has come ring no bell, nor do those of the dead.
     let poll = Duration::from_secs(app.config.poll_seconds.into()).min(Duration::from_millis(lease_ms as u64 / 2));
@@ -72,7 +72,7 @@ pub async fn run(app: Arc<App>, engine: Arc<Engine>, stopping: CancellationToken
             }
             Ok(None) => {
                 tokio::select! {
-                    () = app.job_bell.notified() => {}
+                    () = app.job_notify.notified() => {}
                     () = tokio::time::sleep(poll) => {}
                     _ = running.join_next(), if !running.is_empty() => {}
                     () = stopping.cancelled() => {}
@@ -87,12 +87,12 @@ pub async fn run(app: Arc<App>, engine: Arc<Engine>, stopping: CancellationToken
     while running.join_next().await.is_some() {}
 }
 
-fn lease_ms(app: &App) -> i64 {
+fn lease_ms(app: &AppState) -> i64 {
     i64::from(app.config.job_lease_seconds) * 1000
 }
 
 /// One attempt at one job.
-async fn work(app: Arc<App>, engine: Arc<Engine>, job: Job, give_up: CancellationToken) {
+async fn work(app: Arc<AppState>, engine: Arc<Engine>, job: Job, give_up: CancellationToken) {
     let began = Instant::now();
     let done_ms = Arc::new(AtomicI64::new(0));
     // Cancelled when the job is this worker's no more.
@@ -137,13 +137,13 @@ async fn work(app: Arc<App>, engine: Arc<Engine>, job: Job, give_up: Cancellatio
 }
 
 /// Writes the end of a job down, however long the database needs to take it, while the job is still ours.
-async fn finish(app: &App, job: &Job, outcome: &Outcome, lost: &CancellationToken, give_up: &CancellationToken) {
+async fn finish(app: &AppState, job: &Job, outcome: &Outcome, lost: &CancellationToken, give_up: &CancellationToken) {
     let mut wait = Duration::from_millis(100);
     loop {
         match app.store.finish_job(job, outcome).await {
             Ok(true) => {
-                app.webhook_bell.notify_one();
-                app.job_bell.notify_one();
+                app.webhook_notify.notify_one();
+                app.job_notify.notify_one();
                 return;
             }
             Ok(false) => return tracing::info!(job = %job.id, "was taken away before it ended"),
@@ -157,16 +157,16 @@ async fn finish(app: &App, job: &Job, outcome: &Outcome, lost: &CancellationToke
     }
 }
 
-async fn release(app: &App, job: &Job, delay_ms: i64, counted: Counted) {
+async fn release(app: &AppState, job: &Job, delay_ms: i64, counted: Counted) {
     // If it cannot be written, the lease runs out and does the same.
     if let Err(error) = app.store.release_job(job, delay_ms, counted).await {
         tracing::error!(job = %job.id, %error, "a job could not be given back; its lease will run out");
     }
-    app.job_bell.notify_one();
+    app.job_notify.notify_one();
 }
 
 /// Renews the lease three times in its length.
-async fn keep_alive(app: Arc<App>, job: Job, done_ms: Arc<AtomicI64>, lost: CancellationToken) {
+async fn keep_alive(app: Arc<AppState>, job: Job, done_ms: Arc<AtomicI64>, lost: CancellationToken) {
     let lease_ms = lease_ms(&app);
     loop {
         tokio::time::sleep(Duration::from_millis(lease_ms as u64 / 3)).await;
@@ -179,7 +179,7 @@ async fn keep_alive(app: Arc<App>, job: Job, done_ms: Arc<AtomicI64>, lost: Canc
 }
 
 async fn attempt(
-    app: &Arc<App>,
+    app: &Arc<AppState>,
     engine: Arc<Engine>,
     job: &Job,
     done_ms: Arc<AtomicI64>,
@@ -287,7 +287,7 @@ fn sentence(text: &str) -> String {
 }
 
 /// Fetches `audio_url` into a file of ours.
-async fn fetch(app: &App, url: &str) -> Result<OnDisk, Stop> {
+async fn fetch(app: &AppState, url: &str) -> Result<OnDisk, Stop> {
     let limit = Duration::from_secs(app.config.fetch_timeout_seconds.into());
     match tokio::time::timeout(limit, download(app, url)).await {
         Ok(fetched) => fetched,
@@ -299,8 +299,8 @@ fn refused(reason: &str) -> Stop {
     Stop::Refused(format!("The audio could not be fetched from audio_url: {reason}."))
 }
 
-async fn download(app: &App, url: &str) -> Result<OnDisk, Stop> {
-    let response = app.outbound.get(url).await.map_err(|error: NetError| refused(&error.to_string()))?;
+async fn download(app: &AppState, url: &str) -> Result<OnDisk, Stop> {
+    let response = app.outbound.get(url).await.map_err(|error: OutboundError| refused(&error.to_string()))?;
     let most = app.config.fetch_max_bytes;
     let too_large = || refused(&format!("it is larger than {most} bytes"));
     if response.content_length().is_some_and(|length| length > most) {

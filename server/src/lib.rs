@@ -1,23 +1,27 @@
 //! `auricle`: speech to text on your own machine, as a program and as a service.
 
 mod api;
-mod app;
 mod auth;
 mod billing;
 mod cli;
 mod clock;
 mod config;
+mod dashboard;
 #[doc(hidden)]
 pub mod fuzz;
 mod http;
-mod hub;
 mod ids;
 mod jobs;
 mod live;
-mod net;
+mod metering;
+mod model_hub;
+mod openapi;
+mod outbound;
+mod routes;
 mod serve;
+mod state;
 mod storage;
 mod store;
-mod webhooks;
+mod webhook_outbox;
 
 pub use cli::main;

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::page;
 use crate::clock;
-use crate::http::Call;
-use crate::http::reply::{ApiError, Reply, Result, json};
+use crate::http::RequestContext;
+use crate::http::response::{ApiError, Response, Result, json};
 use crate::store::Credit;
 
 #[derive(Serialize)]
@@ -41,12 +41,12 @@ fn seconds(ms: i64) -> f64 {
 }
 
 /// `GET /v2/credits`
-pub async fn credits(call: Call) -> Result<Reply> {
+pub async fn credits(call: RequestContext) -> Result<Response> {
     Ok(json(&Credits::from(call.app.store.credit(&call.account()?.id).await?)))
 }
 
 /// `GET /v2/usage`
-pub async fn usage(call: Call) -> Result<Reply> {
+pub async fn usage(call: RequestContext) -> Result<Response> {
     #[derive(Serialize)]
     struct Event {
         id: String,
@@ -83,7 +83,7 @@ pub async fn usage(call: Call) -> Result<Reply> {
 }
 
 /// `GET /v2/usage/summary`
-pub async fn summary(call: Call) -> Result<Reply> {
+pub async fn summary(call: RequestContext) -> Result<Response> {
     #[derive(Serialize)]
     struct Summary {
         #[serde(flatten)]
@@ -119,7 +119,7 @@ pub async fn summary(call: Call) -> Result<Reply> {
 }
 
 /// `POST /v2/billing/checkout`
-pub async fn checkout(call: Call) -> Result<Reply> {
+pub async fn checkout(call: RequestContext) -> Result<Response> {
     let account = call.account()?;
     if account.subscribed {
         let message = "A metered subscription is active already.";

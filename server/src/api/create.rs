@@ -4,12 +4,12 @@ use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::app::App;
 use crate::billing::{Kind, Price};
 use crate::clock;
 use crate::http::body::Fields;
-use crate::http::reply::{ApiError, Result};
+use crate::http::response::{ApiError, Result};
 use crate::ids::{AccountId, TranscriptId, UploadId};
+use crate::state::AppState;
 use crate::store::{NewTranscript, Source, UploadStatus};
 
 /// Vocabulary hints at most.
@@ -38,7 +38,7 @@ pub struct Checked {
 }
 
 /// Checks a create call: its form first, then what it names.
-pub async fn check(app: &App, account: &AccountId, mut fields: Fields) -> Result<Checked> {
+pub async fn check(app: &AppState, account: &AccountId, mut fields: Fields) -> Result<Checked> {
     let audio_url = fields.string("audio_url")?;
     let upload_id = fields.string("upload_id")?;
     let model = fields.string("model")?.unwrap_or_else(|| "svc-best".into());
@@ -113,7 +113,7 @@ pub fn base(code: &str) -> String {
 }
 
 /// Whether the checkpoint behind the model has what was asked for.
-fn languages(app: &App, model: &str, code: Option<&str>, codes: &[String]) -> Result<()> {
+fn languages(app: &AppState, model: &str, code: Option<&str>, codes: &[String]) -> Result<()> {
     let lacks = |option: &str, error: &dyn std::fmt::Display| {
         ApiError::unsupported_option(format!("`{option}` cannot be served: {error}."))
     };
@@ -128,7 +128,7 @@ fn languages(app: &App, model: &str, code: Option<&str>, codes: &[String]) -> Re
 }
 
 /// The name of an upload that is complete.
-async fn uploaded(app: &App, account: &AccountId, id: &UploadId) -> Result<String> {
+async fn uploaded(app: &AppState, account: &AccountId, id: &UploadId) -> Result<String> {
     let upload = app.store.upload_of(account, id).await?;
     let upload = upload.ok_or_else(|| ApiError::not_found(format!("There is no upload {id}.")))?;
     if upload.status != UploadStatus::Ready {

@@ -3,16 +3,17 @@
 use hyper::StatusCode;
 use serde_json::json;
 
-use crate::http::reply::{Reply, Result, json, json_text, typed};
-use crate::http::{Call, openapi};
+use crate::http::RequestContext;
+use crate::http::response::{Response, Result, json, json_text, typed};
+use crate::openapi;
 
 /// `GET /health/live`
-pub async fn live(_: Call) -> Result<Reply> {
+pub async fn live(_: RequestContext) -> Result<Response> {
     Ok(json(&json!({ "status": "ok" })))
 }
 
 /// `GET /health/ready`: the store answers. (Models are loaded before the service listens.)
-pub async fn ready(call: Call) -> Result<Reply> {
+pub async fn ready(call: RequestContext) -> Result<Response> {
     match call.app.store.ping().await {
         Ok(()) => Ok(json(&json!({ "status": "ok" }))),
         Err(error) => {
@@ -24,7 +25,7 @@ pub async fn ready(call: Call) -> Result<Reply> {
 }
 
 /// `GET /metrics`
-pub async fn metrics(call: Call) -> Result<Reply> {
+pub async fn metrics(call: RequestContext) -> Result<Response> {
     if let Ok((queued, processing)) = call.app.store.queue_depth().await {
         metrics::gauge!("auricle_jobs", "status" => "queued").set(queued as f64);
         metrics::gauge!("auricle_jobs", "status" => "processing").set(processing as f64);
@@ -35,6 +36,6 @@ pub async fn metrics(call: Call) -> Result<Reply> {
 }
 
 /// `GET /openapi.json`
-pub async fn openapi(call: Call) -> Result<Reply> {
+pub async fn openapi(call: RequestContext) -> Result<Response> {
     Ok(json_text(openapi::document(&call.app.public_url).to_string()))
 }

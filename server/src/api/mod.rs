@@ -12,7 +12,7 @@ const MOST: i64 = 100;
 const USUAL: i64 = 20;
 
 /// `limit` and `offset` of a list.
-fn page(call: &crate::http::Call) -> crate::http::reply::Result<(i64, i64)> {
+fn page(call: &crate::http::RequestContext) -> crate::http::response::Result<(i64, i64)> {
     let limit = call.query_integer("limit", 1..=MOST)?.unwrap_or(USUAL);
     let offset = call.query_integer("offset", 0..=i64::MAX)?.unwrap_or(0);
     Ok((limit, offset))

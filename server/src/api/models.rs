@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::billing::{Kind, PRICES};
-use crate::http::Call;
-use crate::http::reply::{Reply, Result, json};
+use crate::http::RequestContext;
+use crate::http::response::{Response, Result, json};
 
 #[derive(Serialize)]
 struct Model<'a> {
@@ -20,7 +20,7 @@ struct Model<'a> {
 }
 
 /// `GET /v2/models`, `GET /v2/pricing`
-pub async fn list(call: Call) -> Result<Reply> {
+pub async fn list(call: RequestContext) -> Result<Response> {
     let models: Vec<Model<'_>> = PRICES
         .iter()
         .map(|price| Model {

@@ -15,8 +15,8 @@ use sha2::{Digest as _, Sha256};
 use super::create::{Checked, check};
 use super::page;
 use crate::clock;
-use crate::http::reply::{ApiError, Reply, Result, json, json_text, nothing, typed};
-use crate::http::{Call, body};
+use crate::http::response::{ApiError, Response, Result, json, json_text, nothing, typed};
+use crate::http::{RequestContext, body};
 use crate::ids::TranscriptId;
 use crate::store::{Allowance, Created, Status, Transcript, TranscriptQuery};
 
@@ -92,13 +92,13 @@ fn unknown() -> ApiError {
 }
 
 /// The transcript that the path names.
-async fn named(call: &Call) -> Result<Arc<Transcript>> {
+async fn named(call: &RequestContext) -> Result<Arc<Transcript>> {
     let id = TranscriptId::from(call.param("transcript_id"));
     call.app.store.transcript(&call.account()?.id, &id).await?.ok_or_else(unknown)
 }
 
 /// The transcript that the path names, if it is done and has text.
-async fn completed(call: &Call) -> Result<Arc<Transcript>> {
+async fn completed(call: &RequestContext) -> Result<Arc<Transcript>> {
     let transcript = named(call).await?;
     let not_ready = |message: &str| Err(ApiError::new(StatusCode::CONFLICT, "not_ready", message));
     match transcript.status {
@@ -110,7 +110,7 @@ async fn completed(call: &Call) -> Result<Arc<Transcript>> {
 }
 
 /// `POST /v2/transcripts`
-pub async fn create(call: Call) -> Result<Reply> {
+pub async fn create(call: RequestContext) -> Result<Response> {
     let account = call.account()?.id.clone();
     let (app, headers) = (call.app.clone(), call.headers().clone());
     let key = match headers.get("idempotency-key").map(|key| key.to_str().unwrap_or_default().to_owned()) {
@@ -141,7 +141,7 @@ pub async fn create(call: Call) -> Result<Reply> {
     };
     let id = match created {
         Created::New(id) => {
-            app.job_bell.notify_one();
+            app.job_notify.notify_one();
             id
         }
         Created::Before(id) => id,
@@ -174,13 +174,13 @@ pub fn require_credit(allowance: Allowance, estimate_cents: i64) -> Result<()> {
 }
 
 /// `GET /v2/transcripts/{transcript_id}`
-pub async fn get(call: Call) -> Result<Reply> {
+pub async fn get(call: RequestContext) -> Result<Response> {
     let transcript = named(&call).await?;
     Ok(json_text(render(&transcript, transcript.status)?))
 }
 
 /// `GET /v2/transcripts`
-pub async fn list(call: Call) -> Result<Reply> {
+pub async fn list(call: RequestContext) -> Result<Response> {
     let (limit, offset) = page(&call)?;
     let status = match call.query("status") {
         None => None,
@@ -199,12 +199,12 @@ pub async fn list(call: Call) -> Result<Reply> {
 }
 
 /// `DELETE /v2/transcripts/{transcript_id}`
-pub async fn delete(call: Call) -> Result<Reply> {
+pub async fn delete(call: RequestContext) -> Result<Response> {
     let id = TranscriptId::from(call.param("transcript_id"));
     if !call.app.store.delete_transcript(&call.account()?.id, &id).await? {
         return Err(unknown());
     }
-    call.app.deletion_bell.notify_one();
+    call.app.deletion_notify.notify_one();
     Ok(nothing())
 }
 
@@ -245,21 +245,21 @@ fn timed(segments: Vec<Segment<'_>>) -> Option<Vec<Timed<'_>>> {
 }
 
 /// `GET /v2/transcripts/{transcript_id}/sentences`
-pub async fn sentences(call: Call) -> Result<Reply> {
+pub async fn sentences(call: RequestContext) -> Result<Response> {
     let transcript = completed(&call).await?;
     let words = transcript.parsed_words();
     Ok(json(&Segmented { sentences: timed(segments::sentences(&words)), ..Segmented::new(&transcript) }))
 }
 
 /// `GET /v2/transcripts/{transcript_id}/paragraphs`
-pub async fn paragraphs(call: Call) -> Result<Reply> {
+pub async fn paragraphs(call: RequestContext) -> Result<Response> {
     let transcript = completed(&call).await?;
     let words = transcript.parsed_words();
     Ok(json(&Segmented { paragraphs: timed(segments::paragraphs(&words)), ..Segmented::new(&transcript) }))
 }
 
 /// `GET /v2/transcripts/{transcript_id}/word-search?words=a,b c`
-pub async fn word_search(call: Call) -> Result<Reply> {
+pub async fn word_search(call: RequestContext) -> Result<Response> {
     let transcript = completed(&call).await?;
     let asked = call.query("words").unwrap_or_default();
     let phrases: Vec<&str> = asked.split(',').map(str::trim).filter(|phrase| !phrase.is_empty()).collect();
@@ -274,7 +274,7 @@ pub async fn word_search(call: Call) -> Result<Reply> {
     Ok(json(&json!({ "id": transcript.id.as_str(), "total_count": total_count, "matches": matches })))
 }
 
-async fn captions(call: &Call) -> Result<(Vec<Word>, SubtitleOptions)> {
+async fn captions(call: &RequestContext) -> Result<(Vec<Word>, SubtitleOptions)> {
     let mut options = SubtitleOptions::default();
     if let Some(chars) = call.query_integer("chars_per_caption", 1..=1000)? {
         options.line_chars = chars as usize;
@@ -283,13 +283,13 @@ async fn captions(call: &Call) -> Result<(Vec<Word>, SubtitleOptions)> {
 }
 
 /// `GET /v2/transcripts/{transcript_id}/srt`
-pub async fn srt(call: Call) -> Result<Reply> {
+pub async fn srt(call: RequestContext) -> Result<Response> {
     let (words, options) = captions(&call).await?;
     Ok(typed("application/x-subrip; charset=utf-8", subtitles::srt(&words, &options)))
 }
 
 /// `GET /v2/transcripts/{transcript_id}/vtt`
-pub async fn vtt(call: Call) -> Result<Reply> {
+pub async fn vtt(call: RequestContext) -> Result<Response> {
     let (words, options) = captions(&call).await?;
     Ok(typed("text/vtt; charset=utf-8", subtitles::vtt(&words, &options)))
 }

@@ -8,8 +8,8 @@ use hyper::header::{
 use serde_json::json;
 
 use crate::clock;
-use crate::http::reply::{ApiError, Reply, Result, json, nothing};
-use crate::http::{Call, body};
+use crate::http::response::{ApiError, Response, Result, json, nothing};
+use crate::http::{RequestContext, body};
 use crate::ids::UploadId;
 use crate::storage::{Signature, StorageError};
 use crate::store::{Upload, UploadStatus};
@@ -39,7 +39,7 @@ fn too_large(most: u64) -> ApiError {
 }
 
 /// `POST /v2/uploads/sign`
-pub async fn sign(call: Call) -> Result<Reply> {
+pub async fn sign(call: RequestContext) -> Result<Response> {
     let account = call.account()?.id.clone();
     let (app, headers) = (call.app.clone(), call.headers().clone());
     let mut fields = body::Fields::parse(&headers, &body::read(call.into_request(), body::JSON_BYTES).await?)?;
@@ -84,7 +84,7 @@ pub async fn sign(call: Call) -> Result<Reply> {
 }
 
 /// The upload that a PUT to a signed URL is for, and whether that is what was signed.
-pub async fn signed(call: &Call) -> Result<Option<(Upload, Signature)>> {
+pub async fn signed(call: &RequestContext) -> Result<Option<(Upload, Signature)>> {
     // An upload that is not there tells no more than a wrong signature does.
     let Some(upload) = call.app.store.upload(&call.param("upload_id").into()).await? else { return Ok(None) };
     let (expires, signature) = (call.query("expires").unwrap_or_default(), call.query("signature").unwrap_or_default());
@@ -93,12 +93,12 @@ pub async fn signed(call: &Call) -> Result<Option<(Upload, Signature)>> {
     Ok(Some((upload, signature)))
 }
 
-fn header(call: &Call, name: HeaderName) -> String {
+fn header(call: &RequestContext, name: HeaderName) -> String {
     call.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
 }
 
 /// `PUT /uploads/{upload_id}?expires=&signature=` on the storage listener.
-pub async fn put(call: Call) -> Result<Reply> {
+pub async fn put(call: RequestContext) -> Result<Response> {
     let forbidden = |code, message: &str| ApiError::new(StatusCode::FORBIDDEN, code, message);
     let mismatch = || forbidden("signature_mismatch", "The URL and headers are not those that were signed.");
     let app = call.app.clone();
@@ -122,7 +122,7 @@ pub async fn put(call: Call) -> Result<Reply> {
     };
     match app.storage.put(&upload.object_key(), call.into_body(), most).await {
         Ok(_) if !app.store.is_wanted(&upload).await? => {
-            app.deletion_bell.notify_one();
+            app.deletion_notify.notify_one();
             Err(ApiError::not_found("The upload was deleted meanwhile."))
         }
         Ok(bytes) => {
@@ -136,7 +136,7 @@ pub async fn put(call: Call) -> Result<Reply> {
 }
 
 /// `OPTIONS /uploads/{upload_id}`: a browser asks whether a page may put.
-pub async fn preflight(_: Call) -> Result<Reply> {
+pub async fn preflight(_: RequestContext) -> Result<Response> {
     let mut reply = nothing();
     let headers = reply.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("PUT"));
@@ -146,7 +146,7 @@ pub async fn preflight(_: Call) -> Result<Reply> {
 }
 
 /// `POST /v2/uploads/{upload_id}/complete`
-pub async fn complete(call: Call) -> Result<Reply> {
+pub async fn complete(call: RequestContext) -> Result<Response> {
     let id = UploadId::from(call.param("upload_id"));
     let app = &call.app;
     let upload = app.store.upload_of(&call.account()?.id, &id).await?.ok_or_else(unknown)?;

@@ -1,6 +1,5 @@
 //! What things cost, and who collects it.
 
-pub mod checkout;
 pub mod stripe;
 
 use data_encoding::HEXLOWER;
@@ -132,7 +131,7 @@ impl Local {
     }
 
     /// Whose checkout this is, if it is one of ours and has not expired.
-    fn account(&self, session: &str) -> Option<AccountId> {
+    pub fn account(&self, session: &str) -> Option<AccountId> {
         let mut parts = session.splitn(3, '.');
         let account = AccountId::from(parts.next()?.to_owned());
         let expires = parts.next()?.parse().ok()?;

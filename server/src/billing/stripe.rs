@@ -15,8 +15,8 @@ use url::{Url, form_urlencoded};
 use super::Provider;
 use crate::clock;
 use crate::config::Config;
-use crate::http::reply::{ApiError, Reply, Result, json};
-use crate::http::{Call, body};
+use crate::http::response::{ApiError, Response, Result, json};
+use crate::http::{RequestContext, body};
 use crate::store::{Account, Notice, Subscriber, Usage};
 
 /// How old a signed notice may be.
@@ -161,7 +161,7 @@ impl Stripe {
 }
 
 /// `POST /billing/stripe`: a notice of Stripe's.
-pub async fn notice(call: Call) -> Result<Reply> {
+pub async fn notice(call: RequestContext) -> Result<Response> {
     let app = call.app.clone();
     let Provider::Stripe(stripe) = &app.billing else {
         return Err(ApiError::not_found("Stripe is not the payment provider here."));
@@ -184,7 +184,7 @@ pub async fn notice(call: Call) -> Result<Reply> {
             let account = object["client_reference_id"].as_str().unwrap_or_default();
             let subscription = object["subscription"].as_str();
             app.store.set_subscription(notice, Subscriber::Account(account), true, customer, subscription).await?;
-            app.job_bell.notify_one();
+            app.job_notify.notify_one();
         }
         // Not paid for yet: what it becomes is told of again, perhaps with the same time.
         "customer.subscription.updated" if object["status"] == "incomplete" => {}
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn only_stripes_own_and_fresh_notices_count() {
-        crate::net::use_tls();
+        crate::outbound::install_tls_provider();
         let stripe = Stripe {
             client: Client::new(),
             api: Url::parse("http://127.0.0.1").unwrap(),

@@ -15,7 +15,7 @@ use console::{Style, Term, measure_text_width, truncate_str};
 
 use super::progress::clock;
 use super::{EngineArgs, Failure, Result, SearchArgs, interrupt, output};
-use crate::live::frame::TurnFrame;
+use crate::live::frames::TranscriptFrame;
 
 /// Sound that goes in at a time, ms.
 const PIECE_MS: u64 = 100;
@@ -212,7 +212,7 @@ fn show(mut events: LiveEvents, mut view: View) -> Result<()> {
                 }
             }
             View::Json => {
-                output::print(&format!("{}\n", TurnFrame::from(&event).line()))?;
+                output::print(&format!("{}\n", TranscriptFrame::from(&event).line()))?;
             }
         }
     }

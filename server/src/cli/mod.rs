@@ -222,7 +222,7 @@ fn log_to_stderr(log: Log) {
 
 /// The threads that wait for sockets and databases.
 fn runtime() -> Result<tokio::runtime::Runtime> {
-    crate::net::use_tls();
+    crate::outbound::install_tls_provider();
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     built.map_err(|error| Failure::Service(format!("no threads: {error}")))
 }

@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::progress::Bar;
 use super::{Failure, ModelsFolder, Result, interrupt, output};
-use crate::hub::{self, Hub, RemoteFile};
+use crate::model_hub::{self, ModelHub, RemoteFile};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -75,7 +75,7 @@ pub fn run(args: &PullArgs) -> Result<()> {
     let parts = pulls.join(&name);
     fs::create_dir_all(&parts).map_err(cannot(&parts))?;
     let _alone = alone(&pulls.join(format!("{name}.lock")), &target.repository)?;
-    crate::net::use_tls();
+    crate::outbound::install_tls_provider();
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
     let fetched = super::runtime()?.block_on(fetch(args, &target, &parts, &bar));
@@ -108,10 +108,10 @@ const COMMIT: &str = ".commit";
 
 async fn fetch(args: &PullArgs, target: &Target, parts: &Path, bar: &Bar) -> Result<()> {
     let token = std::env::var("HF_TOKEN").ok().filter(|token| !token.is_empty());
-    let failed = |error: hub::HubError| Failure::Service(error.to_string());
-    let hub = Hub::new(&args.hub, token).map_err(failed)?;
+    let failed = |error: model_hub::HubError| Failure::Service(error.to_string());
+    let hub = ModelHub::new(&args.hub, token).map_err(failed)?;
     let listing = hub.list(&target.repository, &args.revision).await.map_err(failed)?;
-    let files = hub::checkpoint(&target.repository, &listing.files).map_err(failed)?;
+    let files = model_hub::checkpoint(&target.repository, &listing.files).map_err(failed)?;
     let commit = parts.join(COMMIT);
     if fs::read_to_string(&commit).is_ok_and(|before| before != listing.commit) {
         // Parts of another commit would not fit.

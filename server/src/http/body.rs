@@ -13,7 +13,7 @@ use hyper::header::{CONTENT_TYPE, EXPECT};
 use hyper::{HeaderMap, Request, StatusCode};
 use serde_json::{Map, Value};
 
-use super::reply::{ApiError, Result};
+use super::response::{ApiError, Result};
 
 /// A client that sends nothing for so long is gone.
 pub const STALL: Duration = Duration::from_secs(30);

@@ -1,10 +1,8 @@
 //! The listeners: connections in, requests through the routing table, responses out.
 
 pub mod body;
-pub mod limits;
-pub mod openapi;
-pub mod reply;
-pub mod routes;
+pub mod rate_limits;
+pub mod response;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,13 +23,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::app::App;
 use crate::auth;
 use crate::ids;
+use crate::routes::{Access, Found, Router};
+use crate::state::AppState;
 use crate::store::Account;
-use limits::{Caller, Standing};
-use reply::{ApiError, Reply};
-use routes::{Access, Found, Router};
+use rate_limits::{Caller, Standing};
+use response::{ApiError, Response};
 
 /// A client that takes longer to send a request's head, or to ask the next thing, is let go.
 const IDLE: Duration = Duration::from_secs(75);
@@ -39,20 +37,20 @@ const IDLE: Duration = Duration::from_secs(75);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A request on its way to a handler.
-pub struct Call {
-    pub app: Arc<App>,
+pub struct RequestContext {
+    pub app: Arc<AppState>,
     /// Who asks; only where the route asks for a key.
     account: Option<Account>,
     params: Vec<(String, String)>,
     request: Request<Incoming>,
 }
 
-impl Call {
+impl RequestContext {
     /// Who asks.
     ///
     /// # Errors
     /// 401 on routes that are open to all.
-    pub fn account(&self) -> reply::Result<&Account> {
+    pub fn account(&self) -> response::Result<&Account> {
         self.account.as_ref().ok_or_else(|| ApiError::unauthorized("This needs an API key."))
     }
 
@@ -77,7 +75,7 @@ impl Call {
     ///
     /// # Errors
     /// 422 for what is no integer or out of range.
-    pub fn query_integer(&self, name: &str, range: std::ops::RangeInclusive<i64>) -> reply::Result<Option<i64>> {
+    pub fn query_integer(&self, name: &str, range: std::ops::RangeInclusive<i64>) -> response::Result<Option<i64>> {
         let Some(text) = self.query(name) else { return Ok(None) };
         match text.parse::<i64>() {
             Ok(value) if range.contains(&value) => Ok(Some(value)),
@@ -108,7 +106,7 @@ pub enum Surface {
 
 /// Accepts connections until `stopping`, then lets those that are open finish their requests, `drain` at most.
 pub async fn serve(
-    app: Arc<App>,
+    app: Arc<AppState>,
     surface: Surface,
     listener: TcpListener,
     stopping: CancellationToken,
@@ -156,7 +154,7 @@ pub async fn serve(
 
 /// One connection, to its end: HTTP/1.1 or HTTP/2 as its first bytes say.
 pub fn connection<S>(
-    app: Arc<App>,
+    app: Arc<AppState>,
     router: Arc<Router>,
     peer: SocketAddr,
     socket: S,
@@ -180,7 +178,7 @@ where
 }
 
 /// One request: found in the table, counted, let in or not, handled, logged.
-async fn answer(app: Arc<App>, router: &Router, peer: SocketAddr, request: Request<Incoming>) -> Reply {
+async fn answer(app: Arc<AppState>, router: &Router, peer: SocketAddr, request: Request<Incoming>) -> Response {
     let began = Instant::now();
     let id = request_id(request.headers());
     let method = request.method().clone();
@@ -214,7 +212,7 @@ fn status_class(status: u16) -> &'static str {
     }
 }
 
-async fn handle(app: Arc<App>, found: Found, peer: SocketAddr, request: Request<Incoming>) -> Reply {
+async fn handle(app: Arc<AppState>, found: Found, peer: SocketAddr, request: Request<Incoming>) -> Response {
     let address = Caller::at(peer.ip());
     let (route, params) = match found {
         Found::Route { route, params } => (route, params),
@@ -225,7 +223,7 @@ async fn handle(app: Arc<App>, found: Found, peer: SocketAddr, request: Request<
             return refuse(app.limits.count(&caller), other.not_allowed(), request);
         }
     };
-    let mut call = Call { app, account: None, params, request };
+    let mut call = RequestContext { app, account: None, params, request };
     let limits = &call.app.limits;
     let standing = match route.access {
         // Whoever watches over the service asks without a key, and must never be turned away for asking too often.
@@ -252,7 +250,7 @@ async fn handle(app: Arc<App>, found: Found, peer: SocketAddr, request: Request<
 }
 
 /// Says why there is no answer; that one has asked too often comes before all else.
-fn refuse(standing: Standing, error: ApiError, request: Request<Incoming>) -> Reply {
+fn refuse(standing: Standing, error: ApiError, request: Request<Incoming>) -> Response {
     body::skip(request);
     let error = if standing.exceeded { ApiError::rate_limited(standing.reset_s) } else { error };
     let mut reply = error.reply();
@@ -275,4 +273,4 @@ pub fn connection_permits(most: usize) -> Arc<Semaphore> {
 }
 
 /// What a handler returns.
-pub type Answer = std::pin::Pin<Box<dyn Future<Output = reply::Result<Reply>> + Send>>;
+pub type Answer = std::pin::Pin<Box<dyn Future<Output = response::Result<Response>> + Send>>;

@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use auricle_engine::{Error, ListenOptions, TurnRules};
 use http_body_util::Full;
+use hyper::StatusCode;
 use hyper::header::{CONNECTION, UPGRADE};
-use hyper::{Response, StatusCode};
 use serde_json::json;
 
 use super::session::{self, Opened};
 use super::socket::{Outgoing, Socket};
-use super::token::Grant;
 use crate::api::create::base;
 use crate::api::transcripts::require_credit;
-use crate::app::App;
+use crate::auth::session_token::SessionClaims;
 use crate::billing::{Kind, Price};
 use crate::clock;
 use crate::config::below;
-use crate::http::Call;
+use crate::http::RequestContext;
 use crate::http::body::{self, Fields, JSON_BYTES};
-use crate::http::reply::{ApiError, Reply, Result, json};
+use crate::http::response::{ApiError, Response, Result, json};
+use crate::state::AppState;
 
 /// Where sessions are opened.
 pub const PATH: &str = "/v2/realtime/ws";
@@ -38,7 +38,7 @@ const UNAVAILABLE: &str = "Realtime transcription is unavailable.";
 const NOT_STARTED: &str = "Could not start realtime transcription.";
 
 /// `POST /v2/realtime/token`
-pub async fn mint(call: Call) -> Result<Reply> {
+pub async fn mint(call: RequestContext) -> Result<Response> {
     let account = call.account()?.id.clone();
     let app = call.app.clone();
     let headers = call.headers().clone();
@@ -67,7 +67,7 @@ pub async fn mint(call: Call) -> Result<Reply> {
     let estimate = estimated_duration_sec.map_or(0, |seconds| price.cents(seconds.saturating_mul(1000)));
     require_credit(allowance, estimate)?;
 
-    let grant = Grant {
+    let grant = SessionClaims {
         account,
         model,
         sample_rate: sample_rate.and_then(|rate| u32::try_from(rate).ok()).unwrap_or(DEFAULT_RATE),
@@ -87,7 +87,7 @@ pub async fn mint(call: Call) -> Result<Reply> {
 }
 
 /// Whether a language can be had; the reason if not.
-fn language(app: &App, model: &str, code: &str) -> std::result::Result<(), String> {
+fn language(app: &AppState, model: &str, code: &str) -> std::result::Result<(), String> {
     if !LANGUAGES.contains(&code) {
         return Err(format!("it must be one of {}, not {code:?}", LANGUAGES.join(", ")));
     }
@@ -96,7 +96,7 @@ fn language(app: &App, model: &str, code: &str) -> std::result::Result<(), Strin
 }
 
 /// `GET /v2/realtime/ws`: the connection becomes a WebSocket whatever it asks for; what is wrong with it is told there.
-pub async fn connect(call: Call) -> Result<Reply> {
+pub async fn connect(call: RequestContext) -> Result<Response> {
     let app = call.app.clone();
     let mut request = call.into_request();
     if !fastwebsockets::upgrade::is_upgrade_request(&request) {
@@ -126,10 +126,11 @@ pub async fn connect(call: Call) -> Result<Reply> {
 }
 
 /// Lets a client in, or tells it why not.
-async fn welcome(app: Arc<App>, socket: Socket, query: HashMap<String, String>) {
+async fn welcome(app: Arc<AppState>, socket: Socket, query: HashMap<String, String>) {
     let given = |name: &str| query.get(name).map(String::as_str);
     let language = given("language_code").filter(|code| !code.is_empty());
-    let Some(grant) = given("token").and_then(|token| Grant::redeem(token, &app.secret, clock::now_ms())) else {
+    let Some(grant) = given("token").and_then(|token| SessionClaims::redeem(token, &app.secret, clock::now_ms()))
+    else {
         return socket.close(4401, "The token is missing, expired, or not one of realtime.").await;
     };
     if given("model").is_some_and(|model| Price::of(model, Kind::Realtime).is_none()) {

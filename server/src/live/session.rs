@@ -7,11 +7,11 @@ use auricle_engine::{LiveEvent, LiveEvents, LiveInput};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::frame::TurnFrame;
+use super::frames::TranscriptFrame;
 use super::socket::{Incoming, Outgoing, Socket};
-use super::token::Grant;
-use super::watch::Meter;
-use crate::app::App;
+use crate::auth::session_token::SessionClaims;
+use crate::metering::Meter;
+use crate::state::AppState;
 
 /// Audio that a client may be ahead of the engine; past it, nothing more is read from the client.
 const AHEAD_MS: u64 = 60_000;
@@ -20,7 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A session that the engine has room for.
 pub struct Opened {
-    pub grant: Grant,
+    pub grant: SessionClaims,
     pub input: LiveInput,
     pub events: LiveEvents,
 }
@@ -40,7 +40,7 @@ pub fn error(message: &str) -> String {
 }
 
 /// Runs a session from `ready` to the close, and bills it.
-pub async fn run(app: Arc<App>, mut socket: Socket, opened: Opened) {
+pub async fn run(app: Arc<AppState>, mut socket: Socket, opened: Opened) {
     let meter = match Meter::start(&app, &opened.grant).await {
         Ok(meter) => meter,
         Err(problem) => {
@@ -60,7 +60,7 @@ pub async fn run(app: Arc<App>, mut socket: Socket, opened: Opened) {
 }
 
 /// Passes audio and turns on until the session is over; how to close it, if anybody is left to tell.
-async fn talk(app: &App, socket: &mut Socket, opened: Opened) -> Option<(u16, &'static str)> {
+async fn talk(app: &AppState, socket: &mut Socket, opened: Opened) -> Option<(u16, &'static str)> {
     let Opened { mut input, mut events, .. } = opened;
     let idle = Duration::from_secs(app.config.live_idle_seconds.into());
     let longest = Instant::now() + Duration::from_secs(app.config.live_session_seconds.into());
@@ -164,7 +164,7 @@ async fn failed(socket: &Socket, problem: &auricle_engine::Error) -> Option<(u16
 
 /// A `transcript` frame; false if the client does not take it.
 async fn tell(socket: &Socket, event: &LiveEvent) -> bool {
-    let frame = Outgoing::Text(TurnFrame::from(event).message());
+    let frame = Outgoing::Text(TranscriptFrame::from(event).message());
     match event {
         // The next one says more. But where a turn came to nothing, there is none.
         LiveEvent::Partial(caption) if !caption.text.is_empty() => {

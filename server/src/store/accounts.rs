@@ -3,7 +3,7 @@
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::{Result, Store, access, flag};
+use super::{Result, Store, flag, key_cache};
 use crate::clock;
 use crate::ids::AccountId;
 
@@ -159,7 +159,7 @@ impl Store {
             .bind(owner)
             .execute(&mut *tx)
             .await?;
-        access::changed(&mut tx).await?;
+        key_cache::invalidate(&mut tx).await?;
         tx.commit().await?;
         Ok(changed.rows_affected() > 0)
     }

@@ -8,7 +8,7 @@ use sqlx::Row as _;
 
 use super::transcripts::Source;
 use super::usage::{self, NewUsage};
-use super::{Bell, Result, Store, Tx};
+use super::{Result, Store, Topic, Tx};
 use crate::clock;
 use crate::ids::{AccountId, DeliveryId, LeaseId, TranscriptId};
 
@@ -186,10 +186,10 @@ impl Store {
             };
             usage::record(&mut tx, self.dialect, &event, now).await?;
         }
-        notify(&mut tx, &job.id, now).await?;
-        self.ring(&mut tx, Bell::Webhooks).await?;
+        enqueue_webhook(&mut tx, &job.id, now).await?;
+        self.notify(&mut tx, Topic::Webhooks).await?;
         // The account may have another that waited for this one to end.
-        self.ring(&mut tx, Bell::Jobs).await?;
+        self.notify(&mut tx, Topic::Jobs).await?;
         tx.commit().await?;
         Ok(true)
     }
@@ -234,7 +234,7 @@ impl Store {
             .bind(id.as_str())
             .execute(&mut *tx)
             .await?;
-            notify(&mut tx, &id, now).await?;
+            enqueue_webhook(&mut tx, &id, now).await?;
         }
         let back = sqlx::query(
             "UPDATE transcripts SET status = 'queued', lease = NULL, lease_until = NULL
@@ -273,7 +273,7 @@ pub enum Counted {
 }
 
 /// Writes the notification of a transcript's end, where one was asked for.
-async fn notify(tx: &mut Tx, id: &TranscriptId, now: i64) -> Result<()> {
+async fn enqueue_webhook(tx: &mut Tx, id: &TranscriptId, now: i64) -> Result<()> {
     sqlx::query(
         "INSERT INTO webhooks (id, account_id, transcript_id, event, url, state, due_at, wait_ms, created_at)
          SELECT $1, account_id, id, CASE WHEN status = 'completed' THEN 'transcript.completed' ELSE 'transcript.error' END,

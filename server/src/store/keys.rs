@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use sqlx::Row as _;
 
 use super::accounts::account;
-use super::{Account, Result, Store, access};
+use super::{Account, Result, Store, key_cache};
 use crate::clock;
 use crate::ids::{AccountId, KeyId, random};
 
@@ -94,7 +94,7 @@ impl Store {
         .bind(secret_or_id)
         .execute(&mut *tx)
         .await?;
-        access::changed(&mut tx).await?;
+        key_cache::invalidate(&mut tx).await?;
         tx.commit().await?;
         Ok(done.rows_affected() > 0)
     }

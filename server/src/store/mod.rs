@@ -1,20 +1,20 @@
 //! The database: SQLite or PostgreSQL behind one schema; one module a table group. SQL lives here and nowhere else.
 
-mod access;
 mod accounts;
-mod bells;
 #[cfg(test)]
 mod billing_tests;
 mod jobs;
+mod key_cache;
 mod keys;
-mod notifications;
-mod reads;
+mod live_sessions;
+mod notify;
+mod read_batcher;
 mod retention;
 mod schema;
-mod sessions;
 mod transcripts;
 mod uploads;
 mod usage;
+mod webhook_outbox;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
@@ -25,16 +25,16 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyPool, Transaction};
 
-use access::Access;
 pub use accounts::{Account, Allowance, Credit, Notice, Subscriber};
-pub use bells::Bell;
 pub use jobs::{ATTEMPTS, Counted, Finished, Job, Outcome};
-pub use notifications::{Delivery, Usage};
-use reads::Reads;
+use key_cache::KeyCache;
+pub use live_sessions::LiveSession;
+pub use notify::Topic;
+use read_batcher::ReadBatcher;
 pub use retention::Stale;
-pub use sessions::LiveSession;
 pub use transcripts::{Created, NewTranscript, Source, Status, Transcript, TranscriptQuery};
 pub use uploads::{Upload, UploadStatus, object_key};
+pub use webhook_outbox::{Delivery, Usage};
 
 /// What the database said.
 pub type Error = sqlx::Error;
@@ -59,8 +59,8 @@ pub struct Store {
     write: AnyPool,
     dialect: Dialect,
     url: Arc<str>,
-    access: Access,
-    reads: Reads,
+    key_cache: KeyCache,
+    read_batcher: ReadBatcher,
 }
 
 impl Store {
@@ -106,8 +106,8 @@ impl Store {
             let write = pool(1).connect_with(options.clone()).await?;
             let read = pool(READERS).connect_with(options).await?;
             Self {
-                access: Access::new(read.clone()),
-                reads: Reads::new(read.clone()),
+                key_cache: KeyCache::new(read.clone()),
+                read_batcher: ReadBatcher::new(read.clone()),
                 read,
                 write,
                 dialect: Dialect::Sqlite,
@@ -121,8 +121,8 @@ impl Store {
                 .connect_with(options)
                 .await?;
             Self {
-                access: Access::new(pool.clone()),
-                reads: Reads::new(pool.clone()),
+                key_cache: KeyCache::new(pool.clone()),
+                read_batcher: ReadBatcher::new(pool.clone()),
                 read: pool.clone(),
                 write: pool,
                 dialect: Dialect::Postgres,

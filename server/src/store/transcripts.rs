@@ -7,7 +7,7 @@ use sqlx::any::AnyRow;
 
 use super::retention::Stale;
 use super::uploads::Hold;
-use super::{Bell, Result, Store, Tx};
+use super::{Result, Store, Topic, Tx};
 use crate::clock;
 use crate::ids::{AccountId, TranscriptId, UploadId};
 
@@ -173,7 +173,7 @@ impl Store {
         .bind(new.created_at)
         .execute(&mut *tx)
         .await?;
-        self.ring(&mut tx, Bell::Jobs).await?;
+        self.notify(&mut tx, Topic::Jobs).await?;
         tx.commit().await?;
         Ok(Created::New(new.id.clone()))
     }

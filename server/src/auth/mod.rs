@@ -1,16 +1,18 @@
 //! Who is asking: API keys in the `Authorization` header, and what we signed ourselves.
 
+pub mod session_token;
+
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 
 use crate::api::uploads;
-use crate::billing::checkout;
+use crate::auth::session_token::SessionClaims;
 use crate::clock;
-use crate::http::Call;
-use crate::http::reply::{ApiError, Result};
-use crate::http::routes::Signed;
+use crate::dashboard::checkout;
+use crate::http::RequestContext;
+use crate::http::response::{ApiError, Result};
 use crate::ids::AccountId;
-use crate::live::token::Grant;
+use crate::routes::Signed;
 use crate::storage::Signature;
 use crate::store::{Account, Store};
 
@@ -31,14 +33,14 @@ pub async fn account(store: &Store, headers: &HeaderMap) -> Result<Account> {
 
 /// The account that a URL was signed for. None if the signature is not ours, or cannot be looked at now: the handler
 /// says which.
-pub async fn signer(what: Signed, call: &Call) -> Option<AccountId> {
+pub async fn signer(what: Signed, call: &RequestContext) -> Option<AccountId> {
     match what {
         Signed::Upload => match uploads::signed(call).await {
             Ok(Some((upload, Signature::Valid))) => Some(upload.account),
             _ => None,
         },
         Signed::Session => {
-            Grant::redeem(&call.query("token")?, &call.app.secret, clock::now_ms()).map(|grant| grant.account)
+            SessionClaims::redeem(&call.query("token")?, &call.app.secret, clock::now_ms()).map(|grant| grant.account)
         }
         Signed::Checkout => checkout::signed(call).ok().map(|(_, account)| account),
     }

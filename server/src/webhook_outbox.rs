@@ -7,10 +7,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::App;
 use crate::billing::Provider;
 use crate::ids::random;
-use crate::net::NetError;
+use crate::outbound::OutboundError;
+use crate::state::AppState;
 use crate::store::Delivery;
 
 /// Reports that are refused are sent again after 1 s, 2 s and so on, to 2^12 s, a little over an hour.
@@ -20,7 +20,7 @@ const LONGEST_DOUBLING: i64 = 12;
 const AT_ONCE: usize = 16;
 
 /// Delivers until `stopping`; what is under way then is finished.
-pub async fn run(app: Arc<App>, stopping: CancellationToken) {
+pub async fn run(app: Arc<AppState>, stopping: CancellationToken) {
     let timeout = Duration::from_secs(app.config.webhook_timeout_seconds.into());
     // Retries that have come due ring no bell.
     let poll = Duration::from_secs(app.config.poll_seconds.into());
@@ -47,7 +47,7 @@ pub async fn run(app: Arc<App>, stopping: CancellationToken) {
             Err(error) => tracing::error!(%error, "no webhook could be claimed"),
         }
         tokio::select! {
-            () = app.webhook_bell.notified() => {}
+            () = app.webhook_notify.notified() => {}
             () = tokio::time::sleep(poll) => {}
             () = stopping.cancelled() => {}
         }
@@ -55,7 +55,7 @@ pub async fn run(app: Arc<App>, stopping: CancellationToken) {
     while running.join_next().await.is_some() {}
 }
 
-async fn deliver(app: Arc<App>, delivery: Delivery, timeout: Duration) {
+async fn deliver(app: Arc<AppState>, delivery: Delivery, timeout: Duration) {
     let status = delivery.event.strip_prefix("transcript.").unwrap_or_default();
     let body =
         json!({ "event": delivery.event, "transcript_id": delivery.transcript_id, "status": status }).to_string();
@@ -65,7 +65,7 @@ async fn deliver(app: Arc<App>, delivery: Delivery, timeout: Duration) {
     let (again, error) = match sent {
         Ok(status) if status.is_success() => (None, String::new()),
         Ok(status) => (Some(status.is_server_error()), format!("the receiver answered {status}")),
-        Err(error @ (NetError::Private(_) | NetError::Url(_))) => (Some(false), error.to_string()),
+        Err(error @ (OutboundError::Private(_) | OutboundError::Url(_))) => (Some(false), error.to_string()),
         Err(error) => (Some(true), error.to_string()),
     };
     let delay = usize::try_from(delivery.attempt - 1).ok().and_then(|at| app.config.webhook_retry_seconds.get(at));
@@ -93,7 +93,7 @@ fn jittered_ms(seconds: u32) -> i64 {
 }
 
 /// Tells the payment provider of usage until `stopping`: beside the deliveries, which must not wait for it.
-pub async fn report(app: Arc<App>, stopping: CancellationToken) {
+pub async fn report(app: Arc<AppState>, stopping: CancellationToken) {
     let poll = Duration::from_secs(app.config.poll_seconds.into());
     while !stopping.is_cancelled() {
         report_usage(&app).await;
@@ -104,7 +104,7 @@ pub async fn report(app: Arc<App>, stopping: CancellationToken) {
     }
 }
 
-async fn report_usage(app: &App) {
+async fn report_usage(app: &AppState) {
     let Provider::Stripe(stripe) = &app.billing else { return };
     let usage = match app.store.unreported_usage().await {
         Ok(usage) => usage,

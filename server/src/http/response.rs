@@ -2,19 +2,19 @@
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::StatusCode;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 /// A whole response.
-pub type Reply = Response<Full<Bytes>>;
+pub type Response = hyper::Response<Full<Bytes>>;
 
 /// 200 with a JSON body.
-pub fn json(body: &impl Serialize) -> Reply {
+pub fn json(body: &impl Serialize) -> Response {
     json_with(StatusCode::OK, body)
 }
 
-fn json_with(status: StatusCode, body: &impl Serialize) -> Reply {
+fn json_with(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(body) => with_type(status, "application/json", body.into()),
         Err(error) => {
@@ -25,23 +25,23 @@ fn json_with(status: StatusCode, body: &impl Serialize) -> Reply {
 }
 
 /// 200 with a JSON body that is text already.
-pub fn json_text(body: String) -> Reply {
+pub fn json_text(body: String) -> Response {
     with_type(StatusCode::OK, "application/json", body.into())
 }
 
 /// 200 with a body of this type.
-pub fn typed(content_type: &'static str, body: String) -> Reply {
+pub fn typed(content_type: &'static str, body: String) -> Response {
     with_type(StatusCode::OK, content_type, body.into())
 }
 
 /// 204.
-pub fn nothing() -> Reply {
+pub fn nothing() -> Response {
     let mut reply = Response::new(Full::default());
     *reply.status_mut() = StatusCode::NO_CONTENT;
     reply
 }
 
-fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Reply {
+fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Response {
     let mut reply = Response::new(Full::new(body));
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -108,7 +108,7 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message).with(RETRY_AFTER, 1)
     }
 
-    pub fn reply(&self) -> Reply {
+    pub fn reply(&self) -> Response {
         #[derive(Serialize)]
         struct Body<'a> {
             error: Inner<'a>,

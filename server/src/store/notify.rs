@@ -9,14 +9,14 @@ const CHANNEL: &str = "auricle";
 
 /// What there is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bell {
+pub enum Topic {
     /// A job waits, or may now begin.
     Jobs,
     /// A webhook waits.
     Webhooks,
 }
 
-impl Bell {
+impl Topic {
     fn name(self) -> &'static str {
         match self {
             Self::Jobs => "jobs",
@@ -26,27 +26,27 @@ impl Bell {
 }
 
 /// What other nodes ring.
-pub struct Bells(PgListener);
+pub struct NotifyListener(PgListener);
 
-impl Bells {
+impl NotifyListener {
     /// The next one; none if the connection was lost and is there again, and any may have been missed.
     ///
     /// # Errors
     /// What the database says.
-    pub async fn next(&mut self) -> Result<Option<Bell>> {
+    pub async fn next(&mut self) -> Result<Option<Topic>> {
         let Some(notification) = self.0.try_recv().await? else { return Ok(None) };
-        Ok([Bell::Jobs, Bell::Webhooks].into_iter().find(|bell| bell.name() == notification.payload()))
+        Ok([Topic::Jobs, Topic::Webhooks].into_iter().find(|topic| topic.name() == notification.payload()))
     }
 }
 
 impl Store {
     /// Rings for all nodes once the transaction is committed.
-    pub(super) async fn ring(&self, tx: &mut Tx, bell: Bell) -> Result<()> {
+    pub(super) async fn notify(&self, tx: &mut Tx, topic: Topic) -> Result<()> {
         if self.dialect == Dialect::Postgres {
             // Its result is void, which no value type stands for.
-            sqlx::query("SELECT 1 AS one FROM (SELECT pg_notify($1, $2)) AS rung")
+            sqlx::query("SELECT 1 AS one FROM (SELECT pg_notify($1, $2)) AS sent")
                 .bind(CHANNEL)
-                .bind(bell.name())
+                .bind(topic.name())
                 .execute(&mut **tx)
                 .await?;
         }
@@ -57,12 +57,12 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
-    pub async fn bells(&self) -> Result<Option<Bells>> {
+    pub async fn notify_listener(&self) -> Result<Option<NotifyListener>> {
         if self.dialect == Dialect::Sqlite {
             return Ok(None);
         }
         let mut listener = PgListener::connect(&self.url).await?;
         listener.listen(CHANNEL).await?;
-        Ok(Some(Bells(listener)))
+        Ok(Some(NotifyListener(listener)))
     }
 }

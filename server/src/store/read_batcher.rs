@@ -23,9 +23,9 @@ struct Question {
 
 /// Where questions go.
 #[derive(Clone)]
-pub(super) struct Reads(mpsc::Sender<Question>);
+pub(super) struct ReadBatcher(mpsc::Sender<Question>);
 
-impl Reads {
+impl ReadBatcher {
     pub(super) fn new(read: AnyPool) -> Self {
         let (ask, questions) = mpsc::channel(1024);
         tokio::spawn(answer(read, questions));
@@ -39,7 +39,7 @@ impl Store {
         let (answer, answered) = oneshot::channel();
         let question = Question { account: account.clone(), id: id.clone(), answer };
         // The reader ends with the process alone.
-        self.reads.0.send(question).await.map_err(|_| Error::WorkerCrashed)?;
+        self.read_batcher.0.send(question).await.map_err(|_| Error::WorkerCrashed)?;
         answered.await.unwrap_or(Err(Error::WorkerCrashed))
     }
 }

@@ -2,15 +2,15 @@
 
 use hyper::StatusCode;
 
-use super::Provider;
+use crate::billing::Provider;
 use crate::clock;
-use crate::http::Call;
-use crate::http::reply::{ApiError, Reply, Result, typed};
+use crate::http::RequestContext;
+use crate::http::response::{ApiError, Response, Result, typed};
 use crate::ids::AccountId;
 use crate::store::{Notice, Subscriber};
 
 /// The checkout that the URL names, and whose it is.
-pub fn signed(call: &Call) -> Result<(String, AccountId)> {
+pub fn signed(call: &RequestContext) -> Result<(String, AccountId)> {
     let Provider::Local(local) = &call.app.billing else {
         return Err(ApiError::not_found("The payment provider serves this page."));
     };
@@ -22,7 +22,7 @@ pub fn signed(call: &Call) -> Result<(String, AccountId)> {
 }
 
 /// `GET /billing/checkout?session=`
-pub async fn page(call: Call) -> Result<Reply> {
+pub async fn page(call: RequestContext) -> Result<Response> {
     signed(&call)?;
     Ok(html(
         "Add a payment method",
@@ -32,16 +32,16 @@ pub async fn page(call: Call) -> Result<Reply> {
 }
 
 /// `POST /billing/checkout?session=`
-pub async fn confirm(call: Call) -> Result<Reply> {
+pub async fn confirm(call: RequestContext) -> Result<Response> {
     let (session, account) = signed(&call)?;
     let id = format!("local:{session}");
     let notice = Notice { id: &id, written_at: clock::now_ms() };
     call.app.store.set_subscription(notice, Subscriber::Account(account.as_str()), true, None, Some(&session)).await?;
-    call.app.job_bell.notify_one();
+    call.app.job_notify.notify_one();
     Ok(html("Subscribed", "<p>The metered subscription is active. You can close this page.</p>"))
 }
 
-fn html(title: &str, body: &str) -> Reply {
+fn html(title: &str, body: &str) -> Response {
     let mut reply = typed(
         "text/html; charset=utf-8",
         format!(

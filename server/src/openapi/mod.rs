@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::routes::{Access, Doc, ROUTES, Route, Shape};
+use crate::routes::{Access, Doc, ROUTES, Route, Shape};
 
 /// Schemas and parameters, by name. A test holds the names to those of the table, both ways.
 const COMPONENTS: &str = include_str!("components.json");
@@ -163,6 +163,6 @@ mod tests {
                 assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()));
             }
         }
-        assert_eq!(ids.len(), ROUTES.iter().filter(|route| route.surface == super::super::Surface::Api).count());
+        assert_eq!(ids.len(), ROUTES.iter().filter(|route| route.surface == crate::http::Surface::Api).count());
     }
 }

@@ -12,14 +12,14 @@ use url::Url;
 
 use crate::billing::Provider;
 use crate::config::Config;
-use crate::http::limits::RateLimits;
+use crate::http::rate_limits::RateLimits;
 use crate::ids::NodeId;
-use crate::live::watch::Unbilled;
-use crate::net::Outbound;
+use crate::metering::UnbilledSessions;
+use crate::outbound::Outbound;
 use crate::storage::Storage;
 use crate::store::Store;
 
-pub struct App {
+pub struct AppState {
     pub config: Config,
     pub store: Store,
     pub storage: Storage,
@@ -32,16 +32,16 @@ pub struct App {
     pub connections: Arc<Semaphore>,
     pub figures: PrometheusHandle,
     /// Rung when a job was written, or given back.
-    pub job_bell: Notify,
+    pub job_notify: Notify,
     /// Rung when a webhook was written.
-    pub webhook_bell: Notify,
+    pub webhook_notify: Notify,
     /// Rung when an object was let go of.
-    pub deletion_bell: Notify,
+    pub deletion_notify: Notify,
     /// Live sessions and those that are let in or turned away, to wait for when the service stops.
     pub live: TaskTracker,
     /// One a live session.
     pub live_permits: Arc<Semaphore>,
-    pub unbilled: Unbilled,
+    pub unbilled: UnbilledSessions,
     /// No new work is taken from then on.
     pub stopping: CancellationToken,
     /// This process.

@@ -21,13 +21,13 @@ const SHARED: usize = 1024;
 
 /// What is known of keys.
 #[derive(Clone)]
-pub(super) struct Access {
+pub(super) struct KeyCache {
     ask: mpsc::Sender<oneshot::Sender<Option<i64>>>,
     /// By the hash of the secret: the account, and the number at which it was read.
     known: Arc<Mutex<HashMap<String, (i64, Account)>>>,
 }
 
-impl Access {
+impl KeyCache {
     pub(super) fn new(read: AnyPool) -> Self {
         let (ask, questions) = mpsc::channel(SHARED);
         tokio::spawn(answer(read, questions));
@@ -73,7 +73,7 @@ async fn answer(read: AnyPool, mut questions: mpsc::Receiver<oneshot::Sender<Opt
 }
 
 /// Keys or accounts change with this transaction.
-pub(super) async fn changed(tx: &mut Tx) -> Result<()> {
+pub(super) async fn invalidate(tx: &mut Tx) -> Result<()> {
     sqlx::query("UPDATE access_version SET version = version + 1").execute(&mut **tx).await?;
     Ok(())
 }
@@ -82,14 +82,14 @@ impl Store {
     /// Whose key this is, unless it is unknown or revoked by now.
     pub async fn account_by_secret(&self, secret: &str) -> Result<Option<Account>> {
         let hash = keys::hash(secret);
-        let version = self.access.version().await?;
-        if let Some(account) = self.access.known(&hash, version) {
+        let version = self.key_cache.version().await?;
+        if let Some(account) = self.key_cache.known(&hash, version) {
             return Ok(Some(account));
         }
         // Read after the number: should it change in between, what is kept is newer than its number says, never older.
         let account = self.account_by_hash(&hash).await?;
         if let Some(account) = &account {
-            self.access.keep(hash, version, account.clone());
+            self.key_cache.keep(hash, version, account.clone());
         }
         Ok(account)
     }

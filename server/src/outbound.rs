@@ -23,7 +23,7 @@ const STALL: Duration = Duration::from_secs(30);
 
 /// Why a request was not made or got no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum NetError {
+pub enum OutboundError {
     #[error("{0} is not an address on the public internet")]
     Private(String),
     #[error("{0}")]
@@ -37,7 +37,7 @@ pub enum NetError {
 }
 
 /// Names the one TLS provider of this process, for whatever library asks.
-pub fn use_tls() {
+pub fn install_tls_provider() {
     // An error says that it was named before.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
@@ -54,7 +54,7 @@ impl Outbound {
     ///
     /// # Errors
     /// If TLS cannot be set up.
-    pub fn new(allowed: &[String]) -> Result<Self, NetError> {
+    pub fn new(allowed: &[String]) -> Result<Self, OutboundError> {
         let allowed: Arc<[String]> = allowed.iter().map(|host| host.to_lowercase()).collect();
         let client = Client::builder()
             .user_agent(concat!("auricle/", env!("CARGO_PKG_VERSION")))
@@ -74,17 +74,17 @@ impl Outbound {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn check(&self, text: &str) -> Result<Url, NetError> {
-        let url = Url::parse(text).map_err(|error| NetError::Url(format!("it is no URL: {error}")))?;
+    pub fn check(&self, text: &str) -> Result<Url, OutboundError> {
+        let url = Url::parse(text).map_err(|error| OutboundError::Url(format!("it is no URL: {error}")))?;
         self.check_url(&url)?;
         Ok(url)
     }
 
-    fn check_url(&self, url: &Url) -> Result<(), NetError> {
+    fn check_url(&self, url: &Url) -> Result<(), OutboundError> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(NetError::Url(format!("its scheme is {}, not http or https", url.scheme())));
+            return Err(OutboundError::Url(format!("its scheme is {}, not http or https", url.scheme())));
         }
-        let Some(host) = url.host() else { return Err(NetError::Url("it names no host".into())) };
+        let Some(host) = url.host() else { return Err(OutboundError::Url("it names no host".into())) };
         let name = host.to_string().trim_start_matches('[').trim_end_matches([']', '.']).to_lowercase();
         if self.allowed.contains(&name) {
             return Ok(());
@@ -97,27 +97,28 @@ impl Outbound {
                 !name.contains('.') || matches!(last, "internal" | "local" | "localhost")
             }
         };
-        if private { Err(NetError::Private(name)) } else { Ok(()) }
+        if private { Err(OutboundError::Private(name)) } else { Ok(()) }
     }
 
     /// Gets a URL, through redirects.
     ///
     /// # Errors
     /// Anything but a 2xx answer from a public address.
-    pub async fn get(&self, text: &str) -> Result<Response, NetError> {
+    pub async fn get(&self, text: &str) -> Result<Response, OutboundError> {
         let mut url = self.check(text)?;
         for _ in 0..=REDIRECTS {
             let response = self.client.get(url.clone()).send().await.map_err(failed)?;
             let status = response.status();
             if !status.is_redirection() {
-                return if status.is_success() { Ok(response) } else { Err(NetError::Status(status)) };
+                return if status.is_success() { Ok(response) } else { Err(OutboundError::Status(status)) };
             }
             let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-            let Some(target) = target else { return Err(NetError::Status(status)) };
-            url = url.join(target).map_err(|error| NetError::Url(format!("it redirects to {target:?}: {error}")))?;
+            let Some(target) = target else { return Err(OutboundError::Status(status)) };
+            url =
+                url.join(target).map_err(|error| OutboundError::Url(format!("it redirects to {target:?}: {error}")))?;
             self.check_url(&url)?;
         }
-        Err(NetError::Redirects)
+        Err(OutboundError::Redirects)
     }
 
     /// Posts JSON, follows no redirect, and gives the status.
@@ -130,7 +131,7 @@ impl Outbound {
         body: String,
         header: (&'static str, String),
         timeout: Duration,
-    ) -> Result<StatusCode, NetError> {
+    ) -> Result<StatusCode, OutboundError> {
         let url = self.check(text)?;
         let request = self.client.post(url).timeout(timeout).header("content-type", "application/json");
         let response = request.header(header.0, header.1).body(body).send().await.map_err(failed)?;
@@ -139,18 +140,18 @@ impl Outbound {
 }
 
 /// The innermost reason is the one that says something; the URL is left out, it may hold a token.
-fn failed(error: reqwest::Error) -> NetError {
+fn failed(error: reqwest::Error) -> OutboundError {
     if error.is_timeout() {
-        return NetError::Failed("it took too long".into());
+        return OutboundError::Failed("it took too long".into());
     }
     let mut inner: &dyn std::error::Error = &error;
     while let Some(source) = inner.source() {
         if source.downcast_ref::<RefusedAddress>().is_some() {
-            return NetError::Private(source.to_string());
+            return OutboundError::Private(source.to_string());
         }
         inner = source;
     }
-    NetError::Failed(inner.to_string())
+    OutboundError::Failed(inner.to_string())
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -266,7 +267,7 @@ mod tests {
 
     #[test]
     fn urls_that_may_not_be_named() {
-        use_tls();
+        install_tls_provider();
         let outbound =
             Outbound { client: Client::new(), allowed: Arc::from(["10.0.0.5".into(), "store.internal".into()]) };
         for bad in [

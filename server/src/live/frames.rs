@@ -5,14 +5,14 @@ use serde::Serialize;
 
 /// A `transcript` frame but for its type.
 #[derive(Serialize)]
-pub struct TurnFrame<'a> {
+pub struct TranscriptFrame<'a> {
     text: &'a str,
     end_of_turn: bool,
     formatted: bool,
     words: &'a [Word],
 }
 
-impl<'a> From<&'a LiveEvent> for TurnFrame<'a> {
+impl<'a> From<&'a LiveEvent> for TranscriptFrame<'a> {
     fn from(event: &'a LiveEvent) -> Self {
         let (caption, end_of_turn, formatted) = match event {
             LiveEvent::Partial(caption) => (caption, false, false),
@@ -23,7 +23,7 @@ impl<'a> From<&'a LiveEvent> for TurnFrame<'a> {
     }
 }
 
-impl TurnFrame<'_> {
+impl TranscriptFrame<'_> {
     /// As one line of JSON.
     pub fn line(&self) -> String {
         written(self)
@@ -36,7 +36,7 @@ impl TurnFrame<'_> {
             #[serde(rename = "type")]
             kind: &'static str,
             #[serde(flatten)]
-            turn: &'a TurnFrame<'a>,
+            turn: &'a TranscriptFrame<'a>,
         }
         written(&Message { kind: "transcript", turn: self })
     }
@@ -58,8 +58,8 @@ mod tests {
         let word = Word { text: "so".into(), start: 0, end: 80, confidence: 0.9 };
         let event = LiveEvent::Final(Caption { text: "so".into(), words: vec![word] });
         let line = r#"{"text":"so","end_of_turn":true,"formatted":false,"words":[{"text":"so","start":0,"end":80,"confidence":0.9}]}"#;
-        assert_eq!(TurnFrame::from(&event).line(), line);
-        let message = TurnFrame::from(&event).message();
+        assert_eq!(TranscriptFrame::from(&event).line(), line);
+        let message = TranscriptFrame::from(&event).message();
         assert_eq!(message, line.replacen('{', r#"{"type":"transcript","#, 1));
     }
 }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::token::Grant;
-use crate::app::App;
+use crate::auth::session_token::SessionClaims;
 use crate::billing::{Kind, Price};
 use crate::clock;
 use crate::ids::SessionId;
+use crate::state::AppState;
 use crate::store::{LiveSession, Result};
 
 /// How often it is written down that this node's sessions go on, at most: what a session that was cut off is billed short of.
@@ -19,9 +19,9 @@ const HEARTBEAT: Duration = Duration::from_secs(4);
 /// Sessions that have ended and could not be billed yet, with the time that they were connected for, ms; none of those that
 /// were not let in after all.
 #[derive(Default)]
-pub struct Unbilled(Mutex<Vec<(LiveSession, Option<i64>)>>);
+pub struct UnbilledSessions(Mutex<Vec<(LiveSession, Option<i64>)>>);
 
-impl Unbilled {
+impl UnbilledSessions {
     fn push(&self, session: LiveSession, connected_ms: Option<i64>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((session, connected_ms));
     }
@@ -33,14 +33,14 @@ impl Unbilled {
 
 /// Counts one session. Dropped before it is stopped, it has the session billed to that moment.
 pub struct Meter {
-    app: Arc<App>,
+    app: Arc<AppState>,
     session: Option<LiveSession>,
     began: Instant,
 }
 
 impl Meter {
     /// From now on.
-    pub async fn start(app: &Arc<App>, grant: &Grant) -> Result<Self> {
+    pub async fn start(app: &Arc<AppState>, grant: &SessionClaims) -> Result<Self> {
         let now = clock::now_ms();
         let session = LiveSession {
             id: SessionId::new(),
@@ -80,13 +80,13 @@ impl Drop for Meter {
 }
 
 /// Whether it could be written down.
-async fn bill(app: &App, session: &LiveSession, connected_ms: i64) -> bool {
+async fn bill(app: &AppState, session: &LiveSession, connected_ms: i64) -> bool {
     let Some(price) = Price::of(&session.model, Kind::Realtime) else { return true };
     let cents = price.cents(connected_ms);
     match app.store.end_session(session, price.unit_type, connected_ms, cents).await {
         Ok(()) => {
             metrics::histogram!("auricle_live_session_seconds").record(connected_ms as f64 / 1e3);
-            app.webhook_bell.notify_one();
+            app.webhook_notify.notify_one();
             true
         }
         Err(error) => {
@@ -98,7 +98,7 @@ async fn bill(app: &App, session: &LiveSession, connected_ms: i64) -> bool {
 
 /// Writes down that this node's sessions go on, and bills those whose node has died: one that has not been heard of for as
 /// long as its jobs would be given to others. That is measured here, by a clock that nobody sets.
-pub async fn run(app: Arc<App>, stopping: CancellationToken) {
+pub async fn run(app: Arc<AppState>, stopping: CancellationToken) {
     let dead = Duration::from_secs(app.config.job_lease_seconds.into());
     let heartbeat = HEARTBEAT.min(dead / 3);
     // On a database of its own, whatever is open was left by the process before.

@@ -12,7 +12,7 @@ const PREFIX: &str = "rt_";
 
 /// What a token stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grant {
+pub struct SessionClaims {
     pub account: AccountId,
     pub model: String,
     pub sample_rate: u32,
@@ -22,7 +22,7 @@ pub struct Grant {
     pub expires_at: i64,
 }
 
-impl Grant {
+impl SessionClaims {
     /// `rt_CLAIMS.SIGNATURE`
     pub fn mint(&self, secret: &str) -> String {
         let claims = BASE64URL_NOPAD.encode(serde_json::to_string(self).unwrap_or_default().as_bytes());
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_token_is_good_until_it_expires_and_cannot_be_made_up() {
-        let grant = Grant {
+        let grant = SessionClaims {
             account: AccountId::new(),
             model: "svc-realtime".into(),
             sample_rate: 8000,
@@ -62,14 +62,14 @@ mod tests {
             expires_at: 1_000,
         };
         let token = grant.mint("a");
-        assert_eq!(Grant::redeem(&token, "a", 999), Some(grant.clone()));
-        assert_eq!(Grant::redeem(&token, "a", 1_000), None);
-        assert_eq!(Grant::redeem(&token, "b", 0), None);
-        let other = Grant { sample_rate: 16_000, ..grant }.mint("b");
+        assert_eq!(SessionClaims::redeem(&token, "a", 999), Some(grant.clone()));
+        assert_eq!(SessionClaims::redeem(&token, "a", 1_000), None);
+        assert_eq!(SessionClaims::redeem(&token, "b", 0), None);
+        let other = SessionClaims { sample_rate: 16_000, ..grant }.mint("b");
         let (claims, _) = other.split_once('.').unwrap();
         let (_, signature) = token.split_once('.').unwrap();
         for bad in ["", "rt_", "rt_.", ".", &token[3..], &token[..token.len() - 1], &format!("{claims}.{signature}")] {
-            assert_eq!(Grant::redeem(bad, "a", 0), None, "{bad}");
+            assert_eq!(SessionClaims::redeem(bad, "a", 0), None, "{bad}");
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use hyper::Method;
 
-use super::reply::ApiError;
-use super::{Answer, Call, Surface};
 use crate::api::{billing, health, models, transcripts, uploads};
-use crate::billing::{checkout, stripe};
+use crate::billing::stripe;
+use crate::dashboard::checkout;
+use crate::http::response::ApiError;
+use crate::http::{Answer, RequestContext, Surface};
 use crate::live::realtime;
 
 /// Who may call a route.
@@ -57,7 +58,7 @@ pub struct Route {
     pub method: Method,
     pub path: &'static str,
     pub access: Access,
-    pub handler: fn(Call) -> Answer,
+    pub handler: fn(RequestContext) -> Answer,
     /// None for what is no part of the API: pages, notices of the payment provider.
     pub doc: Option<Doc>,
 }
@@ -94,11 +95,11 @@ impl Doc {
     }
 }
 
-const fn api(method: Method, path: &'static str, handler: fn(Call) -> Answer, doc: Doc) -> Route {
+const fn api(method: Method, path: &'static str, handler: fn(RequestContext) -> Answer, doc: Doc) -> Route {
     Route { surface: Surface::Api, method, path, access: Access::Key, handler, doc: Some(doc) }
 }
 
-const fn open(path: &'static str, handler: fn(Call) -> Answer, doc: Doc) -> Route {
+const fn open(path: &'static str, handler: fn(RequestContext) -> Answer, doc: Doc) -> Route {
     Route { surface: Surface::Api, method: Method::GET, path, access: Access::Open, handler, doc: Some(doc) }
 }
 
@@ -107,7 +108,7 @@ const fn page(
     method: Method,
     path: &'static str,
     access: Access,
-    handler: fn(Call) -> Answer,
+    handler: fn(RequestContext) -> Answer,
 ) -> Route {
     Route { surface, method, path, access, handler, doc: None }
 }

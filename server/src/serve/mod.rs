@@ -16,18 +16,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
-use crate::app::App;
 use crate::billing::{Kind, PRICES, Provider};
 use crate::clock;
 use crate::config::{Config, Role};
-use crate::http::limits::RateLimits;
+use crate::http::rate_limits::RateLimits;
 use crate::http::{Surface, connection_permits, serve};
 use crate::ids::{NodeId, random};
-use crate::live::watch::{self, Unbilled};
-use crate::net::Outbound;
+use crate::metering::{self, UnbilledSessions};
+use crate::outbound::Outbound;
+use crate::state::AppState;
 use crate::storage::Storage;
-use crate::store::{Bell, Stale, Store};
-use crate::{jobs, webhooks};
+use crate::store::{Stale, Store, Topic};
+use crate::{jobs, webhook_outbox};
 
 /// The account of the first start.
 pub const FIRST_ACCOUNT: &str = "admin@localhost";
@@ -101,8 +101,8 @@ pub async fn run(config: Config) -> Result<(), String> {
     }
     if let Some(engine) = app.engine.clone() {
         parts.spawn(jobs::run(app.clone(), engine, stopping.clone(), give_up.clone()));
-        parts.spawn(webhooks::run(app.clone(), stopping.clone()));
-        parts.spawn(webhooks::report(app.clone(), stopping.clone()));
+        parts.spawn(webhook_outbox::run(app.clone(), stopping.clone()));
+        parts.spawn(webhook_outbox::report(app.clone(), stopping.clone()));
         parts.spawn(other_nodes(app.clone(), stopping.clone()));
     }
     parts.spawn(housekeeping(app.clone(), stopping.clone()));
@@ -141,7 +141,7 @@ pub fn assemble(
     catalog: Catalog,
     engine: Option<Arc<Engine>>,
     urls: &Urls,
-) -> Result<App, String> {
+) -> Result<AppState, String> {
     let figures = PrometheusBuilder::new()
         .set_buckets(&BUCKETS)
         .and_then(|builder| builder.install_recorder())
@@ -149,7 +149,7 @@ pub fn assemble(
     let storage = Storage::open(&config, urls.storage.clone(), &secret).map_err(|error| format!("storage: {error}"))?;
     let outbound = Outbound::new(&config.allow_private_hosts).map_err(|error| format!("outbound client: {error}"))?;
     let billing = Provider::new(&config, &urls.dashboard, &secret)?;
-    Ok(App {
+    Ok(AppState {
         store,
         storage,
         outbound,
@@ -161,13 +161,13 @@ pub fn assemble(
         figures,
         live: TaskTracker::new(),
         live_permits: Arc::new(Semaphore::new(config.max_live_sessions)),
-        unbilled: Unbilled::default(),
+        unbilled: UnbilledSessions::default(),
         stopping: CancellationToken::new(),
         node: NodeId::new(),
         secret,
-        job_bell: Notify::new(),
-        webhook_bell: Notify::new(),
-        deletion_bell: Notify::new(),
+        job_notify: Notify::new(),
+        webhook_notify: Notify::new(),
+        deletion_notify: Notify::new(),
         public_url: urls.api.clone(),
         scratch: scratch(&config),
         config,
@@ -193,16 +193,16 @@ fn forget_old_files(folder: &Path) {
 }
 
 /// Wakes this node's workers when another node has something for them.
-async fn other_nodes(app: Arc<App>, stopping: CancellationToken) {
+async fn other_nodes(app: Arc<AppState>, stopping: CancellationToken) {
     let hear = async || {
-        let Some(mut bells) = app.store.bells().await? else { return Ok(()) };
+        let Some(mut listener) = app.store.notify_listener().await? else { return Ok(()) };
         loop {
-            let bell = bells.next().await?;
-            if bell != Some(Bell::Webhooks) {
-                app.job_bell.notify_one();
+            let topic = listener.next().await?;
+            if topic != Some(Topic::Webhooks) {
+                app.job_notify.notify_one();
             }
-            if bell != Some(Bell::Jobs) {
-                app.webhook_bell.notify_one();
+            if topic != Some(Topic::Jobs) {
+                app.webhook_notify.notify_one();
             }
         }
     };
@@ -222,9 +222,9 @@ async fn other_nodes(app: Arc<App>, stopping: CancellationToken) {
 }
 
 /// Keeps the books of live sessions for as long as there are any.
-async fn live_sessions(app: Arc<App>, stopping: CancellationToken) {
+async fn live_sessions(app: Arc<AppState>, stopping: CancellationToken) {
     let over = CancellationToken::new();
-    let books = tokio::spawn(watch::run(app.clone(), over.clone()));
+    let books = tokio::spawn(metering::run(app.clone(), over.clone()));
     stopping.cancelled().await;
     app.live.close();
     app.live.wait().await;
@@ -356,7 +356,7 @@ async fn stop_signal() {
 }
 
 /// Removes what nobody needs any more: uploads that were never completed, objects that were let go of.
-async fn housekeeping(app: Arc<App>, stopping: CancellationToken) {
+async fn housekeeping(app: Arc<AppState>, stopping: CancellationToken) {
     let unfinished_ms = i64::from(app.config.stale_upload_hours) * 3_600_000;
     let unused_ms = i64::from(app.config.unused_upload_days) * 24 * 3_600_000;
     let mut swept: Option<Instant> = None;
@@ -399,7 +399,7 @@ async fn housekeeping(app: Arc<App>, stopping: CancellationToken) {
         }
         tokio::select! {
             () = tokio::time::sleep(HOUSEKEEPING) => {}
-            () = app.deletion_bell.notified() => {}
+            () = app.deletion_notify.notified() => {}
             () = stopping.cancelled() => return,
         }
     }

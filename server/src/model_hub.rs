@@ -63,7 +63,7 @@ pub enum HubError {
 type Result<T> = std::result::Result<T, HubError>;
 
 /// A model hub.
-pub struct Hub {
+pub struct ModelHub {
     client: Client,
     /// Without a slash at the end.
     address: String,
@@ -114,7 +114,7 @@ struct Large {
     size: u64,
 }
 
-impl Hub {
+impl ModelHub {
     /// A hub by its address; `token` is shown to it with each request.
     ///
     /// # Errors
