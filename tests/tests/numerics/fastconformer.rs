@@ -121,7 +121,7 @@ fn check_stages(case: &Case) {
     let rows: Vec<&[f32]> = samples.chunks(width).zip(&lengths).map(|(row, length)| &row[..*length]).collect();
     let (features, frames) = case.model.preprocessor().utterances(&rows, &case.device).unwrap();
     assert_eq!(frames, case.oracle.integers("feature_lengths"));
-    // Single values near the logarithm's guard differ by more; tests/features.rs looks at each.
+    // Single values near the logarithm's guard differ by more; numerics/features.rs looks at each.
     let reference = case.tensor::<3>("features");
     let features = features.narrow(1, 0, reference.dims()[1]);
     check("features", relative_error(features, reference, &frames), 1e-4);

@@ -2,12 +2,12 @@
 //! where a Vulkan driver is installed, on wgpu.
 
 use std::error::Error;
-use std::sync::OnceLock;
 
 use auricle_kernels::logmel::{
     LogMel, LogMelBlock, LogMelByMatmul, LogMelConfig, LogMelError, LogMelStream, TablePrecision, logmel_cpu,
 };
-use burn::tensor::{Device, DeviceKind, Tensor, TensorData};
+use auricle_tests::devices;
+use burn::tensor::{Device, Tensor, TensorData};
 use safetensors::SafeTensors;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -295,27 +295,7 @@ impl Fixture {
 
 /// Runs a statement on flex, and on wgpu where there is an adapter.
 fn on_every_device(statement: impl Fn(&Device) -> Outcome) -> Outcome {
-    statement(&Device::flex())?;
-    match vulkan() {
-        Some(device) => statement(device),
-        None => {
-            auricle_tests::skip("no Vulkan driver found (Debian: apt-get install libvulkan1 mesa-vulkan-drivers)");
-            Ok(())
-        }
-    }
-}
-
-/// The best adapter, a software one included. A runtime can be initialised once a process, so tests share it.
-fn vulkan() -> Option<&'static Device> {
-    static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
-    DEVICE
-        .get_or_init(|| {
-            use DeviceKind::{Cpu, DiscreteGpu, IntegratedGpu, VirtualGpu};
-            [DiscreteGpu(0), IntegratedGpu(0), VirtualGpu(0), Cpu]
-                .into_iter()
-                .find_map(|kind| Device::wgpu_options().device_kind(kind).init().ok())
-        })
-        .as_ref()
+    devices().iter().try_for_each(|(device, _)| statement(device))
 }
 
 fn row(audio: &[f32], device: &Device) -> Tensor<2> {

@@ -1,16 +1,11 @@
 //! The same walk through the service on each store: SQLite and PostgreSQL, a folder and a bucket.
 
-use std::sync::OnceLock;
-
 use auricle_tests::{
-    Account, Answer, Bucket, Gate, Postgres, Receiver, Reply, Service, Setup, eventually, http, noise, silence, speech,
+    Account, Answer, Bucket, Gate, Receiver, Reply, Service, Setup, eventually, http, noise, silence, speech,
 };
 use serde_json::{Value, json};
 
-fn postgres() -> Option<&'static Postgres> {
-    static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
-    SERVER.get_or_init(Postgres::start).as_ref()
-}
+use crate::postgres;
 
 /// Once through everything that is stored, a restart, and everything again.
 fn walk(setup: Setup) {

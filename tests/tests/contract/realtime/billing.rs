@@ -3,8 +3,10 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use auricle_tests::{Account, Frame, Live, Postgres, Service, Setup, Token, eventually, silence};
+use auricle_tests::{Account, Frame, Live, Service, Setup, Token, eventually, silence};
 use serde_json::{Value, json};
+
+use crate::postgres;
 
 /// The clock of the service and that of the tests need not agree to the millisecond.
 const SLACK_S: f64 = 0.05;
@@ -19,11 +21,6 @@ fn quick() -> Setup {
 fn service() -> &'static Service {
     static SERVICE: OnceLock<Service> = OnceLock::new();
     SERVICE.get_or_init(|| Setup::new().start())
-}
-
-fn postgres() -> Option<&'static Postgres> {
-    static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
-    SERVER.get_or_init(Postgres::start).as_ref()
 }
 
 /// A session that is ready.

@@ -3,17 +3,14 @@
 use std::process::Command;
 use std::sync::OnceLock;
 
-use auricle_tests::{Account, Answer, Frame, Live, Postgres, Service, Setup, http, silence};
+use auricle_tests::{Account, Answer, Frame, Live, Service, Setup, http, silence};
 use serde_json::{Value, json};
+
+use crate::postgres;
 
 fn service() -> &'static Service {
     static SERVICE: OnceLock<Service> = OnceLock::new();
     SERVICE.get_or_init(|| Setup::new().start())
-}
-
-fn postgres() -> Option<&'static Postgres> {
-    static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
-    SERVER.get_or_init(Postgres::start).as_ref()
 }
 
 /// A service on which an account has one cent to spend.

@@ -1,7 +1,6 @@
 //! What a crash at any moment leaves: each job ends once, is billed once, and its webhook arrives at least once.
 
 use std::io::Write as _;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use auricle_tests::{
@@ -10,14 +9,11 @@ use auricle_tests::{
 };
 use serde_json::{Value, json};
 
+use crate::postgres;
+
 /// Leases and retries that are short enough to wait for.
 fn quick() -> Setup {
     Setup::local().with("job_lease_seconds", 2).with("webhook_retry_seconds", "[1, 1, 1, 1, 1, 1]")
-}
-
-fn postgres() -> Option<&'static Postgres> {
-    static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
-    SERVER.get_or_init(Postgres::start).as_ref()
 }
 
 /// Demands that a job has ended well, once, with one bill of so many seconds.

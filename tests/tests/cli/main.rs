@@ -1,0 +1,5 @@
+//! The program `auricle` as its users run it: arguments, files, standard streams, exit status.
+
+mod files;
+mod listen;
+mod pull;

@@ -1,0 +1,30 @@
+//! The service through its listeners, as a client sees it: HTTP, WebSockets, webhooks, billing, stores, crashes.
+
+use std::sync::OnceLock;
+
+use auricle_tests::Postgres;
+
+mod auth;
+mod billing;
+mod errors;
+mod faults;
+mod http;
+mod jobs;
+mod limits;
+mod openapi;
+mod realtime;
+mod serve;
+mod sources;
+mod store;
+mod stripe;
+mod subtitles;
+mod transcripts;
+mod uploads;
+mod walkthrough;
+mod webhooks;
+
+/// The PostgreSQL server that the tests share, each with a database of its own; none where the machine lacks PostgreSQL.
+fn postgres() -> Option<&'static Postgres> {
+    static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
+    SERVER.get_or_init(Postgres::start).as_ref()
+}

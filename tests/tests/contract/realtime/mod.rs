@@ -1,0 +1,6 @@
+//! Realtime sessions over WebSocket: interface section 6.2.
+
+mod billing;
+mod sessions;
+mod tokens;
+mod wire;
