@@ -8,6 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::Serialize;
 
+pub use auricle_kernels::vulkan_layers::disable_mesa_device_select;
+
 use crate::error::{Error, Result};
 
 /// The device that a user asks for: `auto`, `cpu`, `gpu` or `vulkan:N`.

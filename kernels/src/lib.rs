@@ -18,6 +18,7 @@
 //! - [`rows`]: a few rows times a large matrix, and one query to many keys, on the CPU alone.
 //! - [`slots`]: what streams keep from step to step.
 //! - [`spread`]: what chances are told from.
+//! - [`vulkan_layers`]: the environment of the Vulkan loader.
 
 pub mod attention;
 pub mod choice;
@@ -41,3 +42,4 @@ pub mod rows;
 pub mod slots;
 pub mod spread;
 mod vectors;
+pub mod vulkan_layers;
