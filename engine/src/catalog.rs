@@ -48,6 +48,50 @@ pub struct CatalogModel {
     /// Live models: at most this much look-ahead, ms; the longest trained one if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look_ahead_ms: Option<u32>,
+    /// Word error rate of the starter, as this model runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starter_word_error_rate: Option<WordErrorRate>,
+    /// Published checkpoints of several sizes, the best first. Empty for a model of one size.
+    #[serde(default, rename = "size", skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<CatalogSize>,
+}
+
+/// One size of a service model's published checkpoint.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CatalogSize {
+    /// The name that users give: `base`.
+    pub name: String,
+    /// The published checkpoint, by its name on the model hub.
+    pub published: String,
+    /// Folder of the checkpoint once it is pulled, relative to the models folder.
+    pub folder: String,
+    /// Size of the weights' file, bytes.
+    pub download_bytes: u64,
+    /// Memory that the checkpoint needs while it transcribes, bytes.
+    pub memory_bytes: u64,
+    /// Whether it is recommended on a GPU alone: a CPU is slow with it.
+    #[serde(default)]
+    pub needs_gpu: bool,
+    /// Languages of the model that this size lacks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_languages: Vec<String>,
+    /// Word error rate of the checkpoint, where a figure is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word_error_rate: Option<WordErrorRate>,
+    /// Languages of the model without the missing ones.
+    #[serde(skip)]
+    languages: Vec<String>,
+}
+
+/// A measured word error rate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WordErrorRate {
+    /// Substituted, deleted and inserted words in percent of the reference's words.
+    pub percent: f32,
+    /// The recordings that were transcribed.
+    pub recordings: String,
+    /// The document that states the figure.
+    pub source: String,
 }
 
 /// The checkpoint that serves a model now.
@@ -61,6 +105,8 @@ pub struct Choice<'a> {
     pub languages: &'a [String],
     /// Whether it is the starter.
     pub is_starter: bool,
+    /// The size that the catalog lists it as, for a published checkpoint of a model with sizes.
+    pub size: Option<&'a CatalogSize>,
     /// The language model that joins its search.
     pub language_model: Option<PathBuf>,
 }
@@ -82,7 +128,13 @@ impl Catalog {
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
         let text = std::fs::read_to_string(&path)
             .map_err(|e| bad(format!("{e}; name the models folder with --models or AURICLE_MODELS")))?;
-        let file: File = toml::from_str(&text).map_err(|e| bad(e.to_string().trim().replace('\n', " ")))?;
+        let mut file: File = toml::from_str(&text).map_err(|e| bad(e.to_string().trim().replace('\n', " ")))?;
+        for model in &mut file.model {
+            for size in &mut model.sizes {
+                let has = |language: &&String| !size.missing_languages.contains(language);
+                size.languages = model.languages.iter().filter(has).cloned().collect();
+            }
+        }
         Ok(Self { dir: dir.to_path_buf(), models: file.model, detector: file.detector })
     }
 
@@ -110,7 +162,8 @@ impl Catalog {
         !self.detector.as_ref().is_some_and(published)
     }
 
-    /// The checkpoint that serves `id`: the published one if its folder is there, else the starter.
+    /// The checkpoint that serves `id`: the published one if its folder is there, else the best of its sizes that is there,
+    /// else the starter.
     ///
     /// # Errors
     /// [`Error::UnknownModel`], with the ids there are.
@@ -119,13 +172,24 @@ impl Catalog {
             let known: Vec<&str> = self.models.iter().map(|model| model.id.as_str()).collect();
             Error::UnknownModel(format!("{id}; there are {}", known.join(", ")))
         })?;
-        let published = self.dir.join(&model.folder);
-        let is_starter = !published.join("config.json").is_file();
+        let is_there = |folder: &str| self.dir.join(folder).join("config.json").is_file();
+        let published = is_there(&model.folder).then_some(&model.folder);
+        let size = match published {
+            Some(folder) => model.sizes.iter().find(|size| size.folder == *folder),
+            None => model.sizes.iter().find(|size| is_there(&size.folder)),
+        };
+        let folder = published.or(size.map(|size| &size.folder));
+        let is_starter = folder.is_none();
         Ok(Choice {
             model,
-            dir: if is_starter { self.dir.join(&model.starter) } else { published },
-            languages: if is_starter { &model.starter_languages } else { &model.languages },
+            dir: self.dir.join(folder.unwrap_or(&model.starter)),
+            languages: match size {
+                _ if is_starter => &model.starter_languages,
+                Some(size) => &size.languages,
+                None => &model.languages,
+            },
             is_starter,
+            size,
             language_model: model
                 .starter_language_model
                 .as_ref()
@@ -136,6 +200,20 @@ impl Catalog {
 }
 
 impl Choice<'_> {
+    /// The published checkpoint's name on the model hub; none for the starter.
+    pub fn published(&self) -> Option<&str> {
+        let published = self.size.map_or(&self.model.published, |size| &size.published);
+        (!self.is_starter).then_some(published)
+    }
+
+    /// The checkpoint's word error rate, where the catalog states one.
+    pub fn word_error_rate(&self) -> Option<&WordErrorRate> {
+        match self.is_starter {
+            true => self.model.starter_word_error_rate.as_ref(),
+            false => self.size?.word_error_rate.as_ref(),
+        }
+    }
+
     /// Checks that the checkpoint has a language: `en`, or `en_us` by its first part.
     ///
     /// # Errors

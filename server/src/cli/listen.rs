@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use console::{Style, Term, measure_text_width, truncate_str};
 
 use super::progress::clock;
-use super::{EngineArgs, Failure, Result, SearchArgs, interrupt, output};
+use super::{EngineArgs, Failure, Result, SearchArgs, hint, interrupt, output};
 use crate::live::frames::TranscriptFrame;
 
 /// Sound that goes in at a time, ms.
@@ -87,6 +87,9 @@ pub fn run(args: &ListenArgs) -> Result<()> {
     }
     let audio = if piped { None } else { Some(AudioStream::open(&args.file)?.with_block(samples(PIECE_MS))) };
     let engine = Engine::open(args.engine.options())?;
+    if io::stderr().is_terminal() {
+        hint::say(&args.engine.models.path(), &args.model);
+    }
     for warning in engine.warnings() {
         output::say(&format_args!("warning: {warning}"));
     }

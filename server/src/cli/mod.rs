@@ -4,6 +4,7 @@
 
 mod bench;
 mod devices;
+mod hint;
 mod interrupt;
 mod keys;
 mod listen;
@@ -11,6 +12,7 @@ mod models;
 mod output;
 mod progress;
 mod pull;
+mod recommend;
 mod serve;
 mod transcribe;
 
@@ -167,6 +169,8 @@ type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// Runs the program on its arguments.
 pub fn main() -> ExitCode {
+    // Before any thread starts: the Vulkan loader's layers would write lines of their own to standard error.
+    auricle_engine::device::disable_mesa_device_select();
     match Cli::try_parse_from(std::env::args_os()) {
         Ok(cli) => ExitCode::from(run(&cli.command.unwrap_or_else(|| Command::Serve(Box::default())))),
         Err(error) => {

@@ -75,6 +75,10 @@ fn list(args: &ListArgs) -> Result<()> {
             text.push_str("\nA starter is a small stand-in. For full quality fetch the published checkpoint:\n");
         }
         text.push_str(&format!("  auricle models pull {:<18} {}\n", model.id, model.published));
+        for size in &model.sizes {
+            let bytes = output::decimal_bytes(size.download_bytes);
+            text.push_str(&format!("    --size {:<6} {bytes:>7}  {}\n", size.name, size.published));
+        }
     }
     output::print(&text)
 }
@@ -114,7 +118,9 @@ fn check(args: &CheckArgs) -> Result<()> {
 /// The checkpoint folders that a catalog names and that are there, each once.
 fn present(dir: &Path) -> Result<Vec<PathBuf>> {
     let catalog = Catalog::read(dir)?;
-    let named = catalog.models().iter().flat_map(|model| [&model.folder, &model.starter]);
+    let named = catalog.models().iter().flat_map(|model| {
+        [&model.folder, &model.starter].into_iter().chain(model.sizes.iter().map(|size| &size.folder))
+    });
     let named = named.map(|folder| dir.join(folder)).chain(catalog.detector());
     let mut dirs: Vec<PathBuf> = named.filter(|dir| dir.is_dir()).collect();
     dirs.sort();

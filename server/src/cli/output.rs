@@ -57,6 +57,12 @@ impl Format {
     }
 }
 
+/// `967 MB`, `1.6 GB`: units of a thousand, as hubs and disks state them.
+pub fn decimal_bytes(bytes: u64) -> String {
+    let megabytes = bytes as f64 / 1e6;
+    if megabytes < 999.5 { format!("{megabytes:.0} MB") } else { format!("{:.1} GB", megabytes / 1e3) }
+}
+
 /// `--out DIR`: which file each input's result goes to, settled before the first one is written.
 pub struct OutFolder {
     paths: Vec<PathBuf>,

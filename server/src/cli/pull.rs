@@ -4,17 +4,20 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
 
-use auricle_engine::{Catalog, check_detector, check_model};
+use auricle_engine::{Catalog, CatalogModel, CatalogSize, check_detector, check_model};
 use clap::Args;
 
 use super::progress::Bar;
+use super::recommend::Machine;
 use super::{Failure, ModelsFolder, Result, interrupt, output};
 use crate::model_hub::{self, ModelHub, RemoteFile};
 
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  auricle models pull --recommended             the size of svc-fast that suits this machine's device and free memory
   auricle models pull svc-fast                  what the catalog names for svc-fast
+  auricle models pull svc-fast --size base      a smaller checkpoint for it: base (290 MB), small (967 MB), turbo (1.6 GB)
   auricle models pull openai/whisper-small      any checkpoint of a family that is supported
 A pull that was interrupted goes on where it was when it is asked for again. Each file is checked against the sum that the
 hub states, and the checkpoint as a whole before it takes its place.
@@ -23,8 +26,15 @@ Environment:
   HF_ENDPOINT   the hub, like --hub
   HF_TOKEN      an access token, for checkpoints that ask for one")]
 pub struct PullArgs {
-    /// A service model, `detector`, or OWNER/NAME on the hub
-    name: String,
+    /// A service model, `detector`, or OWNER/NAME on the hub [default with --recommended: the model that comes in sizes]
+    #[arg(required_unless_present = "recommended")]
+    name: Option<String>,
+    /// One of the sizes in which the service model's checkpoint is published, as `auricle models list` names them
+    #[arg(long, value_name = "SIZE")]
+    size: Option<String>,
+    /// The size that suits the device and the free memory of this machine
+    #[arg(long, conflicts_with = "size")]
+    recommended: bool,
     /// A branch, tag or commit
     #[arg(long, default_value = "main")]
     revision: String,
@@ -59,7 +69,7 @@ struct Target {
 
 pub fn run(args: &PullArgs) -> Result<()> {
     let models = args.models.path();
-    let target = target(&models, &args.name)?;
+    let target = target(args, &models)?;
     let place = models.join(&target.folder);
     let is_there = place.join("model.safetensors").is_file() || place.join("config.json").is_file();
     if is_there && !args.force {
@@ -96,11 +106,8 @@ pub fn run(args: &PullArgs) -> Result<()> {
     if old.exists() {
         fs::remove_dir_all(&old).map_err(cannot(&old))?;
     }
-    let serves = match target.serves.as_slice() {
-        [] => format!("a model of catalog.toml runs on it whose `folder` is {:?}", target.folder),
-        serves => format!("{} now runs on it", serves.join(", ")),
-    };
-    output::print(&format!("{} is in {}: {serves}\n", target.repository, place.display()))
+    let effect = effect(&models, &target, &place)?;
+    output::print(&format!("{} is in {}: {effect}\n", target.repository, place.display()))
 }
 
 /// The commit that the parts belong to.
@@ -120,6 +127,9 @@ async fn fetch(args: &PullArgs, target: &Target, parts: &Path, bar: &Bar) -> Res
     }
     fs::write(&commit, &listing.commit).map_err(cannot(&commit))?;
     let all: u64 = files.iter().map(|file| file.size).sum();
+    if !args.quiet {
+        output::say(&format_args!("{}: {} in {} files", target.repository, output::decimal_bytes(all), files.len()));
+    }
     let progress = bar.bytes(&target.repository, all);
     let mut before = 0;
     for file in &files {
@@ -149,22 +159,29 @@ fn alone(lock: &Path, repository: &str) -> Result<File> {
     }
 }
 
-fn target(models: &Path, name: &str) -> Result<Target> {
+fn target(args: &PullArgs, models: &Path) -> Result<Target> {
     let catalog = match Catalog::read(models) {
         Ok(catalog) => Some(catalog),
         // A repository is named in full: it can go to any folder.
-        Err(_) if name.contains('/') && models.is_dir() => None,
+        Err(_) if args.name.as_ref().is_some_and(|name| name.contains('/')) && models.is_dir() => None,
         Err(error) => return Err(error.into()),
     };
     let known = catalog.as_ref().map_or(&[][..], Catalog::models);
+    let sized = known.iter().find(|model| !model.sizes.is_empty());
+    let Some(name) = args.name.as_ref().or(sized.map(|model| &model.id)) else {
+        return Err(Failure::Usage("no model of the catalog comes in sizes; name what to pull".into()));
+    };
     let detector = catalog.as_ref().and_then(Catalog::published_detector);
-    if let Some(detector) = detector.filter(|detector| name == "detector" || name == detector.published) {
+    let named = detector.filter(|detector| name == "detector" || *name == detector.published);
+    if let Some(detector) = named.filter(|_| args.size.is_none() && !args.recommended) {
         let (repository, folder) = (detector.published.clone(), detector.folder.clone());
         return Ok(Target { repository, folder, serves: vec!["the detector".into()], is_detector: true });
     }
-    let repository = match known.iter().find(|model| model.id == name) {
-        Some(model) => model.published.clone(),
-        None => name.to_owned(),
+    let model = known.iter().find(|model| model.id == *name);
+    let repository = match (sized_checkpoint(args, name, model)?, model) {
+        (Some(size), _) => size.published.clone(),
+        (None, Some(model)) => model.published.clone(),
+        (None, None) => name.to_owned(),
     };
     let is_part = |part: &str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -177,8 +194,70 @@ fn target(models: &Path, name: &str) -> Result<Target> {
             ids.join(", ")
         )));
     };
-    let serves: Vec<_> = known.iter().filter(|model| model.published == repository).collect();
-    let folder = serves.first().map_or_else(|| own.to_owned(), |model| model.folder.clone());
-    let serves = serves.into_iter().map(|model| model.id.clone()).collect();
+    let folders = known.iter().filter_map(|model| Some((model.id.clone(), folder_of(model, &repository)?)));
+    let (serves, folders): (Vec<_>, Vec<_>) = folders.unzip();
+    let folder = folders.first().map_or_else(|| own.to_owned(), |folder| (*folder).clone());
     Ok(Target { repository, folder, serves, is_detector: false })
+}
+
+/// The size that `--size` or `--recommended` names; none without them.
+fn sized_checkpoint<'a>(
+    args: &PullArgs,
+    name: &str,
+    model: Option<&'a CatalogModel>,
+) -> Result<Option<&'a CatalogSize>> {
+    if args.size.is_none() && !args.recommended {
+        return Ok(None);
+    }
+    let sizes = model.map_or(&[][..], |model| &model.sizes);
+    if sizes.is_empty() {
+        return Err(Failure::Usage(format!("{name} comes in one size: leave --size and --recommended out")));
+    }
+    match &args.size {
+        Some(wanted) => {
+            let found = sizes.iter().find(|size| size.name == *wanted);
+            let listed = |size: &CatalogSize| format!("{} ({})", size.name, output::decimal_bytes(size.download_bytes));
+            let listed = || sizes.iter().rev().map(listed).collect::<Vec<_>>().join(", ");
+            found
+                .map(Some)
+                .ok_or_else(|| Failure::Usage(format!("{name} has no size {wanted}; there are {}", listed())))
+        }
+        None => {
+            let recommended = Machine::probe().recommend(sizes);
+            if let Some((_, reason)) = &recommended {
+                output::say(reason);
+            }
+            Ok(recommended.map(|(size, _)| size))
+        }
+    }
+}
+
+/// The folder in which a model expects a published checkpoint.
+fn folder_of<'a>(model: &'a CatalogModel, repository: &str) -> Option<&'a String> {
+    if model.published == repository {
+        return Some(&model.folder);
+    }
+    model.sizes.iter().find(|size| size.published == repository).map(|size| &size.folder)
+}
+
+/// What a new checkpoint changes: the models that run on it from now on, and those that have a better one.
+fn effect(models: &Path, target: &Target, place: &Path) -> Result<String> {
+    if target.serves.is_empty() {
+        return Ok(format!("a model of catalog.toml runs on it whose `folder` is {:?}", target.folder));
+    }
+    if target.is_detector {
+        return Ok(format!("{} now runs on it", target.serves.join(", ")));
+    }
+    let catalog = Catalog::read(models)?;
+    let mut effects = Vec::new();
+    for id in &target.serves {
+        let choice = catalog.choose(id)?;
+        effects.push(match choice.published() {
+            Some(better) if choice.dir != place => {
+                format!("{id} still runs on {better}, which is better and is in {}", choice.dir.display())
+            }
+            _ => format!("{id} now runs on it"),
+        });
+    }
+    Ok(effects.join("; "))
 }

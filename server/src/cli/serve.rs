@@ -3,13 +3,17 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use auricle_engine::Catalog;
 use clap::Args;
 use toml::{Table, Value};
 use url::Url;
 
-use super::{Failure, Result};
+use super::{Failure, Result, hint};
 use crate::config::{Config, LogFormat, Role};
 use crate::serve;
+
+/// The model of recordings that name none.
+const DEFAULT_MODEL: &str = "svc-best";
 
 #[derive(Args, Default)]
 #[command(after_help = "\
@@ -79,5 +83,6 @@ impl ServeArgs {
 pub fn run(args: &ServeArgs) -> Result<()> {
     let config = Config::read(args.config.as_deref(), args.flags()).map_err(Failure::Usage)?;
     super::log_to_stderr(if config.log_format == LogFormat::Json { super::Log::Json } else { super::Log::Text });
-    super::runtime()?.block_on(serve::run(config)).map_err(Failure::Service)
+    let hint = Catalog::read(&config.models).ok().and_then(|catalog| hint::line(&catalog, DEFAULT_MODEL));
+    super::runtime()?.block_on(serve::run(config, hint)).map_err(Failure::Service)
 }

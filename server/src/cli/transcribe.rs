@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::output::{self, Format, OutFolder};
 use super::progress::{Bar, clock, speed};
-use super::{EngineArgs, Failure, Result, SearchArgs, interrupt};
+use super::{EngineArgs, Failure, Result, SearchArgs, hint, interrupt};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -196,6 +196,9 @@ struct Job<'a> {
 impl Job<'_> {
     fn transcribe(&mut self, input: &Input<'_>, name: &str) -> Result<Transcript, Error> {
         let audio = input.open()?;
+        if self.engine.is_none() && !self.bar.is_hidden() {
+            hint::say(&self.args.engine.models.path(), &self.args.model);
+        }
         let bar = self.bar.start(&file_name(input));
         let engine = match &mut self.engine {
             Some(engine) => engine,

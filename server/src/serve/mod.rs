@@ -44,11 +44,11 @@ const LOST: Duration = Duration::from_secs(5);
 /// Step times of requests and jobs, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
 
-/// Runs the service until it is told to stop.
+/// Runs the service until it is told to stop. `hint` is a line about the model at work, for the end of the first output.
 ///
 /// # Errors
 /// One line, if it cannot start.
-pub async fn run(config: Config) -> Result<(), String> {
+pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     // Two processes on one data folder would each take the other's jobs for those of the dead.
     let data = &config.data;
     std::fs::create_dir_all(data)
@@ -107,7 +107,7 @@ pub async fn run(config: Config) -> Result<(), String> {
     }
     parts.spawn(housekeeping(app.clone(), stopping.clone()));
     parts.spawn(live_sessions(app.clone(), stopping.clone()));
-    announce(&urls, first_key.as_deref());
+    announce(&urls, first_key.as_deref(), hint.as_deref());
 
     stop_signal().await;
     tracing::info!("stopping: no new work, what is in flight ends");
@@ -315,7 +315,7 @@ fn public(configured: &Option<Url>, listener: &TcpListener) -> Result<Url, Strin
 }
 
 /// Tells whoever started it where everything is, and how to try it.
-fn announce(urls: &Urls, first_key: Option<&str>) {
+fn announce(urls: &Urls, first_key: Option<&str>, hint: Option<&str>) {
     let show = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
     let (api, storage, dashboard) = (show(&urls.api), show(&urls.storage), show(&urls.dashboard));
     let mut text = format!("api        {api}\nstorage    {storage}\ndashboard  {dashboard}\n");
@@ -332,6 +332,9 @@ fn announce(urls: &Urls, first_key: Option<&str>) {
                  curl -H \"Authorization: Bearer $AURICLE_KEY\" {api}/v2/models\n"
             );
         }
+    }
+    if let Some(hint) = hint {
+        text += &format!("\n{hint}\n");
     }
     // Nobody may be reading.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());

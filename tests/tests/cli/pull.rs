@@ -24,6 +24,11 @@ impl Place {
         Self::with(&fixtures().join("whisper/multi"))
     }
 
+    /// A hub that has one checkpoint under another name.
+    fn of(repository: &str) -> Self {
+        Self { hub: Hub::serve(repository, &fixtures().join("whisper/multi")), ..Self::new() }
+    }
+
     fn with(checkpoint: &std::path::Path) -> Self {
         let models = tempfile::tempdir().unwrap();
         let catalog = fixtures().join("../../models/catalog.toml");
@@ -86,6 +91,71 @@ fn a_pulled_checkpoint_serves_at_once() {
     place.hub.behave(How { status: Some(500), ..How::default() });
     let again = place.pull(REPOSITORY);
     assert_eq!((again.status, again.stdout.contains("is there already")), (Some(0), true), "{}", again.stderr);
+}
+
+#[test]
+fn a_size_is_pulled_into_its_own_folder_and_serves_until_a_better_one_is_there() {
+    let place = Place::of("openai/whisper-base");
+    let run = ended(place.command("svc-fast").args(["--size", "base"]).output().unwrap());
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert!(run.stdout.contains("svc-fast now runs on it"), "{}", run.stdout);
+    assert!(run.stderr.contains("openai/whisper-base: 1 MB in"), "{}", run.stderr);
+    let folder = place.models.path().join("whisper-base");
+    assert_eq!(fs::read(folder.join(WEIGHTS)).unwrap(), Place::weights());
+    assert!(!place.folder().exists());
+    let list = || {
+        let mut command = command();
+        ended(command.args(["models", "list", "--models"]).arg(place.models.path()).output().unwrap()).stdout
+    };
+    let row = |list: &str| list.lines().find(|line| line.starts_with("svc-fast")).unwrap().to_owned();
+    assert!(row(&list()).contains("whisper-base") && row(&list()).contains("published"), "{}", list());
+    assert!(!row(&list()).contains("yue") && row(&list()).contains("haw"), "{}", list());
+
+    let turbo = Place::new();
+    assert_eq!(turbo.pull("svc-fast").status, Some(0));
+    fs::rename(turbo.folder(), place.folder()).unwrap();
+    assert!(row(&list()).contains("whisper-large-v3-turbo") && row(&list()).contains("yue"), "{}", list());
+    let mut again = place.command("openai/whisper-base");
+    let run = ended(again.arg("--force").output().unwrap());
+    assert!(run.stdout.contains("svc-fast still runs on openai/whisper-large-v3-turbo"), "{}", run.stdout);
+}
+
+#[test]
+fn a_recommended_size_is_pulled_with_its_reason() {
+    let place = Place::of("openai/whisper-base");
+    let mut command = command();
+    command.args(["models", "pull", "--recommended", "--hub", &place.hub.url(), "--models"]).arg(place.models.path());
+    let run = ended(command.env_remove("HF_TOKEN").output().unwrap());
+    let reason = run.stderr.lines().next().unwrap();
+    let size = ["base", "small", "turbo"].into_iter().find(|size| reason.starts_with(&format!("auricle: {size}: ")));
+    assert!(reason.contains(" computes, ") && reason.contains("memory") && reason.contains("needs"), "{reason}");
+    // The hub has the smallest alone; the machine decides.
+    match size.expect(reason) {
+        "base" => assert_eq!(run.status, Some(0), "{}", run.stderr),
+        "small" => assert!(run.stderr.contains("has no openai/whisper-small"), "{}", run.stderr),
+        _ => assert!(run.stderr.contains("has no openai/whisper-large-v3-turbo"), "{}", run.stderr),
+    }
+}
+
+#[test]
+fn a_size_that_does_not_exist_is_wrong_usage() {
+    let place = Place::new();
+    for (args, words) in [
+        (
+            &["svc-fast", "--size", "giant"][..],
+            &["no size giant", "base (290 MB)", "small (967 MB)", "turbo (1.6 GB)"][..],
+        ),
+        (&["svc-best", "--size", "base"], &["svc-best comes in one size"]),
+        (&["detector", "--recommended"], &["detector comes in one size"]),
+        (&["svc-fast", "--size", "base", "--recommended"], &["--recommended"]),
+        (&[], &["<NAME>"]),
+    ] {
+        let mut command = command();
+        command.args(["models", "pull", "--hub", &place.hub.url(), "--models"]).arg(place.models.path()).args(args);
+        let run = ended(command.output().unwrap());
+        assert_eq!(run.status, Some(2), "{args:?}: {}", run.stderr);
+        assert!(words.iter().all(|word| run.stderr.contains(word)), "{args:?}: {}", run.stderr);
+    }
 }
 
 #[test]

@@ -47,6 +47,15 @@ fn the_first_start_prints_addresses_a_key_and_a_line_that_works() {
 }
 
 #[test]
+fn the_first_output_ends_with_the_model_at_work_and_the_command_for_a_better_one() {
+    let service = Setup::new().starter().start();
+    let line = eventually("the line about the model", || service.line("svc-best runs on "));
+    assert!(line.starts_with("the small starter checkpoint, 27.2 % of words wrong on "), "{line}");
+    assert!(line.contains("auricle models pull svc-fast --recommended"), "{line}");
+    assert_eq!(service.lines().last().unwrap(), &format!("svc-best runs on {line}"));
+}
+
+#[test]
 fn a_later_start_has_the_same_data_and_prints_no_key() {
     let service = Setup::new().start();
     let first = service.line("key ").unwrap();

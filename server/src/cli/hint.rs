@@ -1,0 +1,47 @@
+//! The line that says which checkpoint is at work, how many words it gets wrong, and the command for a better one.
+
+use std::path::Path;
+
+use auricle_engine::{Catalog, CatalogModel};
+
+use super::output;
+
+/// The line for a service model; none where the catalog lacks the model.
+pub fn line(catalog: &Catalog, model: &str) -> Option<String> {
+    let choice = catalog.choose(model).ok()?;
+    let rate = choice.word_error_rate();
+    let rate = rate.map(|rate| format!(", {} % of words wrong on {}", rate.percent, rate.recordings));
+    let at_work = match choice.published() {
+        Some(published) => published.to_owned(),
+        None => "the small starter checkpoint".into(),
+    };
+    let better = match choice.size {
+        Some(size) => {
+            let better = choice.model.sizes.iter().take_while(|other| other.name != size.name).last();
+            better.map(|size| {
+                let (name, bytes) = (&size.name, output::decimal_bytes(size.download_bytes));
+                format!("auricle models pull {model} --size {name} ({bytes})")
+            })
+        }
+        None if !choice.is_starter => None,
+        None if !choice.model.sizes.is_empty() => Some(format!("auricle models pull {model} --recommended")),
+        None => {
+            let same_kind = |other: &&CatalogModel| other.kind == choice.model.kind;
+            let sized = catalog.models().iter().filter(same_kind).find(|other| !other.sizes.is_empty());
+            Some(match sized.map(|other| &other.id) {
+                Some(other) => format!("auricle models pull {other} --recommended (then use {other})"),
+                None => format!("auricle models pull {model}"),
+            })
+        }
+    };
+    let better = better.map(|command| format!("; a better one: {command}"));
+    Some(format!("{model} runs on {at_work}{}{}", rate.unwrap_or_default(), better.unwrap_or_default()))
+}
+
+/// Writes the line for a model of a models folder to standard error.
+pub fn say(models: &Path, model: &str) {
+    // An unreadable catalog is an error of the command itself.
+    if let Some(line) = Catalog::read(models).ok().and_then(|catalog| line(&catalog, model)) {
+        output::say(&line);
+    }
+}

@@ -1,0 +1,101 @@
+//! Which size of a checkpoint suits this machine: by the device that computes and the memory that is free.
+
+use std::fs;
+
+use auricle_engine::{CatalogSize, DeviceInfo, devices};
+
+use super::output::decimal_bytes;
+
+/// What of this machine decides.
+pub struct Machine {
+    /// The GPU that `--device auto` takes.
+    gpu: Option<String>,
+    /// Free main memory, where the system tells it, bytes.
+    free_bytes: Option<u64>,
+}
+
+impl Machine {
+    /// This machine as it is now.
+    pub fn probe() -> Self {
+        let gpu = devices().into_iter().find(DeviceInfo::is_gpu).map(|gpu| gpu.name);
+        Self { gpu, free_bytes: free_bytes() }
+    }
+
+    fn suits(&self, size: &CatalogSize) -> bool {
+        (self.gpu.is_some() || !size.needs_gpu) && self.free_bytes.is_none_or(|free| free >= size.memory_bytes)
+    }
+
+    /// The best size that this machine suits, else the smallest, and the reason. The sizes are sorted, the best first; none
+    /// for an empty list.
+    pub fn recommend<'a>(&self, sizes: &'a [CatalogSize]) -> Option<(&'a CatalogSize, String)> {
+        let size = sizes.iter().find(|size| self.suits(size)).or(sizes.last())?;
+        let device = match &self.gpu {
+            Some(gpu) => format!("{gpu} computes"),
+            None => "no GPU, so the CPU computes".into(),
+        };
+        let free = self.free_bytes.map_or_else(
+            || "free memory is unknown".into(),
+            |free| format!("{} of memory are free", decimal_bytes(free)),
+        );
+        let needs = decimal_bytes(size.memory_bytes);
+        let why = if self.suits(size) { "the best size for that" } else { "the smallest size" };
+        Some((size, format!("{}: {device}, {free}; {why}, which needs {needs}", size.name)))
+    }
+}
+
+/// Memory that new work can take: what the kernel calls available, or less where a control group allows less.
+fn free_bytes() -> Option<u64> {
+    let system = fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(available);
+    let group = group_free();
+    system.into_iter().chain(group).min()
+}
+
+/// `MemAvailable` of `/proc/meminfo`, bytes.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// What is left of the limit of a control group, as containers have one.
+fn group_free() -> Option<u64> {
+    let read =
+        |name: &str| -> Option<u64> { fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse().ok() };
+    Some(read("memory.max")?.saturating_sub(read("memory.current")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes() -> Vec<CatalogSize> {
+        let catalog =
+            auricle_engine::Catalog::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../models").as_ref()).unwrap();
+        catalog.models().iter().find(|model| model.id == "svc-fast").unwrap().sizes.clone()
+    }
+
+    #[test]
+    fn device_and_memory_decide() {
+        let sizes = sizes();
+        let gpu = || Some("A GPU".to_owned());
+        for (gpu, free_bytes, name, words) in [
+            (gpu(), Some(16_000_000_000), "turbo", ["A GPU computes", "16.0 GB of memory are free"]),
+            (gpu(), Some(3_000_000_000), "small", ["A GPU computes", "needs 2.5 GB"]),
+            (None, Some(16_000_000_000), "small", ["the CPU computes", "the best size"]),
+            (None, Some(1_500_000_000), "base", ["the CPU computes", "needs 1.0 GB"]),
+            (None, Some(200_000_000), "base", ["200 MB of memory are free", "the smallest size"]),
+            (gpu(), None, "turbo", ["A GPU computes", "free memory is unknown"]),
+        ] {
+            let (size, why) = Machine { gpu, free_bytes }.recommend(&sizes).unwrap();
+            assert_eq!(size.name, name, "{why}");
+            assert!(words.iter().all(|word| why.contains(word)), "{why}");
+        }
+        assert!(Machine { gpu: None, free_bytes: None }.recommend(&[]).is_none());
+    }
+
+    #[test]
+    fn available_memory_is_read_in_bytes() {
+        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:   12 kB\n"), Some(12 * 1024));
+        assert_eq!(available("MemTotal: 9 kB\n"), None);
+    }
+}
