@@ -3,8 +3,8 @@
 #
 #   benches/gpu/pack.sh [--features vulkan] [-- PROGRAM...]
 #
-# All of them are 55 MB; where less can be carried, name some: auricle, features, fastconformer, kernels, rows, whisper, whisper_gpu,
-# whisper_speed, streams, logmel, gate, encoder. run.sh leaves out what is not there, and says so.
+# All of them are 55 MB; where less can be carried, name some: auricle, features, fastconformer, gemv, kernels, whisper, whisper_gpu,
+# whisper_speed, streams, logmel, activation, encoder. run.sh leaves out what is not there, and says so.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 options=()
@@ -24,10 +24,10 @@ for line in sys.stdin:
 {
   # The whole workspace each time: the features of one package alone would compile burn again.
   programs build --release --workspace --bin auricle "${options[@]}"
-  programs test --release --workspace --no-run --test fastconformer --test features --test rows --test kernels \
+  programs test --release --workspace --no-run --test fastconformer --test features --test gemv --test kernels \
     --test whisper --test whisper_gpu "${options[@]}"
   programs build --release --workspace --example whisper_speed --example streams "${options[@]}"
-  programs bench --workspace --no-run --bench encoder --bench gate --bench logmel "${options[@]}"
+  programs bench --workspace --no-run --bench encoder --bench activation --bench logmel "${options[@]}"
 } | while read -r name file; do
   [ "$wanted" = "  " ] || [[ "$wanted" == *" $name "* ]] || continue
   cp "$file" "$out/programs/$name"

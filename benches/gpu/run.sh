@@ -29,7 +29,7 @@ stage "devices" "$bin/auricle" devices
 by "features against the published extractors" features
 by "models against the published classes" fastconformer --skip published_size
 by "kernels against their twins" kernels
-by "kernels against burn's own operations" rows
+by "kernels against burn's own operations" gemv
 by "Whisper against the published class" whisper
 by "Whisper writes the same on the GPU as on the CPU" whisper_gpu
 stage "the same words as on the CPU" bash -c '
@@ -44,7 +44,7 @@ stage "this machine" "$bin/auricle" bench --device gpu
 # What other programs reach on such a card at the size of 0.6 billion: 240 streams at 80 ms, 2,400 at 1.12 s.
 by "live streams" streams --device gpu --look-aheads 0 --rows 1,64,240,480
 by "live streams, 1.12 s" streams --device gpu --look-aheads 13 --rows 240,2400
-for bench in logmel gate; do by "bench $bench" "$bench" --bench; done
+for bench in logmel activation; do by "bench $bench" "$bench" --bench; done
 # Beside the published class, and CTranslate2 where it is installed: random weights, all writing as many tokens.
 if [ -x "$bin/whisper_speed" ] && python3 -c 'import torch, transformers' 2>/dev/null; then
   who=ours,transformers

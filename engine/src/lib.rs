@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-pub use auricle_kernels::rows::Precision;
+pub use auricle_kernels::gemv::Precision;
 pub use catalog::{Catalog, CatalogDetector, CatalogModel, CatalogSize, WordErrorRate};
 pub use decoding::fusion::FusionWeights;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};

@@ -3,7 +3,7 @@
 //! On flex a tile of queries at a time: its scores, their softmax in vectors, what they weigh; nothing is copied into another
 //! order. Elsewhere burn's own operations.
 //!
-//! [`one_query`] is for texts that grow by a token: on GPUs one launch, a cube a head.
+//! [`single_query_attention`] is for texts that grow by a token: on GPUs one launch, a cube a head.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Shape, Tensor, TensorData};
 use rayon::prelude::*;
 
-use crate::products::{Target, product};
-use crate::vectors::{Softmax, tensor};
+use crate::matmul::{Target, product};
+use crate::vector_math::{Softmax, contiguous, tensor};
 
 /// Queries of a tile: their scores over 1,500 keys stay in a core's cache.
 const TILE: usize = 96;
@@ -29,13 +29,13 @@ pub fn attention(query: Tensor<3>, keys: Tensor<3>, values: Tensor<3>, heads: us
 
 /// Which keys the query of each row may see.
 #[derive(Clone, Debug)]
-pub struct Spans {
+pub struct KeyRanges {
     rows: Vec<Range<usize>>,
     /// `[rows, 2]`, flat.
     packed: Tensor<1, Int>,
 }
 
-impl Spans {
+impl KeyRanges {
     /// Of each row, none of them empty.
     pub fn new(rows: Vec<Range<usize>>, device: &Device) -> Self {
         let packed: Vec<i32> = rows.iter().flat_map(|row| [row.start as i32, row.end as i32]).collect();
@@ -46,13 +46,13 @@ impl Spans {
 
 /// A query a row, `[rows, heads, 1, head]`, already scaled, over those of `keys` and `values` `[rows, heads, columns, head]`
 /// that it may see: `[rows, 1, heads * head]`.
-pub fn one_query(query: Tensor<4>, keys: Tensor<4>, values: Tensor<4>, spans: &Spans) -> Tensor<3> {
+pub fn single_query_attention(query: Tensor<4>, keys: Tensor<4>, values: Tensor<4>, spans: &KeyRanges) -> Tensor<3> {
     let (query, keys, values) = (query.into_dispatch(), keys.into_dispatch(), values.into_dispatch());
     let packed = spans.packed.clone().into_dispatch();
     Tensor::from_dispatch(Dispatch::attention_of_one(query, keys, values, packed, spans.rows.clone()))
 }
 
-/// [`one_query`] in burn's own operations.
+/// [`single_query_attention`] in burn's own operations.
 fn one_by_operations<B: Backend>(
     query: FloatTensor<B>,
     keys: FloatTensor<B>,
@@ -112,7 +112,7 @@ impl AttentionOps for burn::backend::Cube {
     ) -> FloatTensor<Self> {
         let fits = rows.iter().all(|row| row.len() <= kernel::MOST) && query.shape()[3] <= kernel::UNITS;
         match fits {
-            true => kernel::one_query(query, keys, values, spans),
+            true => kernel::single_query_attention(query, keys, values, spans),
             false => one_by_operations::<Self>(query, keys, values, &rows),
         }
     }
@@ -135,8 +135,7 @@ impl AttentionOps for Flex {
         values: FloatTensor<Self>,
         heads: usize,
     ) -> FloatTensor<Self> {
-        let [query, keys, values] =
-            [query, keys, values].map(|x| if x.is_contiguous() { x } else { x.to_contiguous() });
+        let [query, keys, values] = [query, keys, values].map(contiguous);
         let (shape, seen) = (query.shape(), keys.shape());
         let [rows, queries, size] = [shape[0], shape[1], shape[2]];
         let (count, head) = (seen[1], size / heads);
@@ -160,7 +159,7 @@ impl AttentionOps for Flex {
             let shape = [taken, count, head];
             // SAFETY: `scores` has that many values.
             unsafe { product(shape, (scores.as_mut_ptr(), count), (q, [size, 1]), (k, [1, size])) };
-            vectors.dispatch(Softmax { scores, count });
+            vectors.dispatch(Softmax { logits: scores, width: count });
             let to = (target.at((row * queries + first) * size + at * head), size);
             // SAFETY: this head's values of these queries are within `out`, and written here alone.
             unsafe { product([taken, head, count], to, (scores, [count, 1]), (v, [size, 1])) };
@@ -176,15 +175,15 @@ mod kernel {
     use burn::backend::{Cube, FloatDType, TensorMetadata};
     use cubecl::prelude::*;
 
-    use crate::reduce::{largest, total};
+    use crate::reduce::{cube_max, cube_sum};
 
     /// Units of a cube, a power of two: the widest head.
     pub const UNITS: usize = 128;
     /// Keys that a query sees at most: their weights stay in shared memory, with all else within the 16 KiB of every device.
     pub const MOST: usize = 2048;
 
-    /// As [`super::one_query`].
-    pub fn one_query(
+    /// As [`super::single_query_attention`].
+    pub fn single_query_attention(
         query: FloatTensor<Cube>,
         keys: FloatTensor<Cube>,
         values: FloatTensor<Cube>,
@@ -242,7 +241,7 @@ mod kernel {
             most = max(most, score);
             column += UNITS;
         }
-        let most = largest(&mut work, most, UNITS);
+        let most = cube_max(&mut work, most, UNITS);
         let mut sum = f32::new(0.0);
         column = unit;
         while column < count {
@@ -251,7 +250,7 @@ mod kernel {
             sum += weight;
             column += UNITS;
         }
-        let sum = total(&mut work, sum, UNITS);
+        let sum = cube_sum(&mut work, sum, UNITS);
 
         let shares = comptime!(UNITS / head);
         let (dim, share) = (unit % head, unit / head);

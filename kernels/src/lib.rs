@@ -4,42 +4,44 @@
 //! which body runs: the CubeCL kernel on wgpu (and CUDA, ROCm), the plain Rust twin on flex. No model and no file format
 //! is known here.
 //!
-//! - [`attention`]: all queries to all keys.
-//! - [`choice`]: which token comes next.
-//! - [`crew`]: threads that share small pieces of work.
-//! - [`depthwise`]: convolutions of each channel by itself, on the CPU alone.
-//! - [`gate`]: ReLU, SiLU and GLU in one pass.
-//! - [`gelu`]: GELU in one pass.
-//! - [`logmel`]: samples to log-mel frames, whole utterances or live streams.
-//! - [`lstm`]: what an LSTM step does beside its product.
+//! # Layout
+//!
+//! - [`activation`]: ReLU, SiLU, GELU and GLU in one pass.
+//! - [`attention`]: multi-head attention, and attention of a single query over a KV cache on GPUs.
+//! - [`depthwise`]: depthwise convolutions on the CPU.
+//! - [`gemv`]: products of a few rows with a packed matrix, on the CPU.
+//! - [`kv_cache`]: attention of a single query over the keys and values of one head, on the CPU.
+//! - [`logmel`]: samples to log-mel frames, for whole utterances and live streams.
+//! - [`lstm`]: the pointwise part of an LSTM step.
 //! - [`norm`]: layer normalisation.
-//! - [`quantized`]: a few rows times a matrix in eight bits, for GPUs.
-//! - [`relative`]: attention with relative positions over what a stream has seen, on the CPU alone.
-//! - [`rows`]: a few rows times a large matrix, and one query to many keys, on the CPU alone.
-//! - [`slots`]: what streams keep from step to step.
-//! - [`spread`]: what chances are told from.
+//! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs.
+//! - [`relative_attention`]: attention with relative positions over a sliding KV cache, on the CPU.
+//! - [`sampling`]: the next token of each row of logits, greedy or drawn, under a token mask.
+//! - [`softmax_stats`]: log-sum-exp and entropy of logits.
+//! - [`state_cache`]: the cached state of many streams in one tensor.
+//! - [`thread_pool`]: threads that share many small tasks.
 //! - [`vulkan_layers`]: the environment of the Vulkan loader.
 
+pub mod activation;
 pub mod attention;
-pub mod choice;
-pub mod crew;
 #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
 mod cube;
 pub mod depthwise;
 #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
 mod elementwise;
-pub mod gate;
-pub mod gelu;
+pub mod gemv;
+pub mod kv_cache;
 pub mod logmel;
 pub mod lstm;
+mod matmul;
 pub mod norm;
-mod products;
 pub mod quantized;
 #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
 mod reduce;
-pub mod relative;
-pub mod rows;
-pub mod slots;
-pub mod spread;
-mod vectors;
+pub mod relative_attention;
+pub mod sampling;
+pub mod softmax_stats;
+pub mod state_cache;
+pub mod thread_pool;
+mod vector_math;
 pub mod vulkan_layers;

@@ -6,7 +6,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::vectors::{sigmoid, tanh, tensor};
+use crate::vector_math::{contiguous, sigmoid, tanh, tensor};
 
 /// One layer of all rows: `gates` `[rows, 4 * hidden]` as [`cell`] takes them and the memory before, `[rows, hidden]`, to the output
 /// and the memory after, side by side: `[rows, 2 * hidden]`.
@@ -22,7 +22,7 @@ pub(crate) trait LstmOps: Backend {
 impl LstmOps for Flex {
     fn lstm_cells(gates: FloatTensor<Self>, memory: FloatTensor<Self>) -> FloatTensor<Self> {
         let [rows, hidden] = [memory.shape()[0], memory.shape()[1]];
-        let [gates, memory] = [gates, memory].map(|x| if x.is_contiguous() { x } else { x.to_contiguous() });
+        let [gates, memory] = [gates, memory].map(contiguous);
         let (gates, memory) =
             (gates.as_slice::<f32>().unwrap_or_default(), memory.as_slice::<f32>().unwrap_or_default());
         let mut out = vec![0.0; rows * 2 * hidden];

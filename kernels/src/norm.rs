@@ -43,7 +43,7 @@ mod kernel {
     use cubecl::prelude::*;
 
     use super::{EPSILON, NormOps};
-    use crate::reduce::total;
+    use crate::reduce::cube_sum;
 
     /// Units of a cube: a power of two.
     const UNITS: usize = 128;
@@ -97,7 +97,7 @@ mod kernel {
                 sum += x[base + at];
                 at += UNITS;
             }
-            let mean = total(&mut values, sum, UNITS) / count;
+            let mean = cube_sum(&mut values, sum, UNITS) / count;
             let mut squares = f32::new(0.0);
             at = unit;
             while at < end {
@@ -105,7 +105,7 @@ mod kernel {
                 squares += off * off;
                 at += UNITS;
             }
-            let deviation = (total(&mut values, squares, UNITS) / count + f32::new(comptime!(EPSILON))).sqrt();
+            let deviation = (cube_sum(&mut values, squares, UNITS) / count + f32::new(comptime!(EPSILON))).sqrt();
             at = unit;
             while at < end {
                 out[base + at] = (x[base + at] - mean) / deviation * gamma[at] + beta[at];

@@ -1,6 +1,6 @@
 //! A few rows times a large matrix in eight bits, on GPUs: a quarter of what is read of one in full.
 //!
-//! Weights are those of [`crate::rows::Matrix`] in eight bits, which is the twin: a scale for each output, what goes in and sums
+//! Weights are those of [`crate::gemv::PackedMatrix`] in eight bits, which is the twin: a scale for each output, what goes in and sums
 //! in f32. They are unpacked in registers, four from a word.
 
 use burn::backend::Dispatch;
@@ -8,7 +8,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use crate::vectors::tensor;
+use crate::vector_math::{contiguous, tensor};
 
 /// Weights in a word.
 const WORD: usize = 4;
@@ -17,14 +17,14 @@ const ZERO: i32 = 128;
 
 /// A matrix `[outputs, inputs]` in eight bits.
 #[derive(Clone, Debug)]
-pub struct Quantized {
+pub struct QuantizedMatrix {
     /// `[outputs, inputs / 4]`: weights plus 128, the first in the lowest byte.
     words: Tensor<2, Int>,
     /// `[outputs]`
     scales: Tensor<1>,
 }
 
-impl Quantized {
+impl QuantizedMatrix {
     /// Packs `values` `[outputs, inputs]`; `inputs` is a multiple of four.
     ///
     /// # Panics
@@ -61,11 +61,11 @@ pub(crate) trait QuantizedOps: Backend {
     fn quantized_product(x: FloatTensor<Self>, words: IntTensor<Self>, scales: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
-/// For tests; models on the CPU use [`crate::rows`].
+/// For tests; models on the CPU use [`crate::gemv`].
 impl QuantizedOps for Flex {
     fn quantized_product(x: FloatTensor<Self>, words: IntTensor<Self>, scales: FloatTensor<Self>) -> FloatTensor<Self> {
         let [rows, inputs] = [x.shape()[0], x.shape()[1]];
-        let x = if x.is_contiguous() { x } else { x.to_contiguous() };
+        let x = contiguous(x);
         let (x, scales) = (x.as_slice::<f32>().unwrap_or_default(), scales.as_slice::<f32>().unwrap_or_default());
         let words = words.as_slice::<i32>().unwrap_or_default();
         let mut out = Vec::with_capacity(rows * scales.len());

@@ -4,7 +4,7 @@ use cubecl::prelude::*;
 
 /// The largest value of a cube's `units`, a power of two; `values` is shared memory of as many.
 #[cube]
-pub(crate) fn largest(values: &mut Shared<[f32]>, value: f32, #[comptime] units: usize) -> f32 {
+pub(crate) fn cube_max(values: &mut Shared<[f32]>, value: f32, #[comptime] units: usize) -> f32 {
     let unit = UNIT_POS as usize;
     values[unit] = value;
     sync_cube();
@@ -22,9 +22,9 @@ pub(crate) fn largest(values: &mut Shared<[f32]>, value: f32, #[comptime] units:
     found
 }
 
-/// The sum of the values of a cube's `units`, as [`largest`].
+/// The sum of the values of a cube's `units`, as [`cube_max`].
 #[cube]
-pub(crate) fn total(values: &mut Shared<[f32]>, value: f32, #[comptime] units: usize) -> f32 {
+pub(crate) fn cube_sum(values: &mut Shared<[f32]>, value: f32, #[comptime] units: usize) -> f32 {
     let unit = UNIT_POS as usize;
     values[unit] = value;
     sync_cube();

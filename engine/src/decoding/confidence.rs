@@ -1,15 +1,15 @@
 //! How sure a model is of what it wrote.
 
-use auricle_kernels::spread::Spread;
+use auricle_kernels::softmax_stats::SoftmaxStats;
 
 /// One minus the normalised entropy of the distribution that `scores` (logits) stand for.
 pub fn confidence(scores: &[f32]) -> f32 {
-    confidence_of(&Spread::of(scores), scores.len())
+    confidence_of(&SoftmaxStats::of(scores), scores.len())
 }
 
 /// The same of the spread of so many scores.
-pub fn confidence_of(spread: &Spread, count: usize) -> f32 {
-    (1.0 - spread.entropy() / (count as f32).ln()).clamp(0.0, 1.0)
+pub fn confidence_of(stats: &SoftmaxStats, count: usize) -> f32 {
+    (1.0 - stats.entropy() / (count as f32).ln()).clamp(0.0, 1.0)
 }
 
 #[cfg(test)]

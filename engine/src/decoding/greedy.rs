@@ -116,7 +116,7 @@ impl Utterance {
                 (argmax(labels), timed.then(|| argmax(durations)))
             }
             JointOutput::Best(labels, durations) => {
-                let best = labels[at].best.first().map_or(0, |(label, _)| *label as usize);
+                let best = labels[at].tokens.first().map_or(0, |(label, _)| *label as usize);
                 (best, timed.then(|| durations[at]))
             }
         };
@@ -133,7 +133,7 @@ impl Utterance {
                 let id = keyterms.map(|keyterms| keyterms.choose(labels, rules.blank, &mut self.bias));
                 (id.unwrap_or(best as u32), confidence(labels))
             }
-            JointOutput::Best(labels, _) => (best as u32, confidence_of(&labels[at].spread, rules.vocab_size)),
+            JointOutput::Best(labels, _) => (best as u32, confidence_of(&labels[at].stats, rules.vocab_size)),
         };
         self.symbols += 1;
         match duration {

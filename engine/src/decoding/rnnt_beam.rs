@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use auricle_kernels::spread::Spread;
+use auricle_kernels::softmax_stats::SoftmaxStats;
 
 use super::confidence::confidence;
 use super::fusion::{Fusion, Reading};
@@ -415,6 +415,6 @@ pub(super) fn log_add(a: f32, b: f32) -> f32 {
 
 /// Log probabilities of scores.
 pub(super) fn log_softmax(scores: &[f32]) -> Vec<f32> {
-    let sum = Spread::of(scores).log_sum();
+    let sum = SoftmaxStats::of(scores).log_sum();
     scores.iter().map(|score| score - sum).collect()
 }

@@ -1,6 +1,6 @@
 //! Predictor and joint of a transducer, as decoding sees them.
 
-use auricle_kernels::choice::Choice;
+use auricle_kernels::sampling::TopTokens;
 use burn::tensor::Tensor;
 
 use crate::error::Result;
@@ -87,7 +87,7 @@ pub enum JointOutput {
     /// All scores.
     Scores(Scores),
     /// The best label with its softmax statistics, and the index of the best duration of a TDT checkpoint.
-    Best(Vec<Choice>, Vec<usize>),
+    Best(Vec<TopTokens>, Vec<usize>),
 }
 
 /// Scores in host memory: `[frames, outputs]`.

@@ -1,5 +1,5 @@
-use auricle_kernels::quantized::Quantized;
-use auricle_kernels::rows::Precision;
+use auricle_kernels::gemv::Precision;
+use auricle_kernels::quantized::QuantizedMatrix;
 use burn::tensor::{Tensor, TensorData, module};
 
 use crate::error::Result;
@@ -18,7 +18,7 @@ enum Weight {
     /// `[inputs, outputs]`: the transpose of the published layout, so that products read rows.
     Full(Box<Tensor<2>>),
     /// For a few rows at a time.
-    Int8(Box<Quantized>),
+    Int8(Box<QuantizedMatrix>),
 }
 
 /// Whether a linear layer or convolution has a bias.
@@ -83,7 +83,7 @@ impl Linear {
         }
         let (weight, values) = super::scaled(scope, &shape, bias, scale)?;
         let bias = (bias == Bias::With).then(|| Tensor::from_floats(values.as_slice(), scope.device()));
-        Ok(Self { weight: Weight::Int8(Box::new(Quantized::new(&weight, inputs, scope.device()))), bias })
+        Ok(Self { weight: Weight::Int8(Box::new(QuantizedMatrix::new(&weight, inputs, scope.device()))), bias })
     }
 
     /// A layer from values in this type's own layout: `weight` `[inputs, outputs]`.

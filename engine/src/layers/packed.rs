@@ -1,6 +1,6 @@
-use auricle_kernels::crew::Crew;
+use auricle_kernels::gemv::{PackedMatrix, Precision};
 use auricle_kernels::norm::layer_norm_rows;
-use auricle_kernels::rows::{Matrix, Precision};
+use auricle_kernels::thread_pool::ThreadPool;
 
 use super::Bias;
 use crate::error::Result;
@@ -12,7 +12,7 @@ const CHUNK: usize = 8 * 1024;
 /// A linear layer on the CPU: `y = W x + b` over plain memory.
 #[derive(Clone, Debug)]
 pub struct Packed {
-    weight: Matrix,
+    weight: PackedMatrix,
     /// `[outputs]`
     bias: Vec<f32>,
 }
@@ -21,7 +21,7 @@ impl Packed {
     /// Packs `weight` `[outputs, inputs]` with its `bias` `[outputs]`.
     pub fn new(weight: &[f32], bias: Vec<f32>, precision: Precision) -> Self {
         let outputs = bias.len();
-        Self { weight: Matrix::new(weight, weight.len() / outputs.max(1), outputs, precision), bias }
+        Self { weight: PackedMatrix::new(weight, weight.len() / outputs.max(1), outputs, precision), bias }
     }
 
     /// Reads `weight` `[outputs, inputs]` and `bias` `[outputs]`.
@@ -48,13 +48,13 @@ impl Packed {
     }
 
     /// `x` `[rows, inputs]` to `[rows, outputs]`.
-    pub fn forward(&self, crew: &Crew, x: &[f32]) -> Vec<f32> {
-        self.weight.forward(crew, x, Some(&self.bias))
+    pub fn forward(&self, pool: &ThreadPool, x: &[f32]) -> Vec<f32> {
+        self.weight.forward(pool, x, Some(&self.bias))
     }
 
     /// As [`Packed::forward`], added to `out` `[rows, outputs]`.
-    pub fn add_to(&self, crew: &Crew, x: &[f32], out: &mut [f32]) {
-        self.weight.add_to(crew, x, Some(&self.bias), out);
+    pub fn add_to(&self, pool: &ThreadPool, x: &[f32], out: &mut [f32]) {
+        self.weight.add_to(pool, x, Some(&self.bias), out);
     }
 
     /// Bytes of weights.
@@ -96,16 +96,16 @@ impl PackedNorm {
     }
 
     /// Of each row of `x` `[rows, size]`.
-    pub fn forward(&self, crew: &Crew, x: &[f32]) -> Vec<f32> {
+    pub fn forward(&self, pool: &ThreadPool, x: &[f32]) -> Vec<f32> {
         let mut out = vec![0f32; x.len()];
         let rows = (CHUNK / self.gamma.len()).max(1) * self.gamma.len();
         let mut work: Vec<_> = x.chunks(rows).zip(out.chunks_mut(rows)).collect();
-        crew.each_item(&mut work, |_, (x, out)| layer_norm_rows(x, &self.gamma, &self.beta, out));
+        pool.for_each_item(&mut work, |_, (x, out)| layer_norm_rows(x, &self.gamma, &self.beta, out));
         out
     }
 }
 
 /// Changes values in place, some thousands at a time.
-pub fn change(crew: &Crew, values: &mut [f32], with: impl Fn(&mut [f32]) + Sync) {
-    crew.each_item(&mut values.chunks_mut(CHUNK).collect::<Vec<_>>(), |_, values| with(values));
+pub fn change(pool: &ThreadPool, values: &mut [f32], with: impl Fn(&mut [f32]) + Sync) {
+    pool.for_each_item(&mut values.chunks_mut(CHUNK).collect::<Vec<_>>(), |_, values| with(values));
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use auricle_kernels::rows::Precision;
+use auricle_kernels::gemv::Precision;
 use burn::tensor::Device;
 use serde::Deserialize;
 

@@ -24,7 +24,7 @@ pub(crate) struct Plan {
 
 /// One row of audio, as the kernels see it.
 #[derive(Clone, Copy)]
-pub(crate) struct Row<'a> {
+pub(crate) struct AudioRow<'a> {
     /// The row's samples, at its whole width.
     pub samples: &'a [f32],
     /// The index of the first sample of frame 0's transform; negative where padding comes first.
@@ -73,7 +73,7 @@ impl Plan {
     }
 
     /// Log-mel frames of `row` into `out` `[frames, mels]`, then normalised; `out` must be zero.
-    pub fn row(&self, row: Row<'_>, out: &mut [f32]) {
+    pub fn row(&self, row: AudioRow<'_>, out: &mut [f32]) {
         let mels = self.config.mels;
         let valid = &mut out[..row.extent.frames * mels];
         let task = |scratch: &mut Scratch, (task, frames): (usize, &mut [f32])| {
@@ -95,7 +95,7 @@ impl Plan {
     }
 
     /// One frame: window, transform, power, mel bank, logarithm.
-    fn frame(&self, row: Row<'_>, frame: usize, scratch: &mut Scratch, out: &mut [f32]) {
+    fn frame(&self, row: AudioRow<'_>, frame: usize, scratch: &mut Scratch, out: &mut [f32]) {
         let Scratch { input, spectrum, power, work } = scratch;
         let offset = self.config.window_offset();
         let start = row.left + (frame * self.config.hop + offset) as isize;
@@ -121,7 +121,7 @@ impl Plan {
     }
 
     /// Pre-emphasised and windowed samples from `start` on.
-    fn windowed(&self, row: Row<'_>, start: isize, out: &mut [f32]) {
+    fn windowed(&self, row: AudioRow<'_>, start: isize, out: &mut [f32]) {
         let emphasis = self.config.preemphasis.unwrap_or(0.0);
         let valid = &row.samples[..row.extent.samples];
         let inner = usize::try_from(start - 1).ok().and_then(|before| valid.get(before..before + out.len() + 1));

@@ -9,11 +9,11 @@ use cubecl::prelude::*;
 
 use super::config::{LogScale, Normalization, Padding};
 use super::cpu::{LOG_GUARD, LOG10_FLOOR};
-use super::kernel_normalize::largest;
+use super::kernel_normalize::cube_max;
 
 /// What a kernel is compiled for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Shape {
+pub(crate) struct KernelConfig {
     pub n_fft: usize,
     pub win_length: usize,
     pub hop: usize,
@@ -27,10 +27,10 @@ pub(crate) struct Shape {
     /// Units that share a frame.
     pub lanes: usize,
     /// Frames a cube computes.
-    pub slots: usize,
+    pub frames_per_cube: usize,
 }
 
-impl Shape {
+impl KernelConfig {
     /// Transform samples before the window.
     fn offset(&self) -> usize {
         (self.n_fft - self.win_length) / 2
@@ -65,48 +65,48 @@ pub(crate) fn logmel_kernel(
     peaks: &mut Tensor<f32>,
     left: i32,
     emphasis: f32,
-    #[comptime] shape: Shape,
+    #[comptime] config: KernelConfig,
 ) {
-    let half = comptime!(shape.n_fft / 2);
-    let mels = comptime!(shape.mels);
-    let mut re = Shared::<[f32]>::new_slice(comptime!(2 * shape.slots * half));
-    let mut im = Shared::<[f32]>::new_slice(comptime!(2 * shape.slots * half));
+    let half = comptime!(config.n_fft / 2);
+    let mels = comptime!(config.mels);
+    let mut re = Shared::<[f32]>::new_slice(comptime!(2 * config.frames_per_cube * half));
+    let mut im = Shared::<[f32]>::new_slice(comptime!(2 * config.frames_per_cube * half));
 
     let lane = UNIT_POS_X as usize;
-    let slot = UNIT_POS_Y as usize;
+    let frame_in_cube = UNIT_POS_Y as usize;
     let row = CUBE_POS_Z as usize;
     let group = (CUBE_POS_Y * CUBE_COUNT_X + CUBE_POS_X) as usize;
-    let frame = group * comptime!(shape.slots) + slot;
+    let frame = group * comptime!(config.frames_per_cube) + frame_in_cube;
     let frames = out.shape(1);
     let computed = extents[row * 2 + 1] as usize;
-    let base = slot * half;
+    let base = frame_in_cube * half;
     let mut peak = f32::new(-1.0e30);
 
     // The condition is the same for the whole cube, as the barriers inside need.
-    if group * comptime!(shape.slots) < computed {
-        let start = left + (frame * comptime!(shape.hop)) as i32;
+    if group * comptime!(config.frames_per_cube) < computed {
+        let start = left + (frame * comptime!(config.hop)) as i32;
         let mut pair = lane;
         while pair < half {
-            let (even, odd) = samples(audio, tables, extents, row, start, pair, emphasis, comptime!(shape.clone()));
+            let (even, odd) = samples(audio, tables, extents, row, start, pair, emphasis, comptime!(config.clone()));
             re[base + pair] = even;
             im[base + pair] = odd;
-            pair += comptime!(shape.lanes);
+            pair += comptime!(config.lanes);
         }
         sync_cube();
 
         #[unroll]
-        for stage in 0..comptime!(shape.radices.len()) {
-            butterflies(&mut re, &mut im, tables, base, lane, comptime!(shape.clone()), comptime!(stage));
+        for stage in 0..comptime!(config.radices.len()) {
+            butterflies(&mut re, &mut im, tables, base, lane, comptime!(config.clone()), comptime!(stage));
             sync_cube();
         }
 
         // The powers take the half of `re` that the last stage has read.
-        let last = comptime!((shape.radices.len() % 2) * shape.slots * half);
-        let free = comptime!(shape.slots * half - last);
+        let last = comptime!((config.radices.len() % 2) * config.frames_per_cube * half);
+        let free = comptime!(config.frames_per_cube * half - last);
         let mut bin = lane;
         while bin < half {
-            re[free + base + bin] = power(&re, &im, tables, base + last, bin, comptime!(shape.clone()));
-            bin += comptime!(shape.lanes);
+            re[free + base + bin] = power(&re, &im, tables, base + last, bin, comptime!(config.clone()));
+            bin += comptime!(config.lanes);
         }
         sync_cube();
 
@@ -117,9 +117,9 @@ pub(crate) fn logmel_kernel(
             let count = bands[mels + mel + 1] as usize - weights;
             let mut sum = f32::new(0.0);
             for bin in 0..count {
-                sum += re[free + base + first + bin] * tables[comptime!(shape.table_offsets()[2]) + weights + bin];
+                sum += re[free + base + first + bin] * tables[comptime!(config.table_offsets()[2]) + weights + bin];
             }
-            let value = log(sum, comptime!(shape.log));
+            let value = log(sum, comptime!(config.log));
             if frame < frames {
                 let place = row * out.stride(0) + frame * out.stride(1) + mel * out.stride(2);
                 if frame < computed {
@@ -129,20 +129,20 @@ pub(crate) fn logmel_kernel(
                     out[place] = f32::new(0.0);
                 }
             }
-            mel += comptime!(shape.lanes);
+            mel += comptime!(config.lanes);
         }
     } else if frame < frames {
         let mut mel = lane;
         while mel < mels {
             let place = row * out.stride(0) + frame * out.stride(1) + mel * out.stride(2);
             out[place] = f32::new(0.0);
-            mel += comptime!(shape.lanes);
+            mel += comptime!(config.lanes);
         }
     }
 
-    if comptime!(shape.normalization == Normalization::Whisper) {
-        let largest = largest(peak, comptime!(shape.lanes * shape.slots));
-        if UNIT_POS == 0 && group * comptime!(shape.slots) < frames {
+    if comptime!(config.normalization == Normalization::Whisper) {
+        let largest = cube_max(peak, comptime!(config.lanes * config.frames_per_cube));
+        if UNIT_POS == 0 && group * comptime!(config.frames_per_cube) < frames {
             let place = row * peaks.stride(0) + group * peaks.stride(1);
             peaks[place] = largest;
         }
@@ -159,10 +159,10 @@ fn samples(
     start: i32,
     pair: usize,
     emphasis: f32,
-    #[comptime] shape: Shape,
+    #[comptime] config: KernelConfig,
 ) -> (f32, f32) {
-    let even = sample(audio, tables, extents, row, start, pair * 2, emphasis, comptime!(shape.clone()));
-    let odd = sample(audio, tables, extents, row, start, pair * 2 + 1, emphasis, shape);
+    let even = sample(audio, tables, extents, row, start, pair * 2, emphasis, comptime!(config.clone()));
+    let odd = sample(audio, tables, extents, row, start, pair * 2 + 1, emphasis, config);
     (even, odd)
 }
 
@@ -176,12 +176,12 @@ fn sample(
     start: i32,
     point: usize,
     emphasis: f32,
-    #[comptime] shape: Shape,
+    #[comptime] config: KernelConfig,
 ) -> f32 {
     let mut windowed = f32::new(0.0);
-    if point >= comptime!(shape.offset()) && point < comptime!(shape.offset() + shape.win_length) {
+    if point >= comptime!(config.offset()) && point < comptime!(config.offset() + config.win_length) {
         let mut at = start + point as i32;
-        if comptime!(shape.padding == Padding::Reflect) {
+        if comptime!(config.padding == Padding::Reflect) {
             at = mirror(at, audio.shape(1) as i32);
         }
         if at >= 0 && at < extents[row * 2] {
@@ -191,7 +191,7 @@ fn sample(
             if at > 0 {
                 before = audio[place + (at - 1) as usize * audio.stride(1)];
             }
-            windowed = (value - emphasis * before) * tables[point - comptime!(shape.offset())];
+            windowed = (value - emphasis * before) * tables[point - comptime!(config.offset())];
         }
     }
     windowed
@@ -219,16 +219,16 @@ fn butterflies(
     tables: &Tensor<f32>,
     base: usize,
     lane: usize,
-    #[comptime] shape: Shape,
+    #[comptime] config: KernelConfig,
     #[comptime] stage: usize,
 ) {
-    let radix = comptime!(shape.radices[stage]);
-    let joined = comptime!(shape.joined(stage));
-    let reach = comptime!(shape.n_fft / 2 / radix);
-    let source = base + comptime!((stage % 2) * shape.slots * shape.n_fft / 2);
-    let target = base + comptime!(((stage + 1) % 2) * shape.slots * shape.n_fft / 2);
+    let radix = comptime!(config.radices[stage]);
+    let joined = comptime!(config.joined(stage));
+    let reach = comptime!(config.n_fft / 2 / radix);
+    let source = base + comptime!((stage % 2) * config.frames_per_cube * config.n_fft / 2);
+    let target = base + comptime!(((stage + 1) % 2) * config.frames_per_cube * config.n_fft / 2);
     // Twiddles are exp(-2 pi i k m / (joined radix)), of which the table holds every (1 / n_fft)th turn.
-    let turn = comptime!(shape.n_fft / (joined * radix));
+    let turn = comptime!(config.n_fft / (joined * radix));
 
     let mut item = lane;
     while item < reach {
@@ -237,15 +237,15 @@ fn butterflies(
         let to = target + (item / joined) * comptime!(joined * radix) + k;
         let a0 = (re[from], im[from]);
         let at = from + reach;
-        let a1 = turned((re[at], im[at]), tables, k * turn, comptime!(shape.clone()), stage);
+        let a1 = turned((re[at], im[at]), tables, k * turn, comptime!(config.clone()), stage);
         if comptime!(radix == 2) {
             store(re, im, to, add(a0, a1));
             store(re, im, to + joined, sub(a0, a1));
         } else {
             let at = from + comptime!(2 * reach);
-            let a2 = turned((re[at], im[at]), tables, k * comptime!(2 * turn), comptime!(shape.clone()), stage);
+            let a2 = turned((re[at], im[at]), tables, k * comptime!(2 * turn), comptime!(config.clone()), stage);
             let at = from + comptime!(3 * reach);
-            let a3 = turned((re[at], im[at]), tables, k * comptime!(3 * turn), comptime!(shape.clone()), stage);
+            let a3 = turned((re[at], im[at]), tables, k * comptime!(3 * turn), comptime!(config.clone()), stage);
             if comptime!(radix == 4) {
                 let even = add(a0, a2);
                 let even_difference = sub(a0, a2);
@@ -257,7 +257,7 @@ fn butterflies(
                 store(re, im, to + comptime!(3 * joined), sub(even_difference, odd_difference));
             } else {
                 let at = from + comptime!(4 * reach);
-                let a4 = turned((re[at], im[at]), tables, k * comptime!(4 * turn), comptime!(shape.clone()), stage);
+                let a4 = turned((re[at], im[at]), tables, k * comptime!(4 * turn), comptime!(config.clone()), stage);
                 // Cosines and sines of 72 and 144 degrees.
                 let c1 = f32::new(0.309_017);
                 let c2 = f32::new(-0.809_017);
@@ -278,7 +278,7 @@ fn butterflies(
                 store(re, im, to + comptime!(4 * joined), sub(near, near_turn));
             }
         }
-        item += comptime!(shape.lanes);
+        item += comptime!(config.lanes);
     }
 }
 
@@ -288,14 +288,14 @@ fn turned(
     value: (f32, f32),
     tables: &Tensor<f32>,
     turn: usize,
-    #[comptime] shape: Shape,
+    #[comptime] config: KernelConfig,
     #[comptime] stage: usize,
 ) -> (f32, f32) {
     if comptime!(stage == 0) {
         value
     } else {
-        let cos = tables[comptime!(shape.table_offsets()[0]) + turn];
-        let sin = tables[comptime!(shape.table_offsets()[1]) + turn];
+        let cos = tables[comptime!(config.table_offsets()[0]) + turn];
+        let sin = tables[comptime!(config.table_offsets()[1]) + turn];
         (value.0 * cos + value.1 * sin, value.1 * cos - value.0 * sin)
     }
 }
@@ -308,13 +308,13 @@ fn power(
     tables: &Tensor<f32>,
     base: usize,
     bin: usize,
-    #[comptime] shape: Shape,
+    #[comptime] config: KernelConfig,
 ) -> f32 {
-    let half = comptime!(shape.n_fft / 2);
+    let half = comptime!(config.n_fft / 2);
     let near = base + bin;
     let far = base + (half - bin) % half;
-    let cos = tables[comptime!(shape.table_offsets()[0]) + bin];
-    let sin = tables[comptime!(shape.table_offsets()[1]) + bin];
+    let cos = tables[comptime!(config.table_offsets()[0]) + bin];
+    let sin = tables[comptime!(config.table_offsets()[1]) + bin];
     // Spectra of the even and the odd samples, each twice too large.
     let even = (re[near] + re[far], im[near] - im[far]);
     let odd = (im[near] + im[far], re[far] - re[near]);

@@ -86,7 +86,7 @@ pub(crate) fn whisper_kernel(frames: &mut Tensor<f32>, peaks: &Tensor<f32>) {
         peak = max(peak, peaks[row * peaks.stride(0) + group * peaks.stride(1)]);
         group += UNITS;
     }
-    let floor = largest(peak, UNITS) - f32::new(8.0);
+    let floor = cube_max(peak, UNITS) - f32::new(8.0);
 
     let mels = frames.shape(2);
     let values = frames.shape(1) * mels;
@@ -102,7 +102,7 @@ pub(crate) fn whisper_kernel(frames: &mut Tensor<f32>, peaks: &Tensor<f32>) {
 
 /// The largest `value` of a cube's units, of which there are `units`, a power of two.
 #[cube]
-pub(crate) fn largest(value: f32, #[comptime] units: usize) -> f32 {
+pub(crate) fn cube_max(value: f32, #[comptime] units: usize) -> f32 {
     let mut partial = Shared::<[f32]>::new_slice(units);
-    reduce::largest(&mut partial, value, units)
+    reduce::cube_max(&mut partial, value, units)
 }

@@ -23,8 +23,8 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 pub use by_matmul::LogMelByMatmul;
 pub use config::{LogMelConfig, LogMelError, LogScale, Normalization, Padding, TablePrecision, Tail, Window};
-use cpu::{Extent, Plan, Row};
-use ops::{Job, LogMelOps};
+use cpu::{AudioRow, Extent, Plan};
+use ops::{LogMelOps, LogMelRequest};
 pub use stream::{LogMelBlock, LogMelStream};
 
 /// A log-mel front end on a device: its parameters and its constant tables. Cheap to clone.
@@ -135,7 +135,7 @@ impl LogMel {
             self.tables.clone().into_dispatch(),
             self.bands.clone().into_dispatch(),
             flat.into_dispatch(),
-            Job { plan: self.plan.clone(), left, frames, extents },
+            LogMelRequest { plan: self.plan.clone(), left, frames, extents },
         ))
     }
 }
@@ -147,7 +147,7 @@ pub fn logmel_cpu(front_end: &LogMel, samples: &[f32]) -> Vec<f32> {
     let plan = &front_end.plan;
     let mut out = vec![0.0; plan.config.frames(samples.len()) * plan.config.mels];
     let extent = plan.extent(samples.len(), samples.len());
-    plan.row(Row { samples, left: plan.centred(), extent }, &mut out);
+    plan.row(AudioRow { samples, left: plan.centred(), extent }, &mut out);
     out
 }
 

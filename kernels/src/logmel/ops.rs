@@ -1,39 +1,40 @@
-//! The backend extension: which body computes log-mel frames on which device.
+//! The backend extension that computes log-mel frames on each device.
 
 use std::sync::Arc;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, backend_extension};
 
-use super::cpu::{Extent, Plan, Row};
+use super::cpu::{AudioRow, Extent, Plan};
+use crate::vector_math::contiguous;
 
-/// One call's parameters.
+/// The parameters of one call.
 #[derive(Clone, Debug)]
-pub(crate) struct Job {
+pub(crate) struct LogMelRequest {
     pub plan: Arc<Plan>,
     /// The index of the first sample of frame 0's transform in every row.
     pub left: isize,
     /// Frames of the output.
     pub frames: usize,
-    /// What of each row is valid.
+    /// The valid part of each row.
     pub extents: Vec<Extent>,
 }
 
-/// Log-mel frames on a backend. A device whose backend is not listed has no body: use
-/// [`LogMelByMatmul`](super::LogMelByMatmul) there.
+/// Log-mel frames on a backend. For a device whose backend is not listed use
+/// [`LogMelByMatmul`](super::LogMelByMatmul).
 #[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
 pub(crate) trait LogMelOps: Backend {
     /// - `audio` `[rows, samples]`, f32
     /// - `tables`, `bands`: the front end's constants, as the kernel documents them
-    /// - `extents` `[2 * rows]`: `job.extents`, flat
+    /// - `extents` `[2 * rows]`: `request.extents`, flat
     ///
-    /// Returns `[rows, job.frames, mels]`.
+    /// Returns `[rows, request.frames, mels]`.
     fn logmel(
         audio: FloatTensor<Self>,
         tables: FloatTensor<Self>,
         bands: IntTensor<Self>,
         extents: IntTensor<Self>,
-        job: Job,
+        request: LogMelRequest,
     ) -> FloatTensor<Self>;
 }
 
@@ -43,25 +44,25 @@ impl LogMelOps for Flex {
         _tables: FloatTensor<Self>,
         _bands: IntTensor<Self>,
         _extents: IntTensor<Self>,
-        job: Job,
+        request: LogMelRequest,
     ) -> FloatTensor<Self> {
         use burn::backend::TensorMetadata;
         use burn::tensor::{Shape, TensorData};
 
-        let mels = job.plan.config.mels;
+        let mels = request.plan.config.mels;
         let width = audio.shape()[1];
-        let mut out = vec![0.0; job.extents.len() * job.frames * mels];
-        let contiguous = if audio.is_contiguous() { audio } else { audio.to_contiguous() };
-        // A view of contiguous f32 memory, wherever it begins: nothing is copied.
-        let samples = contiguous.as_slice::<f32>().unwrap_or_default();
+        let mut out = vec![0.0; request.extents.len() * request.frames * mels];
+        // A contiguous view is not copied, wherever it begins in its buffer.
+        let audio = contiguous(audio);
+        let samples = audio.as_slice::<f32>().unwrap_or_default();
         for ((extent, samples), out) in
-            job.extents.iter().zip(samples.chunks_exact(width)).zip(out.chunks_exact_mut(job.frames * mels))
+            request.extents.iter().zip(samples.chunks_exact(width)).zip(out.chunks_exact_mut(request.frames * mels))
         {
-            job.plan.row(Row { samples, left: job.left, extent: *extent }, out);
+            request.plan.row(AudioRow { samples, left: request.left, extent: *extent }, out);
         }
         burn::backend::flex::FlexTensor::from_data(TensorData::new(
             out,
-            Shape::new([job.extents.len(), job.frames, mels]),
+            Shape::new([request.extents.len(), request.frames, mels]),
         ))
     }
 }
@@ -71,12 +72,12 @@ mod cube {
     use burn::backend::ops::FloatTensorOps;
     use burn::backend::tensor::{FloatTensor, IntTensor};
     use burn::backend::{Cube, FloatDType, TensorMetadata};
-    use burn::tensor::Shape as TensorShape;
+    use burn::tensor::Shape;
     use cubecl::prelude::*;
 
-    use super::{Job, LogMelOps};
+    use super::{LogMelOps, LogMelRequest};
     use crate::logmel::config::{LogMelConfig, Normalization, radices};
-    use crate::logmel::kernel::{Shape, logmel_kernel};
+    use crate::logmel::kernel::{KernelConfig, logmel_kernel};
     use crate::logmel::kernel_normalize::{COLUMNS, LANES, UNITS, VALUES, per_feature_kernel, whisper_kernel};
 
     /// Units that share a frame: as many as a radix-4 stage of 256 points has butterflies.
@@ -92,33 +93,33 @@ mod cube {
             tables: FloatTensor<Self>,
             bands: IntTensor<Self>,
             extents: IntTensor<Self>,
-            job: Job,
+            request: LogMelRequest,
         ) -> FloatTensor<Self> {
-            let shape = shape(&job.plan.config);
+            let config = kernel_config(&request.plan.config);
             let (client, device) = (audio.client.clone(), audio.device());
-            let (rows, mels) = (job.extents.len(), shape.mels);
-            let groups = job.frames.div_ceil(shape.slots);
-            let out = Self::float_empty(TensorShape::new([rows, job.frames, mels]), &device, FloatDType::F32);
-            let peaks = match shape.normalization {
+            let (rows, mels) = (request.extents.len(), config.mels);
+            let groups = request.frames.div_ceil(config.frames_per_cube);
+            let out = Self::float_empty(Shape::new([rows, request.frames, mels]), &device, FloatDType::F32);
+            let peaks = match config.normalization {
                 Normalization::Whisper => [rows, groups],
                 Normalization::None | Normalization::PerFeature => [1, 1],
             };
-            let peaks = Self::float_empty(TensorShape::new(peaks), &device, FloatDType::F32);
+            let peaks = Self::float_empty(Shape::new(peaks), &device, FloatDType::F32);
             logmel_kernel::launch(
                 &client,
                 CubeCount::Static(groups.min(AXIS) as u32, groups.div_ceil(AXIS) as u32, rows as u32),
-                CubeDim::new_2d(shape.lanes as u32, shape.slots as u32),
+                CubeDim::new_2d(config.lanes as u32, config.frames_per_cube as u32),
                 audio.into_tensor_arg(),
                 tables.into_tensor_arg(),
                 bands.into_tensor_arg(),
                 extents.clone().into_tensor_arg(),
                 out.clone().into_tensor_arg(),
                 peaks.clone().into_tensor_arg(),
-                job.left as i32,
-                job.plan.config.preemphasis.unwrap_or(0.0),
-                shape,
+                request.left as i32,
+                request.plan.config.preemphasis.unwrap_or(0.0),
+                config,
             );
-            match job.plan.config.normalization {
+            match request.plan.config.normalization {
                 Normalization::None => {}
                 Normalization::PerFeature => per_feature_kernel::launch(
                     &client,
@@ -129,7 +130,7 @@ mod cube {
                 ),
                 Normalization::Whisper => whisper_kernel::launch(
                     &client,
-                    CubeCount::Static((job.frames * mels).div_ceil(UNITS * VALUES) as u32, rows as u32, 1),
+                    CubeCount::Static((request.frames * mels).div_ceil(UNITS * VALUES) as u32, rows as u32, 1),
                     CubeDim::new_1d(UNITS as u32),
                     out.clone().into_tensor_arg(),
                     peaks.into_tensor_arg(),
@@ -139,8 +140,8 @@ mod cube {
         }
     }
 
-    fn shape(config: &LogMelConfig) -> Shape {
-        Shape {
+    fn kernel_config(config: &LogMelConfig) -> KernelConfig {
+        KernelConfig {
             n_fft: config.n_fft,
             win_length: config.win_length,
             hop: config.hop,
@@ -151,7 +152,7 @@ mod cube {
             radices: radices(config.n_fft / 2).unwrap_or_default(),
             lanes: FRAME_UNITS,
             // Longer transforms: fewer frames, so that shared memory stays within what every device has.
-            slots: (1 << (CUBE_FRAMES * 512 / config.n_fft).ilog2()).min(CUBE_FRAMES),
+            frames_per_cube: (1 << (CUBE_FRAMES * 512 / config.n_fft).ilog2()).min(CUBE_FRAMES),
         }
     }
 }

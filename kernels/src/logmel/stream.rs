@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::LogMel;
 use super::config::{LogMelError, Normalization, Padding};
-use super::cpu::{Extent, Plan, Row};
+use super::cpu::{AudioRow, Extent, Plan};
 
 /// The log-mel front end of one live stream.
 ///
@@ -117,6 +117,6 @@ pub(crate) fn block_left(plan: &Plan) -> isize {
 fn compute(plan: &Plan, samples: &[f32], frames: usize) -> Vec<f32> {
     let mut out = vec![0.0; frames * plan.config.mels];
     let extent = Extent { samples: samples.len(), frames };
-    plan.row(Row { samples, left: block_left(plan), extent }, &mut out);
+    plan.row(AudioRow { samples, left: block_left(plan), extent }, &mut out);
     out
 }

@@ -1,7 +1,7 @@
-//! The scheduler and the crew, with their own tests.
+//! The scheduler and the thread pool, with their own tests.
 
-#[path = "../../../kernels/src/crew.rs"]
-pub mod crew;
+#[path = "../../../kernels/src/thread_pool.rs"]
+pub mod thread_pool;
 #[path = "../../../engine/src/error.rs"]
 pub mod error;
 #[path = "../../../engine/src/scheduler/mod.rs"]

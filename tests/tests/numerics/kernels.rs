@@ -1,11 +1,11 @@
 //! What comes next, what one token looks at and what streams keep: the kernels against their twins, on the CPU and on a Vulkan adapter.
 
-use auricle_kernels::attention::{Spans, one_query};
-use auricle_kernels::choice::{Choice, Row, Table, unpack};
-use auricle_kernels::crew;
-use auricle_kernels::quantized::Quantized;
-use auricle_kernels::rows::{Matrix, Precision};
-use auricle_kernels::slots::{Slots, keep, put, window};
+use auricle_kernels::attention::{KeyRanges, single_query_attention};
+use auricle_kernels::gemv::{PackedMatrix, Precision};
+use auricle_kernels::quantized::QuantizedMatrix;
+use auricle_kernels::sampling::{SamplingParams, TokenMask, TopTokens, unpack};
+use auricle_kernels::state_cache::{BatchSlots, prepend, store, write_columns};
+use auricle_kernels::thread_pool;
 use auricle_tests::devices;
 use burn::tensor::{Device, Tensor, TensorData, activation};
 
@@ -27,13 +27,13 @@ impl Chance {
     }
 }
 
-fn row(chance: &mut Chance, size: usize) -> Row {
+fn row(chance: &mut Chance, size: usize) -> SamplingParams {
     let from = chance.below(size);
-    Row {
-        marks: chance.below(8) as u32,
-        first: if chance.next() < 0.5 { 0 } else { chance.below(size) },
-        second: if chance.next() < 0.5 { 0..usize::MAX } else { from..from + chance.below(size) },
-        together: chance.next() < 0.5,
+    SamplingParams {
+        masked_classes: chance.below(8) as u32,
+        text_start: if chance.next() < 0.5 { 0 } else { chance.below(size) },
+        timestamps: if chance.next() < 0.5 { 0..usize::MAX } else { from..from + chance.below(size) },
+        prefer_timestamps: chance.next() < 0.5,
         temperature: if chance.next() < 0.6 { 0.0 } else { 0.2 + chance.next() },
         seed: (chance.next() * 4e9) as u32,
     }
@@ -50,24 +50,24 @@ fn a_device_chooses_as_the_twin_does() {
         for (size, split, count) in [(37, 20, 1), (384, 384, 3), (1030, 900, 10), (300, 299, 1), (5, 2, 4)] {
             let some = |chance: &mut Chance| (0..size / 6).map(|_| chance.below(size) as u32).collect::<Vec<_>>();
             let marked = vec![(1, some(&mut chance)), (2, some(&mut chance)), (4, vec![split as u32 - 1])];
-            let table = Table::new(size, split, marked, &device);
-            let rows: Vec<Row> = (0..24).map(|_| row(&mut chance, size)).collect();
+            let mask = TokenMask::new(size, split, marked, &device);
+            let rows: Vec<SamplingParams> = (0..24).map(|_| row(&mut chance, size)).collect();
             let mut scores = chance.values(rows.len() * size, 9.0);
             // Equal ones, of which the first is to be chosen.
             scores.iter_mut().step_by(7).for_each(|score| *score = 8.5);
             let tensor = Tensor::from_data(TensorData::new(scores.clone(), [rows.len(), size]), &device);
-            let found = table.choose_all(tensor, &rows, count).into_data().try_to_vec::<f32>().unwrap();
+            let found = mask.top_tokens_batch(tensor, &rows, count).into_data().try_to_vec::<f32>().unwrap();
             let found = unpack(&found, count);
             assert_eq!(found.len(), rows.len());
             for ((found, row), scores) in found.iter().zip(&rows).zip(scores.chunks_mut(size)) {
-                let Choice { best, before, spread } = table.choose(scores, row, count);
+                let TopTokens { tokens: best, unmasked_log_sum, stats } = mask.top_tokens(scores, row, count);
                 let tokens = |best: &[(u32, f32)]| best.iter().map(|(token, _)| *token).collect::<Vec<_>>();
-                assert_eq!(tokens(&found.best), tokens(&best), "of {size}, {row:?}");
-                assert!(found.best.iter().zip(&best).all(|(a, b)| a.1 == b.1));
-                assert_close("before", found.before, before);
+                assert_eq!(tokens(&found.tokens), tokens(&best), "of {size}, {row:?}");
+                assert!(found.tokens.iter().zip(&best).all(|(a, b)| a.1 == b.1));
+                assert_close("the unmasked sum", found.unmasked_log_sum, unmasked_log_sum);
                 if !best.is_empty() {
-                    assert_close("the sum", found.spread.log_sum(), spread.log_sum());
-                    assert_close("the entropy", found.spread.entropy(), spread.entropy());
+                    assert_close("the sum", found.stats.log_sum(), stats.log_sum());
+                    assert_close("the entropy", found.stats.entropy(), stats.entropy());
                 }
             }
         }
@@ -78,13 +78,13 @@ fn a_device_chooses_as_the_twin_does() {
 #[test]
 fn what_is_drawn_follows_the_chances() {
     let (temperature, scores) = (0.7, [1.0, 0.2, -0.5, 2.0, f32::NEG_INFINITY, 0.9]);
-    let table = Table::new(scores.len(), scores.len(), Vec::new(), &Device::flex());
+    let mask = TokenMask::new(scores.len(), scores.len(), Vec::new(), &Device::flex());
     let weights: Vec<f32> = scores.iter().map(|score| (score / temperature).exp()).collect();
     let (sum, draws) = (weights.iter().sum::<f32>(), 20_000);
     let mut counts = [0; 6];
     for seed in 0..draws {
-        let row = Row { temperature, seed: seed * 2_654_435, ..Row::open() };
-        let best = table.choose(&mut scores.clone(), &row, 1).best;
+        let row = SamplingParams { temperature, seed: seed * 2_654_435, ..SamplingParams::greedy() };
+        let best = mask.top_tokens(&mut scores.clone(), &row, 1).tokens;
         counts[best[0].0 as usize] += 1;
     }
     for (count, weight) in counts.iter().zip(weights) {
@@ -109,14 +109,19 @@ fn one_query_sees_its_span() {
             };
             let query = random([rows, 1, heads, head]).swap_dims(1, 2);
             let whole = random([rows, heads, columns + 5, head]);
-            let keys = put(
+            let keys = write_columns(
                 whole.clone().narrow(2, 0, columns) * 1.0,
                 columns - 2,
                 random([rows, 2, heads, head]).swap_dims(1, 2),
             );
             let values = whole.narrow(2, 3, columns);
             let spans: Vec<_> = (0..rows).map(|row| row..columns - row / 2).collect();
-            let found = one_query(query.clone(), keys.clone(), values.clone(), &Spans::new(spans.clone(), &device));
+            let found = single_query_attention(
+                query.clone(),
+                keys.clone(),
+                values.clone(),
+                &KeyRanges::new(spans.clone(), &device),
+            );
             assert_eq!(found.dims(), [rows, 1, heads * head]);
             for (row, span) in spans.into_iter().enumerate() {
                 let of = |tensor: &Tensor<4>| tensor.clone().narrow(0, row, 1).narrow(2, span.start, span.len());
@@ -137,10 +142,11 @@ fn a_matrix_in_eight_bits_is_that_of_the_cpu() {
         for (inputs, outputs, rows) in [(4, 1, 1), (64, 37, 3), (384, 51, 8), (132, 200, 21)] {
             let weights = chance.values(inputs * outputs, 2.0);
             let x = chance.values(rows * inputs, 1.0);
-            let wanted =
-                crew::run(|crew| Matrix::new(&weights, inputs, outputs, Precision::Int8).forward(crew, &x, None));
+            let wanted = thread_pool::run(|pool| {
+                PackedMatrix::new(&weights, inputs, outputs, Precision::Int8).forward(pool, &x, None)
+            });
             let tensor = Tensor::<2>::from_data(TensorData::new(x, [rows, inputs]), &device);
-            let found = Quantized::new(&weights, inputs, &device).forward(tensor);
+            let found = QuantizedMatrix::new(&weights, inputs, &device).forward(tensor);
             assert_eq!(found.dims(), [rows, outputs]);
             for (found, wanted) in found.into_data().try_to_vec::<f32>().unwrap().iter().zip(&wanted) {
                 assert!(
@@ -167,11 +173,11 @@ fn slots_keep_the_last_columns() {
             {
                 let new = chance.values(rows.len() * more * outer * inner, 1.0);
                 let shape = [rows.len(), more, outer, inner];
-                let slots = Slots::new(rows.clone(), &device);
+                let slots = BatchSlots::new(rows.clone(), &device);
                 // As keys come: split into heads, which are not next to each other.
                 let tensor = Tensor::<4>::from_data(TensorData::new(new.clone(), shape), &device).swap_dims(1, 2);
-                let seen = window(&kept, &slots, tensor);
-                kept = keep(kept, &slots, &seen);
+                let seen = prepend(&kept, &slots, tensor);
+                kept = store(kept, &slots, &seen);
                 assert_eq!(seen.dims(), [rows.len(), outer, columns + more, inner]);
                 let mut wanted = Vec::new();
                 for (row, (slot, begun)) in rows.iter().enumerate() {

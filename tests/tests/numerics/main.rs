@@ -1,11 +1,11 @@
 //! The numbers of the kernels, the features and the model families, against other implementations: burn's own operations,
 //! `transformers` and the published packages (`tests/oracles`), on the CPU and on a Vulkan adapter.
 
+mod activation;
 mod fastconformer;
 mod features;
-mod gate;
+mod gemv;
 mod kernels;
-mod rows;
 mod silero;
 mod whisper;
 mod whisper_gpu;

@@ -386,7 +386,7 @@ fn what_may_follow_is_what_the_class_allows() {
         let begin = case["begin"].as_u64().unwrap() as usize;
         let mut scores = floats(&case["logits"]);
         let rules = Rules::new(&config, &Device::flex());
-        rules.table().forbid(&mut scores, &rules.after(&prefix[begin..], true));
+        rules.token_mask().apply(&mut scores, &rules.after(&prefix[begin..], true));
         let allowed: BTreeSet<usize> =
             pairs(&case["allowed"]).into_iter().flat_map(|[first, end]| first..end).collect();
         let found: BTreeSet<usize> = (0..scores.len()).filter(|at| scores[*at] > f32::NEG_INFINITY).collect();
@@ -407,7 +407,7 @@ fn what_may_follow_is_what_the_class_allows() {
         let looked = multi.model.decoder().forward(&mut steps, std::slice::from_ref(&prefix));
         let mut scores = looked.scores.read().unwrap();
         let rules = multi.model.rules();
-        rules.table().forbid(&mut scores, &rules.after(&prefix[fact["begin"].as_u64().unwrap() as usize..], true));
+        rules.token_mask().apply(&mut scores, &rules.after(&prefix[fact["begin"].as_u64().unwrap() as usize..], true));
         for (token, (score, reference)) in scores.iter().zip(reference).enumerate() {
             let same = score == reference || (score - reference).abs() < 1e-3;
             assert!(same, "{fact}: token {token}: {score} is not {reference}");

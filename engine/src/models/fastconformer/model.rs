@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use auricle_kernels::crew::{self, Crew};
+use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::config::{Class, Config};
@@ -346,9 +346,9 @@ impl FastConformer {
         };
         // A GPU has one queue, and waking threads for one stream is no use.
         if is_cpu(&self.device) && rows.len() > 1 {
-            crew::run(|crew| crew.each_item(&mut rows, search));
+            thread_pool::run(|pool| pool.for_each_item(&mut rows, search));
         } else {
-            Crew::ALONE.each_item(&mut rows, search);
+            ThreadPool::SINGLE_THREADED.for_each_item(&mut rows, search);
         }
         rows.into_iter().map(|(_, tokens)| tokens).collect()
     }
@@ -471,6 +471,6 @@ impl Prompt {
     /// `[batch, frames, hidden]` to the same shape.
     fn forward(&self, frames: Tensor<3>, language: usize) -> Tensor<3> {
         let language = self.languages.clone().narrow(0, language, 1).unsqueeze_dim::<3>(0);
-        self.output.forward(auricle_kernels::gate::relu(self.frame.forward(frames) + language))
+        self.output.forward(auricle_kernels::activation::relu(self.frame.forward(frames) + language))
     }
 }

@@ -1,7 +1,7 @@
 //! Multi-head attention without positions, over frames at once or token by token with what came before kept.
 
-use auricle_kernels::attention::{Spans, attention, one_query};
-use auricle_kernels::rows::Precision;
+use auricle_kernels::attention::{KeyRanges, attention, single_query_attention};
+use auricle_kernels::gemv::Precision;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Tensor, activation, module};
 
@@ -78,9 +78,9 @@ impl Attention {
     }
 
     /// As [`Attention::forward`] with one query a row, `x` `[rows, 1, size]`, which sees a span of the keys.
-    pub fn forward_one(&self, x: Tensor<3>, seen: &KeyValues, spans: &Spans) -> Tensor<3> {
+    pub fn forward_one(&self, x: Tensor<3>, seen: &KeyValues, spans: &KeyRanges) -> Tensor<3> {
         let query = self.split(self.query.forward(x));
-        self.output.forward(one_query(query, seen.keys.clone(), seen.values.clone(), spans))
+        self.output.forward(single_query_attention(query, seen.keys.clone(), seen.values.clone(), spans))
     }
 
     /// All of `x` `[rows, count, size]` look at each other, to the same shape.

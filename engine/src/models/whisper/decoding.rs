@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use auricle_kernels::choice::{self, Choice, Row};
-use auricle_kernels::crew;
-use auricle_kernels::spread::Spread;
+use auricle_kernels::sampling::{self, SamplingParams, TopTokens};
+use auricle_kernels::softmax_stats::SoftmaxStats;
+use auricle_kernels::thread_pool;
 use burn::tensor::Tensor;
 
 use super::decoder::{Looked, Scores, Steps};
@@ -282,11 +282,15 @@ impl Decoding {
 /// How each path may go on, the likeliest first; one way where there is one path, and twice as many as paths are wanted where
 /// there are several. Of what is over, nothing.
 fn candidates(scores: Scores, windows: &mut [Window], rules: &Rules, timestamps: bool) -> Result<Vec<Vec<Candidate>>> {
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<SamplingParams> = Vec::new();
     for window in windows.iter_mut() {
         let temperature = window.ask.temperature;
         let seed = if temperature > 0.0 { window.draw_seed() } else { 0 };
-        rows.extend(window.paths.iter().map(|path| Row { temperature, seed, ..rules.after(&path.tokens, timestamps) }));
+        rows.extend(window.paths.iter().map(|path| SamplingParams {
+            temperature,
+            seed,
+            ..rules.after(&path.tokens, timestamps)
+        }));
     }
     let count = |window: &Window| match (window.over, window.beams()) {
         (true, _) => 0,
@@ -294,20 +298,20 @@ fn candidates(scores: Scores, windows: &mut [Window], rules: &Rules, timestamps:
         (false, beams) => 2 * beams,
     };
     let counts: Vec<usize> = windows.iter().flat_map(|window| window.paths.iter().map(|_| count(window))).collect();
-    let size = rules.table().size();
+    let size = rules.token_mask().vocab_size();
     let choices = match scores {
         Scores::Gpu(scores) => {
             let most = counts.iter().copied().max().unwrap_or(1).max(1);
-            choice::unpack(&crate::device::read(rules.table().choose_all(*scores, &rows, most))?, most)
+            sampling::unpack(&crate::device::read(rules.token_mask().top_tokens_batch(*scores, &rows, most))?, most)
         }
         Scores::Cpu(mut scores) => {
-            let none = || Choice { best: Vec::new(), before: 0.0, spread: Spread::default() };
+            let none = || TopTokens { tokens: Vec::new(), unmasked_log_sum: 0.0, stats: SoftmaxStats::default() };
             let rows = scores.chunks_exact_mut(size).zip(rows.iter().zip(&counts));
             let mut work: Vec<_> = rows.map(|(scores, (row, count))| (scores, row, *count, none())).collect();
-            crew::run(|crew| {
-                crew.each_item(&mut work, |_, (scores, row, count, found)| {
+            thread_pool::run(|pool| {
+                pool.for_each_item(&mut work, |_, (scores, row, count, found)| {
                     if *count > 0 {
-                        *found = rules.table().choose(scores, row, *count);
+                        *found = rules.token_mask().top_tokens(scores, row, *count);
                     }
                 });
             });
@@ -316,8 +320,8 @@ fn candidates(scores: Scores, windows: &mut [Window], rules: &Rules, timestamps:
     };
     let paths = windows.iter().flat_map(|window| window.paths.iter().enumerate());
     let found = paths.zip(counts).zip(choices).map(|(((number, path), count), choice)| {
-        let (log_sum, confidence) = (choice.spread.log_sum(), confidence_of(&choice.spread, size));
-        let before = if count > 1 { choice.before } else { 0.0 };
+        let (log_sum, confidence) = (choice.stats.log_sum(), confidence_of(&choice.stats, size));
+        let before = if count > 1 { choice.unmasked_log_sum } else { 0.0 };
         let candidate = |(token, score): (u32, f32)| Candidate {
             path: number,
             token,
@@ -325,7 +329,7 @@ fn candidates(scores: Scores, windows: &mut [Window], rules: &Rules, timestamps:
             log_prob: score - log_sum,
             confidence,
         };
-        let mut found: Vec<Candidate> = choice.best.into_iter().take(count).map(candidate).collect();
+        let mut found: Vec<Candidate> = choice.tokens.into_iter().take(count).map(candidate).collect();
         if count > 0 && found.is_empty() {
             // No token at all: the scores are no numbers.
             found.push(candidate((0, f32::NAN)));
@@ -443,6 +447,6 @@ fn next(state: u64) -> u64 {
 
 /// The chance of one token in each of so many rows of scores.
 fn chances_of(scores: &[f32], rows: usize, token: usize) -> Vec<f32> {
-    let chance = |scores: &[f32]| (scores[token] - Spread::of(scores).log_sum()).exp();
+    let chance = |scores: &[f32]| (scores[token] - SoftmaxStats::of(scores).log_sum()).exp();
     scores.chunks_exact(scores.len() / rows.max(1)).map(chance).collect()
 }

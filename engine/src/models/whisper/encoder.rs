@@ -1,7 +1,7 @@
 //! Log-mel windows to encoder frames: two convolutions, positions, transformer blocks.
 
-use auricle_kernels::gelu::gelu;
-use auricle_kernels::rows::Precision;
+use auricle_kernels::activation::gelu;
+use auricle_kernels::gemv::Precision;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Tensor, module};
 

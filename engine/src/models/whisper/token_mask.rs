@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use auricle_kernels::choice::{Row, Table};
+use auricle_kernels::sampling::{SamplingParams, TokenMask};
 use burn::tensor::Device;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
@@ -12,7 +12,7 @@ use super::config::{Config, Special};
 /// What may be written.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    table: Table,
+    mask: TokenMask,
     special: Special,
     latest_first: Option<usize>,
 }
@@ -31,20 +31,20 @@ impl Rules {
             (UNTIMED, vec![config.special.no_timestamps]),
         ];
         let split = config.special.first_timestamp() as usize;
-        let table = Table::new(config.vocab_size, split, marked, device);
-        Self { table, special: config.special.clone(), latest_first: config.latest_first }
+        let mask = TokenMask::new(config.vocab_size, split, marked, device);
+        Self { mask, special: config.special.clone(), latest_first: config.latest_first }
     }
 
     /// Its tokens, timestamps of the second kind.
-    pub fn table(&self) -> &Table {
-        &self.table
+    pub fn token_mask(&self) -> &TokenMask {
+        &self.mask
     }
 
     /// What may follow `said`, the tokens after the prompt.
-    pub fn after(&self, said: &[u32], timestamps: bool) -> Row {
-        let mut row = Row { marks: NEVER, ..Row::open() };
+    pub fn after(&self, said: &[u32], timestamps: bool) -> SamplingParams {
+        let mut row = SamplingParams { masked_classes: NEVER, ..SamplingParams::greedy() };
         if said.is_empty() {
-            row.marks |= NOT_FIRST;
+            row.masked_classes |= NOT_FIRST;
         }
         if timestamps {
             self.keep_time(&mut row, said);
@@ -52,30 +52,30 @@ impl Rules {
         row
     }
 
-    fn keep_time(&self, row: &mut Row, said: &[u32]) {
+    fn keep_time(&self, row: &mut SamplingParams, said: &[u32]) {
         let first = self.special.first_timestamp() as usize;
         let is_time = |at: usize| said.len().checked_sub(at).map(|at| self.special.is_timestamp(said[at]));
         let last_was_time = is_time(1) == Some(true);
         let one_before_was_time = is_time(2) != Some(false);
-        row.marks |= UNTIMED;
+        row.masked_classes |= UNTIMED;
         // Where all timestamps together are likelier than any other token, one of them it is.
-        row.together = true;
+        row.prefer_timestamps = true;
         if let Some(last) = said.iter().rev().find(|token| self.special.is_timestamp(**token)) {
             // The time a segment ends at may be the next one's beginning; a segment is not empty.
             let same_again = last_was_time && !one_before_was_time;
-            row.second.start = *last as usize + usize::from(!same_again);
+            row.timestamps.start = *last as usize + usize::from(!same_again);
         }
         if last_was_time && one_before_was_time {
             // A segment has begun: its text follows.
-            row.second = usize::MAX..usize::MAX;
+            row.timestamps = usize::MAX..usize::MAX;
         } else if last_was_time {
             // A segment has ended: the next one's time follows, or nothing.
-            row.first = self.special.end as usize;
+            row.text_start = self.special.end as usize;
         }
         if said.is_empty() {
-            row.first = first;
+            row.text_start = first;
             if let Some(latest) = self.latest_first {
-                row.second.end = first + latest + 1;
+                row.timestamps.end = first + latest + 1;
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The transducer on the CPU: plain memory, rows one after another, each weight read once for all of them.
 
-use auricle_kernels::crew::{self, Crew};
+use auricle_kernels::gemv::Precision;
 use auricle_kernels::lstm;
-use auricle_kernels::rows::Precision;
+use auricle_kernels::thread_pool::{self, ThreadPool};
 
 use super::super::config::Config;
 use crate::decoding::Scores;
@@ -101,7 +101,7 @@ impl Transducer {
     }
 
     fn scores(&self, x: &[f32]) -> Scores {
-        let values = self.together(|crew| self.head.forward(crew, x));
+        let values = self.together(|pool| self.head.forward(pool, x));
         let outputs = values.len() / (x.len() / self.hidden).max(1);
         Scores::new(values, outputs)
     }
@@ -111,12 +111,12 @@ impl Transducer {
         let (hidden, size) = (self.hidden, self.state_size());
         let embedded = |token: &u32| self.embedding[*token as usize * hidden..][..hidden].iter().copied();
         let mut x: Vec<f32> = tokens.iter().flat_map(embedded).collect();
-        let output = self.together(|crew| {
+        let output = self.together(|pool| {
             for (layer, cell) in self.cells.iter().enumerate() {
                 let from = 2 * layer * hidden;
                 let rows = x.chunks_exact(hidden).zip(state.chunks_exact(size));
                 let input: Vec<f32> = rows.flat_map(|(x, state)| [x, &state[from..from + hidden]].concat()).collect();
-                let gates = cell.forward(crew, &input);
+                let gates = cell.forward(pool, &input);
                 let rows = state.chunks_exact_mut(size).zip(x.chunks_exact_mut(hidden));
                 for (gates, (state, x)) in gates.chunks_exact(4 * hidden).zip(rows) {
                     let (output, memory) = state[from..from + 2 * hidden].split_at_mut(hidden);
@@ -124,7 +124,7 @@ impl Transducer {
                     x.copy_from_slice(output);
                 }
             }
-            self.predictor_output.forward(crew, &x)
+            self.predictor_output.forward(pool, &x)
         });
         Prediction { output, state, hidden }
     }
@@ -133,9 +133,9 @@ impl Transducer {
         2 * self.cells.len() * self.hidden
     }
 
-    fn together<R>(&self, work: impl FnOnce(&Crew) -> R) -> R {
+    fn together<R>(&self, work: impl FnOnce(&ThreadPool) -> R) -> R {
         let bytes = self.cells.iter().chain([&self.head]).map(Packed::bytes).sum::<usize>();
-        if bytes < SHARED { work(&Crew::ALONE) } else { crew::run(work) }
+        if bytes < SHARED { work(&ThreadPool::SINGLE_THREADED) } else { thread_pool::run(work) }
     }
 }
 

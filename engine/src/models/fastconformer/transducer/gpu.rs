@@ -1,7 +1,7 @@
 //! The transducer on a GPU: predictions and scores are tensors.
 
-use auricle_kernels::choice::{self, Choice, Row, Table};
-use auricle_kernels::gate;
+use auricle_kernels::activation;
+use auricle_kernels::sampling::{self, SamplingParams, TokenMask, TopTokens};
 use burn::tensor::Tensor;
 
 use super::super::config::Config;
@@ -18,8 +18,8 @@ pub struct Transducer {
     predictor_output: Linear,
     head: Linear,
     /// Every label, and every duration where there are any.
-    labels: Table,
-    durations: Option<Table>,
+    labels: TokenMask,
+    durations: Option<TokenMask>,
 }
 
 /// The predictor after each row's last token.
@@ -37,14 +37,14 @@ impl Transducer {
     /// As [`Scope::values`].
     pub fn load(decoder: &Scope, joint: &Scope, config: &Config, outputs: usize) -> Result<Self> {
         let (hidden, vocab) = (config.decoder_hidden_size, config.vocab_size);
-        let table = |size: usize| Table::new(size, size, Vec::new(), decoder.device());
+        let mask = |size: usize| TokenMask::new(size, size, Vec::new(), decoder.device());
         Ok(Self {
             embedding: decoder.scope("embedding").tensor("weight", [vocab, hidden])?,
             lstm: Lstm::load(&decoder.scope("lstm"), config.num_decoder_layers, hidden)?,
             predictor_output: Linear::load(&decoder.scope("decoder_projector"), hidden, hidden, Bias::With)?,
             head: Linear::load(&joint.scope("head"), hidden, outputs, Bias::With)?,
-            labels: table(vocab),
-            durations: (outputs > vocab).then(|| table(outputs - vocab)),
+            labels: mask(vocab),
+            durations: (outputs > vocab).then(|| mask(outputs - vocab)),
         })
     }
 
@@ -79,24 +79,24 @@ impl Transducer {
     }
 
     /// The best label of each of `scores` `[frames, outputs]`, and the best duration: all that is read of them.
-    pub fn choose(&self, scores: Tensor<2>) -> Result<(Vec<Choice>, Vec<usize>)> {
+    pub fn choose(&self, scores: Tensor<2>) -> Result<(Vec<TopTokens>, Vec<usize>)> {
         let [frames, outputs] = scores.dims();
-        let rows = vec![Row::open(); frames];
+        let rows = vec![SamplingParams::greedy(); frames];
         let Some(durations) = &self.durations else {
-            let labels = self.labels.choose_all(scores, &rows, 1);
-            return Ok((choice::unpack(&crate::device::read(labels)?, 1), Vec::new()));
+            let labels = self.labels.top_tokens_batch(scores, &rows, 1);
+            return Ok((sampling::unpack(&crate::device::read(labels)?, 1), Vec::new()));
         };
-        let labels = self.labels.size();
+        let labels = self.labels.vocab_size();
         let chosen = Tensor::cat(
             vec![
-                self.labels.choose_all(scores.clone().narrow(1, 0, labels), &rows, 1),
-                durations.choose_all(scores.narrow(1, labels, outputs - labels), &rows, 1),
+                self.labels.top_tokens_batch(scores.clone().narrow(1, 0, labels), &rows, 1),
+                durations.top_tokens_batch(scores.narrow(1, labels, outputs - labels), &rows, 1),
             ],
             0,
         );
-        let mut chosen = choice::unpack(&crate::device::read(chosen)?, 1);
+        let mut chosen = sampling::unpack(&crate::device::read(chosen)?, 1);
         let lengths = chosen.split_off(frames);
-        Ok((chosen, lengths.iter().map(|length| length.best.first().map_or(0, |(at, _)| *at as usize)).collect()))
+        Ok((chosen, lengths.iter().map(|length| length.tokens.first().map_or(0, |(at, _)| *at as usize)).collect()))
     }
 
     /// `[rows * frames, outputs]`
@@ -114,12 +114,12 @@ impl Transducer {
         } else {
             frames.clone().select(0, row_indices(at, &frames.device())).reshape([rows.len(), width, hidden])
         };
-        self.head.forward(gate::relu(frames + predicted)).flatten(0, 1)
+        self.head.forward(activation::relu(frames + predicted)).flatten(0, 1)
     }
 
     /// `[rows, outputs]`
     pub fn unheard(&self, prediction: &Prediction, rows: &[usize]) -> Tensor<2> {
-        self.head.forward(gate::relu(select_rows(prediction.output(), rows)))
+        self.head.forward(activation::relu(select_rows(prediction.output(), rows)))
     }
 }
 

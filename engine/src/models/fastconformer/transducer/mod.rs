@@ -1,6 +1,6 @@
 //! Predictor and joint of the RNN-T and TDT classes.
 //!
-//! Two bodies: on the CPU a token is a few small products over plain memory, by the kernels of [`auricle_kernels::rows`]; on
+//! Two bodies: on the CPU a token is a few small products over plain memory, by the kernels of [`auricle_kernels::gemv`]; on
 //! other devices predictions and scores are tensors.
 
 mod cpu;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use auricle_kernels::crew::{self, Crew};
-use auricle_kernels::gelu::gelu_in_place;
-use auricle_kernels::rows::{Matrix, Precision, Seen};
+use auricle_kernels::activation::gelu_in_place;
+use auricle_kernels::gemv::{PackedMatrix, Precision};
+use auricle_kernels::kv_cache::KvCache;
+use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
@@ -18,7 +19,7 @@ use crate::weights::Scope;
 #[derive(Clone, Debug)]
 pub struct Decoder {
     /// What tokens are, and how they are told apart.
-    tokens: Matrix,
+    tokens: PackedMatrix,
     /// `[positions, size]`
     positions: Vec<f32>,
     blocks: Vec<Block>,
@@ -54,9 +55,9 @@ pub struct Steps {
 #[derive(Clone, Debug)]
 struct Row {
     /// The audio, of each block and head: `[blocks * heads]`.
-    cross: Arc<Vec<Seen>>,
+    cross: Arc<Vec<KvCache>>,
     /// The tokens so far, likewise.
-    own: Vec<Seen>,
+    own: Vec<KvCache>,
     position: usize,
 }
 
@@ -101,7 +102,7 @@ impl Decoder {
         }
         let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
         Ok(Self {
-            tokens: Matrix::new(&tokens, size, config.vocab_size, precision),
+            tokens: PackedMatrix::new(&tokens, size, config.vocab_size, precision),
             positions: scope.scope("embed_positions").values("weight", &[config.positions, size])?,
             blocks: (0..config.decoder_layers).map(block).collect::<Result<_>>()?,
             norm: norm(&scope.scope("layer_norm"))?,
@@ -122,13 +123,14 @@ impl Decoder {
     pub fn start(&self, frames: &Tensor<3>) -> Result<Steps> {
         let [rows, count, size] = frames.dims();
         let head = size / self.heads;
-        let mut cross: Vec<Vec<Seen>> = (0..rows).map(|_| Vec::with_capacity(self.blocks.len() * self.heads)).collect();
+        let mut cross: Vec<Vec<KvCache>> =
+            (0..rows).map(|_| Vec::with_capacity(self.blocks.len() * self.heads)).collect();
         for block in &self.blocks {
             let keys = crate::device::read(block.cross_key.forward(frames.clone()))?;
             let values = crate::device::read(block.cross_value.forward(frames.clone()))?;
             for (row, cross) in cross.iter_mut().enumerate() {
                 let seen = (0..self.heads).into_par_iter().map(|at| {
-                    let mut seen = Seen::new(head);
+                    let mut seen = KvCache::new(head);
                     let part = |values: &[f32]| row * count * size..values.len();
                     let (keys, values) = (&keys[part(&keys)], &values[part(&values)]);
                     for (key, value) in keys.chunks_exact(size).zip(values.chunks_exact(size)).take(count) {
@@ -139,17 +141,17 @@ impl Decoder {
                 cross.par_extend(seen);
             }
         }
-        let own = vec![Seen::new(head); self.blocks.len() * self.heads];
+        let own = vec![KvCache::new(head); self.blocks.len() * self.heads];
         let row = |cross| Row { cross: Arc::new(cross), own: own.clone(), position: 0 };
         Ok(Steps { rows: cross.into_iter().map(row).collect() })
     }
 
     /// The next tokens of every row, and what came out of the first `blocks` blocks: of each token `[size]`.
     pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Vec<f32>) {
-        crew::run(|crew| self.run(crew, steps, tokens, blocks))
+        thread_pool::run(|pool| self.run(pool, steps, tokens, blocks))
     }
 
-    fn run(&self, crew: &Crew, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Vec<f32>) {
+    fn run(&self, pool: &ThreadPool, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Vec<f32>) {
         let size = self.size();
         let last_position = self.positions.len() / size - 1;
         let mut x = Vec::with_capacity(tokens.iter().map(Vec::len).sum::<usize>() * size);
@@ -169,15 +171,15 @@ impl Decoder {
             if number == blocks {
                 middle.clone_from(&x);
             }
-            let asked = block.own_in.forward(crew, &block.own_norm.forward(crew, &x));
-            let attended = self.attend_own(crew, steps, tokens, number, &asked);
-            block.own_out.add_to(crew, &attended, &mut x);
-            let query = block.cross_query.forward(crew, &block.cross_norm.forward(crew, &x));
-            let attended = self.attend_cross(crew, steps, tokens, number, &query, &mut weights);
-            block.cross_out.add_to(crew, &attended, &mut x);
-            let mut inner = block.up.forward(crew, &block.norm.forward(crew, &x));
-            change(crew, &mut inner, gelu_in_place);
-            block.down.add_to(crew, &inner, &mut x);
+            let asked = block.own_in.forward(pool, &block.own_norm.forward(pool, &x));
+            let attended = self.attend_own(pool, steps, tokens, number, &asked);
+            block.own_out.add_to(pool, &attended, &mut x);
+            let query = block.cross_query.forward(pool, &block.cross_norm.forward(pool, &x));
+            let attended = self.attend_cross(pool, steps, tokens, number, &query, &mut weights);
+            block.cross_out.add_to(pool, &attended, &mut x);
+            let mut inner = block.up.forward(pool, &block.norm.forward(pool, &x));
+            change(pool, &mut inner, gelu_in_place);
+            block.down.add_to(pool, &inner, &mut x);
         }
         if blocks >= self.blocks.len() {
             middle.clone_from(&x);
@@ -191,12 +193,19 @@ impl Decoder {
             })
             .copied()
             .collect();
-        let scores = self.tokens.forward(crew, &self.norm.forward(crew, &last), None);
+        let scores = self.tokens.forward(pool, &self.norm.forward(pool, &last), None);
         (Looked { scores: Scores::Cpu(scores), weights: weights.concat() }, middle)
     }
 
     /// Tokens look at themselves and those before them. `asked` `[tokens, 3 * size]`: queries, keys, values.
-    fn attend_own(&self, crew: &Crew, steps: &mut Steps, tokens: &[Vec<u32>], block: usize, asked: &[f32]) -> Vec<f32> {
+    fn attend_own(
+        &self,
+        pool: &ThreadPool,
+        steps: &mut Steps,
+        tokens: &[Vec<u32>],
+        block: usize,
+        asked: &[f32],
+    ) -> Vec<f32> {
         let (size, heads) = (self.size(), self.heads);
         let head = size / heads;
         let mut out = vec![0f32; asked.len() / 3];
@@ -208,7 +217,7 @@ impl Decoder {
             work.push((&mut row.own[block * heads..][..heads], mine, asks));
             (rest, asked) = (others, more);
         }
-        crew.each_item(&mut work, |_, (seen, out, asked)| {
+        pool.for_each_item(&mut work, |_, (seen, out, asked)| {
             let mut looked = Vec::new();
             for (out, asked) in out.chunks_exact_mut(size).zip(asked.chunks_exact(3 * size)) {
                 let (query, key_value) = asked.split_at(size);
@@ -227,7 +236,7 @@ impl Decoder {
     /// `weights`.
     fn attend_cross(
         &self,
-        crew: &Crew,
+        pool: &ThreadPool,
         steps: &Steps,
         tokens: &[Vec<u32>],
         block: usize,
@@ -240,7 +249,7 @@ impl Decoder {
         let rows = steps.rows.iter().zip(tokens);
         let row_of: Vec<&Row> = rows.flat_map(|(row, tokens)| std::iter::repeat_n(row, tokens.len())).collect();
         let mut work: Vec<_> = out.chunks_exact_mut(head).map(|out| (out, Vec::new())).collect();
-        crew.each_item(&mut work, |number, (out, looked)| {
+        pool.for_each_item(&mut work, |number, (out, looked)| {
             let (row, at) = (row_of[number / heads], number % heads);
             row.cross[block * heads + at].attend(&query[number * head..][..head], out, looked);
         });

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use auricle_kernels::attention::Spans;
-use auricle_kernels::quantized::Quantized;
-use auricle_kernels::rows::Precision;
-use auricle_kernels::slots;
+use auricle_kernels::attention::KeyRanges;
+use auricle_kernels::gemv::Precision;
+use auricle_kernels::quantized::QuantizedMatrix;
+use auricle_kernels::state_cache;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 
 use super::super::attention::{Attention, KeyValues};
@@ -24,7 +24,7 @@ pub struct Decoder {
     /// `[vocabulary, size]`: what tokens are.
     tokens: Tensor<2>,
     /// How they are told apart: the same, in eight bits if that is asked for.
-    scores: Option<Quantized>,
+    scores: Option<QuantizedMatrix>,
     /// `[positions, size]`
     positions: Tensor<2>,
     blocks: Vec<Block>,
@@ -79,7 +79,7 @@ impl Decoder {
         let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
         let less = precision != Precision::F32 && size.is_multiple_of(4);
         Ok(Self {
-            scores: less.then(|| Quantized::new(&tokens, size, scope.device())),
+            scores: less.then(|| QuantizedMatrix::new(&tokens, size, scope.device())),
             tokens: Tensor::from_data(TensorData::new(tokens, [config.vocab_size, size]), scope.device()),
             positions: scope.scope("embed_positions").tensor("weight", [config.positions, size])?,
             blocks: (0..config.decoder_layers).map(block).collect::<Result<_>>()?,
@@ -204,12 +204,12 @@ struct Seen {
     columns: usize,
     text: Text,
     /// All of it.
-    audio: Spans,
+    audio: KeyRanges,
 }
 
 enum Text {
     /// Of one token a row.
-    One(Spans),
+    One(KeyRanges),
     /// True where one of several tokens may not see a column: those that are not real, those that come later,
     /// `[rows, 1, count, columns]`.
     Several(Tensor<4, Bool>),
@@ -220,9 +220,9 @@ impl Steps {
     fn seen(&self, count: usize, device: &Device) -> Seen {
         let columns = self.columns;
         let frames = self.cross.first().map_or(0, |kept| kept.keys.dims()[2]);
-        let audio = Spans::new(vec![0..frames; self.pads.len()], device);
+        let audio = KeyRanges::new(vec![0..frames; self.pads.len()], device);
         let text = if count == 1 {
-            Text::One(Spans::new(self.pads.iter().map(|pad| *pad..columns).collect(), device))
+            Text::One(KeyRanges::new(self.pads.iter().map(|pad| *pad..columns).collect(), device))
         } else {
             let hidden: Vec<bool> = self
                 .pads
@@ -304,7 +304,7 @@ impl KeyValues {
         let add = |kept: Tensor<4>, new: Tensor<4>| {
             let [rows, heads, room, head] = kept.dims();
             if room >= columns {
-                return slots::put(kept, columns - count, new);
+                return state_cache::write_columns(kept, columns - count, new);
             }
             let spare = Tensor::zeros([rows, heads, ROOM, head], &kept.device());
             Tensor::cat(vec![kept.narrow(2, 0, columns - count), new, spare], 2)

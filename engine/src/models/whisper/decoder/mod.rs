@@ -1,12 +1,12 @@
 //! Encoder frames and tokens to the scores of the next token, several windows side by side.
 //!
 //! Two bodies: on the CPU each row has caches of its own and a step reads each weight once, by the kernels of
-//! [`auricle_kernels::rows`]; on other devices all rows are one tensor.
+//! [`auricle_kernels::gemv`]; on other devices all rows are one tensor.
 
 mod cpu;
 mod gpu;
 
-use auricle_kernels::rows::Precision;
+use auricle_kernels::gemv::Precision;
 use burn::tensor::{Device, Tensor};
 
 use super::config::Config;

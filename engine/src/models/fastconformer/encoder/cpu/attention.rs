@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use auricle_kernels::crew::Crew;
-pub use auricle_kernels::relative::Past;
-use auricle_kernels::relative::{Asked, Distances, QUERIES};
-use auricle_kernels::rows::Precision;
+use auricle_kernels::gemv::Precision;
+pub use auricle_kernels::relative_attention::SlidingKvCache;
+use auricle_kernels::relative_attention::{MAX_QUERIES, PositionKeys, RelativeQueries};
+use auricle_kernels::thread_pool::ThreadPool;
 
 use super::super::context::position_embeddings;
 use super::Shape;
@@ -55,24 +55,24 @@ impl Attention {
     }
 
     /// The past of a row before its first frame.
-    pub fn start(&self) -> Past {
-        Past::new(self.heads, self.output.outputs() / self.heads)
+    pub fn start(&self) -> SlidingKvCache {
+        SlidingKvCache::new(self.heads, self.output.outputs() / self.heads)
     }
 
     /// Adds what the frames `x` `[.., hidden]`, normalised, find to `out`; `pasts` are moved on.
     pub fn add_to(
         &self,
-        crew: &Crew,
+        pool: &ThreadPool,
         x: &[f32],
-        positions: &Distances,
+        positions: &PositionKeys,
         shape: &Shape,
-        pasts: &mut [&mut Past],
+        pasts: &mut [&mut SlidingKvCache],
         out: &mut [f32],
     ) {
         let Shape { frames, size, valid, context } = *shape;
-        let asked = self.asked.forward(crew, x);
+        let asked = self.asked.forward(pool, x);
         let mut work: Vec<_> = asked.chunks_exact(frames * 3 * size).zip(pasts.iter_mut()).collect();
-        crew.each_item(&mut work, |_, (asked, past)| {
+        pool.for_each_item(&mut work, |_, (asked, past)| {
             for asked in asked.chunks_exact(3 * size) {
                 past.push(&asked[size..2 * size], &asked[2 * size..]);
             }
@@ -82,17 +82,17 @@ impl Attention {
             .chunks_exact_mut(frames * size)
             .enumerate()
             .flat_map(|(row, found)| {
-                found.chunks_mut(QUERIES * size).enumerate().map(move |(at, found)| (row, at, found))
+                found.chunks_mut(MAX_QUERIES * size).enumerate().map(move |(at, found)| (row, at, found))
             })
             .collect();
         let [by_content, by_position] = &self.biases;
-        crew.each_item(&mut work, |_, (row, at, found)| {
-            let (past, from) = (&pasts[*row], *at * QUERIES);
+        pool.for_each_item(&mut work, |_, (row, at, found)| {
+            let (past, from) = (&pasts[*row], *at * MAX_QUERIES);
             let start = past.end() - frames;
             let seen: Vec<Range<usize>> = (from..from + found.len() / size)
                 .map(|query| context.seen(start + query, start + valid[*row].end.min(frames)))
                 .collect();
-            let asked = Asked {
+            let asked = RelativeQueries {
                 queries: &asked[(*row * frames + from) * 3 * size..],
                 stride: 3 * size,
                 biases: [by_content, by_position],
@@ -103,13 +103,13 @@ impl Attention {
         });
         // Now, and not before the next step: between steps a stream holds no more than that will look at.
         pasts.iter_mut().for_each(|past| past.forget_before(context.first_seen(past.end())));
-        self.output.add_to(crew, &found, out);
+        self.output.add_to(pool, &found, out);
     }
 
-    fn distances(&self, crew: &Crew, farthest: usize, nearest: usize) -> Distances {
+    fn distances(&self, pool: &ThreadPool, farthest: usize, nearest: usize) -> PositionKeys {
         let size = self.output.outputs();
-        let rows = self.relative_key.forward(crew, &position_embeddings(farthest, nearest, size));
-        Distances::new(&rows, farthest, farthest + nearest + 1, self.heads)
+        let rows = self.relative_key.forward(pool, &position_embeddings(farthest, nearest, size));
+        PositionKeys::new(&rows, farthest, farthest + nearest + 1, self.heads)
     }
 }
 
@@ -121,7 +121,7 @@ pub struct Positions(Mutex<Known>);
 struct Known {
     farthest: usize,
     nearest: usize,
-    keys: Arc<Vec<Distances>>,
+    keys: Arc<Vec<PositionKeys>>,
 }
 
 impl Positions {
@@ -130,13 +130,13 @@ impl Positions {
         &self,
         (farthest, nearest): (usize, usize),
         attentions: impl Iterator<Item = &'a Attention>,
-        crew: &Crew,
-    ) -> Arc<Vec<Distances>> {
+        pool: &ThreadPool,
+    ) -> Arc<Vec<PositionKeys>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.keys.is_empty() || farthest > known.farthest || nearest > known.nearest {
             // Together with those before, so that look-aheads that take turns find theirs.
             let (farthest, nearest) = (farthest.max(known.farthest), nearest.max(known.nearest));
-            let keys = attentions.map(|attention| attention.distances(crew, farthest, nearest)).collect();
+            let keys = attentions.map(|attention| attention.distances(pool, farthest, nearest)).collect();
             *known = Known { farthest, nearest, keys: Arc::new(keys) };
         }
         known.keys.clone()

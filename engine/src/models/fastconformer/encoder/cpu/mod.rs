@@ -5,12 +5,12 @@ mod subsampling;
 
 use std::ops::Range;
 
-use auricle_kernels::crew::{self, Crew};
+use auricle_kernels::activation;
 use auricle_kernels::depthwise::Depthwise;
-use auricle_kernels::gate;
+use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::{Tensor, TensorData};
 
-use self::attention::{Attention, Past, Positions};
+use self::attention::{Attention, Positions, SlidingKvCache};
 use self::subsampling::{Carry, Subsampling};
 use super::context::Context;
 use super::fold_batch_norm;
@@ -43,7 +43,7 @@ struct Row {
 
 #[derive(Clone, Debug)]
 struct BlockState {
-    past: Past,
+    past: SlidingKvCache,
     /// `[kernel - 1, hidden]`: the last inputs of the depthwise convolution.
     convolution: Vec<f32>,
 }
@@ -149,11 +149,11 @@ impl Encoder {
         let mut rows: Vec<&mut Row> = rows.iter_mut().collect();
         let valid: Vec<_> = lengths.iter().map(|length| lead..lead + length).collect();
         let features = Features::read(features)?;
-        crew::run(|crew| {
-            let (subsampled, valid) = self.subsampled(crew, features, &valid, &mut rows);
+        thread_pool::run(|pool| {
+            let (subsampled, valid) = self.subsampled(pool, features, &valid, &mut rows);
             let mut x = subsampled.clone();
             let shape = Shape::of(&x, &valid, self.config.hidden_size, context);
-            self.run_blocks(crew, &mut x, &shape, &mut rows, 1);
+            self.run_blocks(pool, &mut x, &shape, &mut rows, 1);
             Ok([shape.tensor(subsampled), shape.tensor(x)])
         })
     }
@@ -166,10 +166,10 @@ impl Encoder {
         rows: &mut [&mut Row],
     ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
         let features = Features::read(features)?;
-        Ok(crew::run(|crew| {
-            let (mut x, valid) = self.subsampled(crew, features, valid, rows);
+        Ok(thread_pool::run(|pool| {
+            let (mut x, valid) = self.subsampled(pool, features, valid, rows);
             let shape = Shape::of(&x, &valid, self.config.hidden_size, context);
-            self.run_blocks(crew, &mut x, &shape, rows, self.blocks.len());
+            self.run_blocks(pool, &mut x, &shape, rows, self.blocks.len());
             (shape.tensor(x), valid)
         }))
     }
@@ -177,32 +177,32 @@ impl Encoder {
     /// Encoder frames before the blocks, and what is real of them.
     fn subsampled(
         &self,
-        crew: &Crew,
+        pool: &ThreadPool,
         features: Features,
         valid: &[Range<usize>],
         rows: &mut [&mut Row],
     ) -> (Vec<f32>, Vec<Range<usize>>) {
         let mut carries: Vec<&mut Carry> = rows.iter_mut().map(|row| &mut row.subsampling).collect();
-        self.subsampling.forward(crew, features.values, features.frames, valid, &mut carries)
+        self.subsampling.forward(pool, features.values, features.frames, valid, &mut carries)
     }
 
-    fn run_blocks(&self, crew: &Crew, x: &mut Vec<f32>, shape: &Shape, rows: &mut [&mut Row], count: usize) {
+    fn run_blocks(&self, pool: &ThreadPool, x: &mut Vec<f32>, shape: &Shape, rows: &mut [&mut Row], count: usize) {
         if self.config.scale_input {
             let scale = (shape.size as f32).sqrt();
             x.iter_mut().for_each(|x| *x *= scale);
         }
         let attentions = self.blocks.iter().map(|block| &block.attention);
-        let positions = self.positions.get(shape.context.reach(shape.frames), attentions, crew);
+        let positions = self.positions.get(shape.context.reach(shape.frames), attentions, pool);
         for (at, (block, positions)) in self.blocks.iter().zip(positions.iter()).take(count).enumerate() {
             let mut states: Vec<&mut BlockState> = rows.iter_mut().map(|row| &mut row.blocks[at]).collect();
-            block.feed_forward1.add_to(crew, x);
-            let normed = block.attention_norm.forward(crew, x);
-            let mut pasts: Vec<&mut Past> = states.iter_mut().map(|state| &mut state.past).collect();
-            block.attention.add_to(crew, &normed, positions, shape, &mut pasts, x);
+            block.feed_forward1.add_to(pool, x);
+            let normed = block.attention_norm.forward(pool, x);
+            let mut pasts: Vec<&mut SlidingKvCache> = states.iter_mut().map(|state| &mut state.past).collect();
+            block.attention.add_to(pool, &normed, positions, shape, &mut pasts, x);
             let mut pasts: Vec<&mut Vec<f32>> = states.iter_mut().map(|state| &mut state.convolution).collect();
-            block.convolution.add_to(crew, shape, &mut pasts, x);
-            block.feed_forward2.add_to(crew, x);
-            *x = block.norm.forward(crew, x);
+            block.convolution.add_to(pool, shape, &mut pasts, x);
+            block.feed_forward2.add_to(pool, x);
+            *x = block.norm.forward(pool, x);
         }
     }
 }
@@ -257,10 +257,10 @@ impl FeedForward {
     }
 
     /// Adds its outcome, already halved, to frames `[.., hidden]`.
-    fn add_to(&self, crew: &Crew, x: &mut [f32]) {
-        let mut inner = self.up.forward(crew, &self.norm.forward(crew, x));
-        change(crew, &mut inner, gate::silu_in_place);
-        self.down.add_to(crew, &inner, x);
+    fn add_to(&self, pool: &ThreadPool, x: &mut [f32]) {
+        let mut inner = self.up.forward(pool, &self.norm.forward(pool, x));
+        change(pool, &mut inner, activation::silu_in_place);
+        self.down.add_to(pool, &inner, x);
     }
 }
 
@@ -292,9 +292,9 @@ impl Convolution {
 
     /// Adds its outcome to frames. Frames that are not real are nought to it. In a stream it is causal, and `pasts` are moved
     /// on; else it sees as much after a frame as before it.
-    fn add_to(&self, crew: &Crew, shape: &Shape, pasts: &mut [&mut Vec<f32>], x: &mut [f32]) {
+    fn add_to(&self, pool: &ThreadPool, shape: &Shape, pasts: &mut [&mut Vec<f32>], x: &mut [f32]) {
         let Shape { frames, size, valid, context } = *shape;
-        let gated = self.gated.forward(crew, &self.norm.forward(crew, x));
+        let gated = self.gated.forward(pool, &self.norm.forward(pool, x));
         let around = (self.depthwise.taps() - 1) * size;
         let mut out = vec![0f32; x.len()];
         let mut work: Vec<_> = gated
@@ -302,13 +302,13 @@ impl Convolution {
             .zip(out.chunks_exact_mut(frames * size))
             .zip(valid.iter().zip(pasts))
             .collect();
-        crew.each_item(&mut work, |_, ((gated, out), (valid, past))| {
+        pool.for_each_item(&mut work, |_, ((gated, out), (valid, past))| {
             let before = if context == Context::Full { around / 2 } else { around };
             let mut seen = vec![0f32; around + frames * size];
             let real = valid.start * size..valid.end.min(frames) * size;
             if !real.is_empty() {
                 let to = &mut seen[before + real.start..before + real.end];
-                gate::glu_rows(&gated[2 * real.start..2 * real.end], size, to);
+                activation::glu_rows(&gated[2 * real.start..2 * real.end], size, to);
             }
             if context != Context::Full {
                 seen[..around].copy_from_slice(past);
@@ -317,10 +317,10 @@ impl Convolution {
             self.depthwise.forward(&seen, out);
         });
         let mut out = match &self.channel_norm {
-            Some(norm) => norm.forward(crew, &out),
+            Some(norm) => norm.forward(pool, &out),
             None => out,
         };
-        change(crew, &mut out, gate::silu_in_place);
-        self.output.add_to(crew, &out, x);
+        change(pool, &mut out, activation::silu_in_place);
+        self.output.add_to(pool, &out, x);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use auricle_kernels::crew::Crew;
 use auricle_kernels::depthwise::Depthwise;
-use auricle_kernels::rows::Precision;
+use auricle_kernels::gemv::Precision;
+use auricle_kernels::thread_pool::ThreadPool;
 
 use super::super::stages::{self, KERNEL, Padding, STRIDE};
 use crate::error::Result;
@@ -80,7 +80,7 @@ impl Subsampling {
     /// there. A causal stream's chunks are of `8 n` frames, and `carries` are moved on; whole utterances are of any length.
     pub fn forward(
         &self,
-        crew: &Crew,
+        pool: &ThreadPool,
         features: Vec<f32>,
         frames: usize,
         valid: &[Range<usize>],
@@ -99,27 +99,27 @@ impl Subsampling {
                 None => {
                     let mut places = vec![0f32; valid.len() * count * wide * KERNEL * KERNEL];
                     let out = places.chunks_exact_mut(count * wide * KERNEL * KERNEL);
-                    self.windows(crew, &x, shape, carried, out, |frames, out| {
+                    self.windows(pool, &x, shape, carried, out, |frames, out| {
                         self.neighbours(frames, out);
                     });
-                    self.first.forward(crew, &places)
+                    self.first.forward(pool, &places)
                 }
                 Some((depthwise, over)) => {
                     let mut each = vec![0f32; valid.len() * count * wide * channels];
                     let out = each.chunks_exact_mut(count * wide * channels);
-                    self.windows(crew, &x, shape, carried, out, |frames, out| {
+                    self.windows(pool, &x, shape, carried, out, |frames, out| {
                         depthwise.frame(frames, self.before(), out);
                     });
-                    over.forward(crew, &each)
+                    over.forward(pool, &each)
                 }
             };
             // Frame t of a causal stage sees frames 2t-1, 2t, 2t+1 of its input.
             valid.iter_mut().for_each(|valid| *valid = valid.start / STRIDE..valid.end.div_ceil(STRIDE));
-            change(crew, &mut next, |values| values.iter_mut().for_each(|value| *value = value.max(0.0)));
+            change(pool, &mut next, |values| values.iter_mut().for_each(|value| *value = value.max(0.0)));
             (x, frames, bins) = (next, count, wide);
         }
         silence(&mut x, frames * bins * channels, bins * channels, &valid);
-        (self.projection.forward(crew, &x), valid)
+        (self.projection.forward(pool, &x), valid)
     }
 
     /// Bins of nought below the first.
@@ -134,7 +134,7 @@ impl Subsampling {
     /// part of the row's `out` that comes of them; `carried` are the frames before, and are moved on.
     fn windows<'a>(
         &self,
-        crew: &Crew,
+        pool: &ThreadPool,
         x: &[f32],
         [row, width]: [usize; 2],
         carried: Vec<&mut Vec<f32>>,
@@ -144,7 +144,7 @@ impl Subsampling {
         let mut work: Vec<_> = x.chunks_exact(row).zip(out).zip(carried).collect();
         let nothing = vec![0f32; width];
         let nothing = &nothing;
-        crew.each_item(&mut work, |_, ((x, out), carried)| {
+        pool.for_each_item(&mut work, |_, ((x, out), carried)| {
             let frames: Vec<&[f32]> = x.chunks_exact(width).collect();
             let count = frames.len().div_ceil(STRIDE);
             for (at, out) in out.chunks_exact_mut(out.len() / count).enumerate() {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-use auricle_kernels::slots::{self, Slots};
+use auricle_kernels::state_cache::{self, BatchSlots};
 use burn::tensor::{Device, Int, Tensor};
 
 use super::super::context::Context;
@@ -118,9 +118,9 @@ impl Arena {
 
 impl State {
     /// The slots of the rows of all of them.
-    pub fn slots(states: &[&mut Self], device: &Device) -> Slots {
+    pub fn slots(states: &[&mut Self], device: &Device) -> BatchSlots {
         let rows = states.iter().flat_map(|state| &state.rows);
-        Slots::new(rows.map(|row| (row.slot, row.begun)).collect(), device)
+        BatchSlots::new(rows.map(|row| (row.slot, row.begun)).collect(), device)
     }
 
     pub fn bytes(&self) -> usize {
@@ -186,10 +186,10 @@ impl Memory {
 
 impl Kept {
     /// What the rows kept, before `new` `[rows, outer, more, inner]`; the last of it is what they keep from now on.
-    pub fn follow(&mut self, slots: &Slots, new: Tensor<4>) -> Tensor<4> {
+    pub fn follow(&mut self, slots: &BatchSlots, new: Tensor<4>) -> Tensor<4> {
         let Some(kept) = &self.0 else { return new };
-        let window = slots::window(kept, slots, new);
-        self.0 = Some(slots::keep(kept.clone(), slots, &window));
+        let window = state_cache::prepend(kept, slots, new);
+        self.0 = Some(state_cache::store(kept.clone(), slots, &window));
         window
     }
 }
@@ -231,7 +231,7 @@ mod tests {
             let slots = State::slots(states, &device);
             let new = Tensor::<1>::from_floats(new, &device).reshape([new.len(), 1, 1, 1]);
             let mut memory = arena.memory();
-            memory.begin(slots.places());
+            memory.begin(slots.indices());
             let window = memory.blocks[0].keys.follow(&slots, new);
             states.iter_mut().flat_map(|state| &mut state.rows).for_each(|row| row.begun = true);
             let values = window.into_data().try_to_vec::<f32>().unwrap();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use auricle_kernels::slots::Slots;
+use auricle_kernels::state_cache::BatchSlots;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Device, Tensor, TensorData, module};
 
@@ -74,7 +74,7 @@ impl Attention {
         x: Tensor<3>,
         relative_keys: &Tensor<4>,
         mask: Option<&Tensor<4, Bool>>,
-        past: Option<(&mut Kept, &mut Kept, &Slots)>,
+        past: Option<(&mut Kept, &mut Kept, &BatchSlots)>,
     ) -> Tensor<3> {
         let [batch, frames, size] = x.dims();
         let split = |t: Tensor<3>| t.reshape([batch, frames, self.heads, self.head]).swap_dims(1, 2);

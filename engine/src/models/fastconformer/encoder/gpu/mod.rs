@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use auricle_kernels::gate;
-use auricle_kernels::slots::Slots;
+use auricle_kernels::activation;
+use auricle_kernels::state_cache::BatchSlots;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData, module};
 
@@ -120,7 +120,7 @@ impl Encoder {
         let slots = State::slots(states, &features.device());
         let cached: Vec<usize> = states.iter().flat_map(|state| state.rows.iter().map(|row| row.cached)).collect();
         let mut memory = arena.memory();
-        memory.begin(slots.places());
+        memory.begin(slots.indices());
         let (x, valid) = self.subsampling.forward_chunk(features, valid, &mut memory.subsampling, &slots);
         let frames = x.dims()[1];
         let x = self.run_blocks(&self.blocks, x, arena.context, &valid, &cached, Some((&mut memory.blocks, &slots)));
@@ -144,7 +144,7 @@ impl Encoder {
         let lead = self.config.lead();
         let valid: Vec<_> = lengths.iter().map(|n| lead..lead + n).collect();
         let mut memory = state.arena.memory();
-        memory.begin(slots.places());
+        memory.begin(slots.indices());
         let (x, valid) = self.subsampling.forward_chunk(features, &valid, &mut memory.subsampling, &slots);
         let states = Some((&mut memory.blocks[..1], &slots));
         [x.clone(), self.run_blocks(first, x, state.arena.context, &valid, &none, states)]
@@ -158,7 +158,7 @@ impl Encoder {
         context: Context,
         valid: &[Range<usize>],
         cached: &[usize],
-        mut states: Option<(&mut [BlockMemory], &Slots)>,
+        mut states: Option<(&mut [BlockMemory], &BatchSlots)>,
     ) -> Tensor<3> {
         let device = x.device();
         let [_, frames, size] = x.dims();
@@ -216,7 +216,7 @@ impl FeedForward {
 
     /// `[batch, frames, hidden]` to the same shape, already halved.
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        self.down.forward(gate::silu(self.up.forward(self.norm.forward(x))))
+        self.down.forward(activation::silu(self.up.forward(self.norm.forward(x))))
     }
 }
 
@@ -251,8 +251,8 @@ impl Convolution {
 
     /// `[batch, frames, hidden]` to the same shape. `silence` `[batch, frames, 1]` is 0 at frames that are not real;
     /// `past` `[slots, 1, kernel - 1, hidden]` makes the convolution causal and is moved on.
-    fn forward(&self, x: Tensor<3>, silence: Option<&Tensor<3>>, past: Option<(&mut Kept, &Slots)>) -> Tensor<3> {
-        let mut x = gate::glu(self.gated.forward(self.norm.forward(x)));
+    fn forward(&self, x: Tensor<3>, silence: Option<&Tensor<3>>, past: Option<(&mut Kept, &BatchSlots)>) -> Tensor<3> {
+        let mut x = activation::glu(self.gated.forward(self.norm.forward(x)));
         if let Some(silence) = silence {
             x = x * silence.clone();
         }
@@ -271,7 +271,7 @@ impl Convolution {
             Some(norm) => norm.forward(x),
             None => x,
         };
-        self.output.forward(gate::silu(x))
+        self.output.forward(activation::silu(x))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use auricle_kernels::gate;
-use auricle_kernels::slots::Slots;
+use auricle_kernels::activation;
+use auricle_kernels::state_cache::BatchSlots;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Tensor, TensorData, module};
 
@@ -76,7 +76,7 @@ impl Subsampling {
             x = stage.forward(mask_frames(x, &valid(&lengths, frames)), [(1, 1), (1, 1)]);
             lengths.iter_mut().for_each(|n| *n = n.div_ceil(STRIDE));
             let [_, _, frames, _] = x.dims();
-            x = gate::relu(mask_frames(x, &valid(&lengths, frames)));
+            x = activation::relu(mask_frames(x, &valid(&lengths, frames)));
         }
         (self.project(x), lengths)
     }
@@ -88,7 +88,7 @@ impl Subsampling {
         features: Tensor<3>,
         valid: &[Range<usize>],
         carried: &mut [Kept],
-        slots: &Slots,
+        slots: &BatchSlots,
     ) -> (Tensor<3>, Vec<Range<usize>>) {
         debug_assert_eq!(self.padding, Padding::Causal);
         let mut valid = valid.to_vec();
@@ -96,7 +96,7 @@ impl Subsampling {
         for (stage, carried) in self.stages.iter().zip(carried) {
             let joined = carried.follow(slots, mask_frames(x, &valid));
             // Frequency is padded as the causal convolution of the published class does it: 2 low, 1 high.
-            x = gate::relu(stage.forward(joined, [(0, 0), (KERNEL - 1, STRIDE - 1)]));
+            x = activation::relu(stage.forward(joined, [(0, 0), (KERNEL - 1, STRIDE - 1)]));
             // Frame t of the output sees frames 2t-1, 2t, 2t+1 of the input.
             valid.iter_mut().for_each(|v| *v = v.start / STRIDE..v.end.div_ceil(STRIDE));
         }

@@ -1,7 +1,7 @@
 //! What streams keep from step to step, in one tensor for all of them: every stream has a slot of its own, and any of them
 //! share a step in two launches, however many they are.
 //!
-//! A slot keeps the last columns of what went by. [`window`] puts those of some slots before new columns, and [`keep`] leaves
+//! A slot keeps the last columns of what went by. [`prepend`] puts those of some slots before new columns, and [`store`] leaves
 //! the last of the outcome in the slots again. On GPUs that is done in place, so nobody else may hold the tensor.
 
 use burn::backend::Dispatch;
@@ -10,76 +10,76 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Slice, Tensor, TensorData};
 
-use crate::vectors::tensor;
+use crate::vector_math::{contiguous, tensor};
 
 /// The slots of a step's rows.
 #[derive(Clone, Debug)]
-pub struct Slots {
+pub struct BatchSlots {
     /// `[rows, 2]`, flat: the slot, and 1 if something was kept in it before.
-    places: Tensor<1, Int>,
+    indices: Tensor<1, Int>,
     rows: Vec<(usize, bool)>,
 }
 
-impl Slots {
+impl BatchSlots {
     /// Of each row its slot, and whether anything was kept in it before: what is left of another stream counts as zeros.
     pub fn new(rows: Vec<(usize, bool)>, device: &Device) -> Self {
-        let places: Vec<i32> = rows.iter().flat_map(|(slot, begun)| [*slot as i32, i32::from(*begun)]).collect();
-        let places = Tensor::from_data(TensorData::new(places, [rows.len() * 2]), device);
-        Self { places, rows }
+        let indices: Vec<i32> = rows.iter().flat_map(|(slot, begun)| [*slot as i32, i32::from(*begun)]).collect();
+        let indices = Tensor::from_data(TensorData::new(indices, [rows.len() * 2]), device);
+        Self { indices, rows }
     }
 
     /// The tensor that kernels read.
-    pub fn places(&self) -> &Tensor<1, Int> {
-        &self.places
+    pub fn indices(&self) -> &Tensor<1, Int> {
+        &self.indices
     }
 }
 
 /// What the slots `kept` `[slots, outer, columns, inner]` keep, before `new` `[rows, outer, more, inner]`:
 /// `[rows, outer, columns + more, inner]`.
-pub fn window(kept: &Tensor<4>, slots: &Slots, new: Tensor<4>) -> Tensor<4> {
-    let (kept, places) = (kept.clone().into_dispatch(), slots.places.clone().into_dispatch());
-    Tensor::from_dispatch(Dispatch::slots_window(kept, places, new.into_dispatch(), slots.rows.clone()))
+pub fn prepend(kept: &Tensor<4>, slots: &BatchSlots, new: Tensor<4>) -> Tensor<4> {
+    let (kept, indices) = (kept.clone().into_dispatch(), slots.indices.clone().into_dispatch());
+    Tensor::from_dispatch(Dispatch::cache_prepend(kept, indices, new.into_dispatch(), slots.rows.clone()))
 }
 
 /// `kept` `[slots, outer, columns, inner]` with the last columns of `window` `[rows, outer, .., inner]` in the rows' slots,
 /// each of which is in one row alone.
-pub fn keep(kept: Tensor<4>, slots: &Slots, window: &Tensor<4>) -> Tensor<4> {
-    let (window, places) = (window.clone().into_dispatch(), slots.places.clone().into_dispatch());
-    Tensor::from_dispatch(Dispatch::slots_keep(kept.into_dispatch(), places, window, slots.rows.clone()))
+pub fn store(kept: Tensor<4>, slots: &BatchSlots, window: &Tensor<4>) -> Tensor<4> {
+    let (window, indices) = (window.clone().into_dispatch(), slots.indices.clone().into_dispatch());
+    Tensor::from_dispatch(Dispatch::cache_store(kept.into_dispatch(), indices, window, slots.rows.clone()))
 }
 
-/// `kept` `[rows, outer, columns, inner]` with `new` `[rows, outer, more, inner]` in its columns from `at` on; in place as [`keep`].
-pub fn put(kept: Tensor<4>, at: usize, new: Tensor<4>) -> Tensor<4> {
-    Tensor::from_dispatch(Dispatch::slots_put(kept.into_dispatch(), new.into_dispatch(), at))
+/// `kept` `[rows, outer, columns, inner]` with `new` `[rows, outer, more, inner]` in its columns from `at` on; in place as [`store`].
+pub fn write_columns(kept: Tensor<4>, at: usize, new: Tensor<4>) -> Tensor<4> {
+    Tensor::from_dispatch(Dispatch::cache_write(kept.into_dispatch(), new.into_dispatch(), at))
 }
 
 #[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
-pub(crate) trait SlotOps: Backend {
-    fn slots_put(kept: FloatTensor<Self>, new: FloatTensor<Self>, at: usize) -> FloatTensor<Self>;
+pub(crate) trait StateCacheOps: Backend {
+    fn cache_write(kept: FloatTensor<Self>, new: FloatTensor<Self>, at: usize) -> FloatTensor<Self>;
 
-    fn slots_window(
+    fn cache_prepend(
         kept: FloatTensor<Self>,
-        places: IntTensor<Self>,
+        indices: IntTensor<Self>,
         new: FloatTensor<Self>,
         rows: Vec<(usize, bool)>,
     ) -> FloatTensor<Self>;
 
-    fn slots_keep(
+    fn cache_store(
         kept: FloatTensor<Self>,
-        places: IntTensor<Self>,
+        indices: IntTensor<Self>,
         window: FloatTensor<Self>,
         rows: Vec<(usize, bool)>,
     ) -> FloatTensor<Self>;
 }
 
-impl SlotOps for Flex {
-    fn slots_put(kept: FloatTensor<Self>, new: FloatTensor<Self>, at: usize) -> FloatTensor<Self> {
+impl StateCacheOps for Flex {
+    fn cache_write(kept: FloatTensor<Self>, new: FloatTensor<Self>, at: usize) -> FloatTensor<Self> {
         let shape = new.shape();
         let place = [0..shape[0], 0..shape[1], at..at + shape[2], 0..shape[3]].map(Slice::from);
         Self::float_slice_assign(kept, &place, new)
     }
 
-    fn slots_window(
+    fn cache_prepend(
         kept: FloatTensor<Self>,
         _places: IntTensor<Self>,
         new: FloatTensor<Self>,
@@ -103,7 +103,7 @@ impl SlotOps for Flex {
         tensor(out, [rows.len(), outer, columns + more, inner].into())
     }
 
-    fn slots_keep(
+    fn cache_store(
         kept: FloatTensor<Self>,
         _places: IntTensor<Self>,
         window: FloatTensor<Self>,
@@ -125,10 +125,6 @@ impl SlotOps for Flex {
     }
 }
 
-fn contiguous(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
-}
-
 #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
 mod kernel {
     use burn::backend::ops::FloatTensorOps;
@@ -136,14 +132,14 @@ mod kernel {
     use burn::backend::{Cube, FloatDType, TensorMetadata};
     use cubecl::prelude::*;
 
-    use super::SlotOps;
+    use super::StateCacheOps;
 
-    impl SlotOps for Cube {
-        fn slots_put(kept: FloatTensor<Self>, new: FloatTensor<Self>, at: usize) -> FloatTensor<Self> {
+    impl StateCacheOps for Cube {
+        fn cache_write(kept: FloatTensor<Self>, new: FloatTensor<Self>, at: usize) -> FloatTensor<Self> {
             let client = kept.client.clone();
             let values = new.shape().num_elements();
             let dim = CubeDim::new(&client, values);
-            put_kernel::launch(
+            write_kernel::launch(
                 &client,
                 cubecl::calculate_cube_count_elemwise(&client, values, dim),
                 dim,
@@ -154,9 +150,9 @@ mod kernel {
             kept
         }
 
-        fn slots_window(
+        fn cache_prepend(
             kept: FloatTensor<Self>,
-            places: IntTensor<Self>,
+            indices: IntTensor<Self>,
             new: FloatTensor<Self>,
             rows: Vec<(usize, bool)>,
         ) -> FloatTensor<Self> {
@@ -165,33 +161,33 @@ mod kernel {
             let values = shape.iter().product();
             let out = Self::float_empty(shape.into(), &device, FloatDType::F32);
             let dim = CubeDim::new(&client, values);
-            window_kernel::launch(
+            prepend_kernel::launch(
                 &client,
                 cubecl::calculate_cube_count_elemwise(&client, values, dim),
                 dim,
                 kept.into_tensor_arg(),
-                places.into_tensor_arg(),
+                indices.into_tensor_arg(),
                 new.into_tensor_arg(),
                 out.clone().into_tensor_arg(),
             );
             out
         }
 
-        fn slots_keep(
+        fn cache_store(
             kept: FloatTensor<Self>,
-            places: IntTensor<Self>,
+            indices: IntTensor<Self>,
             window: FloatTensor<Self>,
             rows: Vec<(usize, bool)>,
         ) -> FloatTensor<Self> {
             let (client, shape) = (kept.client.clone(), kept.shape());
             let values = rows.len() * shape[1] * shape[2] * shape[3];
             let dim = CubeDim::new(&client, values);
-            keep_kernel::launch(
+            store_kernel::launch(
                 &client,
                 cubecl::calculate_cube_count_elemwise(&client, values, dim),
                 dim,
                 kept.clone().into_tensor_arg(),
-                places.into_tensor_arg(),
+                indices.into_tensor_arg(),
                 window.into_tensor_arg(),
                 rows.len() as u32,
             );
@@ -199,9 +195,9 @@ mod kernel {
         }
     }
 
-    /// One new value a unit: see [`super::put`].
+    /// One new value a unit: see [`super::write_columns`].
     #[cube(launch)]
-    fn put_kernel(kept: &mut Tensor<f32>, new: &Tensor<f32>, first: u32) {
+    fn write_kernel(kept: &mut Tensor<f32>, new: &Tensor<f32>, first: u32) {
         let at = ABSOLUTE_POS;
         let (outer, more, inner) = (new.shape(1), new.shape(2), new.shape(3));
         if at < new.shape(0) * outer * more * inner {
@@ -213,9 +209,9 @@ mod kernel {
         }
     }
 
-    /// One value of the window a unit: see [`super::window`]. `out` lies in one piece.
+    /// One value of the window a unit: see [`super::prepend`]. `out` lies in one piece.
     #[cube(launch)]
-    fn window_kernel(kept: &Tensor<f32>, places: &Tensor<i32>, new: &Tensor<f32>, out: &mut Tensor<f32>) {
+    fn prepend_kernel(kept: &Tensor<f32>, indices: &Tensor<i32>, new: &Tensor<f32>, out: &mut Tensor<f32>) {
         let at = ABSOLUTE_POS;
         let (outer, width, inner) = (out.shape(1), out.shape(2), out.shape(3));
         let columns = kept.shape(2);
@@ -226,8 +222,8 @@ mod kernel {
             if column >= columns {
                 let place = row * new.stride(0) + o * new.stride(1) + (column - columns) * new.stride(2);
                 value = new[place + i * new.stride(3)];
-            } else if places[row * 2 + 1] != 0 {
-                let slot = places[row * 2] as usize;
+            } else if indices[row * 2 + 1] != 0 {
+                let slot = indices[row * 2] as usize;
                 let place = slot * kept.stride(0) + o * kept.stride(1) + column * kept.stride(2);
                 value = kept[place + i * kept.stride(3)];
             }
@@ -235,16 +231,16 @@ mod kernel {
         }
     }
 
-    /// One value that is kept a unit: see [`super::keep`].
+    /// One value that is kept a unit: see [`super::store`].
     #[cube(launch)]
-    fn keep_kernel(kept: &mut Tensor<f32>, places: &Tensor<i32>, window: &Tensor<f32>, rows: u32) {
+    fn store_kernel(kept: &mut Tensor<f32>, indices: &Tensor<i32>, window: &Tensor<f32>, rows: u32) {
         let at = ABSOLUTE_POS;
         let (outer, columns, inner) = (kept.shape(1), kept.shape(2), kept.shape(3));
         if at < rows as usize * outer * columns * inner {
             let (i, column) = (at % inner, (at / inner) % columns);
             let (o, row) = ((at / (inner * columns)) % outer, at / (inner * columns * outer));
             let from = window.shape(2) - columns + column;
-            let slot = places[row * 2] as usize;
+            let slot = indices[row * 2] as usize;
             let place = slot * kept.stride(0) + o * kept.stride(1) + column * kept.stride(2) + i * kept.stride(3);
             kept[place] =
                 window[row * window.stride(0) + o * window.stride(1) + from * window.stride(2) + i * window.stride(3)];

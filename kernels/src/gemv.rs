@@ -11,9 +11,8 @@ use std::arch::x86_64::{
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::crew::Crew;
-use crate::products::Target;
-use crate::vectors::Softmax;
+use crate::matmul::Target;
+use crate::thread_pool::ThreadPool;
 
 /// Outputs that are computed together: two of the widest vectors.
 pub(crate) const PANEL: usize = 32;
@@ -53,7 +52,7 @@ impl std::str::FromStr for Precision {
 
 /// A matrix `[outputs, inputs]` in panels of outputs: `[panels, inputs, 32]`.
 #[derive(Clone, Debug)]
-pub struct Matrix {
+pub struct PackedMatrix {
     weights: Weights,
     inputs: usize,
     outputs: usize,
@@ -136,7 +135,7 @@ impl Weight for i8 {
     }
 }
 
-impl Matrix {
+impl PackedMatrix {
     /// Packs `values` `[outputs, inputs]`, the published layout of a linear layer.
     ///
     /// # Panics
@@ -201,17 +200,17 @@ impl Matrix {
     ///
     /// # Panics
     /// When `x` is not whole rows, or the bias of another length.
-    pub fn forward(&self, crew: &Crew, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+    pub fn forward(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         let mut out = vec![0f32; x.len() / self.inputs * self.outputs];
-        self.add_to(crew, x, bias, &mut out);
+        self.add_to(pool, x, bias, &mut out);
         out
     }
 
-    /// As [`Matrix::forward`], added to `out` `[rows, outputs]`.
+    /// As [`PackedMatrix::forward`], added to `out` `[rows, outputs]`.
     ///
     /// # Panics
     /// When `x` or `out` is not as many whole rows, or the bias of another length.
-    pub fn add_to(&self, crew: &Crew, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
+    pub fn add_to(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
         assert!(
             x.len().is_multiple_of(self.inputs)
                 && out.len() == x.len() / self.inputs * self.outputs
@@ -219,16 +218,16 @@ impl Matrix {
             "a product's rows"
         );
         match &self.weights {
-            Weights::F32(weights) => self.multiply(crew, weights, None, x, bias, out),
-            Weights::F16(weights) => self.multiply(crew, weights, None, x, bias, out),
-            Weights::Bf16(weights) => self.multiply(crew, weights, None, x, bias, out),
-            Weights::Int8(weights, scales) => self.multiply(crew, weights, Some(scales), x, bias, out),
+            Weights::F32(weights) => self.multiply(pool, weights, None, x, bias, out),
+            Weights::F16(weights) => self.multiply(pool, weights, None, x, bias, out),
+            Weights::Bf16(weights) => self.multiply(pool, weights, None, x, bias, out),
+            Weights::Int8(weights, scales) => self.multiply(pool, weights, Some(scales), x, bias, out),
         }
     }
 
     fn multiply<W: Weight>(
         &self,
-        crew: &Crew,
+        pool: &ThreadPool,
         weights: &[W],
         scales: Option<&[f32]>,
         x: &[f32],
@@ -237,11 +236,11 @@ impl Matrix {
     ) {
         let (inputs, outputs) = (self.inputs, self.outputs);
         let mut blocks: Vec<Block> = x.chunks(ROWS * inputs).map(Block::new).collect();
-        crew.each_item(&mut blocks, |_, block| block.turn(inputs));
+        pool.for_each_item(&mut blocks, |_, block| block.turn(inputs));
         let target = Target::new(out);
         let at_once = (LEAST / (PANEL * inputs)).max(1);
         let panels = outputs.div_ceil(PANEL);
-        crew.each(panels.div_ceil(at_once), |chunk| {
+        pool.for_each_index(panels.div_ceil(at_once), |chunk| {
             let end = panels.min((chunk + 1) * at_once) * PANEL * inputs;
             let weights = &weights[chunk * at_once * PANEL * inputs..end];
             // For many rows weights are widened once.
@@ -460,67 +459,6 @@ fn panel<const R: usize, W: Weight>(x: &[f32], weights: &[W], sums: &mut [[f32; 
     sums[..R].copy_from_slice(&rows);
 }
 
-/// What one head has seen: keys in panels of 32 keys, `[panels, head, 32]`; values in panels of 32 of a head's values,
-/// `[panels][count, 32]`.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    keys: Vec<f32>,
-    values: Vec<Vec<f32>>,
-    head: usize,
-    count: usize,
-}
-
-impl Seen {
-    /// Nothing yet, of heads of this width.
-    pub fn new(head: usize) -> Self {
-        Self { keys: Vec::new(), values: vec![Vec::new(); head.div_ceil(PANEL)], head, count: 0 }
-    }
-
-    /// How many keys it holds.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// One more key and value, `[head]` each.
-    ///
-    /// # Panics
-    /// When they are of another length.
-    pub fn push(&mut self, key: &[f32], value: &[f32]) {
-        assert!(key.len() == self.head && value.len() == self.head, "a head's key and value");
-        if self.count.is_multiple_of(PANEL) {
-            self.keys.resize(self.keys.len() + self.head * PANEL, 0.0);
-        }
-        let from = self.count / PANEL * self.head * PANEL + self.count % PANEL;
-        self.keys[from..].iter_mut().step_by(PANEL).zip(key).for_each(|(to, key)| *to = *key);
-        for (panel, value) in self.values.iter_mut().zip(value.chunks(PANEL)) {
-            panel.extend_from_slice(value);
-            panel.resize(panel.len() + PANEL - value.len(), 0.0);
-        }
-        self.count += 1;
-    }
-
-    /// `query` `[head]`, already scaled, over all keys: what they give, `[head]`, and how much it looked at each, `[count]`.
-    ///
-    /// # Panics
-    /// When `query` is of another length, or there is no key.
-    pub fn attend(&self, query: &[f32], out: &mut [f32], looked: &mut Vec<f32>) {
-        assert!(query.len() == self.head && out.len() == self.head && self.count > 0, "a head's query");
-        looked.clear();
-        looked.resize(self.keys.len() / self.head, 0.0);
-        let mut sums = [[0f32; PANEL]; ROWS];
-        for (scores, keys) in looked.chunks_exact_mut(PANEL).zip(self.keys.chunks_exact(self.head * PANEL)) {
-            multiply(1, query, keys, &mut sums);
-            scores.copy_from_slice(&sums[0]);
-        }
-        looked.truncate(self.count);
-        pulp::Arch::new().dispatch(Softmax { scores: looked, count: self.count });
-        for (out, values) in out.chunks_mut(PANEL).zip(&self.values) {
-            multiply(1, looked, values, &mut sums);
-            out.copy_from_slice(&sums[0][..out.len()]);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -533,12 +471,13 @@ mod tests {
         let in_f16: Vec<f32> = (0..inputs * outputs).map(|at| f16::from_f32(value(at)).to_f32()).collect();
         let in_bf16: Vec<f32> = (0..inputs * outputs).map(|at| bf16::from_f32(1e9 * value(at)).to_f32()).collect();
         for weights in [in_f16, in_bf16] {
-            let kept = Matrix::new(&weights, inputs, outputs, Precision::F32);
-            let full = Matrix { weights: Weights::F32(pack(&weights, inputs, |_, value| value)), inputs, outputs };
+            let kept = PackedMatrix::new(&weights, inputs, outputs, Precision::F32);
+            let full =
+                PackedMatrix { weights: Weights::F32(pack(&weights, inputs, |_, value| value)), inputs, outputs };
             assert!(kept.bytes() == full.bytes() / 2 || !in_halves(&[1.0], |value| value), "halves are used");
             for rows in [1, 8, 100] {
                 let x: Vec<f32> = (0..rows * inputs).map(|at| value(at + 13)).collect();
-                let forward = |matrix: &Matrix| crate::crew::run(|crew| matrix.forward(crew, &x, None));
+                let forward = |matrix: &PackedMatrix| crate::thread_pool::run(|pool| matrix.forward(pool, &x, None));
                 assert_eq!(forward(&kept), forward(&full), "{rows} rows");
             }
             assert_eq!(kept.output(69), weights[69 * inputs..]);

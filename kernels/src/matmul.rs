@@ -1,4 +1,4 @@
-//! Matrix products of plain memory.
+//! PackedMatrix products of plain memory.
 
 /// Values that several threads fill, each its own.
 #[derive(Clone, Copy)]

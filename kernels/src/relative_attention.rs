@@ -1,25 +1,25 @@
 //! Attention with relative positions (Transformer-XL form) of a few queries to what their stream has seen, on the CPU. Keys lie
-//! in the panels of [`crate::rows`], of which a stream drops the oldest, so that nothing is moved from step to step.
+//! in the panels of [`crate::gemv`], of which a stream drops the oldest, so that nothing is moved from step to step.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::rows::{PANEL, ROWS, multiply};
-use crate::vectors::softmax;
+use crate::gemv::{PANEL, ROWS, multiply};
+use crate::vector_math::softmax;
 
 /// Queries of one call at most.
-pub const QUERIES: usize = ROWS;
+pub const MAX_QUERIES: usize = ROWS;
 
 /// The keys of distances, of one block: `[heads, panels, head, 32]`, the farthest past first.
 #[derive(Clone, Debug)]
-pub struct Distances {
+pub struct PositionKeys {
     keys: Vec<f32>,
     farthest: usize,
     count: usize,
     heads: usize,
 }
 
-impl Distances {
+impl PositionKeys {
     /// From `rows` `[count, heads * head]`, whose first is that of the distance `farthest` and each next one is for a key one
     /// frame later.
     ///
@@ -44,7 +44,7 @@ impl Distances {
 /// The keys and values of one row of one block: what its queries may still look at. Frames are numbered from the stream's
 /// first.
 #[derive(Clone, Debug)]
-pub struct Past {
+pub struct SlidingKvCache {
     panels: VecDeque<Panel>,
     /// Number of the first frame of the first panel.
     first: usize,
@@ -63,9 +63,9 @@ struct Panel {
     values: Vec<f32>,
 }
 
-/// What is asked of a [`Past`].
+/// What is asked of a [`SlidingKvCache`].
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RelativeQueries<'a> {
     /// Queries, already scaled: of each the first `heads * head` values of a row.
     pub queries: &'a [f32],
     /// Values from one query's first to the next one's.
@@ -78,7 +78,7 @@ pub struct Asked<'a> {
     pub seen: &'a [Range<usize>],
 }
 
-impl Past {
+impl SlidingKvCache {
     /// Nothing yet.
     pub fn new(heads: usize, head: usize) -> Self {
         Self { panels: VecDeque::new(), first: 0, end: 0, heads, head }
@@ -128,16 +128,16 @@ impl Past {
         }
     }
 
-    /// What up to [`QUERIES`] queries find: `[queries, heads * head]`; nought where there is nothing to see.
+    /// What up to [`MAX_QUERIES`] queries find: `[queries, heads * head]`; nought where there is nothing to see.
     ///
     /// # Panics
     /// When more is asked than there is, or than `distances` have.
-    pub fn attend(&self, distances: &Distances, asked: Asked, out: &mut [f32]) {
+    pub fn attend(&self, distances: &PositionKeys, asked: RelativeQueries, out: &mut [f32]) {
         let (heads, head) = (self.heads, self.head);
         let size = heads * head;
         let taken = asked.seen.len();
         assert!(
-            (1..=QUERIES).contains(&taken)
+            (1..=MAX_QUERIES).contains(&taken)
                 && out.len() == taken * size
                 && asked.queries.len() >= (taken - 1) * asked.stride + size
                 && asked.biases.iter().all(|bias| bias.len() == size)
@@ -161,9 +161,9 @@ impl Past {
 }
 
 struct Attend<'a> {
-    past: &'a Past,
-    distances: &'a Distances,
-    asked: Asked<'a>,
+    past: &'a SlidingKvCache,
+    distances: &'a PositionKeys,
+    asked: RelativeQueries<'a>,
     /// All that one of the queries may look at.
     frames: Range<usize>,
     /// Panels of distances that they need.
@@ -286,8 +286,8 @@ mod tests {
             let farthest = kept + ahead;
             let count = farthest + ahead + 1;
             let (places, biases) = (draw(count * size), [draw(size), draw(size)]);
-            let distances = Distances::new(&places, farthest, count, heads);
-            let mut past = Past::new(heads, head);
+            let distances = PositionKeys::new(&places, farthest, count, heads);
+            let mut past = SlidingKvCache::new(heads, head);
             let (mut keys, mut values): (Vec<Vec<f32>>, Vec<Vec<f32>>) = (Vec::new(), Vec::new());
             for step in 0..60 {
                 let frames = [4, 8, 1, 5][step % 4].min(4 * (1 + step % 2));
@@ -303,7 +303,8 @@ mod tests {
                 let stride = size + 5;
                 let queries = draw(frames * stride);
                 let mut out = vec![0.0; frames * size];
-                let asked = Asked { queries: &queries, stride, biases: [&biases[0], &biases[1]], frame, seen: &seen };
+                let asked =
+                    RelativeQueries { queries: &queries, stride, biases: [&biases[0], &biases[1]], frame, seen: &seen };
                 past.attend(&distances, asked, &mut out);
                 for (row, range) in seen.iter().enumerate() {
                     for number in 0..heads {
@@ -332,7 +333,7 @@ mod tests {
             assert!(past.end() > 200 && past.bytes() <= 3 * 4 * PANEL * heads * (head + head.div_ceil(PANEL) * PANEL));
             let mut out = vec![1.0; size];
             let nothing = std::slice::from_ref(&(0..0));
-            let asked = Asked {
+            let asked = RelativeQueries {
                 queries: &draw(size),
                 stride: size,
                 biases: [&biases[0], &biases[1]],

@@ -1,12 +1,13 @@
 //! A few rows times a large matrix, one query over many keys (the sizes of Whisper base), and the pointwise part of an LSTM step
 //! (the starter's), on the CPU, against burn's own operations.
 
-use auricle_kernels::rows::{Matrix, Precision, Seen};
-use auricle_kernels::{crew, lstm};
+use auricle_kernels::gemv::{PackedMatrix, Precision};
+use auricle_kernels::kv_cache::KvCache;
+use auricle_kernels::{lstm, thread_pool};
 use burn::tensor::{Device, Distribution, Tensor, activation, module};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-fn rows(c: &mut Criterion) {
+fn gemv(c: &mut Criterion) {
     let device = Device::flex();
     let random = |count: usize| {
         let x = Tensor::<1>::random([count], Distribution::Normal(0.0, 1.0), &device);
@@ -16,14 +17,14 @@ fn rows(c: &mut Criterion) {
         let weights = random(inputs * outputs);
         let burns = Tensor::<1>::from_floats(weights.as_slice(), &device).reshape([outputs, inputs]).transpose();
         let burns = burns.clone() + burns.zeros_like();
-        let mut group = c.benchmark_group(format!("rows/{inputs}x{outputs}"));
+        let mut group = c.benchmark_group(format!("gemv/{inputs}x{outputs}"));
         for count in [1, 8] {
             let x = random(count * inputs);
             for precision in [Precision::F32, Precision::Int8] {
-                let matrix = Matrix::new(&weights, inputs, outputs, precision);
+                let matrix = PackedMatrix::new(&weights, inputs, outputs, precision);
                 group.throughput(Throughput::Bytes(matrix.bytes() as u64));
                 let name = format!("{count} {precision:?}");
-                group.bench_function(name, |b| crew::run(|crew| b.iter(|| matrix.forward(crew, &x, None))));
+                group.bench_function(name, |b| thread_pool::run(|pool| b.iter(|| matrix.forward(pool, &x, None))));
             }
             let x = Tensor::<1>::from_floats(x.as_slice(), &device).reshape([count, inputs]);
             group.throughput(Throughput::Bytes(4 * (inputs * outputs) as u64));
@@ -34,12 +35,12 @@ fn rows(c: &mut Criterion) {
         group.finish();
     }
     let (head, count) = (64, 1500);
-    let mut seen = Seen::new(head);
+    let mut seen = KvCache::new(head);
     for _ in 0..count {
         seen.push(&random(head), &random(head));
     }
     let (query, mut out, mut looked) = (random(head), vec![0.0; head], Vec::new());
-    let mut group = c.benchmark_group("attend");
+    let mut group = c.benchmark_group("kv_cache");
     group.throughput(Throughput::Bytes(8 * (head * count) as u64));
     group.bench_function(format!("{count}x{head}"), |b| b.iter(|| seen.attend(&query, &mut out, &mut looked)));
     group.finish();
@@ -68,5 +69,5 @@ fn rows(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, rows);
+criterion_group!(benches, gemv);
 criterion_main!(benches);

@@ -1,7 +1,6 @@
 //! The sigmoid gates, GELU and layer norm against burn's own operations, on the CPU and on a Vulkan adapter, for shapes of every kind.
 
-use auricle_kernels::gate;
-use auricle_kernels::gelu::gelu;
+use auricle_kernels::activation as kernels;
 use auricle_kernels::lstm::cells;
 use auricle_kernels::norm::layer_norm;
 use auricle_tests::{Oracle, devices};
@@ -17,15 +16,15 @@ fn one_pass_equals_burns_operations_for_any_shape() {
                 let worst = ((ours - burns.clone()).abs() / (burns.abs() + 1.0)).max().into_scalar::<f32>();
                 assert!(worst <= 1e-5, "{shape:?}: {worst}");
             };
-            close(gate::relu(x.clone()), activation::relu(x.clone()));
-            close(gate::silu(x.clone()), activation::silu(x.clone()));
-            close(gate::glu(x.clone()), activation::glu(x.clone(), 2));
+            close(kernels::relu(x.clone()), activation::relu(x.clone()));
+            close(kernels::silu(x.clone()), activation::silu(x.clone()));
+            close(kernels::glu(x.clone()), activation::glu(x.clone(), 2));
             // A view that is not contiguous.
             let turned = x.clone().swap_dims(0, 1);
-            close(gate::silu(turned.clone()), activation::silu(turned.clone()));
-            close(gate::glu(turned.clone()), activation::glu(turned.clone(), 2));
-            close(gelu(x.clone()), activation::gelu(x.clone()));
-            close(gelu(turned.clone()), activation::gelu(turned.clone()));
+            close(kernels::silu(turned.clone()), activation::silu(turned.clone()));
+            close(kernels::glu(turned.clone()), activation::glu(turned.clone(), 2));
+            close(kernels::gelu(x.clone()), activation::gelu(x.clone()));
+            close(kernels::gelu(turned.clone()), activation::gelu(turned.clone()));
             let weights = |of: f32| Tensor::<1>::random([shape[2]], Distribution::Normal(of.into(), 0.3), &device);
             let (gamma, beta) = (weights(1.0), weights(0.0));
             let burns = |x: Tensor<3>| module::layer_norm(x, gamma.clone(), Some(beta.clone()), 1e-5);
@@ -59,8 +58,8 @@ fn a_device_takes_an_lstm_step_as_the_cpu_does() {
 fn gates_keep_to_the_limits() {
     let device = Device::flex();
     let x = Tensor::<1>::from_floats([-1e30, -200.0, 0.0, 200.0, 1e30], &device);
-    assert_eq!(Oracle::values(gate::silu(x))[2..], [0.0, 200.0, 1e30]);
+    assert_eq!(Oracle::values(kernels::silu(x))[2..], [0.0, 200.0, 1e30]);
     let x = Tensor::<1>::from_floats([3.0, 5.0, 200.0, -1000.0], &device);
-    let out = Oracle::values(gate::glu(x));
+    let out = Oracle::values(kernels::glu(x));
     assert!(out[0] == 3.0 && out[1].abs() < 1e-30, "{out:?}");
 }

@@ -14,6 +14,11 @@ pub(crate) fn tensor(values: Vec<f32>, shape: Shape) -> FloatTensor<Flex> {
     burn::backend::flex::FlexTensor::from_data(TensorData::new(values, shape))
 }
 
+/// `x`, copied into row-major order if it is a view of another order.
+pub(crate) fn contiguous(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
+    if x.is_contiguous() { x } else { x.to_contiguous() }
+}
+
 /// `1 / (1 + e^-x)`, within 2e-7.
 #[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
@@ -36,7 +41,7 @@ pub(crate) fn gelu(x: f32) -> f32 {
         .mul_add(t, 1.421_413_7)
         .mul_add(t, -0.284_496_74)
         .mul_add(t, 0.254_829_6);
-    // 1 - erf(|x| / sqrt 2); far out nothing, not a number below the normal ones, as in `chance`.
+    // 1 - erf(|x| / sqrt 2); far out nothing, not a number below the normal ones, as in [`exp_or_zero`].
     let rest = if half < 8.0 { p * t * exp(-half * half) } else { 0.0 };
     0.5 * x * if x < 0.0 { rest } else { 2.0 - rest }
 }
@@ -63,11 +68,11 @@ pub(crate) fn exp(x: f32) -> f32 {
     f32::from_bits((rounded.to_bits() << 23).wrapping_add(1f32.to_bits())) * p
 }
 
-/// Each row of scores to chances, in place.
+/// Softmax of each row, in place.
 pub(crate) struct Softmax<'a> {
-    pub scores: &'a mut [f32],
+    pub logits: &'a mut [f32],
     /// Values of a row.
-    pub count: usize,
+    pub width: usize,
 }
 
 impl pulp::NullaryFnOnce for Softmax<'_> {
@@ -75,52 +80,60 @@ impl pulp::NullaryFnOnce for Softmax<'_> {
 
     #[inline(always)]
     fn call(self) {
-        for row in self.scores.chunks_exact_mut(self.count) {
+        for row in self.logits.chunks_exact_mut(self.width) {
             softmax(row);
         }
     }
 }
 
-/// e^x of a score less the row's largest, and nothing below 1e-28: what [`exp`] gives at its lowest, once scaled, is no normal
-/// number, and products of those are many times as slow. Trained attention is full of them, random weights have none.
+/// `e^x` of a logit minus the largest of its row, and 0 below 1e-28. [`exp`] at its lowest, once scaled, is a subnormal number, and
+/// products of subnormal numbers are many times as slow. The scores of trained attention often lie so low, those of random weights
+/// never.
 #[inline(always)]
-fn chance(x: f32) -> f32 {
+fn exp_or_zero(x: f32) -> f32 {
     if x < -64.0 { 0.0 } else { exp(x) }
 }
 
-/// Turns scores into chances, in place.
+/// The largest value; minus infinity if there is none.
 #[inline(always)]
-pub(crate) fn softmax(scores: &mut [f32]) {
-    let mut most = [f32::NEG_INFINITY; LANES];
-    let (lanes, rest) = scores.as_chunks::<LANES>();
+pub(crate) fn max(values: &[f32]) -> f32 {
+    let mut lane_max = [f32::NEG_INFINITY; LANES];
+    let (lanes, rest) = values.as_chunks::<LANES>();
     for chunk in lanes {
-        for (most, score) in most.iter_mut().zip(chunk) {
-            *most = if *score > *most { *score } else { *most };
+        for (max, value) in lane_max.iter_mut().zip(chunk) {
+            *max = if *value > *max { *value } else { *max };
         }
     }
-    let mut largest = f32::NEG_INFINITY;
-    for score in most.iter().chain(rest) {
-        largest = if *score > largest { *score } else { largest };
+    let mut max = f32::NEG_INFINITY;
+    for value in lane_max.iter().chain(rest) {
+        max = if *value > max { *value } else { max };
     }
-    let mut sums = [0f32; LANES];
-    let (lanes, rest) = scores.as_chunks_mut::<LANES>();
+    max
+}
+
+/// Softmax of one row, in place.
+#[inline(always)]
+pub(crate) fn softmax(logits: &mut [f32]) {
+    let max = max(logits);
+    let mut lane_sums = [0f32; LANES];
+    let (lanes, rest) = logits.as_chunks_mut::<LANES>();
     for chunk in lanes.iter_mut() {
-        for (score, sum) in chunk.iter_mut().zip(&mut sums) {
-            *score = chance(*score - largest);
-            *sum += *score;
+        for (value, sum) in chunk.iter_mut().zip(&mut lane_sums) {
+            *value = exp_or_zero(*value - max);
+            *sum += *value;
         }
     }
     let mut sum = 0.0;
-    for score in rest {
-        *score = chance(*score - largest);
-        sum += *score;
+    for value in rest {
+        *value = exp_or_zero(*value - max);
+        sum += *value;
     }
-    for part in sums {
-        sum += part;
+    for lane_sum in lane_sums {
+        sum += lane_sum;
     }
     let scale = 1.0 / sum;
-    for score in scores {
-        *score *= scale;
+    for value in logits {
+        *value *= scale;
     }
 }
 

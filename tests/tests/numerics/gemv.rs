@@ -1,7 +1,8 @@
 //! Kernels of attention, GELU and few rows against burn's own operations, for shapes of every kind.
 
-use auricle_kernels::rows::{Matrix, Precision, Seen};
-use auricle_kernels::{attention, crew, gelu};
+use auricle_kernels::gemv::{PackedMatrix, Precision};
+use auricle_kernels::kv_cache::KvCache;
+use auricle_kernels::{activation as kernels, attention, thread_pool};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{Device, Distribution, Tensor, activation};
 
@@ -20,13 +21,13 @@ fn gelu_is_burns_for_any_shape() {
     for (device, _) in devices() {
         for shape in [[1, 1, 1], [2, 7, 33], [1, 3, 70_000]] {
             let x = Tensor::<3>::random(shape, Distribution::Normal(0.0, 4.0), &device);
-            close("gelu", gelu::gelu(x.clone()), activation::gelu(x.clone()), 1e-6);
+            close("gelu", kernels::gelu(x.clone()), activation::gelu(x.clone()), 1e-6);
             let turned = x.swap_dims(1, 2);
-            close("turned", gelu::gelu(turned.clone()), activation::gelu(turned), 1e-6);
+            close("turned", kernels::gelu(turned.clone()), activation::gelu(turned), 1e-6);
         }
     }
     let ends = Tensor::<1>::from_floats([-1e30, -30.0, 0.0, 30.0, 1e30], &Device::flex());
-    let out = Oracle::values(gelu::gelu(ends));
+    let out = Oracle::values(kernels::gelu(ends));
     assert_eq!(out[2..], [0.0, 30.0, 1e30]);
     assert!(out[0].abs() < 1e-30 && out[1].abs() < 1e-30, "{out:?}");
 }
@@ -70,12 +71,13 @@ fn a_few_rows_times_a_matrix_is_burns_product() {
         for rows in [1, 2, 3, 5, 8, 9, 20] {
             let x = random([rows, inputs], &device);
             for precision in [Precision::F32, Precision::Int8] {
-                let matrix = Matrix::new(&values, inputs, outputs, precision);
+                let matrix = PackedMatrix::new(&values, inputs, outputs, precision);
                 assert_eq!((matrix.inputs(), matrix.outputs()), (inputs, outputs));
                 let kept: Vec<f32> = (0..outputs).flat_map(|output| matrix.output(output)).collect();
                 let kept = Tensor::<1>::from_floats(kept.as_slice(), &device).reshape([outputs, inputs]);
                 let x_values = Oracle::values(x.clone());
-                let ours = crew::run(|crew| matrix.forward(crew, &x_values, Some(&Oracle::values(bias.clone()))));
+                let ours =
+                    thread_pool::run(|pool| matrix.forward(pool, &x_values, Some(&Oracle::values(bias.clone()))));
                 let ours = Tensor::<1>::from_floats(ours.as_slice(), &device).reshape([rows, outputs]);
                 let burns = x.clone().matmul(kept.clone().transpose()) + bias.clone().unsqueeze();
                 close(&format!("{rows} rows, {inputs} x {outputs}, {precision:?}"), ours, burns, 2e-4);
@@ -91,15 +93,15 @@ fn a_few_rows_times_a_matrix_is_burns_product() {
             }
         }
     }
-    let nought = Matrix::new(&[0.0; 64], 2, 32, Precision::Int8);
-    assert_eq!(crew::run(|crew| nought.forward(crew, &[1.0, 2.0], None)), [0.0; 32]);
+    let nought = PackedMatrix::new(&[0.0; 64], 2, 32, Precision::Int8);
+    assert_eq!(thread_pool::run(|pool| nought.forward(pool, &[1.0, 2.0], None)), [0.0; 32]);
 }
 
 #[test]
 fn one_query_sees_all_keys_so_far() {
     let device = Device::flex();
     for head in [1, 10, 32, 64, 80] {
-        let mut seen = Seen::new(head);
+        let mut seen = KvCache::new(head);
         let (keys, values) = (random([100, head], &device), random([100, head], &device));
         let (mut out, mut looked) = (vec![0.0; head], Vec::new());
         for count in 1..=100 {

@@ -15,32 +15,32 @@ const PIECES: u64 = (1 << BITS) - 1;
 const SPINS: u32 = if cfg!(miri) { 4 } else { 4096 };
 
 /// Threads that work together until the work is over.
-pub struct Crew<'a>(Option<&'a Shared>);
+pub struct ThreadPool<'a>(Option<&'a Shared>);
 
-/// Runs `work` on this thread, with the help of others that it calls through the crew. Where the helpers are busy with other
+/// Runs `work` on this thread, with the help of others that it calls through the thread pool. Where the helpers are busy with other
 /// work, it runs alone.
-pub fn run<R>(work: impl FnOnce(&Crew) -> R) -> R {
+pub fn run<R>(work: impl FnOnce(&ThreadPool) -> R) -> R {
     static HELPERS: OnceLock<(Mutex<()>, &'static Shared)> = OnceLock::new();
     let (busy, shared) = HELPERS.get_or_init(|| (Mutex::new(()), Shared::start()));
     let _mine = match busy.try_lock() {
         Ok(mine) => mine,
         // A piece of work that panicked left nothing behind.
         Err(TryLockError::Poisoned(mine)) => mine.into_inner(),
-        Err(TryLockError::WouldBlock) => return work(&Crew(None)),
+        Err(TryLockError::WouldBlock) => return work(&ThreadPool(None)),
     };
     let _awake = Awake::new(shared);
-    work(&Crew(Some(shared)))
+    work(&ThreadPool(Some(shared)))
 }
 
-impl Crew<'_> {
+impl ThreadPool<'_> {
     /// No one but this thread: for work that is too little to share.
-    pub const ALONE: Self = Self(None);
+    pub const SINGLE_THREADED: Self = Self(None);
 
     /// Calls `work` with each number below `count`, on any of the threads.
     ///
     /// # Panics
     /// When `work` does.
-    pub fn each(&self, count: usize, work: impl Fn(usize) + Sync) {
+    pub fn for_each_index(&self, count: usize, work: impl Fn(usize) + Sync) {
         match self.0.filter(|shared| count > 1 && count as u64 <= PIECES && !shared.helpers().is_empty()) {
             Some(shared) => shared.call(count, &work),
             None => (0..count).for_each(work),
@@ -51,10 +51,10 @@ impl Crew<'_> {
     ///
     /// # Panics
     /// When `work` does.
-    pub fn each_item<T: Send>(&self, items: &mut [T], work: impl Fn(usize, &mut T) + Sync) {
+    pub fn for_each_item<T: Send>(&self, items: &mut [T], work: impl Fn(usize, &mut T) + Sync) {
         let items: Items<T> = Items(items.as_mut_ptr(), items.len());
-        self.each(items.1, |at| {
-            // SAFETY: `each` calls with every number below the count once, so this item is lent to this call alone.
+        self.for_each_index(items.1, |at| {
+            // SAFETY: `for_each_index` calls with every number below the count once, so this item is lent to this call alone.
             work(at, unsafe { &mut *items.at(at) });
         });
     }
@@ -62,7 +62,7 @@ impl Crew<'_> {
 
 struct Items<T>(*mut T, usize);
 
-// SAFETY: items may go to other threads, and `each_item` lends each to one call.
+// SAFETY: items may go to other threads, and `for_each_item` lends each to one call.
 unsafe impl<T: Send> Sync for Items<T> {}
 
 impl<T> Items<T> {
@@ -109,7 +109,7 @@ impl Shared {
             helpers: OnceLock::new(),
         }));
         let helper = |number| {
-            let builder = std::thread::Builder::new().name(format!("crew-{number}"));
+            let builder = std::thread::Builder::new().name(format!("pool-{number}"));
             builder.spawn(|| shared.help()).ok().map(|handle| handle.thread().clone())
         };
         // Where no thread can be had, the others do its work.
@@ -216,9 +216,9 @@ mod tests {
         let counts: &[usize] = if cfg!(miri) { &[0, 1, 2, 3, 50] } else { &[0, 1, 2, 3, 100, 10_000] };
         for &count in counts {
             let done: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
-            run(|crew| {
+            run(|pool| {
                 for round in 1..=ROUNDS {
-                    crew.each(count, |at| {
+                    pool.for_each_index(count, |at| {
                         done[at].fetch_add(1, Ordering::Relaxed);
                     });
                     assert!(done.iter().all(|times| times.load(Ordering::Relaxed) == round));
@@ -230,8 +230,8 @@ mod tests {
     #[test]
     fn items_are_lent_one_by_one() {
         let mut values: Vec<usize> = (0..1000).collect();
-        run(|crew| {
-            crew.each_item(&mut values, |at, value| *value += at);
+        run(|pool| {
+            pool.for_each_item(&mut values, |at, value| *value += at);
         });
         assert!(values.iter().enumerate().all(|(at, value)| *value == 2 * at));
     }
@@ -246,13 +246,13 @@ mod tests {
         for round in 1..=10 * ROUNDS {
             let mut together = false;
             while !together {
-                run(|crew| {
+                run(|pool| {
                     // Another test has the helpers.
-                    if crew.0.is_none() {
+                    if pool.0.is_none() {
                         return std::thread::yield_now();
                     }
                     let begun = AtomicUsize::new(0);
-                    crew.each_item(&mut values, |_, value| {
+                    pool.for_each_item(&mut values, |_, value| {
                         begun.fetch_add(1, Ordering::Relaxed);
                         while begun.load(Ordering::Relaxed) < 2 {
                             std::thread::yield_now();
@@ -267,13 +267,15 @@ mod tests {
     }
 
     #[test]
-    fn crews_at_the_same_time_do_not_mix() {
+    fn pools_at_the_same_time_do_not_mix() {
         std::thread::scope(|threads| {
             for _ in 0..4 {
                 threads.spawn(|| {
                     for _ in 0..10 * ROUNDS {
                         let mut values = vec![0u64; 100];
-                        run(|crew| (0..10).for_each(|_| crew.each_item(&mut values, |at, value| *value += at as u64)));
+                        run(|pool| {
+                            (0..10).for_each(|_| pool.for_each_item(&mut values, |at, value| *value += at as u64))
+                        });
                         assert!(values.iter().enumerate().all(|(at, value)| *value == 10 * at as u64));
                     }
                 });
@@ -282,11 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_passed_on_and_the_crew_goes_on() {
-        let panics = catch_unwind(|| run(|crew| crew.each(64, |at| assert!(at != 40, "as wanted"))));
+    fn a_panic_is_passed_on_and_the_pool_goes_on() {
+        let panics = catch_unwind(|| run(|pool| pool.for_each_index(64, |at| assert!(at != 40, "as wanted"))));
         assert!(panics.is_err());
         let mut values = vec![0; 64];
-        run(|crew| crew.each_item(&mut values, |at, value| *value = at));
+        run(|pool| pool.for_each_item(&mut values, |at, value| *value = at));
         assert_eq!(values, (0..64).collect::<Vec<_>>());
     }
 }

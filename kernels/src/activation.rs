@@ -1,0 +1,175 @@
+//! Activations: ReLU, SiLU (`x * sigmoid(x)`), GELU with the exact error function, and GLU (`a * sigmoid(b)` of the two halves of the
+//! last dimension).
+//!
+//! On flex SiLU, GELU and GLU run in one pass over the values, on all cores and in the widest vectors the processor has; burn's own
+//! operations take several passes on one core and call the scalar exponential of the C library. On GPUs each is one launch.
+//! [`silu_in_place`], [`gelu_in_place`] and [`glu_rows`] work on plain slices.
+
+use burn::backend::Dispatch;
+use burn::backend::ops::{ActivationOps as BurnActivationOps, FloatTensorOps};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
+use burn::tensor::Tensor;
+use rayon::prelude::*;
+
+#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+use crate::elementwise::{Function, map};
+use crate::vector_math::{self, CHUNK, contiguous, sigmoid, tensor};
+
+/// `x * sigmoid(x)`, of any shape.
+pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::fused_silu(x.into_dispatch()))
+}
+
+/// The larger of `x` and 0, of any shape.
+pub fn relu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::fused_relu(x.into_dispatch()))
+}
+
+/// `x / 2 * (1 + erf(x / sqrt 2))`, of any shape.
+pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::fused_gelu(x.into_dispatch()))
+}
+
+/// `a * sigmoid(b)`: `[.., 2 n]` to `[.., n]`, with `a` the first half of the last dimension and `b` the second.
+pub fn glu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::fused_glu(x.into_dispatch()))
+}
+
+/// [`silu`] of a slice, in place.
+pub fn silu_in_place(values: &mut [f32]) {
+    pulp::Arch::new().dispatch(SiluInPlace(values));
+}
+
+struct SiluInPlace<'a>(&'a mut [f32]);
+
+impl pulp::NullaryFnOnce for SiluInPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for x in self.0 {
+            *x *= sigmoid(*x);
+        }
+    }
+}
+
+/// [`gelu`] of a slice, in place.
+pub fn gelu_in_place(values: &mut [f32]) {
+    pulp::Arch::new().dispatch(GeluInPlace(values));
+}
+
+struct GeluInPlace<'a>(&'a mut [f32]);
+
+impl pulp::NullaryFnOnce for GeluInPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for x in self.0 {
+            *x = vector_math::gelu(*x);
+        }
+    }
+}
+
+/// [`glu`] of slices: `x` `[rows, 2 * half]` to `out` `[rows, half]`.
+///
+/// # Panics
+/// When `x` does not have twice as many values as `out`, or `out` is not a whole number of rows.
+pub fn glu_rows(x: &[f32], half: usize, out: &mut [f32]) {
+    assert!(x.len() == 2 * out.len() && out.len().is_multiple_of(half), "GLU: lengths of x and out");
+    pulp::Arch::new().dispatch(GluRows { x, half, out });
+}
+
+struct GluRows<'a> {
+    x: &'a [f32],
+    half: usize,
+    out: &'a mut [f32],
+}
+
+impl pulp::NullaryFnOnce for GluRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (out, row) in self.out.chunks_exact_mut(self.half).zip(self.x.chunks_exact(2 * self.half)) {
+            let (a, b) = row.split_at(self.half);
+            for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+                *out = a * sigmoid(*b);
+            }
+        }
+    }
+}
+
+#[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+pub(crate) trait ActivationOps: Backend {
+    fn fused_relu(x: FloatTensor<Self>) -> FloatTensor<Self>;
+    fn fused_silu(x: FloatTensor<Self>) -> FloatTensor<Self>;
+    fn fused_gelu(x: FloatTensor<Self>) -> FloatTensor<Self>;
+    fn fused_glu(x: FloatTensor<Self>) -> FloatTensor<Self>;
+}
+
+#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+impl ActivationOps for burn::backend::Cube {
+    fn fused_relu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        map(x, Function::Relu)
+    }
+
+    fn fused_silu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        map(x, Function::Silu)
+    }
+
+    fn fused_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        map(x, Function::Gelu)
+    }
+
+    fn fused_glu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        map(x, Function::Glu)
+    }
+}
+
+impl ActivationOps for Flex {
+    fn fused_relu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::relu(x)
+    }
+
+    fn fused_silu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        in_chunks(x, silu_in_place, |x| Self::float_mul(x.clone(), Self::sigmoid(x)))
+    }
+
+    fn fused_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        in_chunks(x, gelu_in_place, Self::gelu)
+    }
+
+    fn fused_glu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        let mut shape = x.shape();
+        let last = shape.num_dims() - 1;
+        let half = shape[last] / 2;
+        let x = contiguous(x);
+        let values = x.as_slice::<f32>().unwrap_or_default();
+        let mut out = vec![0f32; values.len() / 2];
+        let rows = (CHUNK / half.max(1)).max(1);
+        out.par_chunks_mut((rows * half).max(1))
+            .zip(values.par_chunks((2 * rows * half).max(1)))
+            .for_each(|(out, x)| glu_rows(x, half, out));
+        shape[last] = half;
+        tensor(out, shape)
+    }
+}
+
+/// Applies `activation` to chunks of a copy of `x`, on all cores; a tensor that is not f32 goes to `fallback`.
+fn in_chunks(
+    x: FloatTensor<Flex>,
+    activation: impl Fn(&mut [f32]) + Sync,
+    fallback: impl FnOnce(FloatTensor<Flex>) -> FloatTensor<Flex>,
+) -> FloatTensor<Flex> {
+    let shape = x.shape();
+    let x = contiguous(x);
+    let Some(values) = x.as_slice::<f32>() else { return fallback(x) };
+    let mut out = vec![0f32; values.len()];
+    out.par_chunks_mut(CHUNK).zip(values.par_chunks(CHUNK)).for_each(|(out, x)| {
+        out.copy_from_slice(x);
+        activation(out);
+    });
+    tensor(out, shape)
+}
