@@ -4,7 +4,7 @@
 //! is real time.
 
 use auricle_engine::models::silero::{CHUNK, Memory, Silero};
-use auricle_engine::vad::stream::Listener;
+use auricle_engine::vad::stream::VadStream;
 use auricle_engine::{Error, audio::BLOCK};
 use burn::tensor::Device;
 use criterion::{Criterion, Throughput};
@@ -22,7 +22,7 @@ fn main() -> Result<(), Error> {
     for (name, size) in [("whole", SAMPLES), ("blocks-500ms", BLOCK), ("live-32ms", CHUNK)] {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let mut listener = Listener::new(&detector);
+                let mut listener = VadStream::new(&detector);
                 audio.chunks(size).map(|piece| listener.push(piece).map_or(0, |chances| chances.len())).sum::<usize>()
             });
         });

@@ -1,31 +1,31 @@
-//! What the scheduler itself costs: steps of a machine that computes nothing, over 64 streams.
+//! Cost of the scheduler itself: steps over 64 streams of an executor that computes nothing.
 
 use std::time::{Duration, Instant};
 
 use auricle_engine::Result;
-use auricle_engine::scheduler::{Machine, Priority, Scheduler, Slots};
+use auricle_engine::scheduler::{BatchExecutor, Priority, Scheduler, SlotCounts};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 const SLOTS: usize = 64;
 
-/// Is ready for as many steps as it is fed, all streams in each; says so after the last.
+/// Has as many steps as its input says, with all streams in each; gives an output after the last.
 #[derive(Default)]
 struct Echo {
     waiting: Vec<u64>,
 }
 
-impl Machine for Echo {
-    type Kind = ();
+impl BatchExecutor for Echo {
+    type Request = ();
     type Input = u64;
     type Output = u64;
-    type Bucket = ();
+    type BatchKey = ();
 
     fn open(&mut self, slot: usize, (): ()) -> Result<()> {
         self.waiting.resize(self.waiting.len().max(slot + 1), 0);
         Ok(())
     }
 
-    fn take(&mut self, slot: usize, input: u64) {
+    fn push(&mut self, slot: usize, input: u64) {
         self.waiting[slot] = input;
     }
 
@@ -33,7 +33,7 @@ impl Machine for Echo {
 
     fn close(&mut self, _: usize) {}
 
-    fn ready(&self, slot: usize) -> Option<()> {
+    fn next_step(&self, slot: usize) -> Option<()> {
         (self.waiting[slot] > 0).then_some(())
     }
 
@@ -41,11 +41,11 @@ impl Machine for Echo {
         Duration::from_millis(80)
     }
 
-    fn rows(&self, (): ()) -> usize {
+    fn max_batch(&self, (): ()) -> usize {
         SLOTS
     }
 
-    fn name(&self, (): ()) -> &'static str {
+    fn step_name(&self, (): ()) -> &'static str {
         "echo"
     }
 
@@ -59,7 +59,8 @@ impl Machine for Echo {
 }
 
 fn scheduler(c: &mut Criterion) {
-    let scheduler = Scheduler::start(Slots { live: SLOTS, ..Slots::default() }, Echo::default).expect("a thread");
+    let scheduler =
+        Scheduler::start(SlotCounts { live: SLOTS, ..SlotCounts::default() }, Echo::default).expect("a thread");
     let mut streams: Vec<_> = (0..SLOTS).map(|_| scheduler.open((), Priority::Live).expect("a slot")).collect();
     // From 64 submissions to 64 results: queue, batches, channels. The worker may begin before all are in.
     c.bench_function("64 streams, an input each, to all their results", |b| {
@@ -68,11 +69,11 @@ fn scheduler(c: &mut Criterion) {
                 let _ = stream.push(1);
             }
             for (_, results) in &mut streams {
-                results.blocking_recv();
+                results.wait();
             }
         });
     });
-    // The scheduler's own part of a step: who is ready, who goes first, who goes along.
+    // The scheduler's own part of a step: next steps, priorities, the batch.
     c.bench_function("a step of 64 streams", |b| {
         b.iter_custom(|steps| {
             let began = Instant::now();
@@ -80,7 +81,7 @@ fn scheduler(c: &mut Criterion) {
                 let _ = stream.push(steps);
             }
             for (_, results) in &mut streams {
-                results.blocking_recv();
+                results.wait();
             }
             began.elapsed()
         });
@@ -89,7 +90,7 @@ fn scheduler(c: &mut Criterion) {
     c.bench_function("one stream, an input, to its result", |b| {
         b.iter(|| {
             let _ = streams[0].0.push(1);
-            streams[0].1.blocking_recv()
+            streams[0].1.wait()
         });
     });
 }

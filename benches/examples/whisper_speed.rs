@@ -9,7 +9,7 @@
 use std::time::Instant;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::models::whisper::{Ask, Decoding, Whisper};
+use auricle_engine::models::whisper::{DecodeOptions, Decoding, Whisper};
 use auricle_engine::{Precision, device};
 use serde_json::json;
 
@@ -47,10 +47,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             model.device().sync()?;
             let encoded = begin.elapsed().as_secs_f64();
             let mut decoding = Decoding::new(false);
-            let ask = || Ask {
+            let ask = || DecodeOptions {
                 language: *model.config().special.languages.values().next().unwrap_or(&0),
                 most: tokens,
-                ..Ask::default()
+                ..DecodeOptions::default()
             };
             let asks = (0..batch).map(|row| (row as u64, ask())).collect();
             let begin = Instant::now();

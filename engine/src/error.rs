@@ -1,5 +1,6 @@
 //! The one error type of the engine. Every message can be shown to a user as it is.
 
+use std::panic::Location;
 use std::path::PathBuf;
 
 /// What can go wrong between an audio file and its text.
@@ -70,12 +71,28 @@ pub enum Error {
     /// There is more to do than is accepted. It may be tried again later.
     #[error("busy: {0}")]
     Busy(String),
-    /// Whoever asked for the work has broken it off.
+    /// The caller has canceled the work.
     #[error("canceled")]
     Canceled,
     /// An option's value is out of its range.
     #[error("{0}")]
     InvalidOption(String),
+    /// An invariant of the engine does not hold, or a step panicked: a fault of Auricle, not of the input.
+    #[error("internal error at {place}: {reason}; this is a fault of Auricle, please report it")]
+    Internal {
+        /// The place in the engine's source that noticed.
+        place: &'static Location<'static>,
+        /// The invariant that does not hold.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Internal`] at the caller's place.
+    #[track_caller]
+    pub(crate) fn internal(reason: impl Into<String>) -> Self {
+        Self::Internal { place: Location::caller(), reason: reason.into() }
+    }
 }
 
 /// Result with the engine's [`Error`].

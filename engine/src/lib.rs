@@ -45,7 +45,7 @@ pub use error::{Error, Result};
 pub use pipeline::live::session::{ListenOptions, LiveEvents, LiveInput};
 pub use pipeline::live::{Caption, LiveEvent};
 pub use pipeline::stage_times::StageTimes;
-pub use vad::endpointer::TurnRules;
+pub use vad::endpointer::EndpointingRules;
 
 use audio::AudioStream;
 use burn::tensor::Device;
@@ -53,9 +53,9 @@ use catalog::Choice;
 use models::fastconformer::FastConformer;
 use models::silero::Silero;
 use pipeline::checkpoint::Checkpoint;
-use pipeline::executor::Streams;
-use pipeline::live::Listening;
-use scheduler::{Scheduler, Slots};
+use pipeline::executor::DeviceExecutor;
+use pipeline::live::LiveExecutor;
+use scheduler::{Scheduler, SlotCounts};
 use text::lm::LanguageModel;
 
 /// The README's example is compiled with the documentation's.
@@ -257,8 +257,8 @@ pub struct Engine {
     checkpoints: Loaded<Checkpoint>,
     language_models: Loaded<LanguageModel>,
     detector: Mutex<Option<Arc<Silero>>>,
-    slots: Slots,
-    worker: Mutex<Option<Arc<Scheduler<Streams>>>>,
+    slots: SlotCounts,
+    worker: Mutex<Option<Arc<Scheduler<DeviceExecutor>>>>,
 }
 
 /// What was read from files so far. The lock is held while reading: two callers must not read the same twice.
@@ -282,7 +282,7 @@ impl Engine {
             checkpoints: Mutex::default(),
             language_models: Mutex::default(),
             detector: Mutex::default(),
-            slots: Slots { live: options.live_streams, agent: 0, offline: options.recordings },
+            slots: SlotCounts { live: options.live_streams, agent: 0, offline: options.recordings },
             worker: Mutex::default(),
         })
     }
@@ -403,13 +403,13 @@ impl Engine {
     }
 
     /// The device's worker, started at first use.
-    fn worker(&self) -> Result<Arc<Scheduler<Streams>>> {
+    fn worker(&self) -> Result<Arc<Scheduler<DeviceExecutor>>> {
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(worker) = worker.as_ref() {
             return Ok(worker.clone());
         }
         let detector = self.detector()?;
-        let started = Arc::new(Scheduler::start(self.slots, move || Streams::new(Listening::new(detector)))?);
+        let started = Arc::new(Scheduler::start(self.slots, move || DeviceExecutor::new(LiveExecutor::new(detector)))?);
         *worker = Some(started.clone());
         Ok(started)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Token;
 use super::confidence::confidence;
-use super::fusion::{Fusion, Reading};
+use super::fusion::{Fusion, FusionState};
 use super::rnnt_beam::{Beam, follow, log_add, log_softmax};
 
 /// A token whose own score leaves its prefix this far behind the best is not looked at.
@@ -20,7 +20,7 @@ struct Prefix {
     tokens: Vec<Token>,
     /// Whether the last token still sounds on the likeliest alignment.
     sounds: bool,
-    reading: Option<Reading>,
+    fusion_state: Option<FusionState>,
 }
 
 impl Prefix {
@@ -35,9 +35,9 @@ impl Prefix {
 
 /// The tokens of the likeliest prefix over frames of `scores`, blank at `blank`.
 pub(super) fn search<'s>(scores: impl Iterator<Item = &'s [f32]>, blank: u32, beam: Beam) -> Vec<Token> {
-    let reading = beam.fusion.map(Fusion::start);
+    let fusion_state = beam.fusion.map(Fusion::start);
     let none = f32::NEG_INFINITY;
-    let first = Prefix { blank: 0.0, label: none, added: 0.0, tokens: Vec::new(), sounds: false, reading };
+    let first = Prefix { blank: 0.0, label: none, added: 0.0, tokens: Vec::new(), sounds: false, fusion_state };
     let mut prefixes = vec![(0u64, first)];
     for (frame, scores) in scores.enumerate() {
         let log_probs = log_softmax(scores);
@@ -62,12 +62,16 @@ pub(super) fn search<'s>(scores: impl Iterator<Item = &'s [f32]>, blank: u32, be
                 if id == blank || before + prefix.added + log_prob < best - MARGIN {
                     continue;
                 }
-                let fused = beam.fusion.zip(prefix.reading.as_ref()).map(|(fusion, reading)| fusion.score(reading, id));
-                let (added, reading) = fused.map_or((0.0, None), |(added, reading)| (added, Some(reading)));
+                let fused = beam
+                    .fusion
+                    .zip(prefix.fusion_state.as_ref())
+                    .map(|(fusion, fusion_state)| fusion.score(fusion_state, id));
+                let (added, fusion_state) =
+                    fused.map_or((0.0, None), |(added, fusion_state)| (added, Some(fusion_state)));
                 let mut tokens = prefix.tokens.clone();
                 tokens.push(Token { id, frame, span: 1, confidence });
                 let added = prefix.added + added;
-                let grown = Prefix { blank: none, label: before + log_prob, added, tokens, sounds: true, reading };
+                let grown = Prefix { blank: none, label: before + log_prob, added, tokens, sounds: true, fusion_state };
                 merge(&mut next, follow(*history, id), grown);
             }
         }
@@ -76,7 +80,10 @@ pub(super) fn search<'s>(scores: impl Iterator<Item = &'s [f32]>, blank: u32, be
         prefixes.truncate(beam.width);
     }
     let whole = |prefix: &Prefix| {
-        let end = beam.fusion.zip(prefix.reading.as_ref()).map_or(0.0, |(fusion, reading)| fusion.end(reading));
+        let end = beam
+            .fusion
+            .zip(prefix.fusion_state.as_ref())
+            .map_or(0.0, |(fusion, fusion_state)| fusion.end(fusion_state));
         prefix.score() + end
     };
     let best = prefixes.into_iter().map(|(_, prefix)| prefix).max_by(|a, b| whole(a).total_cmp(&whole(b)));

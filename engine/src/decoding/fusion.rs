@@ -72,7 +72,7 @@ pub struct Fusion {
 
 /// What a prefix's text is, as far as further scores depend on it.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct FusionState {
     context: Context,
     /// The word that is being spelled.
     word: Option<Spelling>,
@@ -118,9 +118,9 @@ impl Fusion {
         &self.weights
     }
 
-    /// The reading before the first token.
-    pub fn start(&self) -> Reading {
-        Reading { context: self.model.ngram().start(), word: None, bias: Bias::default(), text: 0 }
+    /// The state before the first token.
+    pub fn start(&self) -> FusionState {
+        FusionState { context: self.model.ngram().start(), word: None, bias: Bias::default(), text: 0 }
     }
 
     /// What multiplies the ln P of a token that a transducer expects unheard. Marks are none of the language model's
@@ -129,9 +129,9 @@ impl Fusion {
         if self.marks.get(token as usize) == Some(&true) { 0.0 } else { self.weights.internal }
     }
 
-    /// What a token adds to the score, and the reading after it.
-    pub fn score(&self, reading: &Reading, token: u32) -> (f32, Reading) {
-        let mut next = reading.clone();
+    /// What a token adds to the score, and the state after it.
+    pub fn score(&self, state: &FusionState, token: u32) -> (f32, FusionState) {
+        let mut next = state.clone();
         let mut score = 0.0;
         for byte in self.spellings.get(token as usize).into_iter().flatten() {
             score += match byte {
@@ -146,32 +146,32 @@ impl Fusion {
     }
 
     /// Whether a token goes on with the word that the text ends in.
-    pub fn goes_on(&self, reading: &Reading, token: u32) -> bool {
-        reading.word.is_some() && self.spellings.get(token as usize).is_some_and(|text| text.first() > Some(&b' '))
+    pub fn goes_on(&self, state: &FusionState, token: u32) -> bool {
+        state.word.is_some() && self.spellings.get(token as usize).is_some_and(|text| text.first() > Some(&b' '))
     }
 
     /// What the end of the text adds.
-    pub fn end(&self, reading: &Reading) -> f32 {
-        self.end_word(&mut reading.clone())
+    pub fn end(&self, state: &FusionState) -> f32 {
+        self.end_word(&mut state.clone())
     }
 
-    fn letter(&self, reading: &mut Reading, letter: u8) -> f32 {
+    fn letter(&self, state: &mut FusionState, letter: u8) -> f32 {
         let root = Some(self.model.lexicon().root());
         let begun = Spelling { known: root, term: Some(self.terms.root()), letters: 0, apostrophe: false, paid: 0.0 };
         if letter == b'\'' {
             // Before a word it is a quotation mark; after it, too, or nothing that error rates count.
-            if let Some(word) = &mut reading.word {
+            if let Some(word) = &mut state.word {
                 word.apostrophe = true;
             }
             return 0.0;
         }
-        let word = reading.word.get_or_insert(begun);
+        let word = state.word.get_or_insert(begun);
         let spelled: &[u8] = if std::mem::take(&mut word.apostrophe) { &[b'\'', letter] } else { &[letter] };
         for byte in spelled {
             word.known = word.known.and_then(|place| self.model.lexicon().step(place, *byte));
             word.term = word.term.and_then(|place| self.terms.step(place, *byte));
             word.letters = word.letters.saturating_add(1);
-            reading.text = mixed(reading.text, *byte);
+            state.text = mixed(state.text, *byte);
         }
         let cost = self.cost(word, word.known.map(|place| self.model.lexicon().log_mass(place)));
         let change = cost - word.paid;
@@ -179,12 +179,12 @@ impl Fusion {
         self.weights.lm * change
     }
 
-    fn end_word(&self, reading: &mut Reading) -> f32 {
-        let Some(word) = reading.word.take() else { return 0.0 };
-        reading.text = mixed(reading.text, b' ');
+    fn end_word(&self, state: &mut FusionState) -> f32 {
+        let Some(word) = state.word.take() else { return 0.0 };
+        state.text = mixed(state.text, b' ');
         let id = word.known.and_then(|place| self.model.lexicon().word(place));
-        let (score, context) = self.model.score(&reading.context, id);
-        reading.context = context;
+        let (score, context) = self.model.score(&state.context, id);
+        state.context = context;
         let term = Spelling { term: word.term.filter(|place| self.terms.word(*place).is_some()), ..word };
         // What <unk> costs depends on the context; its letters do not.
         let cost = self.cost(&term, id.map(|_| score));
@@ -199,7 +199,7 @@ impl Fusion {
     }
 }
 
-impl Reading {
+impl FusionState {
     /// Equal for two readings if their texts are equal.
     pub fn text(&self) -> u64 {
         self.text

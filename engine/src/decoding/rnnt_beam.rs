@@ -10,12 +10,12 @@ use std::ops::Range;
 use auricle_kernels::softmax_stats::SoftmaxStats;
 
 use super::confidence::confidence;
-use super::fusion::{Fusion, Reading};
+use super::fusion::{Fusion, FusionState};
 use super::transducer::{PredictorState, TransducerNetwork, TransducerRules};
 use super::{Token, argmax};
 use crate::error::Result;
 
-/// A token whose own score leaves its prefix this far behind the best is not looked at.
+/// A token whose own score leaves its prefix this far behind the best is not joint at.
 const MARGIN: f32 = 9.0;
 
 /// Frames after which a word does not go on, about a second: who pauses so long has said it. Without this, half a word
@@ -43,7 +43,7 @@ pub struct BeamState<P> {
     predictions: P,
     /// What the model expects after each prefix without hearing anything, by [`Prefix::row`]: log probabilities of labels
     /// that are no blank; empty where fusion does not ask for it.
-    expected: Vec<Vec<f32>>,
+    internal_lm: Vec<Vec<f32>>,
     /// The tokens that were not given out yet: prefixes share what they begin with.
     trail: Trail,
     /// Frames that earlier calls brought.
@@ -70,7 +70,7 @@ struct Prefix {
     last: Option<usize>,
     /// Its frame, given out or not.
     said: usize,
-    reading: Option<Reading>,
+    fusion_state: Option<FusionState>,
 }
 
 /// A prefix and a token that may come next.
@@ -78,22 +78,22 @@ struct Extension {
     score: f32,
     parent: usize,
     token: Token,
-    reading: Option<Reading>,
+    fusion_state: Option<FusionState>,
 }
 
 /// Log probabilities at one frame, by history: prefixes that come by one history twice are scored once.
 #[derive(Default)]
-struct Looked {
+struct JointCache {
     rows: BTreeMap<u64, (Vec<f32>, Vec<f32>)>,
 }
 
 impl<P: PredictorState> BeamState<P> {
     /// The state before an utterance.
     pub fn start<T: TransducerNetwork<Prediction = P>>(transducer: &T, rules: &TransducerRules, beam: Beam) -> Self {
-        let reading = beam.fusion.map(Fusion::start);
-        let first = Prefix { score: 0.0, frame: 0, row: 0, history: 0, last: None, said: 0, reading };
+        let fusion_state = beam.fusion.map(Fusion::start);
+        let first = Prefix { score: 0.0, frame: 0, row: 0, history: 0, last: None, said: 0, fusion_state };
         let predictions = transducer.start(1, rules.blank);
-        Self { prefixes: vec![first], predictions, expected: Vec::new(), trail: Trail::default(), consumed: 0 }
+        Self { prefixes: vec![first], predictions, internal_lm: Vec::new(), trail: Trail::default(), consumed: 0 }
     }
 
     /// Decodes the next frames, those of `frames` that the range says; gives the new tokens that all prefixes agree on.
@@ -110,12 +110,12 @@ impl<P: PredictorState> BeamState<P> {
         let end = self.consumed + range.len();
         while let Some(frame) = self.prefixes.iter().map(|prefix| prefix.frame).min().filter(|frame| *frame < end) {
             let at = range.start + frame - self.consumed;
-            self.expect(transducer, rules, beam)?;
+            self.score_internal_lm(transducer, rules, beam)?;
             self.look(transducer, rules, (frames, at), frame, beam)?;
             self.forget_predictions();
         }
         self.consumed = end;
-        Ok(self.settle())
+        Ok(self.take_agreed())
     }
 
     /// The tokens of the best prefix that were not given out yet: what was heard, as it looks now.
@@ -126,7 +126,10 @@ impl<P: PredictorState> BeamState<P> {
     /// The tokens of the best prefix that were not given out yet, now that nothing follows.
     pub fn finish(self, beam: Beam) -> Vec<Token> {
         let whole = |prefix: &Prefix| {
-            let end = beam.fusion.zip(prefix.reading.as_ref()).map_or(0.0, |(fusion, reading)| fusion.end(reading));
+            let end = beam
+                .fusion
+                .zip(prefix.fusion_state.as_ref())
+                .map_or(0.0, |(fusion, fusion_state)| fusion.end(fusion_state));
             prefix.score + end
         };
         let best = self.prefixes.into_iter().max_by(|a, b| whole(a).total_cmp(&whole(b)));
@@ -145,11 +148,11 @@ impl<P: PredictorState> BeamState<P> {
         let mut predicted: BTreeMap<u64, usize> = self.prefixes.iter().map(|p| (p.history, p.row)).collect();
         let (mut active, mut passed): (Vec<Prefix>, Vec<Prefix>) =
             std::mem::take(&mut self.prefixes).into_iter().partition(|prefix| prefix.frame == frame);
-        let mut looked = Looked::default();
+        let mut joint = JointCache::default();
         for symbols in 1..=rules.max_symbols.max(1) {
-            looked.add(&active, transducer, rules, &self.predictions, input)?;
+            joint.add(&active, transducer, rules, &self.predictions, input)?;
             for prefix in &active {
-                let (labels, durations) = looked.of(prefix);
+                let (labels, durations) = joint.of(prefix);
                 for (duration, log_prob) in self::durations(rules, durations, beam.width) {
                     let score = prefix.score + labels[rules.blank as usize] + log_prob;
                     // A blank always moves on, whatever duration it came with.
@@ -157,7 +160,7 @@ impl<P: PredictorState> BeamState<P> {
                     merge(&mut passed, moved);
                 }
             }
-            let extensions = extensions(&active, &passed, &looked, &self.expected, rules, beam, frame);
+            let extensions = extensions(&active, &passed, &joint, &self.internal_lm, rules, beam, frame);
             let kept = best_of(&mut passed, extensions, beam.width);
             if kept.is_empty() {
                 break;
@@ -172,7 +175,7 @@ impl<P: PredictorState> BeamState<P> {
                     tokens.push(extension.token.id);
                     self.predictions.rows() + rows.len() - 1
                 });
-                let (labels, durations) = looked.of(parent);
+                let (labels, durations) = joint.of(parent);
                 let token = Token { confidence: confidence(labels), ..extension.token };
                 let stays = durations.is_empty() || token.span == 0;
                 let moved = if stays { usize::from(symbols == rules.max_symbols) } else { token.span };
@@ -184,13 +187,13 @@ impl<P: PredictorState> BeamState<P> {
                     history,
                     last: Some(self.trail.push(Token { span, ..token }, parent.last)),
                     said: frame,
-                    reading: extension.reading,
+                    fusion_state: extension.fusion_state,
                 };
                 if moved > 0 { merge(&mut passed, prefix) } else { emitted.push(prefix) }
             }
             if !rows.is_empty() {
                 transducer.follow(&mut self.predictions, &rows, &tokens);
-                self.expect(transducer, rules, beam)?;
+                self.score_internal_lm(transducer, rules, beam)?;
             }
             active = emitted;
             if active.is_empty() {
@@ -209,18 +212,18 @@ impl<P: PredictorState> BeamState<P> {
 
     /// Finds what the model expects after the predictions for which that is not known yet: the joint without a frame
     /// (Meng and others, 2021).
-    fn expect<T: TransducerNetwork<Prediction = P>>(
+    fn score_internal_lm<T: TransducerNetwork<Prediction = P>>(
         &mut self,
         transducer: &T,
         rules: &TransducerRules,
         beam: Beam,
     ) -> Result<()> {
-        let new: Vec<usize> = (self.expected.len()..self.predictions.rows()).collect();
+        let new: Vec<usize> = (self.internal_lm.len()..self.predictions.rows()).collect();
         if new.is_empty() || beam.fusion.is_none_or(|fusion| fusion.weights().internal == 0.0) {
             return Ok(());
         }
         let scores = transducer.internal_lm(&self.predictions, &new)?;
-        self.expected.extend((0..new.len()).map(|at| {
+        self.internal_lm.extend((0..new.len()).map(|at| {
             let mut labels = scores.row(at)[..rules.vocab_size].to_vec();
             labels[rules.blank as usize] = f32::NEG_INFINITY;
             log_softmax(&labels)
@@ -236,7 +239,8 @@ impl<P: PredictorState> BeamState<P> {
         // Selecting costs as much for a few rows as for some more: not after every frame.
         if self.predictions.rows() > 4 * rows.len().max(4) {
             self.predictions = self.predictions.select(&rows);
-            self.expected = rows.iter().filter_map(|row| self.expected.get_mut(*row).map(std::mem::take)).collect();
+            self.internal_lm =
+                rows.iter().filter_map(|row| self.internal_lm.get_mut(*row).map(std::mem::take)).collect();
             for prefix in &mut self.prefixes {
                 prefix.row = rows.partition_point(|row| *row < prefix.row);
             }
@@ -244,7 +248,7 @@ impl<P: PredictorState> BeamState<P> {
     }
 
     /// Takes out the tokens that all prefixes begin with, as the best one has them.
-    fn settle(&mut self) -> Vec<Token> {
+    fn take_agreed(&mut self) -> Vec<Token> {
         // Sorted: the best comes first.
         if self.prefixes.is_empty() {
             return Vec::new();
@@ -285,7 +289,7 @@ impl Trail {
     }
 }
 
-impl Looked {
+impl JointCache {
     /// Scores the prefixes whose history was not seen at this frame yet.
     fn add<T: TransducerNetwork>(
         &mut self,
@@ -320,8 +324,8 @@ impl Looked {
 fn extensions(
     active: &[Prefix],
     passed: &[Prefix],
-    looked: &Looked,
-    expected: &[Vec<f32>],
+    joint: &JointCache,
+    internal_lm: &[Vec<f32>],
     rules: &TransducerRules,
     beam: Beam,
     frame: usize,
@@ -329,26 +333,29 @@ fn extensions(
     let best = passed.iter().map(|prefix| prefix.score).fold(f32::NEG_INFINITY, f32::max);
     let mut found = Vec::new();
     for (parent, prefix) in active.iter().enumerate() {
-        let (labels, spans) = looked.of(prefix);
-        let expected = expected.get(prefix.row);
+        let (labels, spans) = joint.of(prefix);
+        let internal_lm = internal_lm.get(prefix.row);
         let durations = durations(rules, spans, beam.width);
         for (id, log_prob) in labels.iter().enumerate() {
             if id == rules.blank as usize || prefix.score + log_prob < best - MARGIN {
                 continue;
             }
             let id = id as u32;
-            let within = beam.fusion.zip(prefix.reading.as_ref()).is_some_and(|(fusion, r)| fusion.goes_on(r, id));
+            let within = beam.fusion.zip(prefix.fusion_state.as_ref()).is_some_and(|(fusion, r)| fusion.goes_on(r, id));
             if within && frame > prefix.said + LONGEST_WITHIN {
                 continue;
             }
-            let fused = beam.fusion.zip(prefix.reading.as_ref()).map(|(fusion, reading)| fusion.score(reading, id));
-            let (added, reading) = fused.map_or((0.0, None), |(added, reading)| (added, Some(reading)));
+            let fused = beam
+                .fusion
+                .zip(prefix.fusion_state.as_ref())
+                .map(|(fusion, fusion_state)| fusion.score(fusion_state, id));
+            let (added, fusion_state) = fused.map_or((0.0, None), |(added, fusion_state)| (added, Some(fusion_state)));
             let internal = beam.fusion.map_or(0.0, |fusion| fusion.internal(id));
-            let added = added - internal * expected.map_or(0.0, |expected| expected[id as usize]);
+            let added = added - internal * internal_lm.map_or(0.0, |internal_lm| internal_lm[id as usize]);
             for &(duration, log_duration) in &durations {
                 let token = Token { id, frame, span: duration.unwrap_or(0), confidence: 0.0 };
                 let score = prefix.score + log_prob + log_duration + added;
-                found.push(Extension { score, parent, token, reading: reading.clone() });
+                found.push(Extension { score, parent, token, fusion_state: fusion_state.clone() });
             }
         }
     }
@@ -384,7 +391,7 @@ fn best_of(passed: &mut Vec<Prefix>, mut extensions: Vec<Extension>, width: usiz
 fn merge(prefixes: &mut Vec<Prefix>, new: Prefix) {
     let same = |prefix: &&mut Prefix| {
         prefix.frame == new.frame
-            && match (&prefix.reading, &new.reading) {
+            && match (&prefix.fusion_state, &new.fusion_state) {
                 (Some(a), Some(b)) => a.text() == b.text(),
                 _ => prefix.history == new.history,
             }

@@ -1,207 +1,208 @@
-//! Everything that a device's worker runs: live streams and recordings side by side.
+//! The batch executor of a device: live streams and recordings of all families side by side.
 
 use std::time::{Duration, Instant};
 
-use super::live::{self as listen, Listening};
-use super::offline::transducer_executor::{self as recordings, Recordings};
-use super::offline::whisper_executor::{self as utterances, Utterances};
+use super::live::{LiveAudio, LiveBatchKey, LiveExecutor, LiveRequest, StepOutput};
+use super::offline::transducer_executor::{self as transducer, TransducerExecutor};
+use super::offline::whisper_executor::{self as whisper, WhisperExecutor};
 use crate::error::{Error, Result};
-use crate::scheduler::Machine;
+use crate::scheduler::{BatchExecutor, SlotTable};
 
-/// The streams of a device.
-pub struct Streams {
-    live: Listening,
-    recordings: Recordings,
-    utterances: Utterances,
-    slots: Vec<Option<Family>>,
+/// Executes the steps of all streams of a device.
+pub struct DeviceExecutor {
+    live: LiveExecutor,
+    transducer: TransducerExecutor,
+    whisper: WhisperExecutor,
+    families: SlotTable<Family>,
 }
 
+/// The executor that a slot belongs to.
 #[derive(Clone, Copy)]
 enum Family {
     Live,
-    Recording,
-    Utterances,
+    Transducer,
+    Whisper,
 }
 
-/// What a stream is opened with.
-pub enum Kind {
-    /// Somebody speaks.
-    Live(listen::Kind),
-    /// It was spoken before, and is heard frame by frame.
-    Recording(recordings::Kind),
-    /// It was spoken before, and is written token by token.
-    Utterances(utterances::Kind),
+/// Opens a stream of a device.
+pub enum StreamRequest {
+    /// A live session.
+    Live(LiveRequest),
+    /// A recording, by a FastConformer checkpoint.
+    Transducer(transducer::TransducerRequest),
+    /// A recording, by a Whisper checkpoint.
+    Whisper(whisper::WhisperRequest),
 }
 
-/// What a stream is fed.
-pub enum Input {
+/// Input of a stream.
+pub enum StreamInput {
     /// Samples and the features of them.
-    Live(listen::Input),
-    /// Features, or samples.
-    Recording(recordings::Input),
-    /// Samples.
-    Utterances(utterances::Input),
+    Live(LiveAudio),
+    /// Features, or the samples of a window.
+    Transducer(transducer::TransducerInput),
+    /// A window.
+    Whisper(whisper::WhisperInput),
 }
 
-/// What comes of a stream.
-pub enum Output {
-    /// What was heard.
-    Live(listen::Heard),
-    /// What was found.
-    Recording(recordings::Dealt),
-    /// What was written.
-    Utterances(Vec<utterances::Written>),
+/// Output of a step for one stream.
+pub enum StreamOutput {
+    /// Of a live session.
+    Live(StepOutput),
+    /// Of a recording, by a FastConformer checkpoint.
+    Transducer(transducer::StepOutput),
+    /// Of a recording, by a Whisper checkpoint.
+    Whisper(Vec<whisper::TranscribedWindow>),
 }
 
-/// What a slot is ready for.
+/// Streams whose steps have equal keys can share a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bucket {
-    /// A step of live streams.
-    Live(listen::Bucket),
-    /// A step of recordings.
-    Recording(recordings::Bucket),
-    /// A step of windows.
-    Utterances(utterances::Bucket),
+pub enum BatchKey {
+    /// Of live streams.
+    Live(LiveBatchKey),
+    /// Of recordings, by a FastConformer checkpoint.
+    Transducer(transducer::TransducerBatchKey),
+    /// Of recordings, by a Whisper checkpoint.
+    Whisper(whisper::WhisperBatchKey),
 }
 
-impl Streams {
-    /// No stream yet.
-    pub fn new(live: Listening) -> Self {
-        Self { live, recordings: Recordings::default(), utterances: Utterances::default(), slots: Vec::new() }
+impl DeviceExecutor {
+    /// An executor without streams.
+    pub fn new(live: LiveExecutor) -> Self {
+        let (transducer, whisper) = (TransducerExecutor::default(), WhisperExecutor::default());
+        Self { live, transducer, whisper, families: SlotTable::default() }
     }
 
     fn family(&self, slot: usize) -> Option<Family> {
-        self.slots.get(slot).copied().flatten()
+        self.families.find(slot).copied()
     }
 }
 
-impl Machine for Streams {
-    type Kind = Kind;
-    type Input = Input;
-    type Output = Output;
-    type Bucket = Bucket;
+impl BatchExecutor for DeviceExecutor {
+    type Request = StreamRequest;
+    type Input = StreamInput;
+    type Output = StreamOutput;
+    type BatchKey = BatchKey;
 
-    fn open(&mut self, slot: usize, kind: Kind) -> Result<()> {
-        let family = match kind {
-            Kind::Live(kind) => self.live.open(slot, kind).map(|()| Family::Live)?,
-            Kind::Recording(kind) => self.recordings.open(slot, kind).map(|()| Family::Recording)?,
-            Kind::Utterances(kind) => self.utterances.open(slot, kind).map(|()| Family::Utterances)?,
+    fn open(&mut self, slot: usize, request: StreamRequest) -> Result<()> {
+        let family = match request {
+            StreamRequest::Live(request) => self.live.open(slot, request).map(|()| Family::Live)?,
+            StreamRequest::Transducer(request) => self.transducer.open(slot, request).map(|()| Family::Transducer)?,
+            StreamRequest::Whisper(request) => self.whisper.open(slot, request).map(|()| Family::Whisper)?,
         };
-        self.slots.resize(self.slots.len().max(slot + 1), None);
-        self.slots[slot] = Some(family);
+        self.families.insert(slot, family);
         Ok(())
     }
 
-    fn take(&mut self, slot: usize, input: Input) {
+    fn push(&mut self, slot: usize, input: StreamInput) {
         match (self.family(slot), input) {
-            (Some(Family::Live), Input::Live(input)) => self.live.take(slot, input),
-            (Some(Family::Recording), Input::Recording(input)) => self.recordings.take(slot, input),
-            (Some(Family::Utterances), Input::Utterances(input)) => self.utterances.take(slot, input),
-            _ => debug_assert!(false, "a stream is fed what it was opened for"),
+            (Some(Family::Live), StreamInput::Live(input)) => self.live.push(slot, input),
+            (Some(Family::Transducer), StreamInput::Transducer(input)) => self.transducer.push(slot, input),
+            (Some(Family::Whisper), StreamInput::Whisper(input)) => self.whisper.push(slot, input),
+            _ => debug_assert!(false, "input of another family than the stream's"),
         }
     }
 
     fn finish(&mut self, slot: usize) {
         match self.family(slot) {
             Some(Family::Live) => self.live.finish(slot),
-            Some(Family::Recording) => self.recordings.finish(slot),
-            Some(Family::Utterances) => self.utterances.finish(slot),
+            Some(Family::Transducer) => self.transducer.finish(slot),
+            Some(Family::Whisper) => self.whisper.finish(slot),
             None => {}
         }
     }
 
     fn close(&mut self, slot: usize) {
-        match self.slots.get_mut(slot).and_then(Option::take) {
+        match self.families.remove(slot) {
             Some(Family::Live) => self.live.close(slot),
-            Some(Family::Recording) => self.recordings.close(slot),
-            Some(Family::Utterances) => self.utterances.close(slot),
+            Some(Family::Transducer) => self.transducer.close(slot),
+            Some(Family::Whisper) => self.whisper.close(slot),
             None => {}
         }
     }
 
-    fn ready(&self, slot: usize) -> Option<Bucket> {
+    fn next_step(&self, slot: usize) -> Option<BatchKey> {
         match self.family(slot)? {
-            Family::Live => self.live.ready(slot).map(Bucket::Live),
-            Family::Recording => self.recordings.ready(slot).map(Bucket::Recording),
-            Family::Utterances => self.utterances.ready(slot).map(Bucket::Utterances),
+            Family::Live => self.live.next_step(slot).map(BatchKey::Live),
+            Family::Transducer => self.transducer.next_step(slot).map(BatchKey::Transducer),
+            Family::Whisper => self.whisper.next_step(slot).map(BatchKey::Whisper),
         }
     }
 
-    fn since(&self, slot: usize) -> Option<Instant> {
+    fn waiting_since(&self, slot: usize) -> Option<Instant> {
         match self.family(slot)? {
-            Family::Live => self.live.since(slot),
-            Family::Recording | Family::Utterances => None,
+            Family::Live => self.live.waiting_since(slot),
+            Family::Transducer | Family::Whisper => None,
         }
     }
 
-    fn budget(&self, bucket: Bucket) -> Duration {
-        match bucket {
-            Bucket::Live(bucket) => self.live.budget(bucket),
-            Bucket::Recording(bucket) => self.recordings.budget(bucket),
-            Bucket::Utterances(bucket) => self.utterances.budget(bucket),
+    fn budget(&self, key: BatchKey) -> Duration {
+        match key {
+            BatchKey::Live(key) => self.live.budget(key),
+            BatchKey::Transducer(key) => self.transducer.budget(key),
+            BatchKey::Whisper(key) => self.whisper.budget(key),
         }
     }
 
-    fn rows(&self, bucket: Bucket) -> usize {
-        match bucket {
-            Bucket::Live(bucket) => self.live.rows(bucket),
-            Bucket::Recording(bucket) => self.recordings.rows(bucket),
-            Bucket::Utterances(bucket) => self.utterances.rows(bucket),
+    fn max_batch(&self, key: BatchKey) -> usize {
+        match key {
+            BatchKey::Live(key) => self.live.max_batch(key),
+            BatchKey::Transducer(key) => self.transducer.max_batch(key),
+            BatchKey::Whisper(key) => self.whisper.max_batch(key),
         }
     }
 
-    fn name(&self, bucket: Bucket) -> &'static str {
-        match bucket {
-            Bucket::Live(bucket) => self.live.name(bucket),
-            Bucket::Recording(bucket) => self.recordings.name(bucket),
-            Bucket::Utterances(bucket) => self.utterances.name(bucket),
+    fn step_name(&self, key: BatchKey) -> &'static str {
+        match key {
+            BatchKey::Live(key) => self.live.step_name(key),
+            BatchKey::Transducer(key) => self.transducer.step_name(key),
+            BatchKey::Whisper(key) => self.whisper.step_name(key),
         }
     }
 
-    fn step(&mut self, bucket: Bucket, slots: &[usize]) -> Result<Vec<Option<Output>>> {
-        match bucket {
-            Bucket::Live(bucket) => each(self.live.step(bucket, slots)?, Output::Live),
-            Bucket::Recording(bucket) => each(self.recordings.step(bucket, slots)?, Output::Recording),
-            Bucket::Utterances(bucket) => each(self.utterances.step(bucket, slots)?, Output::Utterances),
+    fn step(&mut self, key: BatchKey, slots: &[usize]) -> Result<Vec<Option<StreamOutput>>> {
+        match key {
+            BatchKey::Live(key) => wrap(self.live.step(key, slots)?, StreamOutput::Live),
+            BatchKey::Transducer(key) => wrap(self.transducer.step(key, slots)?, StreamOutput::Transducer),
+            BatchKey::Whisper(key) => wrap(self.whisper.step(key, slots)?, StreamOutput::Whisper),
         }
     }
 }
 
-fn each<T>(outputs: Vec<Option<T>>, wrap: impl Fn(T) -> Output) -> Result<Vec<Option<Output>>> {
+fn wrap<T>(outputs: Vec<Option<T>>, wrap: impl Fn(T) -> StreamOutput) -> Result<Vec<Option<StreamOutput>>> {
     Ok(outputs.into_iter().map(|output| output.map(&wrap)).collect())
 }
 
-impl Output {
-    /// What was heard, of a live stream.
+impl StreamOutput {
+    /// The output of a live session's stream.
     ///
     /// # Errors
-    /// [`Error::Canceled`] for another stream's output, which the scheduler never gives.
-    pub fn live(self) -> Result<listen::Heard> {
+    /// [`Error::Internal`] for the output of another family.
+    pub fn live(self) -> Result<StepOutput> {
         match self {
-            Self::Live(heard) => Ok(heard),
-            Self::Recording(_) | Self::Utterances(_) => Err(Error::Canceled),
+            Self::Live(output) => Ok(output),
+            Self::Transducer(_) | Self::Whisper(_) => Err(Error::internal("the output is not of a live stream")),
         }
     }
 
-    /// What was found, of a recording.
+    /// The output for a recording by a FastConformer checkpoint.
     ///
     /// # Errors
-    /// As [`Output::live`].
-    pub fn recording(self) -> Result<recordings::Dealt> {
+    /// As [`StreamOutput::live`].
+    pub fn transducer(self) -> Result<transducer::StepOutput> {
         match self {
-            Self::Recording(dealt) => Ok(dealt),
-            Self::Live(_) | Self::Utterances(_) => Err(Error::Canceled),
+            Self::Transducer(output) => Ok(output),
+            Self::Live(_) | Self::Whisper(_) => Err(Error::internal("the output is not of a transducer's recording")),
         }
     }
 
-    /// What was written, of a recording.
+    /// The output for a recording by a Whisper checkpoint.
     ///
     /// # Errors
-    /// As [`Output::live`].
-    pub fn utterances(self) -> Result<Vec<utterances::Written>> {
+    /// As [`StreamOutput::live`].
+    pub fn whisper(self) -> Result<Vec<whisper::TranscribedWindow>> {
         match self {
-            Self::Utterances(written) => Ok(written),
-            Self::Live(_) | Self::Recording(_) => Err(Error::Canceled),
+            Self::Whisper(windows) => Ok(windows),
+            Self::Live(_) | Self::Transducer(_) => Err(Error::internal("the output is not of a Whisper recording")),
         }
     }
 }

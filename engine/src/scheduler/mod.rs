@@ -1,13 +1,15 @@
 //! One worker thread owns the models and the state of every stream; nothing else touches them. Callers submit through
-//! bounded lock-free queues and get results through a channel of their own.
+//! bounded lock-free queues and receive results through a channel of their own.
 //!
-//! A stream has a slot of the worker's while it is open. Inputs are taken in as they come; whenever the worker is free it
-//! looks at which slots have enough for a step, takes those that fit together, live ones first, the one that is due
-//! soonest foremost, and runs one step for all of them. A step that fails or panics ends the streams that were in it, and
-//! no other. A slot's next user never sees what was meant for the one before: inputs carry the generation of their slot,
-//! and results go to the channel of the stream that they were computed for.
+//! An open stream holds a slot of the worker. The worker takes inputs in as they come. Whenever it is free it asks each slot
+//! for its next step, takes the step that is due soonest among those of the highest priority, adds all slots with the same
+//! batch key up to the batch's limit, and runs it. A step that fails or panics ends the streams that were in it, and no
+//! other. Inputs carry the generation of their slot, so a slot's next stream never receives inputs of the one before;
+//! outputs go to the channel of the stream that they were computed for.
 
 mod notify;
+mod results;
+mod slot_table;
 mod worker;
 
 use std::fmt::Debug;
@@ -18,18 +20,20 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
-use tokio::sync::mpsc;
 
 use crate::error::{Error, Result};
-use notify::Bell;
+use notify::Notify;
+use results::Outputs;
+pub use results::Results;
+pub use slot_table::SlotTable;
 use worker::Worker;
 
-/// What waits in each queue at most.
-const QUEUED: usize = if cfg!(miri) { 32 } else { 8192 };
+/// Inputs that wait in each queue at most.
+const QUEUE_CAPACITY: usize = if cfg!(miri) { 32 } else { 8192 };
 
-/// How many streams of each priority may be open at a time: those of one never take the room of another's.
+/// Open streams of each priority at most. One priority never takes the room of another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slots {
+pub struct SlotCounts {
     /// Of [`Priority::Live`].
     pub live: usize,
     /// Of [`Priority::Agent`].
@@ -38,24 +42,24 @@ pub struct Slots {
     pub offline: usize,
 }
 
-impl Slots {
-    fn each(self) -> [usize; 3] {
+impl SlotCounts {
+    fn by_priority(self) -> [usize; 3] {
         [self.live, self.agent, self.offline]
     }
 
-    fn all(self) -> usize {
-        self.each().iter().sum()
+    fn total(self) -> usize {
+        self.by_priority().iter().sum()
     }
 }
 
-/// Who goes first.
+/// Order of streams, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// Somebody speaks and reads along.
+    /// A person speaks and reads along.
     Live,
-    /// Somebody waits for an answer to what they said.
+    /// A person waits for an answer.
     Agent,
-    /// Nobody waits for the next step.
+    /// A recording.
     Offline,
 }
 
@@ -71,116 +75,124 @@ impl Priority {
     }
 }
 
-/// What the worker runs. It is made on the worker's thread and stays there.
-pub trait Machine: 'static {
-    /// What a stream is opened with.
-    type Kind: Send + 'static;
-    /// What it is fed.
+/// Runs batched steps over the streams in its slots. It is made on the worker's thread and stays there.
+pub trait BatchExecutor: 'static {
+    /// Opens a stream.
+    type Request: Send + 'static;
+    /// A piece of a stream's input.
     type Input: Send + 'static;
-    /// What comes of it.
+    /// A step's output for one stream.
     type Output: Send + 'static;
-    /// Slots that are ready for equal ones can share a step.
-    type Bucket: Copy + Eq + Hash + Debug;
+    /// Slots whose next steps have equal keys can share a step.
+    type BatchKey: Copy + Eq + Hash + Debug;
 
-    /// A stream begins in this slot.
+    /// Begins a stream in this slot.
     ///
     /// # Errors
-    /// What is told to the stream, which then does not begin.
-    fn open(&mut self, slot: usize, kind: Self::Kind) -> Result<()>;
+    /// The stream receives the error and does not begin.
+    fn open(&mut self, slot: usize, request: Self::Request) -> Result<()>;
 
-    /// Takes an input in; computes nothing yet.
-    fn take(&mut self, slot: usize, input: Self::Input);
+    /// Stores an input; computes nothing yet.
+    fn push(&mut self, slot: usize, input: Self::Input);
 
-    /// Nothing follows for this slot: what it holds becomes ready.
+    /// Marks the end of a slot's input: the rest becomes ready.
     fn finish(&mut self, slot: usize);
 
-    /// The stream in this slot has ended, or nobody listens to it any more.
+    /// Frees a slot whose stream has ended or was dropped.
     fn close(&mut self, slot: usize);
 
-    /// What this slot has enough for, if anything.
-    fn ready(&self, slot: usize) -> Option<Self::Bucket>;
+    /// The step that this slot has enough input for, if any.
+    fn next_step(&self, slot: usize) -> Option<Self::BatchKey>;
 
-    /// When what this slot is ready for began to wait, where the machine knows of an earlier moment than that at which the
-    /// slot was first seen ready for it.
-    fn since(&self, _: usize) -> Option<Instant> {
+    /// When the input of the slot's next step was complete, where that was before the worker first asked.
+    fn waiting_since(&self, _: usize) -> Option<Instant> {
         None
     }
 
-    /// How long after it became ready a step of this kind is to be done; zero for what takes no time.
-    fn budget(&self, bucket: Self::Bucket) -> Duration;
+    /// Time from a step's input being complete to its deadline; zero for a step that takes no time.
+    fn budget(&self, key: Self::BatchKey) -> Duration;
 
-    /// How many slots a step of this kind takes at most.
-    fn rows(&self, bucket: Self::Bucket) -> usize;
+    /// Slots that a step of this kind takes at most.
+    fn max_batch(&self, key: Self::BatchKey) -> usize;
 
-    /// A name for the figures.
-    fn name(&self, bucket: Self::Bucket) -> &'static str;
+    /// The step's name in metrics.
+    fn step_name(&self, key: Self::BatchKey) -> &'static str;
 
-    /// One step of these slots, which are all ready for `bucket`; what each has to say, in their order.
+    /// Runs one step of these slots, whose next step is `key`; gives an output or none for each, in their order.
     ///
     /// # Errors
-    /// What is told to all of them; their streams end.
-    fn step(&mut self, bucket: Self::Bucket, slots: &[usize]) -> Result<Vec<Option<Self::Output>>>;
+    /// All of these streams receive the error and end.
+    fn step(&mut self, key: Self::BatchKey, slots: &[usize]) -> Result<Vec<Option<Self::Output>>>;
 }
 
-/// A slot, for one of its users.
+/// A slot, for one of its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ticket {
+struct SlotHandle {
     slot: usize,
-    /// Whose streams the slot is for.
+    /// The priority that the slot is reserved for.
     priority: Priority,
     generation: u64,
 }
 
 /// A stream that begins.
-struct Opening<M: Machine> {
-    ticket: Ticket,
-    kind: M::Kind,
-    outputs: Outputs<M>,
+struct Opening<E: BatchExecutor> {
+    handle: SlotHandle,
+    request: E::Request,
+    outputs: Outputs<E::Output>,
 }
 
-/// What comes of a stream.
-pub type Results<M> = mpsc::UnboundedReceiver<Result<<M as Machine>::Output>>;
-
-/// The next result, for a thread that may wait; none once the stream is over.
-pub fn wait<M: Machine>(results: &mut Results<M>) -> Option<Result<M::Output>> {
-    // The channel's own way of waiting panics on the threads of an asynchronous runtime.
-    cubecl::future::block_on(results.recv())
-}
-
-type Outputs<M> = mpsc::UnboundedSender<Result<<M as Machine>::Output>>;
-
-/// What callers and worker share.
-struct Shared<M: Machine> {
-    /// What streams are fed: one a priority.
-    queues: [ArrayQueue<(Ticket, M::Input)>; 3],
-    /// One a priority.
-    free: [ArrayQueue<Ticket>; 3],
-    /// Streams that begin. There is room for one of each slot, so that none is turned away for what others are fed.
-    opening: ArrayQueue<Opening<M>>,
-    /// Streams that nothing follows for, with the last of what they are fed. There is room for one of each slot.
-    finished: ArrayQueue<(Ticket, Option<M::Input>)>,
-    /// Streams that nobody listens to any more. There is room for one of each slot, so that none is turned away.
-    abandoned: ArrayQueue<Ticket>,
-    bell: Bell,
+/// State that callers and worker share.
+struct Shared<E: BatchExecutor> {
+    /// Inputs, one queue a priority.
+    queues: [ArrayQueue<(SlotHandle, E::Input)>; 3],
+    /// Free slots, one queue a priority.
+    free: [ArrayQueue<SlotHandle>; 3],
+    /// Streams that begin, with room for one of each slot: a full input queue refuses no new stream.
+    opening: ArrayQueue<Opening<E>>,
+    /// Streams whose input has ended, with their last input. There is room for one of each slot.
+    finished: ArrayQueue<(SlotHandle, Option<E::Input>)>,
+    /// Streams that the caller has dropped. There is room for one of each slot.
+    dropped: ArrayQueue<SlotHandle>,
+    notify: Notify,
     stopping: AtomicBool,
+    /// The worker's thread has ended.
+    ended: AtomicBool,
 }
 
-/// Hands work to the worker. Dropped, it lets what was submitted end, and joins it.
-pub struct Scheduler<M: Machine> {
-    shared: Arc<Shared<M>>,
+impl<E: BatchExecutor> Shared<E> {
+    /// Drops what no worker will take any more, so that the results of those streams end.
+    fn drop_openings(&self) {
+        while self.opening.pop().is_some() {}
+    }
+}
+
+/// Marks the end of the worker's thread, however it ends.
+struct EndGuard<E: BatchExecutor>(Arc<Shared<E>>);
+
+impl<E: BatchExecutor> Drop for EndGuard<E> {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::SeqCst);
+        self.0.drop_openings();
+    }
+}
+
+/// Hands work to the worker. Dropped, it lets submitted work end, and joins the thread.
+pub struct Scheduler<E: BatchExecutor> {
+    shared: Arc<Shared<E>>,
     worker: Option<JoinHandle<()>>,
 }
 
-impl<M: Machine> Scheduler<M> {
-    /// Starts a worker with these slots, over what `machine` makes on its thread.
+impl<E: BatchExecutor> Scheduler<E> {
+    /// Starts a worker with these slots, over the executor that `make` gives on its thread.
     ///
     /// # Errors
-    /// [`Error::Busy`] if the system has no thread to give.
-    pub fn start(slots: Slots, machine: impl FnOnce() -> M + Send + 'static) -> Result<Self> {
-        let (give, given) = std::sync::mpsc::sync_channel::<Arc<Shared<M>>>(1);
+    /// [`Error::Busy`] if the system refuses a thread.
+    pub fn start(slots: SlotCounts, make: impl FnOnce() -> E + Send + 'static) -> Result<Self> {
+        let (give, given) = std::sync::mpsc::sync_channel::<Arc<Shared<E>>>(1);
         let run = move || {
             if let Ok(shared) = given.recv() {
-                Worker::new(machine(), shared, slots.all()).run();
+                let _ended = EndGuard(shared.clone());
+                Worker::new(make(), shared, slots.total()).run();
             }
         };
         let worker = std::thread::Builder::new()
@@ -189,94 +201,99 @@ impl<M: Machine> Scheduler<M> {
             .map_err(|error| Error::Busy(format!("the device's thread cannot be started: {error}")))?;
         let mut next = 0;
         let free = Priority::ALL.map(|priority| {
-            let count = slots.each()[priority as usize];
+            let count = slots.by_priority()[priority as usize];
             let free = ArrayQueue::new(count.max(1));
             for slot in next..next + count {
-                let _ = free.push(Ticket { slot, priority, generation: 0 });
+                let _ = free.push(SlotHandle { slot, priority, generation: 0 });
             }
             next += count;
             free
         });
         let shared = Arc::new(Shared {
-            queues: Priority::ALL.map(|_| ArrayQueue::new(QUEUED)),
+            queues: Priority::ALL.map(|_| ArrayQueue::new(QUEUE_CAPACITY)),
             free,
-            opening: ArrayQueue::new(slots.all().max(1)),
-            finished: ArrayQueue::new(slots.all().max(1)),
-            abandoned: ArrayQueue::new(slots.all().max(1)),
-            bell: Bell::new(worker.thread().clone()),
+            opening: ArrayQueue::new(slots.total().max(1)),
+            finished: ArrayQueue::new(slots.total().max(1)),
+            dropped: ArrayQueue::new(slots.total().max(1)),
+            notify: Notify::new(worker.thread().clone()),
             stopping: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
         });
         let _ = give.send(shared.clone());
         Ok(Self { shared, worker: Some(worker) })
     }
 
-    /// Opens a stream; what comes of it, and why it ended if it failed, is received from the second part.
+    /// Opens a stream: its input, and its results.
     ///
     /// # Errors
-    /// [`Error::Busy`] when there is no slot left.
-    pub fn open(&self, kind: M::Kind, priority: Priority) -> Result<(Stream<M>, Results<M>)> {
+    /// [`Error::Busy`] when no slot is free.
+    pub fn open(&self, request: E::Request, priority: Priority) -> Result<(Stream<E>, Results<E::Output>)> {
         let free = &self.shared.free[priority as usize];
-        let ticket = free.pop().ok_or_else(|| Error::Busy("all streams are in use".into()))?;
-        let (outputs, received) = mpsc::unbounded_channel();
-        if self.shared.opening.push(Opening { ticket, kind, outputs }).is_err() {
+        let handle = free.pop().ok_or_else(|| Error::Busy("all streams are in use".into()))?;
+        let (outputs, results) = Results::channel();
+        if self.shared.opening.push(Opening { handle, request, outputs }).is_err() {
             debug_assert!(false, "there is room for every slot");
         }
-        self.shared.bell.ring();
-        Ok((Stream { shared: self.shared.clone(), ticket, finished: false }, received))
+        self.shared.notify.notify();
+        if self.shared.ended.load(Ordering::SeqCst) {
+            // The worker may have ended before it could see this one.
+            self.shared.drop_openings();
+        }
+        Ok((Stream { shared: self.shared.clone(), handle, finished: false }, results))
     }
 
-    /// How many streams of a priority can still be opened.
+    /// Streams of a priority that can still be opened.
     pub fn free(&self, priority: Priority) -> usize {
         self.shared.free[priority as usize].len()
     }
 }
 
-impl<M: Machine> Drop for Scheduler<M> {
+impl<E: BatchExecutor> Drop for Scheduler<E> {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
-        self.shared.bell.ring();
+        self.shared.notify.notify();
         if let Some(worker) = self.worker.take() {
-            // It catches the panics of steps, so that there is none to learn of here.
+            // Panics of the executor are caught and go to the streams; there is none to report here.
             let _ = worker.join();
         }
     }
 }
 
-/// A stream's way in. Dropped before it is finished, it ends the stream at once: nothing more is computed for it.
-pub struct Stream<M: Machine> {
-    shared: Arc<Shared<M>>,
-    ticket: Ticket,
+/// The input of a stream. Dropped before [`Stream::finish`], it ends the stream at once: no further step runs for it.
+pub struct Stream<E: BatchExecutor> {
+    shared: Arc<Shared<E>>,
+    handle: SlotHandle,
     finished: bool,
 }
 
-impl<M: Machine> Stream<M> {
-    /// Feeds the stream, without waiting.
+impl<E: BatchExecutor> Stream<E> {
+    /// Pushes an input without waiting.
     ///
     /// # Errors
-    /// Gives the input back if the queue is full: nothing was lost, and it may be tried again.
-    pub fn push(&self, input: M::Input) -> std::result::Result<(), M::Input> {
-        let queue = &self.shared.queues[self.ticket.priority as usize];
-        queue.push((self.ticket, input)).map_err(|(_, input)| input)?;
-        self.shared.bell.ring();
+    /// Gives the input back if the queue is full: nothing was lost, and the caller may try again.
+    pub fn push(&self, input: E::Input) -> std::result::Result<(), E::Input> {
+        let queue = &self.shared.queues[self.handle.priority as usize];
+        queue.push((self.handle, input)).map_err(|(_, input)| input)?;
+        self.shared.notify.notify();
         Ok(())
     }
 
-    /// Says that nothing follows, but for this: what there is left comes out, then the results end. Always accepted; the
-    /// first time counts.
-    pub fn finish(&mut self, last: Option<M::Input>) {
+    /// Ends the input, with a last piece. The remaining outputs follow, then the results end. It is always accepted; the
+    /// first call counts.
+    pub fn finish(&mut self, last: Option<E::Input>) {
         if !self.finished {
             self.finished = true;
-            let _ = self.shared.finished.push((self.ticket, last));
-            self.shared.bell.ring();
+            let _ = self.shared.finished.push((self.handle, last));
+            self.shared.notify.notify();
         }
     }
 }
 
-impl<M: Machine> Drop for Stream<M> {
+impl<E: BatchExecutor> Drop for Stream<E> {
     fn drop(&mut self) {
-        // There is room for every slot's.
-        let _ = self.shared.abandoned.push(self.ticket);
-        self.shared.bell.ring();
+        // There is room for every slot.
+        let _ = self.shared.dropped.push(self.handle);
+        self.shared.notify.notify();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Wakes the worker: rung after something was put where the worker looks, waited for when it has found nothing.
+//! Wake-up of the worker: notified after a caller has put something into a queue, waited for when all queues are empty.
 
 #[cfg(loom)]
 use loom::{
@@ -11,33 +11,33 @@ use std::{
     thread::{Thread, park},
 };
 
-/// A bell that one thread waits for and any may ring. Ringing takes no lock.
+/// One thread waits, any thread may notify. Notifying takes no lock.
 ///
-/// What was written before a ring is seen after the wait that it ends, and no ring is missed: if the waiter has not yet
-/// taken the last one, it will find this one with it.
+/// Writes before a notification are visible after the wait that it ends, and no notification is lost: if the waiter has
+/// not consumed the last one yet, the two count as one.
 #[derive(Debug)]
-pub struct Bell {
-    rung: AtomicBool,
+pub struct Notify {
+    notified: AtomicBool,
     waiter: Thread,
 }
 
-impl Bell {
-    /// A bell for this thread to wait at.
+impl Notify {
+    /// A notification for this thread to wait for.
     pub fn new(waiter: Thread) -> Self {
-        Self { rung: AtomicBool::new(false), waiter }
+        Self { notified: AtomicBool::new(false), waiter }
     }
 
-    /// Ends the waiter's wait, the next one if it does not wait now.
-    pub fn ring(&self) {
-        // The swap of the waiter reads the last of these in one chain of swaps, and so sees what came before each.
-        if !self.rung.swap(true, Ordering::AcqRel) {
+    /// Ends the waiter's wait, or its next one if it does not wait now.
+    pub fn notify(&self) {
+        // The waiter's swap reads the last of these in one chain of swaps, and so sees the writes before each.
+        if !self.notified.swap(true, Ordering::AcqRel) {
             self.waiter.unpark();
         }
     }
 
-    /// Waits until it was rung since the last wait.
+    /// Waits for a notification since the last wait.
     pub fn wait(&self) {
-        while !self.rung.swap(false, Ordering::AcqRel) {
+        while !self.notified.swap(false, Ordering::AcqRel) {
             park();
         }
     }
@@ -49,23 +49,23 @@ mod tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Every interleaving of two that leave something and ring, and one that looks until it has seen both.
+    /// Every interleaving of two threads that write and notify, and one that reads until it has seen both writes.
     #[test]
-    fn no_ring_is_missed() {
+    fn no_notification_is_lost() {
         loom::model(|| {
-            let left = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
-            let bell = Arc::new(Bell::new(thread::current()));
+            let written = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+            let notify = Arc::new(Notify::new(thread::current()));
             for at in 0..2 {
-                let (left, bell) = (left.clone(), bell.clone());
+                let (written, notify) = (written.clone(), notify.clone());
                 // Not joined: the model does not let a thread that waits for another's end be unparked.
                 drop(thread::spawn(move || {
-                    left[at].store(true, Ordering::Relaxed);
-                    bell.ring();
+                    written[at].store(true, Ordering::Relaxed);
+                    notify.notify();
                 }));
             }
-            // Each is to be seen at the latest after its ring, and nothing but the bell makes it so.
-            while !left.iter().all(|left| left.load(Ordering::Relaxed)) {
-                bell.wait();
+            // Each write must be visible after its notification at the latest, by the notification alone.
+            while !written.iter().all(|written| written.load(Ordering::Relaxed)) {
+                notify.wait();
             }
         });
     }

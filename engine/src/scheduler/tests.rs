@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Adds up what each stream is fed, so many slots a step; breaks off where it is told to.
+/// Adds up each stream's numbers, four slots a step; panics where a test asks for it.
 #[derive(Default)]
 struct Adder {
     slots: BTreeMap<usize, Adding>,
@@ -33,19 +33,18 @@ enum Feed {
     Number(u64),
     Panic,
     Fail,
-    /// Panics where it is taken.
-    PanicAtOnce,
-    /// Panics where it is looked at.
-    PanicLater,
+    /// Panics in a method of the executor other than `step`.
+    PanicIn(&'static str),
 }
 
-impl Machine for Adder {
-    type Kind = &'static str;
+impl BatchExecutor for Adder {
+    type Request = &'static str;
     type Input = Feed;
     type Output = u64;
-    type Bucket = bool;
+    type BatchKey = bool;
 
     fn open(&mut self, slot: usize, name: &'static str) -> Result<()> {
+        assert_ne!(name, "panic in open", "as the test asked");
         if name == "refused" {
             return Err(Error::InvalidOption("refused".into()));
         }
@@ -54,34 +53,46 @@ impl Machine for Adder {
         Ok(())
     }
 
-    fn take(&mut self, slot: usize, input: Feed) {
-        assert!(!matches!(input, Feed::PanicAtOnce), "as the test asked");
+    fn push(&mut self, slot: usize, input: Feed) {
+        let input = self.panic_in("push", input);
         self.slots.get_mut(&slot).unwrap().waiting.push(input);
     }
 
-    fn finish(&mut self, _: usize) {}
+    fn finish(&mut self, slot: usize) {
+        self.check("finish", slot);
+    }
 
     fn close(&mut self, slot: usize) {
-        self.slots.remove(&slot);
+        let adding = self.slots.remove(&slot);
         self.seen.closed.fetch_add(1, Ordering::SeqCst);
+        let asked = adding.is_some_and(|adding| matches!(adding.waiting.first(), Some(Feed::PanicIn("close"))));
+        assert!(!asked, "as the test asked");
     }
 
     /// Names that begin with the same letter share a step.
-    fn ready(&self, slot: usize) -> Option<bool> {
+    fn next_step(&self, slot: usize) -> Option<bool> {
+        self.check("next_step", slot);
         let adding = &self.slots[&slot];
-        assert!(!matches!(adding.waiting.first(), Some(Feed::PanicLater)), "as the test asked");
         (!adding.waiting.is_empty()).then(|| adding.name.starts_with('a'))
     }
 
+    fn waiting_since(&self, slot: usize) -> Option<Instant> {
+        self.check("waiting_since", slot);
+        None
+    }
+
     fn budget(&self, _: bool) -> Duration {
+        self.check_all("budget");
         Duration::from_millis(10)
     }
 
-    fn rows(&self, _: bool) -> usize {
+    fn max_batch(&self, _: bool) -> usize {
+        self.check_all("max_batch");
         4
     }
 
-    fn name(&self, _: bool) -> &'static str {
+    fn step_name(&self, _: bool) -> &'static str {
+        self.check_all("step_name");
         "add"
     }
 
@@ -96,7 +107,7 @@ impl Machine for Adder {
                 let adding = self.slots.get_mut(slot).unwrap();
                 match adding.waiting.remove(0) {
                     Feed::Number(number) => adding.sum += number,
-                    Feed::Panic | Feed::PanicAtOnce | Feed::PanicLater => panic!("as the test asked"),
+                    Feed::Panic | Feed::PanicIn(_) => panic!("as the test asked"),
                     Feed::Fail => return Err(Error::Canceled),
                 }
                 Ok(Some(adding.sum))
@@ -105,9 +116,28 @@ impl Machine for Adder {
     }
 }
 
-/// So many slots of each priority.
-fn each(count: usize) -> Slots {
-    Slots { live: count, agent: count, offline: count }
+impl Adder {
+    /// Panics if the input asks for it at once.
+    fn panic_in(&self, method: &str, input: Feed) -> Feed {
+        assert!(!matches!(input, Feed::PanicIn(asked) if asked == method), "as the test asked");
+        input
+    }
+
+    /// Panics if the slot's next input asks for it in this method.
+    fn check(&self, method: &str, slot: usize) {
+        let next = self.slots.get(&slot).and_then(|adding| adding.waiting.first());
+        assert!(!matches!(next, Some(Feed::PanicIn(asked)) if *asked == method), "as the test asked");
+    }
+
+    /// Panics if the next input of any slot asks for it in this method.
+    fn check_all(&self, method: &str) {
+        self.slots.keys().for_each(|slot| self.check(method, *slot));
+    }
+}
+
+/// The same number of slots for each priority.
+fn each(count: usize) -> SlotCounts {
+    SlotCounts { live: count, agent: count, offline: count }
 }
 
 /// A scheduler whose first step waits until something is sent.
@@ -122,8 +152,8 @@ fn push(stream: &Stream<Adder>, feed: Feed) {
     assert!(stream.push(feed).is_ok());
 }
 
-fn all(mut outputs: mpsc::UnboundedReceiver<Result<u64>>) -> Vec<Result<u64>> {
-    std::iter::from_fn(|| outputs.blocking_recv()).collect()
+fn all(mut outputs: Results<u64>) -> Vec<Result<u64>> {
+    std::iter::from_fn(|| outputs.wait()).collect()
 }
 
 fn sums(outputs: Vec<Result<u64>>) -> Vec<u64> {
@@ -227,9 +257,9 @@ fn a_step_that_panics_or_fails_costs_only_its_batch() {
     }
     let told = all(a_out);
     assert_eq!(told.len(), 2);
-    assert!(matches!(&told[1], Err(Error::Device { .. })), "{told:?}");
+    assert!(matches!(&told[1], Err(Error::Internal { .. })), "{told:?}");
     push(&also_a, Feed::Fail);
-    assert!(matches!(all(also_a_out).last(), Some(Err(Error::Canceled | Error::Device { .. }))));
+    assert!(matches!(all(also_a_out).last(), Some(Err(Error::Canceled | Error::Internal { .. }))));
     b.finish(None);
     assert_eq!(sums(all(b_out)), [7, 8]);
     drop([a, also_a, b]);
@@ -245,7 +275,7 @@ fn a_panic_outside_a_step_costs_only_its_stream() {
     let scheduler = Scheduler::start(each(4), Adder::default).unwrap();
     let (mut whole, outputs) = scheduler.open("a", Priority::Live).unwrap();
     for round in 0..20 {
-        for feed in [Feed::PanicAtOnce, Feed::PanicLater] {
+        for feed in [Feed::PanicIn("push"), Feed::PanicIn("next_step")] {
             let (mut stream, told) = loop {
                 match scheduler.open("b", Priority::Live) {
                     Ok(opened) => break opened,
@@ -258,7 +288,7 @@ fn a_panic_outside_a_step_costs_only_its_stream() {
                 stream.finish(Some(feed));
             }
             let told = all(told);
-            assert!(matches!(told.as_slice(), [Err(Error::Device { .. })]), "{told:?}");
+            assert!(matches!(told.as_slice(), [Err(Error::Internal { .. })]), "{told:?}");
         }
         push(&whole, Feed::Number(1));
     }
@@ -300,7 +330,7 @@ fn no_slot_is_busy_and_comes_back_when_its_stream_is_dropped() {
 
 #[test]
 fn one_prioritys_streams_never_take_anothers_room() {
-    let scheduler = Scheduler::start(Slots { live: 1, agent: 0, offline: 2 }, Adder::default).unwrap();
+    let scheduler = Scheduler::start(SlotCounts { live: 1, agent: 0, offline: 2 }, Adder::default).unwrap();
     let _files = [0, 1].map(|_| scheduler.open("a", Priority::Offline).unwrap());
     assert!(matches!(scheduler.open("a", Priority::Offline), Err(Error::Busy(_))));
     assert!(matches!(scheduler.open("a", Priority::Agent), Err(Error::Busy(_))));
@@ -320,7 +350,7 @@ fn a_full_queue_gives_the_input_back() {
     while stream.push(Feed::Number(1)).is_ok() {
         pushed += 1;
     }
-    assert!(pushed >= QUEUED as u64, "{pushed}");
+    assert!(pushed >= QUEUE_CAPACITY as u64, "{pushed}");
     go.send(()).unwrap();
     stream.finish(Some(Feed::Number(1)));
     assert_eq!(sums(all(outputs)).last(), Some(&(pushed + 1)), "nothing was lost");
@@ -337,7 +367,7 @@ fn a_full_queue_turns_no_stream_away() {
     go.send(()).unwrap();
     assert_eq!(sums(all(outputs)), [3]);
     greedy.finish(None);
-    assert!(all(greedy_out).len() >= QUEUED);
+    assert!(all(greedy_out).len() >= QUEUE_CAPACITY);
 }
 
 /// A stream that was finished is worked on while somebody can be told, and no longer.
@@ -377,7 +407,63 @@ fn what_was_submitted_is_done_before_it_stops() {
     }
     drop(scheduler);
     for (stream, outputs) in streams {
-        assert_eq!(sums(all(outputs)).last(), Some(&100));
+        let mut outputs = all(outputs);
+        // Its input had no end: that is told apart from a stream that is complete.
+        assert!(matches!(outputs.pop(), Some(Err(Error::Canceled))));
+        assert_eq!(sums(outputs).last(), Some(&100));
         drop(stream);
+    }
+}
+
+/// Every method of the executor that the worker calls, and the making of it.
+#[test]
+fn a_panic_anywhere_is_an_internal_error_and_never_looks_like_the_end() {
+    for method in ["push", "finish", "next_step", "waiting_since", "budget", "max_batch", "step_name", "step"] {
+        let scheduler = Scheduler::start(each(1), Adder::default).unwrap();
+        let (mut stream, outputs) = scheduler.open("a", Priority::Offline).unwrap();
+        stream.finish(Some(if method == "step" { Feed::Panic } else { Feed::PanicIn(method) }));
+        let told = all(outputs);
+        assert!(matches!(told.as_slice(), [Err(Error::Internal { .. })]), "{method}: {told:?}");
+        drop(stream);
+        let (mut next, outputs) = loop {
+            match scheduler.open("a", Priority::Offline) {
+                Ok(opened) => break opened,
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        next.finish(Some(Feed::Number(1)));
+        assert_eq!(sums(all(outputs)), [1], "the worker goes on after a panic in {method}");
+    }
+    let scheduler = Scheduler::start(each(1), Adder::default).unwrap();
+    let (_stream, outputs) = scheduler.open("panic in open", Priority::Offline).unwrap();
+    assert!(matches!(all(outputs).as_slice(), [Err(Error::Internal { .. })]));
+}
+
+#[test]
+fn a_panic_when_a_slot_is_closed_costs_no_other_stream() {
+    let scheduler = Scheduler::start(each(2), Adder::default).unwrap();
+    let (mut other, outputs) = scheduler.open("a", Priority::Offline).unwrap();
+    for _ in 0..10 {
+        let (stream, _results) = loop {
+            match scheduler.open("b", Priority::Offline) {
+                Ok(opened) => break opened,
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        push(&stream, Feed::PanicIn("close"));
+    }
+    other.finish(Some(Feed::Number(1)));
+    assert_eq!(sums(all(outputs)), [1]);
+}
+
+#[test]
+fn streams_of_a_worker_that_died_fail_and_do_not_wait() {
+    let make = || -> Adder { panic!("as the test asked") };
+    let scheduler = Scheduler::start(each(4), make).unwrap();
+    for _ in 0..4 {
+        let (mut stream, outputs) = scheduler.open("a", Priority::Offline).unwrap();
+        stream.finish(Some(Feed::Number(1)));
+        let told = all(outputs);
+        assert!(matches!(told.as_slice(), [Err(Error::Internal { .. })]), "{told:?}");
     }
 }

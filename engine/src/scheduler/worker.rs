@@ -1,275 +1,294 @@
-//! The worker's thread: takes in what was submitted, forms batches, runs steps, hands results out.
+//! The worker's thread: takes in submitted work, forms batches, runs steps, hands outputs out.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{Machine, Opening, Outputs, Priority, Shared, Ticket};
+use super::results::Message;
+use super::{BatchExecutor, Opening, Outputs, Priority, Shared, SlotHandle};
 use crate::error::Error;
 
-pub(super) struct Worker<M: Machine> {
-    machine: M,
-    shared: Arc<Shared<M>>,
-    slots: Vec<Slot<M>>,
-    /// Slots with a stream in them.
+pub(super) struct Worker<E: BatchExecutor> {
+    executor: E,
+    shared: Arc<Shared<E>>,
+    slots: Vec<Slot<E>>,
+    /// Slots with an open stream.
     open: Vec<usize>,
 }
 
-struct Slot<M: Machine> {
+struct Slot<E: BatchExecutor> {
     generation: u64,
-    stream: Option<Open<M>>,
+    stream: Option<OpenStream<E>>,
 }
 
-struct Open<M: Machine> {
+struct OpenStream<E: BatchExecutor> {
     priority: Priority,
-    outputs: Outputs<M>,
-    /// What it is ready for, and since when.
-    ready: Option<(M::Bucket, Instant)>,
+    outputs: Outputs<E::Output>,
+    next_step: Option<NextStep<E::BatchKey>>,
     finishing: bool,
-    /// The user has let go of it, so that its slot can be given to the next one.
-    abandoned: bool,
+    /// The caller has dropped the stream: its slot becomes free when it ends.
+    dropped: bool,
 }
 
-impl<M: Machine> Worker<M> {
-    pub(super) fn new(machine: M, shared: Arc<Shared<M>>, slots: usize) -> Self {
+/// The step that a stream has input for.
+#[derive(Clone, Copy)]
+struct NextStep<K> {
+    key: K,
+    since: Instant,
+    budget: Duration,
+}
+
+impl<E: BatchExecutor> Worker<E> {
+    pub(super) fn new(executor: E, shared: Arc<Shared<E>>, slots: usize) -> Self {
         let slots = (0..slots).map(|_| Slot { generation: 0, stream: None }).collect();
-        Self { machine, shared, slots, open: Vec::new() }
+        Self { executor, shared, slots, open: Vec::new() }
     }
 
-    /// Until the scheduler is dropped and nothing is left to do.
+    /// Runs until the scheduler is dropped and no work is left.
     pub(super) fn run(mut self) {
         loop {
-            // Read first: whatever was submitted before it was set is taken in below.
+            // Read first: work that was submitted before it was set is taken in below.
             let stopping = self.shared.stopping.load(Ordering::Acquire);
             let took = self.take_in();
-            self.look();
+            self.find_next_steps();
             if self.step() || took {
                 continue;
             }
             if stopping {
+                // The rest has no end of its input and never will.
+                for slot in self.open.clone() {
+                    self.fail(slot, Error::Canceled);
+                }
                 return;
             }
-            self.shared.bell.wait();
+            self.shared.notify.wait();
         }
     }
 
-    /// Takes in what was submitted; whether there was anything.
+    /// Takes in submitted work; returns whether there was any.
     fn take_in(&mut self) -> bool {
         let shared = self.shared.clone();
-        // Looked at in the opposite order to that in which a caller fills them: whatever was pushed before a finish that is
-        // seen here, or finished before it was let go of, is seen too. (Streams that begin are looked at out of turn where
-        // one is fed.)
-        let abandoned: Vec<Ticket> = std::iter::from_fn(|| shared.abandoned.pop()).collect();
+        // In the opposite order to that in which a caller fills the queues: an input pushed before a finish that is seen
+        // here, or a finish before a drop, is seen too. (Openings are taken out of turn where one of them has input.)
+        let dropped: Vec<SlotHandle> = std::iter::from_fn(|| shared.dropped.pop()).collect();
         let finished: Vec<_> = std::iter::from_fn(|| shared.finished.pop()).collect();
         let opened = self.take_in_openings();
-        let mut took = opened || !abandoned.is_empty() || !finished.is_empty();
+        let mut took = opened || !dropped.is_empty() || !finished.is_empty();
         for (priority, queue) in Priority::ALL.into_iter().zip(&shared.queues) {
-            // No more than what is there now: producers must not keep the worker from its steps.
+            // No more than there is now: producers must not keep the worker from its steps.
             let waiting = queue.len();
             if waiting > 0 {
                 metrics::histogram!("auricle_queue_depth", "priority" => priority.name()).record(waiting as f64);
             }
             for _ in 0..waiting {
-                let Some((ticket, input)) = queue.pop() else { break };
+                let Some((handle, input)) = queue.pop() else { break };
                 took = true;
-                self.receive(ticket, input);
+                self.push(handle, input);
             }
         }
-        for (ticket, last) in finished {
-            self.finish(ticket, last);
+        for (handle, last) in finished {
+            self.finish(handle, last);
         }
-        for ticket in abandoned {
-            self.abandon(ticket);
+        for handle in dropped {
+            self.release(handle);
         }
         took
     }
 
-    /// Begins the streams that are to; whether there were any.
+    /// Begins the streams that wait to be opened; returns whether there were any.
     fn take_in_openings(&mut self) -> bool {
         let shared = self.shared.clone();
         let openings = std::iter::from_fn(|| shared.opening.pop());
         openings.map(|opening| self.begin(opening)).count() > 0
     }
 
-    fn begin(&mut self, Opening { ticket, kind, outputs }: Opening<M>) {
-        let opened = catch_unwind(AssertUnwindSafe(|| self.machine.open(ticket.slot, kind)));
-        match opened.unwrap_or_else(|_| Err(broken())) {
+    fn begin(&mut self, Opening { handle, request, outputs }: Opening<E>) {
+        let opened = catch_unwind(AssertUnwindSafe(|| self.executor.open(handle.slot, request)));
+        match opened.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(()) => {
-                let priority = ticket.priority;
-                let open = Open { priority, outputs, ready: None, finishing: false, abandoned: false };
-                self.slots[ticket.slot].stream = Some(open);
-                self.open.push(ticket.slot);
+                let priority = handle.priority;
+                let stream = OpenStream { priority, outputs, next_step: None, finishing: false, dropped: false };
+                self.slots[handle.slot].stream = Some(stream);
+                self.open.push(handle.slot);
             }
             Err(error) => {
-                let _ = outputs.send(Err(error));
+                let _ = outputs.send(Message::Failed(error));
             }
         }
     }
 
-    fn receive(&mut self, ticket: Ticket, input: M::Input) {
-        if self.slots[ticket.slot].stream.is_none() {
-            // It may have begun since that was looked at.
+    fn push(&mut self, handle: SlotHandle, input: E::Input) {
+        if self.slots[handle.slot].stream.is_none() {
+            // The stream may have been opened since the last look.
             self.take_in_openings();
         }
-        let slot = &self.slots[ticket.slot];
-        if slot.generation == ticket.generation && slot.stream.is_some() {
-            self.guarded(ticket.slot, |machine| machine.take(ticket.slot, input));
+        let slot = &self.slots[handle.slot];
+        if slot.generation == handle.generation && slot.stream.is_some() {
+            self.guarded(handle.slot, |executor| executor.push(handle.slot, input));
         }
     }
 
-    fn finish(&mut self, ticket: Ticket, last: Option<M::Input>) {
-        let slot = &mut self.slots[ticket.slot];
-        if slot.generation == ticket.generation
-            && let Some(open) = &mut slot.stream
+    fn finish(&mut self, handle: SlotHandle, last: Option<E::Input>) {
+        let slot = &mut self.slots[handle.slot];
+        if slot.generation == handle.generation
+            && let Some(stream) = &mut slot.stream
         {
-            open.finishing = true;
-            self.guarded(ticket.slot, |machine| {
+            stream.finishing = true;
+            self.guarded(handle.slot, |executor| {
                 if let Some(last) = last {
-                    machine.take(ticket.slot, last);
+                    executor.push(handle.slot, last);
                 }
-                machine.finish(ticket.slot);
+                executor.finish(handle.slot);
             });
         }
     }
 
-    /// What the machine says about a slot; a panic ends the stream in it, and no other.
-    fn guarded<R>(&mut self, slot: usize, ask: impl FnOnce(&mut M) -> R) -> Option<R> {
-        let said = catch_unwind(AssertUnwindSafe(|| ask(&mut self.machine)));
-        if said.is_err() {
-            self.fail(slot, broken());
+    /// Calls the executor about one slot. A panic ends the stream in it, and no other.
+    fn guarded<R>(&mut self, slot: usize, call: impl FnOnce(&mut E) -> R) -> Option<R> {
+        match catch_unwind(AssertUnwindSafe(|| call(&mut self.executor))) {
+            Ok(value) => Some(value),
+            Err(panic) => {
+                self.fail(slot, panicked(&*panic));
+                None
+            }
         }
-        said.ok()
     }
 
-    /// Ends the stream in a slot, which is told why.
+    /// Ends the stream in a slot with an error.
     fn fail(&mut self, slot: usize, error: Error) {
-        let Some(open) = &self.slots[slot].stream else { return };
-        let _ = open.outputs.send(Err(error));
-        let (abandoned, priority) = (open.abandoned, open.priority);
-        self.end(slot);
-        if abandoned {
-            self.free(self.ticket(slot, priority));
-        }
+        self.end(slot, Message::Failed(error));
     }
 
-    /// The user of a slot has let go of it: it goes to the next one, under a new generation.
-    fn abandon(&mut self, ticket: Ticket) {
-        let slot = &mut self.slots[ticket.slot];
-        if slot.generation != ticket.generation {
+    /// The caller has dropped a stream: its slot goes to the next one, under a new generation.
+    fn release(&mut self, handle: SlotHandle) {
+        let slot = &mut self.slots[handle.slot];
+        if slot.generation != handle.generation {
             return;
         }
         match &mut slot.stream {
-            // What it was told is still on its way out.
-            Some(open) if open.finishing => open.abandoned = true,
+            // Its last outputs are still to come.
+            Some(stream) if stream.finishing => stream.dropped = true,
             _ => {
-                self.end(ticket.slot);
-                self.free(ticket);
+                self.end(handle.slot, Message::Done);
+                self.free(handle);
             }
         }
     }
 
-    fn free(&mut self, ticket: Ticket) {
-        let generation = ticket.generation + 1;
-        self.slots[ticket.slot].generation = generation;
-        let _ = self.shared.free[ticket.priority as usize].push(Ticket { generation, ..ticket });
+    fn free(&mut self, handle: SlotHandle) {
+        let generation = handle.generation + 1;
+        self.slots[handle.slot].generation = generation;
+        let _ = self.shared.free[handle.priority as usize].push(SlotHandle { generation, ..handle });
     }
 
-    /// The ticket of the stream that is in a slot.
-    fn ticket(&self, slot: usize, priority: Priority) -> Ticket {
-        Ticket { slot, priority, generation: self.slots[slot].generation }
-    }
-
-    /// The stream in a slot is over.
-    fn end(&mut self, slot: usize) {
-        if self.slots[slot].stream.take().is_some() {
-            self.open.retain(|open| *open != slot);
-            // The stream is gone already: there is nobody to tell of a panic.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.machine.close(slot)));
+    /// Ends the stream in a slot, with its last message. The slot is free at once if the caller has dropped the stream.
+    fn end(&mut self, slot: usize, last: Message<E::Output>) {
+        let Some(stream) = self.slots[slot].stream.take() else { return };
+        self.open.retain(|open| *open != slot);
+        // Of a panic here the stream has nothing to learn: it has ended.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.executor.close(slot)));
+        let _ = stream.outputs.send(last);
+        if stream.dropped {
+            let generation = self.slots[slot].generation;
+            self.free(SlotHandle { slot, priority: stream.priority, generation });
         }
     }
 
-    /// Looks at what every stream is ready for; ends those that were told to finish and have nothing left.
-    fn look(&mut self) {
+    /// Asks every stream for its next step; ends those whose input has ended and that have none.
+    fn find_next_steps(&mut self) {
         let now = Instant::now();
         for at in (0..self.open.len()).rev() {
-            let index = self.open[at];
-            let ask = |machine: &mut M| (machine.ready(index), machine.since(index));
-            let Some((ready, since)) = self.guarded(index, ask) else { continue };
-            let Some(open) = &mut self.slots[index].stream else { continue };
-            // Once nobody can be told, nothing more is computed.
-            let ready = ready.filter(|_| !(open.abandoned && open.outputs.is_closed()));
-            match (ready, open.ready) {
-                (Some(bucket), Some((before, _))) if before == bucket => {}
-                (Some(bucket), _) => open.ready = Some((bucket, since.unwrap_or(now))),
-                (None, _) if open.finishing => {
-                    let (abandoned, priority) = (open.abandoned, open.priority);
-                    self.end(index);
-                    if abandoned {
-                        self.free(self.ticket(index, priority));
-                    }
+            let slot = self.open[at];
+            let ask = |executor: &mut E| {
+                let key = executor.next_step(slot)?;
+                Some((key, executor.waiting_since(slot), executor.budget(key)))
+            };
+            let Some(found) = self.guarded(slot, ask) else { continue };
+            let Some(stream) = &mut self.slots[slot].stream else { continue };
+            // Without a receiver no further step runs.
+            let found = found.filter(|_| !(stream.dropped && stream.outputs.is_closed()));
+            match (found, &mut stream.next_step) {
+                (Some((key, _, budget)), Some(known)) if known.key == key => known.budget = budget,
+                (Some((key, since, budget)), next_step) => {
+                    *next_step = Some(NextStep { key, since: since.unwrap_or(now), budget });
                 }
-                (None, _) => open.ready = None,
+                (None, _) if stream.finishing => self.end(slot, Message::Done),
+                (None, next_step) => *next_step = None,
             }
         }
     }
 
-    /// Runs the step that is due soonest among those of the highest priority; false if nothing is ready.
+    /// Runs the step that is due soonest among those of the highest priority; false if no stream has one.
     fn step(&mut self) -> bool {
-        let mut first: Option<(Priority, Instant, M::Bucket)> = None;
+        let mut first: Option<(Priority, Instant, NextStep<E::BatchKey>)> = None;
         for slot in &self.open {
-            let Some(open) = &self.slots[*slot].stream else { continue };
-            let Some((bucket, since)) = open.ready else { continue };
-            let due = since + self.machine.budget(bucket);
-            if first.is_none_or(|(priority, soonest, _)| (open.priority, due) < (priority, soonest)) {
-                first = Some((open.priority, due, bucket));
+            let Some(stream) = &self.slots[*slot].stream else { continue };
+            let Some(next) = stream.next_step else { continue };
+            let due = next.since + next.budget;
+            if first.as_ref().is_none_or(|(priority, soonest, _)| (stream.priority, due) < (*priority, *soonest)) {
+                first = Some((stream.priority, due, next));
             }
         }
-        let Some((_, due, bucket)) = first else { return false };
-        let has_time = !self.machine.budget(bucket).is_zero();
-        // All that fit share it, of whatever priority: those of the highest first.
-        let mut rows: Vec<(Priority, Instant, usize)> = Vec::new();
+        let Some((_, due, NextStep { key, budget, .. })) = first else { return false };
+        // All that fit share it, of any priority: those of the highest first.
+        let mut batch: Vec<(Priority, Instant, usize)> = Vec::new();
         for slot in &self.open {
-            if let Some(Open { priority, ready: Some((ready, since)), .. }) = &self.slots[*slot].stream
-                && *ready == bucket
+            if let Some(OpenStream { priority, next_step: Some(next), .. }) = &self.slots[*slot].stream
+                && next.key == key
             {
-                rows.push((*priority, *since, *slot));
+                batch.push((*priority, next.since, *slot));
             }
         }
-        rows.sort_unstable();
-        rows.truncate(self.machine.rows(bucket).max(1));
-        let slots: Vec<usize> = rows.into_iter().map(|(_, _, slot)| slot).collect();
+        batch.sort_unstable();
+        let mut slots: Vec<usize> = batch.into_iter().map(|(_, _, slot)| slot).collect();
+        let limits = || (self.executor.max_batch(key), self.executor.step_name(key));
+        let (most, name) = match catch_unwind(AssertUnwindSafe(limits)) {
+            Ok(limits) => limits,
+            Err(panic) => {
+                self.fail_all(&slots, &panicked(&*panic));
+                return true;
+            }
+        };
+        slots.truncate(most.max(1));
         let began = Instant::now();
-        let done = catch_unwind(AssertUnwindSafe(|| self.machine.step(bucket, &slots)));
-        let name = self.machine.name(bucket);
+        let done = catch_unwind(AssertUnwindSafe(|| self.executor.step(key, &slots)));
         metrics::histogram!("auricle_step_rows", "step" => name).record(slots.len() as f64);
         metrics::histogram!("auricle_step_seconds", "step" => name).record(began.elapsed());
-        if has_time && due < Instant::now() {
+        if !budget.is_zero() && due < Instant::now() {
             metrics::counter!("auricle_steps_late_total", "step" => name).increment(1);
         }
-        match done.unwrap_or_else(|_| Err(broken())) {
+        match done.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(outputs) => {
                 for (slot, output) in slots.iter().zip(outputs) {
-                    let Some(open) = &mut self.slots[*slot].stream else { continue };
-                    open.ready = None;
+                    let Some(stream) = &mut self.slots[*slot].stream else { continue };
+                    stream.next_step = None;
                     if let Some(output) = output {
-                        // Nobody may be listening any more: then the stream is let go of soon.
-                        let _ = open.outputs.send(Ok(output));
+                        // The receiver may be gone: then the stream is dropped soon.
+                        let _ = stream.outputs.send(Message::Output(output));
                     }
                 }
             }
             Err(error) => {
                 metrics::counter!("auricle_steps_failed_total", "step" => name).increment(1);
-                for slot in slots {
-                    self.fail(slot, error.clone());
-                }
+                self.fail_all(&slots, &error);
             }
         }
         true
     }
+
+    fn fail_all(&mut self, slots: &[usize], error: &Error) {
+        for slot in slots {
+            self.fail(*slot, error.clone());
+        }
+    }
 }
 
-/// What is told to those whose step panicked. (The panic itself is on standard error.)
-fn broken() -> Error {
-    Error::Device { device: "the worker".into(), reason: "a step broke off; this is a fault of Auricle".into() }
+/// The error for streams whose executor panicked. (The default hook has printed the panic with its place.)
+#[track_caller]
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+    Error::internal(format!("a step panicked: {}", message.as_deref().unwrap_or("no message")))
 }

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::speech_filter::{Gate, Heard};
-use super::stream::Listener;
+use super::speech_filter::{SpeechFilter, SpeechSpans};
+use super::stream::VadStream;
 use crate::Word;
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;
@@ -56,12 +56,12 @@ impl Window {
     /// Where it holds something to write down.
     ///
     /// # Errors
-    /// As [`Gate::new`].
-    pub fn heard(&self) -> Result<Heard> {
+    /// As [`SpeechFilter::new`].
+    pub fn heard(&self) -> Result<SpeechSpans> {
         match &self.chances {
-            Some((before, chances)) => Heard::in_chunks(chances, *before, self.samples.len()),
+            Some((before, chances)) => SpeechSpans::in_chunks(chances, *before, self.samples.len()),
             None => {
-                let mut gate = Gate::new(None)?;
+                let mut gate = SpeechFilter::new(None)?;
                 gate.push(&self.samples)?;
                 gate.finish()
             }
@@ -75,7 +75,7 @@ struct AtHand<'a> {
     buffer: Vec<f32>,
     /// The buffer's first sample.
     start: usize,
-    listener: Option<Listener<'a>>,
+    listener: Option<VadStream<'a>>,
     /// Chances of speech from the chunk on in which the buffer begins; none without a detector.
     chances: Option<Vec<f32>>,
 }
@@ -83,7 +83,7 @@ struct AtHand<'a> {
 impl<'a> AtHand<'a> {
     fn new(detector: Option<&'a Silero>) -> Self {
         let chances = detector.map(|_| Vec::new());
-        Self { buffer: Vec::new(), start: 0, listener: detector.map(Listener::new), chances }
+        Self { buffer: Vec::new(), start: 0, listener: detector.map(VadStream::new), chances }
     }
 
     fn push(&mut self, samples: &[f32]) -> Result<()> {
@@ -134,7 +134,7 @@ impl<'a> AtHand<'a> {
 
 /// Cuts a stream of samples into windows: where nobody speaks, by the detector, or where it is quiet, without one.
 #[derive(Debug)]
-pub struct Cutter<'a> {
+pub struct Chunker<'a> {
     audio: AtHand<'a>,
     shared: usize,
     ready: VecDeque<Window>,
@@ -142,12 +142,12 @@ pub struct Cutter<'a> {
 
 /// Gives windows of a stream of samples that each begin where the one before was done with.
 #[derive(Debug)]
-pub struct Follower<'a> {
+pub struct WindowFollower<'a> {
     audio: AtHand<'a>,
     ended: bool,
 }
 
-impl<'a> Follower<'a> {
+impl<'a> WindowFollower<'a> {
     /// Longest window, samples: 30 s.
     const LONGEST: usize = 30_000 * MS;
 
@@ -164,7 +164,7 @@ impl<'a> Follower<'a> {
     /// Takes samples.
     ///
     /// # Errors
-    /// As [`Cutter::push`].
+    /// As [`Chunker::push`].
     pub fn push(&mut self, samples: &[f32]) -> Result<()> {
         self.audio.push(samples)
     }
@@ -172,7 +172,7 @@ impl<'a> Follower<'a> {
     /// The stream's end.
     ///
     /// # Errors
-    /// As [`Cutter::push`].
+    /// As [`Chunker::push`].
     pub fn finish(&mut self) -> Result<()> {
         self.ended = true;
         self.audio.finish()
@@ -190,7 +190,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-impl<'a> Cutter<'a> {
+impl<'a> Chunker<'a> {
     /// Before the first sample.
     pub fn new(detector: Option<&'a Silero>) -> Self {
         Self { audio: AtHand::new(detector), shared: 0, ready: VecDeque::new() }
@@ -221,7 +221,7 @@ impl<'a> Cutter<'a> {
     /// The last window, if there is one.
     ///
     /// # Errors
-    /// As [`Cutter::push`].
+    /// As [`Chunker::push`].
     pub fn finish(&mut self) -> Result<Option<Window>> {
         self.audio.finish()?;
         let left = self.audio.buffer.len();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     fn windows(samples: &[f32], push: usize) -> Vec<Window> {
-        let mut cutter = Cutter::new(None);
+        let mut cutter = Chunker::new(None);
         let mut windows: Vec<Window> = samples.chunks(push).flat_map(|chunk| cutter.push(chunk).unwrap()).collect();
         windows.extend(cutter.finish().unwrap());
         windows

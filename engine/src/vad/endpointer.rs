@@ -1,11 +1,11 @@
 //! When a turn begins and ends.
 
-use super::segmenter::{Edge, Rules, Segmenter};
+use super::segmenter::{Edge, SegmentationParameters, Segmenter};
 use crate::error::Result;
 
 /// What decides the end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TurnRules {
+pub struct EndpointingRules {
     /// Silence that ends it, ms.
     pub silence_ms: u32,
     /// Without a token for so long (and no less than `silence_ms`), it ends though the detector hears something, ms.
@@ -14,7 +14,7 @@ pub struct TurnRules {
     pub longest_ms: u32,
 }
 
-impl Default for TurnRules {
+impl Default for EndpointingRules {
     fn default() -> Self {
         Self { silence_ms: 700, blank_ms: 2_500, longest_ms: 60_000 }
     }
@@ -27,7 +27,7 @@ const AT_LAST_MS: u64 = 15_000;
 
 /// What the detector's next chunk changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum Endpoint {
     /// Somebody speaks, since this sample.
     Speech {
         /// The first sample of speech.
@@ -39,20 +39,20 @@ pub enum Change {
 
 /// Follows a session from turn to turn.
 #[derive(Clone, Debug)]
-pub struct Turnkeeper {
-    rules: TurnRules,
+pub struct Endpointer {
+    rules: EndpointingRules,
     segmenter: Segmenter,
     /// End of the turn's last token, ms from its start.
     said_ms: Option<u64>,
 }
 
-impl Turnkeeper {
+impl Endpointer {
     /// Before the first sample.
     ///
     /// # Errors
     /// As [`Segmenter::new`].
-    pub fn new(rules: TurnRules) -> Result<Self> {
-        let speech = Rules {
+    pub fn new(rules: EndpointingRules) -> Result<Self> {
+        let speech = SegmentationParameters {
             on: 0.5,
             off: 0.35,
             least_speech_ms: 95,
@@ -60,15 +60,15 @@ impl Turnkeeper {
             padding_ms: 0,
         };
         // A pause that does not end the turn has no tokens either.
-        let rules = TurnRules { blank_ms: rules.blank_ms.max(rules.silence_ms), ..rules };
+        let rules = EndpointingRules { blank_ms: rules.blank_ms.max(rules.silence_ms), ..rules };
         Ok(Self { rules, segmenter: Segmenter::new(speech)?, said_ms: None })
     }
 
     /// Takes the chance of speech in the next chunk.
-    pub fn hear(&mut self, chance: f32) -> Option<Change> {
+    pub fn hear(&mut self, chance: f32) -> Option<Endpoint> {
         self.segmenter.push(&[chance]).into_iter().next_back().map(|edge| match edge {
-            Edge::Start(since) => Change::Speech { since },
-            Edge::End(_) => Change::Silence,
+            Edge::Start(since) => Endpoint::Speech { since },
+            Edge::End(_) => Endpoint::Silence,
         })
     }
 
@@ -103,21 +103,21 @@ mod tests {
 
     #[test]
     fn a_turn_begins_with_speech_and_ends_after_enough_silence() {
-        let mut keeper = Turnkeeper::new(TurnRules::default()).unwrap();
+        let mut keeper = Endpointer::new(EndpointingRules::default()).unwrap();
         let mut hear = |chance: f32, ms: usize| (0..chunks(ms)).filter_map(|_| keeper.hear(chance)).collect::<Vec<_>>();
         assert_eq!(hear(0.1, 2_000), []);
-        assert_eq!(hear(0.9, 1_000), [Change::Speech { since: chunks(2_000) * 512 }]);
+        assert_eq!(hear(0.9, 1_000), [Endpoint::Speech { since: chunks(2_000) * 512 }]);
         assert_eq!(hear(0.1, 600), [], "a pause for breath");
         assert_eq!(hear(0.9, 500), []);
-        assert_eq!(hear(0.1, 800), [Change::Silence]);
+        assert_eq!(hear(0.1, 800), [Endpoint::Silence]);
         assert_eq!(hear(0.9, 40), [], "a click is no turn");
         assert_eq!(hear(0.1, 2_000), []);
     }
 
     #[test]
     fn what_never_falls_silent_ends_all_the_same() {
-        let rules = TurnRules::default();
-        let mut keeper = Turnkeeper::new(rules).unwrap();
+        let rules = EndpointingRules::default();
+        let mut keeper = Endpointer::new(rules).unwrap();
         assert!(!keeper.follow(Some(3_000), 3_200));
         assert!(!keeper.follow(None, 5_400));
         assert!(keeper.follow(None, 5_500), "noise after the last word");
@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_pause_that_is_to_be_borne_is() {
-        let mut keeper = Turnkeeper::new(TurnRules { silence_ms: 5_000, ..TurnRules::default() }).unwrap();
+        let mut keeper =
+            Endpointer::new(EndpointingRules { silence_ms: 5_000, ..EndpointingRules::default() }).unwrap();
         assert!(!keeper.follow(Some(1_000), 5_900));
         assert!(keeper.follow(None, 6_000));
     }

@@ -8,7 +8,7 @@ const MS: usize = 16;
 
 /// When speech begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rules {
+pub struct SegmentationParameters {
     /// Speech begins with a chunk whose chance is at least this.
     pub on: f32,
     /// It ends where chances fall below this.
@@ -21,7 +21,7 @@ pub struct Rules {
     pub padding_ms: usize,
 }
 
-impl Default for Rules {
+impl Default for SegmentationParameters {
     /// The published defaults.
     fn default() -> Self {
         Self { on: 0.5, off: 0.35, least_speech_ms: 250, least_silence_ms: 100, padding_ms: 30 }
@@ -64,7 +64,7 @@ pub enum Edge {
 /// Follows the chances of one stream. Its memory is fixed.
 #[derive(Clone, Debug)]
 pub struct Segmenter {
-    rules: Rules,
+    rules: SegmentationParameters,
     /// Sample of the next chunk.
     at: usize,
     speech: Option<Speech>,
@@ -85,7 +85,7 @@ impl Segmenter {
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when padding could make neighbours overlap, or `off` is above `on`.
-    pub fn new(rules: Rules) -> Result<Self> {
+    pub fn new(rules: SegmentationParameters) -> Result<Self> {
         if 2 * rules.padding_ms > rules.least_silence_ms {
             return Err(Error::InvalidOption("padding is to be no more than half of the shortest silence".into()));
         }

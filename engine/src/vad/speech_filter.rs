@@ -1,8 +1,8 @@
 //! What is not speech is no text, whatever a model makes of it: words stand only near speech that the detector heard.
 //! Without a detector they stand near anything louder than -65 dB of full scale; that level is a judgement.
 
-use super::segmenter::{Edge, Rules, Segment, Segmenter};
-use super::stream::Listener;
+use super::segmenter::{Edge, Segment, SegmentationParameters, Segmenter};
+use super::stream::VadStream;
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;
 use crate::models::silero::Silero;
@@ -18,22 +18,23 @@ const STRETCH: usize = 1280;
 const REACH_MS: f64 = 1000.0;
 
 /// What counts as heard. Shorter than a segment needs to be: a missed one costs words.
-const HEARD: Rules = Rules { on: 0.5, off: 0.35, least_speech_ms: 95, least_silence_ms: 100, padding_ms: 0 };
+const PARAMETERS: SegmentationParameters =
+    SegmentationParameters { on: 0.5, off: 0.35, least_speech_ms: 95, least_silence_ms: 100, padding_ms: 0 };
 
 /// Where a stretch of audio holds something to write down.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct SpeechSpans {
     /// In order, in samples from the stretch's start.
     spans: Vec<Segment>,
 }
 
-impl Heard {
+impl SpeechSpans {
     /// From the chances of speech of chunks, the first of which begins `before` samples ahead of the stretch.
     ///
     /// # Errors
     /// As [`Segmenter::new`].
     pub fn in_chunks(chances: &[f32], before: usize, samples: usize) -> Result<Self> {
-        let mut segmenter = Segmenter::new(HEARD)?;
+        let mut segmenter = Segmenter::new(PARAMETERS)?;
         let mut edges = segmenter.push(chances);
         edges.extend(segmenter.finish(before + samples));
         let within = |at: usize| at.saturating_sub(before);
@@ -73,28 +74,28 @@ impl Heard {
 
 /// Follows a stream to its end to say what was heard in it.
 #[derive(Debug)]
-pub struct Gate<'a>(By<'a>);
+pub struct SpeechFilter<'a>(Method<'a>);
 
 #[derive(Debug)]
-enum By<'a> {
-    Detector { listener: Box<Listener<'a>>, segmenter: Segmenter, heard: Vec<Edge>, samples: usize },
+enum Method<'a> {
+    Detector { listener: Box<VadStream<'a>>, segmenter: Segmenter, heard: Vec<Edge>, samples: usize },
     Level { energy: f32, count: usize, start: usize, spans: Vec<Segment> },
 }
 
-impl<'a> Gate<'a> {
-    /// By the detector, or without one by level.
+impl<'a> SpeechFilter<'a> {
+    /// Method the detector, or without one by level.
     ///
     /// # Errors
     /// As [`Segmenter::new`].
     pub fn new(detector: Option<&'a Silero>) -> Result<Self> {
         Ok(Self(match detector {
-            Some(detector) => By::Detector {
-                listener: Box::new(Listener::new(detector)),
-                segmenter: Segmenter::new(HEARD)?,
+            Some(detector) => Method::Detector {
+                listener: Box::new(VadStream::new(detector)),
+                segmenter: Segmenter::new(PARAMETERS)?,
                 heard: Vec::new(),
                 samples: 0,
             },
-            None => By::Level { energy: 0.0, count: 0, start: 0, spans: Vec::new() },
+            None => Method::Level { energy: 0.0, count: 0, start: 0, spans: Vec::new() },
         }))
     }
 
@@ -104,11 +105,11 @@ impl<'a> Gate<'a> {
     /// [`crate::Error::Device`] when the device failed.
     pub fn push(&mut self, new: &[f32]) -> Result<()> {
         match &mut self.0 {
-            By::Detector { listener, segmenter, heard, samples } => {
+            Method::Detector { listener, segmenter, heard, samples } => {
                 *samples += new.len();
                 heard.extend(segmenter.push(&listener.push(new)?));
             }
-            By::Level { energy, count, start, spans } => {
+            Method::Level { energy, count, start, spans } => {
                 let mut new = new;
                 while !new.is_empty() {
                     let (now, rest) = new.split_at(new.len().min(STRETCH - *count));
@@ -127,17 +128,17 @@ impl<'a> Gate<'a> {
     /// The end of the stream.
     ///
     /// # Errors
-    /// As [`Gate::push`].
-    pub fn finish(self) -> Result<Heard> {
+    /// As [`SpeechFilter::push`].
+    pub fn finish(self) -> Result<SpeechSpans> {
         match self.0 {
-            By::Detector { listener, mut segmenter, mut heard, samples } => {
+            Method::Detector { listener, mut segmenter, mut heard, samples } => {
                 heard.extend(segmenter.push(&listener.finish()?));
                 heard.extend(segmenter.finish(samples));
-                Ok(Heard { spans: Segment::between(&heard) })
+                Ok(SpeechSpans { spans: Segment::between(&heard) })
             }
-            By::Level { mut energy, mut count, mut start, mut spans } => {
+            Method::Level { mut energy, mut count, mut start, mut spans } => {
                 close(&mut energy, &mut count, &mut start, &mut spans);
-                Ok(Heard { spans })
+                Ok(SpeechSpans { spans })
             }
         }
     }
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn without_a_detector_tokens_in_silence_go_and_those_near_sound_stay() {
-        let mut gate = Gate::new(None).unwrap();
+        let mut gate = SpeechFilter::new(None).unwrap();
         let second = SAMPLE_RATE as usize;
         gate.push(&vec![0.0; 5 * second]).unwrap();
         gate.push(&vec![0.01; second]).unwrap();
@@ -180,12 +181,12 @@ mod tests {
     fn chances_of_a_window_count_from_its_first_sample() {
         // Speech from 0.96 s to 1.6 s of the stream, in a window that begins at 0.8 s, which is within a chunk.
         let chances: Vec<f32> = (25..100).map(|n| if (30..50).contains(&n) { 0.9 } else { 0.1 }).collect();
-        let heard = Heard::in_chunks(&chances, 0, 38_400).unwrap();
+        let heard = SpeechSpans::in_chunks(&chances, 0, 38_400).unwrap();
         assert_eq!(heard.spans, [Segment { start: 5 * 512, end: 25 * 512 }]);
-        let shifted = Heard::in_chunks(&chances, 100, 38_300).unwrap();
+        let shifted = SpeechSpans::in_chunks(&chances, 100, 38_300).unwrap();
         assert_eq!(shifted.spans, [Segment { start: 5 * 512 - 100, end: 25 * 512 - 100 }]);
         // Speech that the window's end cuts off reaches to its end.
-        let cut = Heard::in_chunks(&chances[..15], 0, 15 * 512).unwrap();
+        let cut = SpeechSpans::in_chunks(&chances[..15], 0, 15 * 512).unwrap();
         assert_eq!(cut.spans, [Segment { start: 5 * 512, end: 15 * 512 }]);
     }
 }

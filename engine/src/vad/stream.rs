@@ -1,20 +1,20 @@
 //! Where somebody speaks: the detector over a stream of samples, in constant memory.
 
-use super::segmenter::{Edge, Rules, Segment, Segmenter};
+use super::segmenter::{Edge, Segment, SegmentationParameters, Segmenter};
 use crate::audio::AudioStream;
 use crate::error::Result;
 use crate::models::silero::{CHUNK, Memory, Silero};
 
 /// The detector's view of one stream.
 #[derive(Debug)]
-pub struct Listener<'a> {
+pub struct VadStream<'a> {
     detector: &'a Silero,
     memory: [Memory; 1],
     /// Samples that do not fill a chunk yet.
     pending: Vec<f32>,
 }
 
-impl<'a> Listener<'a> {
+impl<'a> VadStream<'a> {
     /// Before the first sample.
     pub fn new(detector: &'a Silero) -> Self {
         Self { detector, memory: [Memory::default()], pending: Vec::new() }
@@ -35,7 +35,7 @@ impl<'a> Listener<'a> {
     /// The last chunk's chance, filled up with zeros, if samples are left.
     ///
     /// # Errors
-    /// As [`Listener::push`].
+    /// As [`VadStream::push`].
     pub fn finish(mut self) -> Result<Vec<f32>> {
         let missing = self.pending.len().next_multiple_of(CHUNK) - self.pending.len();
         self.push(&vec![0.0; missing])
@@ -44,19 +44,19 @@ impl<'a> Listener<'a> {
 
 /// Live speech detection: samples in, boundaries of speech out.
 #[derive(Debug)]
-pub struct SpeechStream<'a> {
-    listener: Listener<'a>,
+pub struct SegmentStream<'a> {
+    listener: VadStream<'a>,
     segmenter: Segmenter,
     samples: usize,
 }
 
-impl<'a> SpeechStream<'a> {
+impl<'a> SegmentStream<'a> {
     /// Before the first sample.
     ///
     /// # Errors
     /// As [`Segmenter::new`].
-    pub fn new(detector: &'a Silero, rules: Rules) -> Result<Self> {
-        Ok(Self { listener: Listener::new(detector), segmenter: Segmenter::new(rules)?, samples: 0 })
+    pub fn new(detector: &'a Silero, rules: SegmentationParameters) -> Result<Self> {
+        Ok(Self { listener: VadStream::new(detector), segmenter: Segmenter::new(rules)?, samples: 0 })
     }
 
     /// Takes samples at 16 kHz; gives the boundaries that are now certain.
@@ -71,7 +71,7 @@ impl<'a> SpeechStream<'a> {
     /// The end of the audio: the boundaries that were open.
     ///
     /// # Errors
-    /// As [`SpeechStream::push`].
+    /// As [`SegmentStream::push`].
     pub fn finish(mut self) -> Result<Vec<Edge>> {
         let mut edges = self.segmenter.push(&self.listener.finish()?);
         edges.extend(self.segmenter.finish(self.samples));
@@ -83,8 +83,8 @@ impl<'a> SpeechStream<'a> {
 ///
 /// # Errors
 /// What decoding or the device reports; as [`Segmenter::new`] for the rules.
-pub fn speech(detector: &Silero, audio: &mut AudioStream, rules: Rules) -> Result<Vec<Segment>> {
-    let mut stream = SpeechStream::new(detector, rules)?;
+pub fn speech(detector: &Silero, audio: &mut AudioStream, rules: SegmentationParameters) -> Result<Vec<Segment>> {
+    let mut stream = SegmentStream::new(detector, rules)?;
     let mut edges = Vec::new();
     while let Some(block) = audio.next_block()? {
         edges.extend(stream.push(&block)?);

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::{Engine, Error, ListenOptions, LiveEvent, LiveEvents, LiveInput, TurnRules};
+use auricle_engine::{EndpointingRules, Engine, Error, ListenOptions, LiveEvent, LiveEvents, LiveInput};
 use clap::{Args, ValueEnum};
 use console::{Style, Term, measure_text_width, truncate_str};
 
@@ -53,7 +53,7 @@ pub struct ListenArgs {
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,
     /// Silence that ends a turn
-    #[arg(long, value_name = "MS", default_value_t = TurnRules::default().silence_ms, value_parser = clap::value_parser!(u32).range(SILENCE_MS))]
+    #[arg(long, value_name = "MS", default_value_t = EndpointingRules::default().silence_ms, value_parser = clap::value_parser!(u32).range(SILENCE_MS))]
     silence: u32,
     /// What to write where standard output is no terminal
     #[arg(long, value_enum, default_value = "text")]
@@ -98,7 +98,7 @@ pub fn run(args: &ListenArgs) -> Result<()> {
         language: args.language.clone(),
         sample_rate: if piped { args.rate } else { SAMPLE_RATE },
         look_ahead_ms: args.look_ahead,
-        turns: TurnRules { silence_ms: args.silence, ..TurnRules::default() },
+        turns: EndpointingRules { silence_ms: args.silence, ..EndpointingRules::default() },
         language_model: args.search.language_model(),
         fusion: args.search.weights(),
         beam: None,

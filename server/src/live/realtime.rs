@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use auricle_engine::{Error, ListenOptions, TurnRules};
+use auricle_engine::{EndpointingRules, Error, ListenOptions};
 use http_body_util::Full;
 use hyper::StatusCode;
 use hyper::header::{CONNECTION, UPGRADE};
@@ -160,7 +160,7 @@ async fn welcome(app: Arc<AppState>, socket: Socket, query: HashMap<String, Stri
         language: grant.language_code.clone(),
         sample_rate: grant.sample_rate,
         look_ahead_ms: None,
-        turns: TurnRules { silence_ms: app.config.turn_silence_ms, ..TurnRules::default() },
+        turns: EndpointingRules { silence_ms: app.config.turn_silence_ms, ..EndpointingRules::default() },
         language_model: app.config.live_search(),
         ..ListenOptions::default()
     };

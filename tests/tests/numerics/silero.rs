@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::models::silero::{CHUNK, Memory, Silero};
-use auricle_engine::vad::segmenter::{Edge, Rules, Segment, Segmenter};
-use auricle_engine::vad::stream::{Listener, SpeechStream, speech};
+use auricle_engine::vad::segmenter::{Edge, Segment, SegmentationParameters, Segmenter};
+use auricle_engine::vad::stream::{SegmentStream, VadStream, speech};
 use auricle_engine::{Catalog, Error, models_dir};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::Device;
@@ -66,7 +66,7 @@ fn a_stream_in_pieces_of_any_size_gives_what_the_whole_gives() {
     let (audio, whole) = (rows(&oracle, "audio"), chances(&model, &oracle));
     for (audio, whole) in audio.iter().zip(whole) {
         for size in [1, 100, CHUNK, 8000, 20_011] {
-            let mut listener = Listener::new(&model);
+            let mut listener = VadStream::new(&model);
             let mut pieces: Vec<f32> = audio.chunks(size).flat_map(|piece| listener.push(piece).unwrap()).collect();
             pieces.extend(listener.finish().unwrap());
             // Rows of a product may be added up in another order when there are others.
@@ -94,7 +94,7 @@ fn segments_are_those_of_the_published_package() {
     let oracle = Oracle::open(&fixture());
     for case in oracle.facts["segments"].as_array().unwrap() {
         let rule = |name: &str| case["rules"][name].as_f64().unwrap();
-        let rules = Rules {
+        let rules = SegmentationParameters {
             on: rule("threshold") as f32,
             off: rule("neg_threshold") as f32,
             least_speech_ms: rule("min_speech_duration_ms") as usize,
@@ -122,9 +122,9 @@ fn a_file_gives_the_segments_of_its_live_stream() {
     let models = Catalog::read(&models_dir()).unwrap();
     let model = Silero::load(&models.detector().unwrap(), &Device::flex()).unwrap();
     let open = || AudioStream::open(&auricle_tests::speech()).unwrap();
-    let segments = speech(&model, &mut open(), Rules::default()).unwrap();
+    let segments = speech(&model, &mut open(), SegmentationParameters::default()).unwrap();
     let samples = open().read_to_end().unwrap();
-    let mut stream = SpeechStream::new(&model, Rules::default()).unwrap();
+    let mut stream = SegmentStream::new(&model, SegmentationParameters::default()).unwrap();
     let mut edges: Vec<Edge> = samples.chunks(160).flat_map(|piece| stream.push(piece).unwrap()).collect();
     edges.extend(stream.finish().unwrap());
     assert_eq!(Segment::between(&edges), segments);

@@ -7,7 +7,7 @@ use auricle_kernels::softmax_stats::SoftmaxStats;
 use auricle_kernels::thread_pool;
 use burn::tensor::Tensor;
 
-use super::decoder::{Looked, Scores, Steps};
+use super::decoder::{DecoderOutput, Scores, Steps};
 use super::model::Whisper;
 use super::token_mask::Rules;
 use crate::decoding::confidence_of;
@@ -25,7 +25,7 @@ pub enum Task {
 
 /// What is wanted of a window.
 #[derive(Clone, Debug, Default)]
-pub struct Ask {
+pub struct DecodeOptions {
     /// The token of the language spoken; not looked at where the checkpoint has English alone.
     pub language: u32,
     /// What to do.
@@ -48,7 +48,7 @@ pub struct Ask {
 
 /// What was said in a window.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Said {
+pub struct DecodedWindow {
     /// The tokens, timestamps among them; without the end.
     pub tokens: Vec<u32>,
     /// Of each token: one minus the normalised entropy of what might have been written.
@@ -71,7 +71,7 @@ pub struct Decoding {
 
 struct Window {
     number: u64,
-    ask: Ask,
+    ask: DecodeOptions,
     no_speech: f32,
     /// Tokens before the first that is said.
     prompt: Vec<u32>,
@@ -135,7 +135,12 @@ impl Decoding {
     /// # Errors
     /// [`Error::Device`] when the device failed, and all windows may be lost; [`Error::InvalidOption`] for more previous
     /// tokens than there are positions.
-    pub fn add(&mut self, model: &Whisper, frames: &Tensor<3>, asks: Vec<(u64, Ask)>) -> Result<Vec<(u64, Said)>> {
+    pub fn add(
+        &mut self,
+        model: &Whisper,
+        frames: &Tensor<3>,
+        asks: Vec<(u64, DecodeOptions)>,
+    ) -> Result<Vec<(u64, DecodedWindow)>> {
         let config = model.config();
         let special = &config.special;
         let room = config.positions / 2 - 1;
@@ -164,7 +169,7 @@ impl Decoding {
         let no_speech = chances_of(&scores, asks.len(), special.no_speech as usize);
         let looked = match follows.first().is_some_and(|follow| !follow.is_empty()) {
             true => model.decoder().forward(&mut steps, &follows),
-            false => Looked { scores: Scores::Cpu(scores), weights: looked.weights },
+            false => DecoderOutput { scores: Scores::Cpu(scores), weights: looked.weights },
         };
         let prompts = begins.into_iter().zip(follows).map(|(begin, follow)| [begin, follow].concat());
         let windows = asks.into_iter().zip(prompts.zip(no_speech)).map(|((number, ask), (prompt, no_speech))| Window {
@@ -195,7 +200,7 @@ impl Decoding {
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed, and all windows are lost.
-    pub fn step(&mut self, model: &Whisper) -> Result<Vec<(u64, Said)>> {
+    pub fn step(&mut self, model: &Whisper) -> Result<Vec<(u64, DecodedWindow)>> {
         self.tidy();
         let Some(mut steps) = self.steps.take() else { return Ok(Vec::new()) };
         let end = model.config().special.end;
@@ -231,9 +236,9 @@ impl Decoding {
         &mut self,
         model: &Whisper,
         steps: Steps,
-        looked: Looked,
+        looked: DecoderOutput,
         from: usize,
-    ) -> Result<(Steps, Vec<(u64, Said)>)> {
+    ) -> Result<(Steps, Vec<(u64, DecodedWindow)>)> {
         let config = model.config();
         let (heads, frames) = (config.alignment_heads.len(), config.frames);
         let windows = &mut self.windows[from..];
@@ -399,8 +404,8 @@ impl Window {
     }
 
     /// The best text.
-    fn said(&mut self, end: u32) -> Said {
-        let Some((_, path)) = self.ended.drain(..).next() else { return Said::default() };
+    fn said(&mut self, end: u32) -> DecodedWindow {
+        let Some((_, path)) = self.ended.drain(..).next() else { return DecodedWindow::default() };
         let (mut confidences, mut weights) = (Vec::new(), Vec::new());
         let mut link = path.last.as_deref();
         while let Some(this) = link {
@@ -419,7 +424,7 @@ impl Window {
             // Cut off: where the end would have been looked for is not known.
             weights.push(last);
         }
-        Said { tokens, confidences, log_prob, no_speech: self.no_speech, weights: weights.concat() }
+        DecodedWindow { tokens, confidences, log_prob, no_speech: self.no_speech, weights: weights.concat() }
     }
 }
 

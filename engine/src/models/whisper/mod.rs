@@ -13,8 +13,8 @@ mod vocabulary;
 
 pub use align::{median_filter, token_times, warp};
 pub use config::{Config, Special};
-pub use decoder::{Looked, Scores, Steps};
-pub use decoding::{Ask, Decoding, Said, Task};
+pub use decoder::{DecoderOutput, Scores, Steps};
+pub use decoding::{DecodeOptions, DecodedWindow, Decoding, Task};
 pub use model::Whisper;
 pub use sequence::Previous;
 pub use token_mask::{Rules, compression_ratio};

@@ -2,7 +2,7 @@
 //! timestamps, as in training.
 
 use super::config::Special;
-use super::decoding::Said;
+use super::decoding::DecodedWindow;
 
 /// What the next window is told.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Special {
     }
 }
 
-impl Said {
+impl DecodedWindow {
     /// Leaves the first tokens.
     pub fn truncate(&mut self, kept: usize) {
         let columns = self.weights.len() / (self.tokens.len() + 1);

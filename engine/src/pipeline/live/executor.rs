@@ -5,29 +5,29 @@ use std::time::{Duration, Instant};
 
 use burn::tensor::{Tensor, TensorData};
 
-use super::slot::{Heard, Input, Kind, Part, Slot};
+use super::slot::{LiveAudio, LiveRequest, LiveSlot, Part, StepOutput};
 use crate::audio::SAMPLE_RATE;
 use crate::decoding::Beam;
 use crate::error::{Error, Result};
 use crate::models::silero::{CHUNK, Memory, Silero};
-use crate::pipeline::groups::{Group, Groups};
-use crate::scheduler::Machine;
+use crate::pipeline::groups::{BatchGroup, BatchGroups};
+use crate::scheduler::{BatchExecutor, SlotTable};
 
 /// Rows of an encoder step at most.
 const MOST_ROWS: usize = 64;
 /// How long a chunk of the detector's is.
-const DETECTED: Duration = Duration::from_millis((CHUNK * 1000 / SAMPLE_RATE as usize) as u64);
+const DETECTOR_CHUNK: Duration = Duration::from_millis((CHUNK * 1000 / SAMPLE_RATE as usize) as u64);
 
 /// The live streams of a device.
-pub struct Listening {
+pub struct LiveExecutor {
     detector: Option<Arc<Silero>>,
-    slots: Vec<Option<Slot>>,
-    groups: Groups,
+    slots: SlotTable<LiveSlot>,
+    groups: BatchGroups,
 }
 
 /// What a slot is ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bucket {
+pub enum LiveBatchKey {
     /// The detector.
     Detect,
     /// So many chunks through the encoder.
@@ -35,7 +35,7 @@ pub enum Bucket {
         /// Which streams can share it.
         group: usize,
         /// How they are searched.
-        way: Way,
+        search: SearchKind,
         /// A power of two.
         chunks: usize,
     },
@@ -43,30 +43,28 @@ pub enum Bucket {
     Settle,
 }
 
-/// A way to search.
+/// A search to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum SearchKind {
     /// The best token at every step.
     Greedy,
     /// Several texts side by side.
     Beam,
 }
 
-impl Listening {
+impl LiveExecutor {
     /// No stream yet.
     pub fn new(detector: Option<Arc<Silero>>) -> Self {
-        Self { detector, slots: Vec::new(), groups: Groups::default() }
+        Self { detector, slots: SlotTable::default(), groups: BatchGroups::default() }
     }
 
-    fn slot(&mut self, slot: usize) -> Result<&mut Slot> {
-        self.slots.get_mut(slot).and_then(Option::as_mut).ok_or(Error::Canceled)
-    }
-
-    fn detect(&mut self, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
-        let Some(detector) = self.detector.clone() else { return Err(Error::Canceled) };
+    fn detect(&mut self, slots: &[usize]) -> Result<Vec<Option<StepOutput>>> {
+        let Some(detector) = self.detector.clone() else {
+            return Err(Error::internal("a step of the detector without one"));
+        };
         let (mut samples, mut memories): (Vec<Vec<f32>>, Vec<Memory>) = (Vec::new(), Vec::new());
         for slot in slots {
-            let slot = self.slot(*slot)?;
+            let slot = self.slots.get_mut(*slot)?;
             samples.push(slot.take_samples());
             memories.push(slot.memory.clone());
         }
@@ -76,22 +74,29 @@ impl Listening {
             .iter()
             .zip(chances.iter().zip(memories))
             .map(|(slot, (chances, memory))| {
-                let slot = self.slot(*slot)?;
+                let slot = self.slots.get_mut(*slot)?;
                 slot.memory = memory;
                 slot.detected(chances).map(Some)
             })
             .collect()
     }
 
-    fn encode(&mut self, group: usize, way: Way, chunks: usize, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
-        let Some(Group { model, look_ahead, .. }) = self.groups.get(group).cloned() else {
-            return Err(Error::Canceled);
+    fn encode(
+        &mut self,
+        group: usize,
+        search: SearchKind,
+        chunks: usize,
+        slots: &[usize],
+    ) -> Result<Vec<Option<StepOutput>>> {
+        let Some(BatchGroup { model, look_ahead, .. }) = self.groups.get(group).cloned() else {
+            return Err(Error::internal("a step of an unknown batch group"));
         };
         let config = &model.config().encoder;
         let rows = chunks * (look_ahead + 1) * config.subsampling_factor;
         let mut parts: Vec<Part> = Vec::with_capacity(slots.len());
         for slot in slots {
-            parts.push(self.slot(*slot)?.part(rows).ok_or(Error::Canceled)?);
+            let part = self.slots.get_mut(*slot)?.part(rows);
+            parts.push(part.ok_or_else(|| Error::internal("an encoder step without a turn"))?);
         }
         let mel: Vec<f32> = parts.iter_mut().flat_map(|part| std::mem::take(&mut part.mel)).collect();
         let valid: Vec<_> = parts.iter().map(|part| part.valid.clone()).collect();
@@ -99,107 +104,103 @@ impl Listening {
         let features = Tensor::from_data(TensorData::new(mel, shape), model.device());
         let mut streams: Vec<_> = parts.iter_mut().map(|part| &mut part.stream).collect();
         let encoded = model.encode(&mut streams, features, &valid)?;
-        let tokens = match way {
-            Way::Greedy => model.search_together(&mut streams, &encoded, &vec![None; slots.len()])?,
-            Way::Beam => {
-                let beams = slots.iter().map(|slot| self.slots.get(*slot)?.as_ref()?.kind.beam());
-                let beams: Vec<Beam> = beams.collect::<Option<_>>().ok_or(Error::Canceled)?;
+        let tokens = match search {
+            SearchKind::Greedy => model.search_together(&mut streams, &encoded, &vec![None; slots.len()])?,
+            SearchKind::Beam => {
+                let beams = slots.iter().map(|slot| self.slots.find(*slot)?.request.beam());
+                let beams: Vec<Beam> =
+                    beams.collect::<Option<_>>().ok_or_else(|| Error::internal("a beam search without a beam"))?;
                 model.search_beams(&mut streams, &encoded, &beams)?
             }
         };
         slots
             .iter()
             .zip(parts.into_iter().zip(tokens))
-            .map(|(slot, (part, tokens))| Ok(Some(self.slot(*slot)?.encoded(part.stream, tokens))))
+            .map(|(slot, (part, tokens))| Ok(Some(self.slots.get_mut(*slot)?.encoded(part.stream, tokens))))
             .collect()
     }
 }
 
-impl Machine for Listening {
-    type Kind = Kind;
-    type Input = Input;
-    type Output = Heard;
-    type Bucket = Bucket;
+impl BatchExecutor for LiveExecutor {
+    type Request = LiveRequest;
+    type Input = LiveAudio;
+    type Output = StepOutput;
+    type BatchKey = LiveBatchKey;
 
-    fn open(&mut self, slot: usize, kind: Kind) -> Result<()> {
-        let group = self.groups.number(&kind.group);
-        if self.slots.len() <= slot {
-            self.slots.resize_with(slot + 1, || None);
-        }
-        self.slots[slot] = Some(Slot::new(kind, group)?);
+    fn open(&mut self, slot: usize, request: LiveRequest) -> Result<()> {
+        let group = self.groups.number(&request.group);
+        self.slots.insert(slot, LiveSlot::new(request, group)?);
         Ok(())
     }
 
-    fn take(&mut self, slot: usize, input: Input) {
-        if let Ok(slot) = self.slot(slot) {
-            slot.take(input);
+    fn push(&mut self, slot: usize, input: LiveAudio) {
+        if let Some(slot) = self.slots.find_mut(slot) {
+            slot.push(input);
         }
     }
 
     fn finish(&mut self, slot: usize) {
-        if let Ok(slot) = self.slot(slot) {
+        if let Some(slot) = self.slots.find_mut(slot) {
             slot.finish();
         }
     }
 
     fn close(&mut self, slot: usize) {
-        if let Some(slot) = self.slots.get_mut(slot) {
-            *slot = None;
-        }
+        self.slots.remove(slot);
     }
 
-    fn ready(&self, slot: usize) -> Option<Bucket> {
-        let slot = self.slots.get(slot)?.as_ref()?;
+    fn next_step(&self, slot: usize) -> Option<LiveBatchKey> {
+        let slot = self.slots.find(slot)?;
         if slot.is_for_detector() {
-            return Some(Bucket::Detect);
+            return Some(LiveBatchKey::Detect);
         }
         if slot.settled() {
-            return Some(Bucket::Settle);
+            return Some(LiveBatchKey::Settle);
         }
         let chunks = slot.chunks()?;
-        let way = if slot.kind.fusion.is_some() { Way::Beam } else { Way::Greedy };
-        Some(Bucket::Encode { group: slot.group, way, chunks })
+        let search = if slot.request.fusion.is_some() { SearchKind::Beam } else { SearchKind::Greedy };
+        Some(LiveBatchKey::Encode { group: slot.group, search, chunks })
     }
 
-    fn since(&self, slot: usize) -> Option<Instant> {
-        self.slots.get(slot)?.as_ref()?.whole_since()
+    fn waiting_since(&self, slot: usize) -> Option<Instant> {
+        self.slots.find(slot)?.whole_since()
     }
 
-    fn budget(&self, bucket: Bucket) -> Duration {
-        match bucket {
-            Bucket::Settle => Duration::ZERO,
+    fn budget(&self, key: LiveBatchKey) -> Duration {
+        match key {
+            LiveBatchKey::Settle => Duration::ZERO,
             // The next chunk is complete by then.
-            Bucket::Detect => DETECTED,
-            Bucket::Encode { group, .. } => self.groups.get(group).map_or(Duration::ZERO, |group| {
+            LiveBatchKey::Detect => DETECTOR_CHUNK,
+            LiveBatchKey::Encode { group, .. } => self.groups.get(group).map_or(Duration::ZERO, |group| {
                 let chunk_ms = (group.look_ahead + 1) as f64 * group.model.frame_ms();
                 Duration::from_millis(chunk_ms as u64)
             }),
         }
     }
 
-    fn rows(&self, bucket: Bucket) -> usize {
-        match bucket {
-            Bucket::Detect | Bucket::Settle => usize::MAX,
-            Bucket::Encode { .. } => MOST_ROWS,
+    fn max_batch(&self, key: LiveBatchKey) -> usize {
+        match key {
+            LiveBatchKey::Detect | LiveBatchKey::Settle => usize::MAX,
+            LiveBatchKey::Encode { .. } => MOST_ROWS,
         }
     }
 
-    fn name(&self, bucket: Bucket) -> &'static str {
-        match bucket {
-            Bucket::Detect => "detect",
-            Bucket::Encode { .. } => "encode",
-            Bucket::Settle => "settle",
+    fn step_name(&self, key: LiveBatchKey) -> &'static str {
+        match key {
+            LiveBatchKey::Detect => "detect",
+            LiveBatchKey::Encode { .. } => "encode",
+            LiveBatchKey::Settle => "settle",
         }
     }
 
-    fn step(&mut self, bucket: Bucket, slots: &[usize]) -> Result<Vec<Option<Heard>>> {
-        match bucket {
-            Bucket::Detect => self.detect(slots),
-            Bucket::Encode { group, way, chunks } => self.encode(group, way, chunks, slots),
-            Bucket::Settle => slots
+    fn step(&mut self, key: LiveBatchKey, slots: &[usize]) -> Result<Vec<Option<StepOutput>>> {
+        match key {
+            LiveBatchKey::Detect => self.detect(slots),
+            LiveBatchKey::Encode { group, search, chunks } => self.encode(group, search, chunks, slots),
+            LiveBatchKey::Settle => slots
                 .iter()
                 .map(|slot| {
-                    let slot = self.slot(*slot)?;
+                    let slot = self.slots.get_mut(*slot)?;
                     let heard = slot.heard(Vec::new());
                     Ok(Some(slot.settle(heard)))
                 })
@@ -217,13 +218,13 @@ mod tests {
     use super::*;
     use crate::audio::AudioStream;
     use crate::models::fastconformer::FastConformer;
-    use crate::vad::endpointer::TurnRules;
+    use crate::vad::endpointer::EndpointingRules;
 
     /// Runs the detector for as long as it is first.
-    fn detect(machine: &mut Listening) {
-        while machine.ready(0) == Some(Bucket::Detect) {
-            assert_eq!(machine.since(0), None, "from when it is seen");
-            machine.step(Bucket::Detect, &[0]).unwrap();
+    fn detect(executor: &mut LiveExecutor) {
+        while executor.next_step(0) == Some(LiveBatchKey::Detect) {
+            assert_eq!(executor.waiting_since(0), None, "from when it is seen");
+            executor.step(LiveBatchKey::Detect, &[0]).unwrap();
         }
     }
 
@@ -234,26 +235,27 @@ mod tests {
         let model = Arc::new(FastConformer::load(&models.join("starter/asr-en"), &Device::flex()).unwrap());
         let detector = Silero::load(&models.join("starter/vad"), &Device::flex()).unwrap();
         let mut mel = model.preprocessor().stream().unwrap();
-        let mut machine = Listening::new(Some(Arc::new(detector)));
-        let group = Group { model, look_ahead: 6, language: 0 };
-        let kind = Kind { group, rules: TurnRules::default(), detected: true, fusion: None, beam: 1 };
-        machine.open(0, kind).unwrap();
+        let mut executor = LiveExecutor::new(Some(Arc::new(detector)));
+        let group = BatchGroup { model, look_ahead: 6, language: 0 };
+        let request =
+            LiveRequest { group, endpointing: EndpointingRules::default(), detected: true, fusion: None, beam: 1 };
+        executor.open(0, request).unwrap();
         let sound = AudioStream::open(&models.join("samples/jfk.flac")).unwrap().read_to_end().unwrap();
-        let mut pieces = sound.chunks(1_600).map(|piece| Input { samples: piece.to_vec(), mel: mel.push(piece) });
-        while machine.ready(0).is_none_or(|bucket| bucket == Bucket::Detect) {
-            machine.take(0, pieces.next().unwrap());
-            detect(&mut machine);
+        let mut pieces = sound.chunks(1_600).map(|piece| LiveAudio { samples: piece.to_vec(), mel: mel.push(piece) });
+        while executor.next_step(0).is_none_or(|key| key == LiveBatchKey::Detect) {
+            executor.push(0, pieces.next().unwrap());
+            detect(&mut executor);
         }
-        let since = machine.since(0);
+        let since = executor.waiting_since(0);
         assert!(since.is_some());
         for _ in 0..3 {
-            machine.take(0, pieces.next().unwrap());
-            detect(&mut machine);
-            assert!(matches!(machine.ready(0), Some(Bucket::Encode { .. })));
-            assert_eq!(machine.since(0), since);
+            executor.push(0, pieces.next().unwrap());
+            detect(&mut executor);
+            assert!(matches!(executor.next_step(0), Some(LiveBatchKey::Encode { .. })));
+            assert_eq!(executor.waiting_since(0), since);
         }
-        let bucket = machine.ready(0).unwrap();
-        machine.step(bucket, &[0]).unwrap();
-        assert!(machine.since(0) > since || machine.ready(0).is_none());
+        let key = executor.next_step(0).unwrap();
+        executor.step(key, &[0]).unwrap();
+        assert!(executor.waiting_since(0) > since || executor.next_step(0).is_none());
     }
 }

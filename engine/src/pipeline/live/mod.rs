@@ -10,6 +10,6 @@ pub mod session;
 mod slot;
 mod turns;
 
-pub(crate) use executor::{Bucket, Listening};
-pub(crate) use slot::{Heard, Input, Kind};
+pub(crate) use executor::{LiveBatchKey, LiveExecutor};
+pub(crate) use slot::{LiveAudio, LiveRequest, StepOutput};
 pub use turns::{Caption, LiveEvent};

@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use auricle_kernels::logmel::LogMelStream;
 
-use super::slot::{Heard, Input, Kind};
+use super::slot::{LiveAudio, LiveRequest, StepOutput};
 use super::turns::{LiveEvent, Turns};
 use crate::LanguageModelChoice;
 use crate::audio::{Resampler, SAMPLE_RATE, tame};
 use crate::decoding::fusion::{self, Fusion, FusionWeights};
 use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
-use crate::pipeline::executor::{self as streams, Streams};
-use crate::pipeline::groups::Group;
+use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
+use crate::pipeline::groups::BatchGroup;
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::lm::LanguageModel;
-use crate::vad::endpointer::TurnRules;
+use crate::vad::endpointer::EndpointingRules;
 
 /// The sample rates that a session may have, in hertz.
 pub const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
@@ -34,7 +34,7 @@ pub struct ListenOptions {
     /// At most this much look-ahead, ms; the catalog's for the model if left out.
     pub look_ahead_ms: Option<u32>,
     /// When turns end.
-    pub turns: TurnRules,
+    pub turns: EndpointingRules,
     /// The language model that joins the search. [`LanguageModelChoice::Shipped`] does on a CPU; on a GPU sessions are greedy
     /// unless a file is named, as a beam's small steps would each wait for the device.
     pub language_model: LanguageModelChoice,
@@ -51,7 +51,7 @@ impl Default for ListenOptions {
             language: None,
             sample_rate: SAMPLE_RATE,
             look_ahead_ms: None,
-            turns: TurnRules::default(),
+            turns: EndpointingRules::default(),
             language_model: LanguageModelChoice::default(),
             fusion: FusionWeights::default(),
             beam: None,
@@ -61,12 +61,12 @@ impl Default for ListenOptions {
 
 /// How much of a session's audio was pushed and is dealt with, ms.
 #[derive(Debug, Default)]
-struct Progress {
+struct Backlog {
     pushed: AtomicU64,
     heard: AtomicU64,
 }
 
-impl Progress {
+impl Backlog {
     fn waiting_ms(&self) -> u64 {
         self.pushed.load(Ordering::Relaxed).saturating_sub(self.heard.load(Ordering::Relaxed))
     }
@@ -74,25 +74,25 @@ impl Progress {
 
 /// The way into a session. Dropped before it is finished, it ends the session at once, and what was not told yet is lost.
 pub struct LiveInput {
-    stream: Stream<Streams>,
+    stream: Stream<DeviceExecutor>,
     resampler: Resampler,
     mel: LogMelStream,
     /// Half a sample that a push ended with.
     odd: Option<u8>,
     /// What the queue has had no room for yet.
-    unsent: Option<Input>,
+    unsent: Option<LiveAudio>,
     samples: u64,
     finished: bool,
-    progress: Arc<Progress>,
+    progress: Arc<Backlog>,
 }
 
 /// What comes out of a session.
 pub struct LiveEvents {
-    heard: Results<Streams>,
+    results: Results<StreamOutput>,
     model: Arc<FastConformer>,
     turns: Turns,
     ready: VecDeque<LiveEvent>,
-    progress: Arc<Progress>,
+    progress: Arc<Backlog>,
 }
 
 /// Opens a session on the worker; `look_ahead_ms` and `language_model` are what the options or the catalog say.
@@ -100,7 +100,7 @@ pub struct LiveEvents {
 /// # Errors
 /// [`Error::InvalidOption`], [`Error::Language`] for options; [`Error::Busy`] when there is no room.
 pub(crate) fn open(
-    scheduler: &Scheduler<Streams>,
+    scheduler: &Scheduler<DeviceExecutor>,
     model: Arc<FastConformer>,
     options: &ListenOptions,
     look_ahead_ms: Option<u32>,
@@ -123,18 +123,24 @@ pub(crate) fn open(
         // Blanks are all there is to tell silence by.
         rules.blank_ms = rules.silence_ms;
     }
-    let group = Group {
+    let group = BatchGroup {
         look_ahead: model.look_ahead(look_ahead_ms)?,
         language: model.language_slot(options.language.as_deref())?,
         model: model.clone(),
     };
     let fusion = language_model
         .map(|language_model| Arc::new(Fusion::new(language_model, options.fusion, model.vocabulary(), None, &[])));
-    let kind = streams::Kind::Live(Kind { group, rules, detected, fusion, beam: options.beam.unwrap_or(fusion::BEAM) });
+    let request = StreamRequest::Live(LiveRequest {
+        group,
+        endpointing: rules,
+        detected,
+        fusion,
+        beam: options.beam.unwrap_or(fusion::BEAM),
+    });
     let resampler = Resampler::live(options.sample_rate)?;
     let mel = model.preprocessor().stream()?;
-    let (stream, heard) = scheduler.open(kind, Priority::Live)?;
-    let progress = Arc::new(Progress::default());
+    let (stream, results) = scheduler.open(request, Priority::Live)?;
+    let progress = Arc::new(Backlog::default());
     let input = LiveInput {
         stream,
         resampler,
@@ -146,7 +152,7 @@ pub(crate) fn open(
         progress: progress.clone(),
     };
     let turns = Turns::new(options.language.clone());
-    Ok((input, LiveEvents { heard, model, turns, ready: VecDeque::new(), progress }))
+    Ok((input, LiveEvents { results, model, turns, ready: VecDeque::new(), progress }))
 }
 
 impl LiveInput {
@@ -177,8 +183,8 @@ impl LiveInput {
     /// still. Who waits for [`LiveInput::waiting_ms`] to fall calls this each time they look.
     pub fn send_on(&mut self) -> bool {
         if let Some(input) = self.unsent.take() {
-            self.unsent = match self.stream.push(streams::Input::Live(input)) {
-                Err(streams::Input::Live(input)) => Some(input),
+            self.unsent = match self.stream.push(StreamInput::Live(input)) {
+                Err(StreamInput::Live(input)) => Some(input),
                 _ => None,
             };
         }
@@ -218,7 +224,7 @@ impl LiveInput {
         rest.mel.extend(self.mel.push(&rest.samples[before..]));
         rest.mel.extend(self.mel.finish());
         self.count(rest.samples.len() - before);
-        self.stream.finish(Some(streams::Input::Live(rest)));
+        self.stream.finish(Some(StreamInput::Live(rest)));
         Ok(())
     }
 
@@ -243,7 +249,7 @@ impl LiveEvents {
             if let Some(event) = self.ready.pop_front() {
                 return Some(Ok(event));
             }
-            match self.heard.recv().await?.and_then(streams::Output::live) {
+            match self.results.next().await?.and_then(StreamOutput::live) {
                 Ok(heard) => self.take(heard),
                 Err(error) => return Some(Err(error)),
             }
@@ -263,7 +269,7 @@ impl LiveEvents {
         self.progress.waiting_ms()
     }
 
-    fn take(&mut self, heard: Heard) {
+    fn take(&mut self, heard: StepOutput) {
         self.progress.heard.fetch_max(heard.heard_ms, Ordering::Relaxed);
         self.ready.extend(self.turns.take(heard, &self.model));
     }

@@ -9,8 +9,8 @@ use crate::decoding::{Beam, Search, Token};
 use crate::error::Result;
 use crate::models::fastconformer::Stream;
 use crate::models::silero::{CHUNK, Memory};
-use crate::pipeline::groups::Group;
-use crate::vad::endpointer::{Change, TurnRules, Turnkeeper};
+use crate::pipeline::groups::BatchGroup;
+use crate::vad::endpointer::{Endpoint, Endpointer, EndpointingRules};
 
 /// Mel rows before the first sign of speech that a turn begins with: 600 ms.
 const BEFORE: usize = 60;
@@ -22,9 +22,9 @@ const HOP: usize = 160;
 const MOST_FRAMES: usize = 112;
 
 /// What a stream is opened with.
-pub struct Kind {
-    pub group: Group,
-    pub rules: TurnRules,
+pub struct LiveRequest {
+    pub group: BatchGroup,
+    pub endpointing: EndpointingRules,
     /// Whether the detector says where speech is.
     pub detected: bool,
     /// What joins a search with a beam; without it the search is greedy.
@@ -33,7 +33,7 @@ pub struct Kind {
     pub beam: usize,
 }
 
-impl Kind {
+impl LiveRequest {
     /// The beam, if there is to be one.
     pub fn beam(&self) -> Option<Beam<'_>> {
         self.fusion.as_deref().map(|fusion| Beam { width: self.beam, fusion: Some(fusion) })
@@ -42,7 +42,7 @@ impl Kind {
 
 /// A piece of audio.
 #[derive(Debug, Default)]
-pub struct Input {
+pub struct LiveAudio {
     /// At 16 kHz.
     pub samples: Vec<f32>,
     /// The mel rows that they complete, `[rows, mels]`.
@@ -51,7 +51,7 @@ pub struct Input {
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
+pub struct StepOutput {
     /// New tokens; their frames count from the turn's beginning.
     pub tokens: Vec<Token>,
     /// Those that follow as it looks now, if it was looked: they take the place of the ones before them.
@@ -66,8 +66,8 @@ pub struct Heard {
     pub until_ms: u64,
 }
 
-pub(super) struct Slot {
-    pub kind: Kind,
+pub(super) struct LiveSlot {
+    pub request: LiveRequest,
     /// Number of its group.
     pub group: usize,
     pub memory: Memory,
@@ -81,7 +81,7 @@ pub(super) struct Slot {
     mel: Vec<f32>,
     first_row: usize,
     mels: usize,
-    keeper: Turnkeeper,
+    endpointer: Endpointer,
     turn: Option<Turn>,
     /// When the first chunk that is not yet encoded was complete.
     whole_since: Option<Instant>,
@@ -108,9 +108,9 @@ pub(super) struct Part {
     pub valid: std::ops::Range<usize>,
 }
 
-impl Slot {
-    pub fn new(kind: Kind, group: usize) -> Result<Self> {
-        let config = &kind.group.model.config().encoder;
+impl LiveSlot {
+    pub fn new(request: LiveRequest, group: usize) -> Result<Self> {
+        let config = &request.group.model.config().encoder;
         let mut slot = Self {
             memory: Memory::default(),
             samples: Vec::new(),
@@ -119,21 +119,21 @@ impl Slot {
             mel: Vec::new(),
             first_row: 0,
             mels: config.num_mel_bins,
-            keeper: Turnkeeper::new(kind.rules)?,
+            endpointer: Endpointer::new(request.endpointing)?,
             turn: None,
             whole_since: None,
             finishing: false,
-            kind,
+            request,
             group,
         };
-        if !slot.kind.detected {
+        if !slot.request.detected {
             slot.begin(0)?;
         }
         Ok(slot)
     }
 
-    pub fn take(&mut self, input: Input) {
-        if self.kind.detected {
+    pub fn push(&mut self, input: LiveAudio) {
+        if self.request.detected {
             self.samples.extend(input.samples);
         } else {
             self.heard += input.samples.len();
@@ -156,7 +156,7 @@ impl Slot {
 
     /// Whether the detector is to hear something first.
     pub fn is_for_detector(&self) -> bool {
-        self.kind.detected && self.for_detector().is_some()
+        self.request.detected && self.for_detector().is_some()
     }
 
     /// Whole chunks for the detector, if it has not heard them; the last one is filled up at the end.
@@ -175,7 +175,7 @@ impl Slot {
     }
 
     /// Takes what the detector made of them.
-    pub fn detected(&mut self, chances: &[f32]) -> Result<Heard> {
+    pub fn detected(&mut self, chances: &[f32]) -> Result<StepOutput> {
         self.chances.extend(chances);
         self.go_on()?;
         self.note_chunks();
@@ -192,9 +192,9 @@ impl Slot {
                 break;
             };
             self.heard += CHUNK;
-            match self.keeper.hear(chance) {
-                Some(Change::Speech { since }) => self.begin((since / HOP).saturating_sub(BEFORE))?,
-                Some(Change::Silence) => self.end_turn(self.heard / HOP),
+            match self.endpointer.hear(chance) {
+                Some(Endpoint::Speech { since }) => self.begin((since / HOP).saturating_sub(BEFORE))?,
+                Some(Endpoint::Silence) => self.end_turn(self.heard / HOP),
                 None => {}
             }
         }
@@ -216,7 +216,7 @@ impl Slot {
         }
         let row = row.clamp(self.first_row, self.past_last_row());
         self.drop_rows(row - self.first_row);
-        let Group { model, look_ahead, language } = &self.kind.group;
+        let BatchGroup { model, look_ahead, language } = &self.request.group;
         let stream = model.stream(1, *look_ahead, *language)?;
         self.turn = Some(Turn {
             stream: Some(stream),
@@ -257,7 +257,7 @@ impl Slot {
 
     /// How many chunks an encoder step over this slot takes, a power of two; the last chunk of a turn may be a short one.
     pub fn chunks(&self) -> Option<usize> {
-        let Group { model, look_ahead, .. } = &self.kind.group;
+        let BatchGroup { model, look_ahead, .. } = &self.request.group;
         let frames = look_ahead + 1;
         let chunk = frames * model.config().encoder.subsampling_factor;
         let most = (MOST_FRAMES / frames).max(1);
@@ -301,39 +301,42 @@ impl Slot {
     }
 
     /// Takes a step's result.
-    pub fn encoded(&mut self, stream: Stream, tokens: Vec<Token>) -> Heard {
-        let Some(turn) = &mut self.turn else { return Heard::default() };
+    pub fn encoded(&mut self, stream: Stream, tokens: Vec<Token>) -> StepOutput {
+        let Some(turn) = &mut self.turn else { return StepOutput::default() };
         let open = stream.open();
         turn.stream = Some(stream);
         let last = open.last().or(tokens.last());
         if let Some(since) = turn.wordless_since.take_if(|_| last.is_some()) {
             metrics::histogram!("auricle_first_token_seconds").record(since.elapsed());
         }
-        let frame_ms = self.kind.group.model.frame_ms();
-        let row_ms = self.kind.group.model.preprocessor().hop_ms();
+        let frame_ms = self.request.group.model.frame_ms();
+        let row_ms = self.request.group.model.preprocessor().hop_ms();
         let said = last.map(|token| ((token.frame + 1) as f64 * frame_ms) as u64);
         let encoded_ms = ((self.first_row - turn.start_row) as f64 * row_ms) as u64;
-        if self.keeper.follow(said, encoded_ms) && turn.end_row.is_none() {
+        if self.endpointer.follow(said, encoded_ms) && turn.end_row.is_none() {
             turn.end_row = Some(self.first_row);
         }
         self.note_chunks();
-        let heard = Heard { open: Some(open), ..self.heard(tokens) };
+        let heard = StepOutput { open: Some(open), ..self.heard(tokens) };
         if self.settled() { self.settle(heard) } else { heard }
     }
 
     /// Ends a turn that is settled.
-    pub fn settle(&mut self, mut heard: Heard) -> Heard {
+    pub fn settle(&mut self, mut heard: StepOutput) -> StepOutput {
         heard.ended = true;
         let stream = self.turn.take().and_then(|turn| turn.stream);
-        if let (Some(stream), Some(beam)) = (stream, self.kind.beam()) {
-            let model = &self.kind.group.model;
+        if let (Some(stream), Some(beam)) = (stream, self.request.beam()) {
+            let model = &self.request.group.model;
             heard.tokens.extend(model.finish(stream, Search::Beam(beam)).into_iter().flatten());
         }
         heard.open = Some(Vec::new());
-        let speaking = self.keeper.turn_over();
+        let speaking = self.endpointer.turn_over();
         // Speech goes on, or nobody can tell: the next turn begins where this one ended.
-        let next =
-            if (speaking || !self.kind.detected) && self.more_to_come() { self.begin(self.first_row) } else { Ok(()) };
+        let next = if (speaking || !self.request.detected) && self.more_to_come() {
+            self.begin(self.first_row)
+        } else {
+            Ok(())
+        };
         if let Err(error) = next.and_then(|()| self.go_on()) {
             debug_assert!(false, "a stream like the last one cannot be had: {error}");
         }
@@ -347,8 +350,8 @@ impl Slot {
         !self.finishing || !self.samples.is_empty() || !self.chances.is_empty()
     }
 
-    pub fn heard(&self, tokens: Vec<Token>) -> Heard {
-        Heard {
+    pub fn heard(&self, tokens: Vec<Token>) -> StepOutput {
+        StepOutput {
             tokens,
             open: None,
             turn_ms: self.turn.as_ref().map_or(0, |turn| self.row_ms(turn.start_row)),
@@ -359,7 +362,7 @@ impl Slot {
     }
 
     fn row_ms(&self, row: usize) -> u64 {
-        (row as f64 * self.kind.group.model.preprocessor().hop_ms()) as u64
+        (row as f64 * self.request.group.model.preprocessor().hop_ms()) as u64
     }
 
     fn detected_ms(&self) -> u64 {

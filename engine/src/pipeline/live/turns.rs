@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::slot::Heard;
+use super::slot::StepOutput;
 use crate::Word;
 use crate::decoding::Token;
 use crate::models::fastconformer::FastConformer;
@@ -47,7 +47,7 @@ impl Turns {
     }
 
     /// Takes what was heard; gives what there is to show.
-    pub fn take(&mut self, heard: Heard, model: &FastConformer) -> Vec<LiveEvent> {
+    pub fn take(&mut self, heard: StepOutput, model: &FastConformer) -> Vec<LiveEvent> {
         let reopened = heard.open.filter(|open| *open != self.open);
         let changed = !heard.tokens.is_empty() || reopened.is_some();
         self.tokens.extend(heard.tokens);
@@ -108,7 +108,7 @@ mod tests {
         let mut take = |tokens: &[&str], open: Option<&[&str]>, ended: bool| -> Vec<(char, String)> {
             let tokens = tokens.iter().map(|text| word(text)).collect();
             let open = open.map(|open| open.iter().map(|text| word(text)).collect());
-            let heard = Heard { tokens, open, ended, until_ms: 1_000, ..Heard::default() };
+            let heard = StepOutput { tokens, open, ended, until_ms: 1_000, ..StepOutput::default() };
             let shown = turns.take(heard, &model).into_iter().map(|event| match event {
                 LiveEvent::Partial(caption) => ('p', caption.text),
                 LiveEvent::Final(caption) => ('f', caption.text),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::transducer_executor::{Dealt, Found, Input, Kind, Searched};
+use super::transducer_executor::{SearchPlacement, StepOutput, StepResult, TransducerInput, TransducerRequest};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::decoding::fusion::{BEAM, Fusion};
 use crate::decoding::keyterms::Keyterms;
@@ -13,13 +13,13 @@ use crate::decoding::{Beam, Search, Token};
 use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
-use crate::pipeline::executor::{self as streams, Streams};
-use crate::pipeline::groups::Group;
-use crate::scheduler::{Priority, Results, Scheduler, Stream, wait};
+use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
+use crate::pipeline::groups::BatchGroup;
+use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::lm::LanguageModel;
 use crate::text::tokens::Spoken;
-use crate::vad::chunker::{Cutter, Window, join};
-use crate::vad::speech_filter::{Gate, Heard};
+use crate::vad::chunker::{Chunker, Window, join};
+use crate::vad::speech_filter::{SpeechFilter, SpeechSpans};
 use crate::{Progress, TranscribeOptions, Transcript};
 
 /// How far ahead of the device a recording is read: mel rows of a stream (27 s at 10 ms), and windows.
@@ -31,7 +31,7 @@ struct Job<'a> {
     keyterms: Option<Arc<Keyterms>>,
     fusion: Option<Fusion>,
     beam: usize,
-    group: Group,
+    group: BatchGroup,
     detector: Option<&'a Silero>,
     /// Words left out because no speech was heard near them.
     unheard: usize,
@@ -69,41 +69,41 @@ impl Job<'_> {
 
     /// # Errors
     /// [`Error::Busy`] when there is no room.
-    fn open(&self, worker: &Scheduler<Streams>) -> Result<Open> {
+    fn open(&self, worker: &Scheduler<DeviceExecutor>) -> Result<Open> {
         let search = match self.fusion {
-            Some(_) => Searched::Outside,
-            None => Searched::Here(self.keyterms.clone()),
+            Some(_) => SearchPlacement::OnCaller,
+            None => SearchPlacement::OnWorker(self.keyterms.clone()),
         };
-        let kind = streams::Kind::Recording(Kind { group: self.group.clone(), search });
-        let (stream, results) = worker.open(kind, Priority::Offline)?;
+        let request = StreamRequest::Transducer(TransducerRequest { group: self.group.clone(), search });
+        let (stream, results) = worker.open(request, Priority::Offline)?;
         Ok(Open { stream, results })
     }
 }
 
 /// A recording on the worker.
 struct Open {
-    stream: Stream<Streams>,
-    results: Results<Streams>,
+    stream: Stream<DeviceExecutor>,
+    results: Results<StreamOutput>,
 }
 
 impl Open {
     /// # Errors
     /// [`Error::Busy`] when the queue is full.
-    fn push(&self, input: Input) -> Result<()> {
-        let pushed = self.stream.push(streams::Input::Recording(input));
+    fn push(&self, input: TransducerInput) -> Result<()> {
+        let pushed = self.stream.push(StreamInput::Transducer(input));
         pushed.map_err(|_| Error::Busy("too many recordings at once".into()))
     }
 
-    fn finish(&mut self, last: Option<Input>) {
-        self.stream.finish(last.map(streams::Input::Recording));
+    fn finish(&mut self, last: Option<TransducerInput>) {
+        self.stream.finish(last.map(StreamInput::Transducer));
     }
 
     /// What the next step gave; none once everything was dealt with.
     ///
     /// # Errors
     /// What the device reports.
-    fn next(&mut self) -> Result<Option<Dealt>> {
-        wait::<Streams>(&mut self.results).map(|output| output.and_then(streams::Output::recording)).transpose()
+    fn next(&mut self) -> Result<Option<StepOutput>> {
+        self.results.wait().map(|output| output.and_then(StreamOutput::transducer)).transpose()
     }
 }
 
@@ -115,7 +115,7 @@ impl Open {
 /// checkpoint cannot serve; [`Error::Busy`] when the worker has no room.
 pub(crate) fn transcribe(
     model: &Arc<FastConformer>,
-    worker: &Scheduler<Streams>,
+    worker: &Scheduler<DeviceExecutor>,
     mut audio: AudioStream,
     options: &TranscribeOptions,
     language_model: Option<Arc<LanguageModel>>,
@@ -131,7 +131,7 @@ pub(crate) fn transcribe(
         keyterms: keyterms.map(Arc::new),
         fusion,
         beam: options.beam.unwrap_or(BEAM),
-        group: Group {
+        group: BatchGroup {
             model: model.clone(),
             look_ahead: model.look_ahead(options.look_ahead_ms)?,
             language: model.language_slot(options.language.as_deref())?,
@@ -165,7 +165,7 @@ pub(crate) fn transcribe(
 /// A cache-aware checkpoint: one stream from the first sample to the last.
 fn straight_through(
     model: &FastConformer,
-    worker: &Scheduler<Streams>,
+    worker: &Scheduler<DeviceExecutor>,
     audio: &mut AudioStream,
     job: &mut Job,
 ) -> Result<Spoken> {
@@ -174,44 +174,44 @@ fn straight_through(
     let row_s = model.preprocessor().hop_ms() / 1000.0;
     let mut open = job.open(worker)?;
     let mut searching = model.searching(1)?;
-    let mut gate = Gate::new(job.detector)?;
+    let mut filter = SpeechFilter::new(job.detector)?;
     let mut tokens: Vec<Token> = Vec::new();
-    let (mut pushed, mut dealt_with) = (0, 0);
+    let (mut pushed, mut processed) = (0, 0);
     let mut ended = false;
     loop {
-        while !ended && pushed - dealt_with < ROWS_AHEAD {
+        while !ended && pushed - processed < ROWS_AHEAD {
             match audio.next_block()? {
                 Some(block) => {
-                    gate.push(&block)?;
+                    filter.push(&block)?;
                     let rows = mel.push(&block);
                     pushed += rows.len() / mels;
-                    open.push(Input::Rows(rows))?;
+                    open.push(TransducerInput::Rows(rows))?;
                 }
                 None => {
                     let rows = mel.finish();
                     pushed += rows.len() / mels;
-                    open.finish(Some(Input::Rows(rows)));
+                    open.finish(Some(TransducerInput::Rows(rows)));
                     ended = true;
                 }
             }
         }
-        let Some(dealt) = open.next()? else { break };
-        dealt_with += dealt.rows;
-        for found in dealt.found {
+        let Some(output) = open.next()? else { break };
+        processed += output.rows;
+        for found in output.results {
             match (found, job.search()) {
-                (Found::Tokens(new), _) => tokens.extend(new),
-                (Found::Frames(frames), Some(search)) => {
+                (StepResult::Tokens(new), _) => tokens.extend(new),
+                (StepResult::Frames(frames), Some(search)) => {
                     tokens.extend(model.search(&mut searching, &frames, &[search])?.into_iter().flatten());
                 }
-                (Found::Frames(_), None) => return Err(Error::Canceled),
+                (StepResult::Frames(_), None) => return Err(Error::internal("frames to search without a search")),
             }
         }
-        job.report.at((dealt_with as f64 * row_s).min(audio.position_s()))?;
+        job.report.at((processed as f64 * row_s).min(audio.position_s()))?;
     }
     if let Some(search) = job.search() {
         tokens.extend(model.finish_search(searching, &[search]).into_iter().flatten());
     }
-    keep_heard(model, &gate.finish()?, &mut tokens, job);
+    keep_heard(model, &filter.finish()?, &mut tokens, job);
     let end_ms = (audio.position_s() * 1000.0).round() as u64;
     Ok(model.vocabulary().words(&tokens, model.frame_ms(), end_ms))
 }
@@ -219,11 +219,11 @@ fn straight_through(
 /// A whole-utterance checkpoint: windows cut at silence, several at a time.
 fn in_windows(
     model: &FastConformer,
-    worker: &Scheduler<Streams>,
+    worker: &Scheduler<DeviceExecutor>,
     audio: &mut AudioStream,
     job: &mut Job,
 ) -> Result<Spoken> {
-    let mut cutter = Cutter::new(job.detector);
+    let mut chunker = Chunker::new(job.detector);
     let mut open = job.open(worker)?;
     let mut waiting: VecDeque<Window> = VecDeque::new();
     let mut spoken = Spoken::default();
@@ -231,30 +231,32 @@ fn in_windows(
     loop {
         while !ended && waiting.len() < WINDOWS_AHEAD {
             let cut = match audio.next_block()? {
-                Some(block) => cutter.push(&block)?,
+                Some(block) => chunker.push(&block)?,
                 None => {
                     ended = true;
-                    cutter.finish()?.into_iter().collect()
+                    chunker.finish()?.into_iter().collect()
                 }
             };
             for window in cut {
-                open.push(Input::Window(window.samples.clone()))?;
+                open.push(TransducerInput::Window(window.samples.clone()))?;
                 waiting.push_back(window);
             }
             if ended {
                 open.finish(None);
             }
         }
-        let Some(dealt) = open.next()? else { break };
-        for found in dealt.found {
+        let Some(output) = open.next()? else { break };
+        for found in output.results {
             let mut tokens = match (found, job.search()) {
-                (Found::Tokens(tokens), _) => tokens,
-                (Found::Frames(frames), Some(search)) => {
+                (StepResult::Tokens(tokens), _) => tokens,
+                (StepResult::Frames(frames), Some(search)) => {
                     model.search_utterances(&frames, &[search])?.into_iter().flatten().collect()
                 }
-                (Found::Frames(_), None) => return Err(Error::Canceled),
+                (StepResult::Frames(_), None) => return Err(Error::internal("frames to search without a search")),
             };
-            let Some(window) = waiting.pop_front() else { return Err(Error::Canceled) };
+            let Some(window) = waiting.pop_front() else {
+                return Err(Error::internal("more results than windows"));
+            };
             keep_heard(model, &window.heard()?, &mut tokens, job);
             let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
             let part = model.vocabulary().words(&tokens, model.frame_ms(), length_ms);
@@ -266,7 +268,7 @@ fn in_windows(
 }
 
 /// Leaves out the tokens that have no speech near them, and counts their words.
-fn keep_heard(model: &FastConformer, heard: &Heard, tokens: &mut Vec<Token>, job: &mut Job) {
+fn keep_heard(model: &FastConformer, heard: &SpeechSpans, tokens: &mut Vec<Token>, job: &mut Job) {
     let unheard = heard.keep_near(tokens, model.frame_ms());
     job.unheard += model.vocabulary().words(&unheard, model.frame_ms(), u64::MAX).words.len();
 }

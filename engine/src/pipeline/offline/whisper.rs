@@ -6,15 +6,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::transducer::{Report, left_out};
-use super::whisper_executor::{FRAME, Input, Kind, Language, Written};
+use super::whisper_executor::{Language, SAMPLES_PER_FRAME, TranscribedWindow, WhisperInput, WhisperRequest};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::models::silero::Silero;
 use crate::models::whisper::{Previous, Special, Task, Whisper, token_times};
-use crate::pipeline::executor::{self as streams, Streams};
-use crate::scheduler::{Priority, Results, Scheduler, Stream, wait};
+use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
+use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::tokens::{Spoken, joined};
-use crate::vad::chunker::{Cutter, Follower, Window, join};
+use crate::vad::chunker::{Chunker, Window, WindowFollower, join};
 use crate::{Progress, TranscribeOptions, Transcript, Word};
 
 /// How far ahead of the device a recording is read.
@@ -33,7 +33,7 @@ const LEAST_MS: u64 = 1000;
 /// cannot serve; [`Error::Busy`] when the worker has no room.
 pub(crate) fn transcribe(
     model: &Arc<Whisper>,
-    worker: &Scheduler<Streams>,
+    worker: &Scheduler<DeviceExecutor>,
     mut audio: AudioStream,
     options: &TranscribeOptions,
     detector: Option<&Silero>,
@@ -42,14 +42,14 @@ pub(crate) fn transcribe(
     if options.look_ahead_ms.is_some() {
         return Err(Error::InvalidOption("a look-ahead needs a streaming checkpoint".into()));
     }
-    let kind = Kind {
+    let request = WhisperRequest {
         model: model.clone(),
         language: language(model, options)?,
         task: Task::Transcribe,
         beams: options.beam.unwrap_or(1),
     };
     let expected = expected(model, &options.keyterms)?;
-    let open = worker.open(streams::Kind::Utterances(kind), Priority::Offline)?;
+    let open = worker.open(StreamRequest::Whisper(request), Priority::Offline)?;
     let report = Report::new(progress, &audio);
     let mut text = Text { model, spoken: Spoken::default(), guess: None, unheard: 0, report };
     if options.sequential {
@@ -82,7 +82,7 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    fn add(&mut self, written: &Written, window: &Window) -> Result<()> {
+    fn add(&mut self, written: &TranscribedWindow, window: &Window) -> Result<()> {
         let (mut part, none) = words(self.model, written, window)?;
         self.unheard += none;
         if part.words.is_empty() {
@@ -94,11 +94,11 @@ impl Text<'_> {
     }
 }
 
-type Open = (Stream<Streams>, Results<Streams>);
+type Open = (Stream<DeviceExecutor>, Results<StreamOutput>);
 
-fn push(stream: &mut Stream<Streams>, window: &Window, previous: Vec<u32>) -> Result<()> {
-    let input = Input { samples: window.samples.clone(), previous, spoken: !window.heard()?.is_empty() };
-    stream.push(streams::Input::Utterances(input)).map_err(|_| Error::Busy("too many recordings at once".into()))
+fn push(stream: &mut Stream<DeviceExecutor>, window: &Window, previous: Vec<u32>) -> Result<()> {
+    let input = WhisperInput { samples: window.samples.clone(), previous, spoken: !window.heard()?.is_empty() };
+    stream.push(StreamInput::Whisper(input)).map_err(|_| Error::Busy("too many recordings at once".into()))
 }
 
 /// Windows cut at silence, several at a time.
@@ -109,19 +109,19 @@ fn side_by_side(
     expected: &[u32],
     text: &mut Text,
 ) -> Result<()> {
-    let mut cutter = Cutter::new(detector);
+    let mut chunker = Chunker::new(detector);
     let mut waiting: VecDeque<Window> = VecDeque::new();
     // Windows are done in any order.
-    let mut written: BTreeMap<usize, Written> = BTreeMap::new();
+    let mut written: BTreeMap<usize, TranscribedWindow> = BTreeMap::new();
     let mut next = 0;
     let mut ended = false;
     loop {
         while !ended && waiting.len() < WINDOWS_AHEAD {
             let cut = match audio.next_block()? {
-                Some(block) => cutter.push(&block)?,
+                Some(block) => chunker.push(&block)?,
                 None => {
                     ended = true;
-                    cutter.finish()?.into_iter().collect()
+                    chunker.finish()?.into_iter().collect()
                 }
             };
             for window in cut {
@@ -132,11 +132,13 @@ fn side_by_side(
                 stream.finish(None);
             }
         }
-        let Some(output) = wait::<Streams>(&mut results) else { return Ok(()) };
-        written.extend(output?.utterances()?.into_iter().map(|written| (written.window, written)));
+        let Some(output) = results.wait() else { return Ok(()) };
+        written.extend(output?.whisper()?.into_iter().map(|written| (written.window, written)));
         while let Some(written) = written.remove(&next) {
             next += 1;
-            let Some(window) = waiting.pop_front() else { return Err(Error::Canceled) };
+            let Some(window) = waiting.pop_front() else {
+                return Err(Error::internal("more results than windows"));
+            };
             text.add(&written, &window)?;
         }
     }
@@ -151,7 +153,7 @@ fn one_after_another(
     text: &mut Text,
 ) -> Result<()> {
     let config = text.model.config();
-    let mut follower = Follower::new(detector);
+    let mut follower = WindowFollower::new(detector);
     let mut previous = Previous::new(expected, config.positions / 2 - 1);
     loop {
         while follower.is_hungry() {
@@ -162,15 +164,17 @@ fn one_after_another(
         }
         let Some(mut window) = follower.window() else { break };
         push(&mut stream, &window, previous.tokens().to_vec())?;
-        let Some(output) = wait::<Streams>(&mut results) else { return Err(Error::Canceled) };
-        for mut written in output?.utterances()? {
+        let Some(output) = results.wait() else {
+            return Err(Error::internal("the results ended before the windows"));
+        };
+        for mut written in output?.whisper()? {
             // One that hardly moves on is done with as it is: a checkpoint could go on so without end.
             let (kept, frames) = match config.special.settled(&written.said.tokens) {
                 (kept, Some(frames)) if frames as u64 * FRAME_MS >= LEAST_MS => (kept, frames),
                 _ => (written.said.tokens.len(), usize::MAX),
             };
             written.said.truncate(kept);
-            window.truncate(frames.saturating_mul(FRAME));
+            window.truncate(frames.saturating_mul(SAMPLES_PER_FRAME));
             previous.add(&written.said.tokens, written.temperature);
             text.add(&written, &window)?;
             follower.pass(window.samples.len());
@@ -209,7 +213,7 @@ fn expected(model: &Whisper, terms: &[String]) -> Result<Vec<u32>> {
 /// The checkpoint's own timestamps tell which of its sentences lie where something was heard; the others are none. Where the
 /// words of those that are kept were said is looked for in what was heard alone: attention that strays into a pause would
 /// take words along.
-fn words(model: &Whisper, written: &Written, window: &Window) -> Result<(Spoken, usize)> {
+fn words(model: &Whisper, written: &TranscribedWindow, window: &Window) -> Result<(Spoken, usize)> {
     let (config, said) = (model.config(), &written.said);
     let heard = window.heard()?;
     let code = config.special.language(written.language);
@@ -218,7 +222,7 @@ fn words(model: &Whisper, written: &Written, window: &Window) -> Result<(Spoken,
     let (rows, heads) = (said.tokens.len() + 1, config.alignment_heads.len());
     let frames = said.weights.len() / (rows * heads.max(1));
     // What stands of a window may end before what was looked at.
-    let kept = heard.frames(frames.min(window.samples.len().div_ceil(FRAME)), FRAME_MS, MARGIN_MS);
+    let kept = heard.frames(frames.min(window.samples.len().div_ceil(SAMPLES_PER_FRAME)), FRAME_MS, MARGIN_MS);
     let spoken = spoken_tokens(&config.special, &said.tokens, end_ms, |from, to| heard.is_near(from as f64, to as f64));
     // The end is where the last word ends.
     let places: Vec<usize> = (0..rows).filter(|place| spoken.get(*place).copied().unwrap_or(true)).collect();

@@ -9,29 +9,29 @@ use burn::tensor::Tensor;
 
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
-use crate::models::whisper::{Ask, Decoding, Said, Task, Whisper, compression_ratio};
-use crate::scheduler::Machine;
+use crate::models::whisper::{DecodeOptions, DecodedWindow, Decoding, Task, Whisper, compression_ratio};
+use crate::scheduler::{BatchExecutor, SlotTable};
 
 /// Windows that are decoded at a time: what is read of the weights serves all of them.
-const TOGETHER_ON_CPU: usize = 8;
-const TOGETHER_ON_GPU: usize = 32;
+const MAX_ROWS_CPU: usize = 8;
+const MAX_ROWS_GPU: usize = 32;
 /// Windows that are encoded in a step.
-const ENCODED_ON_CPU: usize = 1;
-const ENCODED_ON_GPU: usize = 8;
+const MAX_ENCODED_CPU: usize = 1;
+const MAX_ENCODED_GPU: usize = 8;
 /// Tokens of a window at most, as in the published program.
 const MOST_TOKENS: usize = 224;
 /// A window that was written badly is written again, with more and more left to chance.
 const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
 /// What is badly written: it says the same over and over, or the model does not believe it.
-const REPEATS: f32 = 1.35;
-const UNLIKELY: f32 = -1.0;
+const MAX_COMPRESSION_RATIO: f32 = 1.35;
+const MIN_MEAN_LOG_PROB: f32 = -1.0;
 /// Unlikely text where there is likely no speech is none.
-const NO_SPEECH: f32 = 0.6;
+const MAX_NO_SPEECH: f32 = 0.6;
 /// Samples of an encoder frame.
-pub const FRAME: usize = 320;
+pub const SAMPLES_PER_FRAME: usize = 320;
 
 /// What a recording is opened with.
-pub struct Kind {
+pub struct WhisperRequest {
     pub model: Arc<Whisper>,
     pub language: Language,
     pub task: Task,
@@ -52,7 +52,7 @@ pub enum Language {
 
 /// A window.
 #[derive(Clone, Debug, Default)]
-pub struct Input {
+pub struct WhisperInput {
     /// At 16 kHz, 30 s at most.
     pub samples: Vec<f32>,
     /// Tokens that were said before it, or are expected.
@@ -63,10 +63,10 @@ pub struct Input {
 
 /// What was said in a window.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct TranscribedWindow {
     /// The window's number, from 0 on, as they came.
     pub window: usize,
-    pub said: Said,
+    pub said: DecodedWindow,
     /// The token of its language.
     pub language: u32,
     /// How much was left to chance.
@@ -75,7 +75,7 @@ pub struct Written {
 
 /// What a slot is ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bucket {
+pub enum WhisperBatchKey {
     /// Windows through the encoder, and into the decoder, of this model.
     Encode(usize),
     /// One more token of each window.
@@ -86,36 +86,36 @@ pub enum Bucket {
 
 /// The recordings that a device works on.
 #[derive(Default)]
-pub struct Utterances {
-    slots: Vec<Option<Slot>>,
-    models: Vec<Model>,
+pub struct WhisperExecutor {
+    slots: SlotTable<WhisperSlot>,
+    models: Vec<ModelState>,
 }
 
-struct Model {
+struct ModelState {
     model: Arc<Whisper>,
     decoding: Decoding,
-    windows: BTreeMap<u64, Window>,
+    windows: BTreeMap<u64, ActiveWindow>,
     next: u64,
 }
 
 /// A window in the decoder.
-struct Window {
+struct ActiveWindow {
     slot: usize,
     number: usize,
     /// `[1, 1500, size]`
     frames: Tensor<3>,
-    ask: Ask,
+    ask: DecodeOptions,
     tries: usize,
 }
 
-struct Slot {
-    kind: Kind,
+struct WhisperSlot {
+    request: WhisperRequest,
     /// Number of its model.
     model: usize,
-    waiting: VecDeque<(usize, Input)>,
+    waiting: VecDeque<(usize, WhisperInput)>,
     taken: usize,
     at_work: usize,
-    done: Vec<Written>,
+    done: Vec<TranscribedWindow>,
 }
 
 /// What to make of a window that was written.
@@ -126,27 +126,27 @@ enum Verdict {
     NoSpeech,
 }
 
-fn judge(said: &Said, vocab_size: usize) -> Verdict {
-    if said.log_prob < UNLIKELY && said.no_speech > NO_SPEECH {
+fn judge(said: &DecodedWindow, vocab_size: usize) -> Verdict {
+    if said.log_prob < MIN_MEAN_LOG_PROB && said.no_speech > MAX_NO_SPEECH {
         Verdict::NoSpeech
-    } else if said.log_prob < UNLIKELY || compression_ratio(&said.tokens, vocab_size) > REPEATS {
+    } else if said.log_prob < MIN_MEAN_LOG_PROB || compression_ratio(&said.tokens, vocab_size) > MAX_COMPRESSION_RATIO {
         Verdict::Again
     } else {
         Verdict::Good
     }
 }
 
-impl Model {
+impl ModelState {
     fn most(&self, on_cpu: usize, on_gpu: usize) -> usize {
         if is_cpu(self.model.device()) { on_cpu } else { on_gpu }
     }
 
     fn room(&self) -> usize {
-        self.most(TOGETHER_ON_CPU, TOGETHER_ON_GPU).saturating_sub(self.decoding.rows())
+        self.most(MAX_ROWS_CPU, MAX_ROWS_GPU).saturating_sub(self.decoding.rows())
     }
 
     /// Takes windows into the decoder; those that are done at once.
-    fn add(&mut self, frames: &Tensor<3>, windows: Vec<Window>) -> Result<Vec<(Window, Said)>> {
+    fn add(&mut self, frames: &Tensor<3>, windows: Vec<ActiveWindow>) -> Result<Vec<(ActiveWindow, DecodedWindow)>> {
         let first = self.next;
         self.next += windows.len() as u64;
         let asks = windows.iter().enumerate().map(|(at, window)| (first + at as u64, window.ask.clone())).collect();
@@ -156,9 +156,10 @@ impl Model {
     }
 
     /// Takes the windows into the decoder again that a step which failed has lost; those that are done at once.
-    fn restore(&mut self) -> Result<Vec<(Window, Said)>> {
+    fn restore(&mut self) -> Result<Vec<(ActiveWindow, DecodedWindow)>> {
         let held: BTreeSet<u64> = self.decoding.numbers().collect();
-        let lost: Vec<(&u64, &Window)> = self.windows.iter().filter(|(number, _)| !held.contains(number)).collect();
+        let lost: Vec<(&u64, &ActiveWindow)> =
+            self.windows.iter().filter(|(number, _)| !held.contains(number)).collect();
         if lost.is_empty() {
             return Ok(Vec::new());
         }
@@ -169,7 +170,7 @@ impl Model {
     }
 
     /// Sorts out what was written: what is to be written again goes back into the decoder.
-    fn settle(&mut self, done: Vec<(u64, Said)>) -> Result<Vec<(Window, Said)>> {
+    fn settle(&mut self, done: Vec<(u64, DecodedWindow)>) -> Result<Vec<(ActiveWindow, DecodedWindow)>> {
         let mut settled = Vec::new();
         let mut waiting = done;
         while let Some((number, mut said)) = waiting.pop() {
@@ -183,7 +184,7 @@ impl Model {
                     continue;
                 }
                 Verdict::Again => cut_loop(&mut said),
-                Verdict::NoSpeech => said = Said { no_speech: said.no_speech, ..Said::default() },
+                Verdict::NoSpeech => said = DecodedWindow { no_speech: said.no_speech, ..DecodedWindow::default() },
                 Verdict::Good => {}
             }
             settled.push((number, said));
@@ -194,7 +195,7 @@ impl Model {
 }
 
 /// Leaves one of what is said over and over at the end.
-fn cut_loop(said: &mut Said) {
+fn cut_loop(said: &mut DecodedWindow) {
     let tokens = &said.tokens;
     let longest = tokens.len() / 3;
     let repeats = |period: &usize| {
@@ -207,35 +208,35 @@ fn cut_loop(said: &mut Said) {
     }
 }
 
-impl Utterances {
-    fn deliver(&mut self, slots: &[usize]) -> Vec<Option<Vec<Written>>> {
+impl WhisperExecutor {
+    fn deliver(&mut self, slots: &[usize]) -> Vec<Option<Vec<TranscribedWindow>>> {
         let take = |slot: &usize| {
-            let done = self.slots.get_mut(*slot)?.as_mut().map(|slot| std::mem::take(&mut slot.done))?;
+            let done = self.slots.find_mut(*slot).map(|slot| std::mem::take(&mut slot.done))?;
             (!done.is_empty()).then_some(done)
         };
         slots.iter().map(take).collect()
     }
 
-    fn keep(&mut self, settled: Vec<(Window, Said)>) {
+    fn keep(&mut self, settled: Vec<(ActiveWindow, DecodedWindow)>) {
         for (window, said) in settled {
-            if let Some(Some(slot)) = self.slots.get_mut(window.slot) {
+            if let Some(slot) = self.slots.find_mut(window.slot) {
                 slot.at_work -= 1;
-                let Ask { language, temperature, .. } = window.ask;
-                slot.done.push(Written { window: window.number, said, language, temperature });
+                let DecodeOptions { language, temperature, .. } = window.ask;
+                slot.done.push(TranscribedWindow { window: window.number, said, language, temperature });
             }
         }
     }
 
     fn encode(&mut self, number: usize, slots: &[usize]) -> Result<()> {
-        let Some(model) = self.models.get_mut(number) else { return Err(Error::Canceled) };
-        let most = model.room().min(model.most(ENCODED_ON_CPU, ENCODED_ON_GPU)).max(1);
+        let model = model_state(&mut self.models, number)?;
+        let most = model.room().min(model.most(MAX_ENCODED_CPU, MAX_ENCODED_GPU)).max(1);
         // One of each in turn, so that no long recording keeps the others waiting.
-        let mut batch: Vec<(usize, usize, Input)> = Vec::new();
+        let mut batch: Vec<(usize, usize, WhisperInput)> = Vec::new();
         loop {
             let before = batch.len();
             for index in slots {
                 if batch.len() < most
-                    && let Some(Some(slot)) = self.slots.get_mut(*index)
+                    && let Some(slot) = self.slots.find_mut(*index)
                 {
                     batch.extend(slot.waiting.pop_front().map(|(number, window)| (*index, number, window)));
                 }
@@ -247,23 +248,23 @@ impl Utterances {
         let samples: Vec<&[f32]> = batch.iter().map(|(_, _, window)| window.samples.as_slice()).collect();
         let frames = model.model.encode(&samples)?;
         let mut windows = Vec::with_capacity(batch.len());
-        for (row, (index, number, Input { samples, previous, spoken })) in batch.into_iter().enumerate() {
-            let Some(Some(slot)) = self.slots.get_mut(index) else { return Err(Error::Canceled) };
+        for (row, (index, number, WhisperInput { samples, previous, spoken })) in batch.into_iter().enumerate() {
+            let slot = self.slots.get_mut(index)?;
             let frames = frames.clone().narrow(0, row, 1);
             let language = slot.language(&frames, spoken)?;
             slot.at_work += 1;
-            let ask = Ask {
+            let ask = DecodeOptions {
                 language,
-                task: slot.kind.task,
+                task: slot.request.task,
                 previous,
                 temperature: TEMPERATURES[0],
                 seed: number as u64,
-                beams: slot.kind.beams,
+                beams: slot.request.beams,
                 length_penalty: 1.0,
                 most: MOST_TOKENS,
-                frames: samples.len().div_ceil(FRAME),
+                frames: samples.len().div_ceil(SAMPLES_PER_FRAME),
             };
-            windows.push(Window { slot: index, number, frames, ask, tries: 0 });
+            windows.push(ActiveWindow { slot: index, number, frames, ask, tries: 0 });
         }
         let settled = model.add(&frames, windows)?;
         self.keep(settled);
@@ -271,47 +272,51 @@ impl Utterances {
     }
 }
 
-impl Slot {
+impl WhisperSlot {
     /// The token of the language of a window. One in which nobody speaks says nothing about the others.
     fn language(&mut self, frames: &Tensor<3>, spoken: bool) -> Result<u32> {
-        let among = match &self.kind.language {
+        let among = match &self.request.language {
             Language::Known(token) => return Ok(*token),
             Language::Found(among) | Language::Mixed(among) => among,
         };
-        let chances = self.kind.model.languages(frames, among)?;
+        let chances = self.request.model.languages(frames, among)?;
         let chances = chances.first().into_iter().flatten().copied();
         let likeliest = among.iter().copied().zip(chances).max_by(|(_, a), (_, b)| a.total_cmp(b));
         let token = likeliest.map_or(0, |(token, _)| token);
-        if spoken && matches!(self.kind.language, Language::Found(_)) {
-            self.kind.language = Language::Known(token);
+        if spoken && matches!(self.request.language, Language::Found(_)) {
+            self.request.language = Language::Known(token);
         }
         Ok(token)
     }
 }
 
-impl Machine for Utterances {
-    type Kind = Kind;
-    type Input = Input;
-    type Output = Vec<Written>;
-    type Bucket = Bucket;
+fn model_state(models: &mut [ModelState], number: usize) -> Result<&mut ModelState> {
+    match models.get_mut(number) {
+        Some(model) => Ok(model),
+        None => Err(Error::internal(format!("model {number} of a step is unknown"))),
+    }
+}
 
-    fn open(&mut self, slot: usize, kind: Kind) -> Result<()> {
-        let known = self.models.iter().position(|model| Arc::ptr_eq(&model.model, &kind.model));
+impl BatchExecutor for WhisperExecutor {
+    type Request = WhisperRequest;
+    type Input = WhisperInput;
+    type Output = Vec<TranscribedWindow>;
+    type BatchKey = WhisperBatchKey;
+
+    fn open(&mut self, slot: usize, request: WhisperRequest) -> Result<()> {
+        let known = self.models.iter().position(|model| Arc::ptr_eq(&model.model, &request.model));
         let model = known.unwrap_or_else(|| {
-            let model = kind.model.clone();
-            self.models.push(Model { model, decoding: Decoding::new(true), windows: BTreeMap::new(), next: 0 });
+            let model = request.model.clone();
+            self.models.push(ModelState { model, decoding: Decoding::new(true), windows: BTreeMap::new(), next: 0 });
             self.models.len() - 1
         });
-        if self.slots.len() <= slot {
-            self.slots.resize_with(slot + 1, || None);
-        }
         let (waiting, done) = (VecDeque::new(), Vec::new());
-        self.slots[slot] = Some(Slot { kind, model, waiting, taken: 0, at_work: 0, done });
+        self.slots.insert(slot, WhisperSlot { request, model, waiting, taken: 0, at_work: 0, done });
         Ok(())
     }
 
-    fn take(&mut self, slot: usize, window: Input) {
-        if let Some(Some(slot)) = self.slots.get_mut(slot) {
+    fn push(&mut self, slot: usize, window: WhisperInput) {
+        if let Some(slot) = self.slots.find_mut(slot) {
             slot.waiting.push_back((slot.taken, window));
             slot.taken += 1;
         }
@@ -320,7 +325,7 @@ impl Machine for Utterances {
     fn finish(&mut self, _: usize) {}
 
     fn close(&mut self, index: usize) {
-        let Some(slot) = self.slots.get_mut(index).and_then(Option::take) else { return };
+        let Some(slot) = self.slots.remove(index) else { return };
         let Some(model) = self.models.get_mut(slot.model) else { return };
         let decoding = &mut model.decoding;
         model.windows.retain(|number, window| {
@@ -331,56 +336,56 @@ impl Machine for Utterances {
         });
     }
 
-    fn ready(&self, slot: usize) -> Option<Bucket> {
-        let slot = self.slots.get(slot)?.as_ref()?;
+    fn next_step(&self, slot: usize) -> Option<WhisperBatchKey> {
+        let slot = self.slots.find(slot)?;
         let room = self.models.get(slot.model)?.room();
         match () {
-            () if !slot.done.is_empty() => Some(Bucket::Deliver),
-            () if !slot.waiting.is_empty() && room > 0 => Some(Bucket::Encode(slot.model)),
+            () if !slot.done.is_empty() => Some(WhisperBatchKey::Deliver),
+            () if !slot.waiting.is_empty() && room > 0 => Some(WhisperBatchKey::Encode(slot.model)),
             // One whose windows wait for room goes along, until there is some.
-            () if !slot.waiting.is_empty() || slot.at_work > 0 => Some(Bucket::Decode(slot.model)),
+            () if !slot.waiting.is_empty() || slot.at_work > 0 => Some(WhisperBatchKey::Decode(slot.model)),
             () => None,
         }
     }
 
-    fn budget(&self, bucket: Bucket) -> Duration {
-        match bucket {
-            Bucket::Deliver => Duration::ZERO,
+    fn budget(&self, key: WhisperBatchKey) -> Duration {
+        match key {
+            WhisperBatchKey::Deliver => Duration::ZERO,
             // The decoder is kept full.
-            Bucket::Encode(_) => Duration::from_secs(1),
-            Bucket::Decode(_) => Duration::from_secs(2),
+            WhisperBatchKey::Encode(_) => Duration::from_secs(1),
+            WhisperBatchKey::Decode(_) => Duration::from_secs(2),
         }
     }
 
-    fn rows(&self, _: Bucket) -> usize {
+    fn max_batch(&self, _: WhisperBatchKey) -> usize {
         usize::MAX
     }
 
-    fn name(&self, bucket: Bucket) -> &'static str {
-        match bucket {
-            Bucket::Encode(_) => "window",
-            Bucket::Decode(_) => "token",
-            Bucket::Deliver => "deliver",
+    fn step_name(&self, key: WhisperBatchKey) -> &'static str {
+        match key {
+            WhisperBatchKey::Encode(_) => "window",
+            WhisperBatchKey::Decode(_) => "token",
+            WhisperBatchKey::Deliver => "deliver",
         }
     }
 
-    fn step(&mut self, bucket: Bucket, slots: &[usize]) -> Result<Vec<Option<Vec<Written>>>> {
-        if let Bucket::Encode(number) | Bucket::Decode(number) = bucket
+    fn step(&mut self, key: WhisperBatchKey, slots: &[usize]) -> Result<Vec<Option<Vec<TranscribedWindow>>>> {
+        if let WhisperBatchKey::Encode(number) | WhisperBatchKey::Decode(number) = key
             && let Some(model) = self.models.get_mut(number)
         {
             let settled = model.restore()?;
             self.keep(settled);
         }
-        match bucket {
-            Bucket::Encode(model) => self.encode(model, slots)?,
-            Bucket::Decode(number) => {
-                let Some(model) = self.models.get_mut(number) else { return Err(Error::Canceled) };
+        match key {
+            WhisperBatchKey::Encode(model) => self.encode(model, slots)?,
+            WhisperBatchKey::Decode(number) => {
+                let model = model_state(&mut self.models, number)?;
                 let whisper = model.model.clone();
                 let done = model.decoding.step(&whisper)?;
                 let settled = model.settle(done)?;
                 self.keep(settled);
             }
-            Bucket::Deliver => {}
+            WhisperBatchKey::Deliver => {}
         }
         Ok(self.deliver(slots))
     }
@@ -396,12 +401,12 @@ mod tests {
     use crate::audio::AudioStream;
 
     /// Steps over this slot until it has nothing left; what was written.
-    fn run(machine: &mut Utterances, slot: usize) -> Vec<(Vec<u32>, u32)> {
+    fn run(executor: &mut WhisperExecutor, slot: usize) -> Vec<(Vec<u32>, u32)> {
         let mut written = Vec::new();
-        while let Some(bucket) = machine.ready(slot) {
-            written.extend(machine.step(bucket, &[slot]).unwrap().into_iter().flatten().flatten());
+        while let Some(key) = executor.next_step(slot) {
+            written.extend(executor.step(key, &[slot]).unwrap().into_iter().flatten().flatten());
         }
-        written.into_iter().map(|written: Written| (written.said.tokens, written.language)).collect()
+        written.into_iter().map(|written: TranscribedWindow| (written.said.tokens, written.language)).collect()
     }
 
     #[test]
@@ -409,39 +414,40 @@ mod tests {
         let taught = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/whisper/taught");
         let model = Arc::new(Whisper::load(&taught, &Device::flex()).unwrap());
         let sound = AudioStream::open(&taught.join("sounds/english.flac")).unwrap().read_to_end().unwrap();
-        let input = |samples: &[f32]| Input { samples: samples.to_vec(), spoken: true, ..Input::default() };
+        let input =
+            |samples: &[f32]| WhisperInput { samples: samples.to_vec(), spoken: true, ..WhisperInput::default() };
         let languages: Vec<u32> = model.config().special.languages.values().copied().collect();
-        let kind = || Kind {
+        let kind = || WhisperRequest {
             model: model.clone(),
             language: Language::Found(languages.clone()),
             task: Task::Transcribe,
             beams: 1,
         };
-        let mut machine = Utterances::default();
-        machine.open(0, kind()).unwrap();
-        machine.take(0, input(&sound));
-        let alone = run(&mut machine, 0);
+        let mut executor = WhisperExecutor::default();
+        executor.open(0, kind()).unwrap();
+        executor.push(0, input(&sound));
+        let alone = run(&mut executor, 0);
         assert!(alone.len() == 1 && alone[0].0.len() > 3, "{alone:?}");
 
-        let mut machine = Utterances::default();
-        machine.open(0, kind()).unwrap();
-        machine.take(0, input(&sound));
+        let mut executor = WhisperExecutor::default();
+        executor.open(0, kind()).unwrap();
+        executor.push(0, input(&sound));
         for _ in 0..3 {
-            let bucket = machine.ready(0).unwrap();
-            machine.step(bucket, &[0]).unwrap();
+            let key = executor.next_step(0).unwrap();
+            executor.step(key, &[0]).unwrap();
         }
-        machine.open(1, kind()).unwrap();
+        executor.open(1, kind()).unwrap();
         // Its scores are no numbers, which is found out once the step has begun.
-        let begun = &mut machine.models[0];
+        let begun = &mut executor.models[0];
         let window = begun.windows.values().next().unwrap();
         let frames = Tensor::full(window.frames.dims(), f32::NAN, &Device::flex());
-        let window = Window { slot: 1, number: 0, frames: frames.clone(), ask: window.ask.clone(), tries: 0 };
+        let window = ActiveWindow { slot: 1, number: 0, frames: frames.clone(), ask: window.ask.clone(), tries: 0 };
         assert!(begun.add(&frames, vec![window]).is_err());
-        machine.close(1);
-        machine.open(1, kind()).unwrap();
-        machine.take(1, input(&sound));
-        assert_eq!(run(&mut machine, 1), alone);
-        assert_eq!(run(&mut machine, 0), alone);
+        executor.close(1);
+        executor.open(1, kind()).unwrap();
+        executor.push(1, input(&sound));
+        assert_eq!(run(&mut executor, 1), alone);
+        assert_eq!(run(&mut executor, 0), alone);
     }
 
     #[test]
@@ -450,7 +456,8 @@ mod tests {
         let cut = |tokens: &[u32]| {
             let tokens = tokens.to_vec();
             let confidences = vec![0.5; tokens.len()];
-            let mut said = Said { weights: weights(tokens.len() + 1), tokens, confidences, ..Said::default() };
+            let mut said =
+                DecodedWindow { weights: weights(tokens.len() + 1), tokens, confidences, ..DecodedWindow::default() };
             cut_loop(&mut said);
             assert_eq!(said.confidences.len(), said.tokens.len());
             assert_eq!(said.weights, weights(said.tokens.len() + 1));
@@ -464,8 +471,12 @@ mod tests {
 
     #[test]
     fn what_is_badly_written_is_written_again_and_silence_is_none() {
-        let said =
-            |log_prob: f32, no_speech: f32, tokens: Vec<u32>| Said { tokens, log_prob, no_speech, ..Said::default() };
+        let said = |log_prob: f32, no_speech: f32, tokens: Vec<u32>| DecodedWindow {
+            tokens,
+            log_prob,
+            no_speech,
+            ..DecodedWindow::default()
+        };
         let plain: Vec<u32> = (0..40).map(|n| n * 997 % 50_000).collect();
         assert_eq!(judge(&said(-0.3, 0.1, plain.clone()), 51_865), Verdict::Good);
         assert_eq!(judge(&said(-0.3, 0.9, plain.clone()), 51_865), Verdict::Good, "it is sure of the text");

@@ -10,7 +10,7 @@ use burn::tensor::Tensor;
 use rayon::prelude::*;
 
 use super::super::config::Config;
-use super::{Looked, Scores};
+use super::{DecoderOutput, Scores};
 use crate::error::Result;
 use crate::layers::{Bias, Linear, Packed, PackedNorm, change, scaled};
 use crate::weights::Scope;
@@ -147,11 +147,17 @@ impl Decoder {
     }
 
     /// The next tokens of every row, and what came out of the first `blocks` blocks: of each token `[size]`.
-    pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Vec<f32>) {
+    pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (DecoderOutput, Vec<f32>) {
         thread_pool::run(|pool| self.run(pool, steps, tokens, blocks))
     }
 
-    fn run(&self, pool: &ThreadPool, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Vec<f32>) {
+    fn run(
+        &self,
+        pool: &ThreadPool,
+        steps: &mut Steps,
+        tokens: &[Vec<u32>],
+        blocks: usize,
+    ) -> (DecoderOutput, Vec<f32>) {
         let size = self.size();
         let last_position = self.positions.len() / size - 1;
         let mut x = Vec::with_capacity(tokens.iter().map(Vec::len).sum::<usize>() * size);
@@ -194,7 +200,7 @@ impl Decoder {
             .copied()
             .collect();
         let scores = self.tokens.forward(pool, &self.norm.forward(pool, &last), None);
-        (Looked { scores: Scores::Cpu(scores), weights: weights.concat() }, middle)
+        (DecoderOutput { scores: Scores::Cpu(scores), weights: weights.concat() }, middle)
     }
 
     /// Tokens look at themselves and those before them. `asked` `[tokens, 3 * size]`: queries, keys, values.

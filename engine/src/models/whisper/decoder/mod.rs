@@ -33,7 +33,7 @@ pub enum Steps {
 }
 
 /// What a pass gives of each row's last token.
-pub struct Looked {
+pub struct DecoderOutput {
     /// `[rows, vocabulary]`
     pub scores: Scores,
     /// `[rows, alignment heads, frames]`: where it looked; empty on a GPU, which tells it [afterwards](Decoder::look_back).
@@ -86,7 +86,7 @@ impl Decoder {
     }
 
     /// The next tokens of every row.
-    pub fn forward(&self, steps: &mut Steps, tokens: &[Vec<u32>]) -> Looked {
+    pub fn forward(&self, steps: &mut Steps, tokens: &[Vec<u32>]) -> DecoderOutput {
         self.forward_through(steps, tokens, usize::MAX).0
     }
 
@@ -95,11 +95,11 @@ impl Decoder {
     ///
     /// # Panics
     /// For steps of another device's decoder.
-    pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Looked, Tensor<2>) {
+    pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (DecoderOutput, Tensor<2>) {
         match (self, steps) {
             (Self::Gpu(decoder), Steps::Gpu(steps)) => {
                 let (scores, middle) = decoder.forward_through(steps, tokens, blocks);
-                (Looked { scores: Scores::Gpu(Box::new(scores)), weights: Vec::new() }, middle.flatten(0, 1))
+                (DecoderOutput { scores: Scores::Gpu(Box::new(scores)), weights: Vec::new() }, middle.flatten(0, 1))
             }
             (Self::Cpu(decoder), Steps::Cpu(steps)) => {
                 let (looked, middle) = decoder.forward_through(steps, tokens, blocks);
