@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use auricle_engine::audio::AudioStream;
 use auricle_engine::models::whisper::{
-    Ask, Config, Decoding, Previous, Rules, Said, Special, Task, Whisper, compression_ratio, median_filter,
-    token_times, warp,
+    Config, DecodeOptions, DecodedWindow, Decoding, Previous, Rules, Special, Task, Whisper, compression_ratio,
+    median_filter, token_times, warp,
 };
 use auricle_engine::{Precision, device};
 use auricle_kernels::logmel::{LogMel, LogMelConfig};
@@ -108,25 +108,26 @@ impl Case {
     }
 
     /// What a prefix asks for.
-    fn ask(&self, prefix: &[u32]) -> Ask {
+    fn ask(&self, prefix: &[u32]) -> DecodeOptions {
         let special = &self.model.config().special;
         let start = prefix.iter().position(|token| *token == special.start).unwrap();
         let after = &prefix[start + 1..];
         let translate = special.translate.is_some_and(|task| after.contains(&task));
-        Ask {
+        DecodeOptions {
             language: after.first().copied().unwrap_or(0),
             task: if translate { Task::Translate } else { Task::Transcribe },
             previous: prefix[..start].iter().skip(1).copied().collect(),
             most: 448,
             frames: 1500,
-            ..Ask::default()
+            ..DecodeOptions::default()
         }
     }
 
-    fn decode(&self, frames: &Tensor<3>, timestamps: bool, asks: Vec<Ask>) -> Vec<Said> {
+    fn decode(&self, frames: &Tensor<3>, timestamps: bool, asks: Vec<DecodeOptions>) -> Vec<DecodedWindow> {
         let mut decoding = Decoding::new(timestamps);
         let asks = asks.into_iter().enumerate().map(|(at, ask)| (at as u64, ask)).collect();
-        let mut done: BTreeMap<u64, Said> = decoding.add(&self.model, frames, asks).unwrap().into_iter().collect();
+        let mut done: BTreeMap<u64, DecodedWindow> =
+            decoding.add(&self.model, frames, asks).unwrap().into_iter().collect();
         while decoding.rows() > 0 {
             done.extend(decoding.step(&self.model).unwrap());
         }
@@ -224,7 +225,8 @@ fn greedy_texts_are_those_of_the_class() {
                 let (prefix, expected) = (numbers(&window["prefix"]), numbers(&window["tokens"]));
                 let frames = case.frames(fact["clip"].as_str().unwrap(), window["seek"].as_u64().unwrap() as usize);
                 let most = fact["max_new_tokens"].as_u64().map_or(448 - prefix.len(), |most| most as usize);
-                let said = case.decode(&frames, timestamps, vec![Ask { most, ..case.ask(&prefix) }]).remove(0);
+                let said =
+                    case.decode(&frames, timestamps, vec![DecodeOptions { most, ..case.ask(&prefix) }]).remove(0);
                 assert_eq!(said.tokens, expected, "{} {fact}", case.name);
                 assert_eq!(said.confidences.len(), said.tokens.len());
                 assert!(said.confidences.iter().all(|sure| (0.0..=1.0).contains(sure)));
@@ -249,8 +251,8 @@ fn texts_of_several_beams_are_those_of_the_class() {
                 let most = fact["max_new_tokens"].as_u64().map_or(448 - prefix.len(), |most| most as usize);
                 let length_penalty = fact.get("length_penalty").map_or(1.0, |penalty| penalty.as_f64().unwrap() as f32);
                 let beams = fact["num_beams"].as_u64().unwrap() as usize;
-                let ask = Ask { most, beams, length_penalty, ..case.ask(&prefix) };
-                let beside = Ask { beams: 0, most: 7, ..ask.clone() };
+                let ask = DecodeOptions { most, beams, length_penalty, ..case.ask(&prefix) };
+                let beside = DecodeOptions { beams: 0, most: 7, ..ask.clone() };
                 let frames = Tensor::cat(vec![frames.clone(), frames], 0);
                 let said = case.decode(&frames, fact["timestamps"] == true, vec![ask, beside]);
                 assert_eq!(said[0].tokens, expected, "{} {fact}", case.name);
@@ -291,7 +293,7 @@ fn a_long_text_goes_on_as_that_of_the_class() {
                 let rest = Tensor::zeros([1, 3000 - length, config.mels], &case.device);
                 let frames = Tensor::cat(vec![features.clone().narrow(1, seek, length), rest], 1);
                 let frames = case.model.encoder().forward(frames);
-                let ask = Ask { most: config.positions - prefix.len(), ..case.ask(&prefix) };
+                let ask = DecodeOptions { most: config.positions - prefix.len(), ..case.ask(&prefix) };
                 let mut said = case.decode(&frames, true, vec![ask]).remove(0);
                 assert_eq!(said.tokens, expected, "{} at {seek}", case.name);
                 let (kept, covered) = config.special.settled(&said.tokens);
@@ -341,7 +343,7 @@ fn windows_side_by_side_are_written_as_each_alone() {
         let mut done = BTreeMap::new();
         for (number, (clip, window)) in windows.iter().enumerate() {
             let frames = case.frames(clip, window["seek"].as_u64().unwrap() as usize);
-            let ask = Ask { frames: 0, ..case.ask(&numbers(&window["prefix"])) };
+            let ask = DecodeOptions { frames: 0, ..case.ask(&numbers(&window["prefix"])) };
             done.extend(decoding.add(&case.model, &frames, vec![(number as u64, ask)]).unwrap());
             // They join in while others go on.
             for _ in 0..number % 4 {
@@ -429,7 +431,7 @@ fn what_decides_whether_to_write_again_is_what_the_class_sees() {
             let (prefix, expected) = (numbers(&fact["prefix"]), numbers(&fact["tokens"]));
             let timestamps = fact["timestamps"] == true;
             let frames = case.frames(fact["clip"].as_str().unwrap(), 0);
-            let ask = Ask { most: 448 - prefix.len(), frames: 0, ..case.ask(&prefix) };
+            let ask = DecodeOptions { most: 448 - prefix.len(), frames: 0, ..case.ask(&prefix) };
             let said = case.decode(&frames, timestamps, vec![ask]).remove(0);
             let end = case.model.config().special.end;
             assert_eq!(said.tokens, expected.iter().copied().filter(|token| *token != end).collect::<Vec<_>>());
@@ -494,7 +496,7 @@ fn token_times_are_those_of_the_class() {
             let window = &fact["windows"][0];
             let prefix = numbers(&window["prefix"]);
             let frames = fact["num_frames"].as_u64().unwrap() as usize / 2;
-            let ask = Ask { most: 448 - prefix.len(), frames, ..case.ask(&prefix) };
+            let ask = DecodeOptions { most: 448 - prefix.len(), frames, ..case.ask(&prefix) };
             let encoded = case.frames(fact["clip"].as_str().unwrap(), 0);
             let said = case.decode(&encoded, false, vec![ask]).remove(0);
             assert_eq!(said.tokens, numbers(&window["tokens"]));

@@ -3,11 +3,11 @@
 
 use auricle_engine::Precision;
 use auricle_engine::audio::AudioStream;
-use auricle_engine::models::whisper::{Ask, Decoding, Said, Whisper};
+use auricle_engine::models::whisper::{DecodeOptions, DecodedWindow, Decoding, Whisper};
 use auricle_tests::{devices, fixtures};
 use burn::tensor::Device;
 
-fn decode(model: &Whisper, windows: &[&[f32]], asks: &[Ask], timestamps: bool) -> Vec<Said> {
+fn decode(model: &Whisper, windows: &[&[f32]], asks: &[DecodeOptions], timestamps: bool) -> Vec<DecodedWindow> {
     let frames = model.encode(windows).unwrap();
     let mut decoding = Decoding::new(timestamps);
     let asks = asks.iter().enumerate().map(|(at, ask)| (at as u64, ask.clone())).collect();
@@ -31,21 +31,22 @@ fn a_gpu_writes_what_the_cpu_writes() {
     let on = |device: &Device, precision| Whisper::load_with(&folder, device, precision).unwrap();
     let here = on(&Device::flex(), Precision::F32);
     let language = |code: &str| here.config().special.languages[code];
-    let plain = |code: &str| Ask { language: language(code), most: 60, frames: 400, ..Ask::default() };
+    let plain =
+        |code: &str| DecodeOptions { language: language(code), most: 60, frames: 400, ..DecodeOptions::default() };
     let asks = [
         ("greedy", true, [plain("en"), plain("de")]),
-        ("without timestamps", false, [plain("en"), Ask { frames: 0, ..plain("de") }]),
-        ("beams", true, [Ask { beams: 3, ..plain("en") }, plain("de")]),
+        ("without timestamps", false, [plain("en"), DecodeOptions { frames: 0, ..plain("de") }]),
+        ("beams", true, [DecodeOptions { beams: 3, ..plain("en") }, plain("de")]),
         (
             "by chance",
             true,
             [
-                Ask { temperature: 0.4, seed: 5, ..plain("en") },
-                Ask { temperature: 1.0, seed: 6, most: 12, ..plain("de") },
+                DecodeOptions { temperature: 0.4, seed: 5, ..plain("en") },
+                DecodeOptions { temperature: 1.0, seed: 6, most: 12, ..plain("de") },
             ],
         ),
-        ("after something", true, [Ask { previous: vec![300, 301, 302], ..plain("en") }, plain("de")]),
-        ("cut off", true, [Ask { most: 3, ..plain("en") }, plain("de")]),
+        ("after something", true, [DecodeOptions { previous: vec![300, 301, 302], ..plain("en") }, plain("de")]),
+        ("cut off", true, [DecodeOptions { most: 3, ..plain("en") }, plain("de")]),
     ];
     if let Some((device, _)) = devices().into_iter().find(|(_, on_cpu)| !on_cpu) {
         let full = [(here, on(&device, Precision::F32), 2e-3)];
