@@ -7,10 +7,10 @@ use auricle_kernels::gemv::Precision;
 use burn::tensor::Device;
 use serde::Deserialize;
 
-use crate::ModelReport;
 use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
 use crate::models::whisper::Whisper;
+use crate::transcript::ModelReport;
 
 /// A checkpoint that transcribes.
 pub enum Checkpoint {

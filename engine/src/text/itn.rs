@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use text2num::{Language, Occurence, Token, find_numbers, get_interpreter_for};
 
+use super::Word;
 use super::sentence_boundaries::CLOSERS;
 use super::tokens::{is_unspaced, joined};
-use crate::Word;
 
 /// Smaller numbers that stand alone stay words.
 const LEAST_ALONE: f64 = 10.0;

@@ -7,3 +7,6 @@ pub mod segments;
 mod sentence_boundaries;
 pub mod subtitles;
 pub mod tokens;
+mod word;
+
+pub use word::Word;

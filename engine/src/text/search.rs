@@ -3,8 +3,8 @@
 use serde::Serialize;
 use unicode_normalization::UnicodeNormalization as _;
 
+use super::Word;
 use super::sentence_boundaries::is_unspaced_script;
-use crate::Word;
 
 /// Words that a phrase has at most.
 pub const LONGEST_PHRASE: usize = 5;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use super::Word;
 use super::sentence_boundaries::{ends_sentence, is_spaced};
-use crate::Word;
 
 /// A silence this long between two words ends a sentence even without a mark.
 const SENTENCE_PAUSE_MS: u64 = 2_000;

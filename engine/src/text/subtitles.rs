@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
+use super::Word;
 use super::sentence_boundaries::{ends_clause, ends_sentence, is_spaced};
-use crate::Word;
 
 /// Lines a cue has at most.
 const LINES: usize = 2;

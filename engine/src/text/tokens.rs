@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tokenizers::Tokenizer;
 
-use crate::Word;
+use super::Word;
 use crate::error::{Error, Result};
 
 /// What SentencePiece writes where a word begins.

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use super::speech_filter::{SpeechFilter, SpeechSpans};
 use super::stream::VadStream;
-use crate::Word;
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;
 use crate::models::silero::{CHUNK, Silero};
+use crate::text::Word;
 use crate::text::tokens::{Spoken, joined};
 
 /// Samples in a millisecond.

@@ -8,56 +8,15 @@ use auricle_kernels::logmel::LogMelStream;
 
 use super::slot::{LiveAudio, LiveRequest, StepOutput};
 use super::turns::{LiveEvent, Turns};
-use crate::LanguageModelChoice;
 use crate::audio::{Resampler, SAMPLE_RATE, tame};
-use crate::decoding::fusion::{self, Fusion, FusionWeights};
+use crate::decoding::fusion::{self, Fusion};
 use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
+use crate::options::{ListenOptions, SAMPLE_RATES};
 use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::pipeline::groups::BatchGroup;
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::lm::LanguageModel;
-use crate::vad::endpointer::EndpointingRules;
-
-/// The sample rates that a session may have, in hertz.
-pub const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
-
-/// What a live session is opened with.
-#[derive(Clone, Debug)]
-pub struct ListenOptions {
-    /// A live model of the catalog.
-    pub model: String,
-    /// The language spoken, `en` say; found by the model where it can, if left out.
-    pub language: Option<String>,
-    /// Of the samples that will be pushed, in hertz: [`RATES`].
-    pub sample_rate: u32,
-    /// At most this much look-ahead, ms; the catalog's for the model if left out.
-    pub look_ahead_ms: Option<u32>,
-    /// When turns end.
-    pub turns: EndpointingRules,
-    /// The language model that joins the search. [`LanguageModelChoice::Shipped`] does on a CPU; on a GPU sessions are greedy
-    /// unless a file is named, as a beam's small steps would each wait for the device.
-    pub language_model: LanguageModelChoice,
-    /// How much the language model counts.
-    pub fusion: FusionWeights,
-    /// Texts that are followed at a time where a language model joins the search, at least 1; 16 if left out.
-    pub beam: Option<usize>,
-}
-
-impl Default for ListenOptions {
-    fn default() -> Self {
-        Self {
-            model: "svc-realtime-pro".into(),
-            language: None,
-            sample_rate: SAMPLE_RATE,
-            look_ahead_ms: None,
-            turns: EndpointingRules::default(),
-            language_model: LanguageModelChoice::default(),
-            fusion: FusionWeights::default(),
-            beam: None,
-        }
-    }
-}
 
 /// How much of a session's audio was pushed and is dealt with, ms.
 #[derive(Debug, Default)]
@@ -107,11 +66,11 @@ pub(crate) fn open(
     language_model: Option<Arc<LanguageModel>>,
     detected: bool,
 ) -> Result<(LiveInput, LiveEvents)> {
-    if !RATES.contains(&options.sample_rate) {
+    if !SAMPLE_RATES.contains(&options.sample_rate) {
         return Err(Error::InvalidOption(format!(
             "the sample rate must be {} to {} Hz, not {}",
-            RATES.start(),
-            RATES.end(),
+            SAMPLE_RATES.start(),
+            SAMPLE_RATES.end(),
             options.sample_rate
         )));
     }

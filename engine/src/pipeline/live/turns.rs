@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::slot::StepOutput;
-use crate::Word;
 use crate::decoding::Token;
 use crate::models::fastconformer::FastConformer;
+use crate::text::Word;
 use crate::text::itn;
 
 /// What is shown of a turn.

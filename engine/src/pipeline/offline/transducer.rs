@@ -13,14 +13,15 @@ use crate::decoding::{Beam, Search, Token};
 use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
+use crate::options::TranscribeOptions;
 use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::pipeline::groups::BatchGroup;
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::lm::LanguageModel;
 use crate::text::tokens::Spoken;
+use crate::transcript::{Progress, Transcript};
 use crate::vad::chunker::{Chunker, Window, join};
 use crate::vad::speech_filter::{SpeechFilter, SpeechSpans};
-use crate::{Progress, TranscribeOptions, Transcript};
 
 /// How far ahead of the device a recording is read: mel rows of a stream (27 s at 10 ms), and windows.
 const ROWS_AHEAD: usize = 2_688;

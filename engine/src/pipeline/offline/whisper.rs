@@ -11,11 +11,13 @@ use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::models::silero::Silero;
 use crate::models::whisper::{Previous, Special, Task, Whisper, token_times};
+use crate::options::TranscribeOptions;
 use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
+use crate::text::Word;
 use crate::text::tokens::{Spoken, joined};
+use crate::transcript::{Progress, Transcript};
 use crate::vad::chunker::{Chunker, Window, WindowFollower, join};
-use crate::{Progress, TranscribeOptions, Transcript, Word};
 
 /// How far ahead of the device a recording is read.
 const WINDOWS_AHEAD: usize = 16;

@@ -1,0 +1,16 @@
+//! A word of a transcript.
+
+use serde::{Deserialize, Serialize};
+
+/// A word with its place in the audio.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Word {
+    /// As the model writes it, punctuation included.
+    pub text: String,
+    /// First moment, ms from the start of the audio.
+    pub start: u64,
+    /// Last moment, ms from the start of the audio.
+    pub end: u64,
+    /// 0 to 1: the mean over the word's tokens of one minus the normalised entropy of the model's distribution.
+    pub confidence: f32,
+}

@@ -1,0 +1,52 @@
+//! The result of a transcription, and its progress.
+
+use serde::Serialize;
+
+use crate::text::Word;
+
+/// Progress of a transcription.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Seconds of audio done.
+    pub audio_s: f64,
+    /// Seconds of audio in all, where the file tells.
+    pub total_s: Option<f64>,
+}
+
+/// The transcript of a recording.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Transcript {
+    /// The whole text; empty where nothing was said.
+    pub text: String,
+    /// The words, in order.
+    pub words: Vec<Word>,
+    /// Mean confidence of the words, 0 to 1; none without words.
+    pub confidence: Option<f32>,
+    /// The language that was given or found.
+    pub language_code: Option<String>,
+    /// Seconds of audio.
+    pub audio_duration_sec: f64,
+    /// The service model.
+    pub model: String,
+    /// What was noteworthy about the audio, a line each.
+    pub warnings: Vec<String>,
+}
+
+/// Facts of a checkpoint folder of which every tensor is accounted for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModelReport {
+    /// The published class.
+    pub class: String,
+    /// Values in its tensors.
+    pub parameters: usize,
+    /// Encoder blocks and their width.
+    pub layers: usize,
+    /// Width of the encoder.
+    pub hidden_size: usize,
+    /// Tokens, the blank included.
+    pub vocab_size: usize,
+    /// Whether it transcribes live.
+    pub streaming: bool,
+    /// Look-aheads it was trained with, in ms; empty where none are named.
+    pub look_aheads_ms: Vec<u32>,
+}
