@@ -1,4 +1,4 @@
-//! A real browser, without a window, told what to do over its own protocol.
+//! A headless Chromium, controlled through the Chrome DevTools Protocol.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use tungstenite::{Message, WebSocket};
 use crate::optional::skip;
 use crate::service::eventually;
 
-/// One page of a browser that hears a recording for a microphone.
+/// One page of a browser whose microphone plays a recording.
 pub struct Browser {
     process: Child,
     socket: WebSocket<TcpStream>,
@@ -21,7 +21,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Opens a page, with a WAV file for its microphone; says so where the machine lacks a browser.
+    /// Opens a page with a WAV file as its microphone. None, with a note, where the machine lacks a browser.
     pub fn open(page: &str, microphone: &Path) -> Option<Self> {
         let profile = tempfile::tempdir().expect("a temporary folder");
         let started = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(|name| {
@@ -45,7 +45,7 @@ impl Browser {
         let mut said = BufReader::new(process.stderr.take().expect("its standard error")).lines();
         let address = said.find_map(|line| Some(line.ok()?.split_once("listening on ws://")?.1.to_owned()));
         let host = address.expect("the browser says where it listens").split('/').next().unwrap_or_default().to_owned();
-        // It goes on talking, and must not be held up.
+        // The browser goes on writing; a full pipe would block it.
         std::thread::spawn(move || said.for_each(drop));
         let tab = eventually("a page of the browser", || {
             let list = crate::http().get(format!("http://{host}/json/list")).send();
@@ -63,7 +63,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// One command of the protocol, and its result.
+    /// Sends one command of the protocol and returns its result.
     fn ask(&mut self, method: &str, params: &Value) -> Value {
         self.next += 1;
         let question = json!({ "id": self.next, "method": method, "params": params });
@@ -78,14 +78,14 @@ impl Browser {
         }
     }
 
-    /// What a script comes to, as text.
+    /// Evaluates a script on the page and returns its value as text.
     pub fn run(&mut self, script: &str) -> String {
         let result = self.ask("Runtime.evaluate", &json!({ "expression": script, "userGesture": true }));
         assert!(result["exceptionDetails"].is_null(), "{script}: {result}");
         result["result"]["value"].as_str().map_or_else(|| result["result"]["value"].to_string(), str::to_owned)
     }
 
-    /// What the page looks like: PNG, in base64.
+    /// A screenshot of the page: PNG in base64.
     pub fn picture(&mut self) -> String {
         self.ask("Page.captureScreenshot", &json!({}))["data"].as_str().unwrap_or_default().to_owned()
     }

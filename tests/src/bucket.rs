@@ -1,4 +1,4 @@
-//! An S3 server of the tests.
+//! An S3 server on this machine.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -60,7 +60,7 @@ impl Bucket {
         address
     }
 
-    /// Listens again where it did.
+    /// Listens again on the same address.
     pub fn start(&self) {
         self.listen();
     }
@@ -72,7 +72,7 @@ impl Bucket {
         eventually("the port is free", || std::net::TcpListener::bind(self.address).ok());
     }
 
-    /// Makes a service keep its objects here.
+    /// Configures a service to store its objects in this bucket.
     pub fn keeps(&self, setup: Setup) -> Setup {
         setup
             .with("storage_url", "s3://recordings/kept")
@@ -82,7 +82,7 @@ impl Bucket {
             .with("s3_secret_access_key", SECRET_KEY)
     }
 
-    /// How many objects lie in the bucket.
+    /// Number of objects in the bucket.
     pub fn objects(&self) -> usize {
         count_files(&self.dir.path().join("recordings"))
     }

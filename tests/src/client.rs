@@ -17,32 +17,32 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     RUNTIME.get_or_init(|| Runtime::new().expect("a runtime")).block_on(future)
 }
 
-/// The HTTP client of the tests: follows no redirect, uses no proxy, a connection a request.
+/// The HTTP client: no redirects, no proxy, one connection for each request.
 pub fn http() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| client(|builder| builder))
 }
 
-/// The same speaking HTTP/2 without TLS from the first byte.
+/// The same client over HTTP/2 without TLS, with prior knowledge.
 pub fn http2() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| client(reqwest::ClientBuilder::http2_prior_knowledge))
 }
 
 fn client(more: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Client {
-    // Another test may have been first.
+    // Fails where another test has installed it already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // A pooled connection to a service that a test kills would fail a request that has nothing to do with it.
+    // A pooled connection to a killed service would fail an unrelated request.
     let builder = Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().pool_max_idle_per_host(0);
     more(builder.tls_certs_only([])).build().expect("a client")
 }
 
-/// An answer, read to its end.
+/// A response with its whole body.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status code.
     pub status: u16,
-    /// The protocol it came by.
+    /// The HTTP version.
     pub version: Version,
     /// The header fields.
     pub headers: HeaderMap,
@@ -51,7 +51,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Sends a request; none if no whole answer came back.
+    /// Sends a request. None without a complete response.
     pub fn try_of(request: RequestBuilder) -> Option<Self> {
         block_on(async {
             let response = request.send().await.ok()?;
@@ -77,21 +77,21 @@ impl Answer {
         std::str::from_utf8(&self.body).expect("UTF-8")
     }
 
-    /// The body as JSON, which must be what its header says.
+    /// The body as JSON; fails if the content type is another.
     pub fn json(&self) -> Value {
         let kind = self.header("content-type").unwrap_or_default();
         assert!(kind.starts_with("application/json"), "content-type {kind:?} of {}: {:?}", self.status, self.body);
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
-    /// The JSON body of a success.
+    /// The JSON body; fails if the status is not 200.
     #[track_caller]
     pub fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{:?}", self.body);
         self.json()
     }
 
-    /// Demands an error of this status and code, in the shape of every error. Returns its message.
+    /// Asserts an error of this status and code in the common error shape. Returns its message.
     #[track_caller]
     pub fn error(&self, status: u16, code: &str) -> String {
         let got = String::from_utf8_lossy(&self.body);
@@ -104,7 +104,7 @@ impl Answer {
     }
 }
 
-/// An account, and one of its keys.
+/// An account with one of its keys.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// The base address of the API.
@@ -156,12 +156,12 @@ impl Account {
         Signed(self.post("/v2/uploads/sign", &json!({"filename": filename, "content_type": kind})).ok())
     }
 
-    /// Says that the bytes have been sent.
+    /// Completes an upload.
     pub fn complete(&self, upload: &str) -> Answer {
         self.post_empty(&format!("/v2/uploads/{upload}/complete"))
     }
 
-    /// The whole upload of a file: the id of what is ready.
+    /// Signs, sends and completes an upload. Returns its id.
     pub fn upload(&self, filename: &str, bytes: impl Into<Bytes>) -> String {
         let signed = self.sign(filename, "audio/wav");
         let put = signed.put(bytes);
@@ -170,7 +170,7 @@ impl Account {
         signed.id().to_owned()
     }
 
-    /// Creates a transcript: its id.
+    /// Creates a transcript. Returns its id.
     #[track_caller]
     pub fn create(&self, body: &Value) -> String {
         let made = self.post("/v2/transcripts", body).ok();
@@ -186,7 +186,7 @@ impl Account {
     /// Waits for a transcript to end: `completed` or `error`.
     pub fn finished(&self, id: &str) -> Value {
         eventually("the transcript ends", || {
-            // A service that is being restarted answers nothing, or an error of its own.
+            // A service that restarts does not respond, or responds with a 5xx status.
             let answer = Answer::try_of(self.request(Method::GET, &format!("/v2/transcripts/{id}")))?;
             (answer.status < 500)
                 .then(|| answer.ok())
@@ -229,7 +229,7 @@ impl Account {
     }
 }
 
-/// What the sign request answered.
+/// The response of the sign request.
 #[derive(Clone, Debug)]
 pub struct Signed(pub Value);
 

@@ -1,21 +1,21 @@
-//! A disk that can be filled: a file system in memory, of a few megabytes.
+//! A small file system in memory that a test fills up.
 
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::guard::Guard;
+use crate::guard::CleanupGuard;
 use crate::optional::skip;
 
 /// A small file system, mounted until it is dropped.
 pub struct SmallDisk {
     at: PathBuf,
-    guard: Option<Guard>,
+    guard: Option<CleanupGuard>,
 }
 
 impl SmallDisk {
-    /// Mounts one on an empty folder; says so where that is not allowed.
+    /// Mounts a file system on an empty folder. None, with a note, without the right to mount.
     pub fn mount(at: &Path, megabytes: usize) -> Option<Self> {
         let size = format!("size={megabytes}m");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(at).output();
@@ -23,7 +23,7 @@ impl SmallDisk {
             skip("a small file system (mount it as root)");
             return None;
         }
-        let guard = Guard::new("umount -l \"$1\"", &[at.to_str().expect("UTF-8")]);
+        let guard = CleanupGuard::new("umount -l \"$1\"", &[at.to_str().expect("UTF-8")]);
         Some(Self { at: at.to_owned(), guard: Some(guard) })
     }
 
@@ -31,7 +31,7 @@ impl SmallDisk {
         self.at.join("ballast")
     }
 
-    /// Leaves no room at all.
+    /// Fills the file system to the last byte.
     pub fn fill(&self) {
         let mut file = File::options().create(true).append(true).open(self.ballast()).expect("the ballast");
         let zeros = vec![0; 1 << 16];
@@ -43,7 +43,7 @@ impl SmallDisk {
         }
     }
 
-    /// Makes room again.
+    /// Frees the space that [`SmallDisk::fill`] took.
     pub fn free(&self) {
         fs::remove_file(self.ballast()).expect("the ballast goes");
     }

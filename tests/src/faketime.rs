@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::optional::skip;
 
-/// Where Debian and Fedora put it.
+/// Paths of the library on Debian and Fedora.
 const LIBRARIES: [&str; 3] = [
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -20,7 +20,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock as it is; says so where the library is missing.
+    /// A clock without an offset. None, with a note, where the library is missing.
     pub fn new() -> Option<Self> {
         let Some(library) = LIBRARIES.into_iter().find(|library| Path::new(library).exists()) else {
             skip("libfaketime not found (Debian: apt-get install faketime)");
@@ -35,22 +35,22 @@ impl Clock {
         self.folder.path().join("clock")
     }
 
-    /// Sets it off by `-6h`, say.
+    /// Sets the offset from the real time, such as `-6h`.
     pub fn set(&self, offset: &str) {
-        // Moved into place: a program may look at any time.
+        // Renamed into place, so that a program never reads half a file.
         let next = self.folder.path().join("next");
         std::fs::write(&next, offset).expect("the clock is set");
         std::fs::rename(next, self.file()).expect("the clock is set");
     }
 
-    /// What a program needs to see it.
+    /// The environment that preloads the clock into a program.
     pub fn environment(&self) -> [(&'static str, String); 5] {
         let file = self.file().to_str().expect("UTF-8").to_owned();
         [
             ("LD_PRELOAD", self.library.into()),
             ("FAKETIME_TIMESTAMP_FILE", file),
             ("FAKETIME_NO_CACHE", "1".into()),
-            // What measures how long something takes goes on as it is.
+            // Durations are measured with the monotonic clock, which stays real.
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
             ("NO_FAKE_STAT", "1".into()),
         ]

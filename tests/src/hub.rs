@@ -1,4 +1,4 @@
-//! A model hub that serves one repository from a folder, and misbehaves as it is told.
+//! A model hub on this machine that serves one repository from a folder and can misbehave.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,37 +21,37 @@ pub struct Hub {
 struct State {
     repository: String,
     folder: PathBuf,
-    how: Mutex<How>,
-    seen: Mutex<Vec<Asked>>,
+    how: Mutex<HubFaults>,
+    seen: Mutex<Vec<FileRequest>>,
 }
 
-/// How it behaves.
+/// Faults of the hub; the default has none.
 #[derive(Clone, Default)]
-pub struct How {
+pub struct HubFaults {
     /// Bytes of a file after which a connection is cut, by name.
     pub cuts: HashMap<String, usize>,
-    /// How often that happens; for ever if none.
+    /// Number of cut connections; unlimited if none.
     pub times: Option<usize>,
-    /// Files about whose sum it lies.
+    /// Files whose stated checksum is wrong.
     pub lies: Vec<String>,
-    /// It cannot begin in the middle.
+    /// Range requests are ignored.
     pub no_ranges: bool,
-    /// It asks for this token.
+    /// Requests need this access token.
     pub token: Option<String>,
-    /// It answers so, whatever is asked.
+    /// The status of every response.
     pub status: Option<u16>,
-    /// It sends a piece of a file and then nothing more for so long.
+    /// A cut connection stays open for 20 s without data.
     pub slow: bool,
 }
 
-/// One request for a file.
+/// One request for a file, as the hub saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct FileRequest {
     /// The file.
     pub file: String,
-    /// Where it is to begin.
+    /// First byte requested.
     pub from: usize,
-    /// Bytes that were sent.
+    /// Bytes sent.
     pub sent: usize,
 }
 
@@ -81,14 +81,14 @@ impl Hub {
         format!("http://{}", self.address)
     }
 
-    /// Behaves differently from now on.
-    pub fn behave(&self, how: How) {
+    /// Changes the behaviour and forgets the requests so far.
+    pub fn behave(&self, how: HubFaults) {
         *self.state.how.lock().unwrap() = how;
         self.state.seen.lock().unwrap().clear();
     }
 
-    /// What was asked for since, of one file.
-    pub fn asked(&self, file: &str) -> Vec<Asked> {
+    /// Requests for one file since the last change of behaviour.
+    pub fn asked(&self, file: &str) -> Vec<FileRequest> {
         self.state.seen.lock().unwrap().iter().filter(|asked| asked.file == file).cloned().collect()
     }
 }
@@ -124,7 +124,7 @@ impl State {
         let _ = stream.shutdown(Shutdown::Write);
     }
 
-    fn listing(&self, how: &How) -> String {
+    fn listing(&self, how: &HubFaults) -> String {
         let mut siblings = Vec::new();
         for entry in fs::read_dir(&self.folder).unwrap() {
             let path = entry.unwrap().path();
@@ -145,7 +145,7 @@ impl State {
         json!({ "id": self.repository, "sha": "0123abcd", "siblings": siblings }).to_string()
     }
 
-    fn file(&self, mut stream: &TcpStream, name: &str, range: Option<&String>, how: &How) {
+    fn file(&self, mut stream: &TcpStream, name: &str, range: Option<&String>, how: &HubFaults) {
         let Ok(bytes) = fs::read(self.folder.join(name)) else { return self.reply(stream, 404, "", b"") };
         let from = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse::<usize>().ok());
         let from = from.filter(|_| !how.no_ranges).unwrap_or(0);
@@ -157,7 +157,7 @@ impl State {
         let before = self.seen.lock().unwrap().iter().filter(|asked| asked.file == name).count();
         let cut = how.cuts.get(name).filter(|_| how.times.is_none_or(|times| before < times));
         let sent = cut.map_or(body.len(), |cut| body.len().min(*cut));
-        self.seen.lock().unwrap().push(Asked { file: name.into(), from, sent });
+        self.seen.lock().unwrap().push(FileRequest { file: name.into(), from, sent });
         let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n{place}\r\n", body.len());
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body[..sent]));
         if how.slow && cut.is_some() {

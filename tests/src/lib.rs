@@ -1,4 +1,4 @@
-//! What the black-box tests share.
+//! Services, clients, fixtures and oracles for the tests.
 
 mod browser;
 mod bucket;
@@ -23,7 +23,7 @@ pub use bucket::Bucket;
 pub use client::{Account, Answer, Signed, block_on, http, http2};
 pub use disk::SmallDisk;
 pub use faketime::Clock;
-pub use live::{Frame, Heard, Live, Spoken, Token, Turn, text_of, turns};
+pub use live::{Frame, Live, Token, TranscriptFrame, TranscriptWord, Turn, text_of, turns};
 pub use media::{noise, silence, spoken, wav};
 pub use optional::{devices, fixtures, skip};
 pub use oracle::{Oracle, relative_error};

@@ -14,7 +14,7 @@ use tungstenite::{Error, Message, WebSocket};
 use crate::client::{Account, Answer};
 use crate::service::DEADLINE;
 
-/// How often a session that is kept up says that it is there.
+/// Interval of the audio that keeps a session alive.
 const PAUSE: Duration = Duration::from_millis(250);
 
 impl Account {
@@ -30,10 +30,10 @@ impl Account {
     }
 }
 
-/// A session token, as it was asked for and as it was minted.
+/// A session token: the request and the response.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// What the endpoint answered.
+    /// The response of the endpoint.
     pub answer: Value,
     asked: Value,
 }
@@ -44,26 +44,26 @@ impl Token {
         self.answer["token"].as_str().expect("token")
     }
 
-    /// Where the service says that it is redeemed.
+    /// The WebSocket URL of the response.
     pub fn url(&self) -> Url {
         Url::parse(self.answer["websocket_url"].as_str().expect("websocket_url")).expect("a URL")
     }
 
-    /// The same with another secret.
+    /// The same token with another secret.
     pub fn with_secret(&self, secret: &str) -> Self {
         let mut other = self.clone();
         other.answer["token"] = secret.into();
         other
     }
 
-    /// The same at another service.
+    /// The same token at another service.
     pub fn at(&self, api: &str) -> Self {
         let mut other = self.clone();
         other.answer["websocket_url"] = format!("{}{}", api.replacen("http", "ws", 1), self.url().path()).into();
         other
     }
 
-    /// The address with the values of the minting but for these.
+    /// The WebSocket URL with the minted values, some of them replaced.
     pub fn address(&self, other: &[(&str, &str)]) -> Url {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let minted = ["token", "model", "sample_rate"].map(|name| (name, &self.answer[name]));
@@ -82,19 +82,19 @@ impl Token {
         Live::open(&self.address(&[]))
     }
 
-    /// Opens a session with some values that are not those of the minting.
+    /// Opens a session with some values other than the minted ones.
     pub fn open_with(&self, other: &[(&str, &str)]) -> Live {
         Live::open(&self.address(other))
     }
 }
 
-/// What the service says in a session.
+/// A frame of the service in a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
     /// `ready`
     Ready,
     /// `transcript`
-    Transcript(Heard),
+    Transcript(TranscriptFrame),
     /// `reconnect`, with its message.
     Reconnect(String),
     /// `error`, with its message.
@@ -103,33 +103,33 @@ pub enum Frame {
     Done,
     /// The answer to a ping, with its payload.
     Pong(Vec<u8>),
-    /// The end of the connection: the code of the close frame; 1005 if it has none, 1006 if there was no such frame.
+    /// The end of the connection: the code of the close frame, 1005 if the frame has none, 1006 without a frame.
     Closed(u16),
 }
 
 /// A `transcript` frame.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard {
-    /// What was said.
+pub struct TranscriptFrame {
+    /// Its text.
     pub text: String,
     /// Whether the turn is complete.
     pub end_of_turn: bool,
-    /// Whether this restates a finished turn.
+    /// Whether this is the formatted form of a finished turn.
     pub formatted: bool,
     /// Its words.
-    pub words: Vec<Spoken>,
+    pub words: Vec<TranscriptWord>,
 }
 
 /// A word of a `transcript` frame.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spoken {
-    /// As it is written.
+pub struct TranscriptWord {
+    /// The text.
     pub text: String,
-    /// Its first moment, in ms.
+    /// Start, ms.
     pub start: u64,
-    /// Its last moment, in ms.
+    /// End, ms.
     pub end: u64,
-    /// 0 to 1.
+    /// Confidence, 0 to 1.
     pub confidence: f64,
 }
 
@@ -143,7 +143,7 @@ impl Frame {
         };
         match body["type"].as_str() {
             Some("ready") => Self::Ready,
-            Some("transcript") => Self::Transcript(Heard::of(&body)),
+            Some("transcript") => Self::Transcript(TranscriptFrame::of(&body)),
             Some("reconnect") => Self::Reconnect(message()),
             Some("error") => Self::Error(message()),
             Some("done") => Self::Done,
@@ -151,8 +151,8 @@ impl Frame {
         }
     }
 
-    /// The transcript that it carries, if it carries one.
-    pub fn transcript(&self) -> Option<&Heard> {
+    /// The transcript of the frame; none for another kind.
+    pub fn transcript(&self) -> Option<&TranscriptFrame> {
         match self {
             Self::Transcript(heard) => Some(heard),
             _ => None,
@@ -160,17 +160,18 @@ impl Frame {
     }
 }
 
-impl Heard {
+impl TranscriptFrame {
     fn of(body: &Value) -> Self {
         let text = |value: &Value| value["text"].as_str().unwrap_or_else(|| panic!("no text: {body}")).to_owned();
         let flag = |name: &str| body[name].as_bool().unwrap_or_else(|| panic!("no {name}: {body}"));
         let moment = |word: &Value, name: &str| word[name].as_u64().unwrap_or_else(|| panic!("no whole ms: {word}"));
-        let words = body["words"].as_array().unwrap_or_else(|| panic!("no words: {body}")).iter().map(|word| Spoken {
-            text: text(word),
-            start: moment(word, "start"),
-            end: moment(word, "end"),
-            confidence: word["confidence"].as_f64().unwrap_or_else(|| panic!("no confidence: {word}")),
-        });
+        let words =
+            body["words"].as_array().unwrap_or_else(|| panic!("no words: {body}")).iter().map(|word| TranscriptWord {
+                text: text(word),
+                start: moment(word, "start"),
+                end: moment(word, "end"),
+                confidence: word["confidence"].as_f64().unwrap_or_else(|| panic!("no confidence: {word}")),
+            });
         Self {
             text: text(body),
             end_of_turn: flag("end_of_turn"),
@@ -179,7 +180,7 @@ impl Heard {
         }
     }
 
-    /// Demands what holds for every transcript: its text is its words, they follow each other and lie in the audio.
+    /// Asserts the invariants of a transcript frame: the text is its words, the words are in order and within the audio.
     fn assert_sound(&self, audio_ms: u64) {
         let words: Vec<&str> = self.words.iter().map(|word| word.text.as_str()).collect();
         assert_eq!(self.text.split_whitespace().collect::<Vec<_>>(), words, "the text is its words");
@@ -193,21 +194,21 @@ impl Heard {
     }
 }
 
-/// A finished turn, as both frames that tell of it have it.
+/// A finished turn: its final frame and its formatted frame.
 #[derive(Clone, Debug)]
 pub struct Turn {
     /// `formatted` false
-    pub raw: Heard,
+    pub raw: TranscriptFrame,
     /// `formatted` true
-    pub formatted: Heard,
+    pub formatted: TranscriptFrame,
 }
 
-/// Puts the turns of a whole session together as a client does, and demands of every transcript frame what the contract
-/// says of it.
+/// Assembles the turns of a whole session as a client does, and asserts the contract of every transcript
+/// frame.
 #[track_caller]
 pub fn turns(frames: &[Frame], audio_ms: u64) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();
-    let mut ended: Option<Heard> = None;
+    let mut ended: Option<TranscriptFrame> = None;
     let mut finished = 0;
     for heard in frames.iter().filter_map(Frame::transcript) {
         heard.assert_sound(audio_ms);
@@ -231,7 +232,7 @@ pub fn turns(frames: &[Frame], audio_ms: u64) -> Vec<Turn> {
     turns
 }
 
-/// The text of these turns, restated.
+/// The formatted text of these turns.
 pub fn text_of(turns: &[Turn]) -> String {
     turns.iter().map(|turn| turn.formatted.text.as_str()).collect::<Vec<_>>().join(" ")
 }
@@ -244,7 +245,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Opens a session at an address, whose query says everything.
+    /// Opens a session at a URL that holds all parameters.
     pub fn open(address: &Url) -> Self {
         let asked = Instant::now();
         let place = (address.host_str().expect("a host"), address.port().expect("a port"));
@@ -258,23 +259,23 @@ impl Live {
         Self { socket, asked, opened: Instant::now() }
     }
 
-    /// The time for which the service has had this connection, at least.
+    /// Shortest time for which the service can have had this connection.
     pub fn at_least(&self) -> Duration {
         self.opened.elapsed()
     }
 
-    /// The moment before which the service cannot have had this connection.
+    /// The moment of the connection attempt: the service has not had the connection earlier.
     pub fn asked(&self) -> Instant {
         self.asked
     }
 
-    /// What comes next.
+    /// The next frame.
     #[track_caller]
     pub fn read(&mut self) -> Frame {
         self.read_within(DEADLINE).unwrap_or_else(|| panic!("nothing comes within {DEADLINE:?}"))
     }
 
-    /// What comes next, if anything does within a time.
+    /// The next frame, if one comes within a time.
     pub fn read_within(&mut self, time: Duration) -> Option<Frame> {
         let until = Instant::now() + time;
         loop {
@@ -303,7 +304,7 @@ impl Live {
         }
     }
 
-    /// After a close frame the connection ends too, and nothing more comes.
+    /// Asserts that the connection ends after a close frame, without further frames.
     fn hang_up(&mut self) {
         self.socket.get_ref().set_read_timeout(Some(DEADLINE)).expect("a timeout");
         match self.socket.read() {
@@ -314,22 +315,22 @@ impl Live {
         }
     }
 
-    /// Waits for `ready`, which comes before anything else.
+    /// Waits for `ready`, the first frame.
     #[track_caller]
     pub fn ready(&mut self) {
         assert_eq!(self.read(), Frame::Ready);
     }
 
-    /// Waits for a transcript, which is what comes next.
+    /// Waits for a transcript frame, which must be the next one.
     #[track_caller]
-    pub fn heard(&mut self) -> Heard {
+    pub fn heard(&mut self) -> TranscriptFrame {
         match self.read() {
             Frame::Transcript(heard) => heard,
             other => panic!("no transcript: {other:?}"),
         }
     }
 
-    /// Everything that comes until the connection has ended, the end included.
+    /// All frames until the connection ends, its end included.
     #[track_caller]
     pub fn rest(&mut self) -> Vec<Frame> {
         let mut frames = vec![self.read()];
@@ -339,7 +340,7 @@ impl Live {
         frames
     }
 
-    /// Sends audio in frames of so many bytes.
+    /// Sends audio in frames of `bytes` bytes.
     #[track_caller]
     pub fn send(&mut self, pcm: &[u8], frame: usize) {
         for part in pcm.chunks(frame) {
@@ -348,7 +349,7 @@ impl Live {
         self.socket.flush().expect("audio is taken");
     }
 
-    /// Sends one message of any kind; false if the connection is gone.
+    /// Sends one message. False if the connection is closed.
     pub fn try_send(&mut self, message: Message) -> bool {
         self.socket.send(message).is_ok()
     }
@@ -365,7 +366,7 @@ impl Live {
         self.say("{\"type\":\"stop\"}");
     }
 
-    /// Sends a ping and waits for its pong, which is what comes next.
+    /// Sends a ping and waits for its pong, which must be the next frame.
     #[track_caller]
     pub fn ping(&mut self, payload: &[u8]) {
         assert!(self.try_send(Message::Ping(Bytes::copy_from_slice(payload))), "the connection is gone");
@@ -378,12 +379,12 @@ impl Live {
         self.socket.close(Some(close)).expect("a close frame is sent");
     }
 
-    /// Writes bytes as they are, under the protocol; false if the connection is gone.
+    /// Writes raw bytes to the TCP connection. False if it is closed.
     pub fn write_bytes(&mut self, bytes: &[u8]) -> bool {
         self.socket.get_mut().write_all(bytes).is_ok()
     }
 
-    /// Keeps a session up, in which nothing is said, until it has lasted so long.
+    /// Sends silence until the session has lasted so long.
     #[track_caller]
     pub fn last(&mut self, time: Duration) {
         while let Some(left) = time.checked_sub(self.at_least()) {

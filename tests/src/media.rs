@@ -1,11 +1,11 @@
-//! Recordings that tests make up, and the one that ships with the models as raw samples.
+//! Synthetic recordings, and the sample that ships with the models as raw PCM.
 
 use std::f64::consts::PI;
 use std::sync::OnceLock;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 
-/// What [`spoken`] has after the recording: long enough that a turn ends.
+/// Silence after the recording of [`spoken`], long enough to end a turn.
 const SILENCE_S: f64 = 1.5;
 
 /// A WAV file of 8 kHz mono samples of one byte: `seconds` of silence, to the millisecond.
@@ -61,7 +61,7 @@ pub fn spoken(rate: u32) -> Vec<u8> {
     at_rate.iter().flat_map(|sample| ((sample.clamp(-1.0, 1.0) * 32767.0) as i16).to_le_bytes()).collect()
 }
 
-/// Another rate, by a windowed sinc that reaches over 24 zeros on each side.
+/// Resamples with a windowed sinc of 24 zero crossings on each side.
 fn resample(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
     if from == to {
         return samples.to_vec();

@@ -1,4 +1,4 @@
-//! Parts that a machine may lack: what a test does without them.
+//! Optional parts of a machine. A test without its part prints a note and passes, or fails where every part is required.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -6,13 +6,13 @@ use std::sync::OnceLock;
 use auricle_engine::device::{self, DeviceChoice};
 use burn::tensor::Device;
 
-/// The folder of fixtures. Test programs that are carried to another machine are told where it lies.
+/// The folder of fixtures. `AURICLE_TESTS` names its parent for test programs that run on another machine.
 pub fn fixtures() -> PathBuf {
     let tests = std::env::var_os("AURICLE_TESTS").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     PathBuf::from(tests).join("fixtures")
 }
 
-/// Says that a test is left out for want of `part`. Where every part is promised, it fails instead.
+/// Prints that a test is skipped because `part` is missing. Fails if `AURICLE_TESTS_REQUIRE_ALL` is set.
 pub fn skip(part: &str) {
     assert!(std::env::var_os("AURICLE_TESTS_REQUIRE_ALL").is_none(), "missing: {part}");
     println!("skipped: {part}");

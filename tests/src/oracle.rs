@@ -1,4 +1,4 @@
-//! Committed numbers of another implementation, and how far ours are from them.
+//! Reference numbers of another implementation, and the distance from them.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A PostgreSQL server of the tests.
+//! A PostgreSQL server on this machine.
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::guard::Guard;
+use crate::guard::CleanupGuard;
 use crate::optional::skip;
 use crate::service::{eventually, unique};
 
@@ -17,11 +17,11 @@ pub struct Postgres {
     dir: TempDir,
     port: u16,
     as_root: bool,
-    guard: Option<Guard>,
+    guard: Option<CleanupGuard>,
 }
 
 impl Postgres {
-    /// Starts one; says so where the machine lacks PostgreSQL.
+    /// Starts a server. None, with a note, where the machine lacks PostgreSQL.
     pub fn start() -> Option<Self> {
         let Some(programs) = programs() else {
             skip("no PostgreSQL found (Debian: apt-get install postgresql)");
@@ -42,8 +42,10 @@ impl Postgres {
         server.resume();
         let lock = cluster.join("postmaster.pid");
         let script = "kill -QUIT $(head -n 1 \"$1\"); rm -rf \"$2\"";
-        server.guard =
-            Some(Guard::new(script, &[lock.to_str().expect("UTF-8"), server.dir.path().to_str().expect("UTF-8")]));
+        server.guard = Some(CleanupGuard::new(
+            script,
+            &[lock.to_str().expect("UTF-8"), server.dir.path().to_str().expect("UTF-8")],
+        ));
         Some(server)
     }
 
@@ -51,7 +53,7 @@ impl Postgres {
         self.dir.path().join("cluster")
     }
 
-    /// One of PostgreSQL's programs: the server refuses to run as root.
+    /// One of PostgreSQL's programs, as another user than root, which the server refuses.
     fn program(&self, name: &str) -> Command {
         let path = self.programs.join(name);
         let mut command = if self.as_root {
@@ -73,7 +75,7 @@ impl Postgres {
             self.dir.path().display()
         );
         let log = self.dir.path().join("log");
-        // The port may have been taken while nobody listened there.
+        // Another program may have taken the port meanwhile.
         eventually("PostgreSQL starts", || {
             let mut start = self.program("pg_ctl");
             start.args(["-w", "-D"]).arg(self.cluster()).arg("-l").arg(&log).args(["-o", &options, "start"]);
@@ -81,7 +83,7 @@ impl Postgres {
         });
     }
 
-    /// Ends the server at once, as a crash would.
+    /// Stops the server at once, without a shutdown checkpoint.
     pub fn crash(&self) {
         run(self.program("pg_ctl").args(["-m", "immediate", "-D"]).arg(self.cluster()).arg("stop"));
     }
@@ -92,12 +94,12 @@ impl Postgres {
         psql
     }
 
-    /// Runs SQL in one of its databases until it is done.
+    /// Runs SQL in one of its databases.
     pub fn sql(&self, database: &str, sql: &str) {
         run(&mut self.psql(database, sql));
     }
 
-    /// Whether SQL runs without an error.
+    /// Runs SQL in one of its databases. True without an error.
     pub fn can(&self, database: &str, sql: &str) -> bool {
         quietly(&mut self.psql(database, sql))
     }
@@ -132,7 +134,7 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs a command whose children stay, so that nothing may wait for the end of its output.
+/// Runs a command that leaves children behind; their output is discarded, since waiting for its end would block.
 fn quietly(command: &mut Command) -> bool {
     let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().expect("it starts").success()

@@ -21,7 +21,7 @@ pub fn auricle<A: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = A>) -> 
     ended(command().args(args).stdin(Stdio::null()).output().expect("auricle starts"))
 }
 
-/// What a run left.
+/// The result of an ended process.
 pub fn ended(output: Output) -> Run {
     Run {
         status: output.status.code(),
@@ -30,7 +30,7 @@ pub fn ended(output: Output) -> Run {
     }
 }
 
-/// `auricle`, on the CPU by name where a command takes a device, without this machine's settings.
+/// The command `auricle` without this machine's `AURICLE_*` variables.
 pub fn command() -> Command {
     let mut command = Command::new(binary());
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AURICLE_")) {
@@ -107,7 +107,7 @@ pub fn speech() -> PathBuf {
     crate::fixtures().join("../../models/samples/jfk.flac")
 }
 
-/// A language model, as ARPA text: these words are likely, all others not.
+/// A unigram language model as ARPA text: these words are likely, all others are not.
 pub fn arpa(words: &[&str]) -> String {
     let words: String = words.iter().map(|word| format!("-0.5\t{word}\n")).collect();
     let count = words.lines().count() + 1;

@@ -19,7 +19,7 @@ const VOCABULARY: usize = 8193;
 const STREAMING_VOCABULARY: usize = 1025;
 const DURATIONS: usize = 5;
 
-/// A class that has been published in this size.
+/// The published classes of this size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Tdt,
@@ -39,7 +39,7 @@ impl Class {
 /// words.
 ///
 /// # Errors
-/// What writing reports.
+/// The error of the file system.
 pub fn write_streaming_size(dir: &Path) -> std::io::Result<()> {
     let vocabulary = STREAMING_VOCABULARY;
     let config = json!({
@@ -89,7 +89,7 @@ fn write(dir: &Path, config: &Value, class: Class) -> std::io::Result<()> {
     file.write_all(header.as_bytes())?;
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     for (name, shape) in &tensors {
-        // Norms near one, the rest small enough that activations neither die nor blow up.
+        // Norm weights near one, others small enough that activations neither vanish nor explode.
         let (centre, spread) = match name {
             name if name.ends_with("running_var") || (name.contains("norm") && name.ends_with("weight")) => (1.0, 0.1),
             name if name.ends_with("bias") || name.ends_with("running_mean") => (0.0, 0.02),
@@ -129,7 +129,7 @@ fn tensors(class: Class) -> Vec<(String, Vec<usize>)> {
         add(format!("{subsampling}.{name}.weight"), &[&[CHANNELS], &shape[..]].concat());
         add(format!("{subsampling}.{name}.bias"), &[CHANNELS]);
     }
-    // A causal convolution pads one bin more.
+    // A causal convolution pads one more mel band.
     let bins = if streams { MELS / 8 + 1 } else { MELS / 8 };
     add(format!("{subsampling}.linear.weight"), &[SIZE, CHANNELS * bins]);
     add(format!("{subsampling}.linear.bias"), &[SIZE]);

@@ -1,4 +1,4 @@
-//! An HTTP server of the tests: receives webhooks, serves audio, and misbehaves as told.
+//! An HTTP server on this machine: receives webhooks, serves audio, and can misbehave.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -23,20 +23,20 @@ use tokio::sync::watch;
 use crate::media::silence;
 use crate::service::{eventually, unique};
 
-/// What to answer.
+/// A response of the server.
 #[derive(Clone)]
 pub enum Reply {
     /// A status, nothing else.
     Status(u16),
     /// A status and a body.
     Body(u16, &'static str, Bytes),
-    /// A 302 to there.
+    /// A 302 to this URL.
     Redirect(String),
-    /// Half of a 200's body, and the rest once the gate opens.
+    /// Half of a 200's body at once, the rest when the gate opens.
     Held(Bytes, Gate),
-    /// No answer, ever.
+    /// No response.
     Silence,
-    /// The connection is closed without an answer.
+    /// The connection closes without a response.
     Disconnect,
 }
 
@@ -63,13 +63,13 @@ impl Gate {
         Self(Arc::new(watch::Sender::new(false)))
     }
 
-    /// Lets everything through from now on.
+    /// Opens the gate for good.
     pub fn open(&self) {
         self.0.send_replace(true);
     }
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// Its method.
@@ -89,14 +89,14 @@ impl Delivery {
 
 #[derive(Default)]
 struct Place {
-    /// The last one stays.
+    /// The last response repeats.
     replies: VecDeque<Reply>,
     deliveries: Vec<Delivery>,
 }
 
 type Places = Arc<Mutex<HashMap<String, Place>>>;
 
-/// The server. Every path answers 200 until it is told otherwise.
+/// The server. A path without a response of its own responds with 200.
 pub struct Receiver {
     address: SocketAddr,
     places: Places,
@@ -129,7 +129,7 @@ impl Receiver {
         address
     }
 
-    /// Listens again where it did.
+    /// Listens again on the same address.
     pub fn start(&self) {
         self.listen();
     }
@@ -146,7 +146,7 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
-    /// The URL of a path with this to answer, one after the other; the last one stays.
+    /// The URL of a path with these responses, one after the other; the last one repeats.
     pub fn answers(&self, path: &str, replies: impl IntoIterator<Item = Reply>) -> String {
         self.places.lock().unwrap().entry(path.to_owned()).or_default().replies = replies.into_iter().collect();
         self.url(path)
@@ -164,13 +164,13 @@ impl Receiver {
         (self.answers(&format!("/{}.wav", unique("held")), [reply]), gate)
     }
 
-    /// What came to a path.
+    /// Requests received on a path.
     pub fn deliveries(&self, path: &str) -> Vec<Delivery> {
         let places = self.places.lock().unwrap();
         places.get(path).map(|place| place.deliveries.clone()).unwrap_or_default()
     }
 
-    /// Waits until so many have come to a path.
+    /// Waits for this many requests on a path.
     pub fn wait(&self, path: &str, count: usize) -> Vec<Delivery> {
         eventually("a request reaches the receiver", || {
             Some(self.deliveries(path)).filter(|deliveries| deliveries.len() >= count)
@@ -188,7 +188,7 @@ impl Drop for Receiver {
     }
 }
 
-/// Serves `places` on a runtime of its own, whose end closes everything.
+/// Serves `places` on a runtime of its own; dropping the runtime closes every connection.
 fn listen(address: SocketAddr, places: Places) -> (Runtime, SocketAddr) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
@@ -250,7 +250,7 @@ impl HeldBody {
         let first = bytes.split_to(bytes.len() / 2);
         let mut gate = gate.0.subscribe();
         let open = Box::pin(async move {
-            // An error says that the gate is gone: nothing holds the body back any more.
+            // An error means that the gate was dropped; the body goes on.
             let _ = gate.wait_for(|open| *open).await;
         });
         Self { parts: [first, bytes].into(), open }

@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::client::Account;
-use crate::guard::Guard;
+use crate::guard::CleanupGuard;
 use crate::program::{Run, command, ended};
 
-/// How long a test waits for what must happen. Far above what a busy machine needs: no test measures time.
+/// Deadline for an event that must happen, far above the time that a busy machine needs. No test measures time.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
-/// How often a test looks again.
+/// Interval between two checks.
 const PAUSE: Duration = Duration::from_millis(15);
 
-/// Looks until there is something, and fails past a deadline.
+/// Polls until there is a value, and fails after the deadline.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -38,11 +38,11 @@ pub fn unique(prefix: &str) -> String {
     format!("{prefix}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// What a service is started with.
+/// Settings of a service.
 #[derive(Clone, Debug)]
 pub struct Setup {
     settings: BTreeMap<String, String>,
-    /// Of the process, as they are named.
+    /// Environment variables of the process.
     variables: BTreeMap<String, String>,
     models: Option<PathBuf>,
     config: Option<PathBuf>,
@@ -60,7 +60,8 @@ impl Setup {
         Self { settings: BTreeMap::new(), variables: BTreeMap::new(), models: None, config: None }
     }
 
-    /// Receivers on 127.0.0.1 may be named, and jobs that wait for one leave room for others.
+    /// The defaults, with receivers on 127.0.0.1 allowed and several workers: a job that waits for a receiver blocks no
+    /// other.
     pub fn local() -> Self {
         Self::new().with("allow_private_hosts", "[\"127.0.0.1\"]").with("job_workers", 8)
     }
@@ -128,7 +129,7 @@ fn write_tiny_models(root: &Path) -> PathBuf {
     models
 }
 
-/// A service and its data, which outlives a process of it.
+/// A service and its data. The data outlives the process.
 pub struct Service {
     root: TempDir,
     models: PathBuf,
@@ -147,7 +148,7 @@ struct State {
 struct Process {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
-    guard: Guard,
+    guard: CleanupGuard,
 }
 
 /// The listeners: the name of each in the printed lines, and its flag.
@@ -158,7 +159,7 @@ impl Service {
     /// Starts a process on the data and waits until it says where it listens: the addresses of the one before, if there
     /// was one.
     pub fn start(&self) {
-        // Another program may have taken a port while nobody listened there.
+        // Another program may have taken a port meanwhile.
         eventually("the service starts", || {
             self.spawn();
             loop {
@@ -197,7 +198,7 @@ impl Service {
         let log = File::options().create(true).append(true).open(self.root.path().join("log")).expect("the log");
         command.envs(self.environment()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().expect("auricle starts");
-        let guard = Guard::new("kill -9 \"$1\"; rm -rf \"$2\"", &[&child.id().to_string(), self.root()]);
+        let guard = CleanupGuard::new("kill -9 \"$1\"; rm -rf \"$2\"", &[&child.id().to_string(), self.root()]);
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         let lines = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&lines);
@@ -207,7 +208,7 @@ impl Service {
             }
         });
         if let Some(before) = state.process.replace(Process { child, lines, guard }) {
-            // It has ended: its guard would take the data away.
+            // The old process has ended; its guard would delete the data.
             before.guard.dismiss();
         }
     }
@@ -226,7 +227,7 @@ impl Service {
         self.root.path().join("data")
     }
 
-    /// What the running process has printed.
+    /// Lines that the running process has printed.
     pub fn lines(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();
         state.process.as_ref().map(|process| process.lines.lock().unwrap().clone()).unwrap_or_default()
@@ -237,7 +238,7 @@ impl Service {
         self.lines().iter().find_map(|line| line.strip_prefix(name).map(|rest| rest.trim().to_owned()))
     }
 
-    /// What every process so far has written to standard error.
+    /// Standard error of all processes so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.root.path().join("log")).unwrap_or_default()
     }

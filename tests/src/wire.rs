@@ -1,4 +1,4 @@
-//! HTTP and WebSocket frames by hand, for what a client library would not send.
+//! Raw HTTP and WebSocket frames, for bytes that a client library does not send.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,15 +11,15 @@ pub fn connect(base: &str) -> TcpStream {
     stream
 }
 
-/// Sends bytes on a connection of their own and returns what comes back until the other side closes.
+/// Sends bytes on a new connection and returns everything received until the server closes it.
 pub fn exchange(base: &str, request: &[u8]) -> String {
     let mut stream = connect(base);
-    // The other side may have answered and closed before the last byte.
+    // The server may respond and close before the last byte is sent.
     let _ = stream.write_all(request);
     read_to_end(&mut stream)
 }
 
-/// What comes until the other side closes.
+/// Everything received until the server closes the connection.
 pub fn read_to_end(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
@@ -38,17 +38,17 @@ pub fn get(base: &str, key: &str, target: &[u8]) -> String {
     exchange(base, &request)
 }
 
-/// The status of an answer; none where the connection was closed without one.
+/// The status of a response. None where the connection closed without one.
 pub fn status(answer: &str) -> Option<u16> {
     answer.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
 
-/// The head of an answer, up to its blank line; what follows stays unread.
+/// The head of a response up to its blank line. The rest stays unread.
 pub fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut byte = [0];

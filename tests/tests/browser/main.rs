@@ -3,10 +3,10 @@
 use auricle_tests::{Browser, Setup, eventually, spoken, wav};
 use serde_json::json;
 
-/// The example page: a microphone that plays a recording becomes turns of text on the page. `AURICLE_PICTURES` names a folder
-/// to keep a picture of it in.
+/// The example page shows the turns that the microphone's recording gives. `AURICLE_PICTURES` names a folder
+/// for a screenshot of it.
 #[test]
-fn the_example_page_shows_what_the_microphone_hears() {
+fn the_example_page_shows_the_turns_of_the_microphone() {
     let service = Setup::new().starter().start();
     let token = service.account().mint(&json!({}));
     let folder = tempfile::tempdir().unwrap();

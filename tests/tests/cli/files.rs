@@ -1,4 +1,4 @@
-//! The program `auricle` as its users meet it: arguments, files, standard streams, exit status.
+//! `auricle` and `auricle transcribe`: arguments, files, standard streams, exit status.
 
 use std::fs;
 use std::io::Read as _;
@@ -35,7 +35,7 @@ impl Place {
         path
     }
 
-    /// A file that is no media, whatever its name says.
+    /// A text file with a media file's name.
     fn text(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, "Dear diary, today I was named like a recording.\n").unwrap();
@@ -128,7 +128,7 @@ fn an_unknown_model_or_language_is_wrong_usage_that_names_what_there_is() {
 }
 
 #[test]
-fn what_cannot_be_read_is_one_line_with_its_name() {
+fn an_unreadable_file_is_one_line_with_its_name() {
     let place = Place::new();
     let (missing, folder, text) = (place.path("missing.mp3"), place.path("folder"), place.text("diary.wav"));
     fs::create_dir(&folder).unwrap();
@@ -162,7 +162,7 @@ fn json_has_every_field_and_words_within_the_audio() {
     check_document(&json(&run.stdout));
 }
 
-/// A document of the speech sample: complete, and consistent with itself.
+/// Asserts that the document of the speech sample is complete and consistent.
 fn check_document(document: &Value) {
     let mut keys: Vec<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
@@ -189,7 +189,7 @@ fn check_document(document: &Value) {
 }
 
 #[test]
-fn all_formats_say_the_same_words() {
+fn all_formats_hold_the_same_words() {
     let place = Place::new();
     let run = |format| place.transcribe(&["--format", format], &[&speech()]).stdout;
     let text = json(&run("json"))["text"].as_str().unwrap().to_owned();
@@ -381,7 +381,7 @@ fn devices_lists_the_cpu_and_marks_the_one_that_auto_takes() {
 }
 
 #[test]
-fn models_list_tells_what_stands_behind_each_model() {
+fn models_list_names_the_checkpoint_of_each_model() {
     let place = Place::new();
     let run = auricle(["models", "list", "--models", place.models.path().to_str().unwrap()]);
     assert_eq!(run.status, Some(0), "{}", run.stderr);
@@ -416,14 +416,14 @@ fn models_check_accepts_a_whole_checkpoint_and_names_what_is_wrong_with_a_broken
         let entry = entry.unwrap();
         fs::copy(entry.path(), broken.join(entry.file_name())).unwrap();
     }
-    // One layer more than there are tensors for.
+    // The config names one layer more than the weights have.
     let config = fs::read_to_string(whole.join("config.json")).unwrap();
     let mut config = json(&config);
     let layers = config["encoder_config"]["num_hidden_layers"].as_u64().unwrap();
     config["encoder_config"]["num_hidden_layers"] = (layers + 1).into();
     fs::write(broken.join("config.json"), config.to_string()).unwrap();
     assert!(check().contains(&format!("layers.{layers}.")));
-    // Weights that end half-way.
+    // The weights are truncated.
     fs::copy(whole.join("config.json"), broken.join("config.json")).unwrap();
     let weights = fs::read(whole.join("model.safetensors")).unwrap();
     fs::write(broken.join("model.safetensors"), &weights[..weights.len() / 2]).unwrap();

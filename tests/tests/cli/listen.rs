@@ -19,7 +19,7 @@ fn piped(args: &[&str], pcm: &[u8]) -> Run {
     let mut stdin = process.stdin.take().expect("its standard input");
     let pcm = pcm.to_vec();
     let writer = std::thread::spawn(move || {
-        // It may have refused its arguments already.
+        // The program may have refused its arguments already.
         let _ = stdin.write_all(&pcm);
     });
     let run = ended(process.wait_with_output().expect("auricle ends"));
@@ -28,7 +28,7 @@ fn piped(args: &[&str], pcm: &[u8]) -> Run {
 }
 
 #[test]
-fn a_file_becomes_a_line_a_turn() {
+fn a_file_becomes_one_line_for_each_turn() {
     let speech = speech();
     let run = auricle(["listen", speech.to_str().unwrap(), "--fast", "--device", "cpu"]);
     assert_eq!(run.status, Some(0), "{}", run.stderr);
@@ -89,13 +89,13 @@ fn an_interrupt_ends_the_session_with_what_was_said() {
 }
 
 #[test]
-fn nothing_in_is_nothing_out() {
+fn empty_input_gives_no_output() {
     let run = piped(&[], &[]);
     assert_eq!((run.status, run.stdout.as_str()), (Some(0), ""), "{}", run.stderr);
 }
 
 #[test]
-fn what_is_wrong_is_said_in_a_line() {
+fn errors_are_one_line() {
     for (args, named) in [
         (&["--rate", "4000"][..], "8000"),
         (&["--model", "svc-best-of-all"], "svc-best-of-all"),

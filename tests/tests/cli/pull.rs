@@ -1,4 +1,5 @@
-//! `auricle models pull` from a hub on this machine, which serves a small checkpoint, cuts connections and lies about sums.
+//! `auricle models pull` from a hub on this machine, which serves a small checkpoint, cuts connections and states wrong
+//! checksums.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use auricle_tests::hub::{How, Hub};
+use auricle_tests::hub::{Hub, HubFaults};
 use auricle_tests::{Run, command, ended, fixtures, speech};
 use tempfile::TempDir;
 
@@ -88,7 +89,7 @@ fn a_pulled_checkpoint_serves_at_once() {
     let run = ended(transcribe.arg(place.models.path()).arg(speech()).output().unwrap());
     assert_eq!(run.status, Some(0), "{}", run.stderr);
 
-    place.hub.behave(How { status: Some(500), ..How::default() });
+    place.hub.behave(HubFaults { status: Some(500), ..HubFaults::default() });
     let again = place.pull(REPOSITORY);
     assert_eq!((again.status, again.stdout.contains("is there already")), (Some(0), true), "{}", again.stderr);
 }
@@ -159,9 +160,9 @@ fn a_size_that_does_not_exist_is_wrong_usage() {
 }
 
 #[test]
-fn a_connection_that_is_cut_is_taken_up_where_it_was() {
+fn a_cut_connection_resumes_at_its_offset() {
     let place = Place::new();
-    place.hub.behave(How { cuts: cuts(300_000), times: Some(2), ..How::default() });
+    place.hub.behave(HubFaults { cuts: cuts(300_000), times: Some(2), ..HubFaults::default() });
     let run = place.pull("svc-fast");
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     let asked = place.hub.asked(WEIGHTS);
@@ -171,9 +172,9 @@ fn a_connection_that_is_cut_is_taken_up_where_it_was() {
 }
 
 #[test]
-fn a_pull_that_was_killed_goes_on_and_one_that_runs_is_left_alone() {
+fn a_killed_pull_resumes_and_a_running_one_is_locked() {
     let place = Place::new();
-    place.hub.behave(How { cuts: cuts(400_000), slow: true, ..How::default() });
+    place.hub.behave(HubFaults { cuts: cuts(400_000), slow: true, ..HubFaults::default() });
     let mut first = place.command("svc-fast").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let begin = Instant::now();
     while fs::metadata(place.part()).map_or(0, |part| part.len()) < 400_000 {
@@ -185,7 +186,7 @@ fn a_pull_that_was_killed_goes_on_and_one_that_runs_is_left_alone() {
     assert!(second.stderr.contains("is being pulled already"), "{}", second.stderr);
     first.kill().unwrap();
     first.wait().unwrap();
-    place.hub.behave(How::default());
+    place.hub.behave(HubFaults::default());
     let run = place.pull("svc-fast");
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     assert_eq!(place.hub.asked(WEIGHTS)[0].from, 400_000);
@@ -193,9 +194,9 @@ fn a_pull_that_was_killed_goes_on_and_one_that_runs_is_left_alone() {
 }
 
 #[test]
-fn a_hub_that_cannot_go_on_in_the_middle_begins_anew() {
+fn a_hub_without_ranges_starts_again() {
     let place = Place::new();
-    place.hub.behave(How { cuts: cuts(500_000), times: Some(1), no_ranges: true, ..How::default() });
+    place.hub.behave(HubFaults { cuts: cuts(500_000), times: Some(1), no_ranges: true, ..HubFaults::default() });
     let run = place.pull("svc-fast");
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     assert_eq!(place.hub.asked(WEIGHTS).iter().map(|asked| asked.from).collect::<Vec<_>>(), [0, 0]);
@@ -203,21 +204,21 @@ fn a_hub_that_cannot_go_on_in_the_middle_begins_anew() {
 }
 
 #[test]
-fn a_file_that_is_not_what_the_hub_says_is_not_kept() {
+fn a_file_with_a_wrong_checksum_is_not_kept() {
     for (name, kind) in [(WEIGHTS, "SHA-256"), ("config.json", "git blob id")] {
         let place = Place::new();
-        place.hub.behave(How { lies: vec![name.into()], ..How::default() });
+        place.hub.behave(HubFaults { lies: vec![name.into()], ..HubFaults::default() });
         let run = place.pull("svc-fast");
         assert_eq!(run.status, Some(1), "{}", run.stdout);
         assert!(run.stderr.contains(name) && run.stderr.contains(kind), "{}", run.stderr);
         assert!(!place.folder().exists() && !place.part().exists());
-        place.hub.behave(How::default());
+        place.hub.behave(HubFaults::default());
         assert_eq!(place.pull("svc-fast").status, Some(0));
     }
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_loaded_does_not_take_its_place() {
+fn a_checkpoint_that_does_not_load_replaces_nothing() {
     let broken = tempfile::tempdir().unwrap();
     for name in ["config.json", "generation_config.json", "tokenizer.json"] {
         fs::copy(fixtures().join("whisper/multi").join(name), broken.path().join(name)).unwrap();
@@ -235,7 +236,7 @@ fn a_checkpoint_that_cannot_be_loaded_does_not_take_its_place() {
 }
 
 #[test]
-fn a_folder_that_is_no_checkpoint_is_left_alone() {
+fn a_folder_that_is_not_a_checkpoint_stays() {
     let place = Place::new();
     let mine = place.folder().join("mine.txt");
     fs::create_dir(place.folder()).unwrap();
@@ -249,7 +250,7 @@ fn a_folder_that_is_no_checkpoint_is_left_alone() {
 }
 
 #[test]
-fn what_the_hub_refuses_is_said_clearly() {
+fn refusals_of_the_hub_are_clear_errors() {
     let place = Place::new();
     let says = |name: &str, status: i32, words: &[&str]| {
         let run = place.pull(name);
@@ -259,12 +260,12 @@ fn what_the_hub_refuses_is_said_clearly() {
     says("openai/whisper-of-nowhere", 1, &["has no openai/whisper-of-nowhere"]);
     says("svc-slow", 2, &["svc-slow is no service model", "svc-fast"]);
     says("../secrets", 2, &["no OWNER/NAME"]);
-    place.hub.behave(How { token: Some("hf_secret".into()), ..How::default() });
+    place.hub.behave(HubFaults { token: Some("hf_secret".into()), ..HubFaults::default() });
     says("svc-fast", 1, &["HF_TOKEN", REPOSITORY]);
     let run = ended(place.command("svc-fast").env("HF_TOKEN", "hf_secret").output().unwrap());
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     let nowhere = Place::new();
-    nowhere.hub.behave(How { status: Some(503), ..How::default() });
+    nowhere.hub.behave(HubFaults { status: Some(503), ..HubFaults::default() });
     let run = nowhere.pull("svc-fast");
     assert_eq!(run.status, Some(1));
     assert!(run.stderr.contains("503") && run.stderr.contains("goes on from here"), "{}", run.stderr);

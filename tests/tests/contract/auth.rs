@@ -157,7 +157,7 @@ fn an_unknown_key_cannot_be_revoked() {
 }
 
 #[test]
-fn a_mistyped_data_folder_is_told_and_not_made() {
+fn a_mistyped_data_folder_is_reported_and_not_created() {
     let dir = tempfile::tempdir().unwrap();
     let typo = dir.path().join("dta");
     for args in [&["list"][..], &["revoke", "svc_nothing"]] {
@@ -177,7 +177,7 @@ fn a_name_cannot_break_the_list() {
 }
 
 #[test]
-fn no_secret_is_kept() {
+fn no_secret_is_stored() {
     let service = Setup::new().start();
     let account = service.account();
     account.get("/v2/models").ok();
@@ -202,7 +202,7 @@ fn no_key_opens_the_health_pages() {
 
 #[test]
 fn a_key_without_rights_on_a_path_learns_nothing_from_a_body() {
-    // The key is looked at before the body is.
+    // The key is checked before the body.
     let request = http().post(format!("{}/v2/transcripts", service().api()));
     assert_unauthorized(&Answer::of(request.header("content-type", "application/json").body("{")));
     let request = http().post(format!("{}/v2/transcripts", service().api()));

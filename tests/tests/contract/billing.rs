@@ -49,7 +49,7 @@ fn a_new_account_has_ten_dollars_of_free_credit() {
     for (field, value) in expected.as_object().unwrap() {
         assert_eq!(&credits[field], value, "{field}");
     }
-    // The month may end between the two.
+    // The month may change between the two requests.
     assert!([before, month()].contains(&credits["period"].as_str().unwrap().to_owned()), "{credits}");
 }
 
@@ -123,7 +123,7 @@ fn a_failed_transcript_is_not_billed() {
 }
 
 #[test]
-fn usage_outlives_the_transcript() {
+fn usage_survives_the_deletion_of_its_transcript() {
     let account = service().account();
     let done = account.transcribe("a.wav", silence(1.0));
     let id = done["id"].as_str().unwrap();
@@ -186,7 +186,7 @@ fn credit_is_used_first_and_its_end_blocks_the_next_job_only() {
     let upload = account.upload("a.wav", silence(1.0));
     let create = json!({"upload_id": upload});
     account.post("/v2/transcripts", &create).error(402, "v2_billing_required");
-    // What is there stays readable.
+    // Existing transcripts stay readable.
     let list = account.get("/v2/transcripts").ok();
     let id = list["data"][0]["id"].as_str().unwrap();
     assert_eq!(account.transcript(id)["status"], "completed");

@@ -125,7 +125,7 @@ fn a_body_that_is_no_object_is_refused() {
 }
 
 #[test]
-fn no_message_shows_the_insides() {
+fn no_message_shows_internal_details() {
     let account = service().account();
     let answers = [
         account.get("/v2/transcripts/'%20OR%20'1'='1"),

@@ -1,4 +1,4 @@
-//! What a crash at any moment leaves: each job ends once, is billed once, and its webhook arrives at least once.
+//! Crashes at any moment: each job ends once, is billed once, and its webhook arrives at least once.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::postgres;
 
-/// Leases and retries that are short enough to wait for.
+/// Short leases and retries, so that a test can wait for them.
 fn quick() -> Setup {
     Setup::local().with("job_lease_seconds", 2).with("webhook_retry_seconds", "[1, 1, 1, 1, 1, 1]")
 }
 
-/// Demands that a job has ended well, once, with one bill of so many seconds.
+/// Asserts that a job has completed once, with one bill of so many seconds.
 #[track_caller]
 fn assert_done_once(account: &Account, id: &str, seconds: f64) {
     let done = account.finished(id);
@@ -113,7 +113,7 @@ fn killed_again_and_again_under_load() {
             account.create(&json!({"upload_id": upload, "webhook_url": receiver.url(&format!("/{n}"))}))
         })
         .collect();
-    // Twice: a job that was under way at a third end is given up as the likely cause.
+    // Twice: a job that runs during a third crash is given up as its likely cause.
     for id in &ids[..2] {
         service.kill();
         service.start();
@@ -232,7 +232,7 @@ fn another_node_takes_over_from_one_that_dies() {
 }
 
 #[test]
-fn a_node_that_was_thought_dead_bills_nothing_when_it_wakes() {
+fn a_node_that_resumes_after_its_lease_bills_nothing() {
     let Some(server) = postgres() else { return };
     let bucket = Bucket::new();
     let setup = bucket.keeps(quick()).with("database_url", server.database()).with("job_workers", 1);
@@ -249,7 +249,7 @@ fn a_node_that_was_thought_dead_bills_nothing_when_it_wakes() {
     two.kill();
     gate.open();
     one.signal("CONT");
-    // The first node has one worker: it is done with the old job before it takes another.
+    // The first node has one worker, which finishes the old job before it takes another.
     let next = account.create(&json!({"upload_id": account.upload("b.wav", silence(1.0))}));
     assert_done_once(&account, &next, 1.0);
     assert_done_once(&account, &id, 2.0);
@@ -273,7 +273,7 @@ fn roles_divide_the_work() {
 }
 
 #[test]
-fn a_bucket_that_is_away_for_a_while_fails_no_job() {
+fn a_bucket_outage_fails_no_job() {
     let bucket = Bucket::new();
     let service = bucket.keeps(quick()).start();
     let account = service.account();
@@ -345,9 +345,9 @@ fn a_session_that_ends_while_the_database_is_away_is_billed() {
     assert!((1.5..=ended.as_secs_f64() + 1.0).contains(&seconds), "{seconds} s of {ended:?}");
 }
 
-/// What there is to do for another node is rung for: a node that hardly ever looks does it all the same.
+/// Nodes notify each other of new work: a node with a long polling interval takes it at once.
 #[test]
-fn nodes_wake_each_other() {
+fn nodes_notify_each_other() {
     let Some(server) = postgres() else { return };
     let bucket = Bucket::new();
     let setup = bucket.keeps(Setup::local()).with("database_url", server.database());
@@ -378,10 +378,10 @@ fn a_full_disk_fails_requests_and_loses_nothing() {
     disk.fill();
     let put = Answer::try_of(late.request(noise(30.0)));
     assert!(put.is_none_or(|put| put.status >= 500), "there is no room for it");
-    // What is written down already can be read, and the service says how it is.
+    // Stored data can be read, and the health endpoint reports the state.
     assert_eq!(account.transcript(done["id"].as_str().unwrap()), done);
     assert_eq!(Answer::of(http().get(format!("{}/health/live", service.api()))).status, 200);
-    // The database may have room left in its own files; it answers, either way.
+    // The database may have free pages left; it responds either way.
     let create = json!({"upload_id": ready});
     let created: Vec<Answer> = (0..20).map(|_| account.post("/v2/transcripts", &create)).collect();
     assert!(created.iter().all(|answer| [200, 500, 503].contains(&answer.status)));
@@ -400,7 +400,7 @@ fn a_full_disk_fails_requests_and_loses_nothing() {
     assert_eq!(account.usage().len(), ids.len() + 3, "what was refused is not billed");
 }
 
-/// Leases, retries and sessions that were written down before the clock was set back lie hours ahead.
+/// Leases, retries and sessions from before the clock was set back lie hours ahead.
 fn set_back(clock: &Clock, service: &Service, after_death: impl Fn() -> Option<Service>) {
     let (receiver, account) = (Receiver::new(), service.account());
     let held = Reply::Held(silence(2.0).into(), Gate::new());
@@ -425,7 +425,7 @@ fn set_back(clock: &Clock, service: &Service, after_death: impl Fn() -> Option<S
 }
 
 #[test]
-fn a_clock_that_is_set_back_holds_nothing_up() {
+fn a_clock_that_is_set_back_delays_nothing() {
     let Some(clock) = Clock::new() else { return };
     let service = quick().environment(clock.environment()).start();
     set_back(&clock, &service, || {
@@ -435,7 +435,7 @@ fn a_clock_that_is_set_back_holds_nothing_up() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_on_nodes_of_one_database_holds_nothing_up() {
+fn a_clock_that_is_set_back_on_nodes_of_one_database_delays_nothing() {
     let (Some(clock), Some(server)) = (Clock::new(), postgres()) else { return };
     let bucket = Bucket::new();
     let setup = bucket.keeps(quick()).environment(clock.environment()).with("database_url", server.database());

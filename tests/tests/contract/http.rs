@@ -1,4 +1,4 @@
-//! What holds for every request: methods, media types, sizes, limits, protocols, and requests that no client would send.
+//! Behaviour of all endpoints: methods, media types, sizes, limits, protocols, and malformed requests.
 
 use std::io::{Read as _, Write as _};
 use std::sync::OnceLock;
@@ -72,7 +72,7 @@ fn an_unknown_path_is_404() {
 }
 
 #[test]
-fn odd_paths_lead_nowhere() {
+fn unknown_paths_are_not_found() {
     let account = service().account();
     let targets: [&[u8]; 12] = [
         b"/v2/../v2/models",
@@ -99,7 +99,7 @@ fn odd_paths_lead_nowhere() {
 }
 
 #[test]
-fn bytes_that_are_no_http_are_refused_and_harm_nobody() {
+fn bytes_that_are_not_http_are_refused_and_harm_no_other_connection() {
     let account = service().account();
     let base = &account.api;
     for bytes in [
@@ -156,12 +156,12 @@ fn a_body_of_a_mebibyte_is_taken_and_one_byte_more_is_413() {
     account.post_raw("/v2/transcripts", "application/json", body_of(&account, MIB)).ok();
     let over = body_of(&account, MIB + 1);
     account.post_raw("/v2/transcripts", "application/json", over.clone()).error(413, "payload_too_large");
-    // Without a length that says so beforehand.
+    // Chunked, without a Content-Length.
     let mut chunked = head(&account, "Transfer-Encoding: chunked");
     chunked.extend_from_slice(format!("{:x}\r\n{over}\r\n0\r\n\r\n", over.len()).as_bytes());
     let answer = wire::exchange(&account.api, &chunked);
     assert_eq!(wire::status(&answer), Some(413), "{answer}");
-    // Told at once, before a byte of it has been sent.
+    // Refused at once, before the body is sent.
     let answer = wire::exchange(&account.api, &head(&account, "Content-Length: 3000000000"));
     assert_eq!(wire::status(&answer), Some(413), "{answer}");
 }
@@ -259,7 +259,7 @@ fn requests_in_a_row_on_one_connection_are_answered_in_order() {
 }
 
 #[test]
-fn a_client_that_says_nothing_holds_nobody_up() {
+fn a_silent_client_blocks_no_other() {
     let account = service().account();
     let idle: Vec<_> = (0..50).map(|_| wire::connect(&account.api)).collect();
     let mut half = wire::connect(&account.api);
@@ -269,7 +269,7 @@ fn a_client_that_says_nothing_holds_nobody_up() {
 }
 
 #[test]
-fn a_body_is_asked_for_before_it_is_sent() {
+fn expect_100_continue_is_answered_before_the_body() {
     let account = service().account();
     let mut stream = wire::connect(&account.api);
     let body = json!({"upload_id": "upload_none"}).to_string();
@@ -282,7 +282,7 @@ fn a_body_is_asked_for_before_it_is_sent() {
 }
 
 #[test]
-fn a_refused_body_is_read_on_over_so_that_the_refusal_is_heard() {
+fn a_refused_body_is_drained_so_that_the_refusal_arrives() {
     let account = service().account();
     let (sent, signed) = (vec![b'x'; 40 * MIB], account.sign("a.wav", "audio/wav"));
     let target = signed.url().splitn(4, '/').nth(3).unwrap().to_owned();
@@ -298,7 +298,7 @@ fn a_refused_body_is_read_on_over_so_that_the_refusal_is_heard() {
         let mut stream = wire::connect(base);
         let length = sent.len();
         write!(stream, "{head}Host: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n").unwrap();
-        // As clients do that look for an answer only once they have sent everything.
+        // Some clients read the response only after they have sent the whole body.
         stream.write_all(&sent).unwrap_or_else(|error| panic!("{status}: {error}"));
         assert_eq!(wire::status(&wire::read_to_end(&mut stream)), Some(status));
     }

@@ -1,4 +1,4 @@
-//! How often may be asked: told by every response, counted for whoever asks.
+//! Rate limits: stated in every response, counted for each key and address.
 
 use std::sync::OnceLock;
 
@@ -12,7 +12,7 @@ fn service() -> &'static Service {
 }
 
 #[test]
-fn every_response_tells_the_rate_limit() {
+fn every_response_states_the_rate_limit() {
     let account = service().account();
     let number = |answer: &Answer, name: &str| {
         let value = answer.header(name).unwrap_or_else(|| panic!("no {name} on {}", answer.status));
@@ -55,7 +55,7 @@ fn over_the_rate_limit_is_429_for_the_account() {
 }
 
 #[test]
-fn what_is_not_counted_tells_the_rate_limit_too() {
+fn uncounted_requests_state_the_rate_limit_too() {
     let open = |path: &str| Answer::of(http().get(format!("{}{path}", service().api())));
     let preflight = format!("{}/uploads/upload_1", service().storage());
     for answer in [
@@ -72,7 +72,7 @@ fn what_is_not_counted_tells_the_rate_limit_too() {
 }
 
 #[test]
-fn whoever_has_no_key_shuts_nobody_out() {
+fn requests_without_a_key_use_up_no_accounts_limit() {
     let service = Setup::local().with("request_limit", 4).start();
     let account = service.account();
     let signed = account.sign("a.wav", "audio/wav");
@@ -82,7 +82,7 @@ fn whoever_has_no_key_shuts_nobody_out() {
         stranger.get("/v2/models").error(401, "unauthorized");
     }
     stranger.get("/v2/models").error(429, "rate_limited");
-    // From the same address. What was signed has a count of its own.
+    // From the same address. Signed URLs have a limit of their own.
     assert_eq!(signed.put(silence(0.5)).status, 200);
     let mut live = token.open();
     live.ready();

@@ -1,4 +1,4 @@
-//! The API's document, judged by programs that others wrote: it is valid, and the service does what it says.
+//! The OpenAPI document, checked by independent programs: it is valid, and the service conforms to it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,11 +34,11 @@ fn the_document_is_valid_openapi() {
 }
 
 #[test]
-fn the_service_answers_as_its_document_says() {
+fn the_service_conforms_to_its_document() {
     let Some(schemathesis) = tool("st") else { return };
     let service = Setup::local().with("request_limit", 1_000_000).start();
     let account = service.account();
-    // Something to be found.
+    // A transcript for the examples to find.
     account.transcribe("a.wav", silence(1.0));
     let run = Command::new(schemathesis)
         .args(["run", &format!("{}/openapi.json", service.api())])
@@ -55,7 +55,7 @@ fn the_service_answers_as_its_document_says() {
         ])
         // A WebSocket: without one the answer is 426 whatever the query says.
         .args(["--exclude-path", "/v2/realtime/ws"])
-        // That an unknown key gets 401 is another test's; a positive example may name an upload that is not there.
+        // Another test covers unknown keys; a positive example may name an upload that does not exist.
         .args(["--exclude-checks", "ignored_auth,positive_data_acceptance"])
         .current_dir(service.data())
         .output()

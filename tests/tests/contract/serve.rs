@@ -7,7 +7,7 @@ use auricle_tests::{
 };
 use serde_json::{Value, json};
 
-/// A start that must fail, with a line of reason.
+/// Asserts that a start fails with one line that names the reason.
 #[track_caller]
 fn assert_refused(configure: impl FnOnce(&mut Command), names: &str) -> Run {
     let dir = tempfile::tempdir().unwrap();
@@ -136,7 +136,7 @@ fn a_taken_port_is_a_clear_error() {
     assert!(run.status.is_some_and(|status| status != 0));
     assert!(run.stderr.contains(&address), "{}", run.stderr);
     assert_eq!(run.stdout, "");
-    // The key that a first start prints is still to come.
+    // The failed start printed no key, so the next one does.
     let keys = auricle_tests::auricle(["keys", "list", "--data", dir.path().to_str().unwrap()]);
     assert_eq!((keys.status, keys.stdout.lines().count()), (Some(0), 1), "{} {}", keys.stdout, keys.stderr);
 }

@@ -1,4 +1,4 @@
-//! Where audio comes from and what is wrong with it: `audio_url`, media of every kind, and what is none.
+//! Sources of audio: `audio_url`, media of every kind, and invalid media.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn receiver() -> &'static Receiver {
     RECEIVER.get_or_init(Receiver::new)
 }
 
-/// Demands that a transcript fails, says why, and costs nothing.
+/// Asserts that a transcript fails with a reason and is not billed.
 #[track_caller]
 fn assert_fails(account: &Account, body: &Value) -> String {
     let before = account.credits();
@@ -77,7 +77,7 @@ fn a_header_without_a_rate_is_an_error() {
 }
 
 #[test]
-fn a_cut_recording_is_heard_and_billed_as_far_as_it_goes() {
+fn a_truncated_recording_is_transcribed_and_billed_to_its_end() {
     let account = service().account();
     let file = std::fs::read(speech()).unwrap();
     let done = account.transcribe("half.flac", file[..file.len() / 2].to_vec());
@@ -98,7 +98,7 @@ fn a_header_that_claims_an_hour_is_billed_for_what_is_there() {
     assert_eq!(account.bills(done["id"].as_str().unwrap())[0]["quantity"], 2.0);
 }
 
-/// What `ffmpeg` makes of these arguments; nothing where there is none.
+/// The output of `ffmpeg` with these arguments. None where it is missing.
 fn ffmpeg(name: &str, args: &[&str]) -> Option<Vec<u8>> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(name);
@@ -113,7 +113,7 @@ fn ffmpeg(name: &str, args: &[&str]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn the_audio_of_a_video_is_heard() {
+fn the_audio_of_a_video_is_transcribed() {
     let args = ["-f", "lavfi", "-i", "color=s=64x64:d=11", "-i", "SPEECH", "-shortest", "-c:v", "mpeg4", "-c:a", "aac"];
     let Some(video) = ffmpeg("talk.mp4", &args) else { return };
     let account = service().account();

@@ -1,4 +1,4 @@
-//! The same walk through the service on each store: SQLite and PostgreSQL, a folder and a bucket.
+//! The same scenario on each store: SQLite and PostgreSQL, a folder and a bucket.
 
 use auricle_tests::{
     Account, Answer, Bucket, Gate, Receiver, Reply, Service, Setup, eventually, http, noise, silence, speech,
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::postgres;
 
-/// Once through everything that is stored, a restart, and everything again.
+/// Creates every stored thing, restarts the service, and checks everything again.
 fn walk(setup: Setup) {
     let receiver = Receiver::new();
     let service = setup.start();
@@ -67,7 +67,7 @@ fn fetched(account: &Account, receiver: &Receiver) -> Value {
     fetched
 }
 
-/// Jobs made at the same moment under one idempotency key.
+/// Concurrent creations with one idempotency key make one job.
 fn repeated(account: &Account) -> Value {
     let body = json!({"upload_id": account.upload("a.wav", silence(1.0))}).to_string();
     let post = || {
@@ -95,7 +95,7 @@ fn billed(service: &Service, account: &Account) {
     assert_eq!(account.credits()["subscribed"], true);
 }
 
-/// Jobs that end at the same moment share what is left of the credit.
+/// Jobs that end at the same moment do not spend the credit twice.
 fn share_the_credit(setup: Setup) {
     let service = setup.with("free_credit_cents", 3).start();
     let (receiver, gate, account) = (Receiver::new(), Gate::new(), service.account());
@@ -116,7 +116,7 @@ fn share_the_credit(setup: Setup) {
     assert_eq!((sum("credit_applied_cents"), sum("billable_cents")), (3, 2));
 }
 
-/// Clients that write at the same moment all get through.
+/// Concurrent writes of many clients all succeed.
 fn write_together(setup: Setup) {
     let service = setup.start();
     let account = service.account();
@@ -135,7 +135,7 @@ fn write_together(setup: Setup) {
 }
 
 #[test]
-fn credit_is_not_spent_twice() {
+fn concurrent_jobs_do_not_spend_credit_twice() {
     share_the_credit(Setup::local());
     if let Some(server) = postgres() {
         share_the_credit(Setup::local().with("database_url", server.database()));
@@ -143,7 +143,7 @@ fn credit_is_not_spent_twice() {
 }
 
 #[test]
-fn requests_at_the_same_moment_all_get_through() {
+fn concurrent_requests_all_succeed() {
     write_together(Setup::local());
     if let Some(server) = postgres() {
         write_together(Setup::local().with("database_url", server.database()));
@@ -169,7 +169,7 @@ fn sqlite_and_a_bucket() {
 }
 
 #[test]
-fn a_file_that_a_bucket_took_may_still_be_too_large() {
+fn a_file_that_a_bucket_accepted_may_still_be_too_large() {
     let bucket = Bucket::new();
     let service = bucket.keeps(Setup::local()).with("max_upload_bytes", 10_000).start();
     let account = service.account();
@@ -182,7 +182,7 @@ fn a_file_that_a_bucket_took_may_still_be_too_large() {
 
 /// Two transcripts of one upload that are deleted at the same moment leave nothing behind.
 #[test]
-fn what_is_deleted_together_on_postgresql_is_gone() {
+fn concurrent_deletions_on_postgresql_leave_nothing() {
     let Some(server) = postgres() else { return };
     let bucket = Bucket::new();
     let service = bucket.keeps(Setup::local()).with("database_url", server.database()).start();
@@ -202,9 +202,9 @@ fn what_is_deleted_together_on_postgresql_is_gone() {
     eventually("the objects are gone", || (bucket.objects() == 0).then_some(()));
 }
 
-/// An upload that a transcript is asked for while its last one is deleted is either gone or kept.
+/// A transcript created while the last transcript of its upload is deleted: the upload is either gone or kept whole.
 #[test]
-fn what_is_asked_for_on_postgresql_while_it_is_deleted_is_kept_or_gone() {
+fn a_creation_during_a_deletion_on_postgresql_is_kept_or_refused() {
     let Some(server) = postgres() else { return };
     let service = Setup::local().with("database_url", server.database()).start();
     let account = service.account();
@@ -225,14 +225,14 @@ fn what_is_asked_for_on_postgresql_while_it_is_deleted_is_kept_or_gone() {
     }
 }
 
-/// A schema is brought up to date under a node that works, and beside one who keeps a table for a while.
+/// A migration runs beside a working node, and beside a transaction that locks a table for a while.
 #[test]
-fn a_table_that_is_in_use_delays_a_new_version_and_stops_nobody() {
+fn a_table_in_use_delays_a_migration_and_blocks_no_request() {
     let Some(server) = postgres() else { return };
     let database = server.database();
     let setup = Setup::local().with("database_url", &database);
     drop(setup.clone().start());
-    // As the version before left it.
+    // The schema of the version before.
     server.sql(
         &database,
         "ALTER TABLE transcripts DROP COLUMN lease_ms; ALTER TABLE webhooks DROP COLUMN wait_ms;
@@ -274,7 +274,7 @@ fn a_null_character_is_no_failure_on_postgresql() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_a_clear_error() {
+fn a_missing_store_is_a_clear_error() {
     let service = Setup::new().with("database_url", "postgres://nobody@127.0.0.1:9/nothing").prepare();
     service.spawn();
     assert!(!service.wait().success());

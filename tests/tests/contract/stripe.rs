@@ -12,7 +12,7 @@ const SECRET: &str = "whsec_of_the_tests";
 const SESSIONS: &str = "/v1/checkout/sessions";
 const METER: &str = "/v1/billing/meter_events";
 
-/// The service on a Stripe of ours, and no free credit.
+/// A service with a local Stripe and without free credit.
 fn start(stripe: &Receiver) -> Service {
     stripe.answers(SESSIONS, [Reply::Body(200, "application/json", r#"{"url":"https://pay.example/c/1"}"#.into())]);
     Setup::local()
@@ -29,7 +29,7 @@ fn now_s() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Sends a notice as Stripe signs them.
+/// Sends a webhook event with Stripe's signature.
 fn notify(service: &Service, seconds: u64, secret: &str, event: &Value) -> Answer {
     let body = event.to_string();
     let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
@@ -53,7 +53,7 @@ fn field(form: &[(String, String)], name: &str) -> String {
     form.iter().find(|(key, _)| key == name).unwrap_or_else(|| panic!("{name} in {form:?}")).1.clone()
 }
 
-/// What Stripe sends when a checkout is paid for.
+/// Stripe's event for a paid checkout.
 fn paid(account_id: &str, subscription: &str, customer: &str) -> Value {
     let object = json!({
         "id": "cs_1", "client_reference_id": account_id, "customer": customer, "subscription": subscription,
@@ -62,9 +62,9 @@ fn paid(account_id: &str, subscription: &str, customer: &str) -> Value {
 }
 
 #[test]
-fn a_checkout_leads_to_stripe_and_its_notice_to_a_metered_subscription() {
+fn a_checkout_leads_to_stripe_and_its_event_to_a_metered_subscription() {
     let stripe = Receiver::new();
-    // The first report fails: it is sent again, under the same identifier.
+    // The first meter event fails and is sent again with the same identifier.
     stripe.answers(METER, [Reply::Status(500), Reply::Body(200, "application/json", "{}".into())]);
     let service = start(&stripe);
     let account = service.account();
@@ -101,13 +101,13 @@ fn a_checkout_leads_to_stripe_and_its_notice_to_a_metered_subscription() {
     let ended = json!({"id": unique("evt"), "type": "customer.subscription.deleted", "data": {"object": object}});
     notify(&service, now_s(), SECRET, &ended).ok();
     assert!(!subscribed(&account));
-    // The old notice, sent once more, changes nothing.
+    // A repeated event changes nothing.
     notify(&service, now_s(), SECRET, &event).ok();
     assert!(!subscribed(&account));
 }
 
 #[test]
-fn usage_that_stripe_refuses_holds_no_other_up_and_is_owed_when_the_subscription_has_ended() {
+fn usage_that_stripe_refuses_blocks_no_other_and_is_owed_after_the_subscription() {
     let stripe = Receiver::new();
     let refused = Reply::Body(400, "application/json", r#"{"error":{"message":"not now"}}"#.into());
     stripe.answers(METER, [refused, Reply::Body(200, "application/json", "{}".into())]);
@@ -134,9 +134,9 @@ fn usage_that_stripe_refuses_holds_no_other_up_and_is_owed_when_the_subscription
     assert_eq!((times(&first), times(&second), times(&held)), (2, 1, 1), "{told:?}");
 }
 
-/// A report whose answer was lost is refused the next time, for Stripe has it: it is told, then, and not told again.
+/// Stripe refuses a repeated meter event whose first response was lost. It counts as reported.
 #[test]
-fn usage_that_stripe_has_already_is_told() {
+fn usage_that_stripe_has_already_counts_as_reported() {
     let stripe = Receiver::new();
     let message =
         r#"{"error":{"type":"invalid_request_error","message":"An event already exists with identifier x."}}"#;
@@ -149,7 +149,7 @@ fn usage_that_stripe_has_already_is_told() {
     notify(&service, now_s(), SECRET, &paid(&id, "sub_6", "cus_6")).ok();
     account.finished(&account.create(&json!({"upload_id": account.upload("a.wav", silence(2.0))})));
     stripe.wait(METER, 2);
-    // What was refused twice would come again two seconds later.
+    // A second refusal would be retried two seconds later.
     std::thread::sleep(std::time::Duration::from_secs(4));
     account.finished(&account.create(&json!({"upload_id": account.upload("a.wav", silence(3.0))})));
     let told = stripe.wait(METER, 3);
@@ -157,9 +157,9 @@ fn usage_that_stripe_has_already_is_told() {
     assert!(told.len() == 3 && told[0] == told[1] && told[1] != told[2], "{told:?}");
 }
 
-/// A subscription that has ended before the notice of its checkout comes is not begun by it.
+/// A checkout event that arrives after the end of its subscription does not start it.
 #[test]
-fn a_checkout_that_is_told_of_last_begins_nothing() {
+fn a_late_checkout_event_starts_no_ended_subscription() {
     let stripe = Receiver::new();
     let service = start(&stripe);
     let account = service.account();
@@ -176,7 +176,7 @@ fn a_checkout_that_is_told_of_last_begins_nothing() {
     notify(&service, now, SECRET, &of("deleted", "sub_7", "canceled", now - 10)).ok();
     notify(&service, now, SECRET, &begun).ok();
     assert!(!subscribed(&account));
-    // The notices of another one come in any order, with the same second on them.
+    // Events of another subscription arrive out of order with the same timestamp.
     notify(&service, now, SECRET, &of("updated", "sub_8", "active", now)).ok();
     notify(&service, now, SECRET, &of("updated", "sub_8", "incomplete", now)).ok();
     assert!(subscribed(&account));
@@ -185,7 +185,7 @@ fn a_checkout_that_is_told_of_last_begins_nothing() {
 }
 
 #[test]
-fn a_notice_that_comes_after_a_newer_one_changes_nothing() {
+fn an_event_older_than_the_last_one_changes_nothing() {
     let stripe = Receiver::new();
     let service = start(&stripe);
     let account = service.account();
@@ -212,7 +212,7 @@ fn a_notice_that_comes_after_a_newer_one_changes_nothing() {
 }
 
 #[test]
-fn a_notice_that_is_not_stripes_changes_nothing() {
+fn an_event_without_stripes_signature_changes_nothing() {
     let stripe = Receiver::new();
     let service = start(&stripe);
     let account = service.account();

@@ -1,4 +1,4 @@
-//! What is derived from a completed transcript: subtitles, sentences, paragraphs, word search (section 4.1).
+//! Views of a completed transcript: subtitles, sentences, paragraphs, word search (section 4.1).
 
 use std::sync::OnceLock;
 
@@ -184,7 +184,7 @@ fn word_search_ignores_punctuation() {
 }
 
 #[test]
-fn word_search_finds_nothing_where_nothing_is() {
+fn word_search_without_a_match_is_empty() {
     let answer = spoken().0.get(&path("word-search?words=xylophone")).ok();
     assert_eq!(answer["total_count"], 0);
     assert!(answer["matches"].as_array().unwrap().iter().all(|found| found["count"] == 0), "{answer}");

@@ -109,7 +109,7 @@ fn a_completed_transcript_has_its_text_words_confidence_and_duration() {
 }
 
 #[test]
-fn the_service_hears_what_the_command_line_hears() {
+fn the_service_transcribes_as_the_command_line_does() {
     let starter = Setup::new().starter().start();
     let done = spoken(&starter.account());
     let models = auricle_tests::fixtures().join("../../models");
@@ -355,7 +355,7 @@ fn a_transcript_can_be_deleted_while_it_is_processed() {
     eventually("it is being fetched", || (account.transcript(&id)["status"] == "processing").then_some(()));
     assert_eq!(account.delete(&format!("/v2/transcripts/{id}")).status, 204);
     gate.open();
-    // Another job has come and gone since.
+    // Another job has completed since.
     account.finished(&account.create(&json!({"audio_url": receiver().sound()})));
     account.get(&format!("/v2/transcripts/{id}")).error(404, "not_found");
 }

@@ -145,14 +145,14 @@ fn a_put_up_to_the_limit_lands_and_one_byte_more_is_413() {
     file.push(0);
     signed.put(file.clone()).error(413, "upload_too_large");
     account.complete(signed.id()).error(409, "upload_incomplete");
-    // Without a length that says so beforehand.
+    // Chunked, without a Content-Length.
     let mut chunked = head(&signed, "Transfer-Encoding: chunked");
     chunked.extend_from_slice(format!("{:x}\r\n", file.len()).as_bytes());
     chunked.extend_from_slice(&file);
     chunked.extend_from_slice(b"\r\n0\r\n\r\n");
     assert_eq!(wire::status(&wire::exchange(&service.storage(), &chunked)), Some(413));
     account.complete(signed.id()).error(409, "upload_incomplete");
-    // Told at once, before a byte of it has been sent.
+    // Refused at once, before the body is sent.
     let told = wire::exchange(&service.storage(), &head(&signed, "Content-Length: 99999999999"));
     assert_eq!(wire::status(&told), Some(413), "{told}");
     assert_eq!(signed.put(silence(1.0)).status, 200, "the same URL still works");
@@ -161,7 +161,7 @@ fn a_put_up_to_the_limit_lands_and_one_byte_more_is_413() {
     account.post("/v2/uploads/sign", &body).error(413, "upload_too_large");
 }
 
-/// The head of a PUT by hand.
+/// The raw head of a PUT request.
 fn head(signed: &Signed, length: &str) -> Vec<u8> {
     let target = signed.url().splitn(4, '/').nth(3).unwrap();
     let headers: String = signed.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -169,7 +169,7 @@ fn head(signed: &Signed, length: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_chunked_put_lands() {
+fn a_chunked_put_is_stored() {
     let account = service().account();
     let signed = account.sign("a.wav", "audio/wav");
     let mut put = head(&signed, "Transfer-Encoding: chunked");
@@ -185,7 +185,7 @@ fn a_chunked_put_lands() {
 }
 
 #[test]
-fn a_put_that_breaks_off_has_not_landed() {
+fn an_interrupted_put_stores_nothing() {
     let account = service().account();
     let signed = account.sign("a.wav", "audio/wav");
     let file = silence(1.0);
@@ -210,7 +210,7 @@ fn a_repeated_put_replaces() {
 }
 
 #[test]
-fn a_put_across_the_deletion_of_its_upload_leaves_nothing() {
+fn a_put_during_the_deletion_of_its_upload_leaves_nothing() {
     let service = Setup::local().start();
     let account = service.account();
     let signed = account.sign("a.wav", "audio/wav");
@@ -223,7 +223,7 @@ fn a_put_across_the_deletion_of_its_upload_leaves_nothing() {
     stream.write_all(&head(&signed, &format!("Content-Length: {}", file.len()))).unwrap();
     stream.write_all(&file[..file.len() / 2]).unwrap();
     let objects = service.data().join("objects");
-    // What is being written lies beside what was.
+    // The new object is written beside the old one.
     eventually("the PUT is being written", || (files(&objects) == 2).then_some(()));
     assert_eq!(account.delete(&format!("/v2/transcripts/{id}")).status, 204);
     eventually("the first is gone", || (files(&objects) == 1).then_some(()));
@@ -232,14 +232,14 @@ fn a_put_across_the_deletion_of_its_upload_leaves_nothing() {
     eventually("the second is gone", || (files(&objects) == 0).then_some(()));
 }
 
-/// How many files lie in a folder and those below.
+/// Number of files in a folder and its subfolders.
 fn files(folder: &std::path::Path) -> usize {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
 }
 
 #[test]
-fn a_type_that_no_header_carries_is_refused_and_spaces_around_one_are_dropped() {
+fn a_content_type_unfit_for_a_header_is_refused_and_spaces_are_trimmed() {
     let account = service().account();
     let sign = |kind: &str| account.post("/v2/uploads/sign", &json!({"filename": "a.wav", "content_type": kind}));
     for kind in ["audio/wäv", "audio/a\nb", "audio/\u{7f}", " ", ""] {
@@ -310,7 +310,7 @@ fn the_storage_listener_takes_nothing_but_signed_puts() {
 }
 
 #[test]
-fn a_file_name_is_only_a_name() {
+fn a_file_name_is_kept_and_is_never_a_path() {
     let account = service().account();
     for name in ["../../../../etc/passwd.mp3", "a/b\\c.mp3", "–ü ß 語.mp3", "quote\"'.mp3", "..", " .mp3"] {
         let signed = account.sign(name, "audio/mpeg");
@@ -324,7 +324,7 @@ fn memory_stays_flat_while_a_large_file_comes_in() {
     const SIZE: usize = 160 << 20;
     let service = Setup::new().start();
     let account = service.account();
-    // One upload beforehand, so that what is allocated once does not count.
+    // One upload beforehand, so that one-time allocations do not count.
     account.upload("first.wav", silence(1.0));
     let peak = || -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", service.process_id())).unwrap_or_default();

@@ -29,7 +29,7 @@ fn notified(replies: impl IntoIterator<Item = Reply>) -> (Account, String, Strin
     (account, id, path)
 }
 
-/// Lets another webhook fail until its attempts are used up: every retry that is due for those before has come by then.
+/// Exhausts the retries of another webhook. Retries of earlier webhooks have been sent by then.
 fn let_retries_pass() {
     let (.., path) = notified([Reply::Status(500)]);
     receiver().wait(&path, 4);

@@ -1,5 +1,5 @@
-//! What a Whisper checkpoint makes up is not passed on. The checkpoint of these tests was taught a few sentences, and the faults
-//! that the family is known for: thanks for watching where nobody speaks, and a phrase that it cannot stop.
+//! Guards against hallucinations of Whisper. The checkpoint of these tests was trained on a few sentences and on the faults
+//! that the family is known for: a thanks for watching without speech, and a phrase that repeats without end.
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -75,7 +75,7 @@ fn apart(sounds: &[&[f32]], every: f32) -> Vec<f32> {
 }
 
 #[test]
-fn what_was_taught_is_heard() {
+fn trained_sentences_are_transcribed() {
     let case = Case::new();
     for (name, language) in [("english", "en"), ("german", "de"), ("chinese", "zh"), ("arabic", "ar")] {
         let (samples, text) = case.sound(name);
@@ -87,7 +87,7 @@ fn what_was_taught_is_heard() {
     }
 }
 
-/// Nothing is said in the windows at first, so they do not say in which language it is.
+/// The first windows hold no speech, so they do not show the language.
 #[test]
 fn the_language_is_that_of_the_first_words() {
     let case = Case::new();
@@ -100,7 +100,7 @@ fn the_language_is_that_of_the_first_words() {
 }
 
 #[test]
-fn what_is_no_speech_is_no_text() {
+fn hallucinations_without_speech_are_dropped() {
     let case = Case::new();
     let silence = vec![0.0; seconds(30.0)];
     let tones: Vec<f32> = (0..seconds(12.0))
@@ -112,7 +112,7 @@ fn what_is_no_speech_is_no_text() {
     let mut made_up = 0;
     for name in ["music", "noise", "faint"] {
         let (samples, text) = case.sound(name);
-        // The checkpoint itself writes something, which is what there is to guard against.
+        // The checkpoint itself hallucinates, or the guard would have nothing to do.
         made_up += usize::from(Case::transcribe(&case.plain, &samples, &[]).text == text);
         assert_eq!(Case::transcribe(&case.heard, &samples, &[]).text, "", "{name}");
     }
@@ -124,13 +124,13 @@ fn what_is_no_speech_is_no_text() {
 }
 
 #[test]
-fn a_phrase_without_end_is_said_once_and_takes_nothing_with_it() {
+fn a_repetition_loop_is_cut_and_costs_no_other_text() {
     let case = Case::new();
     let (stuck, _) = case.sound("stuck");
     let ((english, said), (german, gesagt)) = (case.sound("english"), case.sound("german"));
     let found = Case::transcribe(&case.heard, &apart(&[&stuck], 5.0), &["en"]);
     assert!(!found.text.is_empty() && found.text.matches("so on").count() <= 3, "{}", found.text);
-    // Each in a window of its own; what comes of the phrase elsewhere in a window is not sure.
+    // Each sound has a window of its own: a phrase's effect on the rest of its window is not defined.
     let all = apart(&[&stuck, &english, &stuck, &german, &english, &stuck, &german], 20.0);
     let found = Case::transcribe(&case.heard, &all, &["en", "de"]);
     assert_eq!(found.text.matches(gesagt).count(), 2, "{}", found.text);
@@ -143,7 +143,7 @@ fn a_phrase_without_end_is_said_once_and_takes_nothing_with_it() {
 }
 
 #[test]
-fn languages_may_change_on_the_way() {
+fn languages_may_change_within_a_recording() {
     let case = Case::new();
     let names = ["english", "german", "arabic", "chinese", "english"];
     let sounds = names.map(|name| case.sound(name));
@@ -161,9 +161,9 @@ fn languages_may_change_on_the_way() {
     }
 }
 
-/// The checkpoint was never taught to go on from what was said before: after what the first window is sure of it hears in part.
+/// The checkpoint was never trained with a previous text: after a confident first window it transcribes in part.
 #[test]
-fn one_window_after_another_puts_words_where_they_were_said() {
+fn sequential_windows_keep_word_times() {
     let case = Case::new();
     let ((english, said), (faint, _)) = (case.sound("english"), case.sound("faint"));
     let all = apart(&[&english, &english, &faint, &english, &english, &english], 12.0);

@@ -1,4 +1,4 @@
-//! Language models: read as KenLM reads them, and joined to the search of every class of checkpoint.
+//! Language models: scores equal to KenLM's, and shallow fusion in the search of every class of checkpoint.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn lm(name: &str) -> PathBuf {
 }
 
 #[test]
-fn both_forms_score_as_kenlm_does() {
+fn both_file_forms_score_as_kenlm_does() {
     let oracle: serde_json::Value = serde_json::from_slice(&std::fs::read(lm("kenlm.json")).unwrap()).unwrap();
     for form in ["small.arpa", "small.ngram"] {
         let model = LanguageModel::open(&lm(form)).unwrap();
@@ -104,7 +104,7 @@ fn a_beam_of_one_without_a_language_model_is_greedy_search() {
 }
 
 #[test]
-fn a_beam_goes_on_from_chunk_to_chunk_and_row_by_row() {
+fn a_beam_continues_across_chunks_and_rows() {
     for (name, streaming) in CLASSES.into_iter().filter(|(_, streaming)| *streaming) {
         let case = Case::open(name, streaming);
         let search = Search::Beam(Beam { width: 6, fusion: None });
@@ -136,8 +136,8 @@ fn transcribe(engine: &Engine, options: &TranscribeOptions) -> Transcript {
 }
 
 #[test]
-fn a_users_file_decides_between_words_that_sound_alike() {
-    // With random weights every word sounds like every other: what the language model has must win.
+fn a_users_language_model_decides_between_similar_words() {
+    // With random weights all words score alike acoustically, so the language model decides.
     let dir = tempfile::tempdir().unwrap();
     for (name, _) in CLASSES {
         let models = models_with(name);
@@ -145,7 +145,7 @@ fn a_users_file_decides_between_words_that_sound_alike() {
         let heard = |words: &[&str]| {
             let file = dir.path().join(format!("{name}-{}.arpa", words.join("-")));
             std::fs::write(&file, arpa(words)).unwrap();
-            // Words must pay, or there is nothing but punctuation, which no language model counts.
+            // Without a word bonus the search writes punctuation alone, which the language model does not score.
             let fusion = FusionWeights { lm: 1.0, word: 30.0, ..FusionWeights::default() };
             let language_model = LanguageModelChoice::File(file);
             transcribe(&engine, &TranscribeOptions { language_model, fusion, ..TranscribeOptions::default() })
@@ -171,7 +171,7 @@ fn without_a_language_model_a_search_stays_greedy() {
 }
 
 #[test]
-fn keyterms_are_heard_more_often_beside_a_language_model_that_lacks_them() {
+fn keyterms_are_written_more_often_beside_a_language_model_without_them() {
     let models = models_with("streaming");
     let engine = engine(models.path());
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -192,7 +192,7 @@ fn keyterms_are_heard_more_often_beside_a_language_model_that_lacks_them() {
 }
 
 #[test]
-fn silence_stays_silent() {
+fn silence_gives_no_text_with_a_language_model() {
     let engine = engine(&auricle_engine::models_dir());
     let pcm = vec![0; 2 * 20 * SAMPLE_RATE as usize];
     let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm), SAMPLE_RATE, 1).unwrap();

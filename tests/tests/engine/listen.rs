@@ -1,4 +1,4 @@
-//! Live sessions of the engine, on the starter: real speech, alone and among others, in pieces of any size.
+//! Live sessions of the engine with the starter: real speech, one session and many, in pieces of any size.
 
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
@@ -71,7 +71,7 @@ fn finals(events: &[LiveEvent]) -> Vec<Caption> {
     finals.collect()
 }
 
-/// The same words at the same times; confidences may differ in their last bits, as sums in other orders do.
+/// Asserts the same words at the same times. Confidences may differ in their last bits, since the order of sums differs.
 fn assert_same(a: &[Caption], b: &[Caption], what: &str) {
     let plain = |captions: &[Caption]| -> Vec<(String, u64, u64)> {
         captions.iter().flat_map(|c| &c.words).map(|w| (w.text.clone(), w.start, w.end)).collect()
@@ -81,13 +81,13 @@ fn assert_same(a: &[Caption], b: &[Caption], what: &str) {
 }
 
 #[test]
-fn among_thirty_one_others_a_session_hears_what_it_hears_alone() {
+fn a_session_among_thirty_one_others_equals_one_alone() {
     let options = model("svc-realtime-pro");
     let alone = finals(&heard(&options, spoken(), SECOND / 10));
     assert!(!alone.is_empty());
     let mut sessions: Vec<_> = (0..32)
         .map(|n| {
-            // Others say the same later, louder or softer, or make noise; all at once.
+            // The other sessions play the same speech later, louder or softer, or noise.
             let mut samples = if n % 5 == 4 { noise(12 * SECOND, n as u64) } else { vec![0.0; n * 1_117] };
             let gain = 1.0 - n as f32 / 50.0;
             samples.extend(spoken().iter().map(|sample| sample * gain));
@@ -110,9 +110,9 @@ fn among_thirty_one_others_a_session_hears_what_it_hears_alone() {
     }
 }
 
-/// Files are worked on between the steps of live sessions, and change nothing but their time.
+/// Recordings are transcribed between the steps of live sessions, and change only their latency.
 #[test]
-fn beside_recordings_a_session_hears_what_it_hears_alone() {
+fn a_session_beside_recordings_equals_one_alone() {
     let options = model("svc-realtime-pro");
     let alone = finals(&heard(&options, spoken(), SECOND / 10));
     let transcribe = || {
@@ -150,7 +150,7 @@ fn pieces_of_any_size_give_the_same_turns() {
     }
 }
 
-/// Waits until less than this is waiting.
+/// Waits until less than this much audio is queued.
 fn wait_for_less_than(ms: u64, input: &mut LiveInput) {
     let began = Instant::now();
     while {
@@ -162,9 +162,9 @@ fn wait_for_less_than(ms: u64, input: &mut LiveInput) {
     }
 }
 
-/// Who waits for the device before more is pushed is told of all that it has dealt with, silence after a turn as well.
+/// A caller that waits for the device before it pushes more gets all events so far, silence after a turn included.
 #[test]
-fn nothing_is_left_waiting() {
+fn a_caller_that_waits_gets_all_events() {
     let (mut input, events) = engine().listen(&model("svc-realtime-pro")).unwrap();
     let told = std::thread::spawn(move || all(events));
     for _ in 0..3 {
@@ -176,12 +176,12 @@ fn nothing_is_left_waiting() {
     assert!(finals(&told.join().unwrap()).len() >= 3);
 }
 
-/// What the queue had no room for goes in once there is room, without more being pushed.
+/// Audio that did not fit into the queue enters it later without a further push.
 #[test]
-fn a_full_queue_holds_nothing_back_for_good() {
+fn audio_of_a_full_queue_is_not_lost() {
     let (mut input, events) = engine().listen(&model("svc-realtime-pro")).unwrap();
     let told = std::thread::spawn(move || all(events));
-    // A long step, and more messages meanwhile than the queue takes.
+    // A long step, during which more messages arrive than the queue holds.
     input.push(&spoken().repeat(4)).unwrap();
     let before = input.waiting_ms();
     let mut full = false;
@@ -200,9 +200,9 @@ fn a_full_queue_holds_nothing_back_for_good() {
     assert!(told.len() >= 5, "{} turns", told.len());
 }
 
-/// Samples that are no numbers are silence, and what follows is heard.
+/// NaN samples count as silence, and later speech is transcribed.
 #[test]
-fn what_is_no_number_deafens_nobody() {
+fn nan_samples_do_not_deafen_a_session() {
     let (mut input, events) = engine().listen(&model("svc-realtime-pro")).unwrap();
     input.push(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY].repeat(SECOND)).unwrap();
     input.push(spoken()).unwrap();
@@ -210,9 +210,9 @@ fn what_is_no_number_deafens_nobody() {
     assert!(!finals(&all(events)).is_empty());
 }
 
-/// A session that keeps up takes a chunk a step, one that is behind takes many: the words are the same.
+/// A session in real time takes one chunk per step, a late one takes many: the words are the same.
 #[test]
-fn the_pace_changes_nothing() {
+fn the_pace_does_not_change_the_words() {
     let options = model("svc-realtime-pro");
     let (mut input, events) = engine().listen(&options).unwrap();
     let paced = std::thread::spawn(move || all(events));
@@ -228,7 +228,7 @@ fn the_pace_changes_nothing() {
 }
 
 #[test]
-fn partials_grow_into_a_final_that_is_restated_and_never_revised() {
+fn partials_grow_into_a_final_that_is_formatted_and_never_revised() {
     let events = heard(&model("svc-realtime-pro"), spoken(), SECOND / 10);
     let mut before = 0;
     let mut last_final: Option<Caption> = None;
@@ -265,7 +265,7 @@ fn partials_grow_into_a_final_that_is_restated_and_never_revised() {
 }
 
 #[test]
-fn a_users_language_model_decides_what_a_session_hears() {
+fn a_users_language_model_joins_the_search_of_a_session() {
     let words = ["country", "ask", "for", "you", "what", "do"];
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), arpa(&words)).unwrap();
@@ -284,7 +284,7 @@ fn a_users_language_model_decides_what_a_session_hears() {
     assert_eq!(others(LanguageModelChoice::File(file.path().into())), Vec::<String>::new());
 }
 
-/// What a beam takes for said may be taken back, and so may what was shown of it; never what was finished.
+/// A beam search may revise partial text; it never revises finished text.
 #[test]
 fn greedy_partials_only_grow() {
     let options = ListenOptions { language_model: LanguageModelChoice::Off, ..model("svc-realtime-pro") };
@@ -305,7 +305,7 @@ fn greedy_partials_only_grow() {
 fn any_rate_gives_words() {
     let at_16k = spoken();
     for rate in [8_000, 11_025, 44_100, 48_000] {
-        // By the nearest sample: crude, and enough to be understood as well.
+        // Nearest-sample resampling is crude, and good enough for the same words.
         let resampled: Vec<f32> = (0..at_16k.len() * rate / SECOND).map(|n| at_16k[n * SECOND / rate]).collect();
         let options = ListenOptions { sample_rate: rate as u32, ..ListenOptions::default() };
         let turns = finals(&heard(&options, &resampled, rate / 10));
@@ -316,7 +316,7 @@ fn any_rate_gives_words() {
 }
 
 #[test]
-fn an_hour_of_silence_and_full_scale_noise_say_nothing_that_is_no_number() {
+fn an_hour_of_silence_and_full_scale_noise_gives_finite_numbers() {
     let (mut input, events) = engine().listen(&model("svc-realtime-pro")).unwrap();
     (0..3600).for_each(|_| input.push(&[0.0; SECOND]).unwrap());
     input.finish().unwrap();
@@ -330,13 +330,13 @@ fn an_hour_of_silence_and_full_scale_noise_say_nothing_that_is_no_number() {
 }
 
 #[test]
-fn nothing_pushed_is_nothing_said() {
+fn a_session_without_audio_gives_no_text() {
     assert_eq!(heard(&model("svc-realtime"), &[], 1), []);
     assert_eq!(heard(&model("svc-realtime"), &[0.1], 1), []);
 }
 
 #[test]
-fn half_samples_wait_for_their_other_half() {
+fn an_odd_byte_waits_for_the_next_push() {
     let bytes: Vec<u8> = spoken().iter().flat_map(|sample| ((sample * 32_768.0) as i16).to_le_bytes()).collect();
     let by = |piece: usize| {
         let (mut input, events) = engine().listen(&model("svc-realtime")).unwrap();
@@ -350,13 +350,13 @@ fn half_samples_wait_for_their_other_half() {
 }
 
 #[test]
-fn a_session_that_is_dropped_ends_and_leaves_its_room_to_others() {
+fn a_dropped_session_frees_its_slot() {
     let engine = open(1);
     for _ in 0..3 {
         let (mut input, events) = loop {
             match engine.listen(&ListenOptions::default()) {
                 Ok(opened) => break opened,
-                // The last one's slot is on its way back.
+                // The slot of the last session is not free yet.
                 Err(Error::Busy(_)) => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
@@ -369,7 +369,7 @@ fn a_session_that_is_dropped_ends_and_leaves_its_room_to_others() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_by_name() {
+fn unsupported_options_are_refused_by_name() {
     let engine = engine();
     let refused = |options: ListenOptions| engine.listen(&options).err().unwrap();
     let with = |change: fn(&mut ListenOptions)| {

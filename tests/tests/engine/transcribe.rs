@@ -1,4 +1,4 @@
-//! The engine as a library: the same audio gives the same words however it arrives, alone or beside others.
+//! Transcription through the engine's API: the same audio gives the same words in any blocks, alone and beside others.
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -65,7 +65,7 @@ fn audio_cut_at_every_second_loses_and_doubles_no_word() {
 }
 
 #[test]
-fn the_starter_hears_speech_and_nothing_in_silence() {
+fn the_starter_transcribes_speech_and_writes_nothing_for_silence() {
     let engine = engine(&models_dir());
     let heard = transcribe(&engine, &samples(1), 8000, &TranscribeOptions::default());
     assert!(heard.words.len() >= 3 && heard.language_code.as_deref() == Some("en"), "{}", heard.text);
@@ -75,7 +75,7 @@ fn the_starter_hears_speech_and_nothing_in_silence() {
 
 #[test]
 fn words_that_are_left_out_are_counted_in_a_warning() {
-    // Random weights write words whatever they hear; by level, nothing counts below -65 dB.
+    // Random weights write words for any audio; audio below -65 dB counts as silence.
     for fixture in ["streaming", "tdt", "../whisper/english"] {
         let models = models_with(fixture);
         let engine = engine(models.path());
@@ -103,23 +103,23 @@ fn audio_shorter_than_a_frame_has_no_words() {
     }
 }
 
-/// On a GPU they share steps; on the CPU they take turns.
+/// On a GPU recordings share batches; on the CPU they take turns.
 #[test]
-fn recordings_side_by_side_hear_what_each_hears_alone() {
+fn concurrent_recordings_equal_single_ones() {
     let devices = [DeviceChoice::Cpu].into_iter().chain((devices().len() > 1).then_some(DeviceChoice::Vulkan(0)));
     for (device, fixture) in devices.flat_map(|device| ["streaming", "tdt", "ctc"].map(|name| (device, name))) {
         let models = models_with(fixture);
         let options = EngineOptions { models: models.path().into(), device, ..EngineOptions::default() };
         let engine = Engine::open(options).unwrap();
         let clips: Vec<Vec<u8>> = (1..5).map(|n| samples(1)[n * 20_000..].to_vec()).collect();
-        // Keyterms of one are not those of another.
+        // Each recording has its own keyterms.
         let with = |n: usize| TranscribeOptions {
             keyterms: if n == 2 { vec!["there".into(), "time".into()] } else { Vec::new() },
             ..TranscribeOptions::default()
         };
         let hear = |n: usize| {
             let transcript = transcribe(&engine, &clips[n], 8000, &with(n));
-            // Sums in another order may change a confidence's last digits.
+            // Another order of sums may change a confidence's last digits.
             transcript.words.into_iter().map(|word| (word.text, word.start, word.end)).collect::<Vec<_>>()
         };
         let alone: Vec<_> = (0..clips.len()).map(hear).collect();
@@ -133,14 +133,14 @@ fn recordings_side_by_side_hear_what_each_hears_alone() {
     }
 }
 
-/// A Whisper checkpoint behind a service model: recordings share the decoder, and each has what it has alone.
+/// A Whisper checkpoint behind a service model: recordings share the decoder, and each gets the text that it gets alone.
 #[test]
-fn windows_of_several_recordings_are_written_side_by_side() {
+fn windows_of_several_recordings_share_a_batch() {
     let models = models_with("../whisper/multi");
     let engine = engine(models.path());
     let clips: Vec<Vec<u8>> = (0..4).map(|n| samples(1 + n)[n * 20_000..].to_vec()).collect();
     let hear = |n: usize| {
-        // Terms and languages of one are not those of another.
+        // Each recording has its own keyterms and languages.
         let options = TranscribeOptions {
             keyterms: if n == 1 { vec!["country".into(), "do".into()] } else { Vec::new() },
             languages: if n == 2 { vec!["de".into(), "fr".into()] } else { Vec::new() },
@@ -150,7 +150,7 @@ fn windows_of_several_recordings_are_written_side_by_side() {
     };
     let alone: Vec<Transcript> = (0..clips.len()).map(hear).collect();
     let words: Vec<usize> = alone.iter().map(|transcript| transcript.words.len()).collect();
-    // Random weights may hold some speech for none.
+    // The no-speech probability of random weights may drop some windows.
     assert!(words.iter().filter(|words| **words > 0).count() >= 3, "{words:?}");
     assert!(["de", "fr"].contains(&alone[2].language_code.as_deref().unwrap()), "{:?}", alone[2].language_code);
     std::thread::scope(|scope| {
@@ -167,7 +167,7 @@ fn windows_of_several_recordings_are_written_side_by_side() {
 }
 
 #[test]
-fn a_whisper_checkpoint_says_what_it_cannot() {
+fn a_whisper_checkpoint_names_unsupported_options() {
     let models = models_with("../whisper/multi");
     let engine = engine(models.path());
     let with = |options: TranscribeOptions| {
@@ -186,7 +186,7 @@ fn a_whisper_checkpoint_says_what_it_cannot() {
 }
 
 #[test]
-fn one_recording_too_many_is_told_so_and_fits_in_later() {
+fn a_recording_beyond_the_limit_is_refused_and_fits_later() {
     let models = models_with("streaming");
     let options = EngineOptions {
         models: models.path().into(),
@@ -208,7 +208,7 @@ fn one_recording_too_many_is_told_so_and_fits_in_later() {
         })
         .unwrap();
     assert!(matches!(tried, Some(Err(Error::Busy(_)))), "{tried:?}");
-    // Its place comes back once the worker has seen it go.
+    // The slot is free once the worker has seen the end of the recording.
     let began = std::time::Instant::now();
     loop {
         match engine.transcribe(open(), &TranscribeOptions::default(), &mut |_| ControlFlow::Continue(())) {
@@ -220,7 +220,7 @@ fn one_recording_too_many_is_told_so_and_fits_in_later() {
 }
 
 #[test]
-fn whoever_breaks_off_gets_no_more() {
+fn a_canceled_transcription_gets_no_more_progress() {
     let models = models_with("streaming");
     let engine = engine(models.path());
     let audio = AudioStream::from_pcm_s16le(Cursor::new(samples(6)), SAMPLE_RATE, 1).unwrap();
@@ -232,9 +232,9 @@ fn whoever_breaks_off_gets_no_more() {
     assert!(matches!(result, Err(Error::Canceled)) && steps == 2, "{steps} steps");
 }
 
-/// `transcribe` waits; a program that calls it on a thread of its asynchronous runtime stalls that thread, no more.
+/// `transcribe` blocks. On a thread of an asynchronous runtime it blocks that thread alone.
 #[test]
-fn it_works_on_a_thread_of_an_asynchronous_runtime() {
+fn transcribe_works_on_a_thread_of_an_asynchronous_runtime() {
     let models = models_with("streaming");
     let engine = engine(models.path());
     let heard =
@@ -256,7 +256,7 @@ fn a_shorter_look_ahead_is_taken_and_an_impossible_one_refused() {
 }
 
 #[test]
-fn a_keyterm_that_cannot_be_written_is_told_of() {
+fn a_keyterm_outside_the_vocabulary_gets_a_warning() {
     let engine = engine(&auricle_engine::models_dir());
     let options = TranscribeOptions {
         keyterms: ["caf\u{e9}", "O\u{2019}Brien", "country"].map(Into::into).into(),
@@ -268,7 +268,7 @@ fn a_keyterm_that_cannot_be_written_is_told_of() {
 }
 
 #[test]
-fn keyterms_are_heard_more_often() {
+fn keyterms_are_written_more_often() {
     // With random weights every token is close to some other, so leaning towards a few must show.
     let models = models_with("streaming");
     let engine = engine(models.path());

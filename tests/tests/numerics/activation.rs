@@ -1,4 +1,5 @@
-//! The sigmoid gates, GELU and layer norm against burn's own operations, on the CPU and on a Vulkan adapter, for shapes of every kind.
+//! The sigmoid gates, GELU and layer norm against burn's own operations, on the CPU and on a Vulkan adapter, for many
+//! shapes.
 
 use auricle_kernels::activation as kernels;
 use auricle_kernels::lstm::cells;
@@ -7,7 +8,7 @@ use auricle_tests::{Oracle, devices};
 use burn::tensor::{Device, Distribution, Tensor, activation, module};
 
 #[test]
-fn one_pass_equals_burns_operations_for_any_shape() {
+fn fused_activations_equal_burns_operations_for_any_shape() {
     for (device, _) in devices() {
         for shape in [[1, 1, 2], [1, 3, 6], [2, 7, 34], [1, 375, 512], [3, 1, 70_000]] {
             let x = Tensor::<3>::random(shape, Distribution::Normal(0.0, 6.0), &device);
@@ -35,14 +36,14 @@ fn one_pass_equals_burns_operations_for_any_shape() {
 }
 
 #[test]
-fn a_device_takes_an_lstm_step_as_the_cpu_does() {
+fn an_lstm_step_on_a_device_equals_the_cpu() {
     for (device, _) in devices() {
         for (rows, hidden) in [(1, 5), (3, 640), (64, 32)] {
             let random = |width: usize, device: &Device| {
                 let values: Vec<f32> = (0..rows * width).map(|n| (n as f32 * 0.37).sin() * 30.0).collect();
                 Tensor::<1>::from_floats(values.as_slice(), device).reshape([rows, width])
             };
-            // The memory is part of something wider.
+            // The cell state is a view into a wider tensor.
             let step = |device: &Device| {
                 cells(random(4 * hidden, device), random(3 * hidden, device).narrow(1, hidden, hidden))
             };
@@ -55,7 +56,7 @@ fn a_device_takes_an_lstm_step_as_the_cpu_does() {
 }
 
 #[test]
-fn gates_keep_to_the_limits() {
+fn activations_at_extreme_inputs_are_at_their_limits() {
     let device = Device::flex();
     let x = Tensor::<1>::from_floats([-1e30, -200.0, 0.0, 200.0, 1e30], &device);
     assert_eq!(Oracle::values(kernels::silu(x))[2..], [0.0, 200.0, 1e30]);

@@ -10,10 +10,10 @@ use auricle_tests::{Oracle, devices, relative_error};
 use burn::tensor::{Device, Tensor};
 use serde_json::Value;
 
-/// Largest relative error of one stage and of the whole encoder, f32 on the CPU.
+/// Tolerance of one stage and of the whole encoder: relative error, f32 on the CPU.
 const STAGE: f32 = 1e-5;
 const ENCODER: f32 = 1e-4;
-/// On another device sums are added up in another order.
+/// Tolerance on other devices, which sum in another order.
 const ELSEWHERE: f32 = 1e-4;
 
 fn fixture(name: &str) -> PathBuf {
@@ -67,7 +67,7 @@ impl Case {
         (out, valid.into_iter().map(|v| v.end).collect())
     }
 
-    /// One utterance's features, cut to what is real: `[1, frames, mels]`.
+    /// One utterance's features without padding: `[1, frames, mels]`.
     fn utterance(&self, row: usize) -> Tensor<3> {
         let length = self.oracle.integers("feature_lengths")[row];
         self.tensor::<3>("features").narrow(0, row, 1).narrow(1, 0, length)
@@ -280,7 +280,7 @@ fn nemotron_with_language_prompts_equals_the_published_class() {
 }
 
 #[test]
-fn many_streams_in_one_step_say_what_each_says_alone() {
+fn batched_streams_equal_single_streams() {
     let (device, _) = devices().remove(0);
     let case = Case::open("streaming", &device, true);
     let look_ahead = 3;
@@ -308,9 +308,9 @@ fn many_streams_in_one_step_say_what_each_says_alone() {
     }
 }
 
-/// What the README says a live session takes, however long it lasts.
+/// The README states this bound for a live session of any length.
 #[test]
-fn a_streams_memory_has_a_bound() {
+fn a_streams_state_has_a_bound() {
     for (device, on_cpu) in devices() {
         let model = FastConformer::load(&auricle_engine::models_dir().join("starter/asr-en"), &device).unwrap();
         let config = &model.config().encoder;

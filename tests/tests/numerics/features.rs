@@ -14,7 +14,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 /// How far a value may be from the extractor's: two in a thousand may be further, none further than `LARGEST`.
 ///
-/// In bands far below a frame's loudest one, f32 itself is the limit: there the extractor is up to 2.5e-4 from the exact
+/// In bands far below a frame's loudest one, f32 is the limit: the extractor is up to 2.5e-4 from the exact
 /// value, and the kernels about as far.
 const CLOSE: f32 = 1e-4;
 const LARGEST: f32 = 5e-4;
@@ -72,7 +72,7 @@ fn whisper_frames_are_those_of_the_extractor() -> Outcome {
 fn a_ragged_batch_is_that_of_the_extractor() -> Outcome {
     let audio = Fixture::read("audio", "audio")?.values;
     let lengths = [audio.len(), 13_333];
-    // What lies beyond a row's length must not be read, whatever it holds.
+    // Samples beyond a row's length must not be read.
     let mut samples = [audio.as_slice(), &audio].concat();
     samples[audio.len() + lengths[1]..].fill(1e6);
     on_every_device(|device| {
@@ -100,7 +100,7 @@ fn tables_rounded_to_bfloat16_are_those_of_the_extractor() -> Outcome {
 }
 
 #[test]
-fn kernels_agree_with_burns_own_operations() -> Outcome {
+fn kernels_equal_burns_operations() -> Outcome {
     let audio = Fixture::read("audio", "audio")?.values;
     let device = Device::flex();
     for config in [LogMelConfig::parakeet(80), LogMelConfig::nemotron(128), LogMelConfig::whisper(80)] {
@@ -118,7 +118,7 @@ fn kernels_agree_with_burns_own_operations() -> Outcome {
 }
 
 #[test]
-fn a_stream_is_bit_equal_to_the_whole_whatever_its_pushes() -> Outcome {
+fn a_stream_is_bit_equal_to_the_whole_for_any_pushes() -> Outcome {
     let front_end = LogMel::new(LogMelConfig::nemotron(80), &Device::flex())?;
     let mut numbers = Numbers(7);
     for (round, length) in [0, 1, 159, 160, 161, 200, 361, 5_000, 20_900, 70_001].into_iter().enumerate() {
@@ -257,7 +257,7 @@ fn a_row_alone_and_in_a_batch_is_the_same() -> Outcome {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_reason() -> Outcome {
+fn invalid_configurations_are_refused_with_a_reason() -> Outcome {
     let device = Device::flex();
     let odd = LogMelConfig { n_fft: 510, ..LogMelConfig::nemotron(80) };
     assert!(matches!(LogMel::new(odd, &device), Err(LogMelError::Parameter { parameter: "n_fft", value: 510, .. })));

@@ -17,7 +17,7 @@ fn close<const D: usize>(what: &str, ours: Tensor<D>, burns: Tensor<D>, toleranc
 }
 
 #[test]
-fn gelu_is_burns_for_any_shape() {
+fn gelu_equals_burns_for_any_shape() {
     for (device, _) in devices() {
         for shape in [[1, 1, 1], [2, 7, 33], [1, 3, 70_000]] {
             let x = Tensor::<3>::random(shape, Distribution::Normal(0.0, 4.0), &device);
@@ -62,7 +62,7 @@ fn attention_is_softmax_of_products() {
 }
 
 #[test]
-fn a_few_rows_times_a_matrix_is_burns_product() {
+fn gemv_of_a_few_rows_equals_burns_product() {
     let device = Device::flex();
     for [inputs, outputs] in [[1, 1], [3, 32], [40, 33], [64, 1000], [385, 70]] {
         let weights = random([outputs, inputs], &device);
@@ -83,7 +83,7 @@ fn a_few_rows_times_a_matrix_is_burns_product() {
                 close(&format!("{rows} rows, {inputs} x {outputs}, {precision:?}"), ours, burns, 2e-4);
                 match precision {
                     Precision::F32 => assert_eq!(Oracle::values(kept), values),
-                    // Half a step of the largest weight of an output.
+                    // Half a quantization step of an output's largest weight.
                     Precision::Int8 => {
                         let step = weights.clone().abs().max_dim(1) / 254.0 * 1.001;
                         let off = (kept - weights.clone()).abs() - step.expand([outputs, inputs]);

@@ -1,4 +1,4 @@
-//! What comes next, what one token looks at and what streams keep: the kernels against their twins, on the CPU and on a Vulkan adapter.
+//! The kernels of sampling, single-query attention and state caches against their CPU twins, on the CPU and on a Vulkan adapter.
 
 use auricle_kernels::attention::{KeyRanges, single_query_attention};
 use auricle_kernels::gemv::{PackedMatrix, Precision};
@@ -9,7 +9,7 @@ use auricle_kernels::thread_pool;
 use auricle_tests::devices;
 use burn::tensor::{Device, Tensor, TensorData, activation};
 
-/// Even numbers in [0, 1).
+/// Uniform random numbers in [0, 1).
 struct Chance(u64);
 
 impl Chance {
@@ -44,7 +44,7 @@ fn assert_close(what: &str, a: f32, b: f32) {
 }
 
 #[test]
-fn a_device_chooses_as_the_twin_does() {
+fn sampling_on_a_device_equals_the_cpu_twin() {
     for (device, _) in devices() {
         let mut chance = Chance(5);
         for (size, split, count) in [(37, 20, 1), (384, 384, 3), (1030, 900, 10), (300, 299, 1), (5, 2, 4)] {
@@ -74,9 +74,9 @@ fn a_device_chooses_as_the_twin_does() {
     }
 }
 
-/// A draw follows the chances: each token's share of many draws is near its own.
+/// Sampling follows the distribution: each token's share of many draws is near its probability.
 #[test]
-fn what_is_drawn_follows_the_chances() {
+fn samples_follow_the_distribution() {
     let (temperature, scores) = (0.7, [1.0, 0.2, -0.5, 2.0, f32::NEG_INFINITY, 0.9]);
     let mask = TokenMask::new(scores.len(), scores.len(), Vec::new(), &Device::flex());
     let weights: Vec<f32> = scores.iter().map(|score| (score / temperature).exp()).collect();
@@ -134,9 +134,9 @@ fn one_query_sees_its_span() {
     }
 }
 
-/// A matrix in eight bits against its twin, for a row, for several, and for more than are taken at a time.
+/// An 8-bit matrix against its CPU twin, for one row, several rows, and more rows than one block.
 #[test]
-fn a_matrix_in_eight_bits_is_that_of_the_cpu() {
+fn an_eight_bit_matrix_equals_the_cpu_twin() {
     for (device, _) in devices() {
         let mut chance = Chance(11);
         for (inputs, outputs, rows) in [(4, 1, 1), (64, 37, 3), (384, 51, 8), (132, 200, 21)] {
@@ -158,7 +158,7 @@ fn a_matrix_in_eight_bits_is_that_of_the_cpu() {
     }
 }
 
-/// Rows in any order of slots, new columns that are no piece of memory of their own, and slots that nothing was kept in.
+/// Rows in any order of slots, new columns that are not contiguous, and empty slots.
 #[test]
 fn slots_keep_the_last_columns() {
     for (device, _) in devices() {
@@ -174,7 +174,7 @@ fn slots_keep_the_last_columns() {
                 let new = chance.values(rows.len() * more * outer * inner, 1.0);
                 let shape = [rows.len(), more, outer, inner];
                 let slots = BatchSlots::new(rows.clone(), &device);
-                // As keys come: split into heads, which are not next to each other.
+                // As keys are: split into heads, and so not contiguous.
                 let tensor = Tensor::<4>::from_data(TensorData::new(new.clone(), shape), &device).swap_dims(1, 2);
                 let seen = prepend(&kept, &slots, tensor);
                 kept = store(kept, &slots, &seen);

@@ -1,4 +1,4 @@
-//! The silero detector against the published package: chances of speech, segments, streams, and checkpoints that are not whole.
+//! The silero detector against the published package: speech probabilities, segments, streams, and incomplete checkpoints.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ fn rows(oracle: &Oracle, name: &str) -> Vec<Vec<f32>> {
     Oracle::values(tensor).chunks(width).map(<[f32]>::to_vec).collect()
 }
 
-/// Chances of the oracle's two rows, together.
+/// Speech probabilities of the oracle's two rows.
 fn chances(model: &Silero, oracle: &Oracle) -> Vec<Vec<f32>> {
     let audio = rows(oracle, "audio");
     let audio: Vec<&[f32]> = audio.iter().map(Vec::as_slice).collect();
@@ -39,7 +39,7 @@ fn assert_close(ours: &[Vec<f32>], theirs: &[Vec<f32>], tolerance: f32) {
 }
 
 #[test]
-fn chances_are_those_of_the_published_package() {
+fn speech_probabilities_equal_the_published_package() {
     let oracle = Oracle::open(&fixture());
     for (device, on_cpu) in devices() {
         let model = Silero::load(&fixture(), &device).unwrap();
@@ -50,7 +50,7 @@ fn chances_are_those_of_the_published_package() {
 
 /// The published weights are not kept here: runs where `AURICLE_SILERO` names the published `silero_vad_16k.safetensors`.
 #[test]
-fn the_published_weights_give_the_published_chances() {
+fn the_published_weights_give_the_published_probabilities() {
     let Some(file) = std::env::var_os("AURICLE_SILERO") else { return };
     let dir = tempfile::tempdir().unwrap();
     std::fs::copy(file, dir.path().join("model.safetensors")).unwrap();
@@ -69,7 +69,7 @@ fn a_stream_in_pieces_of_any_size_gives_what_the_whole_gives() {
             let mut listener = VadStream::new(&model);
             let mut pieces: Vec<f32> = audio.chunks(size).flat_map(|piece| listener.push(piece).unwrap()).collect();
             pieces.extend(listener.finish().unwrap());
-            // Rows of a product may be added up in another order when there are others.
+            // The order of sums in a product may depend on the number of rows.
             assert_close(&[pieces], std::slice::from_ref(&whole), 1e-6);
         }
     }
@@ -151,7 +151,7 @@ fn wav(path: &Path, samples: impl Iterator<Item = f32>) {
 }
 
 #[test]
-fn what_is_no_speech_gives_no_text() {
+fn audio_without_speech_gives_no_text() {
     let place = tempfile::tempdir().unwrap();
     let seconds = |count: f32| (0..(count * SAMPLE_RATE as f32) as usize).map(|n| n as f32 / SAMPLE_RATE as f32);
     let tone = |hertz: f32, t: f32| (std::f32::consts::TAU * (hertz * t).fract()).sin();
@@ -180,7 +180,7 @@ fn what_is_no_speech_gives_no_text() {
         assert_eq!(run.status, Some(0), "{}", run.stderr);
         let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
         assert_eq!((&document["text"], &document["words"]), (&"".into(), &serde_json::json!([])), "{name}");
-        // What the model made up all the same is told.
+        // A warning counts the words that were dropped.
         for warning in document["warnings"].as_array().unwrap() {
             assert!(warning.as_str().unwrap().contains("no speech was detected"), "{warning}");
         }

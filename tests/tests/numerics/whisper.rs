@@ -16,7 +16,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::Value;
 
 const NAMES: [&str; 3] = ["multi", "large", "english"];
-/// Largest relative error of one stage and of all of them, f32 on the CPU, and on another device.
+/// Tolerance of one stage and of all stages: relative error, f32, on the CPU and on another device.
 const STAGE: f32 = 1e-5;
 const WHOLE: f32 = 1e-4;
 
@@ -73,7 +73,7 @@ impl Case {
         }
     }
 
-    /// On the CPU alone: what is decided by small differences takes another turn where sums are added up in another order.
+    /// On the CPU alone: decisions by small differences may change where sums are added in another order.
     fn each_on_cpu(test: impl Fn(&Self)) {
         NAMES.into_iter().for_each(|name| test(&Self::open(name, &Device::flex(), true)));
     }
@@ -107,7 +107,7 @@ impl Case {
         self.model.encoder().forward(Tensor::cat(vec![rest, Tensor::zeros([1, seek, mels], &self.device)], 1))
     }
 
-    /// What a prefix asks for.
+    /// The decode options that a prefix of tokens states.
     fn ask(&self, prefix: &[u32]) -> DecodeOptions {
         let special = &self.model.config().special;
         let start = prefix.iter().position(|token| *token == special.start).unwrap();
@@ -239,9 +239,9 @@ fn greedy_texts_are_those_of_the_class() {
     });
 }
 
-/// Five beams at a time, alone and beside another window.
+/// Five beams, for one window alone and batched with another.
 #[test]
-fn texts_of_several_beams_are_those_of_the_class() {
+fn beam_search_texts_are_those_of_the_class() {
     Case::each_on_cpu(|case| {
         let mut seen = 0;
         for fact in case.facts("beams").iter().filter(|fact| fact.get("early_stopping").is_none()) {
@@ -266,9 +266,9 @@ fn texts_of_several_beams_are_those_of_the_class() {
     });
 }
 
-/// Windows one after another: what each is told, where the next begins, and what is written then.
+/// Sequential windows: the prompt of each, the start of the next, and its text.
 #[test]
-fn a_long_text_goes_on_as_that_of_the_class() {
+fn sequential_windows_are_those_of_the_class() {
     Case::each_on_cpu(|case| {
         let config = case.model.config();
         let audio = case.clip("long");
@@ -312,9 +312,9 @@ fn a_long_text_goes_on_as_that_of_the_class() {
     });
 }
 
-/// Weights in eight bits: near enough, and not the same.
+/// 8-bit weights: close to f32, and not equal.
 #[test]
-fn a_decoder_in_eight_bits_is_near_the_one_in_full() {
+fn an_eight_bit_decoder_is_close_to_full_precision() {
     Case::each_on_cpu(|case| {
         let less = Whisper::load_with(&fixture(case.name), &case.device, Precision::Int8).unwrap();
         let frames = case.frames("short", 0);
@@ -331,7 +331,7 @@ fn a_decoder_in_eight_bits_is_near_the_one_in_full() {
 
 /// A window's text does not depend on what is decoded beside it, or when the others came.
 #[test]
-fn windows_side_by_side_are_written_as_each_alone() {
+fn batched_windows_equal_single_windows() {
     Case::each_on_cpu(|case| {
         let facts: Vec<&Value> = case.facts("greedy").iter().filter(|fact| fact["timestamps"] == true).collect();
         let windows: Vec<(&str, &Value)> = facts
@@ -360,7 +360,7 @@ fn windows_side_by_side_are_written_as_each_alone() {
 }
 
 #[test]
-fn what_may_follow_is_what_the_class_allows() {
+fn token_masks_are_those_of_the_class() {
     let vectors = Oracle::open(&fixture("vectors"));
     let rules = &vectors.facts["rules"];
     let id = |name: &str| rules[name].as_u64().unwrap() as u32;
@@ -418,7 +418,7 @@ fn what_may_follow_is_what_the_class_allows() {
 }
 
 #[test]
-fn what_decides_whether_to_write_again_is_what_the_class_sees() {
+fn temperature_fallback_criteria_are_those_of_the_class() {
     let vectors = Oracle::open(&fixture("vectors"));
     for case in vectors.facts["compression"].as_array().unwrap() {
         let ratio = compression_ratio(&numbers(&case["tokens"]), case["vocabulary"].as_u64().unwrap() as usize);

@@ -1,5 +1,5 @@
-//! A Whisper checkpoint on a GPU, where tokens are chosen, against the CPU, where they are too: the same text, chances and places,
-//! greedily, with beams, by chance, in eight bits, side by side.
+//! Whisper decoding on a GPU, which samples the tokens, against the CPU: the same text, probabilities and timestamps,
+//! greedy, with beam search, with a temperature, in 8 bits, and batched.
 
 use auricle_engine::Precision;
 use auricle_engine::audio::AudioStream;
@@ -20,7 +20,7 @@ fn decode(model: &Whisper, windows: &[&[f32]], asks: &[DecodeOptions], timestamp
 }
 
 #[test]
-fn a_gpu_writes_what_the_cpu_writes() {
+fn decoding_on_a_gpu_equals_the_cpu() {
     let folder = fixtures().join("whisper/taught");
     let sound = |name: &str| {
         let path = folder.join("sounds").join(name);
@@ -50,7 +50,7 @@ fn a_gpu_writes_what_the_cpu_writes() {
     ];
     if let Some((device, _)) = devices().into_iter().find(|(_, on_cpu)| !on_cpu) {
         let full = [(here, on(&device, Precision::F32), 2e-3)];
-        // The CPU rounds what tokens are, too.
+        // The CPU's 8-bit matrices round the token embedding as well.
         let less = [(on(&Device::flex(), Precision::Int8), on(&device, Precision::Int8), 2e-2)];
         let all = full.iter().flat_map(|models| asks.iter().map(move |asked| (models, asked)));
         let few = less.iter().flat_map(|models| asks[..1].iter().map(move |asked| (models, asked)));
@@ -66,7 +66,7 @@ fn a_gpu_writes_what_the_cpu_writes() {
                 assert_near(what, a.no_speech, b.no_speech);
                 a.confidences.iter().zip(&b.confidences).for_each(|(a, b)| assert_near(what, *a, *b));
                 assert_eq!((a.confidences.len(), a.weights.len()), (b.confidences.len(), b.weights.len()));
-                // Where the end of what was cut off would have been looked for is known on the GPU alone.
+                // The GPU alone returns attention weights for the end of a text that was cut off.
                 let known = a.weights.len() / (a.tokens.len() + 1) * a.tokens.len();
                 a.weights[..known].iter().zip(&b.weights).for_each(|(a, b)| assert_near(what, *a, *b));
             }

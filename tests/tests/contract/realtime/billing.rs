@@ -1,4 +1,4 @@
-//! Metering of realtime sessions, interface section 2.6: the time of each connection, once, whatever becomes of it.
+//! Metering of realtime sessions, interface section 2.6: the time of each connection is billed once, however it ends.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::postgres;
 
 /// The clock of the service and that of the tests need not agree to the millisecond.
 const SLACK_S: f64 = 0.05;
-/// What a crash may cost: the time since a session was last heard of.
+/// Time that a crash may leave unbilled: since the last heartbeat of a session.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Leases that are short enough to wait for.
+/// Short leases, so that a test can wait for them.
 fn quick() -> Setup {
     Setup::new().with("job_lease_seconds", 2)
 }
@@ -30,7 +30,7 @@ fn open(token: &Token) -> Live {
     live
 }
 
-/// The usage events of an account, once there are so many: there must never be more.
+/// Waits for this many usage events of an account, and asserts that there are never more.
 #[track_caller]
 fn billed(account: &Account, count: usize) -> Vec<Value> {
     eventually("the sessions are billed", || {
@@ -40,7 +40,7 @@ fn billed(account: &Account, count: usize) -> Vec<Value> {
     })
 }
 
-/// Demands the bill of one session that was open for a time between these two.
+/// Asserts the bill of one session that was open for a time between these two.
 #[track_caller]
 fn assert_bill(event: &Value, model: &str, at_least: Duration, at_most: Duration) {
     assert_eq!((&event["sku"], &event["unit_type"]), (&json!(model), &json!("session_hour")), "{event}");
@@ -55,7 +55,7 @@ fn assert_bill(event: &Value, model: &str, at_least: Duration, at_most: Duration
     assert!(event["created_at"].as_str().unwrap().ends_with('Z'), "{event}");
 }
 
-/// A whole session, and its end: a sign after which nothing that came before it can still be on its way.
+/// A whole session to its end. Earlier messages of the account have arrived by then.
 fn one_more(token: &Token) {
     let mut live = open(token);
     live.stop();
@@ -69,7 +69,7 @@ fn a_session_is_billed_for_its_connection_and_not_for_its_audio() {
         let mut live = open(&account.mint(&json!({"model": model, "estimated_duration_sec": 3300})));
         let asked = live.asked();
         live.last(Duration::from_millis(1200));
-        // More audio than there was time.
+        // More audio than the session's time.
         live.send(&[0; 10 * 32000], 3200);
         live.stop();
         let at_least = live.at_least();
@@ -116,17 +116,17 @@ fn a_client_that_vanishes_is_billed_once() {
 }
 
 #[test]
-fn a_client_that_neither_speaks_nor_listens_is_billed_once() {
+fn a_silent_unresponsive_client_is_billed_once() {
     const IDLE: u64 = 1;
     let service = Setup::new().with("live_idle_seconds", IDLE).start();
     let account = service.account();
-    // The connection stays up, as that of a machine that lost its network does: no close frame is ever answered.
+    // The connection stays open, as after a lost network: the client answers no close frame.
     let live = silent(&service, &account);
     let events = billed(&account, 1);
     assert_bill(&events[0], "svc-realtime-pro", Duration::from_secs(IDLE), live.asked().elapsed());
 }
 
-/// A connection that answers nothing, and is never closed from that side.
+/// A connection whose client never responds and never closes.
 fn silent(service: &Service, account: &Account) -> Live {
     let sockets = || {
         let files = std::fs::read_dir(format!("/proc/{}/fd", service.process_id())).into_iter().flatten();
@@ -188,7 +188,7 @@ fn a_session_may_outgrow_the_credit() {
 }
 
 #[test]
-fn five_hundred_that_are_dropped_at_once_are_each_billed() {
+fn five_hundred_sessions_dropped_at_once_are_each_billed() {
     const MANY: usize = 500;
     let service = Setup::new().with("max_live_sessions", MANY + 1).start();
     let account = service.account();
@@ -197,7 +197,7 @@ fn five_hundred_that_are_dropped_at_once_are_each_billed() {
         let opening: Vec<_> = (0..MANY).map(|_| scope.spawn(|| token.open())).collect();
         opening.into_iter().map(|session| session.join().unwrap()).collect()
     });
-    // Some while they speak, some before they have read a thing.
+    // Some while audio is sent, some before the first frame is read.
     for live in &mut sessions[..MANY / 2] {
         live.ready();
         live.send(&[0; 32000], 3200);
@@ -244,7 +244,7 @@ fn a_killed_service_bills_its_sessions_when_it_is_back() {
     let account = service.account();
     let token = account.mint(&json!({}));
     let mut live = open(&token);
-    // Longer than the time between two heartbeats: at least one has been.
+    // Longer than the heartbeat interval, so that at least one heartbeat was written.
     live.last(HEARTBEAT + Duration::from_secs(3));
     let at_least = live.at_least();
     service.kill();
@@ -252,7 +252,7 @@ fn a_killed_service_bills_its_sessions_when_it_is_back() {
     service.start();
     let events = billed(&account, 1);
     assert_bill(&events[0], "svc-realtime-pro", at_least - HEARTBEAT, at_most);
-    // Neither a second time, nor for what comes after.
+    // Neither billed twice nor billed for later time.
     service.kill();
     service.start();
     one_more(&token);
@@ -286,7 +286,7 @@ fn another_node_bills_for_one_that_dies() {
     let there = here.at(&two.api());
     let token = here.mint(&json!({}));
     let mut live = open(&token);
-    // On the other node a session goes on: it is alive, and must not be taken for dead.
+    // A session on the other node goes on, and must not count as crashed.
     let mut other = open(&token.at(&two.api()));
     live.last(HEARTBEAT + Duration::from_secs(3));
     let at_least = live.at_least();
@@ -302,7 +302,7 @@ fn another_node_bills_for_one_that_dies() {
 }
 
 #[test]
-fn a_node_that_was_thought_dead_bills_nothing_when_it_wakes() {
+fn a_node_that_resumes_after_its_lease_bills_nothing() {
     let Some(server) = postgres() else { return };
     let setup = quick().with("database_url", server.database());
     let (one, two) = (setup.clone().start(), setup.start());

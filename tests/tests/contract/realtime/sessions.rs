@@ -10,7 +10,7 @@ use tungstenite::Message;
 /// 100 ms at 16 kHz.
 const CHUNK: usize = 3200;
 
-/// Quick, and its words are nonsense.
+/// On the tiny checkpoint, whose words are nonsense.
 fn service() -> &'static Service {
     static SERVICE: OnceLock<Service> = OnceLock::new();
     SERVICE.get_or_init(|| Setup::new().start())
@@ -34,7 +34,7 @@ fn ms(pcm: &[u8]) -> u64 {
     pcm.len() as u64 / 32
 }
 
-/// Demands the end of a normal session: `done` once, as the last frame, then code 1000.
+/// Asserts a normal end of a session: one `done`, as the last frame, then code 1000.
 #[track_caller]
 fn assert_done(frames: &[Frame]) {
     assert!(frames.ends_with(&[Frame::Done, Frame::Closed(1000)]), "{frames:?}");
@@ -42,7 +42,7 @@ fn assert_done(frames: &[Frame]) {
     assert!(rest.iter().all(|frame| frame.transcript().is_some()), "nothing but transcripts before: {frames:?}");
 }
 
-/// What a session of its own gives for a recording at a rate.
+/// The turns of a new session for the recording at a sample rate.
 fn transcribed(service: &Service, model: &str, rate: u32) -> (Vec<Frame>, Vec<Turn>) {
     let pcm = spoken(rate);
     let mut live = service.account().mint(&json!({"model": model, "sample_rate": rate})).open();
@@ -63,7 +63,7 @@ fn stop_without_audio_is_done() {
 }
 
 #[test]
-fn a_turn_is_partials_then_its_raw_text_then_its_restatement() {
+fn a_turn_is_partials_then_its_final_then_its_formatted_form() {
     for model in ["svc-realtime-pro", "svc-realtime"] {
         let (frames, turns) = transcribed(starter(), model, 16000);
         assert!(!turns.is_empty(), "{model} hears something: {frames:?}");
@@ -91,7 +91,7 @@ fn the_language_model_can_be_left_out() {
 fn transcripts_come_while_audio_goes_in_and_silence_ends_a_turn() {
     let mut live = open(starter());
     live.send(&spoken(16000), CHUNK);
-    // No stop: what comes now comes by itself.
+    // No stop was sent: these frames come by themselves.
     let mut frames = Vec::new();
     while !frames.last().and_then(Frame::transcript).is_some_and(|heard| heard.formatted) {
         frames.push(Frame::Transcript(live.heard()));
@@ -117,11 +117,11 @@ fn stop_flushes_the_turn_that_is_being_spoken() {
 }
 
 #[test]
-fn every_sample_rate_is_heard() {
+fn every_sample_rate_is_transcribed() {
     for rate in [8000, 16000, 44100, 48000] {
         let (frames, turns) = transcribed(starter(), "svc-realtime-pro", rate);
         let last = turns.iter().flat_map(|turn| &turn.raw.words).next_back();
-        // The speech goes on past the tenth second: at another rate than the audio's its times would be others.
+        // The speech lasts past the tenth second, so a wrong sample rate would show in its times.
         assert!(last.is_some_and(|word| word.end > 6500), "{rate} Hz: {frames:?}");
     }
 }
@@ -156,7 +156,7 @@ fn other_text_frames_are_ignored() {
     live.say(" { \"type\" : \"stop\" } ");
     let frames = live.rest();
     assert_done(&frames);
-    // All of it was heard at the rate of the minting: the times of the second half are there.
+    // All audio was taken at the minted sample rate: the times of the second half are there.
     let turns = turns(&frames, ms(&pcm));
     assert!(turns.last().unwrap().raw.words.last().unwrap().end > 6500, "{}", text_of(&turns));
 }
@@ -171,9 +171,9 @@ fn audio_is_never_taken_for_a_command() {
 }
 
 #[test]
-fn what_is_sent_faster_than_real_time_waits_its_turn() {
+fn audio_faster_than_real_time_is_buffered() {
     let mut live = open(starter());
-    // Over a minute and a half: more than is buffered.
+    // More than 90 s, which is more than the buffer holds.
     let pcm = spoken(16000).repeat(8);
     live.send(&pcm, CHUNK);
     live.stop();
@@ -184,9 +184,9 @@ fn what_is_sent_faster_than_real_time_waits_its_turn() {
     assert!(last.start > ms(&pcm) / 8 * 7, "the last of eight times is heard: {last:?}");
 }
 
-/// Where nobody speaks there is nothing to tell, and the rest is read all the same.
+/// Silence gives no frames, and the rest of the audio is read all the same.
 #[test]
-fn silence_sent_faster_than_real_time_is_done_with() {
+fn silence_faster_than_real_time_is_read_to_its_end() {
     let mut live = open(starter());
     live.send(&vec![0; 150 * 32_000], 64_000);
     live.stop();
@@ -194,7 +194,7 @@ fn silence_sent_faster_than_real_time_is_done_with() {
 }
 
 #[test]
-fn sessions_do_not_hear_each_other() {
+fn sessions_do_not_mix() {
     let (mut silent, mut speaking) = (open(starter()), open(starter()));
     let pcm = spoken(16000);
     for part in pcm.chunks(CHUNK) {
@@ -235,7 +235,7 @@ fn a_session_without_audio_times_out() {
     let mut live = open(&service);
     assert_eq!(live.rest(), timed_out);
     assert!(live.asked().elapsed() >= Duration::from_secs(IDLE), "not before its time");
-    // Words are no audio.
+    // Text frames do not count as audio.
     let mut live = open(&service);
     let frame = eventually("it times out", || {
         live.try_send(Message::text("{\"type\":\"still there\"}"));
@@ -245,7 +245,7 @@ fn a_session_without_audio_times_out() {
 }
 
 #[test]
-fn audio_keeps_a_session_up() {
+fn audio_keeps_a_session_alive() {
     const IDLE: u64 = 4;
     let service = Setup::new().with("live_idle_seconds", IDLE).start();
     let mut live = open(&service);
@@ -260,7 +260,7 @@ fn audio_keeps_a_session_up() {
 }
 
 #[test]
-fn more_sessions_than_there_is_room_for_are_turned_away() {
+fn sessions_beyond_the_limit_are_refused() {
     let service = Setup::new().with("max_live_sessions", 2).start();
     let (mut one, mut two) = (open(&service), open(&service));
     let token = service.account().mint(&json!({}));

@@ -26,13 +26,13 @@ fn seconds(date: &str) -> i64 {
     text.trim().parse().unwrap_or_else(|_| panic!("no date: {date:?}"))
 }
 
-/// Demands that a session is refused with a close code, and nothing else before it.
+/// Asserts that a session is refused with a close code as its first frame.
 #[track_caller]
 fn assert_refused(mut live: Live, code: u16, why: &str) {
     assert_eq!(live.read(), Frame::Closed(code), "{why}");
 }
 
-/// Demands that a session is taken and ends well.
+/// Asserts that a session is accepted and ends normally.
 #[track_caller]
 fn assert_taken(mut live: Live) {
     live.ready();
@@ -54,7 +54,7 @@ fn a_token_has_defaults() {
 }
 
 #[test]
-fn what_is_asked_for_is_what_is_minted() {
+fn a_token_has_the_requested_values() {
     for (model, rate) in [("svc-realtime", 8000), ("svc-realtime-pro", 48000), ("svc-realtime", 44100)] {
         let body = json!({
             "model": model, "sample_rate": rate, "language_code": "en", "medical_mode": false, "expires_in": 60,
@@ -67,7 +67,7 @@ fn what_is_asked_for_is_what_is_minted() {
 }
 
 #[test]
-fn it_lives_as_long_as_is_asked_for() {
+fn a_token_lives_as_long_as_requested() {
     let account = service().account();
     for (body, lifetime) in [(json!({}), 900), (json!({"expires_in": 60}), 60), (json!({"expires_in": 3600}), 3600)] {
         let before = seconds("now");
@@ -178,7 +178,7 @@ fn a_language_outside_the_set_is_422() {
     assert_taken(account.mint(&json!({"model": "svc-realtime", "language_code": "pt"})).open());
 }
 
-/// As of transcripts: what is not served is refused by name, and never ignored.
+/// As for transcripts: an option that is not supported is refused by name.
 #[test]
 fn medical_mode_is_refused_where_it_would_apply() {
     let account = service().account();
@@ -205,7 +205,7 @@ fn minting_demands_a_key_and_is_a_post() {
 }
 
 #[test]
-fn a_token_is_no_key() {
+fn a_token_is_not_an_api_key() {
     let account = service().account();
     let token = account.mint(&json!({}));
     let as_key = Account { key: token.secret().to_owned(), ..account };
@@ -236,7 +236,7 @@ fn without_credit_or_a_subscription_nothing_is_minted() {
 }
 
 #[test]
-fn a_token_is_redeemed_again_and_again() {
+fn a_token_can_be_redeemed_several_times() {
     let token = service().account().mint(&json!({}));
     assert_taken(token.open());
     let (one, two) = (token.open(), token.open());
@@ -245,7 +245,7 @@ fn a_token_is_redeemed_again_and_again() {
 }
 
 #[test]
-fn a_token_outlives_a_restart() {
+fn a_token_survives_a_restart() {
     let service = Setup::new().start();
     let token = service.account().mint(&json!({}));
     service.kill();
@@ -284,7 +284,7 @@ fn without_a_token_of_this_service_it_is_4401() {
 fn a_token_that_was_tampered_with_is_4401() {
     let token = service().account().mint(&json!({}));
     let secret = token.secret();
-    // All over it: whatever it says of its account, its session or its end is under the seal.
+    // At every position: account, session and expiry are all signed.
     for at in (0..secret.len()).step_by((secret.len() / 12).max(1)) {
         let other = if &secret[at..=at] == "7" { "3" } else { "7" };
         let tampered = format!("{}{other}{}", &secret[..at], &secret[at + 1..]);
@@ -341,7 +341,7 @@ fn a_language_outside_the_set_fails_the_session() {
 }
 
 #[test]
-fn a_token_of_one_node_is_good_on_another() {
+fn a_token_of_one_node_is_valid_on_another() {
     let Some(server) = postgres() else { return };
     let setup = Setup::new().with("database_url", server.database());
     let (one, two) = (setup.clone().start(), setup.start());

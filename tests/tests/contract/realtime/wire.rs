@@ -28,7 +28,7 @@ fn open(service: &Service) -> Live {
     live
 }
 
-/// Demands that a session can be held.
+/// Asserts that the service still holds sessions.
 #[track_caller]
 fn assert_healthy() {
     let mut live = open(service());
@@ -99,14 +99,14 @@ fn a_ping_is_answered_with_its_payload() {
     for payload in [&b""[..], b"there?", &[0xFF; 125]] {
         live.ping(payload);
     }
-    // One that was not asked for is no reason for anything.
+    // An unsolicited pong has no effect.
     assert!(live.try_send(Message::Pong(Bytes::from_static(b"here"))));
     live.ping(b"still?");
 }
 
 #[test]
 fn frames_of_any_length_carry_the_same_audio() {
-    // A service of its own: nothing else is computed beside it. The longest message that is taken: 32.8 s.
+    // A service of its own, so that no other session runs beside it. The longest accepted message: 32.8 s.
     let service = Setup::new().starter().start();
     let mut pcm = spoken(16000);
     pcm.resize(MIB, 0);
@@ -155,7 +155,7 @@ fn a_message_of_a_mebibyte_is_taken_and_one_byte_more_is_1009() {
     live.stop();
     assert_eq!(closed(&mut live), 1000);
 
-    // The answer may come before the last byte has gone.
+    // The response may come before the last byte is sent.
     let mut live = open(service());
     live.try_send(Message::Binary(vec![0; MIB + 1].into()));
     assert_eq!(closed(&mut live), 1009);
@@ -166,7 +166,7 @@ fn a_message_of_a_mebibyte_is_taken_and_one_byte_more_is_1009() {
     live.write_bytes(&wire::frame(ENDS, &half));
     assert_eq!(closed(&mut live), 1009, "in fragments");
 
-    // What a head claims is enough: nobody waits for a terabyte, or makes room for it.
+    // The claimed length is enough to refuse a frame: the service does not wait for a terabyte or allocate it.
     let mut live = open(service());
     live.write_bytes(&[wire::frame_head(BINARY, 1 << 40, true), vec![0; 4]].concat());
     assert_eq!(closed(&mut live), 1009, "claimed");
@@ -199,7 +199,7 @@ fn frames_against_the_protocol_end_the_session() {
 }
 
 #[test]
-fn noise_in_place_of_frames_harms_nobody() {
+fn random_bytes_in_place_of_frames_harm_no_other_session() {
     let mut other = open(service());
     let mut state = 1_u64;
     for _ in 0..20 {
@@ -211,7 +211,7 @@ fn noise_in_place_of_frames_harms_nobody() {
         let noise: Vec<u8> = noise.take(4096).collect();
         live.write_bytes(&noise);
     }
-    // A head whose rest never comes is no reason to keep anyone waiting either.
+    // An incomplete frame header does not block the session either.
     open(service()).write_bytes(&wire::frame_head(BINARY, 1000, true));
     other.ping(b"still there");
     other.stop();

@@ -1,8 +1,8 @@
-//! What is cut off, mutated, protected or no media at all.
+//! Truncated, mutated and protected files, and files that are not media.
 
 use super::*;
 
-/// Cuts after every kilobyte: what is left is decoded with a warning, or refused in one line.
+/// Truncates after every kilobyte: the rest is decoded with a warning, or refused in one line.
 fn check_cuts(whole: &[u8], name: &str, options: &OpenOptions, step: usize) {
     let all = seconds(&AudioStream::from_source(Cursor::new(whole.to_vec()), options).unwrap().read_to_end().unwrap());
     for length in (0..whole.len()).step_by(step) {
@@ -61,7 +61,7 @@ fn media_cut_anywhere_give_their_start_and_a_warning_or_a_clear_error() {
 }
 
 #[test]
-fn what_is_no_media_is_refused_by_its_true_name() {
+fn files_that_are_not_media_are_refused_by_their_real_type() {
     let says = |bytes: &[u8], name: &str, what: &str| {
         let text = refusal(open(bytes, name), name).to_string();
         assert!(text.contains(what), "{text}");
@@ -110,7 +110,7 @@ fn a_path_that_cannot_be_read_says_why() {
 }
 
 #[test]
-fn a_protected_file_is_called_protected() {
+fn a_protected_file_is_refused_as_protected() {
     let boxed = |kind: &[u8; 4], content: Vec<u8>| {
         let length = (content.len() as u32 + 8).to_be_bytes();
         [&length[..], kind, &content].concat()
@@ -125,7 +125,7 @@ fn a_protected_file_is_called_protected() {
 }
 
 #[test]
-fn what_needs_ffmpeg_says_so_without_it() {
+fn formats_that_need_ffmpeg_say_so_without_it() {
     let au = [
         &b".snd"[..],
         &24_u32.to_be_bytes(),

@@ -1,8 +1,8 @@
-//! Every format: who decodes it, in time and in full.
+//! Every format: its decoder, its timing, its completeness.
 
 use super::*;
 
-/// Who decodes a format, and by how many milliseconds it may be late: none where the file states its delay, else a frame.
+/// The decoder of a format, and its allowed delay in ms: 0 where the file states the delay, else one frame.
 enum By {
     Symphonia(i64),
     Ffmpeg(i64),
@@ -130,7 +130,7 @@ fn every_video_format_gives_its_audio_in_time_and_in_full() {
 #[test]
 fn amr_decodes_at_its_length() {
     with_ffmpeg(|folder| {
-        // Frames of 20 ms, of arbitrary content: there is no encoder to be had.
+        // 20 ms frames of arbitrary content, since no encoder is available.
         let frames = |magic: &[u8], header: u8, body: usize| {
             let mut noise = Noise(1);
             let frame = |_| std::iter::once(header).chain((0..body).map(|_| noise.byte()).collect::<Vec<_>>());
@@ -164,7 +164,7 @@ fn bytes_in_memory_reach_ffmpeg_too() {
 }
 
 #[test]
-fn a_name_is_no_option_and_no_address() {
+fn a_file_name_is_neither_an_option_nor_a_url() {
     with_ffmpeg(|folder| {
         for (from, to) in [("a.au", "-i http:x|y %d é.au"), ("a.avi", "-f concat:z,tee|%03d.avi")] {
             let video = if from.ends_with("avi") { "mpeg4" } else { "" };

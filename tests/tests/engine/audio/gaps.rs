@@ -1,4 +1,4 @@
-//! Sound that is missing within a file: what follows keeps its place in time.
+//! Missing audio within a file: later audio keeps its position in time.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn pages(ogg: &[u8]) -> Vec<&[u8]> {
     starts.iter().zip(ends).map(|(start, end)| &ogg[*start..end]).collect()
 }
 
-/// What is decoded, with the warnings.
+/// Decodes a file and returns its samples and warnings.
 fn heard(bytes: Vec<u8>, name: &str) -> (Vec<f32>, Vec<String>) {
     let options = OpenOptions { ffmpeg: Ffmpeg::Find, ..named(name) };
     let mut stream = AudioStream::from_source(Cursor::new(bytes), &options).unwrap();
@@ -18,7 +18,7 @@ fn heard(bytes: Vec<u8>, name: &str) -> (Vec<f32>, Vec<String>) {
 }
 
 #[test]
-fn silence_stands_for_a_lost_page() {
+fn a_lost_page_becomes_silence() {
     with_ffmpeg(|folder| {
         for (file, options) in [
             ("a.opus", "-c:a libopus -page_duration 200000"),
@@ -31,7 +31,7 @@ fn silence_stands_for_a_lost_page() {
             assert_eq!(none, [""; 0], "{file}");
             let pages = pages(&whole);
             assert!(pages.len() > 10, "{file}: {} pages", pages.len());
-            // A page or two in the middle, one whose sum is wrong.
+            // One or two pages in the middle are missing, or one has a wrong checksum.
             let lost = pages.len() / 2;
             let mut damaged = pages.concat();
             let at: usize = pages[..lost].iter().map(|page| page.len()).sum::<usize>() + pages[lost].len() / 2;
@@ -45,7 +45,7 @@ fn silence_stands_for_a_lost_page() {
                 assert!((seconds(&got) - seconds(&all)).abs() < 0.05, "{file}, {how}: {:.3} s", seconds(&got));
                 assert_eq!(warnings.len(), 1, "{file}, {how}: {warnings:?}");
                 assert!(warnings[0].contains("missing"), "{file}, {how}: {warnings:?}");
-                // What is compared begins a second before the end.
+                // The comparison starts one second before the end.
                 let last = all.len().min(got.len()) - 28_000..;
                 let (alike, late) = likeness(&got[last.clone()], &all[last]);
                 assert!(alike > 0.9 && late.abs() < 80, "{file}, {how}: {alike:.2} alike, {late} samples late");
@@ -54,9 +54,9 @@ fn silence_stands_for_a_lost_page() {
     });
 }
 
-/// A recorder that was paused, or a stream of which packets were lost: timestamps go on, sound does not.
+/// A paused recorder or lost packets: the timestamps go on, the audio does not.
 #[test]
-fn silence_stands_for_what_timestamps_leave_out() {
+fn gaps_in_timestamps_become_silence() {
     with_ffmpeg(|folder| {
         for (file, options) in [
             ("gap.mkv", "-c:a libopus"),
@@ -78,9 +78,9 @@ fn silence_stands_for_what_timestamps_leave_out() {
     });
 }
 
-/// Somebody cut off the end of a recording, as telephones do: the sound is in the file still.
+/// An edit list cuts off the end of a recording, as telephones write it: the audio is still in the file.
 #[test]
-fn what_an_edit_cut_off_is_not_heard() {
+fn audio_that_an_edit_list_cuts_off_is_not_decoded() {
     with_ffmpeg(|folder| {
         for (file, options) in [("a.m4a", "-c:a aac"), ("alac.m4a", "-c:a alac"), ("mp3.mp4", "-c:a libmp3lame")] {
             let Some(path) = make(folder, file, "", options) else { continue };

@@ -1,4 +1,4 @@
-//! The contract of `auricle_engine::audio`: whatever comes in, 16 kHz mono comes out, or one clear line why not.
+//! The contract of `auricle_engine::audio`: any input becomes 16 kHz mono, or one clear line says why not.
 
 mod damage;
 mod formats;
@@ -77,7 +77,7 @@ fn seconds(samples: &[f32]) -> f64 {
     samples.len() as f64 / f64::from(SAMPLE_RATE)
 }
 
-/// How alike `got` and `want` are at best, 0..=1, and by how many samples `got` is late then.
+/// The highest normalised cross-correlation of `got` and `want`, 0..=1, and the delay of `got` at it, samples.
 fn likeness(got: &[f32], want: &[f32]) -> (f64, i64) {
     let piece = &want[12_000..20_000];
     let at = |lag: i64| {
@@ -172,7 +172,7 @@ fn an_impossible_rate_is_refused() {
 }
 
 #[test]
-fn channels_become_their_mean() {
+fn channels_are_averaged() {
     let check = |channels: u16, ffmpeg: Ffmpeg| {
         let bytes = Cursor::new(wav16(16_000, channels, &signal(16_000, 1)));
         let options = OpenOptions { name: Some("mics.wav".into()), ffmpeg };
@@ -201,7 +201,7 @@ fn one_sample_is_one_sample() {
 }
 
 #[test]
-fn floats_that_are_no_numbers_are_silence_and_loud_ones_are_kept() {
+fn nan_floats_become_silence_and_loud_ones_are_kept() {
     let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.5, -1.5, 1e30, 0.5];
     let data: Vec<u8> = values.iter().flat_map(|s| s.to_le_bytes()).collect();
     assert_eq!(decode(&wav(3, 32, 16_000, 1, &data), "float.wav"), [0.0, 0.0, 0.0, 1.5, -1.5, 16.0, 0.5]);
