@@ -18,17 +18,20 @@ from .symbols import BARE, EDGE, MARKS, Lexicon, tokens
 SILENCE = 0
 CLASSES = {phone: number for number, phone in enumerate(BARE, start=1)}
 PAUSE_FRAMES = 4  # a silence between words that is shorter counts to the word before it
+LEAST_FRAMES = 2  # of a phone
+REACH = 6  # frames that the classifier sees on either side of one
+START_FRAMES = 24  # the first guess is late where a clip begins: nothing is learned from there
 PRIOR = 0.6  # how much of a class's frequency is taken off its score
 
 
 class Classifier(nn.Module):
-    """`[rows, mels, frames]` to `[rows, classes, frames]`."""
+    """`[rows, mels, frames]` to `[rows, classes, frames - 2 * REACH]`: no padding, which would tell where a clip begins."""
 
     def __init__(self, channels: int = 128):
         super().__init__()
         self.norm = nn.BatchNorm1d(MELS)
         sizes = [MELS, channels, channels, channels]
-        self.convs = nn.ModuleList(nn.Conv1d(a, b, 5, padding=2) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.convs = nn.ModuleList(nn.Conv1d(a, b, 5) for a, b in zip(sizes, sizes[1:], strict=False))
         self.out = nn.Conv1d(channels, 1 + len(BARE), 1)
 
     def forward(self, mel: torch.Tensor) -> torch.Tensor:
@@ -50,13 +53,14 @@ def spoken(text: str, lexicon: Lexicon) -> list[list[str]] | None:
 
 
 def states(words: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """The classes along a sentence, silence before, between and after words, and which of them may be skipped."""
+    """The classes along a sentence, `LEAST_FRAMES` a phone, silence before, between and after words, and which may be skipped."""
     classes, skippable = [SILENCE], [True]
     for phones in words:
         if phones[0] in MARKS:
             continue
-        classes += [CLASSES[phone.rstrip("012")] for phone in phones]
-        skippable += [False] * len(phones)
+        for phone in phones:
+            classes += [CLASSES[phone.rstrip("012")]] * LEAST_FRAMES
+            skippable += [False] * LEAST_FRAMES
         classes.append(SILENCE)
         skippable.append(True)
     return np.array(classes), np.array(skippable)
@@ -98,8 +102,8 @@ def symbols_and_durations(words: list[list[str]], path: np.ndarray) -> tuple[lis
             continue
         for phone in phones:
             symbols.append(phone)
-            durations.append(counts[state])
-            state += 1
+            durations.append(sum(counts[state : state + LEAST_FRAMES]))
+            state += LEAST_FRAMES
         pause = counts[state] if state < len(counts) else 0
         state += 1
         mark = words[number + 1][0] if number + 1 < len(words) and words[number + 1][0] in MARKS else None
@@ -120,16 +124,18 @@ def train_classifier(mels: list[np.ndarray], labels: list[np.ndarray], steps: in
     model.train()
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
     rng, length = np.random.default_rng(0), 160
+    long = [number for number, mel in enumerate(mels) if len(mel) > START_FRAMES + 4 * REACH] or list(range(len(mels)))
     for step in range(steps):
         for group in optimiser.param_groups:
             group["lr"] = 2e-3 * (1 - step / steps) + 1e-5
         x, y = np.zeros((24, MELS, length), np.float32), np.full((24, length), -100)
-        for row, number in enumerate(rng.integers(len(mels), size=24)):
-            start = int(rng.integers(max(1, len(mels[number]) - length)))
+        for row, number in enumerate(rng.choice(long, size=24)):
+            last = max(0, len(mels[number]) - length)
+            start = int(rng.integers(min(START_FRAMES, last), last + 1))
             part = mels[number][start : start + length]
             x[row, :, : len(part)] = part.T
-            y[row, : len(part)] = labels[number][start : start + length]
-        loss = F.cross_entropy(model(torch.from_numpy(x)), torch.from_numpy(y), label_smoothing=0.05)
+            y[row, : len(part) - REACH] = labels[number][start : start + len(part) - REACH]
+        loss = F.cross_entropy(model(torch.from_numpy(x)), torch.from_numpy(y[:, REACH:-REACH]), label_smoothing=0.05)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
@@ -152,6 +158,7 @@ def realign(model: Classifier, mels: list[np.ndarray], all_words: list[list[list
     """State paths of all clips; `share` `[classes]` is how frequent each class is."""
     paths = []
     for mel, words in zip(mels, all_words, strict=True):
-        scores = model(torch.from_numpy(mel.T[None].astype(np.float32)))[0].T.log_softmax(1).numpy()
+        around = F.pad(torch.from_numpy(mel.T[None].astype(np.float32)), (REACH, REACH), mode="replicate")
+        scores = model(around)[0].T.log_softmax(1).numpy()
         paths.append(best_states(scores - PRIOR * np.log(share + 1e-4), *states(words)))
     return paths
