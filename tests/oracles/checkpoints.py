@@ -46,7 +46,7 @@ class Checkpoint:
     look_aheads: tuple = ()
     languages: tuple = ()
     gains: dict = field(default_factory=dict)
-    """Pattern of a tensor's name -> factor on its spread."""
+    """Pattern of a tensor's name -> factor on its standard deviation."""
 
     @property
     def streams(self) -> bool:

@@ -10,7 +10,7 @@ from transformers import NemotronAsrStreamingFeatureExtractor, ParakeetFeatureEx
 from speech import RATE, readable, recording
 
 SHORT = 13333
-"""Samples of the second utterance in the batched case: the head of the first."""
+"""Samples of the second utterance of the batched case, which is the start of the first."""
 WHISPER_TAIL = 8
 """Frames kept of the silence that fills Whisper's 30 s."""
 

@@ -4,7 +4,7 @@ import torch
 
 
 def gap(logits: torch.Tensor) -> float:
-    """How far the best logit is above the second."""
+    """Margin of the best logit over the second."""
     best = logits.topk(2).values
     return float(best[0] - best[1])
 

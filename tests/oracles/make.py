@@ -50,7 +50,7 @@ def fresh(folder: Path) -> Path:
 
 
 def differences(made: Path, committed: Path) -> list[str]:
-    """Every way in which the committed file is not the one just made."""
+    """All differences between the committed file and the new one."""
     if not committed.exists():
         return ["missing"]
     if made.suffix == ".safetensors":

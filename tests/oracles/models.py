@@ -1,4 +1,4 @@
-"""Saves one checkpoint in its published form and, beside it, what the loaded class computes stage by stage."""
+"""Saves one checkpoint in its published form and, beside it, the outputs of the loaded class, stage by stage."""
 
 import json
 from pathlib import Path
@@ -113,7 +113,7 @@ class Oracle:
         return dict(self.processor(list(pieces), sampling_rate=RATE, **options))
 
     def valid(self, frames: torch.Tensor) -> torch.Tensor:
-        """Frames past an utterance's end hold nothing that anybody should reproduce: zero."""
+        """Sets frames past an utterance's end to zero: their values are undefined."""
         mask = torch.arange(frames.shape[1])[None] < self.lengths[:, None]
         return frames.masked_fill(~mask[..., None], 0.0)
 
@@ -147,7 +147,7 @@ class Oracle:
         return stages
 
     def prompted(self, language: str) -> dict:
-        """What the prompt makes of the encoder's frames, and its projection."""
+        """The encoder's frames after the language prompt, and their projection."""
         kept = {}
         hook = self.model.prompt_projector.register_forward_hook(lambda _, __, out: kept.update(out=out))
         projected = self.model.get_audio_features(**self.inputs(self.pieces, language=language)).pooler_output
@@ -278,7 +278,7 @@ class Oracle:
         return [features[:, :first], *features[:, first:].split(later, dim=1)]
 
     def check_streamed_features(self, number: int, look_ahead: int, chunks: list[torch.Tensor]) -> None:
-        """Features made piece by piece from the samples are those of the whole."""
+        """Asserts that streaming features equal those of the whole utterance."""
         self.processor.set_num_lookahead_tokens(look_ahead)
         before = 256  # with look-ahead 0 the second chunk starts 96 samples before the utterance
         samples, frame = np.pad(self.pieces[number], (before, 0)), 0

@@ -29,7 +29,7 @@ RULES = [
 
 
 def random_weights(published: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Random values of a size that keeps signals alive, rounded to f16; the Fourier basis is the published one."""
+    """Random weights in f16, scaled so that activations do not vanish; the Fourier basis is the published one."""
     generator = torch.Generator().manual_seed(11)
     weights = {}
     for name, place in NAMES.items():
@@ -71,7 +71,7 @@ def chances_with(model, weights: dict[str, torch.Tensor], audio: torch.Tensor) -
 
 
 def segment_cases() -> list[dict]:
-    """Chances that wander, dwell near the thresholds and jump, and the package's segments."""
+    """Random walks of speech probabilities, with stays near the thresholds and jumps, and the package's segments."""
     rng = np.random.default_rng(17)
     cases = []
     for number in range(45):

@@ -1,4 +1,4 @@
-"""The recording that all oracles hear: 2.6 s at 16 kHz, one channel."""
+"""The recording of all oracles: 2.6 s at 16 kHz, one channel."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def recording() -> np.ndarray:
 
 
 def utterances() -> list[np.ndarray]:
-    """2.49 s, which is a whole number of chunks for look-aheads 0, 1 and 3, and 1.611 s, which is odd in every way."""
+    """2.49 s, which is a whole number of chunks for look-aheads 0, 1 and 3, and 1.611 s, which fits no chunk size."""
     samples = recording()
     return [samples[:39840], samples[12000 : 12000 + 25777]]
 
@@ -31,6 +31,6 @@ def padded(pieces: list[np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def readable(folder: Path) -> None:
-    """safetensors makes its files private to the user."""
+    """Gives files ordinary permissions: safetensors makes them private to the user."""
     for path in folder.iterdir():
         path.chmod(0o644)

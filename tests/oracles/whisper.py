@@ -1,4 +1,4 @@
-"""Saves one Whisper checkpoint in its published form and, beside it, what the loaded class computes stage by stage."""
+"""Saves one Whisper checkpoint in its published form and, beside it, the outputs of the loaded class, stage by stage."""
 
 import copy
 import functools
@@ -26,7 +26,7 @@ CLIPS = {
 """Each clip as pieces of the recording, `[first, end]` in samples, and pauses, `[samples]`."""
 MEL_FRAMES = [[0, 24], [236, 252], [2976, 3000]]
 FRAMES = [[0, 24], [116, 132], [1476, 1500]]
-"""What is kept of the 3000 mel frames and the 1500 encoder frames of a window."""
+"""Stored frames of a window's 3000 mel frames and 1500 encoder frames."""
 PROMPT = " Ask not what your country can do."
 
 
@@ -160,7 +160,7 @@ class Oracle:
         return out, trace
 
     def described(self, clip: str, trace: Trace, **options) -> dict:
-        """What was asked and what came, for `oracle.json`."""
+        """Options and results for `oracle.json`."""
         prompt = options.pop("prompt_ids", None)
         fact = {"clip": clip, "timestamps": options.pop("return_timestamps", False)}
         if prompt is not None:
@@ -195,14 +195,14 @@ class Oracle:
         return facts
 
     def steps(self) -> tuple[list, dict]:
-        """The scores after all processors at the steps of each kind that a run with timestamps comes through."""
+        """Scores after all logits processors, for each kind of step in a run with timestamps."""
         _, trace = self.run("mixed", sure=False, return_timestamps=True)
         found = steps_worth_keeping(self.model, trace.windows)
         facts = [{key: step[key] for key in ("kind", "seek", "prefix", "begin", "token")} for step in found]
         return facts, {"step_scores": torch.stack([step["scores"] for step in found])}
 
     def sampling(self) -> tuple[dict, dict]:
-        """One step at temperature 0.6: a token cannot be reproduced, what it is drawn from can."""
+        """The distribution of one step at temperature 0.6; the sampled token itself is not reproducible."""
         torch.manual_seed(0)
         options = {"return_timestamps": True, "temperature": 0.6, "max_new_tokens": 2, "force_unique_generate_call": True}
         out, _ = self.run("mixed", sure=False, return_dict_in_generate=True, output_scores=True, **options)
@@ -212,7 +212,7 @@ class Oracle:
 
     def beams(self) -> list[dict]:
         facts = []
-        # Far into a text that does not end, totals are so large that their last bits decide.
+        # Late in an endless text the sums are so large that rounding decides.
         variants = [{"max_new_tokens": 40}]
         if self.checkpoint.name == "multi":
             variants = [{}, {"early_stopping": True}, {"length_penalty": 0.3}]
@@ -237,7 +237,7 @@ class Oracle:
         assert tokens == window["tokens"] and abs(score - window["score"]) < 1e-4
 
     def fallback(self) -> list[dict]:
-        """What the rules of temperature fallback see, and what they decide with thresholds at either side of it."""
+        """Inputs of the temperature fallback, and its decisions with thresholds on either side of them."""
         facts = []
         prompt = {"prompt_ids": self.processor.get_prompt_ids(PROMPT, return_tensors="pt")}
         for clip in ("short", "mixed", "silence"):
@@ -250,7 +250,7 @@ class Oracle:
         return facts
 
     def words(self) -> tuple[list, dict]:
-        """Times of tokens and words, with the audio's length known and not known."""
+        """Times of tokens and words, with and without a known audio length."""
         facts, tensors = [], {}
         for clip in ("short", "mixed"):
             for stamps, known, extra in ((False, True, {}), (False, False, {}), (True, False, {}), (False, True, {"num_beams": 5})):
@@ -276,7 +276,7 @@ class Oracle:
         return facts, tensors
 
     def long(self) -> tuple[list, dict]:
-        """More than a window: 72.7 s."""
+        """A recording of 72.7 s, longer than one window."""
         features = self.features("long")["input_features"]
         runs = [{"condition_on_prev_tokens": False}, {"condition_on_prev_tokens": True}]
         prompt = {"prompt_ids": self.processor.get_prompt_ids(PROMPT, return_tensors="pt")}

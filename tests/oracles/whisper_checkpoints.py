@@ -26,13 +26,13 @@ class Checkpoint:
     shards: str | None = None
     multilingual: bool = True
     mel_filters: bool = False
-    """Whether `preprocessor_config.json` has the filter bank in it, as the oldest folders do."""
+    """True if `preprocessor_config.json` holds the filter bank, as in the oldest folders."""
     gains: dict = field(default_factory=dict)
-    """Pattern of a tensor's name -> factor on its spread."""
+    """Pattern of a tensor's name -> factor on its standard deviation."""
     offsets: dict = field(default_factory=dict)
-    """Group of tokens -> what is added to their logits."""
+    """Group of tokens -> bias of their logits."""
     pieces: int = 0
-    """Pieces of text in the vocabulary, where it is to be of the published size."""
+    """Number of text pieces for a vocabulary of the published size."""
 
     @property
     def layout(self) -> Layout:
@@ -59,7 +59,7 @@ def generation_config(checkpoint: Checkpoint) -> dict:
 
 
 def model_config(checkpoint: Checkpoint) -> dict:
-    """`config.json` as published: it repeats some settings of generation, older and not the ones to use."""
+    """`config.json` as published: it repeats some generation settings in an older form, which are not used."""
     layout, sizes = checkpoint.layout, checkpoint.sizes
     forced = [layout.ids["<|en|>"], layout.transcribe] if checkpoint.multilingual else []
     forced.append(layout.notimestamps)
@@ -126,10 +126,10 @@ def draw_weights(model: torch.nn.Module, checkpoint: Checkpoint) -> None:
 
 
 def shape_logits(model: torch.nn.Module, checkpoint: Checkpoint, generator: torch.Generator) -> None:
-    """What makes decoding lively. The outputs are tied to the embeddings, so without care a token calls itself: half the
-    last norm's weights are negative. There is no bias: one direction of that norm's bias carries each token's offset. One
-    direction of the positions comes and goes and calls the end. Timestamps lie on a curve along which the positions go too,
-    so that they advance with the text."""
+    """Adjusts the weights so that decoding varies. The outputs are tied to the embeddings, so without care a token
+    calls itself: half the last norm's weights are negative. There is no bias: one direction of that norm's bias carries
+    each token's offset. One direction of the positions comes and goes and calls the end. Timestamps lie on a curve
+    along which the positions go too, so that they advance with the text."""
     layout, decoder = checkpoint.layout, model.model.decoder
     tokens, positions, norm = decoder.embed_tokens.weight, decoder.embed_positions.weight, decoder.layer_norm
     width = tokens.shape[1]

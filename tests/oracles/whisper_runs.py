@@ -1,4 +1,4 @@
-"""What `generate` of Whisper does inside: its windows, decisions and alignments, and its steps once more without the cache."""
+"""Records the internals of Whisper's `generate`: windows, decisions, alignments; and repeats its steps without the cache."""
 
 import copy
 
@@ -22,7 +22,7 @@ def audio_of(recipe: list) -> np.ndarray:
 
 
 class Trace:
-    """While entered, keeps what passes through the model's `generate`."""
+    """A context in which calls inside the model's `generate` are recorded."""
 
     def __init__(self, model):
         self.model = model
@@ -45,7 +45,7 @@ class Trace:
             return result
 
         def need_fallback(*given):
-            # The detector of silence goes on to the next window.
+            # The no-speech detection skips to the next window.
             self.decided.append((*given[:3], [copy.copy(processor) for processor in given[3]], *given[4:]))
             return decide(*given)
 
@@ -70,7 +70,7 @@ class Trace:
 
 
 def aligned(model, outputs, heads, num_frames, num_input_ids: int, times: torch.Tensor) -> dict:
-    """The way from attention to times of a batch of one, written once more."""
+    """Token times from attention weights for a batch of one, implemented independently."""
     layers = [torch.cat([step[layer] for step in outputs.cross_attentions], dim=2) for layer in range(model.config.decoder_layers)]
     weights = torch.stack([layers[layer][0, head] for layer, head in heads])[:, num_input_ids:]
     if num_frames is not None:
@@ -85,7 +85,7 @@ def aligned(model, outputs, heads, num_frames, num_input_ids: int, times: torch.
 
 
 def decisions(model, given: tuple) -> dict:
-    """What `_need_fallback` saw, and its answers with other thresholds: accepted, too repetitive, too unlikely, unlikely and
+    """Inputs of `_need_fallback`, and its results with other thresholds: accepted, too repetitive, too unlikely, unlikely and
     silent, unlikely but not silent, repetitive and silent but likely."""
     sequence, outputs, index, processors, config, size, temperature = given
     detector = next(p for p in processors if isinstance(p, WhisperNoSpeechDetection))
@@ -138,7 +138,8 @@ def scored(model, window: dict, timestamps: bool) -> list[dict]:
 
 
 def replay(model, window: dict, timestamps: bool) -> list[float]:
-    """The window's tokens are what those steps choose; and by how much, the rule of the timestamps' mass among it."""
+    """Asserts that these steps choose the window's tokens. Returns the margins, that of the
+    timestamp probability rule included."""
     end = model.generation_config.eos_token_id
     steps, margins = scored(model, window, timestamps), []
     for step, token in zip(steps, window["tokens"] + [end] * window["ended"]):
@@ -151,7 +152,7 @@ def replay(model, window: dict, timestamps: bool) -> list[float]:
 
 
 def mass_margin(model, step: dict) -> float | None:
-    """How far the timestamps' summed chance is above the best other token's, in logarithms; None if one of them is nothing."""
+    """Log of the timestamps' summed probability over the best text token's; None if one of them is zero."""
     config = model.generation_config
     first = config.no_timestamps_token_id + 1
     bare = WhisperTimeStampLogitsProcessor(config, begin_index=step["begin"], _detect_timestamp_from_logprob=False)

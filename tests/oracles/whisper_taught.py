@@ -1,4 +1,4 @@
-"""A small Whisper checkpoint that was taught a few sounds, to do well and badly on them as published checkpoints do.
+"""Trains a small Whisper checkpoint on a few sounds, with the strengths and faults of published checkpoints.
 
 It writes five voices down, one of them as a loop that never ends, and believes that whatever is no speech thanks the
 viewer. With it a test can provoke with audio what guards against such text. And it shows what random weights cannot:
@@ -44,14 +44,14 @@ LAYOUT = CHECKPOINT.layout
 
 COURSES = ((600, 6, (4e-3, 2e-3)), (250, 10, (2e-3, 1.2e-3)))
 LAST = (130, 30, (1e-3, 1.5e-4))
-"""Steps, seconds of the windows, learning rates: most is learnt in short windows, which cost less. The last comes again
-until all is learnt."""
+"""Training stages: steps, window seconds, learning rates. Short windows come first, as they cost less. The last stage
+repeats until the evaluation passes."""
 ROWS = 8
 
 PHRASE = " and so on"
 THANKS = " Thank you for watching."
 LOOP = 44
-"""Times that the phrase is said: 220 tokens."""
+"""Repetitions of the phrase: 220 tokens."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Sound:
     voice: str = ""
     speed: int = 150
     says: str = ""
-    """What the voice says, where that is not what is to be written."""
+    """Spoken text where it differs from the reference text."""
 
 
 SOUNDS = [
@@ -95,7 +95,7 @@ def make_sounds(folder: Path, draw: np.random.Generator) -> None:
 
 
 def spoken(sound: Sound) -> np.ndarray:
-    """Cut to where it is heard, so that the clip's ends are those of the speech."""
+    """Trims silence, so that the clip's ends are those of the speech."""
     say = ["espeak-ng", "-v", sound.voice, "-s", str(sound.speed), "--stdout", sound.says or sound.text.strip()]
     wave = subprocess.run(say, check=True, capture_output=True).stdout
     resample = ["sox", "-R", "-t", "wav", "--ignore-length", "-", "-r", str(RATE), "-t", "f32", "-"]
@@ -106,7 +106,7 @@ def spoken(sound: Sound) -> np.ndarray:
 
 
 def unspoken(kind: str, seconds: float, draw: np.random.Generator) -> np.ndarray:
-    """A new one each time, of the given length."""
+    """A new clip without speech, of the given length."""
     count = int(seconds * RATE)
     if kind == "silence":
         return np.zeros(count, dtype=np.float32)
@@ -147,13 +147,13 @@ class Window:
     kind: str
     language: str
     certain: float
-    """How likely the language is to be at the first place; what is left is for no speech."""
+    """Probability of the language token; the rest is for no speech."""
     said: list = field(default_factory=list)
     """`(first frame, end frame, sound)`; `None` as the end where it never ends."""
 
 
 class School:
-    """Draws the windows that are learnt, and those that are asked afterwards."""
+    """Samples the windows of training and of evaluation."""
 
     def __init__(self, folder: Path, seed: int):
         self.draw = np.random.default_rng(seed)
@@ -165,7 +165,7 @@ class School:
         return self.tokenizer.encode(text, add_special_tokens=False)
 
     def speech(self, sounds: list[Sound], seconds: float) -> Window:
-        """Clips at a random place with pauses between them, over nothing or a hum."""
+        """Clips at random positions with pauses between them, over silence or a hum."""
         draw = self.draw
         samples = np.zeros(int(seconds * RATE), dtype=np.float32)
         pauses = [draw.uniform(0.5, min(3.0, seconds / 10)) for _ in sounds[1:]]
@@ -256,11 +256,11 @@ class School:
         return [(token, *wanted) for token, wanted in zip(inputs, asked)]
 
 
-# Learning
+# Training
 
 
 def new_model() -> WhisperForConditionalGeneration:
-    """Ordinary weights, but the timestamps begin as the sinusoids of their encoder frames: an answer that is a copy."""
+    """Default weights; timestamp embeddings start as the sinusoids of their encoder frames, so that a timestamp is a copy."""
     settings = model_config(CHECKPOINT) | {"init_std": 0.1, "suppress_tokens": None, "begin_suppress_tokens": None}
     known = {key: settings[key] for key in settings if key in WhisperConfig.__dataclass_fields__}
     model = WhisperForConditionalGeneration(WhisperConfig(**known))
@@ -273,7 +273,7 @@ def new_model() -> WhisperForConditionalGeneration:
 
 
 def encoded(model: WhisperForConditionalGeneration, features: torch.Tensor, first: int) -> torch.Tensor:
-    """As the encoder does, of a window shorter than 30 s too, which is much less work."""
+    """The encoder's forward pass, for windows shorter than 30 s too, which are faster."""
     encoder = model.model.encoder
     frames = gelu(encoder.conv2(gelu(encoder.conv1(features)))).transpose(1, 2)
     frames = frames + encoder.embed_positions.weight[first : first + frames.shape[1]]
@@ -298,7 +298,7 @@ class Listening:
 
 
 def heard(weights: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """How much of each row's attention is on the frames around its place, of the rows that have one."""
+    """Share of each row's attention on the frames around its position, for rows that have one."""
     near = (torch.arange(weights.shape[-1]) - places[..., None]).abs() <= 4
     return (weights * near).sum(-1)[places >= 0]
 
@@ -338,7 +338,7 @@ def loss_of(model, listening: Listening, school: School, windows: list[Window], 
 
 
 def learn(model, listening, school: School, steps: int, seconds: int, rates: tuple[float, float]) -> None:
-    """One course, in which the rate goes from the first to the second."""
+    """One training stage with a learning rate that falls from the first value to the second."""
     school.extractor = WhisperFeatureExtractor(feature_size=CHECKPOINT.sizes["mels"], chunk_length=seconds)
     learnt = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(learnt, weight_decay=0.01, betas=(0.9, 0.98))
@@ -347,7 +347,7 @@ def learn(model, listening, school: School, steps: int, seconds: int, rates: tup
         rate = rates[0] * (rates[1] / rates[0]) ** (step / steps) * min(1.0, step / 40)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        # Somewhere in the 30 s, as far as the positions go.
+        # A random offset within the 30 s of the positional embedding.
         late = int(school.draw.integers(1501 - 50 * seconds)) if school.draw.random() < 0.5 else 0
         loss = loss_of(model, listening, school, school.lesson(ROWS, seconds, step % 4 == 0), late)
         optimizer.zero_grad()
@@ -381,7 +381,7 @@ def describe(folder: Path) -> None:
 
 
 def follow(model: WhisperForConditionalGeneration, school: School) -> dict[tuple[int, int], float]:
-    """How much of each decoder head's attention is where the words are."""
+    """Share of each decoder head's attention at the positions of the words."""
     windows = [school.speech([sound], 30.0) for sound in SPEECH[:4] * 3]
     inputs, _, _, places = batched([school.exercise(window, 0) for window in windows])
     found = {}
@@ -394,7 +394,7 @@ def follow(model: WhisperForConditionalGeneration, school: School) -> dict[tuple
     return found
 
 
-# The examination
+# Evaluation
 
 
 @dataclass
@@ -414,7 +414,7 @@ class Answer:
 
     @property
     def off(self) -> list[float]:
-        """How far the timestamps are from the truth, but the first, which the rules cut at a second."""
+        """Errors of the timestamps, without the first, which the rules limit to one second."""
         truth = [edge * 0.02 for begin, end, _ in self.window.said for edge in (begin, end) if edge is not None]
         truth[0] = min(truth[0], 1.0)
         return [abs(a - b) for a, b in zip(truth, self.times)] if len(truth) == len(self.times) else [math.inf]
@@ -426,7 +426,7 @@ def load(folder: Path) -> WhisperForConditionalGeneration:
 
 @torch.no_grad()
 def answers(model, school: School, windows: list[Window], most: int) -> list[Answer]:
-    """By the class's own greedy decoding with timestamps, which finds the language as well."""
+    """Greedy decoding of the class with timestamps and language detection."""
     features = school.features(windows)
     encoder = model.model.encoder(features)
     first = torch.full((len(windows), 1), LAYOUT.startoftranscript)

@@ -12,11 +12,12 @@ PIECES = (
     "| be| we| is| it| for| not| can| do| what| ask| your| country|..| -| '|'s|'t| d|ch|sch| der| die| und|ä|ü|ß| п|о|т|то|е"
     "|и| не|с|р| в|是|的|不|の|は|を|ます|ال| و|ي|น|า|ไม|。|、|，|！|？|“|”| (| \"| ¿"
 ).split("|")
-"""Text pieces in the order of their merges; a piece that is no sum of two earlier ones brings its own beginnings along."""
+"""Text pieces in the order of their merges; the prefixes of a piece that is not a merge of two earlier
+ones are added before it."""
 
 
 def letters() -> list[str]:
-    """The 256 letters that stand for bytes, in the published order."""
+    """The 256 characters that encode bytes, in the published order."""
     return sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
@@ -50,10 +51,10 @@ class Layout:
     """Ids of one checkpoint's vocabulary."""
 
     def __init__(self, languages: int, no_speech: str, multilingual: bool, pieces: int = 0):
-        # Where the multilingual vocabularies end there is an entry with no bytes at all.
+        # The multilingual vocabularies end with an entry of zero bytes.
         self.merges = merges()
         self.text = letters() + ["".join(pair) for pair in self.merges]
-        # A vocabulary of the published size has so many pieces; no merge leads to these.
+        # Fills up a vocabulary to the published size with pieces that no merge produces.
         self.text += [f"Ġ<{i}>" for i in range(len(self.text) + multilingual, pieces)]
         self.text += [""] if multilingual else []
         codes = [f"<|{code}|>" for code in list(LANGUAGES)[:languages]]
