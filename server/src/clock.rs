@@ -1,10 +1,10 @@
-//! The one clock of the service: milliseconds since 1970, UTC.
+//! The clock of the service: milliseconds since 1970, UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-/// Now. A clock before 1970 reads as 1970.
+/// The current time. A clock set before 1970 reads as 1970.
 pub fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
@@ -18,14 +18,14 @@ pub fn iso(ms: i64) -> String {
     utc(ms).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// A calendar month, and when it began.
+/// A calendar month and its start.
 pub struct Period {
     /// `YYYYMM`.
     pub name: String,
     pub start_ms: i64,
 }
 
-/// The calendar month, UTC, that a moment lies in.
+/// The calendar month, UTC, of a time.
 pub fn period(ms: i64) -> Period {
     use chrono::{Datelike as _, NaiveDate};
     let date = utc(ms).date_naive();

@@ -1,5 +1,5 @@
 //! Settings of the service: one flat list of keys, in a TOML file, in the environment (`AURICLE_` and the key in
-//! capitals) or as flags; flags win over the environment, which wins over the file. Checked at start.
+//! capitals) or as flags. Flags win over the environment, which wins over the file. Values are checked at start.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,25 +10,25 @@ use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 use url::Url;
 
-/// All settings. The comment of each is its documentation; `default` is what holds if it is left out.
+/// All settings. The comment of each is its documentation. Defaults are in [`Config::default`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Folder of the database, the objects and temporary files. Default: `auricle-data`.
     pub data: PathBuf,
-    /// The models folder. Default: where the engine finds it.
+    /// The models folder. Default: the folder that the engine finds.
     pub models: PathBuf,
     /// `auto`, `cpu`, `gpu` or `vulkan:N`.
     pub device: String,
-    /// How exactly the weights of Whisper's decoder are kept: `full` or `int8`.
+    /// The precision of the weights of Whisper's decoder: `full` or `int8`.
     pub precision: String,
-    /// `all`, `api` (no transcription here) or `worker` (nothing but transcription).
+    /// `all`, `api` (no transcription) or `worker` (transcription alone).
     pub role: Role,
     /// Address of the API.
     pub listen: SocketAddr,
-    /// Address that signed uploads go to.
+    /// Address of signed uploads.
     pub storage_listen: SocketAddr,
-    /// Address of the pages for people.
+    /// Address of the dashboard.
     pub dashboard_listen: SocketAddr,
     /// The API's URL as clients see it. Default: `http://` and `listen`.
     #[serde(deserialize_with = "url_text")]
@@ -50,7 +50,7 @@ pub struct Config {
     pub s3_region: Option<String>,
     pub s3_access_key_id: Option<String>,
     pub s3_secret_access_key: Option<String>,
-    /// Connections at a time; more wait to be accepted.
+    /// Connections at a time. Further connections wait.
     pub max_connections: usize,
     /// Requests per five minutes and account.
     pub request_limit: u32,
@@ -62,42 +62,41 @@ pub struct Config {
     pub job_workers: usize,
     /// Live sessions at a time.
     pub max_live_sessions: usize,
-    /// How long one may last.
+    /// The longest duration of a live session.
     pub live_session_seconds: u32,
-    /// One that sends no audio for so long is ended.
+    /// A live session without audio for this time is ended.
     pub live_idle_seconds: u32,
     /// Silence that ends a turn.
     pub turn_silence_ms: u32,
-    /// Whether the starter's language model joins the search of live sessions.
+    /// Use the starter's language model in live sessions.
     pub live_language_model: bool,
-    /// How often a worker looks for jobs and webhooks that nobody rang for: those of other nodes on a database without
-    /// notifications, and those whose time has come.
+    /// Poll interval of workers, for jobs and webhooks without a notification: due retries, and work of crashed nodes.
     pub poll_seconds: u32,
-    /// A worker that is not heard of for so long has died.
+    /// A worker without a heartbeat for this time is dead.
     pub job_lease_seconds: u32,
-    /// Waits between the attempts to deliver a webhook.
+    /// Delays between the attempts to deliver a webhook.
     pub webhook_retry_seconds: Vec<u32>,
-    /// How long a webhook's receiver may take.
+    /// Timeout of a webhook's receiver.
     pub webhook_timeout_seconds: u32,
-    /// Private hosts, by name or address, that `audio_url` and `webhook_url` may name all the same.
+    /// Private hosts, by name or address, that `audio_url` and `webhook_url` may name.
     pub allow_private_hosts: Vec<String>,
-    /// The largest file that `audio_url` may lead to.
+    /// The largest file that is fetched from `audio_url`.
     pub fetch_max_bytes: u64,
-    /// How long fetching it may take.
+    /// Timeout of fetching it.
     pub fetch_timeout_seconds: u32,
     /// The largest upload.
     pub max_upload_bytes: u64,
-    /// How long a signed upload URL is good for.
+    /// Lifetime of a signed upload URL.
     pub upload_url_seconds: u32,
-    /// When an upload that was never completed is removed.
+    /// Lifetime of an upload that is never completed.
     pub stale_upload_hours: u32,
-    /// When one is removed that no transcript is made of.
+    /// Lifetime of an upload without a transcript.
     pub unused_upload_days: u32,
     /// Free credit of a new account.
     pub free_credit_cents: u32,
     /// `local` or `stripe`.
-    pub billing_provider: ProviderName,
-    /// Default: Stripe's own.
+    pub billing_provider: BillingProvider,
+    /// URL of Stripe's API. Default: Stripe's own.
     #[serde(deserialize_with = "url_text")]
     pub stripe_api_url: Option<Url>,
     pub stripe_secret_key: Option<String>,
@@ -105,9 +104,9 @@ pub struct Config {
     pub stripe_price_id: Option<String>,
     /// The meter's event name; its unit is a cent.
     pub stripe_meter_event: String,
-    /// The secret that Stripe signs its notices with.
+    /// The secret that signs Stripe's events.
     pub stripe_webhook_secret: Option<String>,
-    /// How long a stopping service waits for what is in flight.
+    /// How long a stopping service waits for running work.
     pub drain_seconds: u32,
     /// `text` or `json`.
     pub log_format: LogFormat,
@@ -126,7 +125,7 @@ pub enum Role {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ProviderName {
+pub enum BillingProvider {
     Local,
     Stripe,
 }
@@ -181,7 +180,7 @@ impl Default for Config {
             stale_upload_hours: 24,
             unused_upload_days: 30,
             free_credit_cents: 1000,
-            billing_provider: ProviderName::Local,
+            billing_provider: BillingProvider::Local,
             stripe_api_url: None,
             stripe_secret_key: None,
             stripe_price_id: None,
@@ -198,7 +197,7 @@ fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error>
     Url::parse(&text).map(Some).map_err(|error| D::Error::custom(format!("{text:?} is no URL: {error}")))
 }
 
-/// The keys, for the environment: other programs have variables that begin alike.
+/// The keys that the environment may set. Other variables with the prefix belong to other programs.
 const KEYS: [&str; 47] = [
     "data",
     "models",
@@ -249,20 +248,25 @@ const KEYS: [&str; 47] = [
     "log_format",
 ];
 
-/// An address below one that is set, whose own path stays in front.
-pub fn below(base: &Url, path: &str) -> Url {
+/// Appends a path to a URL that may have a path of its own.
+pub fn url_below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
     url
 }
 
 impl Config {
-    /// What joins the search of live sessions.
-    pub fn live_search(&self) -> LanguageModelChoice {
+    /// The folder of temporary files.
+    pub fn scratch(&self) -> PathBuf {
+        self.data.join("scratch")
+    }
+
+    /// The language model of live sessions.
+    pub fn live_language_model_choice(&self) -> LanguageModelChoice {
         if self.live_language_model { LanguageModelChoice::Shipped } else { LanguageModelChoice::Off }
     }
 
-    /// The file, overlaid by the environment, overlaid by flags.
+    /// Reads the file, then the environment, then the flags; later values win.
     ///
     /// # Errors
     /// One line that names the key at fault.
@@ -314,7 +318,7 @@ impl Config {
         if let Some(url) = self.storage_url.as_ref().filter(|url| url.scheme() != "s3") {
             return Err(format!("settings: storage_url must be s3://BUCKET/PREFIX, not {url}"));
         }
-        if self.billing_provider == ProviderName::Stripe {
+        if self.billing_provider == BillingProvider::Stripe {
             let needed = [
                 ("stripe_secret_key", &self.stripe_secret_key),
                 ("stripe_price_id", &self.stripe_price_id),
@@ -328,10 +332,10 @@ impl Config {
     }
 }
 
-/// A value of the environment: TOML where it reads as such, else text.
+/// A value of the environment: a TOML value if it parses as one, else text.
 fn scalar(text: &str) -> Value {
     match format!("value = {text}").parse::<Table>() {
-        // A date, say, is no value of ours.
+        // No setting is a date or a table.
         Ok(mut table) => match table.remove("value") {
             Some(value @ (Value::Integer(_) | Value::Boolean(_) | Value::Array(_) | Value::String(_))) => value,
             _ => Value::String(text.into()),
@@ -353,8 +357,8 @@ mod tests {
     }
 
     #[test]
-    fn a_path_in_front_of_an_address_stays() {
-        let at = |base: &str| below(&Url::parse(base).unwrap(), "/uploads/1").to_string();
+    fn a_base_path_is_kept() {
+        let at = |base: &str| url_below(&Url::parse(base).unwrap(), "/uploads/1").to_string();
         assert_eq!(at("https://example.com"), "https://example.com/uploads/1");
         assert_eq!(at("https://example.com/files"), "https://example.com/files/uploads/1");
         assert_eq!(at("https://example.com/a/b/"), "https://example.com/a/b/uploads/1");
@@ -367,8 +371,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        for (toml, named) in [
+    fn errors_name_the_key_at_fault() {
+        for (toml, key) in [
             ("lisen = 1", "lisen"),
             ("listen = \"nowhere\"", "socket address"),
             ("device = \"tpu\"", "device"),
@@ -378,7 +382,7 @@ mod tests {
             ("billing_provider = \"stripe\"", "stripe_secret_key"),
         ] {
             let error = from(toml).unwrap_err();
-            assert!(error.contains(named) && !error.contains('\n'), "{toml}: {error}");
+            assert!(error.contains(key) && !error.contains('\n'), "{toml}: {error}");
         }
     }
 

@@ -1,8 +1,7 @@
-//! What a stranger's bytes reach first, for the fuzz targets to call: HTTP requests, and frames of a WebSocket.
+//! Entry points of the fuzz targets: HTTP requests, and frames of a WebSocket.
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 
 use auricle_engine::Catalog;
 use fastwebsockets::{Role, WebSocket};
@@ -11,44 +10,45 @@ use tokio::runtime::Runtime;
 use url::Url;
 
 use crate::config::{Config, Role as NodeRole};
-use crate::http::{Surface, connection};
-use crate::live::socket::{Incoming, Socket};
-use crate::routes::Router;
-use crate::serve::{Urls, assemble};
-use crate::state::AppState;
+use crate::dispatch::Dispatcher;
+use crate::http::listener::connection;
+use crate::live::socket::{ClientMessage, Socket};
+use crate::routes::Surface;
+use crate::serve::{Opened, PublicUrls, Service as Assembled};
 use crate::store::Store;
 
-/// A service without an engine, whose connections are memory.
+/// A service without an engine, reached through connections in memory.
 pub struct Service {
     runtime: Runtime,
-    app: Arc<AppState>,
-    api: Arc<Router>,
-    storage: Arc<Router>,
+    api: Dispatcher,
+    storage: Dispatcher,
     key: String,
 }
 
 impl Service {
-    /// Opens one in `data`, an empty folder; once a process.
+    /// Opens a service in `data`, an empty folder. This is possible once per process.
     ///
     /// # Errors
     /// One line, if it cannot start.
     pub fn start(data: &Path) -> Result<Self, String> {
         crate::outbound::install_tls_provider();
         let runtime = Runtime::new().map_err(|error| error.to_string())?;
-        let (app, key) = runtime.block_on(async {
-            let told = |error: crate::store::Error| error.to_string();
+        let (assembled, key) = runtime.block_on(async {
+            let database_error = |error: crate::store::Error| error.to_string();
             let config =
                 Config { data: data.into(), role: NodeRole::Api, request_limit: u32::MAX, ..Config::default() };
-            let store = Store::open(&Store::url_in(data)).await.map_err(told)?;
-            let account = store.account_of("fuzz@localhost", 1_000_000).await.map_err(told)?;
-            let key = store.create_key(&account.id, "fuzz").await.map_err(told)?.secret;
+            let store = Store::open(&Store::url_in(data)).await.map_err(database_error)?;
+            let account = store.account_of("fuzz@localhost", 1_000_000).await.map_err(database_error)?;
+            let key = store.create_key(&account.id, "fuzz").await.map_err(database_error)?.secret;
             let catalog = Catalog::read(&config.models).map_err(|error| error.to_string())?;
             let url = Url::parse("http://127.0.0.1:1").map_err(|error| error.to_string())?;
-            let urls = Urls { api: url.clone(), storage: url.clone(), dashboard: url };
-            Ok::<_, String>((assemble(config, store, "secret".into(), catalog, None, &urls)?, key))
+            let urls = PublicUrls { api: url.clone(), storage: url.clone(), dashboard: url };
+            let (secret, engine) = ("secret".into(), None);
+            let opened = Opened { config: &config, store, secret, catalog, engine, urls: &urls };
+            Ok::<_, String>((Assembled::assemble(opened)?, key))
         })?;
-        let (api, storage) = (Arc::new(Router::new(Surface::Api)), Arc::new(Router::new(Surface::Storage)));
-        Ok(Self { runtime, app: Arc::new(app), api, storage, key })
+        let dispatcher = |surface| Dispatcher::new(assembled.state.clone(), surface);
+        Ok(Self { api: dispatcher(Surface::Api), storage: dispatcher(Surface::Storage), runtime, key })
     }
 
     /// A key of the service's account.
@@ -56,16 +56,16 @@ impl Service {
         &self.key
     }
 
-    /// Sends bytes over one connection, then no more; all that comes back.
+    /// Sends bytes over one connection, ends the sending side, and returns the whole response.
     pub fn answer(&self, bytes: &[u8], to_storage: bool) -> Vec<u8> {
-        let router = if to_storage { &self.storage } else { &self.api };
+        let dispatcher = if to_storage { &self.storage } else { &self.api };
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         self.runtime.block_on(async {
             let (client, server) = tokio::io::duplex(64 << 10);
-            let served = tokio::spawn(connection(self.app.clone(), router.clone(), peer, server));
+            let served = tokio::spawn(connection(dispatcher.clone(), peer, server));
             let (mut read, mut write) = tokio::io::split(client);
             let send = async {
-                // A service that has heard enough may hang up.
+                // The service may close the connection before it has read everything.
                 let _ = write.write_all(bytes).await;
                 let _ = write.shutdown().await;
             };
@@ -77,29 +77,28 @@ impl Service {
     }
 }
 
-/// What a session makes of a connection's bytes, once it is a WebSocket: the length of every message, and the code that it
-/// was, or is to be, closed with.
+/// Parses the bytes of a WebSocket connection as a session does. Returns the length of every message and the close code.
 pub fn frames(runtime: &Runtime, bytes: &[u8]) -> (Vec<usize>, Option<u16>) {
     runtime.block_on(async {
         let (mut client, server) = tokio::io::duplex(64 << 10);
         let mut socket = Socket::new(WebSocket::after_handshake(server, Role::Server));
         let send = async move {
             let _ = client.write_all(bytes).await;
-            // What comes back is nobody's concern; a pong fits the buffer.
+            // Replies are not checked; a pong fits the buffer.
             drop(client);
         };
-        let hear = async {
+        let receive = async {
             let mut lengths = Vec::new();
             loop {
                 match socket.next().await {
-                    Incoming::Binary(bytes) | Incoming::Ping(bytes) => lengths.push(bytes.len()),
-                    Incoming::Text(text) => lengths.push(text.len()),
-                    Incoming::Close(code) => return (lengths, code),
-                    Incoming::Broken(code) => return (lengths, Some(code)),
-                    Incoming::Gone => return (lengths, None),
+                    ClientMessage::Binary(bytes) | ClientMessage::Ping(bytes) => lengths.push(bytes.len()),
+                    ClientMessage::Text(text) => lengths.push(text.len()),
+                    ClientMessage::Close(code) => return (lengths, code),
+                    ClientMessage::ProtocolError(code) => return (lengths, Some(code)),
+                    ClientMessage::Disconnected => return (lengths, None),
                 }
             }
         };
-        tokio::join!(send, hear).1
+        tokio::join!(send, receive).1
     })
 }

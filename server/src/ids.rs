@@ -1,4 +1,4 @@
-//! Identifiers: a prefix that says what it is, then 26 characters that sort by the time of making.
+//! Identifiers: a prefix for the type, then 26 characters that sort by creation time.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use data_encoding::BASE32HEX_NOPAD;
 
 use crate::clock;
 
-/// Sixteen bytes that nobody can guess, for whatever needs to be unique or secret.
+/// `N` bytes from the system's random number generator, for identifiers and secrets.
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // The system's generator fails only before the kernel has booted; an id of zeros would then collide and be refused.
     if let Err(error) = getrandom::fill(&mut bytes) {
-        tracing::error!(%error, "no randomness");
+        tracing::error!(%error, "the system's random number generator failed");
     }
     bytes
 }
 
-/// A new identifier: 48 bits of milliseconds, 80 random bits, in an alphabet that keeps their order.
+/// A new identifier: 48 bits of milliseconds and 80 random bits, in an alphabet that keeps their order.
 pub fn fresh(prefix: &str) -> String {
     let mut bytes: [u8; 16] = random();
     bytes[..6].copy_from_slice(&clock::now_ms().to_be_bytes()[2..]);
@@ -41,7 +41,7 @@ macro_rules! ids {
         }
 
         impl From<String> for $name {
-            /// An id that the store or a caller named; whether it exists is for the store to say.
+            /// Takes an id from the store or a client. It may not exist.
             fn from(text: String) -> Self {
                 Self(text)
             }
@@ -56,20 +56,20 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Who pays.
+    /// A paying account.
     AccountId = "acct";
     /// An API key, without its secret.
     KeyId = "key";
     TranscriptId = "tr";
     UploadId = "upload";
     UsageId = "use";
-    /// A notification to be delivered.
+    /// A webhook in the outbox.
     DeliveryId = "wh";
-    /// One holding of a job by one worker: what it writes counts only while it still holds it.
+    /// A worker's claim on a job or webhook. Writes count only while the lease is current.
     LeaseId = "lease";
     /// A live session.
     SessionId = "ses";
-    /// A process that serves.
+    /// A process of the service.
     NodeId = "node";
 }
 

@@ -1,20 +1,47 @@
 //! `auricle`: speech to text on your own machine, as a program and as a service.
+//!
+//! # Layout
+//!
+//! A module uses modules below it in this list, never above. A test holds this order.
+//!
+//! - [`cli`]: one module per command; [`fuzz`]: entry points of the fuzz targets
+//! - [`serve`]: starts and stops the service: assembly of its parts, housekeeping
+//! - [`dispatch`]: the way of every request: route, authenticate, limit, handle, log
+//! - [`openapi`]: the OpenAPI document, built from the routes
+//! - [`routes`]: the routing table, the one file that knows all handlers
+//! - [`state`]: the state, one part per resource
+//! - [`api`], [`live`], [`dashboard`]: handlers: the resources of `/v2`, WebSocket sessions, pages and payment events
+//! - [`context`]: a request with its parameters and its sender
+//! - [`auth`]: API keys, signed URLs, session tokens, credit
+//! - [`jobs`], [`webhook_outbox`], [`usage_reports`], [`metering`]: background work: transcription, webhooks, reports to the
+//!   payment provider, time of live sessions
+//! - [`http`]: connections, bodies, queries, responses, rate limits
+//! - [`billing`]: prices, payment providers
+//! - [`storage`]: the object store; [`outbound`]: requests to URLs of users; [`model_hub`]: checkpoints from a model hub
+//! - [`store`]: the database; SQL lives here alone
+//! - [`config`]: settings; [`languages`]: language codes
+//! - [`notify`], [`backoff`], [`ids`], [`clock`]: signals between tasks, retry delays, identifiers, time
 
 mod api;
 mod auth;
+mod backoff;
 mod billing;
 mod cli;
 mod clock;
 mod config;
+mod context;
 mod dashboard;
+mod dispatch;
 #[doc(hidden)]
 pub mod fuzz;
 mod http;
 mod ids;
 mod jobs;
+mod languages;
 mod live;
 mod metering;
 mod model_hub;
+mod notify;
 mod openapi;
 mod outbound;
 mod routes;
@@ -22,6 +49,7 @@ mod serve;
 mod state;
 mod storage;
 mod store;
+mod usage_reports;
 mod webhook_outbox;
 
 pub use cli::main;

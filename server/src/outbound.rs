@@ -1,5 +1,5 @@
-//! Outbound requests to addresses that users name: only to hosts on the public internet, judged by the address that is
-//! dialled, at every hop.
+//! Outbound requests to URLs of users. They reach public addresses alone: every address is checked before each connection,
+//! after each redirect.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -12,23 +12,23 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use url::{Host, Url};
 
-/// Hops that a fetch follows.
-const REDIRECTS: usize = 5;
+/// The most redirects that are followed.
+const MAX_REDIRECTS: usize = 5;
 
-/// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(10);
+/// Timeout of connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a peer may be silent in the middle of an answer.
-const STALL: Duration = Duration::from_secs(30);
+/// Timeout between parts of a response.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a request was not made or got no answer.
+/// An error of an outbound request.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundError {
     #[error("{0} is not an address on the public internet")]
     Private(String),
     #[error("{0}")]
     Url(String),
-    #[error("more than {REDIRECTS} redirects")]
+    #[error("more than {MAX_REDIRECTS} redirects")]
     Redirects,
     #[error("the server answered {0}")]
     Status(StatusCode),
@@ -36,13 +36,13 @@ pub enum OutboundError {
     Failed(String),
 }
 
-/// Names the one TLS provider of this process, for whatever library asks.
+/// Installs the TLS provider of this process, which all libraries use.
 pub fn install_tls_provider() {
-    // An error says that it was named before.
+    // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// The client for addresses that users name.
+/// The HTTP client for URLs of users.
 #[derive(Clone)]
 pub struct Outbound {
     client: Client,
@@ -50,7 +50,7 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// `allowed` are private hosts that may be named all the same.
+    /// `allowed` lists private hosts that are exempt from the check.
     ///
     /// # Errors
     /// If TLS cannot be set up.
@@ -58,22 +58,22 @@ impl Outbound {
         let allowed: Arc<[String]> = allowed.iter().map(|host| host.to_lowercase()).collect();
         let client = Client::builder()
             .user_agent(concat!("auricle/", env!("CARGO_PKG_VERSION")))
-            // A proxy would dial an address that nobody here has looked at.
+            // A proxy would connect to addresses that are not checked here.
             .no_proxy()
             .redirect(Policy::none())
-            .connect_timeout(CONNECT)
-            .read_timeout(STALL)
-            .dns_resolver(Arc::new(PublicOnly { allowed: allowed.clone() }))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(STALL_TIMEOUT)
+            .dns_resolver(Arc::new(PublicResolver { allowed: allowed.clone() }))
             .build()
-            .map_err(failed)?;
+            .map_err(request_error)?;
         Ok(Self { client, allowed })
     }
 
-    /// Whether a URL may be named at all: http or https, and a host that is no private one by name or address. What a
-    /// name resolves to is looked at when it is dialled.
+    /// Checks the scheme of a URL, and that its host is not private by name or address. Names are resolved and checked when
+    /// the connection is made.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the URL.
     pub fn check(&self, text: &str) -> Result<Url, OutboundError> {
         let url = Url::parse(text).map_err(|error| OutboundError::Url(format!("it is no URL: {error}")))?;
         self.check_url(&url)?;
@@ -100,14 +100,14 @@ impl Outbound {
         if private { Err(OutboundError::Private(name)) } else { Ok(()) }
     }
 
-    /// Gets a URL, through redirects.
+    /// Gets a URL and follows redirects.
     ///
     /// # Errors
-    /// Anything but a 2xx answer from a public address.
+    /// For a private address, and for any response but 2xx.
     pub async fn get(&self, text: &str) -> Result<Response, OutboundError> {
         let mut url = self.check(text)?;
-        for _ in 0..=REDIRECTS {
-            let response = self.client.get(url.clone()).send().await.map_err(failed)?;
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.client.get(url.clone()).send().await.map_err(request_error)?;
             let status = response.status();
             if !status.is_redirection() {
                 return if status.is_success() { Ok(response) } else { Err(OutboundError::Status(status)) };
@@ -121,10 +121,10 @@ impl Outbound {
         Err(OutboundError::Redirects)
     }
 
-    /// Posts JSON, follows no redirect, and gives the status.
+    /// Posts JSON with a header, follows no redirect, and returns the status.
     ///
     /// # Errors
-    /// If no answer came within `timeout`, or the address is not public.
+    /// For a private address, and if there is no response within `timeout`.
     pub async fn post_json(
         &self,
         text: &str,
@@ -134,13 +134,13 @@ impl Outbound {
     ) -> Result<StatusCode, OutboundError> {
         let url = self.check(text)?;
         let request = self.client.post(url).timeout(timeout).header("content-type", "application/json");
-        let response = request.header(header.0, header.1).body(body).send().await.map_err(failed)?;
+        let response = request.header(header.0, header.1).body(body).send().await.map_err(request_error)?;
         Ok(response.status())
     }
 }
 
-/// The innermost reason is the one that says something; the URL is left out, it may hold a token.
-fn failed(error: reqwest::Error) -> OutboundError {
+/// Keeps the innermost cause alone. The outer messages contain the URL, which may contain a token.
+fn request_error(error: reqwest::Error) -> OutboundError {
     if error.is_timeout() {
         return OutboundError::Failed("it took too long".into());
     }
@@ -158,12 +158,12 @@ fn failed(error: reqwest::Error) -> OutboundError {
 #[error("{0}")]
 struct RefusedAddress(String);
 
-/// Resolves names to public addresses alone.
-struct PublicOnly {
+/// A resolver that refuses names with private addresses.
+struct PublicResolver {
     allowed: Arc<[String]>,
 }
 
-impl Resolve for PublicOnly {
+impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let allowed = self.allowed.clone();
         Box::pin(async move {
@@ -172,7 +172,7 @@ impl Resolve for PublicOnly {
             if allowed.contains(&host) {
                 return Ok(Box::new(found.into_iter()) as Addrs);
             }
-            // One private address among public ones is how a rebinding name looks.
+            // A private address among public ones indicates DNS rebinding.
             if found.is_empty() || found.iter().any(|address| !is_public(address.ip())) {
                 return Err(RefusedAddress(host).into());
             }
@@ -181,28 +181,28 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Networks that are not the public internet, after the special-purpose registries of IANA.
-struct Reserved {
+/// Networks outside the public internet, from IANA's special-purpose registries.
+struct ReservedNetworks {
     v4: Vec<Ipv4Net>,
     v6: Vec<Ipv6Net>,
 }
 
-fn reserved() -> &'static Reserved {
-    static RESERVED: OnceLock<Reserved> = OnceLock::new();
+fn reserved() -> &'static ReservedNetworks {
+    static RESERVED: OnceLock<ReservedNetworks> = OnceLock::new();
     RESERVED.get_or_init(|| {
         let v4 = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 \
                   192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 \
                   198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4";
-        // Of IPv6, only 2000::/3 is handed out; of that, these are special: Teredo, ORCHID, documentation, 6to4, ...
+        // Only 2000::/3 of IPv6 is allocated. Special parts of it: Teredo, ORCHID, documentation, 6to4 and others.
         let v6 = "2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20";
-        Reserved {
+        ReservedNetworks {
             v4: v4.split(' ').filter_map(|net| net.parse().ok()).collect(),
             v6: v6.split(' ').filter_map(|net| net.parse().ok()).collect(),
         }
     })
 }
 
-/// Whether an address is on the public internet.
+/// Tells if an address is on the public internet.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -214,7 +214,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !reserved().v4.iter().any(|net| net.contains(&address))
 }
 
-/// IPv4-mapped, NAT64 and the like lie outside 2000::/3, or in a reserved part of it: refused, whatever they embed.
+/// IPv4-mapped, NAT64 and similar addresses lie outside 2000::/3 or in a reserved part of it, so they are refused.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     address.segments()[0] & 0xe000 == 0x2000 && !reserved().v6.iter().any(|net| net.contains(&address))
 }
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_are_not_public() {
+    fn reserved_addresses_are_not_public() {
         assert_eq!((reserved().v4.len(), reserved().v6.len()), (18, 5));
         for private in [
             "0.0.0.0",
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_that_may_not_be_named() {
+    fn urls_of_private_hosts_are_refused() {
         install_tls_provider();
         let outbound =
             Outbound { client: Client::new(), allowed: Arc::from(["10.0.0.5".into(), "store.internal".into()]) };

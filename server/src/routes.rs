@@ -1,53 +1,54 @@
-//! The routing table: every path and method of the service, who may call it, and what its document says.
+//! The routing table: every path and method of the service, its access rule, its handler and its documentation.
+
+use std::future::Future;
+use std::pin::Pin;
 
 use hyper::Method;
 
 use crate::api::{billing, health, models, transcripts, uploads};
-use crate::billing::stripe;
-use crate::dashboard::checkout;
-use crate::http::response::ApiError;
-use crate::http::{Answer, RequestContext, Surface};
+use crate::auth::{Access, SignedFor};
+use crate::context::{PathParams, RequestContext};
+use crate::dashboard::{checkout, stripe_events};
+use crate::http::response::{ApiError, Response, Result};
 use crate::live::realtime;
+use crate::state::AppState;
 
-/// Who may call a route.
+/// One of the addresses that the service listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Whoever has an API key.
-    Key,
-    /// Whoever has a URL that we signed, from any web page.
-    Signed(Signed),
-    /// Anybody.
-    Open,
+pub enum Surface {
+    Api,
+    Storage,
+    Dashboard,
 }
 
-/// What was signed, and for whom: requests count for that account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signed {
-    Upload,
-    Session,
-    Checkout,
-}
+/// The response of a handler, once it is ready.
+pub type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
 
-/// What the API's document says of a route. Names of schemas are those of `openapi.json`.
-pub struct Doc {
+/// A handler, with the part of the state that it gets.
+pub type Handler = fn(&AppState, RequestContext) -> HandlerFuture;
+
+/// The documentation of a route. Schemas and parameters are named as in `openapi/components.json`.
+pub struct OperationDoc {
     pub tag: &'static str,
     pub summary: &'static str,
     pub request: Option<&'static str>,
-    /// Whether all of the body may be left out.
-    pub request_may_be_absent: bool,
-    pub response: Shape,
+    /// True if the body may be left out.
+    pub request_is_optional: bool,
+    pub response: ResponseContent,
     /// Names of query and header parameters.
     pub parameters: &'static [&'static str],
-    /// Error statuses of its own, beyond those of every route.
+    /// Error statuses beyond those of every route.
     pub errors: &'static [u16],
 }
 
-/// What a route answers with when all is well.
+/// The content of a successful response.
 #[derive(Clone, Copy)]
-pub enum Shape {
+pub enum ResponseContent {
+    /// JSON of this schema.
     Json(&'static str),
+    /// Text of this content type.
     Text(&'static str),
-    Nothing,
+    Empty,
     /// The connection becomes a WebSocket.
     Upgrade,
 }
@@ -58,29 +59,32 @@ pub struct Route {
     pub method: Method,
     pub path: &'static str,
     pub access: Access,
-    pub handler: fn(RequestContext) -> Answer,
-    /// None for what is no part of the API: pages, notices of the payment provider.
-    pub doc: Option<Doc>,
+    pub handler: Handler,
+    /// None for pages and payment events, which are not part of the API.
+    pub doc: Option<OperationDoc>,
 }
 
 macro_rules! handler {
     ($function:path) => {
-        |call| Box::pin($function(call))
+        |_, request| Box::pin($function(request))
+    };
+    ($function:path, $part:ident) => {
+        |state, request| Box::pin($function(state.$part.clone(), request))
     };
 }
 
-const fn doc(tag: &'static str, summary: &'static str, response: Shape) -> Doc {
-    Doc { tag, summary, request: None, request_may_be_absent: false, response, parameters: &[], errors: &[] }
+const fn doc(tag: &'static str, summary: &'static str, response: ResponseContent) -> OperationDoc {
+    OperationDoc { tag, summary, request: None, request_is_optional: false, response, parameters: &[], errors: &[] }
 }
 
-impl Doc {
+impl OperationDoc {
     const fn takes(mut self, schema: &'static str) -> Self {
         self.request = Some(schema);
         self
     }
 
     const fn may_take(mut self, schema: &'static str) -> Self {
-        self.request_may_be_absent = true;
+        self.request_is_optional = true;
         self.takes(schema)
     }
 
@@ -95,34 +99,28 @@ impl Doc {
     }
 }
 
-const fn api(method: Method, path: &'static str, handler: fn(RequestContext) -> Answer, doc: Doc) -> Route {
-    Route { surface: Surface::Api, method, path, access: Access::Key, handler, doc: Some(doc) }
+const fn api(method: Method, path: &'static str, handler: Handler, doc: OperationDoc) -> Route {
+    Route { surface: Surface::Api, method, path, access: Access::ApiKey, handler, doc: Some(doc) }
 }
 
-const fn open(path: &'static str, handler: fn(RequestContext) -> Answer, doc: Doc) -> Route {
+const fn open(path: &'static str, handler: Handler, doc: OperationDoc) -> Route {
     Route { surface: Surface::Api, method: Method::GET, path, access: Access::Open, handler, doc: Some(doc) }
 }
 
-const fn page(
-    surface: Surface,
-    method: Method,
-    path: &'static str,
-    access: Access,
-    handler: fn(RequestContext) -> Answer,
-) -> Route {
+const fn undocumented(surface: Surface, method: Method, path: &'static str, access: Access, handler: Handler) -> Route {
     Route { surface, method, path, access, handler, doc: None }
 }
 
-const UPLOAD: Access = Access::Signed(Signed::Upload);
-const CHECKOUT: Access = Access::Signed(Signed::Checkout);
+const UPLOAD: Access = Access::Signed(SignedFor::Upload);
+const CHECKOUT: Access = Access::Signed(SignedFor::Checkout);
 
 /// The table.
 pub static ROUTES: &[Route] = &[
     api(
         Method::POST,
         "/v2/transcripts",
-        handler!(transcripts::create),
-        doc("transcripts", "Create a transcript", Shape::Json("Transcript"))
+        handler!(transcripts::create, transcripts),
+        doc("transcripts", "Create a transcript", ResponseContent::Json("Transcript"))
             .takes("CreateTranscript")
             .with(&["Idempotency-Key"])
             .fails(&[402, 404, 409, 413, 415, 422]),
@@ -130,114 +128,116 @@ pub static ROUTES: &[Route] = &[
     api(
         Method::GET,
         "/v2/transcripts",
-        handler!(transcripts::list),
-        doc("transcripts", "List transcripts, newest first", Shape::Json("TranscriptList"))
+        handler!(transcripts::list, transcripts),
+        doc("transcripts", "List transcripts, newest first", ResponseContent::Json("TranscriptList"))
             .with(&["limit", "offset", "status"])
             .fails(&[422]),
     ),
     api(
         Method::GET,
         "/v2/transcripts/{transcript_id}",
-        handler!(transcripts::get),
-        doc("transcripts", "Get a transcript", Shape::Json("Transcript")).fails(&[404]),
+        handler!(transcripts::get, transcripts),
+        doc("transcripts", "Get a transcript", ResponseContent::Json("Transcript")).fails(&[404]),
     ),
     api(
         Method::DELETE,
         "/v2/transcripts/{transcript_id}",
-        handler!(transcripts::delete),
-        doc("transcripts", "Delete a transcript for good", Shape::Nothing).fails(&[404]),
+        handler!(transcripts::delete, transcripts),
+        doc("transcripts", "Delete a transcript for good", ResponseContent::Empty).fails(&[404]),
     ),
     api(
         Method::GET,
         "/v2/transcripts/{transcript_id}/sentences",
-        handler!(transcripts::sentences),
-        doc("transcripts", "Timed sentences", Shape::Json("Sentences")).fails(&[404, 409]),
+        handler!(transcripts::sentences, transcripts),
+        doc("transcripts", "Timed sentences", ResponseContent::Json("Sentences")).fails(&[404, 409]),
     ),
     api(
         Method::GET,
         "/v2/transcripts/{transcript_id}/paragraphs",
-        handler!(transcripts::paragraphs),
-        doc("transcripts", "Timed paragraphs", Shape::Json("Paragraphs")).fails(&[404, 409]),
+        handler!(transcripts::paragraphs, transcripts),
+        doc("transcripts", "Timed paragraphs", ResponseContent::Json("Paragraphs")).fails(&[404, 409]),
     ),
     api(
         Method::GET,
         "/v2/transcripts/{transcript_id}/word-search",
-        handler!(transcripts::word_search),
-        doc("transcripts", "Where words and phrases occur", Shape::Json("WordSearch"))
+        handler!(transcripts::word_search, transcripts),
+        doc("transcripts", "Occurrences of words and phrases", ResponseContent::Json("WordSearch"))
             .with(&["words"])
             .fails(&[400, 404, 409]),
     ),
     api(
         Method::GET,
         "/v2/transcripts/{transcript_id}/srt",
-        handler!(transcripts::srt),
-        doc("transcripts", "SubRip subtitles", Shape::Text("application/x-subrip"))
+        handler!(transcripts::srt, transcripts),
+        doc("transcripts", "SubRip subtitles", ResponseContent::Text("application/x-subrip"))
             .with(&["chars_per_caption"])
             .fails(&[404, 409, 422]),
     ),
     api(
         Method::GET,
         "/v2/transcripts/{transcript_id}/vtt",
-        handler!(transcripts::vtt),
-        doc("transcripts", "WebVTT subtitles", Shape::Text("text/vtt"))
+        handler!(transcripts::vtt, transcripts),
+        doc("transcripts", "WebVTT subtitles", ResponseContent::Text("text/vtt"))
             .with(&["chars_per_caption"])
             .fails(&[404, 409, 422]),
     ),
     api(
         Method::POST,
         "/v2/uploads/sign",
-        handler!(uploads::sign),
-        doc("uploads", "Get a URL to put a file to", Shape::Json("SignedUpload"))
+        handler!(uploads::sign, uploads),
+        doc("uploads", "Get a signed URL for an upload", ResponseContent::Json("SignedUpload"))
             .takes("SignUpload")
             .fails(&[413, 415, 422]),
     ),
     api(
         Method::POST,
         "/v2/uploads/{upload_id}/complete",
-        handler!(uploads::complete),
-        doc("uploads", "Confirm that the bytes have arrived", Shape::Json("Upload")).fails(&[404, 409]),
+        handler!(uploads::complete, uploads),
+        doc("uploads", "Confirm that an upload is complete", ResponseContent::Json("Upload")).fails(&[404, 409]),
     ),
     api(
         Method::GET,
         "/v2/models",
-        handler!(models::list),
-        doc("models", "Models, their units and rates", Shape::Json("ModelList")),
+        handler!(models::list, catalog),
+        doc("models", "Models, their units and rates", ResponseContent::Json("ModelList")),
     ),
     api(
         Method::GET,
         "/v2/pricing",
-        handler!(models::list),
-        doc("models", "The same catalog, for billing pages", Shape::Json("ModelList")),
+        handler!(models::list, catalog),
+        doc("models", "The same catalog, for billing pages", ResponseContent::Json("ModelList")),
     ),
     api(
         Method::GET,
         "/v2/credits",
-        handler!(billing::credits),
-        doc("billing", "Credit and what was spent", Shape::Json("Credits")),
+        handler!(billing::credits, billing),
+        doc("billing", "Credit and spending", ResponseContent::Json("Credits")),
     ),
     api(
         Method::GET,
         "/v2/usage",
-        handler!(billing::usage),
-        doc("billing", "Usage events, newest first", Shape::Json("UsageList")).with(&["limit", "offset"]).fails(&[422]),
+        handler!(billing::usage, billing),
+        doc("billing", "Usage events, newest first", ResponseContent::Json("UsageList"))
+            .with(&["limit", "offset"])
+            .fails(&[422]),
     ),
     api(
         Method::GET,
         "/v2/usage/summary",
-        handler!(billing::summary),
-        doc("billing", "Credit and usage by model", Shape::Json("UsageSummary")),
+        handler!(billing::summary, billing),
+        doc("billing", "Credit and usage by model", ResponseContent::Json("UsageSummary")),
     ),
     api(
         Method::POST,
         "/v2/billing/checkout",
-        handler!(billing::checkout),
-        doc("billing", "Get the address of a page to add a payment method on", Shape::Json("Checkout")).fails(&[409]),
+        handler!(billing::checkout, billing),
+        doc("billing", "Get the address of a checkout page", ResponseContent::Json("Checkout")).fails(&[409]),
     ),
     api(
         Method::POST,
         "/v2/realtime/token",
-        handler!(realtime::mint),
-        doc("realtime", "Mint a token for a live session", Shape::Json("RealtimeToken"))
+        handler!(realtime::create_token, realtime),
+        doc("realtime", "Mint a token for a live session", ResponseContent::Json("RealtimeToken"))
             .may_take("MintRealtimeToken")
             .fails(&[400, 402, 413, 415, 422]),
     ),
@@ -245,44 +245,68 @@ pub static ROUTES: &[Route] = &[
         surface: Surface::Api,
         method: Method::GET,
         path: realtime::PATH,
-        access: Access::Signed(Signed::Session),
-        handler: handler!(realtime::connect),
+        access: Access::Signed(SignedFor::Session),
+        handler: handler!(realtime::connect, realtime),
         doc: Some(
-            doc("realtime", "Transcribe live, over a WebSocket", Shape::Upgrade)
+            doc("realtime", "Transcribe live, over a WebSocket", ResponseContent::Upgrade)
                 .with(&["token", "model", "sample_rate", "language_code", "medical_mode"])
                 .fails(&[400, 426]),
         ),
     },
-    open("/health/live", handler!(health::live), doc("service", "Whether the process runs", Shape::Json("Health"))),
+    open(
+        "/health/live",
+        handler!(health::live),
+        doc("service", "Liveness: the process runs", ResponseContent::Json("Health")),
+    ),
     open(
         "/health/ready",
-        handler!(health::ready),
-        doc("service", "Whether it can take work", Shape::Json("Health")).fails(&[503]),
+        handler!(health::ready, health),
+        doc("service", "Readiness: the service can take work", ResponseContent::Json("Health")).fails(&[503]),
     ),
-    open("/metrics", handler!(health::metrics), doc("service", "Figures for Prometheus", Shape::Text("text/plain"))),
-    open("/openapi.json", handler!(health::openapi), doc("service", "This document", Shape::Json("Document"))),
-    page(Surface::Storage, Method::PUT, "/uploads/{upload_id}", UPLOAD, handler!(uploads::put)),
-    page(Surface::Storage, Method::OPTIONS, "/uploads/{upload_id}", Access::Open, handler!(uploads::preflight)),
-    page(Surface::Dashboard, Method::GET, "/billing/checkout", CHECKOUT, handler!(checkout::page)),
-    page(Surface::Dashboard, Method::POST, "/billing/checkout", CHECKOUT, handler!(checkout::confirm)),
-    page(Surface::Dashboard, Method::POST, "/billing/stripe", Access::Open, handler!(stripe::notice)),
+    open(
+        "/metrics",
+        handler!(health::metrics, health),
+        doc("service", "Metrics for Prometheus", ResponseContent::Text("text/plain")),
+    ),
+    open(
+        "/openapi.json",
+        handler!(health::openapi, health),
+        doc("service", "This document", ResponseContent::Json("Document")),
+    ),
+    undocumented(Surface::Storage, Method::PUT, "/uploads/{upload_id}", UPLOAD, handler!(uploads::put, uploads)),
+    undocumented(Surface::Storage, Method::OPTIONS, "/uploads/{upload_id}", Access::Open, handler!(uploads::preflight)),
+    undocumented(Surface::Dashboard, Method::GET, "/billing/checkout", CHECKOUT, handler!(checkout::page)),
+    undocumented(
+        Surface::Dashboard,
+        Method::POST,
+        "/billing/checkout",
+        CHECKOUT,
+        handler!(checkout::confirm, dashboard),
+    ),
+    undocumented(
+        Surface::Dashboard,
+        Method::POST,
+        "/billing/stripe",
+        Access::Open,
+        handler!(stripe_events::receive, dashboard),
+    ),
 ];
 
-/// The table of one surface, by path.
+/// The routes of one surface, by path.
 pub struct Router {
     surface: Surface,
     paths: matchit::Router<Vec<&'static Route>>,
 }
 
-/// What a path and method lead to.
-pub enum Found {
+/// The match of a path and method.
+pub enum RouteMatch {
     Route {
         route: &'static Route,
-        params: Vec<(String, String)>,
+        params: PathParams,
     },
-    /// The path is there, with these methods.
-    Allowed(Vec<&'static Route>),
-    Nothing,
+    /// The path exists, with these methods.
+    OtherMethods(Vec<&'static Route>),
+    NotFound,
 }
 
 impl Router {
@@ -297,8 +321,8 @@ impl Router {
         let mut paths = matchit::Router::new();
         for (path, routes) in by_path {
             if let Err(error) = paths.insert(path, routes) {
-                // A test goes through the whole table.
-                tracing::error!(path, %error, "a route clashes with another");
+                // A test covers the whole table.
+                tracing::error!(path, %error, "a route conflicts with another");
             }
         }
         Self { surface, paths }
@@ -308,39 +332,39 @@ impl Router {
         self.surface
     }
 
-    /// HEAD goes where GET goes; the connection leaves the body out.
-    pub fn find(&self, method: &Method, path: &str) -> Found {
-        let Ok(matched) = self.paths.at(path) else { return Found::Nothing };
+    /// Finds a route. HEAD uses the route of GET; the connection drops the body.
+    pub fn find(&self, method: &Method, path: &str) -> RouteMatch {
+        let Ok(matched) = self.paths.at(path) else { return RouteMatch::NotFound };
         let wanted = if method == Method::HEAD { &Method::GET } else { method };
         match matched.value.iter().find(|route| route.method == wanted) {
-            None => Found::Allowed(matched.value.clone()),
+            None => RouteMatch::OtherMethods(matched.value.clone()),
             Some(route) => {
                 let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
-                let params: Vec<(String, String)> =
+                let params: PathParams =
                     matched.params.iter().map(|(key, value)| (key.to_owned(), decode(value))).collect();
-                // No id holds one, and PostgreSQL would not even take the question.
+                // No id contains a null character, and PostgreSQL refuses queries with one.
                 if params.iter().any(|(_, value)| value.contains('\0')) {
-                    return Found::Nothing;
+                    return RouteMatch::NotFound;
                 }
-                Found::Route { route, params }
+                RouteMatch::Route { route, params }
             }
         }
     }
 }
 
-impl Found {
-    /// The path of the table, for logs and figures.
-    pub fn route(&self) -> &'static str {
+impl RouteMatch {
+    /// The path in the table, for logs and metrics.
+    pub fn path(&self) -> &'static str {
         match self {
             Self::Route { route, .. } => route.path,
-            Self::Allowed(routes) => routes.first().map_or("none", |route| route.path),
-            Self::Nothing => "none",
+            Self::OtherMethods(routes) => routes.first().map_or("none", |route| route.path),
+            Self::NotFound => "none",
         }
     }
 
-    /// The refusal of a method that the path does not take.
-    pub fn not_allowed(&self) -> ApiError {
-        let Self::Allowed(routes) = self else { return ApiError::not_found("There is nothing at this path.") };
+    /// The error for a request without a route: 404 or 405.
+    pub fn refusal(&self) -> ApiError {
+        let Self::OtherMethods(routes) = self else { return ApiError::not_found("There is nothing at this path.") };
         let mut allow: Vec<&str> = routes.iter().map(|route| route.method.as_str()).collect();
         if allow.contains(&"GET") {
             allow.push("HEAD");
@@ -357,7 +381,7 @@ mod tests {
     fn every_route_is_found() {
         for route in ROUTES {
             let path = route.path.replace(['{', '}'], "");
-            let Found::Route { route: found, .. } = Router::new(route.surface).find(&route.method, &path) else {
+            let RouteMatch::Route { route: found, .. } = Router::new(route.surface).find(&route.method, &path) else {
                 panic!("{path} is not found");
             };
             assert!(std::ptr::eq(found, route), "{path}");
@@ -365,15 +389,15 @@ mod tests {
     }
 
     #[test]
-    fn methods_and_paths_that_are_not_there() {
+    fn unknown_methods_and_paths_have_no_route() {
         let router = Router::new(Surface::Api);
         let found = router.find(&Method::PATCH, "/v2/transcripts/tr_1");
-        assert_eq!(found.not_allowed().message, "This path takes GET, DELETE, HEAD.");
+        assert_eq!(found.refusal().message, "This path takes GET, DELETE, HEAD.");
         for path in ["/", "/v2", "/v2/transcripts/", "/v2/transcripts/a/b", "/V2/models", "/v2//models", "/uploads/u"] {
-            assert!(matches!(router.find(&Method::GET, path), Found::Nothing), "{path}");
+            assert!(matches!(router.find(&Method::GET, path), RouteMatch::NotFound), "{path}");
         }
-        let Found::Route { params, .. } = router.find(&Method::HEAD, "/v2/transcripts/%2e%2e%2fx") else {
-            panic!("HEAD goes where GET goes");
+        let RouteMatch::Route { params, .. } = router.find(&Method::HEAD, "/v2/transcripts/%2e%2e%2fx") else {
+            panic!("HEAD uses the route of GET");
         };
         assert_eq!(params, [("transcript_id".into(), "../x".into())]);
     }

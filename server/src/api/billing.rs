@@ -1,14 +1,22 @@
 //! Credit, usage and checkout.
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::json;
 
-use super::page;
+use crate::billing::PaymentProvider;
 use crate::clock;
-use crate::http::RequestContext;
+use crate::context::RequestContext;
 use crate::http::response::{ApiError, Response, Result, json};
-use crate::store::Credit;
+use crate::store::{Credit, Store};
+
+/// The state of this resource.
+pub struct BillingState {
+    pub store: Store,
+    pub payments: Arc<PaymentProvider>,
+}
 
 #[derive(Serialize)]
 struct Credits {
@@ -35,18 +43,18 @@ impl From<Credit> for Credits {
     }
 }
 
-/// Seconds with their milliseconds.
+/// Milliseconds as seconds.
 fn seconds(ms: i64) -> f64 {
     ms as f64 / 1e3
 }
 
 /// `GET /v2/credits`
-pub async fn credits(call: RequestContext) -> Result<Response> {
-    Ok(json(&Credits::from(call.app.store.credit(&call.account()?.id).await?)))
+pub async fn credits(state: Arc<BillingState>, request: RequestContext) -> Result<Response> {
+    Ok(json(&Credits::from(state.store.credit(&request.account()?.id).await?)))
 }
 
 /// `GET /v2/usage`
-pub async fn usage(call: RequestContext) -> Result<Response> {
+pub async fn usage(state: Arc<BillingState>, request: RequestContext) -> Result<Response> {
     #[derive(Serialize)]
     struct Event {
         id: String,
@@ -62,8 +70,8 @@ pub async fn usage(call: RequestContext) -> Result<Response> {
         session_id: Option<String>,
         created_at: String,
     }
-    let (limit, offset) = page(&call)?;
-    let (events, total) = call.app.store.usage(&call.account()?.id, limit, offset).await?;
+    let (limit, offset) = request.page()?;
+    let (events, total) = state.store.usage(&request.account()?.id, limit, offset).await?;
     let data: Vec<Event> = events
         .into_iter()
         .map(|event| Event {
@@ -83,7 +91,7 @@ pub async fn usage(call: RequestContext) -> Result<Response> {
 }
 
 /// `GET /v2/usage/summary`
-pub async fn summary(call: RequestContext) -> Result<Response> {
+pub async fn summary(state: Arc<BillingState>, request: RequestContext) -> Result<Response> {
     #[derive(Serialize)]
     struct Summary {
         #[serde(flatten)]
@@ -100,9 +108,9 @@ pub async fn summary(call: RequestContext) -> Result<Response> {
         credit_applied_cents: i64,
         billable_cents: i64,
     }
-    let account = &call.account()?.id;
-    let credits = call.app.store.credit(account).await?.into();
-    let rollups = call.app.store.usage_by_model(account).await?;
+    let account = &request.account()?.id;
+    let credits = state.store.credit(account).await?.into();
+    let rollups = state.store.usage_by_model(account).await?;
     let by_model = rollups
         .into_iter()
         .map(|rollup| Model {
@@ -119,12 +127,12 @@ pub async fn summary(call: RequestContext) -> Result<Response> {
 }
 
 /// `POST /v2/billing/checkout`
-pub async fn checkout(call: RequestContext) -> Result<Response> {
-    let account = call.account()?;
+pub async fn checkout(state: Arc<BillingState>, request: RequestContext) -> Result<Response> {
+    let account = request.account()?;
     if account.subscribed {
         let message = "A metered subscription is active already.";
         return Err(ApiError::new(StatusCode::CONFLICT, "already_api_subscribed", message));
     }
-    let url = call.app.billing.checkout(account).await.map_err(|error| ApiError::internal(&error))?;
+    let url = state.payments.checkout(account).await.map_err(|error| ApiError::internal(&error))?;
     Ok(json(&json!({ "url": url.as_str() })))
 }

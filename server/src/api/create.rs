@@ -1,21 +1,23 @@
-//! What a call to create a transcript may ask for, and whether it can be had here.
+//! Validation of requests to create a transcript.
 
+use auricle_engine::Catalog;
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::billing::{Kind, Price};
+use super::transcripts::TranscriptsState;
+use crate::billing::{Price, ProductKind};
 use crate::clock;
 use crate::http::body::Fields;
 use crate::http::response::{ApiError, Result};
 use crate::ids::{AccountId, TranscriptId, UploadId};
-use crate::state::AppState;
+use crate::languages;
 use crate::store::{NewTranscript, Source, UploadStatus};
 
-/// Vocabulary hints at most.
-const KEYTERMS: usize = 1000;
+/// The most vocabulary hints.
+const MAX_KEYTERMS: usize = 1000;
 
-/// The flags of a create call, in the contract's order.
+/// The analysis flags, in the contract's order.
 pub const FLAGS: [&str; 8] = [
     "speaker_labels",
     "pii_redaction",
@@ -27,25 +29,25 @@ pub const FLAGS: [&str; 8] = [
     "content_moderation",
 ];
 
-/// Languages that have a medical vocabulary.
-const MEDICAL: [&str; 4] = ["en", "es", "de", "fr"];
-
-/// A create call that was found valid, and what it will be charged for.
-pub struct Checked {
+/// A valid request, with its price.
+pub struct ValidRequest {
     pub new: NewTranscript,
     pub price: &'static Price,
     pub estimated_duration_sec: Option<i64>,
 }
 
-/// Checks a create call: its form first, then what it names.
-pub async fn check(app: &AppState, account: &AccountId, mut fields: Fields) -> Result<Checked> {
+/// Validates a request: first its fields, then the resources that it names.
+///
+/// # Errors
+/// 400, 404, 409 or 422, as the contract says.
+pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields: Fields) -> Result<ValidRequest> {
     let audio_url = fields.string("audio_url")?;
     let upload_id = fields.string("upload_id")?;
     let model = fields.string("model")?.unwrap_or_else(|| "svc-best".into());
     let language_code = fields.string("language_code")?;
     let language_codes = fields.strings("language_codes", 100)?;
     let medical_mode = fields.flag("medical_mode")?;
-    let keyterms = fields.strings("keyterms_prompt", KEYTERMS)?;
+    let keyterms = fields.strings("keyterms_prompt", MAX_KEYTERMS)?;
     let mut flags = Vec::new();
     for name in FLAGS {
         flags.push((name, fields.flag(name)?));
@@ -54,19 +56,19 @@ pub async fn check(app: &AppState, account: &AccountId, mut fields: Fields) -> R
     let title = fields.string("title")?;
     let estimated_duration_sec = fields.integer("estimated_duration_sec", 0..=i64::MAX)?;
 
-    let price = Price::of(&model, Kind::Prerecorded).ok_or_else(|| {
+    let price = Price::of(&model, ProductKind::Prerecorded).ok_or_else(|| {
         let message = format!("`model` must be svc-best or svc-fast, not {model:?}.");
         ApiError::new(StatusCode::BAD_REQUEST, "unknown_model", message)
     })?;
     if let Some(url) = &webhook_url {
-        app.outbound.check(url).map_err(|error| {
+        state.outbound.check(url).map_err(|error| {
             let message = format!("`webhook_url` must be a public http or https URL: {error}.");
             ApiError::new(StatusCode::BAD_REQUEST, "invalid_webhook_url", message)
         })?;
     }
     let source = match (audio_url, upload_id) {
         (Some(url), None) => {
-            app.outbound.check(&url).map_err(|error| {
+            state.outbound.check(&url).map_err(|error| {
                 ApiError::invalid(format!("`audio_url` must be a public http or https URL: {error}."))
             })?;
             Source::Url(url)
@@ -78,14 +80,13 @@ pub async fn check(app: &AppState, account: &AccountId, mut fields: Fields) -> R
     if let Some((name, _)) = flags.iter().find(|(_, on)| *on) {
         return Err(ApiError::unsupported_option(format!("`{name}` is not served here yet; leave it out.")));
     }
-    languages(app, &model, language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
-    let medical = language_code.as_deref().is_none_or(|code| MEDICAL.contains(&base(code).as_str()));
-    if medical_mode && medical {
+    check_languages(&state.catalog, &model, language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
+    if medical_mode && languages::has_medical_mode(language_code.as_deref()) {
         return Err(ApiError::unsupported_option("`medical_mode` is not served here yet; leave it out."));
     }
-    let named = match &source {
+    let default_title = match &source {
         Source::Url(url) => title_of(url),
-        Source::Upload(id) => uploaded(app, account, id).await?,
+        Source::Upload(id) => upload_filename(state, account, id).await?,
     };
 
     let mut options = Map::new();
@@ -98,38 +99,33 @@ pub async fn check(app: &AppState, account: &AccountId, mut fields: Fields) -> R
         account: account.clone(),
         source,
         model,
-        title: Some(title.unwrap_or(named)),
+        title: Some(title.unwrap_or(default_title)),
         language_code,
         webhook_url,
         options: Value::Object(options),
         created_at: clock::now_ms(),
     };
-    Ok(Checked { new, price, estimated_duration_sec })
+    Ok(ValidRequest { new, price, estimated_duration_sec })
 }
 
-/// `en` of `en_us`.
-pub fn base(code: &str) -> String {
-    code.split(['-', '_']).next().unwrap_or(code).to_lowercase()
-}
-
-/// Whether the checkpoint behind the model has what was asked for.
-fn languages(app: &AppState, model: &str, code: Option<&str>, codes: &[String]) -> Result<()> {
-    let lacks = |option: &str, error: &dyn std::fmt::Display| {
+/// Checks that the model's checkpoint has the languages.
+fn check_languages(catalog: &Catalog, model: &str, code: Option<&str>, codes: &[String]) -> Result<()> {
+    let unsupported = |option: &str, error: &dyn std::fmt::Display| {
         ApiError::unsupported_option(format!("`{option}` cannot be served: {error}."))
     };
-    let choice = app.catalog.choose(model).map_err(|error| lacks("model", &error))?;
+    let choice = catalog.choose(model).map_err(|error| unsupported("model", &error))?;
     if let Some(code) = code {
-        choice.check_language(code).map_err(|error| lacks("language_code", &error))?;
+        choice.check_language(code).map_err(|error| unsupported("language_code", &error))?;
     }
     for code in codes {
-        choice.check_language(code).map_err(|error| lacks("language_codes", &error))?;
+        choice.check_language(code).map_err(|error| unsupported("language_codes", &error))?;
     }
     Ok(())
 }
 
-/// The name of an upload that is complete.
-async fn uploaded(app: &AppState, account: &AccountId, id: &UploadId) -> Result<String> {
-    let upload = app.store.upload_of(account, id).await?;
+/// The filename of a complete upload.
+async fn upload_filename(state: &TranscriptsState, account: &AccountId, id: &UploadId) -> Result<String> {
+    let upload = state.store.upload_of(account, id).await?;
     let upload = upload.ok_or_else(|| ApiError::not_found(format!("There is no upload {id}.")))?;
     if upload.status != UploadStatus::Ready {
         let message = "The upload is not complete: put its bytes, then call complete.";
@@ -138,11 +134,11 @@ async fn uploaded(app: &AppState, account: &AccountId, id: &UploadId) -> Result<
     Ok(upload.filename)
 }
 
-/// The last part of a URL's path, else its host.
+/// The last segment of a URL's path, else its host.
 fn title_of(url: &str) -> String {
     let Ok(url) = Url::parse(url) else { return url.to_owned() };
     let last = url.path().rsplit('/').find(|part| !part.is_empty());
-    // What is decoded may hold what no text does: PostgreSQL refuses a null.
+    // Decoding may produce control characters; PostgreSQL refuses a null.
     let shown = |part| percent_encoding::percent_decode_str(part).decode_utf8_lossy().replace(char::is_control, "");
     last.map(shown).unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned())
 }

@@ -1,29 +1,40 @@
-//! Transcripts: create, get, list, delete, and the forms they can be had in.
+//! Transcripts: create, get, list, delete; sentences, paragraphs, word search and subtitles.
 
 use std::sync::Arc;
 
-use auricle_engine::Word;
 use auricle_engine::text::search::{self, LONGEST_PHRASE, words_of};
 use auricle_engine::text::segments::{self, Segment};
 use auricle_engine::text::subtitles::{self, SubtitleOptions};
+use auricle_engine::{Catalog, Word};
 use data_encoding::HEXLOWER;
 use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::create::{Checked, check};
-use super::page;
+use super::create::{ValidRequest, validate};
+use crate::auth::require_credit;
 use crate::clock;
-use crate::http::response::{ApiError, Response, Result, json, json_text, nothing, typed};
-use crate::http::{RequestContext, body};
+use crate::context::RequestContext;
+use crate::http::body;
+use crate::http::response::{ApiError, Response, Result, json, json_text, no_content, text};
 use crate::ids::TranscriptId;
-use crate::store::{Allowance, Created, Status, Transcript, TranscriptQuery};
+use crate::notify::Notifiers;
+use crate::outbound::Outbound;
+use crate::store::{Created, Status, Store, Transcript, TranscriptQuery};
+
+/// The state of this resource.
+pub struct TranscriptsState {
+    pub store: Store,
+    pub outbound: Outbound,
+    pub catalog: Arc<Catalog>,
+    pub notifiers: Arc<Notifiers>,
+}
 
 /// The longest idempotency key.
-const KEY_BYTES: usize = 255;
+const MAX_KEY_BYTES: usize = 255;
 
-/// A transcript as it is served, but for its words: those are JSON already, and as long as the audio.
+/// The body of a transcript without its words. The words are stored as JSON and are not parsed.
 #[derive(Serialize)]
 struct Body<'a> {
     id: &'a str,
@@ -47,7 +58,7 @@ struct Body<'a> {
     completed_at: Option<String>,
 }
 
-/// The transcript as JSON text. Every field is always there.
+/// The transcript as JSON. Every field is always present.
 fn render(transcript: &Transcript, status: Status) -> Result<String> {
     let body = Body {
         id: transcript.id.as_str(),
@@ -82,7 +93,7 @@ fn duration_sec(transcript: &Transcript) -> Option<f64> {
     transcript.duration_ms.map(|ms| ms as f64 / 1e3)
 }
 
-/// As exactly as it was computed.
+/// The confidence with the precision of the engine.
 fn confidence(transcript: &Transcript) -> Option<f32> {
     transcript.confidence.map(|confidence| confidence as f32)
 }
@@ -92,14 +103,17 @@ fn unknown() -> ApiError {
 }
 
 /// The transcript that the path names.
-async fn named(call: &RequestContext) -> Result<Arc<Transcript>> {
-    let id = TranscriptId::from(call.param("transcript_id"));
-    call.app.store.transcript(&call.account()?.id, &id).await?.ok_or_else(unknown)
+async fn find(state: &TranscriptsState, request: &RequestContext) -> Result<Arc<Transcript>> {
+    let id = TranscriptId::from(request.param("transcript_id"));
+    state.store.transcript(&request.account()?.id, &id).await?.ok_or_else(unknown)
 }
 
-/// The transcript that the path names, if it is done and has text.
-async fn completed(call: &RequestContext) -> Result<Arc<Transcript>> {
-    let transcript = named(call).await?;
+/// The transcript that the path names.
+///
+/// # Errors
+/// 409 if it is not completed or has no text.
+async fn completed(state: &TranscriptsState, request: &RequestContext) -> Result<Arc<Transcript>> {
+    let transcript = find(state, request).await?;
     let not_ready = |message: &str| Err(ApiError::new(StatusCode::CONFLICT, "not_ready", message));
     match transcript.status {
         Status::Completed if transcript.text.as_deref().is_some_and(|text| !text.is_empty()) => Ok(transcript),
@@ -110,79 +124,62 @@ async fn completed(call: &RequestContext) -> Result<Arc<Transcript>> {
 }
 
 /// `POST /v2/transcripts`
-pub async fn create(call: RequestContext) -> Result<Response> {
-    let account = call.account()?.id.clone();
-    let (app, headers) = (call.app.clone(), call.headers().clone());
+pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    let account = request.account()?.id.clone();
+    let headers = request.headers().clone();
     let key = match headers.get("idempotency-key").map(|key| key.to_str().unwrap_or_default().to_owned()) {
-        Some(key) if key.is_empty() || key.len() > KEY_BYTES => {
-            let message = format!("`Idempotency-Key` must have 1 to {KEY_BYTES} printable characters.");
+        Some(key) if key.is_empty() || key.len() > MAX_KEY_BYTES => {
+            let message = format!("`Idempotency-Key` must have 1 to {MAX_KEY_BYTES} printable characters.");
             return Err(ApiError::validation(message));
         }
         key => key,
     };
-    let bytes = body::read(call.into_request(), body::JSON_BYTES).await?;
+    let bytes = body::read(request.into_request(), body::MAX_JSON_BYTES).await?;
     let hash = HEXLOWER.encode(&Sha256::digest(&bytes));
     let idempotency = key.as_deref().map(|key| (key, hash.as_str()));
-    // A call that was made before is answered as before, whatever has become of its upload and the credit.
-    let before = match idempotency {
-        Some((key, hash)) => app.store.created_before(&account, key, hash).await?,
+    // A repeated request gets its first answer, even if the upload or the credit is gone.
+    let existing = match idempotency {
+        Some((key, hash)) => state.store.find_idempotent(&account, key, hash).await?,
         None => None,
     };
-    let created = match before {
-        Some(before) => before,
+    let created = match existing {
+        Some(existing) => existing,
         None => {
-            let Checked { new, price, estimated_duration_sec } =
-                check(&app, &account, body::Fields::parse(&headers, &bytes)?).await?;
-            let allowance = app.store.allowance(&account).await?;
+            let ValidRequest { new, price, estimated_duration_sec } =
+                validate(&state, &account, body::Fields::parse(&headers, &bytes)?).await?;
+            let allowance = state.store.allowance(&account).await?;
             let estimate = estimated_duration_sec.map_or(0, |seconds| price.cents(seconds.saturating_mul(1000)));
             require_credit(allowance, estimate)?;
-            app.store.create_transcript(&new, idempotency).await?
+            state.store.create_transcript(&new, idempotency).await?
         }
     };
     let id = match created {
         Created::New(id) => {
-            app.job_notify.notify_one();
+            state.notifiers.jobs.notify_one();
             id
         }
-        Created::Before(id) => id,
+        Created::Existing(id) => id,
         Created::Conflict => {
             let message = "This Idempotency-Key was used for another request; take a new one.";
             return Err(ApiError::new(StatusCode::CONFLICT, "idempotency_conflict", message));
         }
         Created::NoUpload => return Err(ApiError::not_found("The upload was deleted meanwhile.")),
     };
-    let transcript = app.store.transcript(&account, &id).await?.ok_or_else(unknown)?;
+    let transcript = state.store.transcript(&account, &id).await?.ok_or_else(unknown)?;
     let status = if transcript.status == Status::Queued { Status::Processing } else { transcript.status };
     Ok(json_text(render(&transcript, status)?))
 }
 
-/// # Errors
-/// 402 if the account may not begin work that costs so much.
-pub fn require_credit(allowance: Allowance, estimate_cents: i64) -> Result<()> {
-    if allowance.allows(estimate_cents) {
-        return Ok(());
-    }
-    let left = allowance.balance;
-    Err(ApiError::billing_required(if left == 0 {
-        "The free credit is used up. Add a payment method: POST /v2/billing/checkout gives the address.".into()
-    } else {
-        format!(
-            "This would cost {estimate_cents} cents, and {left} cents of credit remain. Add a payment method: \
-             POST /v2/billing/checkout gives the address."
-        )
-    }))
-}
-
 /// `GET /v2/transcripts/{transcript_id}`
-pub async fn get(call: RequestContext) -> Result<Response> {
-    let transcript = named(&call).await?;
+pub async fn get(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    let transcript = find(&state, &request).await?;
     Ok(json_text(render(&transcript, transcript.status)?))
 }
 
 /// `GET /v2/transcripts`
-pub async fn list(call: RequestContext) -> Result<Response> {
-    let (limit, offset) = page(&call)?;
-    let status = match call.query("status") {
+pub async fn list(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    let (limit, offset) = request.page()?;
+    let status = match request.query("status") {
         None => None,
         Some(name) => Some(Status::named(&name).ok_or_else(|| {
             let names = Status::ALL.map(Status::name).join(", ");
@@ -190,7 +187,7 @@ pub async fn list(call: RequestContext) -> Result<Response> {
         })?),
     };
     let query = TranscriptQuery { status, limit, offset };
-    let (found, total) = call.app.store.transcripts(&call.account()?.id, query).await?;
+    let (found, total) = state.store.transcripts(&request.account()?.id, query).await?;
     let rendered = found.iter().map(|transcript| render(transcript, transcript.status)).collect::<Result<Vec<_>>>()?;
     Ok(json_text(format!(
         "{{\"object\":\"list\",\"data\":[{}],\"total\":{total},\"limit\":{limit},\"offset\":{offset}}}",
@@ -199,16 +196,16 @@ pub async fn list(call: RequestContext) -> Result<Response> {
 }
 
 /// `DELETE /v2/transcripts/{transcript_id}`
-pub async fn delete(call: RequestContext) -> Result<Response> {
-    let id = TranscriptId::from(call.param("transcript_id"));
-    if !call.app.store.delete_transcript(&call.account()?.id, &id).await? {
+pub async fn delete(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    let id = TranscriptId::from(request.param("transcript_id"));
+    if !state.store.delete_transcript(&request.account()?.id, &id).await? {
         return Err(unknown());
     }
-    call.app.deletion_notify.notify_one();
-    Ok(nothing())
+    state.notifiers.deletions.notify_one();
+    Ok(no_content())
 }
 
-/// A sentence or paragraph as it is served.
+/// The body of a sentence or paragraph.
 #[derive(Serialize)]
 struct Timed<'a> {
     #[serde(flatten)]
@@ -216,7 +213,7 @@ struct Timed<'a> {
     speaker: Option<()>,
 }
 
-/// The segments of a transcript, under one of two names.
+/// The body of a transcript's sentences or paragraphs.
 #[derive(Serialize)]
 struct Segmented<'a> {
     id: &'a str,
@@ -244,52 +241,71 @@ fn timed(segments: Vec<Segment<'_>>) -> Option<Vec<Timed<'_>>> {
     Some(segments.into_iter().map(|segment| Timed { segment, speaker: None }).collect())
 }
 
+/// Runs CPU work that grows with the length of a transcript outside the async threads.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| ApiError::internal(&error))
+}
+
 /// `GET /v2/transcripts/{transcript_id}/sentences`
-pub async fn sentences(call: RequestContext) -> Result<Response> {
-    let transcript = completed(&call).await?;
-    let words = transcript.parsed_words();
-    Ok(json(&Segmented { sentences: timed(segments::sentences(&words)), ..Segmented::new(&transcript) }))
+pub async fn sentences(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    let transcript = completed(&state, &request).await?;
+    blocking(move || {
+        let words = transcript.parsed_words();
+        json(&Segmented { sentences: timed(segments::sentences(&words)), ..Segmented::new(&transcript) })
+    })
+    .await
 }
 
 /// `GET /v2/transcripts/{transcript_id}/paragraphs`
-pub async fn paragraphs(call: RequestContext) -> Result<Response> {
-    let transcript = completed(&call).await?;
-    let words = transcript.parsed_words();
-    Ok(json(&Segmented { paragraphs: timed(segments::paragraphs(&words)), ..Segmented::new(&transcript) }))
+pub async fn paragraphs(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    let transcript = completed(&state, &request).await?;
+    blocking(move || {
+        let words = transcript.parsed_words();
+        json(&Segmented { paragraphs: timed(segments::paragraphs(&words)), ..Segmented::new(&transcript) })
+    })
+    .await
 }
 
 /// `GET /v2/transcripts/{transcript_id}/word-search?words=a,b c`
-pub async fn word_search(call: RequestContext) -> Result<Response> {
-    let transcript = completed(&call).await?;
-    let asked = call.query("words").unwrap_or_default();
-    let phrases: Vec<&str> = asked.split(',').map(str::trim).filter(|phrase| !phrase.is_empty()).collect();
-    if phrases.is_empty() {
+pub async fn word_search(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    let transcript = completed(&state, &request).await?;
+    let query = request.query("words").unwrap_or_default();
+    let phrases = || query.split(',').map(str::trim).filter(|phrase| !phrase.is_empty());
+    if phrases().next().is_none() {
         return Err(ApiError::invalid("`words` is missing: words or phrases to look for, with commas between them."));
     }
-    if let Some(long) = phrases.iter().find(|phrase| words_of(phrase) > LONGEST_PHRASE) {
+    if let Some(long) = phrases().find(|phrase| words_of(phrase) > LONGEST_PHRASE) {
         return Err(ApiError::invalid(format!("A phrase may have {LONGEST_PHRASE} words; {long:?} has more.")));
     }
-    let matches = search::find(&transcript.parsed_words(), &phrases);
-    let total_count: usize = matches.iter().map(|found| found.count).sum();
-    Ok(json(&json!({ "id": transcript.id.as_str(), "total_count": total_count, "matches": matches })))
+    let phrases: Vec<String> = phrases().map(str::to_owned).collect();
+    blocking(move || {
+        let phrases: Vec<&str> = phrases.iter().map(String::as_str).collect();
+        let matches = search::find(&transcript.parsed_words(), &phrases);
+        let total_count: usize = matches.iter().map(|found| found.count).sum();
+        json(&json!({ "id": transcript.id.as_str(), "total_count": total_count, "matches": matches }))
+    })
+    .await
 }
 
-async fn captions(call: &RequestContext) -> Result<(Vec<Word>, SubtitleOptions)> {
+async fn render_subtitles(
+    state: &TranscriptsState,
+    request: &RequestContext,
+    render: fn(&[Word], &SubtitleOptions) -> String,
+) -> Result<String> {
     let mut options = SubtitleOptions::default();
-    if let Some(chars) = call.query_integer("chars_per_caption", 1..=1000)? {
+    if let Some(chars) = request.query_integer("chars_per_caption", 1..=1000)? {
         options.line_chars = chars as usize;
     }
-    Ok((completed(call).await?.parsed_words(), options))
+    let transcript = completed(state, request).await?;
+    blocking(move || render(&transcript.parsed_words(), &options)).await
 }
 
 /// `GET /v2/transcripts/{transcript_id}/srt`
-pub async fn srt(call: RequestContext) -> Result<Response> {
-    let (words, options) = captions(&call).await?;
-    Ok(typed("application/x-subrip; charset=utf-8", subtitles::srt(&words, &options)))
+pub async fn srt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    Ok(text("application/x-subrip; charset=utf-8", render_subtitles(&state, &request, subtitles::srt).await?))
 }
 
 /// `GET /v2/transcripts/{transcript_id}/vtt`
-pub async fn vtt(call: RequestContext) -> Result<Response> {
-    let (words, options) = captions(&call).await?;
-    Ok(typed("text/vtt; charset=utf-8", subtitles::vtt(&words, &options)))
+pub async fn vtt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    Ok(text("text/vtt; charset=utf-8", render_subtitles(&state, &request, subtitles::vtt).await?))
 }

@@ -1,49 +1,154 @@
-//! Who is asking: API keys in the `Authorization` header, and what we signed ourselves.
+//! Authentication and authorisation: API keys, signed URLs, session tokens, credit.
 
 pub mod session_token;
 
-use hyper::HeaderMap;
-use hyper::header::AUTHORIZATION;
+use std::sync::Arc;
 
-use crate::api::uploads;
-use crate::auth::session_token::SessionClaims;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::{HeaderMap, Uri};
+
+use crate::billing::PaymentProvider;
 use crate::clock;
-use crate::dashboard::checkout;
-use crate::http::RequestContext;
+use crate::http::query;
+use crate::http::rate_limits::Client;
 use crate::http::response::{ApiError, Result};
 use crate::ids::AccountId;
-use crate::routes::Signed;
-use crate::storage::Signature;
-use crate::store::{Account, Store};
+use crate::storage::{Storage, UploadSignature};
+use crate::store::{Account, Allowance, Store, Upload};
+use session_token::SessionClaims;
 
-/// The longest secret that is looked up.
-const LONGEST: usize = 256;
+/// The longest secret that is looked up, in bytes.
+const MAX_SECRET_BYTES: usize = 256;
 
-/// The account whose key the request carries.
-///
-/// # Errors
-/// 401 without a key, or with one that is unknown or revoked.
-pub async fn account(store: &Store, headers: &HeaderMap) -> Result<Account> {
-    let secret = bearer(headers)?;
-    match store.account_by_secret(secret).await? {
-        Some(account) => Ok(account),
-        None => Err(ApiError::unauthorized("This API key is unknown or revoked.")),
+/// The credential that a route requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// An API key.
+    ApiKey,
+    /// A URL or token that the service signed for an account. Its requests count for that account.
+    Signed(SignedFor),
+    /// Nothing.
+    Open,
+}
+
+/// The purpose of a signed URL or token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignedFor {
+    Upload,
+    Session,
+    Checkout,
+}
+
+/// The sender of a request, as its credential shows. Signed credentials are verified here once; handlers read the result.
+pub enum Identity {
+    Anonymous,
+    Account(Account),
+    /// None if the upload does not exist.
+    Upload(Result<Option<UploadUrl>>),
+    /// None if the token is missing, expired or not signed by the service.
+    Session(Option<SessionClaims>),
+    Checkout(Result<Checkout>),
+}
+
+/// An upload that a URL names, with the check of the URL's signature.
+pub struct UploadUrl {
+    pub upload: Upload,
+    pub signature: UploadSignature,
+}
+
+/// A valid checkout page of the local payment provider.
+pub struct Checkout {
+    pub account: AccountId,
+    /// The signed text that names the checkout.
+    pub session: String,
+}
+
+impl Identity {
+    /// The client that a request counts for: the account of a valid credential, else the client's address.
+    pub fn client(&self, address: Client) -> Client {
+        match self {
+            Self::Account(account) => Client::Account(account.id.clone()),
+            Self::Upload(Ok(Some(UploadUrl { upload, signature: UploadSignature::Valid }))) => {
+                Client::Signed(upload.account.clone())
+            }
+            Self::Session(Some(claims)) => Client::Signed(claims.account.clone()),
+            Self::Checkout(Ok(checkout)) => Client::Signed(checkout.account.clone()),
+            Self::Anonymous | Self::Upload(_) | Self::Session(None) | Self::Checkout(Err(_)) => address,
+        }
     }
 }
 
-/// The account that a URL was signed for. None if the signature is not ours, or cannot be looked at now: the handler
-/// says which.
-pub async fn signer(what: Signed, call: &RequestContext) -> Option<AccountId> {
-    match what {
-        Signed::Upload => match uploads::signed(call).await {
-            Ok(Some((upload, Signature::Valid))) => Some(upload.account),
-            _ => None,
-        },
-        Signed::Session => {
-            SessionClaims::redeem(&call.query("token")?, &call.app.secret, clock::now_ms()).map(|grant| grant.account)
+/// Verifies credentials.
+pub struct Authenticator {
+    pub store: Store,
+    pub storage: Storage,
+    pub payments: Arc<PaymentProvider>,
+    /// The key that session tokens are signed with.
+    pub signing_key: Arc<str>,
+}
+
+impl Authenticator {
+    /// The account of the API key in the `Authorization` header.
+    ///
+    /// # Errors
+    /// 401 for a missing, unknown or revoked key.
+    pub async fn account(&self, headers: &HeaderMap) -> Result<Account> {
+        match self.store.account_by_secret(bearer(headers)?).await? {
+            Some(account) => Ok(account),
+            None => Err(ApiError::unauthorized("This API key is unknown or revoked.")),
         }
-        Signed::Checkout => checkout::signed(call).ok().map(|(_, account)| account),
     }
+
+    /// Verifies what a URL was signed for. `upload_id` is the path's upload, where it names one.
+    pub async fn verify(&self, signed_for: SignedFor, uri: &Uri, headers: &HeaderMap, upload_id: String) -> Identity {
+        match signed_for {
+            SignedFor::Upload => Identity::Upload(self.upload_url(uri, headers, upload_id).await),
+            SignedFor::Session => {
+                let verify = |token: String| SessionClaims::verify(&token, &self.signing_key, clock::now_ms());
+                Identity::Session(query::value(uri, "token").and_then(verify))
+            }
+            SignedFor::Checkout => Identity::Checkout(self.checkout(uri)),
+        }
+    }
+
+    async fn upload_url(&self, uri: &Uri, headers: &HeaderMap, upload_id: String) -> Result<Option<UploadUrl>> {
+        let Some(upload) = self.store.upload(&upload_id.into()).await? else { return Ok(None) };
+        let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let expires = query::value(uri, "expires").unwrap_or_default();
+        let signature = query::value(uri, "signature").unwrap_or_default();
+        let signature = self.storage.verify(&upload, content_type, &expires, &signature);
+        Ok(Some(UploadUrl { upload, signature }))
+    }
+
+    fn checkout(&self, uri: &Uri) -> Result<Checkout> {
+        let PaymentProvider::Local(local) = &*self.payments else {
+            return Err(ApiError::not_found("The payment provider serves this page."));
+        };
+        let session = query::value(uri, "session").unwrap_or_default();
+        match local.verify(&session) {
+            Some(account) => Ok(Checkout { account, session }),
+            None => Err(ApiError::not_found("This checkout is unknown or has expired; ask for a new one.")),
+        }
+    }
+}
+
+/// Checks that an account may begin work of an estimated cost.
+///
+/// # Errors
+/// 402 if the credit does not cover it and there is no subscription.
+pub fn require_credit(allowance: Allowance, estimate_cents: i64) -> Result<()> {
+    if allowance.allows(estimate_cents) {
+        return Ok(());
+    }
+    let left = allowance.balance;
+    Err(ApiError::billing_required(if left == 0 {
+        "The free credit is used up. Add a payment method: POST /v2/billing/checkout gives the address.".into()
+    } else {
+        format!(
+            "This would cost {estimate_cents} cents, and {left} cents of credit remain. Add a payment method: \
+             POST /v2/billing/checkout gives the address."
+        )
+    }))
 }
 
 fn bearer(headers: &HeaderMap) -> Result<&str> {
@@ -55,7 +160,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str> {
         scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
     });
     match secret {
-        Some(secret) if secret.starts_with("svc_") && secret.len() <= LONGEST => Ok(secret),
+        Some(secret) if secret.starts_with("svc_") && secret.len() <= MAX_SECRET_BYTES => Ok(secret),
         _ => Err(ApiError::unauthorized("The `Authorization` header must read `Bearer` and an API key, `svc_...`.")),
     }
 }
@@ -65,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_bearer_key_is_one() {
+    fn only_a_bearer_key_is_accepted() {
         let with = |value: &str| HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
         for good in ["Bearer svc_a", "bearer  svc_a ", "BEARER svc_a"] {
             assert_eq!(bearer(&with(good)).unwrap(), "svc_a");

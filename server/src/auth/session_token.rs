@@ -1,4 +1,4 @@
-//! Session tokens: what was asked for when one was minted, signed, so that any node can take it and none has to remember it.
+//! Session tokens: the options of a live session, signed. Any node can verify a token, and no node stores one.
 
 use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -7,10 +7,10 @@ use sha2::Sha256;
 
 use crate::ids::AccountId;
 
-/// What tokens of ours begin with.
+/// The prefix of every token.
 const PREFIX: &str = "rt_";
 
-/// What a token stands for.
+/// The options that a token was created with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionClaims {
     pub account: AccountId,
@@ -18,29 +18,29 @@ pub struct SessionClaims {
     pub sample_rate: u32,
     pub language_code: Option<String>,
     pub medical_mode: bool,
-    /// It can be redeemed until then, ms since 1970.
+    /// End of validity, ms since 1970.
     pub expires_at: i64,
 }
 
 impl SessionClaims {
-    /// `rt_CLAIMS.SIGNATURE`
-    pub fn mint(&self, secret: &str) -> String {
+    /// The signed token: `rt_CLAIMS.SIGNATURE`.
+    pub fn sign(&self, secret: &str) -> String {
         let claims = BASE64URL_NOPAD.encode(serde_json::to_string(self).unwrap_or_default().as_bytes());
         let signature = BASE64URL_NOPAD.encode(&mac(secret, &claims).finalize().into_bytes());
         format!("{PREFIX}{claims}.{signature}")
     }
 
-    /// What a token stands for, if it is one of ours and has not expired.
-    pub fn redeem(token: &str, secret: &str, now_ms: i64) -> Option<Self> {
+    /// The claims of a token; none if the signature is wrong or the token has expired.
+    pub fn verify(token: &str, secret: &str, now_ms: i64) -> Option<Self> {
         let (claims, signature) = token.strip_prefix(PREFIX)?.split_once('.')?;
         let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).ok()?;
         mac(secret, claims).verify_slice(&signature).ok()?;
-        let grant: Self = serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).ok()?).ok()?;
-        (now_ms < grant.expires_at).then_some(grant)
+        let found: Self = serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).ok()?).ok()?;
+        (now_ms < found.expires_at).then_some(found)
     }
 }
 
-/// The kind of session is signed with the claims: a token of another kind is none.
+/// Signs the session type with the claims, so that a token of another type does not verify.
 fn mac(secret: &str, claims: &str) -> Hmac<Sha256> {
     let mac =
         Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap_or_else(|_| unreachable!("keys have any length"));
@@ -52,8 +52,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_good_until_it_expires_and_cannot_be_made_up() {
-        let grant = SessionClaims {
+    fn a_token_is_valid_until_it_expires_and_cannot_be_forged() {
+        let claims = SessionClaims {
             account: AccountId::new(),
             model: "svc-realtime".into(),
             sample_rate: 8000,
@@ -61,15 +61,15 @@ mod tests {
             medical_mode: false,
             expires_at: 1_000,
         };
-        let token = grant.mint("a");
-        assert_eq!(SessionClaims::redeem(&token, "a", 999), Some(grant.clone()));
-        assert_eq!(SessionClaims::redeem(&token, "a", 1_000), None);
-        assert_eq!(SessionClaims::redeem(&token, "b", 0), None);
-        let other = SessionClaims { sample_rate: 16_000, ..grant }.mint("b");
-        let (claims, _) = other.split_once('.').unwrap();
+        let token = claims.sign("a");
+        assert_eq!(SessionClaims::verify(&token, "a", 999), Some(claims.clone()));
+        assert_eq!(SessionClaims::verify(&token, "a", 1_000), None);
+        assert_eq!(SessionClaims::verify(&token, "b", 0), None);
+        let other = SessionClaims { sample_rate: 16_000, ..claims }.sign("b");
+        let (forged, _) = other.split_once('.').unwrap();
         let (_, signature) = token.split_once('.').unwrap();
-        for bad in ["", "rt_", "rt_.", ".", &token[3..], &token[..token.len() - 1], &format!("{claims}.{signature}")] {
-            assert_eq!(SessionClaims::redeem(bad, "a", 0), None, "{bad}");
+        for bad in ["", "rt_", "rt_.", ".", &token[3..], &token[..token.len() - 1], &format!("{forged}.{signature}")] {
+            assert_eq!(SessionClaims::verify(bad, "a", 0), None, "{bad}");
         }
     }
 }

@@ -1,5 +1,7 @@
-//! What things cost, and who collects it.
+//! Prices and payment providers.
 
+#[cfg(test)]
+mod store_tests;
 pub mod stripe;
 
 use data_encoding::HEXLOWER;
@@ -9,15 +11,15 @@ use sha2::Sha256;
 use url::Url;
 
 use crate::clock;
-use crate::config::{Config, ProviderName, below};
+use crate::config::{BillingProvider, Config, url_below};
 use crate::ids::AccountId;
 use crate::store::Account;
 use stripe::Stripe;
 
-/// What a model is for.
+/// The use that a model is sold for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ProductKind {
     Prerecorded,
     Realtime,
     Agent,
@@ -27,102 +29,102 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Price {
     pub model: &'static str,
-    pub kind: Kind,
+    pub kind: ProductKind,
     pub unit_type: &'static str,
-    /// Thousandths of a cent an hour: every rate of the list is a whole number of them.
-    pub millicents_an_hour: u64,
-    /// Whether it is taken where none is named.
+    /// The rate in thousandths of a cent per hour.
+    pub millicents_per_hour: u64,
+    /// True for the model that is used if a request names none.
     pub default: bool,
 }
 
 const fn price(
     model: &'static str,
-    kind: Kind,
+    kind: ProductKind,
     unit_type: &'static str,
-    millicents_an_hour: u64,
+    millicents_per_hour: u64,
     default: bool,
 ) -> Price {
-    Price { model, kind, unit_type, millicents_an_hour, default }
+    Price { model, kind, unit_type, millicents_per_hour, default }
 }
 
 /// The price list.
 pub const PRICES: [Price; 5] = [
-    price("svc-best", Kind::Prerecorded, "audio_hour", 25_200, true),
-    price("svc-fast", Kind::Prerecorded, "audio_hour", 18_000, false),
-    price("svc-realtime-pro", Kind::Realtime, "session_hour", 54_000, true),
-    price("svc-realtime", Kind::Realtime, "session_hour", 18_000, false),
-    price("svc-agent", Kind::Agent, "session_hour", 540_000, true),
+    price("svc-best", ProductKind::Prerecorded, "audio_hour", 25_200, true),
+    price("svc-fast", ProductKind::Prerecorded, "audio_hour", 18_000, false),
+    price("svc-realtime-pro", ProductKind::Realtime, "session_hour", 54_000, true),
+    price("svc-realtime", ProductKind::Realtime, "session_hour", 18_000, false),
+    price("svc-agent", ProductKind::Agent, "session_hour", 540_000, true),
 ];
 
 impl Price {
-    /// The price of this model, if it is of this kind.
-    pub fn of(model: &str, kind: Kind) -> Option<&'static Self> {
+    /// The price of a model of this kind.
+    pub fn of(model: &str, kind: ProductKind) -> Option<&'static Self> {
         PRICES.iter().find(|price| price.model == model && price.kind == kind)
     }
 
-    /// The price of the model that is taken where none is named.
-    pub fn default_of(kind: Kind) -> &'static Self {
+    /// The price of the default model of a kind.
+    pub fn default_of(kind: ProductKind) -> &'static Self {
         PRICES.iter().find(|price| price.kind == kind && price.default).unwrap_or(&PRICES[0])
     }
 
-    /// Dollars an hour.
+    /// Dollars per hour.
     pub fn rate_usd(&self) -> f64 {
-        self.millicents_an_hour as f64 / 1e5
+        self.millicents_per_hour as f64 / 1e5
     }
 
-    /// What so many milliseconds cost: rounded up to the next cent, and at least one.
+    /// The cost of a duration, rounded up to the next cent and at least one cent.
     pub fn cents(&self, quantity_ms: i64) -> i64 {
-        let millicent_hours = quantity_ms.max(0) as u128 * u128::from(self.millicents_an_hour);
+        let millicent_hours = quantity_ms.max(0) as u128 * u128::from(self.millicents_per_hour);
         i64::try_from(millicent_hours.div_ceil(3_600_000 * 1000)).unwrap_or(i64::MAX).max(1)
     }
 }
 
-/// Who collects what is billable.
-pub enum Provider {
-    /// Nobody: the page that stands for a checkout is ours.
-    Local(Local),
+/// The payment provider, which collects billable usage.
+pub enum PaymentProvider {
+    /// No payments are collected; the service shows its own checkout page.
+    Local(LocalCheckout),
     Stripe(Stripe),
 }
 
-/// Pages of ours whose addresses are signed: any node can serve one that another gave out.
-pub struct Local {
+/// Checkout pages with signed addresses, which every node can verify.
+pub struct LocalCheckout {
     page: Url,
     secret: Vec<u8>,
 }
 
-/// How long a checkout page is good for.
+/// Lifetime of a checkout page.
 const CHECKOUT_MS: i64 = 24 * 3_600_000;
 
-impl Provider {
-    /// `dashboard` is the address of the pages for people, `secret` what addresses of our own are signed with.
+impl PaymentProvider {
+    /// `dashboard` is the dashboard's public URL; `secret` signs the addresses of local checkout pages.
     ///
     /// # Errors
-    /// If a client cannot be set up.
+    /// If the HTTP client cannot be set up.
     pub fn new(config: &Config, dashboard: &Url, secret: &str) -> Result<Self, String> {
         Ok(match config.billing_provider {
-            ProviderName::Local => {
-                let page = below(dashboard, "/billing/checkout");
-                Self::Local(Local { page, secret: secret.as_bytes().to_vec() })
+            BillingProvider::Local => {
+                let page = url_below(dashboard, "/billing/checkout");
+                Self::Local(LocalCheckout { page, secret: secret.as_bytes().to_vec() })
             }
-            ProviderName::Stripe => Self::Stripe(Stripe::new(config, dashboard)?),
+            BillingProvider::Stripe => Self::Stripe(Stripe::new(config, dashboard)?),
         })
     }
 
-    /// The address of a page on which this account adds a payment method.
+    /// The address of a checkout page for an account.
     ///
     /// # Errors
-    /// What the payment provider answered.
+    /// The payment provider's message.
     pub async fn checkout(&self, account: &Account) -> Result<Url, String> {
         match self {
-            Self::Local(local) => Ok(local.begin(&account.id)),
+            Self::Local(local) => Ok(local.sign(&account.id)),
             Self::Stripe(stripe) => stripe.checkout(account).await,
         }
     }
 }
 
-impl Local {
-    /// `ACCOUNT.EXPIRES.SIGNATURE`
-    fn begin(&self, account: &AccountId) -> Url {
+impl LocalCheckout {
+    /// The page's address, whose `session` is `ACCOUNT.EXPIRES.SIGNATURE`.
+    fn sign(&self, account: &AccountId) -> Url {
         let expires = clock::now_ms() + CHECKOUT_MS;
         let signature = HEXLOWER.encode(&self.mac(account, expires).finalize().into_bytes());
         let mut page = self.page.clone();
@@ -130,8 +132,8 @@ impl Local {
         page
     }
 
-    /// Whose checkout this is, if it is one of ours and has not expired.
-    pub fn account(&self, session: &str) -> Option<AccountId> {
+    /// The account of a checkout; none if the signature is wrong or it has expired.
+    pub fn verify(&self, session: &str) -> Option<AccountId> {
         let mut parts = session.splitn(3, '.');
         let account = AccountId::from(parts.next()?.to_owned());
         let expires = parts.next()?.parse().ok()?;
@@ -152,27 +154,27 @@ mod tests {
 
     #[test]
     fn costs_are_rounded_up_to_the_cent() {
-        let best = Price::of("svc-best", Kind::Prerecorded).unwrap();
+        let best = Price::of("svc-best", ProductKind::Prerecorded).unwrap();
         assert!((best.rate_usd() - 0.252).abs() < 1e-12);
         // 0.252 $ an hour is 0.007 cents a second.
         for (ms, cents) in [(0, 1), (1, 1), (11_000, 1), (142_857, 1), (142_858, 2), (3_600_000, 26), (36_000_000, 252)]
         {
             assert_eq!(best.cents(ms), cents, "{ms} ms");
         }
-        assert_eq!(Price::of("svc-agent", Kind::Agent).unwrap().cents(3_600_000), 540);
-        assert!(Price::of("svc-agent", Kind::Prerecorded).is_none());
+        assert_eq!(Price::of("svc-agent", ProductKind::Agent).unwrap().cents(3_600_000), 540);
+        assert!(Price::of("svc-agent", ProductKind::Prerecorded).is_none());
     }
 
     #[test]
-    fn a_checkout_of_another_account_time_or_secret_is_none() {
-        let local = |secret: &str| Local {
+    fn a_checkout_of_another_account_time_or_secret_is_invalid() {
+        let local = |secret: &str| LocalCheckout {
             page: Url::parse("http://127.0.0.1/billing/checkout").unwrap(),
             secret: secret.as_bytes().to_vec(),
         };
         let account = AccountId::new();
-        let session = |local: &Local| local.begin(&account).query_pairs().next().unwrap().1.into_owned();
+        let session = |local: &LocalCheckout| local.sign(&account).query_pairs().next().unwrap().1.into_owned();
         let good = session(&local("a"));
-        assert_eq!(local("a").account(&good), Some(account.clone()));
+        assert_eq!(local("a").verify(&good), Some(account.clone()));
         let (_, rest) = good.split_once('.').unwrap();
         let (expires, signature) = rest.split_once('.').unwrap();
         let later = expires.parse::<i64>().unwrap() + 1;
@@ -184,7 +186,7 @@ mod tests {
             &format!("{account}.{later}.{signature}"),
             &format!("{account}.{expires}."),
         ] {
-            assert_eq!(local("a").account(bad), None, "{bad}");
+            assert_eq!(local("a").verify(bad), None, "{bad}");
         }
     }
 }

@@ -215,7 +215,7 @@ fn show(mut events: LiveEvents, mut view: View) -> Result<()> {
                 }
             }
             View::Json => {
-                output::print(&format!("{}\n", TranscriptFrame::from(&event).line()))?;
+                output::print(&format!("{}\n", TranscriptFrame::from(&event).to_json()))?;
             }
         }
     }

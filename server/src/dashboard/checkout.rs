@@ -1,29 +1,16 @@
-//! The checkout page of the local provider: no payment method is asked for, the subscription begins with the form.
+//! The checkout page of the local payment provider. It asks for no payment method; the subscription starts with the form.
 
-use hyper::StatusCode;
+use std::sync::Arc;
 
-use crate::billing::Provider;
+use super::DashboardState;
 use crate::clock;
-use crate::http::RequestContext;
-use crate::http::response::{ApiError, Response, Result, typed};
-use crate::ids::AccountId;
-use crate::store::{Notice, Subscriber};
-
-/// The checkout that the URL names, and whose it is.
-pub fn signed(call: &RequestContext) -> Result<(String, AccountId)> {
-    let Provider::Local(local) = &call.app.billing else {
-        return Err(ApiError::not_found("The payment provider serves this page."));
-    };
-    let session = call.query("session").unwrap_or_default();
-    match local.account(&session) {
-        Some(account) => Ok((session, account)),
-        None => Err(ApiError::not_found("This checkout is unknown or has expired; ask for a new one.")),
-    }
-}
+use crate::context::RequestContext;
+use crate::http::response::{Response, Result, text};
+use crate::store::{PaymentEvent, Subscriber};
 
 /// `GET /billing/checkout?session=`
-pub async fn page(call: RequestContext) -> Result<Response> {
-    signed(&call)?;
+pub async fn page(mut request: RequestContext) -> Result<Response> {
+    request.checkout()?;
     Ok(html(
         "Add a payment method",
         "<p>This service collects no payments: usage beyond the free credit is recorded, and nobody is charged.</p>
@@ -32,17 +19,18 @@ pub async fn page(call: RequestContext) -> Result<Response> {
 }
 
 /// `POST /billing/checkout?session=`
-pub async fn confirm(call: RequestContext) -> Result<Response> {
-    let (session, account) = signed(&call)?;
-    let id = format!("local:{session}");
-    let notice = Notice { id: &id, written_at: clock::now_ms() };
-    call.app.store.set_subscription(notice, Subscriber::Account(account.as_str()), true, None, Some(&session)).await?;
-    call.app.job_notify.notify_one();
+pub async fn confirm(state: Arc<DashboardState>, mut request: RequestContext) -> Result<Response> {
+    let checkout = request.checkout()?;
+    let id = format!("local:{}", checkout.session);
+    let event = PaymentEvent { id: &id, created_at: clock::now_ms() };
+    let subscriber = Subscriber::Account(checkout.account.as_str());
+    state.store.set_subscription(event, subscriber, true, None, Some(&checkout.session)).await?;
+    state.notifiers.jobs.notify_one();
     Ok(html("Subscribed", "<p>The metered subscription is active. You can close this page.</p>"))
 }
 
 fn html(title: &str, body: &str) -> Response {
-    let mut reply = typed(
+    text(
         "text/html; charset=utf-8",
         format!(
             "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">
@@ -51,7 +39,5 @@ fn html(title: &str, body: &str) -> Response {
 button{{font:inherit;padding:.6rem 1.2rem;border:0;border-radius:.4rem;background:#1b1f24;color:#fff;cursor:pointer}}</style>
 <h1>{title}</h1>{body}</html>"
         ),
-    );
-    *reply.status_mut() = StatusCode::OK;
-    reply
+    )
 }

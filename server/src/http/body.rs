@@ -1,7 +1,7 @@
-//! Request bodies: JSON objects, read within limits, their fields taken out one by one.
+//! Request bodies: JSON objects, read within limits and validated field by field.
 //!
-//! What is missing or no JSON is 400; what has the wrong type, or a value out of its range, is 422. `null` counts as
-//! absent for an optional field. Fields that nobody asks for are ignored.
+//! A missing field or malformed JSON is 400; a wrong type or a value out of range is 422. `null` counts as absent for an
+//! optional field. Unknown fields are ignored.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -15,56 +15,59 @@ use serde_json::{Map, Value};
 
 use super::response::{ApiError, Result};
 
-/// A client that sends nothing for so long is gone.
-pub const STALL: Duration = Duration::from_secs(30);
+/// Longest wait for the next part of a body.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most that a JSON body may have.
-pub const JSON_BYTES: usize = 1 << 20;
+/// The size limit of a JSON body.
+pub const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// What is read of a body that nobody wants: many clients hear nothing before they have sent all of theirs, and take a
-/// connection that is closed meanwhile for a failure.
-const SKIPPED_BYTES: usize = 64 << 20;
+/// How much of a refused body is read: many clients read no response before they have sent all of the request, and treat a
+/// connection that closes meanwhile as a failure.
+const MAX_DISCARDED_BYTES: usize = 64 << 20;
 
-/// How long that may take.
-const SKIPPED_TIME: Duration = Duration::from_secs(30);
+/// How long a refused body is read.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads on over the body of a request that is refused, within bounds, while it is answered; not that of a client that
-/// waits to be asked for it, nor one that says itself that it is larger.
-pub fn skip(request: Request<Incoming>) {
+/// Reads and drops the body of a refused request in the background, within limits. Bodies of clients that wait for
+/// `100 Continue`, and bodies that are declared larger than the limit, are not read.
+pub fn discard(request: Request<Incoming>) {
     if !request.headers().contains_key(EXPECT) {
-        skip_body(request.into_body());
+        discard_body(request.into_body());
     }
 }
 
-fn skip_body(mut body: Incoming) {
-    if body.is_end_stream() || body.size_hint().lower() > SKIPPED_BYTES as u64 {
+fn discard_body(mut body: Incoming) {
+    if body.is_end_stream() || body.size_hint().lower() > MAX_DISCARDED_BYTES as u64 {
         return;
     }
     let all = async move {
-        let mut skipped = 0;
-        while skipped < SKIPPED_BYTES
+        let mut discarded = 0;
+        while discarded < MAX_DISCARDED_BYTES
             && let Some(Ok(frame)) = body.frame().await
         {
-            skipped += frame.data_ref().map_or(0, Bytes::len);
+            discarded += frame.data_ref().map_or(0, Bytes::len);
         }
     };
-    tokio::spawn(tokio::time::timeout(SKIPPED_TIME, all));
+    tokio::spawn(tokio::time::timeout(DISCARD_TIMEOUT, all));
 }
 
-/// The body, if it is at most `limit` bytes.
+/// Reads a body of at most `limit` bytes.
+///
+/// # Errors
+/// 413 for a larger body, 408 for one that stalls, 400 for one that ends early.
 pub async fn read(request: Request<Incoming>, limit: usize) -> Result<Bytes> {
     let too_large = || {
         let message = format!("The body is larger than {limit} bytes.");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
     };
     if request.body().size_hint().lower() > limit as u64 {
-        skip(request);
+        discard(request);
         return Err(too_large());
     }
     let mut body = request.into_body();
     let mut bytes = BytesMut::new();
     loop {
-        let frame = tokio::time::timeout(STALL, body.frame()).await.map_err(|_| {
+        let frame = tokio::time::timeout(STALL_TIMEOUT, body.frame()).await.map_err(|_| {
             ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "The body did not arrive in time.")
         })?;
         match frame {
@@ -73,7 +76,7 @@ pub async fn read(request: Request<Incoming>, limit: usize) -> Result<Bytes> {
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     if bytes.len() + data.len() > limit {
-                        skip_body(body);
+                        discard_body(body);
                         return Err(too_large());
                     }
                     bytes.extend_from_slice(&data);
@@ -83,11 +86,11 @@ pub async fn read(request: Request<Incoming>, limit: usize) -> Result<Bytes> {
     }
 }
 
-/// A JSON object whose fields are being taken out.
+/// The fields of a JSON object that are not read yet.
 pub struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// The fields of a body that may be left out altogether, its type with it.
+    /// The fields of an optional body. Without a body there are none.
     ///
     /// # Errors
     /// As [`Fields::parse`].
@@ -96,6 +99,8 @@ impl Fields {
         if absent { Ok(Self(Map::new())) } else { Self::parse(headers, body) }
     }
 
+    /// The fields of a required body.
+    ///
     /// # Errors
     /// 415 for another content type, 400 for what is not JSON, 422 for JSON that is not an object.
     pub fn parse(headers: &HeaderMap, body: &[u8]) -> Result<Self> {
@@ -109,7 +114,7 @@ impl Fields {
             ));
         }
         let value: Value = serde_json::from_slice(body).map_err(|error| match error.to_string() {
-            // JSON all the same, but no number that there is.
+            // The JSON is valid, but a number has no representation.
             large if large.starts_with("number out of range") => {
                 ApiError::validation(format!("The body holds a number that is too large: {large}."))
             }
@@ -117,24 +122,31 @@ impl Fields {
         })?;
         match value {
             Value::Object(fields) => Ok(Self(fields)),
-            other => Err(ApiError::validation(format!("The body must be a JSON object, not {}.", kind(&other)))),
+            other => Err(ApiError::validation(format!("The body must be a JSON object, not {}.", type_name(&other)))),
         }
     }
 
-    /// The field's value, unless it is absent or null.
+    /// Removes a field. None if it is absent or null.
     fn take(&mut self, name: &str) -> Option<Value> {
         self.0.remove(name).filter(|value| !value.is_null())
     }
 
+    /// A string field.
+    ///
+    /// # Errors
+    /// 422 for another type or a null character.
     pub fn string(&mut self, name: &str) -> Result<Option<String>> {
         match self.take(name) {
             None => Ok(None),
-            Some(Value::String(text)) => storable(name, text).map(Some),
-            Some(other) => Err(wrong(name, "a string", &other)),
+            Some(Value::String(text)) => without_null(name, text).map(Some),
+            Some(other) => Err(wrong_type(name, "a string", &other)),
         }
     }
 
-    /// A string of so many characters.
+    /// A string field with a length limit, in characters.
+    ///
+    /// # Errors
+    /// As [`Fields::string`], and 422 for a length out of range.
     pub fn string_of(&mut self, name: &str, characters: RangeInclusive<usize>) -> Result<Option<String>> {
         let text = self.string(name)?;
         match &text {
@@ -148,7 +160,10 @@ impl Fields {
         }
     }
 
-    /// A string that must be there: absent is 400, null is 422.
+    /// A required string field.
+    ///
+    /// # Errors
+    /// 400 if it is absent, 422 if it is null; as [`Fields::string_of`].
     pub fn required_string(&mut self, name: &str, characters: RangeInclusive<usize>) -> Result<String> {
         match self.0.get(name) {
             None => Err(ApiError::invalid(format!("`{name}` is missing."))),
@@ -157,27 +172,36 @@ impl Fields {
         }
     }
 
-    /// A flag; false if it is absent.
+    /// A boolean field; false if it is absent.
+    ///
+    /// # Errors
+    /// 422 for another type.
     pub fn flag(&mut self, name: &str) -> Result<bool> {
         match self.take(name) {
             None => Ok(false),
             Some(Value::Bool(on)) => Ok(on),
-            Some(other) => Err(wrong(name, "true or false", &other)),
+            Some(other) => Err(wrong_type(name, "true or false", &other)),
         }
     }
 
+    /// An integer field.
+    ///
+    /// # Errors
+    /// 422 for another type or a value out of range.
     pub fn integer(&mut self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>> {
         let Some(value) = self.take(name) else { return Ok(None) };
-        // 60.0 is an integer in JSON; one beyond 64 bits is as large as can be.
+        // JSON counts 60.0 as an integer. Values beyond 64 bits saturate.
         let whole = match &value {
             Value::Number(number) => number
                 .as_i64()
                 .or_else(|| number.as_f64().filter(|number| number.fract() == 0.0).map(|number| number as i64)),
-            _ => return Err(wrong(name, "an integer", &value)),
+            _ => return Err(wrong_type(name, "an integer", &value)),
         };
         match whole {
             Some(whole) if range.contains(&whole) => Ok(Some(whole)),
-            _ if value.as_f64().is_some_and(|number| number.fract() != 0.0) => Err(wrong(name, "an integer", &value)),
+            _ if value.as_f64().is_some_and(|number| number.fract() != 0.0) => {
+                Err(wrong_type(name, "an integer", &value))
+            }
             _ => {
                 let (from, to) = (range.start(), range.end());
                 let bounds = if *to == i64::MAX { format!("at least {from}") } else { format!("{from} to {to}") };
@@ -186,33 +210,36 @@ impl Fields {
         }
     }
 
-    /// A list of so many strings at most.
+    /// A field with a list of at most `most` strings.
+    ///
+    /// # Errors
+    /// 422 for another type or a longer list.
     pub fn strings(&mut self, name: &str, most: usize) -> Result<Option<Vec<String>>> {
         let items = match self.take(name) {
             None => return Ok(None),
             Some(Value::Array(items)) => items,
-            Some(other) => return Err(wrong(name, "an array of strings", &other)),
+            Some(other) => return Err(wrong_type(name, "an array of strings", &other)),
         };
         if items.len() > most {
             return Err(ApiError::validation(format!("`{name}` has {} entries; it may have {most}.", items.len())));
         }
         let strings = items.into_iter().map(|item| match item {
-            Value::String(text) => storable(name, text),
-            other => Err(wrong(name, "an array of strings", &other)),
+            Value::String(text) => without_null(name, text),
+            other => Err(wrong_type(name, "an array of strings", &other)),
         });
         strings.collect::<Result<_>>().map(Some)
     }
 }
 
-/// PostgreSQL has no text with a null character in it, and no name or term needs one.
-fn storable(name: &str, text: String) -> Result<String> {
+/// Refuses null characters, which PostgreSQL cannot store in text.
+fn without_null(name: &str, text: String) -> Result<String> {
     if text.contains('\0') {
         return Err(ApiError::validation(format!("`{name}` must not hold a null character.")));
     }
     Ok(text)
 }
 
-fn kind(value: &Value) -> &'static str {
+fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -223,8 +250,8 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn wrong(name: &str, wanted: &str, found: &Value) -> ApiError {
-    ApiError::validation(format!("`{name}` must be {wanted}, not {}.", kind(found)))
+fn wrong_type(name: &str, wanted: &str, found: &Value) -> ApiError {
+    ApiError::validation(format!("`{name}` must be {wanted}, not {}.", type_name(found)))
 }
 
 #[cfg(test)]
@@ -237,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_are_no_json_object() {
+    fn other_bodies_than_json_objects_are_refused() {
         assert_eq!(Fields::parse(&HeaderMap::new(), b"{}").err().unwrap().status, 415);
         let deep = "[".repeat(100_000);
         for body in ["", "{", "nil", "{\"a\":1}x", "{\"a\":\u{1}}", &deep] {

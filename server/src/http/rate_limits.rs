@@ -1,5 +1,5 @@
-//! Requests per account: so many in five minutes, counted in fixed windows, in this process. Whoever has no key is counted
-//! by address, and whoever has something that an account had us sign, apart from that account's own requests.
+//! Rate limits: requests per client in fixed windows of five minutes, counted in this process. Requests without a key count
+//! for their address; requests with a signed URL or token count for the account, separately from those with its key.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,28 +13,28 @@ use crate::ids::AccountId;
 /// The length of a window.
 const WINDOW: Duration = Duration::from_secs(300);
 
-/// Windows that are kept before those that have ended are dropped, which is looked for once in [`SWEEP`].
-const KEPT: usize = 10_000;
-const SWEEP: Duration = Duration::from_secs(1);
+/// Above this number of windows, ended ones are removed, at most once per [`SWEEP_INTERVAL`].
+const SWEEP_ABOVE: usize = 10_000;
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// With so many windows of addresses open, whichever is new shares one.
-const MOST: usize = 200_000;
+/// With this number of address windows, all further addresses share one.
+const MAX_ADDRESSES: usize = 200_000;
 
-/// Who is counted.
+/// The client that a request counts for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Caller {
-    /// Sent its key.
+pub enum Client {
+    /// The request has the account's API key.
     Account(AccountId),
-    /// Gave something that we signed for the account to others: a URL, a token.
+    /// The request has a URL or token that was signed for the account.
     Signed(AccountId),
-    /// Nobody knows who. One client has a whole /64 of IPv6.
+    /// The request has no credential. A /64 network of IPv6 counts as one address.
     Address(IpAddr),
-    /// Addresses that there was no room for.
-    Rest,
+    /// All addresses above the limit.
+    OtherAddresses,
 }
 
-impl Caller {
-    /// Before it is known who asks.
+impl Client {
+    /// The client of an address.
     pub fn at(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -43,19 +43,19 @@ impl Caller {
     }
 }
 
-/// The count of every caller.
+/// The windows of all clients.
 pub struct RateLimits {
     limit: u32,
-    /// There are so many as there are accounts.
-    accounts: Mutex<Open>,
-    /// There are so many as anybody likes.
-    addresses: Mutex<Open>,
+    /// Bounded by the number of accounts.
+    accounts: Mutex<Windows>,
+    /// Bounded by [`MAX_ADDRESSES`].
+    addresses: Mutex<Windows>,
 }
 
-struct Open {
-    windows: HashMap<Caller, Window>,
+struct Windows {
+    by_client: HashMap<Client, Window>,
     swept: Instant,
-    most: usize,
+    limit: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -64,63 +64,63 @@ struct Window {
     count: u32,
 }
 
-/// Where a caller stands, this request counted.
+/// A client's state in its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct RateLimitStatus {
     pub limit: u32,
     pub remaining: u32,
-    /// Seconds until the count starts anew.
+    /// Seconds to the end of the window.
     pub reset_s: u64,
     pub exceeded: bool,
 }
 
 impl RateLimits {
     pub fn new(limit: u32) -> Self {
-        let open = |most| Mutex::new(Open { windows: HashMap::new(), swept: Instant::now(), most });
-        Self { limit, accounts: open(usize::MAX), addresses: open(MOST) }
+        let windows = |limit| Mutex::new(Windows { by_client: HashMap::new(), swept: Instant::now(), limit });
+        Self { limit, accounts: windows(usize::MAX), addresses: windows(MAX_ADDRESSES) }
     }
 
     /// Counts a request.
-    pub fn count(&self, caller: &Caller) -> Standing {
-        self.count_at(caller, Instant::now())
+    pub fn count(&self, client: &Client) -> RateLimitStatus {
+        self.count_at(client, Instant::now())
     }
 
-    /// Where a caller stands whose request is not counted.
-    pub fn look(&self, caller: &Caller) -> Standing {
+    /// A client's state, without counting a request.
+    pub fn peek(&self, client: &Client) -> RateLimitStatus {
         let now = Instant::now();
-        let window = self.open(caller).windows.get(caller).filter(|window| window.is_open(now)).copied();
-        self.standing(window.unwrap_or(Window { began: now, count: 0 }), now)
+        let window = self.windows(client).by_client.get(client).filter(|window| window.is_open(now)).copied();
+        self.status(window.unwrap_or(Window { began: now, count: 0 }), now)
     }
 
-    fn open(&self, caller: &Caller) -> MutexGuard<'_, Open> {
-        let open = match caller {
-            Caller::Account(_) | Caller::Signed(_) => &self.accounts,
-            Caller::Address(_) | Caller::Rest => &self.addresses,
+    fn windows(&self, client: &Client) -> MutexGuard<'_, Windows> {
+        let windows = match client {
+            Client::Account(_) | Client::Signed(_) => &self.accounts,
+            Client::Address(_) | Client::OtherAddresses => &self.addresses,
         };
-        open.lock().unwrap_or_else(PoisonError::into_inner)
+        windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count_at(&self, caller: &Caller, now: Instant) -> Standing {
-        let mut open = self.open(caller);
-        if open.windows.len() > KEPT && now.saturating_duration_since(open.swept) >= SWEEP {
-            open.windows.retain(|_, window| window.is_open(now));
-            open.swept = now;
+    fn count_at(&self, client: &Client, now: Instant) -> RateLimitStatus {
+        let mut windows = self.windows(client);
+        if windows.by_client.len() > SWEEP_ABOVE && now.saturating_duration_since(windows.swept) >= SWEEP_INTERVAL {
+            windows.by_client.retain(|_, window| window.is_open(now));
+            windows.swept = now;
         }
-        let there_is_room = open.windows.len() < open.most || open.windows.contains_key(caller);
-        let caller = if there_is_room { caller } else { &Caller::Rest };
+        let has_room = windows.by_client.len() < windows.limit || windows.by_client.contains_key(client);
+        let client = if has_room { client } else { &Client::OtherAddresses };
         let fresh = Window { began: now, count: 0 };
-        let window = open.windows.entry(caller.clone()).or_insert(fresh);
+        let window = windows.by_client.entry(client.clone()).or_insert(fresh);
         if !window.is_open(now) {
             *window = fresh;
         }
         let exceeded = window.count >= self.limit;
         window.count = (window.count + 1).min(self.limit);
-        Standing { exceeded, ..self.standing(*window, now) }
+        RateLimitStatus { exceeded, ..self.status(*window, now) }
     }
 
-    fn standing(&self, window: Window, now: Instant) -> Standing {
+    fn status(&self, window: Window, now: Instant) -> RateLimitStatus {
         let left = WINDOW.saturating_sub(now.saturating_duration_since(window.began));
-        Standing {
+        RateLimitStatus {
             limit: self.limit,
             remaining: self.limit - window.count,
             reset_s: left.as_secs() + u64::from(left.subsec_nanos() > 0),
@@ -135,7 +135,8 @@ impl Window {
     }
 }
 
-impl Standing {
+impl RateLimitStatus {
+    /// Adds the rate limit headers.
     pub fn write(self, headers: &mut HeaderMap) {
         let values = [
             ("x-ratelimit-limit", u64::from(self.limit)),
@@ -152,16 +153,16 @@ impl Standing {
 mod tests {
     use super::*;
 
-    fn account(id: &str) -> Caller {
-        Caller::Account(id.to_owned().into())
+    fn account(id: &str) -> Client {
+        Client::Account(id.to_owned().into())
     }
 
-    fn address(at: usize) -> Caller {
-        Caller::at(IpAddr::V4((at as u32).into()))
+    fn address(at: usize) -> Client {
+        Client::at(IpAddr::V4((at as u32).into()))
     }
 
     #[test]
-    fn the_count_ends_with_its_window_and_is_each_callers_own() {
+    fn counts_end_with_their_window_and_are_separate_per_client() {
         let limits = RateLimits::new(2);
         let start = Instant::now();
         let (a, b) = (account("a"), account("b"));
@@ -171,35 +172,35 @@ mod tests {
         let third = limits.count_at(&a, start + Duration::from_secs(100));
         assert_eq!((third.remaining, third.reset_s, third.exceeded), (0, 200, true));
         assert!(!limits.count_at(&b, start).exceeded);
-        assert!(!limits.count_at(&Caller::Signed("a".to_owned().into()), start).exceeded);
+        assert!(!limits.count_at(&Client::Signed("a".to_owned().into()), start).exceeded);
         assert!(!limits.count_at(&a, start + WINDOW).exceeded);
     }
 
     #[test]
-    fn looking_counts_nothing() {
+    fn peeking_does_not_count() {
         let (limits, a) = (RateLimits::new(2), address(1));
-        assert_eq!((limits.look(&a).remaining, limits.count(&a).remaining, limits.look(&a).remaining), (2, 1, 1));
+        assert_eq!((limits.peek(&a).remaining, limits.count(&a).remaining, limits.peek(&a).remaining), (2, 1, 1));
     }
 
     #[test]
-    fn a_client_of_ipv6_has_one_count_and_one_of_ipv4_its_own() {
-        let caller = |address: &str| Caller::at(address.parse().unwrap());
-        assert_eq!(caller("2001:db8:1:2:3:4:5:6"), caller("2001:db8:1:2::1"));
-        assert_ne!(caller("2001:db8:1:2::1"), caller("2001:db8:1:3::1"));
-        assert_eq!(caller("::ffff:192.0.2.1"), caller("192.0.2.1"));
-        assert_ne!(caller("192.0.2.2"), caller("192.0.2.1"));
+    fn an_ipv6_network_has_one_count_and_an_ipv4_address_its_own() {
+        let client = |address: &str| Client::at(address.parse().unwrap());
+        assert_eq!(client("2001:db8:1:2:3:4:5:6"), client("2001:db8:1:2::1"));
+        assert_ne!(client("2001:db8:1:2::1"), client("2001:db8:1:3::1"));
+        assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
+        assert_ne!(client("192.0.2.2"), client("192.0.2.1"));
     }
 
     #[test]
-    fn however_many_addresses_there_are_their_windows_are_bounded_and_accounts_have_theirs() {
+    fn the_windows_of_addresses_are_bounded_and_separate_from_those_of_accounts() {
         let limits = RateLimits::new(3);
         let start = Instant::now();
-        for at in 0..MOST + 5 {
+        for at in 0..MAX_ADDRESSES + 5 {
             limits.count_at(&address(at), start);
         }
-        let open = || limits.addresses.lock().unwrap().windows.len();
-        assert_eq!(open(), MOST + 1);
-        let new = address(MOST + 10);
+        let open = || limits.addresses.lock().unwrap().by_client.len();
+        assert_eq!(open(), MAX_ADDRESSES + 1);
+        let new = address(MAX_ADDRESSES + 10);
         assert!(limits.count_at(&new, start).exceeded && !limits.count_at(&address(0), start).exceeded);
         assert!(!limits.count_at(&account("a"), start).exceeded);
         assert!(!limits.count_at(&new, start + WINDOW).exceeded);

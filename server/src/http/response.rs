@@ -1,4 +1,4 @@
-//! What goes back: a JSON body, text, nothing, or an error in the contract's shape.
+//! Responses: JSON, text, empty, and errors in the contract's form.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
-/// A whole response.
+/// A response with its whole body.
 pub type Response = hyper::Response<Full<Bytes>>;
 
 /// 200 with a JSON body.
@@ -18,37 +18,37 @@ fn json_with(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(body) => with_type(status, "application/json", body.into()),
         Err(error) => {
-            tracing::error!(%error, "a response could not be written as JSON");
+            tracing::error!(%error, "serialising a response failed");
             with_type(StatusCode::INTERNAL_SERVER_ERROR, "application/json", Bytes::from_static(b"{}"))
         }
     }
 }
 
-/// 200 with a JSON body that is text already.
+/// 200 with a JSON body that is serialised already.
 pub fn json_text(body: String) -> Response {
     with_type(StatusCode::OK, "application/json", body.into())
 }
 
-/// 200 with a body of this type.
-pub fn typed(content_type: &'static str, body: String) -> Response {
+/// 200 with a text body of this content type.
+pub fn text(content_type: &'static str, body: String) -> Response {
     with_type(StatusCode::OK, content_type, body.into())
 }
 
 /// 204.
-pub fn nothing() -> Response {
-    let mut reply = Response::new(Full::default());
-    *reply.status_mut() = StatusCode::NO_CONTENT;
-    reply
+pub fn no_content() -> Response {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
 }
 
 fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Response {
-    let mut reply = Response::new(Full::new(body));
-    *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    reply
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
 }
 
-/// A request that is refused: status, code and a message that says what was wrong and what to do.
+/// A refused request: status, error code, and a message that names the fault and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     pub status: StatusCode,
@@ -101,14 +101,15 @@ impl ApiError {
         Self::new(StatusCode::PAYMENT_REQUIRED, "v2_billing_required", message)
     }
 
-    /// Not the caller's fault, and nothing to tell them; the log has it.
+    /// 503 for a failure of the service. The cause goes to the log alone.
     pub fn internal(error: &dyn std::fmt::Display) -> Self {
         tracing::error!(%error, "a request failed");
         let message = "The service could not do this now; it is not your request's fault. Try again.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message).with(RETRY_AFTER, 1)
     }
 
-    pub fn reply(&self) -> Response {
+    /// The error as a response.
+    pub fn response(&self) -> Response {
         #[derive(Serialize)]
         struct Body<'a> {
             error: Inner<'a>,
@@ -118,13 +119,13 @@ impl ApiError {
             code: &'a str,
             message: &'a str,
         }
-        let mut reply = json_with(self.status, &Body { error: Inner { code: self.code, message: &self.message } });
+        let mut response = json_with(self.status, &Body { error: Inner { code: self.code, message: &self.message } });
         if let Some((name, value)) = &self.header
             && let Ok(value) = HeaderValue::from_str(value)
         {
-            reply.headers_mut().insert(name, value);
+            response.headers_mut().insert(name, value);
         }
-        reply
+        response
     }
 }
 

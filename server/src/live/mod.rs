@@ -1,6 +1,53 @@
-//! Live sessions over WebSockets: tokens, frames, the time that they are billed for.
+//! Live sessions over WebSockets: tokens, frames, sessions.
 
 pub mod frames;
 pub mod realtime;
 mod session;
+mod session_threads;
 pub mod socket;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auricle_engine::{Catalog, Engine, LanguageModelChoice};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use url::Url;
+
+use crate::metering::Metering;
+use crate::store::Store;
+pub use session_threads::SessionThreads;
+
+/// The state of live sessions.
+pub struct RealtimeState {
+    pub store: Store,
+    pub catalog: Arc<Catalog>,
+    /// None if this process does not transcribe.
+    pub engine: Option<Arc<Engine>>,
+    pub metering: Arc<Metering>,
+    pub threads: SessionThreads,
+    /// Every connection from its handshake to its close. Shutdown waits for them.
+    pub connections: TaskTracker,
+    /// One permit per running session.
+    pub permits: Arc<Semaphore>,
+    /// Canceled when the service stops.
+    pub stopping: CancellationToken,
+    /// The key that session tokens are signed with.
+    pub signing_key: Arc<str>,
+    /// The API's public URL.
+    pub public_url: Url,
+    pub settings: SessionSettings,
+}
+
+/// The settings of a session.
+#[derive(Clone, Debug)]
+pub struct SessionSettings {
+    /// Silence that ends a turn.
+    pub turn_silence_ms: u32,
+    pub language_model: LanguageModelChoice,
+    /// A session without audio for this time is ended.
+    pub idle_timeout: Duration,
+    /// The longest duration of a session.
+    pub max_duration: Duration,
+}

@@ -1,193 +1,195 @@
-//! A live session: audio from a socket into the engine, turns of text from the engine to the socket.
+//! A live session: passes audio from a socket to the engine, and results from the engine to the socket.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use auricle_engine::{LiveEvent, LiveEvents, LiveInput};
-use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
-use super::frames::TranscriptFrame;
-use super::socket::{Incoming, Outgoing, Socket};
+use super::frames::{ClientFrame, ServerFrame, TranscriptFrame};
+use super::socket::{ClientMessage, ServerMessage, Socket};
+use super::{RealtimeState, SessionSettings};
 use crate::auth::session_token::SessionClaims;
-use crate::metering::Meter;
-use crate::state::AppState;
 
-/// Audio that a client may be ahead of the engine; past it, nothing more is read from the client.
-const AHEAD_MS: u64 = 60_000;
-/// How often to look whether the engine has caught up or has room again: where nobody speaks it has nothing to tell.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Audio that a client may be ahead of the engine. Above it the socket is not read.
+const MAX_AHEAD_MS: u64 = 60_000;
+/// Interval of checking for room in the engine. During silence the engine sends no events that would tell.
+const ROOM_POLL: Duration = Duration::from_millis(50);
 
-/// A session that the engine has room for.
-pub struct Opened {
-    pub grant: SessionClaims,
+/// A session that the engine has accepted.
+pub struct OpenSession {
+    pub claims: SessionClaims,
     pub input: LiveInput,
     pub events: LiveEvents,
 }
 
-/// How a session ends once everything was told.
+/// The code and reason of a close frame.
+type CloseFrame = (u16, &'static str);
+
+/// The end of a session once all results have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// Asked for, or at the longest time: `done`, then a normal closure.
+    /// The client asked for it, or the session reached its longest duration: `done`, then a normal closure.
     Done,
     /// The service stops.
     GoingAway,
 }
 
-/// An `error` frame.
-pub fn error(message: &str) -> String {
-    json!({"type": "error", "message": message}).to_string()
+/// Sends a frame. False if the client does not take it.
+pub async fn send(socket: &Socket, frame: ServerFrame<'_>) -> bool {
+    socket.send(ServerMessage::Text(frame.to_json())).await
 }
 
 /// Runs a session from `ready` to the close, and bills it.
-pub async fn run(app: Arc<AppState>, mut socket: Socket, opened: Opened) {
-    let meter = match Meter::start(&app, &opened.grant).await {
+pub async fn run(state: &Arc<RealtimeState>, socket: Socket, session: OpenSession) {
+    let meter = match state.metering.start(&session.claims.account, &session.claims.model).await {
         Ok(meter) => meter,
-        Err(problem) => {
-            tracing::error!(error = %problem, "a live session could not be written down");
-            socket.send(Outgoing::Text(error("Could not start realtime transcription."))).await;
+        Err(error) => {
+            tracing::error!(%error, "recording a live session failed");
+            send(&socket, ServerFrame::Error { message: "Could not start realtime transcription." }).await;
             return socket.close(1011, "").await;
         }
     };
     metrics::gauge!("auricle_live_sessions").increment(1);
-    let close = talk(&app, &mut socket, opened).await;
-    // The connection counts until it is closed; what the client takes to agree to that does not.
+    let relay = relay(socket, session, state.settings.clone(), state.stopping.clone());
+    let closed = match state.threads.spawn(relay.in_current_span()) {
+        Some(relay) => relay.await.map_err(|panic| tracing::error!(%panic, "a live session failed")).ok(),
+        None => None,
+    };
+    // Billed time ends here: the client's part of the closing handshake is not billed.
     meter.stop().await;
     metrics::gauge!("auricle_live_sessions").decrement(1);
-    if let Some((code, reason)) = close {
+    if let Some((socket, Some((code, reason)))) = closed {
         socket.close(code, reason).await;
     }
 }
 
-/// Passes audio and turns on until the session is over; how to close it, if anybody is left to tell.
-async fn talk(app: &AppState, socket: &mut Socket, opened: Opened) -> Option<(u16, &'static str)> {
-    let Opened { mut input, mut events, .. } = opened;
-    let idle = Duration::from_secs(app.config.live_idle_seconds.into());
-    let longest = Instant::now() + Duration::from_secs(app.config.live_session_seconds.into());
-    let mut heard_from = Instant::now();
+/// Passes audio and results on until the session ends. Returns how to close the socket; none if the client is gone.
+async fn relay(
+    mut socket: Socket,
+    session: OpenSession,
+    settings: SessionSettings,
+    stopping: CancellationToken,
+) -> (Socket, Option<CloseFrame>) {
+    let close = relay_until_end(&mut socket, session, &settings, &stopping).await;
+    (socket, close)
+}
+
+async fn relay_until_end(
+    socket: &mut Socket,
+    session: OpenSession,
+    settings: &SessionSettings,
+    stopping: &CancellationToken,
+) -> Option<CloseFrame> {
+    let OpenSession { mut input, mut events, .. } = session;
+    let deadline = Instant::now() + settings.max_duration;
+    let mut last_audio = Instant::now();
     let mut ending: Option<Ending> = None;
-    if !socket.send(Outgoing::Text(json!({"type": "ready"}).to_string())).await {
+    if !send(socket, ServerFrame::Ready).await {
         return None;
     }
     loop {
         let listening = ending.is_none();
-        let held_back = listening && !input.send_on();
-        let ahead = listening && input.waiting_ms() >= AHEAD_MS;
+        let queue_full = listening && !input.send_on();
+        let ahead = listening && input.waiting_ms() >= MAX_AHEAD_MS;
         tokio::select! {
             event = events.next() => match event {
                 Some(Ok(event)) => {
                     let began = Instant::now();
-                    if !tell(socket, &event).await {
+                    if !send_transcript(socket, &event).await {
                         return None;
                     }
-                    // Nothing can be heard from a client that is waited for.
-                    heard_from += began.elapsed();
+                    // While the service waits for the client, it does not read audio.
+                    last_audio += began.elapsed();
                 }
-                Some(Err(problem)) => {
-                    return failed(socket, &problem).await;
-                }
+                Some(Err(error)) => return fail(socket, &error).await,
                 None => {
                     if ending == Some(Ending::GoingAway) {
                         return Some((1001, "The service is stopping."));
                     }
-                    socket.send(Outgoing::Text(json!({"type": "done"}).to_string())).await;
+                    send(socket, ServerFrame::Done).await;
                     return Some((1000, ""));
                 }
             },
-            incoming = socket.next(), if !ahead => match incoming {
-                Incoming::Binary(bytes) => {
+            message = socket.next(), if !ahead => match message {
+                ClientMessage::Binary(bytes) => {
                     if listening {
-                        heard_from = Instant::now();
-                        if let Err(problem) = input.push_pcm16(&bytes) {
-                            return failed(socket, &problem).await;
+                        last_audio = Instant::now();
+                        if let Err(error) = input.push_pcm16(&bytes) {
+                            return fail(socket, &error).await;
                         }
                     }
                 }
-                Incoming::Text(text) => {
-                    if listening && is_stop(&text) {
+                ClientMessage::Text(text) => {
+                    if listening && ClientFrame::parse(&text) == Some(ClientFrame::Stop) {
                         ending = Some(Ending::Done);
-                        if let Err(problem) = input.finish() {
-                            return failed(socket, &problem).await;
+                        if let Err(error) = input.finish() {
+                            return fail(socket, &error).await;
                         }
                     }
                 }
-                Incoming::Ping(payload) => {
+                ClientMessage::Ping(payload) => {
                     let began = Instant::now();
-                    socket.send(Outgoing::Pong(payload)).await;
-                    heard_from += began.elapsed();
+                    socket.send(ServerMessage::Pong(payload)).await;
+                    last_audio += began.elapsed();
                 }
-                // A close is answered with its own code.
-                Incoming::Close(code) => return Some((code.unwrap_or(1000), "")),
-                Incoming::Gone => return None,
-                Incoming::Broken(code) => return Some((code, "")),
+                // A close is answered with the client's code.
+                ClientMessage::Close(code) => return Some((code.unwrap_or(1000), "")),
+                ClientMessage::Disconnected => return None,
+                ClientMessage::ProtocolError(code) => return Some((code, "")),
             },
-            () = sleep(LOOK_AGAIN), if ahead || held_back => {
+            () = sleep(ROOM_POLL), if ahead || queue_full => {
                 if ahead {
-                    // What the client sends meanwhile is not looked at.
-                    heard_from = Instant::now();
+                    // The socket is not read meanwhile, so the client may well send audio.
+                    last_audio = Instant::now();
                 }
             }
-            () = sleep_until(heard_from + idle), if listening => {
-                socket.send(Outgoing::Text(error("Session timed out."))).await;
+            () = sleep_until(last_audio + settings.idle_timeout), if listening => {
+                send(socket, ServerFrame::Error { message: "Session timed out." }).await;
                 return Some((1000, "No audio came."));
             }
-            () = sleep_until(longest), if listening => {
+            () = sleep_until(deadline), if listening => {
                 let message = "The session has reached its longest time. Open another one.";
                 ending = Some(Ending::Done);
-                if let Err(problem) = turn_away(socket, &mut input, message).await {
-                    return failed(socket, &problem).await;
+                if let Err(error) = reconnect(socket, &mut input, message).await {
+                    return fail(socket, &error).await;
                 }
             }
-            () = app.stopping.cancelled(), if listening => {
+            () = stopping.cancelled(), if listening => {
                 ending = Some(Ending::GoingAway);
                 let message = "The service is stopping. Connect again.";
-                if let Err(problem) = turn_away(socket, &mut input, message).await {
-                    return failed(socket, &problem).await;
+                if let Err(error) = reconnect(socket, &mut input, message).await {
+                    return fail(socket, &error).await;
                 }
             }
         }
     }
 }
 
-/// Asks the client to connect again, and lets the engine end what it has.
-async fn turn_away(socket: &Socket, input: &mut LiveInput, message: &str) -> auricle_engine::Result<()> {
-    socket.send(Outgoing::Text(json!({"type": "reconnect", "message": message}).to_string())).await;
+/// Asks the client to reconnect, and ends the engine's input, which completes the current turn.
+async fn reconnect(socket: &Socket, input: &mut LiveInput, message: &str) -> auricle_engine::Result<()> {
+    send(socket, ServerFrame::Reconnect { message }).await;
     input.finish()
 }
 
-/// The engine failed: the client is told, and how to close.
-async fn failed(socket: &Socket, problem: &auricle_engine::Error) -> Option<(u16, &'static str)> {
-    tracing::error!(error = %problem, "a live session failed");
-    socket.send(Outgoing::Text(error("Realtime transcription is unavailable."))).await;
+/// Reports a failure of the engine to the client. Returns how to close the socket.
+async fn fail(socket: &Socket, error: &auricle_engine::Error) -> Option<CloseFrame> {
+    tracing::error!(%error, "a live session failed");
+    send(socket, ServerFrame::Error { message: "Realtime transcription is unavailable." }).await;
     Some((1011, "The session failed."))
 }
 
-/// A `transcript` frame; false if the client does not take it.
-async fn tell(socket: &Socket, event: &LiveEvent) -> bool {
-    let frame = Outgoing::Text(TranscriptFrame::from(event).message());
+/// Sends a result. False if the client does not take it.
+async fn send_transcript(socket: &Socket, event: &LiveEvent) -> bool {
+    let message = ServerMessage::Text(ServerFrame::Transcript(TranscriptFrame::from(event)).to_json());
     match event {
-        // The next one says more. But where a turn came to nothing, there is none.
+        // The next partial replaces this one. An empty partial ends a turn without text and has no successor.
         LiveEvent::Partial(caption) if !caption.text.is_empty() => {
-            socket.offer(frame);
+            socket.try_send(message);
             true
         }
-        _ => socket.send(frame).await,
-    }
-}
-
-fn is_stop(text: &str) -> bool {
-    serde_json::from_str::<serde_json::Value>(text).is_ok_and(|value| value["type"] == "stop")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_stop;
-
-    #[test]
-    fn only_stop_is_stop() {
-        assert!(is_stop(r#"{"type":"stop"}"#) && is_stop(r#" {"type": "stop", "x": 1} "#));
-        for other in ["stop", "", "{", r#"{"type":"go"}"#, r#"["stop"]"#, r#"{"kind":"stop"}"#, "null", "1"] {
-            assert!(!is_stop(other), "{other}");
-        }
+        _ => socket.send(message).await,
     }
 }

@@ -1,5 +1,5 @@
-//! A WebSocket in two halves, each with a task: what comes in goes to one bounded channel, what goes out comes from another.
-//! Whoever does not read is not written for, and is not read from.
+//! A WebSocket with one task per direction. Bounded channels connect both tasks to the session, so a client that does not
+//! read is neither buffered for nor read from.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,57 +13,57 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 /// The largest message.
-const MESSAGE_BYTES: usize = 1 << 20;
-/// Messages that wait on either side, or parts of them.
-const WAITING: usize = 64;
-/// A longer binary message is passed on in parts, so that what waits is little.
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
+/// Capacity of each channel, in messages or parts of messages.
+const CHANNEL_CAPACITY: usize = 64;
+/// Longer binary messages are passed on in parts, which bounds the memory of a channel.
 const PART_BYTES: usize = 16 << 10;
-/// A client that takes nothing for so long is gone.
-const STALLED: Duration = Duration::from_secs(30);
-/// How long a client may take to answer a close.
-const CLOSING: Duration = Duration::from_secs(2);
+/// Longest wait for a client to take a message.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait for a client to answer a close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a client sends.
+/// A message from the client.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Incoming {
-    /// Bytes of a binary message, or of a part of one.
+pub enum ClientMessage {
+    /// A binary message or a part of one.
     Binary(Bytes),
     Text(String),
     Ping(Bytes),
-    /// It closes the connection, with a code or without.
+    /// A close frame with its optional code.
     Close(Option<u16>),
-    /// It is gone.
-    Gone,
-    /// It broke the protocol: the connection is to be closed with this code.
-    Broken(u16),
+    /// The connection is lost.
+    Disconnected,
+    /// The client violated the protocol. The connection must be closed with this code.
+    ProtocolError(u16),
 }
 
-/// What a client is sent.
+/// A message to the client.
 #[derive(Debug)]
-pub enum Outgoing {
+pub enum ServerMessage {
     Text(String),
     Pong(Bytes),
     Close(u16, &'static str),
 }
 
-/// The session's end of a socket.
+/// The session's side of a socket.
 pub struct Socket {
-    incoming: mpsc::Receiver<Incoming>,
-    outgoing: mpsc::Sender<Outgoing>,
-    /// Reads; with nobody to read for it ends, whatever the client does.
-    receiving: Option<JoinHandle<()>>,
+    incoming: mpsc::Receiver<ClientMessage>,
+    outgoing: mpsc::Sender<ServerMessage>,
+    /// The reading task, aborted with this value.
+    receiver: Option<JoinHandle<()>>,
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let Some(receiving) = self.receiving.take() {
-            receiving.abort();
+        if let Some(receiver) = self.receiver.take() {
+            receiver.abort();
         }
     }
 }
 
 impl Socket {
-    /// Takes over a connection whose handshake is done.
+    /// Takes over a connection after its handshake.
     pub fn new<S>(socket: fastwebsockets::WebSocket<S>) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -71,171 +71,182 @@ impl Socket {
         let raw = OnceLock::new();
         let (mut read, write) = socket.split(|stream| {
             let (read, write) = tokio::io::split(stream);
-            let read = Reading(Arc::new(Mutex::new(read)));
+            let read = SharedReadHalf(Arc::new(Mutex::new(read)));
             let _ = raw.set(read.clone());
             (read, write)
         });
         read.set_auto_close(false);
         read.set_auto_pong(false);
-        // The library's limit is the first length that is too much.
-        read.set_max_message_size(MESSAGE_BYTES + 1);
-        let (incoming_tx, incoming) = mpsc::channel(WAITING);
-        let (outgoing, outgoing_rx) = mpsc::channel(WAITING);
-        let receiving = raw.into_inner().map(|raw| tokio::spawn(receive(read, raw, incoming_tx)));
+        // The library's limit is exclusive.
+        read.set_max_message_size(MAX_MESSAGE_BYTES + 1);
+        let (incoming_tx, incoming) = mpsc::channel(CHANNEL_CAPACITY);
+        let (outgoing, outgoing_rx) = mpsc::channel(CHANNEL_CAPACITY);
+        let receiver = raw.into_inner().map(|raw| tokio::spawn(receive(read, raw, incoming_tx)));
         tokio::spawn(send(write, outgoing_rx));
-        Self { incoming, outgoing, receiving }
+        Self { incoming, outgoing, receiver }
     }
 
-    /// The next message. Nothing is lost if the future is dropped.
-    pub async fn next(&mut self) -> Incoming {
-        self.incoming.recv().await.unwrap_or(Incoming::Gone)
+    /// The next message. Dropping the future loses no message.
+    pub async fn next(&mut self) -> ClientMessage {
+        self.incoming.recv().await.unwrap_or(ClientMessage::Disconnected)
     }
 
-    /// Sends a message; false if the client does not take it, or is gone.
-    pub async fn send(&self, message: Outgoing) -> bool {
-        matches!(tokio::time::timeout(STALLED, self.outgoing.send(message)).await, Ok(Ok(())))
+    /// Sends a message. False if the client does not take it in time or has disconnected.
+    pub async fn send(&self, message: ServerMessage) -> bool {
+        matches!(tokio::time::timeout(SEND_TIMEOUT, self.outgoing.send(message)).await, Ok(Ok(())))
     }
 
-    /// Sends a message that the next one of its kind replaces: left out if the client is behind.
-    pub fn offer(&self, message: Outgoing) {
+    /// Sends a message if the channel has room, else drops it.
+    pub fn try_send(&self, message: ServerMessage) {
         let _ = self.outgoing.try_send(message);
     }
 
-    /// Closes the connection, and gives the client a moment to agree.
+    /// Sends a close frame, and waits a short time for the client's.
     pub async fn close(mut self, code: u16, reason: &'static str) {
-        if self.send(Outgoing::Close(code, reason)).await {
-            let agreed = async { while !matches!(self.next().await, Incoming::Close(_) | Incoming::Gone) {} };
-            let _ = tokio::time::timeout(CLOSING, agreed).await;
+        if self.send(ServerMessage::Close(code, reason)).await {
+            let answered =
+                async { while !matches!(self.next().await, ClientMessage::Close(_) | ClientMessage::Disconnected) {} };
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, answered).await;
         }
     }
 }
 
-async fn receive<S: AsyncRead>(mut read: WebSocketRead<Reading<S>>, raw: Reading<S>, to: mpsc::Sender<Incoming>) {
-    let mut message = Message::None;
+async fn receive<S: AsyncRead>(
+    mut read: WebSocketRead<SharedReadHalf<S>>,
+    raw: SharedReadHalf<S>,
+    to: mpsc::Sender<ClientMessage>,
+) {
+    let mut assembler = MessageAssembler::Idle;
     loop {
-        // Nothing is owed to the client: pings and closes come through as frames.
-        let mut owed = |_| async { Ok::<(), std::convert::Infallible>(()) };
-        let incoming = match read.read_frame(&mut owed).await {
+        // The library sends nothing by itself: pings and closes arrive here as frames.
+        let mut no_reply = |_| async { Ok::<(), std::convert::Infallible>(()) };
+        let incoming = match read.read_frame(&mut no_reply).await {
             Ok(mut frame) => match is_masked(&mut frame) {
-                true => message.take(&frame),
-                false => Some(Incoming::Broken(CloseCode::Protocol.into())),
+                true => assembler.push(&frame),
+                false => Some(ClientMessage::ProtocolError(CloseCode::Protocol.into())),
             },
-            Err(error) => Some(failed(&error)),
+            Err(error) => Some(read_error(&error)),
         };
         let Some(incoming) = incoming else { continue };
-        let broken = matches!(incoming, Incoming::Broken(_));
-        let last = broken || matches!(incoming, Incoming::Close(_) | Incoming::Gone);
+        let violated = matches!(incoming, ClientMessage::ProtocolError(_));
+        let last = violated || matches!(incoming, ClientMessage::Close(_) | ClientMessage::Disconnected);
         if !pass_on(&to, incoming).await || last {
-            if broken {
-                let _ = tokio::time::timeout(CLOSING, drain(raw)).await;
+            if violated {
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, drain(raw)).await;
             }
             return;
         }
     }
 }
 
-/// False if nobody takes it any more.
-async fn pass_on(to: &mpsc::Sender<Incoming>, incoming: Incoming) -> bool {
-    let Incoming::Binary(mut bytes) = incoming else { return to.send(incoming).await.is_ok() };
+/// Passes a message to the session. False if the session has ended.
+async fn pass_on(to: &mpsc::Sender<ClientMessage>, incoming: ClientMessage) -> bool {
+    let ClientMessage::Binary(mut bytes) = incoming else { return to.send(incoming).await.is_ok() };
     while !bytes.is_empty() {
         let part = bytes.split_to(bytes.len().min(PART_BYTES));
-        if to.send(Incoming::Binary(part)).await.is_err() {
+        if to.send(ClientMessage::Binary(part)).await.is_err() {
             return false;
         }
     }
     true
 }
 
-/// Takes what a client still sends after it broke the protocol: a connection that is dropped with something unread is reset,
-/// and the client would never see why.
-async fn drain<S: AsyncRead>(mut raw: Reading<S>) {
+/// Reads and drops further bytes after a protocol violation. Closing a connection with unread bytes resets it, and the client
+/// would not receive the close frame.
+async fn drain<S: AsyncRead>(mut raw: SharedReadHalf<S>) {
     let mut unread = [0; 16 << 10];
     while raw.read(&mut unread).await.is_ok_and(|read| read > 0) {}
 }
 
-/// Whether a frame came masked, as all of a client's must. The library undoes the mask and keeps it, for the header alone.
+/// Tells if a frame was masked, as every frame of a client must be. The library keeps the mask after applying it.
 fn is_masked(frame: &mut Frame) -> bool {
     let mut head = [0; 16];
     frame.fmt_head(&mut head);
     head[1] & 0x80 != 0
 }
 
-/// The reading half of a connection, which can still be read once the frames on it make no sense any more.
-struct Reading<S>(Arc<Mutex<ReadHalf<S>>>);
+/// The shared read half of a connection. It is still readable after the WebSocket reader has failed.
+struct SharedReadHalf<S>(Arc<Mutex<ReadHalf<S>>>);
 
-impl<S> Clone for Reading<S> {
+impl<S> Clone for SharedReadHalf<S> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<S: AsyncRead> AsyncRead for Reading<S> {
+impl<S: AsyncRead> AsyncRead for SharedReadHalf<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).poll_read(context, into)
     }
 }
 
-fn failed(error: &WebSocketError) -> Incoming {
+fn read_error(error: &WebSocketError) -> ClientMessage {
     match error {
-        WebSocketError::FrameTooLarge => Incoming::Broken(CloseCode::Size.into()),
-        WebSocketError::ConnectionClosed | WebSocketError::UnexpectedEOF | WebSocketError::IoError(_) => Incoming::Gone,
-        WebSocketError::InvalidUTF8 => Incoming::Broken(CloseCode::Invalid.into()),
-        _ => Incoming::Broken(CloseCode::Protocol.into()),
+        WebSocketError::FrameTooLarge => ClientMessage::ProtocolError(CloseCode::Size.into()),
+        WebSocketError::ConnectionClosed | WebSocketError::UnexpectedEOF | WebSocketError::IoError(_) => {
+            ClientMessage::Disconnected
+        }
+        WebSocketError::InvalidUTF8 => ClientMessage::ProtocolError(CloseCode::Invalid.into()),
+        _ => ClientMessage::ProtocolError(CloseCode::Protocol.into()),
     }
 }
 
-/// What a close frame says.
-fn closed(payload: &[u8]) -> Incoming {
+/// Parses the payload of a close frame.
+fn parse_close(payload: &[u8]) -> ClientMessage {
     match payload {
-        [] => Incoming::Close(None),
+        [] => ClientMessage::Close(None),
         [high, low, reason @ ..] => {
             let code = u16::from_be_bytes([*high, *low]);
             let allowed = CloseCode::from(code).is_allowed() && std::str::from_utf8(reason).is_ok();
-            if allowed { Incoming::Close(Some(code)) } else { Incoming::Broken(CloseCode::Protocol.into()) }
+            if allowed {
+                ClientMessage::Close(Some(code))
+            } else {
+                ClientMessage::ProtocolError(CloseCode::Protocol.into())
+            }
         }
-        [_] => Incoming::Broken(CloseCode::Protocol.into()),
+        [_] => ClientMessage::ProtocolError(CloseCode::Protocol.into()),
     }
 }
 
-/// The message that frames are part of.
+/// Assembles messages from frames.
 #[derive(Debug)]
-enum Message {
-    None,
-    /// Of which so many bytes went on already.
+enum MessageAssembler {
+    Idle,
+    /// The bytes of the message that were passed on.
     Binary(usize),
     Text(Vec<u8>),
 }
 
-impl Message {
-    /// Takes a frame in; what there is to pass on.
-    fn take(&mut self, frame: &Frame) -> Option<Incoming> {
-        let protocol = Some(Incoming::Broken(CloseCode::Protocol.into()));
+impl MessageAssembler {
+    /// Adds a frame. Returns the message or part that can be passed on.
+    fn push(&mut self, frame: &Frame) -> Option<ClientMessage> {
+        let protocol = Some(ClientMessage::ProtocolError(CloseCode::Protocol.into()));
         let payload: &[u8] = &frame.payload;
         match frame.opcode {
-            OpCode::Ping => return Some(Incoming::Ping(Bytes::copy_from_slice(payload))),
+            OpCode::Ping => return Some(ClientMessage::Ping(Bytes::copy_from_slice(payload))),
             OpCode::Pong => return None,
-            OpCode::Close => return Some(closed(payload)),
-            OpCode::Binary | OpCode::Text if !matches!(self, Self::None) => return protocol,
+            OpCode::Close => return Some(parse_close(payload)),
+            OpCode::Binary | OpCode::Text if !matches!(self, Self::Idle) => return protocol,
             OpCode::Binary => *self = Self::Binary(0),
             OpCode::Text => *self = Self::Text(Vec::new()),
             OpCode::Continuation => {}
         }
         let length = match self {
-            Self::None => return protocol,
+            Self::Idle => return protocol,
             Self::Binary(length) => *length,
             Self::Text(text) => text.len(),
         };
-        if length + payload.len() > MESSAGE_BYTES {
-            return Some(Incoming::Broken(CloseCode::Size.into()));
+        if length + payload.len() > MAX_MESSAGE_BYTES {
+            return Some(ClientMessage::ProtocolError(CloseCode::Size.into()));
         }
         match self {
-            // Audio is of use as it comes.
+            // Audio is passed on before the message is complete.
             Self::Binary(length) => {
                 *length += payload.len();
                 if frame.fin {
-                    *self = Self::None;
+                    *self = Self::Idle;
                 }
-                (!payload.is_empty()).then(|| Incoming::Binary(Bytes::copy_from_slice(payload)))
+                (!payload.is_empty()).then(|| ClientMessage::Binary(Bytes::copy_from_slice(payload)))
             }
             Self::Text(text) => {
                 text.extend_from_slice(payload);
@@ -243,27 +254,27 @@ impl Message {
                     return None;
                 }
                 let text = std::mem::take(text);
-                *self = Self::None;
+                *self = Self::Idle;
                 Some(match String::from_utf8(text) {
-                    Ok(text) => Incoming::Text(text),
-                    Err(_) => Incoming::Broken(CloseCode::Invalid.into()),
+                    Ok(text) => ClientMessage::Text(text),
+                    Err(_) => ClientMessage::ProtocolError(CloseCode::Invalid.into()),
                 })
             }
-            Self::None => protocol,
+            Self::Idle => protocol,
         }
     }
 }
 
-async fn send<S: AsyncWrite + Unpin>(mut write: WebSocketWrite<WriteHalf<S>>, mut from: mpsc::Receiver<Outgoing>) {
+async fn send<S: AsyncWrite + Unpin>(mut write: WebSocketWrite<WriteHalf<S>>, mut from: mpsc::Receiver<ServerMessage>) {
     while let Some(message) = from.recv().await {
-        let closes = matches!(message, Outgoing::Close(..));
+        let closes = matches!(message, ServerMessage::Close(..));
         let frame = match message {
-            Outgoing::Text(text) => Frame::text(Payload::Owned(text.into_bytes())),
-            Outgoing::Pong(payload) => Frame::pong(Payload::Owned(payload.into())),
-            Outgoing::Close(code, reason) => Frame::close(code, reason.as_bytes()),
+            ServerMessage::Text(text) => Frame::text(Payload::Owned(text.into_bytes())),
+            ServerMessage::Pong(payload) => Frame::pong(Payload::Owned(payload.into())),
+            ServerMessage::Close(code, reason) => Frame::close(code, reason.as_bytes()),
         };
-        // A client that reads nothing would hold this connection for as long as it likes.
-        if !matches!(tokio::time::timeout(STALLED, write.write_frame(frame)).await, Ok(Ok(()))) || closes {
+        // The timeout frees the connection of a client that does not read.
+        if !matches!(tokio::time::timeout(SEND_TIMEOUT, write.write_frame(frame)).await, Ok(Ok(()))) || closes {
             return;
         }
     }
@@ -278,24 +289,24 @@ mod tests {
     }
 
     #[test]
-    fn binary_parts_go_on_as_they_come_and_text_when_it_is_whole() {
-        let mut message = Message::None;
-        assert_eq!(message.take(&frame(false, OpCode::Binary, b"ab")), Some(Incoming::Binary("ab".into())));
-        assert_eq!(message.take(&frame(true, OpCode::Ping, b"x")), Some(Incoming::Ping("x".into())));
-        assert_eq!(message.take(&frame(true, OpCode::Continuation, b"c")), Some(Incoming::Binary("c".into())));
-        assert_eq!(message.take(&frame(false, OpCode::Text, b"a")), None);
-        assert_eq!(message.take(&frame(true, OpCode::Continuation, b"b")), Some(Incoming::Text("ab".into())));
-        assert_eq!(message.take(&frame(true, OpCode::Binary, b"")), None);
+    fn binary_parts_are_passed_on_at_once_and_text_when_complete() {
+        let mut message = MessageAssembler::Idle;
+        assert_eq!(message.push(&frame(false, OpCode::Binary, b"ab")), Some(ClientMessage::Binary("ab".into())));
+        assert_eq!(message.push(&frame(true, OpCode::Ping, b"x")), Some(ClientMessage::Ping("x".into())));
+        assert_eq!(message.push(&frame(true, OpCode::Continuation, b"c")), Some(ClientMessage::Binary("c".into())));
+        assert_eq!(message.push(&frame(false, OpCode::Text, b"a")), None);
+        assert_eq!(message.push(&frame(true, OpCode::Continuation, b"b")), Some(ClientMessage::Text("ab".into())));
+        assert_eq!(message.push(&frame(true, OpCode::Binary, b"")), None);
     }
 
     #[tokio::test]
     async fn a_long_message_is_passed_on_in_parts() {
         let message: Vec<u8> = (0..PART_BYTES * 2 + 3).map(|at| at as u8).collect();
         let (to, mut from) = mpsc::channel(3);
-        assert!(pass_on(&to, Incoming::Binary(message.clone().into())).await);
+        assert!(pass_on(&to, ClientMessage::Binary(message.clone().into())).await);
         drop(to);
         let mut parts = Vec::new();
-        while let Some(Incoming::Binary(part)) = from.recv().await {
+        while let Some(ClientMessage::Binary(part)) = from.recv().await {
             parts.push(part);
         }
         assert_eq!(parts.iter().map(Bytes::len).collect::<Vec<_>>(), [PART_BYTES, PART_BYTES, 3]);
@@ -303,12 +314,12 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_protocol_is_told_by_its_code() {
-        let broken = |frames: &[Frame]| {
-            let mut message = Message::None;
-            frames.iter().filter_map(|frame| message.take(frame)).last()
+    fn protocol_violations_have_their_close_codes() {
+        let violation = |frames: &[Frame]| {
+            let mut message = MessageAssembler::Idle;
+            frames.iter().filter_map(|frame| message.push(frame)).last()
         };
-        let whole = vec![0; MESSAGE_BYTES];
+        let whole = vec![0; MAX_MESSAGE_BYTES];
         for (frames, code) in [
             (vec![frame(true, OpCode::Continuation, b"a")], 1002),
             (vec![frame(false, OpCode::Binary, b"a"), frame(true, OpCode::Text, b"a")], 1002),
@@ -316,8 +327,8 @@ mod tests {
             (vec![frame(false, OpCode::Binary, &whole), frame(true, OpCode::Continuation, b"a")], 1009),
             (vec![frame(false, OpCode::Text, &whole), frame(true, OpCode::Continuation, b"a")], 1009),
         ] {
-            assert_eq!(broken(&frames), Some(Incoming::Broken(code)));
+            assert_eq!(violation(&frames), Some(ClientMessage::ProtocolError(code)));
         }
-        assert!(matches!(broken(&[frame(true, OpCode::Binary, &whole)]), Some(Incoming::Binary(_))));
+        assert!(matches!(violation(&[frame(true, OpCode::Binary, &whole)]), Some(ClientMessage::Binary(_))));
     }
 }

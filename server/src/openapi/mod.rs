@@ -1,26 +1,27 @@
-//! The API's document, OpenAPI 3.1, made from the routing table and the schemas beside it.
+//! The OpenAPI 3.1 document, built from the routing table and the schemas in `components.json`.
 
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::routes::{Access, Doc, ROUTES, Route, Shape};
+use crate::auth::Access;
+use crate::routes::{OperationDoc, ROUTES, ResponseContent, Route};
 
-/// Schemas and parameters, by name. A test holds the names to those of the table, both ways.
+/// Schemas and parameters, by name. A test checks that each is used and that each used name exists.
 const COMPONENTS: &str = include_str!("components.json");
 
-/// What each error status means, by number.
+/// Descriptions of the error statuses.
 const STATUSES: [(u16, &str); 14] = [
-    (400, "The request is malformed, or asks for something that is not served"),
+    (400, "The request is malformed or asks for an unsupported option"),
     (401, "The API key is missing, unknown or revoked"),
     (402, "The free credit is used up and there is no subscription"),
-    (404, "There is no such thing on this account"),
+    (404, "The account has no such resource"),
     (405, "The path does not take this method"),
     (408, "The body did not arrive in time"),
-    (409, "It is not in the state for this"),
+    (409, "The resource is not in the required state"),
     (413, "The body or the file is too large"),
     (415, "The body is not JSON"),
     (422, "A field has the wrong type or a value out of its range"),
-    (426, "The connection is to become a WebSocket"),
+    (426, "The request must upgrade the connection to a WebSocket"),
     (429, "Too many requests"),
     (500, "The service failed"),
     (503, "The service cannot do this now"),
@@ -56,7 +57,7 @@ pub fn document(url: &Url) -> Value {
     })
 }
 
-fn operation(route: &Route, doc: &Doc) -> Value {
+fn operation(route: &Route, doc: &OperationDoc) -> Value {
     let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let parameters: Vec<Value> = in_path
         .chain(doc.parameters.iter().copied())
@@ -64,25 +65,25 @@ fn operation(route: &Route, doc: &Doc) -> Value {
         .collect();
     let mut responses = Map::new();
     match doc.response {
-        Shape::Nothing => responses.insert("204".into(), json!({ "description": "Done" })),
-        Shape::Upgrade => responses.insert("101".into(), json!({ "description": doc.summary })),
-        Shape::Json(name) => responses.insert(
+        ResponseContent::Empty => responses.insert("204".into(), json!({ "description": "Done" })),
+        ResponseContent::Upgrade => responses.insert("101".into(), json!({ "description": doc.summary })),
+        ResponseContent::Json(name) => responses.insert(
             "200".into(),
             json!({
                 "description": doc.summary,
                 "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } } },
             }),
         ),
-        Shape::Text(content_type) => responses.insert(
+        ResponseContent::Text(content_type) => responses.insert(
             "200".into(),
             json!({ "description": doc.summary, "content": { content_type: { "schema": { "type": "string" } } } }),
         ),
     };
-    let key = route.access == Access::Key;
-    let own = doc.errors.iter().copied();
-    let usual: &[u16] = if key { &[400, 401, 429, 503] } else { &[] };
+    let key = route.access == Access::ApiKey;
+    let specific = doc.errors.iter().copied();
+    let common: &[u16] = if key { &[400, 401, 429, 503] } else { &[] };
     let body: &[u16] = if doc.request.is_some() { &[408] } else { &[] };
-    for status in own.chain(usual.iter().copied()).chain(body.iter().copied()) {
+    for status in specific.chain(common.iter().copied()).chain(body.iter().copied()) {
         let description = STATUSES.iter().find(|(known, _)| *known == status).map_or("Failed", |(_, text)| *text);
         responses.insert(
             status.to_string(),
@@ -102,7 +103,7 @@ fn operation(route: &Route, doc: &Doc) -> Value {
     });
     if let Some(name) = doc.request {
         operation["requestBody"] = json!({
-            "required": !doc.request_may_be_absent,
+            "required": !doc.request_is_optional,
             "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } } },
         });
     }
@@ -138,17 +139,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_referred_to_is_there_and_what_is_there_is_referred_to() {
+    fn every_reference_has_a_component_and_every_component_is_referenced() {
         let document = document(&Url::parse("http://127.0.0.1:8080").unwrap());
         let mut used = BTreeSet::new();
         references(&document, &mut used);
-        let mut there = BTreeSet::new();
+        let mut defined = BTreeSet::new();
         for part in ["schemas", "parameters"] {
             for name in document["components"][part].as_object().unwrap().keys() {
-                there.insert(format!("#/components/{part}/{name}"));
+                defined.insert(format!("#/components/{part}/{name}"));
             }
         }
-        assert_eq!(used, there);
+        assert_eq!(used, defined);
     }
 
     #[test]
@@ -163,6 +164,6 @@ mod tests {
                 assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()));
             }
         }
-        assert_eq!(ids.len(), ROUTES.iter().filter(|route| route.surface == crate::http::Surface::Api).count());
+        assert_eq!(ids.len(), ROUTES.iter().filter(|route| route.surface == crate::routes::Surface::Api).count());
     }
 }

@@ -7,18 +7,18 @@ use super::{Result, Store, flag, key_cache};
 use crate::clock;
 use crate::ids::AccountId;
 
-/// Who pays.
+/// A paying account.
 #[derive(Clone, Debug)]
 pub struct Account {
     pub id: AccountId,
     pub email: String,
-    /// Whether a metered subscription is active.
+    /// True while a metered subscription is active.
     pub subscribed: bool,
-    /// The payment provider's name for the customer.
+    /// The payment provider's customer id.
     pub customer: Option<String>,
 }
 
-/// What an account has and has spent, in cents.
+/// The credit and the spending of an account, in cents.
 #[derive(Clone, Copy, Debug)]
 pub struct Credit {
     pub granted: i64,
@@ -29,7 +29,7 @@ pub struct Credit {
     pub subscribed: bool,
 }
 
-/// What an account may still spend.
+/// The remaining spending limit of an account.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     pub balance: i64,
@@ -37,7 +37,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Whether new work that costs `cents` may begin.
+    /// Tells if work of this cost may begin.
     pub fn allows(&self, cents: i64) -> bool {
         self.subscribed || (self.balance > 0 && cents <= self.balance)
     }
@@ -53,7 +53,7 @@ pub(super) fn account(row: &AnyRow) -> Result<Account> {
 }
 
 impl Store {
-    /// The account of this address; made, with its free credit, if there is none.
+    /// The account of an email address. Creates it with its free credit if there is none.
     pub async fn account_of(&self, email: &str, free_credit_cents: i64) -> Result<Account> {
         let mut tx = self.begin().await?;
         sqlx::query(
@@ -74,7 +74,7 @@ impl Store {
         account(&row)
     }
 
-    /// The account that was made first.
+    /// The oldest account.
     pub async fn first_account(&self) -> Result<Option<Account>> {
         let row = sqlx::query(
             "SELECT id AS account_id, email, subscribed, customer FROM accounts ORDER BY created_at, id LIMIT 1",
@@ -84,7 +84,7 @@ impl Store {
         row.as_ref().map(account).transpose()
     }
 
-    /// What an account may still spend: asked for every job, so that it sums nothing up.
+    /// The remaining spending limit. This frequent query sums up nothing.
     pub async fn allowance(&self, account: &AccountId) -> Result<Allowance> {
         let row = sqlx::query("SELECT credit_balance_cents, subscribed FROM accounts WHERE id = $1")
             .bind(account.as_str())
@@ -96,7 +96,7 @@ impl Store {
         })
     }
 
-    /// The credit and the sums of usage of an account.
+    /// The credit and the sums of an account's usage.
     pub async fn credit(&self, account: &AccountId) -> Result<Credit> {
         let row = sqlx::query(
             "SELECT a.free_credit_cents, a.credit_balance_cents, a.subscribed,
@@ -121,12 +121,12 @@ impl Store {
         })
     }
 
-    /// Turns the metered subscription of an account on or off, once for each notice of the payment provider. False if
-    /// the notice was acted on before, a newer one was, or the account is unknown.
+    /// Sets the state of an account's subscription, once per event of the payment provider. False if this or a newer event
+    /// was applied before, or the account is unknown.
     pub async fn set_subscription(
         &self,
-        notice: Notice<'_>,
-        account: Subscriber<'_>,
+        event: PaymentEvent<'_>,
+        subscriber: Subscriber<'_>,
         active: bool,
         customer: Option<&str>,
         subscription: Option<&str>,
@@ -134,19 +134,19 @@ impl Store {
         let mut tx = self.begin().await?;
         let fresh =
             sqlx::query("INSERT INTO payment_notices (id, created_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING")
-                .bind(notice.id)
+                .bind(event.id)
                 .bind(clock::now_ms())
                 .execute(&mut *tx)
                 .await?;
         if fresh.rows_affected() == 0 {
             return Ok(false);
         }
-        let (name, owner) = match account {
+        let (name, owner) = match subscriber {
             Subscriber::Account(name) => ("", name),
             Subscriber::Subscription { subscription, account } => (subscription, account),
         };
-        // A subscription's notice may come before that of its checkout: then it is known by its account alone. Not where
-        // another subscription is active, which the notice says nothing of.
+        // An event of a subscription may arrive before that of its checkout, and then names the account alone. It is not
+        // applied to an account with another active subscription.
         let sql = "UPDATE accounts SET subscribed = $1, customer = COALESCE($2, customer),
                        subscription = COALESCE($3, subscription), subscription_at = $4
                    WHERE subscription_at <= $4 AND (subscription = $5 OR (id = $6 AND (subscribed = 0 OR $5 = '')))";
@@ -154,7 +154,7 @@ impl Store {
             .bind(flag(active))
             .bind(customer)
             .bind(subscription)
-            .bind(notice.written_at)
+            .bind(event.created_at)
             .bind(name)
             .bind(owner)
             .execute(&mut *tx)
@@ -165,22 +165,22 @@ impl Store {
     }
 }
 
-/// A notice of the payment provider.
+/// An event of the payment provider.
 #[derive(Clone, Copy, Debug)]
-pub struct Notice<'a> {
+pub struct PaymentEvent<'a> {
     pub id: &'a str,
-    /// By the provider's clock, ms since 1970: one that was written before another may come after it.
-    pub written_at: i64,
+    /// By the provider's clock, ms since 1970. Events may arrive in another order.
+    pub created_at: i64,
 }
 
-/// How a payment notice names an account.
+/// The account of a payment event.
 #[derive(Clone, Copy, Debug)]
 pub enum Subscriber<'a> {
     Account(&'a str),
     Subscription {
-        /// The provider's name for it.
+        /// The provider's subscription id.
         subscription: &'a str,
-        /// The account that it was opened for, where the notice says so.
+        /// The account of the subscription; empty if the event names none.
         account: &'a str,
     },
 }

@@ -1,27 +1,26 @@
-//! The work behind transcripts: claimed under a lease, kept alive by heartbeats, finished once.
+//! Jobs of transcripts: claimed with a lease, kept by heartbeats, finished once.
 //!
-//! A lease counts only for who holds it: whatever a worker writes names its lease, so that one that was thought dead and
-//! replaced changes nothing any more.
+//! Every write of a worker names its lease. A worker that lost its lease changes nothing.
 
 use serde_json::Value;
 use sqlx::Row as _;
 
 use super::transcripts::Source;
 use super::usage::{self, NewUsage};
-use super::{Result, Store, Topic, Tx};
+use super::{Result, Store, Topic, webhook_outbox};
 use crate::clock;
-use crate::ids::{AccountId, DeliveryId, LeaseId, TranscriptId};
+use crate::ids::{AccountId, LeaseId, TranscriptId};
 
-/// How often a job is begun at most.
-pub const ATTEMPTS: i64 = 3;
+/// The most attempts at a job.
+pub const MAX_ATTEMPTS: i64 = 3;
 
-/// Leases whose length was not written down: those of a version before.
+/// Lifetime of leases without a recorded one, which an older version has written.
 const UNKNOWN_LEASE_MS: i64 = 24 * 3_600_000;
 
-/// Jobs are claimed by one node at a time, so that an account's cap holds.
+/// The lock of claiming: one node claims at a time, so that the limit per account holds.
 const CLAIM_LOCK: i64 = 0x4155_5249;
 
-/// A job that this worker holds.
+/// A claimed job.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub id: TranscriptId,
@@ -31,34 +30,35 @@ pub struct Job {
     pub model: String,
     pub language_code: Option<String>,
     pub options: Value,
-    /// This one counted: 1 the first time.
+    /// Number of this attempt, from 1.
     pub attempt: i64,
 }
 
-/// A transcript that is done.
+/// The result of a job.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct CompletedTranscript {
     pub text: String,
     /// A JSON array of word objects.
     pub words: String,
     pub confidence: Option<f64>,
     pub language_code: Option<String>,
     pub duration_ms: i64,
-    /// What it costs.
+    /// The model that is billed.
     pub sku: &'static str,
     pub unit_type: &'static str,
     pub cents: i64,
 }
 
-/// How a job ends.
+/// The end of a job.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    Completed(Finished),
+    Completed(CompletedTranscript),
+    /// With a reason for the user.
     Failed(String),
 }
 
 impl Store {
-    /// Whether a job waits whose time has come: asked often, and cheap, because nothing is locked.
+    /// Tells if a job is due. This frequent query takes no lock.
     pub async fn has_queued_jobs(&self) -> Result<bool> {
         let row = sqlx::query("SELECT 1 AS one FROM transcripts WHERE status = 'queued' AND not_before <= $1 LIMIT 1")
             .bind(clock::now_ms())
@@ -67,8 +67,9 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// Claims the oldest job whose account has fewer than its cap at work: `cap`, or `cap_subscribed`.
-    pub async fn claim_job(&self, cap: i64, cap_subscribed: i64, lease_ms: i64) -> Result<Option<Job>> {
+    /// Claims the oldest due job of an account below its limit of running jobs: `limit`, or `limit_subscribed` with a
+    /// subscription.
+    pub async fn claim_job(&self, limit: i64, limit_subscribed: i64, lease_ms: i64) -> Result<Option<Job>> {
         let now = clock::now_ms();
         let mut tx = self.begin().await?;
         self.lock(&mut tx, CLAIM_LOCK).await?;
@@ -81,8 +82,8 @@ impl Store {
              ORDER BY t.created_at, t.id LIMIT 1",
         )
         .bind(now)
-        .bind(cap_subscribed)
-        .bind(cap)
+        .bind(limit_subscribed)
+        .bind(limit)
         .fetch_optional(&mut *tx)
         .await?;
         let Some(row) = row else { return Ok(None) };
@@ -117,8 +118,7 @@ impl Store {
         Ok(Some(job))
     }
 
-    /// Prolongs the lease and notes how much audio is done. False if the job is no longer this worker's: deleted, or
-    /// given to another.
+    /// Renews the lease and records the progress. False if the lease is lost: the job was deleted or given to another worker.
     pub async fn heartbeat(&self, job: &Job, lease_ms: i64, progress_ms: i64) -> Result<bool> {
         let done = sqlx::query(
             "UPDATE transcripts SET lease_until = $1, lease_ms = $2, progress_ms = $3
@@ -134,8 +134,7 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// Ends a job: its status, its usage event and its notification, all or none. False if the job is no longer this
-    /// worker's.
+    /// Ends a job: writes its status, usage event and webhook in one transaction. False if the lease is lost.
     pub async fn finish_job(&self, job: &Job, outcome: &Outcome) -> Result<bool> {
         let now = clock::now_ms();
         let mut tx = self.begin().await?;
@@ -186,22 +185,22 @@ impl Store {
             };
             usage::record(&mut tx, self.dialect, &event, now).await?;
         }
-        enqueue_webhook(&mut tx, &job.id, now).await?;
+        webhook_outbox::enqueue(&mut tx, &job.id, now).await?;
         self.notify(&mut tx, Topic::Webhooks).await?;
-        // The account may have another that waited for this one to end.
+        // Another job of the account may have waited for this one.
         self.notify(&mut tx, Topic::Jobs).await?;
         tx.commit().await?;
         Ok(true)
     }
 
-    /// Gives a job back, to be begun again after `delay_ms`; `counted` if the attempt counts.
-    pub async fn release_job(&self, job: &Job, delay_ms: i64, counted: Counted) -> Result<()> {
+    /// Releases a job. It is due again after `delay_ms`.
+    pub async fn release_job(&self, job: &Job, delay_ms: i64, count: AttemptCount) -> Result<()> {
         sqlx::query(
             "UPDATE transcripts SET status = 'queued', lease = NULL, lease_until = NULL, not_before = $1, attempts = $2
              WHERE id = $3 AND lease = $4 AND status = 'processing'",
         )
         .bind(clock::now_ms() + delay_ms)
-        .bind(job.attempt - i64::from(counted == Counted::No))
+        .bind(job.attempt - i64::from(count == AttemptCount::NotCounted))
         .bind(job.id.as_str())
         .bind(job.lease.as_str())
         .execute(&self.write)
@@ -209,34 +208,34 @@ impl Store {
         Ok(())
     }
 
-    /// Takes jobs back whose worker has died: to be begun again, or failed after the last attempt. A lease that ends
-    /// further ahead than it was ever set was given before the clock was put back: it has ended, too. Nodes' clocks may
-    /// differ by a minute.
-    pub async fn reap_jobs(&self) -> Result<u64> {
+    /// Requeues jobs with an expired lease, or fails them after the last attempt. Returns the number of requeued jobs. A lease
+    /// that ends too far ahead was set before the clock was set back, and counts as expired. Nodes' clocks may differ by a
+    /// minute.
+    pub async fn requeue_expired_jobs(&self) -> Result<u64> {
         let now = clock::now_ms();
         let mut tx = self.begin().await?;
-        let dead: Vec<String> = sqlx::query_scalar(
+        let failed: Vec<String> = sqlx::query_scalar(
             "SELECT id FROM transcripts WHERE status = 'processing' AND attempts >= $1
                AND (lease_until IS NULL OR lease_until < $2 OR lease_until > $2 + 60000 + 2 * COALESCE(lease_ms, $3))",
         )
-        .bind(ATTEMPTS)
+        .bind(MAX_ATTEMPTS)
         .bind(now)
         .bind(UNKNOWN_LEASE_MS)
         .fetch_all(&mut *tx)
         .await?;
-        for id in dead.into_iter().map(TranscriptId::from) {
+        for id in failed.into_iter().map(TranscriptId::from) {
             sqlx::query(
                 "UPDATE transcripts SET status = 'error', error = $1, completed_at = $2, lease = NULL, lease_until = NULL
                  WHERE id = $3 AND status = 'processing'",
             )
-            .bind(format!("The service stopped {ATTEMPTS} times while it worked on this file. Create the transcript again."))
+            .bind(format!("The service stopped {MAX_ATTEMPTS} times while it worked on this file. Create the transcript again."))
             .bind(now)
             .bind(id.as_str())
             .execute(&mut *tx)
             .await?;
-            enqueue_webhook(&mut tx, &id, now).await?;
+            webhook_outbox::enqueue(&mut tx, &id, now).await?;
         }
-        let back = sqlx::query(
+        let requeued = sqlx::query(
             "UPDATE transcripts SET status = 'queued', lease = NULL, lease_until = NULL
              WHERE status = 'processing'
                AND (lease_until IS NULL OR lease_until < $1 OR lease_until > $1 + 60000 + 2 * COALESCE(lease_ms, $2))",
@@ -246,11 +245,11 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;
-        Ok(back.rows_affected())
+        Ok(requeued.rows_affected())
     }
 
-    /// At the start of the only node of a database: whatever was in work, is in work no more.
-    pub async fn release_all_jobs(&self) -> Result<()> {
+    /// Expires the leases of the previous process, if no other node shares the database.
+    pub async fn expire_all_leases(&self) -> Result<()> {
         if self.is_shared() {
             return Ok(());
         }
@@ -258,32 +257,16 @@ impl Store {
         Ok(())
     }
 
-    /// Whether other nodes may work on the same database.
+    /// Tells if other nodes may use the same database.
     pub fn is_shared(&self) -> bool {
         self.dialect == super::Dialect::Postgres
     }
 }
 
-/// Whether giving a job back counts as one of its attempts.
+/// Tells if a released job has used up an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    Yes,
-    /// The service stops: that is not the job's fault.
-    No,
-}
-
-/// Writes the notification of a transcript's end, where one was asked for.
-async fn enqueue_webhook(tx: &mut Tx, id: &TranscriptId, now: i64) -> Result<()> {
-    sqlx::query(
-        "INSERT INTO webhooks (id, account_id, transcript_id, event, url, state, due_at, wait_ms, created_at)
-         SELECT $1, account_id, id, CASE WHEN status = 'completed' THEN 'transcript.completed' ELSE 'transcript.error' END,
-                webhook_url, 'pending', $2, 0, $2
-         FROM transcripts WHERE id = $3 AND webhook_url IS NOT NULL",
-    )
-    .bind(DeliveryId::new().as_str())
-    .bind(now)
-    .bind(id.as_str())
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
+pub enum AttemptCount {
+    Counted,
+    /// The service stops, which is not the job's fault.
+    NotCounted,
 }

@@ -1,22 +1,21 @@
-//! API keys: only the hash of a secret is kept.
+//! API keys. The store keeps the hash of a secret alone.
 
-use data_encoding::{BASE32_NOPAD, HEXLOWER};
-use sha2::{Digest as _, Sha256};
+use data_encoding::BASE32_NOPAD;
 use sqlx::Row as _;
 
 use super::accounts::account;
-use super::{Account, Result, Store, key_cache};
+use super::{Account, Result, Store, key_cache, secret_hash};
 use crate::clock;
 use crate::ids::{AccountId, KeyId, random};
 
-/// A key as it is shown once.
+/// A new key with its secret.
 pub struct Key {
     pub id: KeyId,
     /// `svc_` and 160 random bits.
     pub secret: String,
 }
 
-/// A key as it is listed.
+/// A key without its secret.
 #[derive(Clone, Debug)]
 pub struct KeyRow {
     pub id: KeyId,
@@ -26,14 +25,8 @@ pub struct KeyRow {
     pub revoked_at: Option<i64>,
 }
 
-/// SHA-256, in hex. The secret has 160 random bits, so that a slow hash would protect nothing more; and the comparison is
-/// of hashes, by the database's index, whose timing tells nothing about the secret.
-pub fn hash(secret: &str) -> String {
-    HEXLOWER.encode(&Sha256::digest(secret.as_bytes()))
-}
-
 impl Store {
-    /// Makes a key. Its secret is known to the caller alone from now on.
+    /// Creates a key. Its secret is not stored.
     pub async fn create_key(&self, account: &AccountId, name: &str) -> Result<Key> {
         let key =
             Key { id: KeyId::new(), secret: format!("svc_{}", BASE32_NOPAD.encode(&random::<20>()).to_lowercase()) };
@@ -41,14 +34,14 @@ impl Store {
             .bind(key.id.as_str())
             .bind(account.as_str())
             .bind(name)
-            .bind(hash(&key.secret))
+            .bind(secret_hash(&key.secret))
             .bind(clock::now_ms())
             .execute(&self.write)
             .await?;
         Ok(key)
     }
 
-    /// Whose key has this hash, unless it is unknown or revoked.
+    /// The account of the key with this hash. None if the key is unknown or revoked.
     pub(super) async fn account_by_hash(&self, hash: &str) -> Result<Option<Account>> {
         let row = sqlx::query(
             "SELECT k.account_id, a.email, a.subscribed, a.customer
@@ -61,7 +54,7 @@ impl Store {
         row.as_ref().map(account).transpose()
     }
 
-    /// All keys, or those of one account, oldest first.
+    /// All keys or those of one account, oldest first.
     pub async fn keys(&self, email: Option<&str>) -> Result<Vec<KeyRow>> {
         let rows = sqlx::query(
             "SELECT k.id, a.email, k.name, k.created_at, k.revoked_at FROM api_keys k JOIN accounts a ON a.id = k.account_id
@@ -83,14 +76,14 @@ impl Store {
             .collect()
     }
 
-    /// Revokes a key by its secret or its id. False if there is no such key, or it is revoked already.
+    /// Revokes a key by its secret or its id. False if the key is unknown or already revoked.
     pub async fn revoke_key(&self, secret_or_id: &str) -> Result<bool> {
         let mut tx = self.begin().await?;
         let done = sqlx::query(
             "UPDATE api_keys SET revoked_at = $1 WHERE (secret_hash = $2 OR id = $3) AND revoked_at IS NULL",
         )
         .bind(clock::now_ms())
-        .bind(hash(secret_or_id))
+        .bind(secret_hash(secret_or_id))
         .bind(secret_or_id)
         .execute(&mut *tx)
         .await?;

@@ -1,4 +1,4 @@
-//! Live sessions that are connected now.
+//! Connected live sessions. A row is deleted when its session is billed.
 
 use sqlx::Row as _;
 
@@ -7,19 +7,19 @@ use super::{Result, Store};
 use crate::clock;
 use crate::ids::{AccountId, NodeId, SessionId};
 
-/// A session.
+/// A connected session.
 #[derive(Clone, Debug)]
 pub struct LiveSession {
     pub id: SessionId,
     pub account: AccountId,
     pub model: String,
     pub began_at: i64,
-    /// When its node last said that it goes on.
+    /// The last heartbeat of its node.
     pub seen_at: i64,
 }
 
 impl Store {
-    /// A session begins.
+    /// Records the start of a session.
     pub async fn begin_session(&self, session: &LiveSession, node: &NodeId) -> Result<()> {
         sqlx::query(
             "INSERT INTO live_sessions (id, account_id, model, node, began_at, seen_at) VALUES ($1, $2, $3, $4, $5, $5)",
@@ -34,8 +34,8 @@ impl Store {
         .map(|_| ())
     }
 
-    /// A session has not begun after all.
-    pub async fn forget_session(&self, session: &LiveSession) -> Result<()> {
+    /// Deletes a session that did not start.
+    pub async fn delete_session(&self, session: &LiveSession) -> Result<()> {
         sqlx::query("DELETE FROM live_sessions WHERE id = $1")
             .bind(session.id.as_str())
             .execute(&self.write)
@@ -43,8 +43,8 @@ impl Store {
             .map(|_| ())
     }
 
-    /// All sessions of a node go on.
-    pub async fn sessions_go_on(&self, node: &NodeId, now: i64) -> Result<()> {
+    /// Records a heartbeat of all sessions of a node.
+    pub async fn heartbeat_sessions(&self, node: &NodeId, now: i64) -> Result<()> {
         sqlx::query("UPDATE live_sessions SET seen_at = $1 WHERE node = $2")
             .bind(now)
             .bind(node.as_str())
@@ -72,7 +72,7 @@ impl Store {
             .collect()
     }
 
-    /// A session has ended: its usage is recorded, once.
+    /// Ends a session and records its usage, once.
     pub async fn end_session(
         &self,
         session: &LiveSession,

@@ -1,8 +1,6 @@
-//! The database: SQLite or PostgreSQL behind one schema; one module a table group. SQL lives here and nowhere else.
+//! The database: SQLite or PostgreSQL with one schema; one module per group of tables. SQL lives here alone.
 
 mod accounts;
-#[cfg(test)]
-mod billing_tests;
 mod jobs;
 mod key_cache;
 mod keys;
@@ -14,6 +12,7 @@ mod schema;
 mod transcripts;
 mod uploads;
 mod usage;
+mod usage_reports;
 mod webhook_outbox;
 
 use std::path::{Path, PathBuf};
@@ -21,28 +20,36 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sha2::{Digest as _, Sha256};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyPool, Transaction};
 
-pub use accounts::{Account, Allowance, Credit, Notice, Subscriber};
-pub use jobs::{ATTEMPTS, Counted, Finished, Job, Outcome};
+pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber};
+pub use jobs::{AttemptCount, CompletedTranscript, Job, MAX_ATTEMPTS, Outcome};
 use key_cache::KeyCache;
 pub use live_sessions::LiveSession;
 pub use notify::Topic;
 use read_batcher::ReadBatcher;
-pub use retention::Stale;
 pub use transcripts::{Created, NewTranscript, Source, Status, Transcript, TranscriptQuery};
+pub use uploads::StaleUpload;
 pub use uploads::{Upload, UploadStatus, object_key};
-pub use webhook_outbox::{Delivery, Usage};
+#[cfg(test)]
+pub use usage::UsageEvent;
+pub use usage_reports::UnreportedUsage;
+pub use webhook_outbox::WebhookDelivery;
 
-/// What the database said.
+/// An error of the database.
 pub type Error = sqlx::Error;
 pub type Result<T> = std::result::Result<T, Error>;
-/// Changes that are made together or not at all.
+/// A transaction that writes.
 pub type Tx = Transaction<'static, Any>;
 
-/// Connections that read at the same time.
+/// No delay is longer. A due time further ahead was set before the clock was set back.
+const MAX_DELAY_MS: i64 = 48 * 3_600_000;
+
+/// Concurrent read connections.
 const READERS: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +62,7 @@ enum Dialect {
 #[derive(Clone)]
 pub struct Store {
     read: AnyPool,
-    /// SQLite has one writer at a time: waiting for the one connection is fairer, and quicker, than retrying.
+    /// SQLite allows one writer at a time. Waiting for the single connection is fairer and faster than retrying.
     write: AnyPool,
     dialect: Dialect,
     url: Arc<str>,
@@ -64,14 +71,14 @@ pub struct Store {
 }
 
 impl Store {
-    /// The database file that lies in a data folder.
+    /// The database file of a data folder.
     pub fn file_in(data: &Path) -> PathBuf {
         data.join("auricle.db")
     }
 
-    /// Its URL.
+    /// The URL of a data folder's database.
     pub fn url_in(data: &Path) -> String {
-        // Of a path, only the separators are kept as they are.
+        // All of a path but its separators is percent-encoded.
         let path = Self::file_in(data);
         let encoded: Vec<String> = path
             .to_string_lossy()
@@ -81,7 +88,7 @@ impl Store {
         format!("sqlite://{}", encoded.join("/"))
     }
 
-    /// Connects and brings the schema up to date.
+    /// Connects, and migrates the schema.
     pub async fn open(url: &str) -> Result<Self> {
         sqlx::any::install_default_drivers();
         let store = if url.starts_with("sqlite:") {
@@ -89,7 +96,7 @@ impl Store {
             let pool = |size: u32| {
                 AnyPoolOptions::new().max_connections(size).min_connections(1).after_connect(|connection, _| {
                     Box::pin(async move {
-                        // A commit survives the process at once, and a loss of power up to the last checkpoint.
+                        // A commit survives the process; after a power failure the last checkpoint survives.
                         for pragma in [
                             "PRAGMA busy_timeout = 10000",
                             "PRAGMA journal_mode = WAL",
@@ -137,7 +144,7 @@ impl Store {
     async fn begin(&self) -> Result<Tx> {
         match self.dialect {
             Dialect::Sqlite => match self.begin_immediate().await {
-                // A statement that finds the disk full ends its transaction, and the connection goes on counting it.
+                // A full disk ends the transaction in SQLite, but sqlx still counts it on the connection.
                 Err(Error::InvalidSavePointStatement) => {
                     self.write.acquire().await?.close().await?;
                     self.begin_immediate().await
@@ -148,15 +155,15 @@ impl Store {
         }
     }
 
-    /// A transaction that reads first and then finds another writer there would have to be given up.
+    /// Takes the write lock at once: a transaction that reads first cannot wait for another writer.
     async fn begin_immediate(&self) -> Result<Tx> {
         self.write.begin_with("BEGIN IMMEDIATE").await
     }
 
-    /// Within a transaction: waits until no other node holds this lock, and holds it to the end.
+    /// Takes a lock between nodes and holds it to the end of the transaction.
     async fn lock(&self, tx: &mut Tx, lock: i64) -> Result<()> {
         if self.dialect == Dialect::Postgres {
-            // Its result is void, which no value type stands for.
+            // The function returns void, which sqlx cannot decode.
             sqlx::query("SELECT 1 AS one FROM (SELECT pg_advisory_xact_lock($1)) AS held")
                 .bind(lock)
                 .execute(&mut **tx)
@@ -165,12 +172,12 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the database answers.
+    /// Checks that the database answers.
     pub async fn ping(&self) -> Result<()> {
         sqlx::query("SELECT 1").execute(&self.read).await.map(|_| ())
     }
 
-    /// The secret of this name, `fresh` if there is none yet: all nodes on one database share it.
+    /// The secret of this name, which all nodes on the database share. Stores `fresh` if there is none.
     pub async fn secret(&self, name: &str, fresh: &str) -> Result<String> {
         let mut tx = self.begin().await?;
         sqlx::query("INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
@@ -184,14 +191,20 @@ impl Store {
         Ok(value)
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub async fn close(&self) {
         self.read.close().await;
         self.write.close().await;
     }
 }
 
-/// A flag as the schema has it.
+/// A boolean in the schema: 0 or 1.
 fn flag(on: bool) -> i64 {
     i64::from(on)
+}
+
+/// SHA-256 of an API key's secret, in hex. The secret has 160 random bits, so a slow hash would add no protection. Secrets are
+/// compared by hash through the database's index, so the timing reveals nothing about them.
+fn secret_hash(secret: &str) -> String {
+    HEXLOWER.encode(&Sha256::digest(secret.as_bytes()))
 }

@@ -1,18 +1,18 @@
-//! Nodes on one PostgreSQL tell each other at once that there is something to do; what is missed is found by looking.
+//! Notifications between nodes on one PostgreSQL, by NOTIFY and LISTEN. Missed notifications are covered by polling.
 
 use sqlx::postgres::PgListener;
 
 use super::{Dialect, Result, Store, Tx};
 
-/// Where they are heard.
+/// The channel of all notifications.
 const CHANNEL: &str = "auricle";
 
-/// What there is to do.
+/// The work that a notification announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// A job waits, or may now begin.
+    /// A job is queued or may start.
     Jobs,
-    /// A webhook waits.
+    /// A webhook is queued.
     Webhooks,
 }
 
@@ -25,14 +25,14 @@ impl Topic {
     }
 }
 
-/// What other nodes ring.
+/// Receives the notifications of other nodes.
 pub struct NotifyListener(PgListener);
 
 impl NotifyListener {
-    /// The next one; none if the connection was lost and is there again, and any may have been missed.
+    /// The next notification. None after a reconnection, when notifications may have been missed.
     ///
     /// # Errors
-    /// What the database says.
+    /// An error of the database.
     pub async fn next(&mut self) -> Result<Option<Topic>> {
         let Some(notification) = self.0.try_recv().await? else { return Ok(None) };
         Ok([Topic::Jobs, Topic::Webhooks].into_iter().find(|topic| topic.name() == notification.payload()))
@@ -40,10 +40,10 @@ impl NotifyListener {
 }
 
 impl Store {
-    /// Rings for all nodes once the transaction is committed.
+    /// Notifies all nodes when the transaction is committed.
     pub(super) async fn notify(&self, tx: &mut Tx, topic: Topic) -> Result<()> {
         if self.dialect == Dialect::Postgres {
-            // Its result is void, which no value type stands for.
+            // The function returns void, which sqlx cannot decode.
             sqlx::query("SELECT 1 AS one FROM (SELECT pg_notify($1, $2)) AS sent")
                 .bind(CHANNEL)
                 .bind(topic.name())
@@ -53,10 +53,10 @@ impl Store {
         Ok(())
     }
 
-    /// Listens to what other nodes ring; none where there are no others.
+    /// Listens to notifications of other nodes. None on SQLite, which has no other nodes.
     ///
     /// # Errors
-    /// What the database says.
+    /// An error of the database.
     pub async fn notify_listener(&self) -> Result<Option<NotifyListener>> {
         if self.dialect == Dialect::Sqlite {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! Transcripts by id, the most frequent question there is: those that are asked for at the same time are read together.
+//! Reads transcripts by id, the most frequent query, in batches: concurrent requests share one query.
 //!
-//! A reading begins after the last of its questions came in, so that no answer is older than its question.
+//! A query starts after its last request has arrived, so no result is older than its request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,68 +12,68 @@ use super::transcripts::{Transcript, select, transcript};
 use super::{Error, Result, Store};
 use crate::ids::{AccountId, TranscriptId};
 
-/// Transcripts in one reading. Each is as long as its audio, so that they are few.
-const TOGETHER: usize = 8;
+/// The most transcripts of one query. Their size grows with the audio, so the number is small.
+const MAX_BATCH: usize = 8;
 
-struct Question {
+struct ReadRequest {
     account: AccountId,
     id: TranscriptId,
-    answer: oneshot::Sender<Result<Option<Arc<Transcript>>>>,
+    response: oneshot::Sender<Result<Option<Arc<Transcript>>>>,
 }
 
-/// Where questions go.
+/// The queue of the batches.
 #[derive(Clone)]
-pub(super) struct ReadBatcher(mpsc::Sender<Question>);
+pub(super) struct ReadBatcher(mpsc::Sender<ReadRequest>);
 
 impl ReadBatcher {
     pub(super) fn new(read: AnyPool) -> Self {
-        let (ask, questions) = mpsc::channel(1024);
-        tokio::spawn(answer(read, questions));
-        Self(ask)
+        let (requests, receiver) = mpsc::channel(1024);
+        tokio::spawn(read_batches(read, receiver));
+        Self(requests)
     }
 }
 
 impl Store {
     /// A transcript of this account.
     pub async fn transcript(&self, account: &AccountId, id: &TranscriptId) -> Result<Option<Arc<Transcript>>> {
-        let (answer, answered) = oneshot::channel();
-        let question = Question { account: account.clone(), id: id.clone(), answer };
-        // The reader ends with the process alone.
-        self.read_batcher.0.send(question).await.map_err(|_| Error::WorkerCrashed)?;
-        answered.await.unwrap_or(Err(Error::WorkerCrashed))
+        let (response, received) = oneshot::channel();
+        let request = ReadRequest { account: account.clone(), id: id.clone(), response };
+        // The reader ends with the process.
+        self.read_batcher.0.send(request).await.map_err(|_| Error::WorkerCrashed)?;
+        received.await.unwrap_or(Err(Error::WorkerCrashed))
     }
 }
 
-async fn answer(read: AnyPool, mut questions: mpsc::Receiver<Question>) {
-    let mut waiting = Vec::with_capacity(TOGETHER);
-    while questions.recv_many(&mut waiting, TOGETHER).await > 0 {
-        match together(&read, &waiting).await {
+async fn read_batches(read: AnyPool, mut requests: mpsc::Receiver<ReadRequest>) {
+    let mut waiting = Vec::with_capacity(MAX_BATCH);
+    while requests.recv_many(&mut waiting, MAX_BATCH).await > 0 {
+        match read_batch(&read, &waiting).await {
             Ok(found) => {
-                for Question { account, id, answer } in waiting.drain(..) {
+                for ReadRequest { account, id, response } in waiting.drain(..) {
                     let own = found.get(id.as_str()).filter(|(owner, _)| owner == account.as_str());
-                    // Whoever asked may have gone.
-                    let _ = answer.send(Ok(own.map(|(_, transcript)| transcript.clone())));
+                    // The receiver may be gone.
+                    let _ = response.send(Ok(own.map(|(_, transcript)| transcript.clone())));
                 }
             }
             Err(error) => {
-                tracing::error!(%error, questions = waiting.len(), "transcripts could not be read");
-                for question in waiting.drain(..) {
-                    let _ = question.answer.send(Err(Error::WorkerCrashed));
+                tracing::error!(%error, requests = waiting.len(), "reading transcripts failed");
+                for request in waiting.drain(..) {
+                    let _ = request.response.send(Err(Error::WorkerCrashed));
                 }
             }
         }
     }
 }
 
-/// The transcripts that are asked for, with their accounts, by id.
-async fn together(read: &AnyPool, questions: &[Question]) -> Result<HashMap<String, (String, Arc<Transcript>)>> {
-    // Two statements, prepared once each: places that are left over repeat the last id.
-    let (sql, places) = match questions.len() {
+/// The requested transcripts with their accounts, by id.
+async fn read_batch(read: &AnyPool, requests: &[ReadRequest]) -> Result<HashMap<String, (String, Arc<Transcript>)>> {
+    // There are two prepared statements. Unused parameters repeat the last id.
+    let (sql, places) = match requests.len() {
         1 => (select!("WHERE id = $1"), 1),
-        _ => (select!("WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8)"), TOGETHER),
+        _ => (select!("WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8)"), MAX_BATCH),
     };
-    let ids = questions.iter().map(|question| question.id.as_str());
-    let last = questions.last().map_or("", |question| question.id.as_str());
+    let ids = requests.iter().map(|request| request.id.as_str());
+    let last = requests.last().map_or("", |request| request.id.as_str());
     let query = ids.chain(std::iter::repeat(last)).take(places).fold(sqlx::query(sql), sqlx::query::Query::bind);
     let rows = query.fetch_all(read).await?;
     rows.iter()

@@ -1,4 +1,4 @@
-//! Brings the schema up to date, under the eyes of nodes that work with it.
+//! Migrates the schema, also while other nodes use it.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ const MIGRATIONS: [(i64, &str, &str); 3] = [
     (3, "waits", include_str!("migrations/0003_waits.sql")),
 ];
 
-/// How often a migration is tried that others stand in the way of, and how long after another.
-const TRIES: u32 = 20;
+/// Attempts at a migration that is blocked by other nodes, and the delay between them.
+const MAX_TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What PostgreSQL says when it waited too long for a table, or would wait for ever.
-const IN_THE_WAY: [&str; 2] = ["55P03", "40P01"];
+/// PostgreSQL's error codes of a lock timeout and of a deadlock.
+const LOCK_CONFLICTS: [&str; 2] = ["55P03", "40P01"];
 
-/// Applies what this database has not had yet.
+/// Applies the missing migrations.
 pub(super) async fn migrate(store: &Store) -> Result<()> {
     let migrations = MIGRATIONS.map(|(version, name, sql)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
@@ -28,19 +28,19 @@ pub(super) async fn migrate(store: &Store) -> Result<()> {
     let migrator = Migrator::with_migrations(migrations.to_vec());
     let mut tries = 0;
     loop {
-        // A migration that fails keeps its lock until its connection is closed.
+        // A failed migration keeps its lock until its connection is closed.
         let mut connection = store.write.acquire().await?.detach();
         if store.dialect == Dialect::Postgres {
-            // Whoever comes after a statement that waits for a whole table waits, too: not for long.
+            // Queries queue up behind a statement that waits for a table lock. The timeout limits their delay.
             sqlx::query("SET lock_timeout = '3s'").execute(&mut connection).await?;
         }
         let migrated = migrator.run_direct(None, &mut connection, false).await;
         connection.close().await?;
         match migrated {
             Ok(()) => return Ok(()),
-            Err(error) if tries + 1 < TRIES && is_in_the_way(&error) => {
+            Err(error) if tries + 1 < MAX_TRIES && is_lock_conflict(&error) => {
                 tries += 1;
-                tracing::warn!(%error, tries, "the database is in use; trying again to bring its schema up to date");
+                tracing::warn!(%error, tries, "the database is in use; trying the migration again");
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => return Err(error.into()),
@@ -48,8 +48,8 @@ pub(super) async fn migrate(store: &Store) -> Result<()> {
     }
 }
 
-fn is_in_the_way(error: &MigrateError) -> bool {
+fn is_lock_conflict(error: &MigrateError) -> bool {
     let (MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = error else { return false };
     let Error::Database(error) = error else { return false };
-    error.code().is_some_and(|code| IN_THE_WAY.contains(&code.as_ref()))
+    error.code().is_some_and(|code| LOCK_CONFLICTS.contains(&code.as_ref()))
 }

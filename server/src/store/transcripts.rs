@@ -1,24 +1,23 @@
-//! Transcripts: created, read, listed, deleted. What their jobs do with them is in `jobs`.
+//! Transcripts: creation, lists, deletion. Their jobs are in `jobs`.
 
 use auricle_engine::Word;
 use serde_json::Value;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::retention::Stale;
-use super::uploads::Hold;
+use super::uploads::{RowLock, StaleUpload};
 use super::{Result, Store, Topic, Tx};
 use crate::clock;
 use crate::ids::{AccountId, TranscriptId, UploadId};
 
-/// Where the audio comes from.
+/// The source of the audio.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Url(String),
     Upload(UploadId),
 }
 
-/// Where a transcript stands.
+/// The status of a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Queued,
@@ -44,7 +43,7 @@ impl Status {
     }
 }
 
-/// What a create call asked for, checked.
+/// A validated request to create a transcript.
 #[derive(Clone, Debug)]
 pub struct NewTranscript {
     pub id: TranscriptId,
@@ -54,23 +53,23 @@ pub struct NewTranscript {
     pub title: Option<String>,
     pub language_code: Option<String>,
     pub webhook_url: Option<String>,
-    /// All that was asked for beyond these, as JSON.
+    /// The other options, as JSON.
     pub options: Value,
     pub created_at: i64,
 }
 
-/// What became of a create call.
+/// The result of creating a transcript.
 pub enum Created {
     New(TranscriptId),
-    /// The idempotency key was used for the same call before.
-    Before(TranscriptId),
-    /// The idempotency key was used for another call.
+    /// The idempotency key was used for the same request before.
+    Existing(TranscriptId),
+    /// The idempotency key was used for another request.
     Conflict,
     /// The upload was deleted meanwhile.
     NoUpload,
 }
 
-/// A transcript as it is stored.
+/// A stored transcript.
 #[derive(Clone, Debug)]
 pub struct Transcript {
     pub id: TranscriptId,
@@ -81,7 +80,7 @@ pub struct Transcript {
     pub webhook_url: Option<String>,
     pub options: Value,
     pub text: Option<String>,
-    /// The words, as the JSON array that is served: reading a transcript never parses them.
+    /// The words as a JSON array, which is served without parsing.
     pub words: Option<String>,
     pub confidence: Option<f64>,
     pub duration_ms: Option<i64>,
@@ -97,7 +96,7 @@ impl Transcript {
     }
 }
 
-/// Which transcripts to list.
+/// A page of a list of transcripts.
 #[derive(Clone, Copy, Debug)]
 pub struct TranscriptQuery {
     pub status: Option<Status>,
@@ -105,10 +104,10 @@ pub struct TranscriptQuery {
     pub offset: i64,
 }
 
-/// How long an idempotency key is remembered.
+/// Lifetime of an idempotency key.
 pub(super) const IDEMPOTENCY_MS: i64 = 24 * 3_600_000;
 
-/// What `transcript` reads, of the rows that `$which` picks.
+/// The query of the columns that `transcript` reads. `$which` selects the rows.
 macro_rules! select {
     ($which:literal) => {
         concat!(
@@ -142,18 +141,21 @@ pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
 }
 
 impl Store {
-    /// Writes a job down. With an idempotency key (and the hash of the whole call), the same call gives the first job.
+    /// Creates a transcript with its job. `idempotency` is a key and the hash of the request body: a repeated request returns
+    /// the first transcript.
     pub async fn create_transcript(&self, new: &NewTranscript, idempotency: Option<(&str, &str)>) -> Result<Created> {
         let mut tx = self.begin().await?;
         if let Some((key, body_hash)) = idempotency
-            && let Some(before) = remember(&mut tx, new, key, body_hash).await?
+            && let Some(existing) = claim_idempotency_key(&mut tx, new, key, body_hash).await?
         {
             tx.commit().await?;
-            return Ok(before);
+            return Ok(existing);
         }
         let (url, upload) = match &new.source {
             Source::Url(url) => (Some(url.as_str()), None),
-            Source::Upload(id) if !self.hold_upload(&mut tx, id, Hold::Shared).await? => return Ok(Created::NoUpload),
+            Source::Upload(id) if !self.lock_upload(&mut tx, id, RowLock::Share).await? => {
+                return Ok(Created::NoUpload);
+            }
             Source::Upload(id) => (None, Some(id.as_str())),
         };
         sqlx::query(
@@ -178,8 +180,8 @@ impl Store {
         Ok(Created::New(new.id.clone()))
     }
 
-    /// What came of the call that was made with this idempotency key before, if there was one.
-    pub async fn created_before(&self, account: &AccountId, key: &str, body_hash: &str) -> Result<Option<Created>> {
+    /// The result of an earlier request with this idempotency key, if there was one.
+    pub async fn find_idempotent(&self, account: &AccountId, key: &str, body_hash: &str) -> Result<Option<Created>> {
         let row = sqlx::query(
             "SELECT body_hash, transcript_id FROM idempotency_keys
              WHERE account_id = $1 AND idempotency_key = $2 AND created_at >= $3",
@@ -189,10 +191,10 @@ impl Store {
         .bind(clock::now_ms() - IDEMPOTENCY_MS)
         .fetch_optional(&self.read)
         .await?;
-        row.map(|row| before(&row, body_hash)).transpose()
+        row.map(|row| earlier_request(&row, body_hash)).transpose()
     }
 
-    /// Transcripts of this account, newest first, and how many there are in all.
+    /// A page of an account's transcripts, newest first, and their total number.
     pub async fn transcripts(&self, account: &AccountId, query: TranscriptQuery) -> Result<(Vec<Transcript>, i64)> {
         let status = query.status.map_or("", Status::name);
         let rows = sqlx::query(select!(
@@ -213,8 +215,8 @@ impl Store {
         Ok((rows.iter().map(transcript).collect::<Result<_>>()?, total))
     }
 
-    /// Deletes a transcript, and its upload unless another transcript is made of the same; a job that runs finds out at
-    /// its next heartbeat. False if there is none.
+    /// Deletes a transcript, and its upload if no other transcript uses it. A running job notices with its next heartbeat.
+    /// False if there is no such transcript.
     pub async fn delete_transcript(&self, account: &AccountId, id: &TranscriptId) -> Result<bool> {
         let mut tx = self.begin().await?;
         let row = sqlx::query("DELETE FROM transcripts WHERE id = $1 AND account_id = $2 RETURNING upload_id")
@@ -228,13 +230,13 @@ impl Store {
             .execute(&mut *tx)
             .await?;
         if let Some(upload) = row.try_get::<Option<String>, _>("upload_id")?.map(UploadId::from) {
-            self.drop_upload(&mut tx, &upload, Stale::Unused).await?;
+            self.delete_if_stale(&mut tx, &upload, StaleUpload::Unused).await?;
         }
         tx.commit().await?;
         Ok(true)
     }
 
-    /// How many transcripts wait, and how many are worked on.
+    /// The numbers of queued and of processing transcripts.
     pub async fn queue_depth(&self) -> Result<(i64, i64)> {
         let row = sqlx::query(
             "SELECT (SELECT COUNT(*) FROM transcripts WHERE status = 'queued') AS queued,
@@ -246,8 +248,13 @@ impl Store {
     }
 }
 
-/// Takes the idempotency key for `new`, or says what it was used for.
-async fn remember(tx: &mut Tx, new: &NewTranscript, key: &str, body_hash: &str) -> Result<Option<Created>> {
+/// Claims the idempotency key for `new`. Returns the earlier result if the key is taken.
+async fn claim_idempotency_key(
+    tx: &mut Tx,
+    new: &NewTranscript,
+    key: &str,
+    body_hash: &str,
+) -> Result<Option<Created>> {
     sqlx::query("DELETE FROM idempotency_keys WHERE account_id = $1 AND idempotency_key = $2 AND created_at < $3")
         .bind(new.account.as_str())
         .bind(key)
@@ -275,11 +282,11 @@ async fn remember(tx: &mut Tx, new: &NewTranscript, key: &str, body_hash: &str) 
     .bind(key)
     .fetch_one(&mut **tx)
     .await?;
-    before(&row, body_hash).map(Some)
+    earlier_request(&row, body_hash).map(Some)
 }
 
-/// What came of the call whose idempotency key this is.
-fn before(row: &AnyRow, body_hash: &str) -> Result<Created> {
+/// Compares the request with the earlier one of its idempotency key.
+fn earlier_request(row: &AnyRow, body_hash: &str) -> Result<Created> {
     let same = row.try_get::<String, _>("body_hash")? == body_hash;
-    Ok(if same { Created::Before(row.try_get::<String, _>("transcript_id")?.into()) } else { Created::Conflict })
+    Ok(if same { Created::Existing(row.try_get::<String, _>("transcript_id")?.into()) } else { Created::Conflict })
 }

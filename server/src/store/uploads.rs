@@ -1,26 +1,26 @@
-//! Uploads: signed, then put, then declared complete.
+//! Uploads: signed, sent, then completed.
 
-use sqlx::Row as _;
 use sqlx::any::AnyRow;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use super::{Dialect, Result, Store, Tx};
 use crate::clock;
 use crate::ids::{AccountId, UploadId};
 
-/// A file that a client sends, or has sent.
+/// A file of a client.
 #[derive(Clone, Debug)]
 pub struct Upload {
     pub id: UploadId,
     pub account: AccountId,
     pub filename: String,
     pub content_type: String,
-    /// The size that the client announced.
+    /// The size that the client has declared.
     pub declared_bytes: Option<i64>,
     pub status: UploadStatus,
     pub expires_at: i64,
 }
 
-/// How far an upload has come.
+/// The state of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UploadStatus {
     Pending,
@@ -36,7 +36,7 @@ impl UploadStatus {
     }
 }
 
-/// Where an upload's bytes lie in the object store.
+/// The key of an upload in the object store.
 pub fn object_key(account: &AccountId, upload: &UploadId) -> String {
     format!("uploads/{account}/{upload}")
 }
@@ -85,7 +85,7 @@ impl Store {
         Ok(())
     }
 
-    /// An upload of any account: its signed URL is what protects it.
+    /// An upload of any account, for requests with its signed URL.
     pub async fn upload(&self, id: &UploadId) -> Result<Option<Upload>> {
         let row = sqlx::query(COLUMNS).bind(id.as_str()).fetch_optional(&self.read).await?;
         row.as_ref().map(upload).transpose()
@@ -96,8 +96,8 @@ impl Store {
         Ok(self.upload(id).await?.filter(|upload| upload.account == *account))
     }
 
-    /// The bytes have been found, so many of them. False if the upload was deleted meanwhile.
-    pub async fn upload_ready(&self, id: &UploadId, size_bytes: i64) -> Result<bool> {
+    /// Marks an upload as complete with its size. False if it was deleted meanwhile.
+    pub async fn mark_upload_ready(&self, id: &UploadId, size_bytes: i64) -> Result<bool> {
         let done = sqlx::query("UPDATE uploads SET status = 'ready', size_bytes = $1 WHERE id = $2")
             .bind(size_bytes)
             .bind(id.as_str())
@@ -106,53 +106,86 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// Whether an upload whose bytes have just been written is still wanted. If it was deleted meanwhile, its object is
-    /// one to be deleted.
-    pub async fn is_wanted(&self, upload: &Upload) -> Result<bool> {
+    /// Checks that an upload still exists after its bytes were written. If it was deleted meanwhile, queues the object for
+    /// deletion and returns false.
+    pub async fn confirm_upload(&self, upload: &Upload) -> Result<bool> {
         if self.upload(&upload.id).await?.is_some() {
             return Ok(true);
         }
         let mut tx = self.begin().await?;
-        abandon(&mut tx, &upload.account, &upload.id, upload.expires_at).await?;
+        queue_deletion(&mut tx, &upload.account, &upload.id, upload.expires_at).await?;
         tx.commit().await?;
         Ok(false)
     }
 }
 
-/// How an upload's row is held to the end of a transaction: until then nobody else takes the other hold of it.
+/// A row lock of an upload, held to the end of the transaction. The two modes exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hold {
-    /// So that it is not deleted.
-    Shared,
-    /// So that no transcript is made of it.
-    Alone,
+pub(super) enum RowLock {
+    /// The upload cannot be deleted.
+    Share,
+    /// No transcript can be created from the upload.
+    Update,
 }
 
 impl Store {
-    /// Whether the upload is there, and held. SQLite's one writer needs no holding.
-    pub(super) async fn hold_upload(&self, tx: &mut Tx, id: &UploadId, hold: Hold) -> Result<bool> {
-        let query = match (self.dialect, hold) {
+    /// Locks an upload. False if it does not exist. SQLite has one writer and needs no lock.
+    pub(super) async fn lock_upload(&self, tx: &mut Tx, id: &UploadId, lock: RowLock) -> Result<bool> {
+        let query = match (self.dialect, lock) {
             (Dialect::Sqlite, _) => "SELECT 1 AS one FROM uploads WHERE id = $1",
-            (Dialect::Postgres, Hold::Shared) => "SELECT 1 AS one FROM uploads WHERE id = $1 FOR SHARE",
-            (Dialect::Postgres, Hold::Alone) => "SELECT 1 AS one FROM uploads WHERE id = $1 FOR UPDATE",
+            (Dialect::Postgres, RowLock::Share) => "SELECT 1 AS one FROM uploads WHERE id = $1 FOR SHARE",
+            (Dialect::Postgres, RowLock::Update) => "SELECT 1 AS one FROM uploads WHERE id = $1 FOR UPDATE",
         };
         Ok(sqlx::query(query).bind(id.as_str()).fetch_optional(&mut **tx).await?.is_some())
     }
 }
 
-/// How long after its URL has expired a PUT that began before may end.
-pub(super) const LATEST_PUT_MS: i64 = 24 * 3_600_000;
+/// The longest time that a PUT may continue after its URL has expired.
+pub(super) const MAX_PUT_MS: i64 = 24 * 3_600_000;
 
-/// Writes down that an upload's object is to be deleted: now, and again when no PUT can bring it back any more.
-pub(super) async fn abandon(tx: &mut Tx, account: &AccountId, upload: &UploadId, expires_at: i64) -> Result<()> {
+/// Queues an upload's object for deletion: now, and again when no PUT can create it any more.
+pub(super) async fn queue_deletion(tx: &mut Tx, account: &AccountId, upload: &UploadId, expires_at: i64) -> Result<()> {
     sqlx::query(
         "INSERT INTO orphans (object_key, created_at, until_at) VALUES ($1, $2, $3)
          ON CONFLICT (object_key) DO UPDATE SET due_at = 0",
     )
     .bind(object_key(account, upload))
     .bind(clock::now_ms())
-    .bind(expires_at + LATEST_PUT_MS)
+    .bind(expires_at + MAX_PUT_MS)
     .execute(&mut **tx)
     .await?;
     Ok(())
+}
+
+/// The reason to delete an upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StaleUpload {
+    /// The upload was never completed.
+    Incomplete,
+    /// The upload is complete, and no transcript uses it.
+    Unused,
+}
+
+impl StaleUpload {
+    pub(super) fn condition(self) -> &'static str {
+        match self {
+            Self::Incomplete => "status = 'pending'",
+            Self::Unused => "status = 'ready' AND NOT EXISTS (SELECT 1 FROM transcripts WHERE upload_id = uploads.id)",
+        }
+    }
+}
+
+impl Store {
+    /// Deletes an upload if it is stale, and queues its object for deletion. False if it is not stale or does not exist.
+    pub(super) async fn delete_if_stale(&self, tx: &mut Tx, id: &UploadId, stale: StaleUpload) -> Result<bool> {
+        // The lock waits for transactions that create or delete transcripts of the upload.
+        self.lock_upload(tx, id, RowLock::Update).await?;
+        let query =
+            format!("DELETE FROM uploads WHERE id = $1 AND {} RETURNING account_id, expires_at", stale.condition());
+        let deleted = sqlx::query(AssertSqlSafe(query)).bind(id.as_str()).fetch_optional(&mut **tx).await?;
+        let Some(deleted) = deleted else { return Ok(false) };
+        let account = AccountId::from(deleted.try_get::<String, _>("account_id")?);
+        queue_deletion(tx, &account, id, deleted.try_get("expires_at")?).await?;
+        Ok(true)
+    }
 }

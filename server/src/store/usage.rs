@@ -1,11 +1,11 @@
-//! Usage events: written once a job or session, in the transaction that ends it; free credit is spent first.
+//! Usage events. One is written per job or session, in the transaction that ends it. Free credit is spent first.
 
 use sqlx::Row as _;
 
 use super::{Dialect, Result, Store, Tx};
 use crate::ids::{AccountId, TranscriptId, UsageId};
 
-/// Something to be billed.
+/// Usage that is billed.
 pub struct NewUsage<'a> {
     pub account: &'a AccountId,
     pub sku: &'a str,
@@ -16,7 +16,7 @@ pub struct NewUsage<'a> {
     pub session: Option<&'a str>,
 }
 
-/// A line of an account's usage.
+/// A usage event of an account.
 #[derive(Clone, Debug)]
 pub struct UsageEvent {
     pub id: UsageId,
@@ -31,7 +31,7 @@ pub struct UsageEvent {
     pub created_at: i64,
 }
 
-/// The usage of one model, summed.
+/// The summed usage of a model.
 #[derive(Clone, Debug)]
 pub struct Rollup {
     pub sku: String,
@@ -43,10 +43,10 @@ pub struct Rollup {
     pub billable_cents: i64,
 }
 
-/// Records an event, and takes from the free credit what it still covers. A second event for the same transcript or
-/// session changes nothing.
+/// Records an event and deducts it from the free credit as far as that lasts. A second event of the same transcript or session
+/// changes nothing.
 pub(super) async fn record(tx: &mut Tx, dialect: Dialect, event: &NewUsage<'_>, now: i64) -> Result<()> {
-    // Two jobs of an account may end at the same time: each must see what the other has left.
+    // Jobs of an account may end at the same time. The row lock orders their deductions.
     let balance_sql = match dialect {
         Dialect::Sqlite => "SELECT credit_balance_cents FROM accounts WHERE id = $1",
         Dialect::Postgres => "SELECT credit_balance_cents FROM accounts WHERE id = $1 FOR UPDATE",
@@ -82,7 +82,7 @@ pub(super) async fn record(tx: &mut Tx, dialect: Dialect, event: &NewUsage<'_>, 
 }
 
 impl Store {
-    /// Usage events of an account, newest first, and how many there are in all.
+    /// A page of an account's usage events, newest first, and their total number.
     pub async fn usage(&self, account: &AccountId, limit: i64, offset: i64) -> Result<(Vec<UsageEvent>, i64)> {
         let rows = sqlx::query(
             "SELECT id, sku, unit_type, quantity_ms, retail_cost_cents, credit_applied_cents, billable_cents, transcript_id,

@@ -1,4 +1,5 @@
-//! Whatever the interleaving of jobs, crashes and retries: what was finished is billed, once, and credit is never overdrawn.
+//! Billing under every interleaving of jobs, crashes and retries: each expected job is billed once, and credit is never
+//! overrandomn.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which may")]
 
@@ -7,10 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
-use super::*;
-use crate::billing::{Kind, Price};
+use super::{Price, ProductKind};
 use crate::clock;
 use crate::ids::{AccountId, NodeId, SessionId, TranscriptId};
+use crate::store::{
+    AttemptCount, CompletedTranscript, Job, LiveSession, NewTranscript, Outcome, Source, Status, Store,
+    TranscriptQuery, UsageEvent,
+};
 
 const MODEL: &str = "svc-best";
 const LIVE: &str = "svc-realtime";
@@ -18,10 +22,10 @@ const CREDIT: i64 = 40;
 const WORKERS: u64 = 6;
 const ACTIONS: usize = 60;
 
-/// A draw that a seed repeats.
-struct Draw(u64);
+/// A random number generator with a seed.
+struct Random(u64);
 
-impl Draw {
+impl Random {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -34,19 +38,19 @@ impl Draw {
     }
 }
 
-/// What must have been billed in the end.
+/// The expected bills.
 #[derive(Default)]
-struct Finished {
+struct Expected {
     /// Milliseconds of audio of each transcript that was completed.
     transcripts: BTreeMap<String, i64>,
-    /// What was reported of each session, by whichever node.
+    /// The durations of each session, as reported by any node.
     sessions: BTreeMap<String, BTreeSet<i64>>,
 }
 
-fn completed(draw: &mut Draw) -> (Outcome, i64) {
-    let duration_ms = draw.below(400_000) as i64;
-    let price = Price::of(MODEL, Kind::Prerecorded).unwrap();
-    let outcome = Outcome::Completed(super::Finished {
+fn completed(random: &mut Random) -> (Outcome, i64) {
+    let duration_ms = random.below(400_000) as i64;
+    let price = Price::of(MODEL, ProductKind::Prerecorded).unwrap();
+    let outcome = Outcome::Completed(CompletedTranscript {
         text: String::new(),
         words: "[]".into(),
         confidence: None,
@@ -74,44 +78,44 @@ async fn create(store: &Store, account: &AccountId) {
     store.create_transcript(&new, None).await.unwrap();
 }
 
-/// Ends a job, and notes it if that counted.
-async fn finish(store: &Store, job: &Job, draw: &mut Draw, finished: &Mutex<Finished>) {
-    let (outcome, duration_ms) = completed(draw);
+/// Finishes a job, and records it if the lease was still held.
+async fn finish(store: &Store, job: &Job, random: &mut Random, expected: &Mutex<Expected>) {
+    let (outcome, duration_ms) = completed(random);
     if store.finish_job(job, &outcome).await.unwrap() {
-        let before = finished.lock().unwrap().transcripts.insert(job.id.to_string(), duration_ms);
+        let before = expected.lock().unwrap().transcripts.insert(job.id.to_string(), duration_ms);
         assert_eq!(before, None, "{} ended twice", job.id);
     }
 }
 
-/// One node that does as it likes with its jobs and those it has lost.
-async fn node(store: Store, account: AccountId, seed: u64, finished: Arc<Mutex<Finished>>) {
-    let mut draw = Draw(seed);
-    let price = Price::of(LIVE, Kind::Realtime).unwrap();
+/// A node that acts at random on its jobs and on those that it has lost.
+async fn node(store: Store, account: AccountId, seed: u64, expected: Arc<Mutex<Expected>>) {
+    let mut random = Random(seed);
+    let price = Price::of(LIVE, ProductKind::Realtime).unwrap();
     let node = NodeId::new();
-    // Whatever it ever held: a job that was given to another is finished here all the same.
+    // All jobs that the node has ever claimed: it also finishes jobs that were given to another node.
     let mut held: Vec<Job> = Vec::new();
     for _ in 0..ACTIONS {
-        match draw.below(10) {
+        match random.below(10) {
             0 | 1 => create(&store, &account).await,
             2..=4 => {
-                // A lease that has run out already is one whose worker has died.
-                let lease_ms = if draw.below(3) == 0 { -1 } else { 60_000 };
+                // An expired lease simulates a dead worker.
+                let lease_ms = if random.below(3) == 0 { -1 } else { 60_000 };
                 held.extend(store.claim_job(5, 5, lease_ms).await.unwrap());
             }
             5 | 6 => {
-                if let Some(job) = draw.pick(&held).cloned() {
-                    finish(&store, &job, &mut draw, &finished).await;
+                if let Some(job) = random.pick(&held).cloned() {
+                    finish(&store, &job, &mut random, &expected).await;
                 }
             }
             7 => {
-                if let Some(job) = draw.pick(&held) {
-                    let counted = [Counted::Yes, Counted::No];
-                    store.release_job(job, 0, *draw.pick(&counted).unwrap()).await.unwrap();
+                if let Some(job) = random.pick(&held) {
+                    let counted = [AttemptCount::Counted, AttemptCount::NotCounted];
+                    store.release_job(job, 0, *random.pick(&counted).unwrap()).await.unwrap();
                 }
             }
             8 => {
-                store.reap_jobs().await.unwrap();
-                if let Some(job) = draw.pick(&held) {
+                store.requeue_expired_jobs().await.unwrap();
+                if let Some(job) = random.pick(&held) {
                     store.heartbeat(job, 60_000, 1).await.unwrap();
                     store.finish_job(job, &Outcome::Failed("broken".into())).await.unwrap();
                 }
@@ -121,10 +125,10 @@ async fn node(store: Store, account: AccountId, seed: u64, finished: Arc<Mutex<F
                 let (id, model) = (SessionId::new(), LIVE.into());
                 let session = LiveSession { id, account: account.clone(), model, began_at: now, seen_at: now };
                 store.begin_session(&session, &node).await.unwrap();
-                // Its node ends it, and so does one that thought it dead.
+                // The session's node ends it, and so does a node that treats the first as dead.
                 for _ in 0..2 {
-                    let ms = draw.below(90_000) as i64;
-                    finished.lock().unwrap().sessions.entry(session.id.to_string()).or_default().insert(ms);
+                    let ms = random.below(90_000) as i64;
+                    expected.lock().unwrap().sessions.entry(session.id.to_string()).or_default().insert(ms);
                     store.end_session(&session, price.unit_type, ms, price.cents(ms)).await.unwrap();
                 }
             }
@@ -138,27 +142,27 @@ async fn run(seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Store::url_in(folder.path())).await.unwrap();
     let account = store.account_of("somebody@example.org", CREDIT).await.unwrap().id;
-    let finished = Arc::new(Mutex::new(Finished::default()));
+    let expected = Arc::new(Mutex::new(Expected::default()));
     let nodes: Vec<_> = (1..=WORKERS)
-        .map(|n| tokio::spawn(node(store.clone(), account.clone(), seed * 1_000 + n, finished.clone())))
+        .map(|n| tokio::spawn(node(store.clone(), account.clone(), seed * 1_000 + n, expected.clone())))
         .collect();
     for node in nodes {
         node.await.unwrap();
     }
-    // All of them die; the next one does what is left.
-    store.release_all_jobs().await.unwrap();
-    store.reap_jobs().await.unwrap();
-    let mut draw = Draw(seed + 1);
+    // All nodes die, and the next process does the remaining work.
+    store.expire_all_leases().await.unwrap();
+    store.requeue_expired_jobs().await.unwrap();
+    let mut random = Random(seed + 1);
     while let Some(job) = store.claim_job(5, 5, 60_000).await.unwrap() {
-        finish(&store, &job, &mut draw, &finished).await;
+        finish(&store, &job, &mut random, &expected).await;
     }
 
-    let finished = std::mem::take(&mut *finished.lock().unwrap());
+    let expected = std::mem::take(&mut *expected.lock().unwrap());
     let (events, total) = store.usage(&account, 100_000, 0).await.unwrap();
     assert_eq!(events.len() as i64, total);
     let (mut transcripts, mut sessions) = (BTreeMap::new(), BTreeSet::new());
     for event in &events {
-        let kind = if event.transcript_id.is_some() { Kind::Prerecorded } else { Kind::Realtime };
+        let kind = if event.transcript_id.is_some() { ProductKind::Prerecorded } else { ProductKind::Realtime };
         let price = Price::of(&event.sku, kind).unwrap();
         assert_eq!(event.retail_cost_cents, price.cents(event.quantity_ms));
         assert_eq!(event.credit_applied_cents + event.billable_cents, event.retail_cost_cents);
@@ -167,13 +171,13 @@ async fn run(seed: u64) {
         }
         if let Some(id) = &event.session_id {
             assert!(sessions.insert(id.clone()), "{id} is billed twice");
-            assert!(finished.sessions[id].contains(&event.quantity_ms));
+            assert!(expected.sessions[id].contains(&event.quantity_ms));
         }
     }
     assert!(!transcripts.is_empty() && !sessions.is_empty());
-    assert_eq!(transcripts, finished.transcripts, "what was finished, and nothing else");
-    assert_eq!(sessions, finished.sessions.into_keys().collect());
-    let sum = |of: fn(&usage::UsageEvent) -> i64| events.iter().map(of).sum::<i64>();
+    assert_eq!(transcripts, expected.transcripts, "every finished job is billed, and nothing else");
+    assert_eq!(sessions, expected.sessions.into_keys().collect());
+    let sum = |of: fn(&UsageEvent) -> i64| events.iter().map(of).sum::<i64>();
     let left = store.allowance(&account).await.unwrap().balance;
     assert_eq!(left, CREDIT - sum(|event| event.credit_applied_cents));
     assert!(left == 0 || sum(|event| event.billable_cents) == 0, "credit goes first");
@@ -191,7 +195,7 @@ async fn run(seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn whatever_happens_what_is_finished_is_billed_once() {
+async fn every_finished_job_is_billed_once() {
     for seed in 1..=12 {
         run(seed).await;
     }

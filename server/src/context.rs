@@ -1,0 +1,118 @@
+//! A request on its way to a handler: the HTTP request, the parameters of its path, and the sender's identity.
+
+use std::ops::RangeInclusive;
+
+use hyper::body::Incoming;
+use hyper::{HeaderMap, Request};
+
+use crate::auth::session_token::SessionClaims;
+use crate::auth::{Checkout, Identity, UploadUrl};
+use crate::http::query;
+use crate::http::response::{ApiError, Result};
+use crate::store::Account;
+
+/// The most entries of a list page, and how many are sent by default.
+const MAX_PAGE: i64 = 100;
+const DEFAULT_PAGE: i64 = 20;
+
+/// The decoded parameters of a path, by their names in the route.
+pub type PathParams = Vec<(String, String)>;
+
+/// The value of a path parameter; empty if the route has no such parameter.
+pub fn path_param(params: &PathParams, name: &str) -> String {
+    params.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
+/// A request that passed authentication and rate limits.
+pub struct RequestContext {
+    identity: Identity,
+    params: PathParams,
+    request: Request<Incoming>,
+}
+
+impl RequestContext {
+    pub fn new(identity: Identity, params: PathParams, request: Request<Incoming>) -> Self {
+        Self { identity, params, request }
+    }
+
+    /// The account whose API key the request carries.
+    ///
+    /// # Errors
+    /// 401 on routes without an API key.
+    pub fn account(&self) -> Result<&Account> {
+        match &self.identity {
+            Identity::Account(account) => Ok(account),
+            _ => Err(ApiError::unauthorized("This needs an API key.")),
+        }
+    }
+
+    /// The upload that the signed URL names; none if there is no such upload.
+    ///
+    /// # Errors
+    /// If the store could not be read.
+    pub fn upload_url(&mut self) -> Result<Option<UploadUrl>> {
+        match std::mem::replace(&mut self.identity, Identity::Anonymous) {
+            Identity::Upload(upload) => upload,
+            _ => Ok(None),
+        }
+    }
+
+    /// The claims of a valid session token.
+    pub fn session_claims(&mut self) -> Option<SessionClaims> {
+        match std::mem::replace(&mut self.identity, Identity::Anonymous) {
+            Identity::Session(claims) => claims,
+            _ => None,
+        }
+    }
+
+    /// The checkout that the signed URL names.
+    ///
+    /// # Errors
+    /// 404 if it is unknown or expired.
+    pub fn checkout(&mut self) -> Result<Checkout> {
+        match std::mem::replace(&mut self.identity, Identity::Anonymous) {
+            Identity::Checkout(checkout) => checkout,
+            _ => Err(ApiError::not_found("There is nothing at this path.")),
+        }
+    }
+
+    /// The path parameter that the route calls `name`.
+    pub fn param(&self, name: &str) -> String {
+        path_param(&self.params, name)
+    }
+
+    pub fn headers(&self) -> &HeaderMap {
+        self.request.headers()
+    }
+
+    /// The last value of a query parameter that is not empty.
+    pub fn query(&self, name: &str) -> Option<String> {
+        query::value(self.request.uri(), name)
+    }
+
+    /// An integer of the query.
+    ///
+    /// # Errors
+    /// 422 for a value that is not an integer or is out of range.
+    pub fn query_integer(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>> {
+        query::integer(self.request.uri(), name, range)
+    }
+
+    /// `limit` and `offset` of a list.
+    ///
+    /// # Errors
+    /// As [`Self::query_integer`].
+    pub fn page(&self) -> Result<(i64, i64)> {
+        let limit = self.query_integer("limit", 1..=MAX_PAGE)?.unwrap_or(DEFAULT_PAGE);
+        let offset = self.query_integer("offset", 0..=i64::MAX)?.unwrap_or(0);
+        Ok((limit, offset))
+    }
+
+    pub fn into_body(self) -> Incoming {
+        self.request.into_body()
+    }
+
+    pub fn into_request(self) -> Request<Incoming> {
+        self.request
+    }
+}

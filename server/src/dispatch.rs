@@ -1,0 +1,129 @@
+//! The way of every request: route, authenticate, apply the rate limit, call the handler, log.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::{ACCESS_CONTROL_ALLOW_ORIGIN, HeaderMap, HeaderName, HeaderValue};
+use tracing::Instrument as _;
+
+use crate::auth::{Access, Identity};
+use crate::context::{RequestContext, path_param};
+use crate::http::body;
+use crate::http::listener::RequestHandler;
+use crate::http::rate_limits::{Client, RateLimitStatus};
+use crate::http::response::{ApiError, Response};
+use crate::ids;
+use crate::routes::{RouteMatch, Router, Surface};
+use crate::state::AppState;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Answers the requests of one surface.
+#[derive(Clone)]
+pub struct Dispatcher {
+    state: Arc<AppState>,
+    router: Arc<Router>,
+}
+
+impl Dispatcher {
+    pub fn new(state: Arc<AppState>, surface: Surface) -> Self {
+        Self { state, router: Arc::new(Router::new(surface)) }
+    }
+
+    async fn respond(&self, matched: RouteMatch, peer: SocketAddr, request: Request<Incoming>) -> Response {
+        let AppState { authenticator, rate_limits, .. } = &*self.state;
+        let address = Client::at(peer.ip());
+        let (route, params) = match matched {
+            RouteMatch::Route { route, params } => (route, params),
+            // A missing path is reported without a key, too: it reveals nothing.
+            other => {
+                let account = authenticator.account(request.headers()).await;
+                let client = account.map_or(address, |account| Client::Account(account.id));
+                return refuse(rate_limits.count(&client), other.refusal(), request);
+            }
+        };
+        let (identity, limit) = match route.access {
+            // Monitoring asks without a key and is never refused for its rate.
+            Access::Open => (Identity::Anonymous, rate_limits.peek(&address)),
+            // Visitors of web pages hold these. They have a count of their own, so that they cannot use up the account's.
+            Access::Signed(signed_for) => {
+                let upload_id = path_param(&params, "upload_id");
+                let identity = authenticator.verify(signed_for, request.uri(), request.headers(), upload_id).await;
+                let limit = rate_limits.count(&identity.client(address));
+                (identity, limit)
+            }
+            Access::ApiKey => match authenticator.account(request.headers()).await {
+                Ok(account) => {
+                    let identity = Identity::Account(account);
+                    let limit = rate_limits.count(&identity.client(address));
+                    (identity, limit)
+                }
+                Err(error) => return refuse(rate_limits.count(&address), error, request),
+            },
+        };
+        if limit.exceeded {
+            return refuse(limit, ApiError::rate_limited(limit.reset_s), request);
+        }
+        let request = RequestContext::new(identity, params, request);
+        let mut response = (route.handler)(&self.state, request).await.unwrap_or_else(|error| error.response());
+        limit.write(response.headers_mut());
+        response
+    }
+}
+
+impl RequestHandler for Dispatcher {
+    async fn handle(&self, peer: SocketAddr, request: Request<Incoming>) -> Response {
+        let began = Instant::now();
+        let id = request_id(request.headers());
+        let method = request.method().clone();
+        let matched = self.router.find(&method, request.uri().path());
+        let route = matched.path();
+        let span = tracing::info_span!("request", id = %id);
+        let mut response = self.respond(matched, peer, request).instrument(span.clone()).await;
+        if self.router.surface() == Surface::Storage {
+            // Any web page may upload files and must be able to read the errors.
+            response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        }
+        if let Ok(value) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert(REQUEST_ID, value);
+        }
+        response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+        let status = response.status().as_u16();
+        let took = began.elapsed();
+        metrics::counter!("auricle_requests_total", "route" => route, "status" => status_class(status)).increment(1);
+        metrics::histogram!("auricle_request_seconds", "route" => route).record(took);
+        span.in_scope(|| tracing::info!(%method, route, status, ms = took.as_secs_f64() * 1e3, "answered"));
+        response
+    }
+}
+
+fn status_class(status: u16) -> &'static str {
+    match status / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    }
+}
+
+/// The response to a refused request. An exceeded rate limit comes before any other error.
+fn refuse(limit: RateLimitStatus, error: ApiError, request: Request<Incoming>) -> Response {
+    body::discard(request);
+    let error = if limit.exceeded { ApiError::rate_limited(limit.reset_s) } else { error };
+    let mut response = error.response();
+    limit.write(response.headers_mut());
+    response
+}
+
+/// The client's request id if it can be logged, else a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(&REQUEST_ID).and_then(|value| value.to_str().ok());
+    let usable = |id: &&str| {
+        (1..=128).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+    };
+    given.filter(usable).map_or_else(|| ids::fresh("req"), str::to_owned)
+}

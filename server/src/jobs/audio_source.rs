@@ -1,0 +1,58 @@
+//! Gets the audio of a job as a local file: from the object store, or from its URL.
+
+use futures_util::StreamExt as _;
+use tokio::io::AsyncWriteExt as _;
+
+use super::{AttemptError, JobRunner};
+use crate::outbound::OutboundError;
+use crate::storage::LocalFile;
+use crate::store::{Job, Source, object_key};
+
+impl JobRunner {
+    pub(super) async fn local_audio(&self, job: &Job) -> Result<LocalFile, AttemptError> {
+        match &job.source {
+            Source::Upload(id) => self
+                .storage
+                .local_file(&object_key(&job.account, id), &self.settings.scratch)
+                .await
+                .map_err(|error| AttemptError::Retryable(format!("the upload could not be read: {error}")))?
+                .ok_or_else(|| AttemptError::Permanent("The uploaded file is gone.".into())),
+            Source::Url(url) => {
+                let limit = self.settings.fetch_timeout;
+                match tokio::time::timeout(limit, self.download(url)).await {
+                    Ok(fetched) => fetched,
+                    Err(_) => Err(not_fetched(&format!("it took longer than {} s", limit.as_secs()))),
+                }
+            }
+        }
+    }
+
+    async fn download(&self, url: &str) -> Result<LocalFile, AttemptError> {
+        let response = self.outbound.get(url).await.map_err(|error: OutboundError| not_fetched(&error.to_string()))?;
+        let limit = self.settings.fetch_max_bytes;
+        let too_large = || not_fetched(&format!("it is larger than {limit} bytes"));
+        if response.content_length().is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        let not_stored =
+            |error: std::io::Error| AttemptError::Retryable(format!("the audio could not be stored: {error}"));
+        let file = tempfile::NamedTempFile::new_in(&self.settings.scratch).map_err(not_stored)?;
+        let mut out = tokio::fs::File::from_std(file.reopen().map_err(not_stored)?);
+        let mut stream = response.bytes_stream();
+        let mut length = 0u64;
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|error| not_fetched(&format!("the connection broke off ({error})")))?;
+            length += chunk.len() as u64;
+            if length > limit {
+                return Err(too_large());
+            }
+            out.write_all(&chunk).await.map_err(not_stored)?;
+        }
+        out.flush().await.map_err(not_stored)?;
+        Ok(LocalFile::Temporary(file))
+    }
+}
+
+fn not_fetched(reason: &str) -> AttemptError {
+    AttemptError::Permanent(format!("The audio could not be fetched from audio_url: {reason}."))
+}

@@ -1,0 +1,193 @@
+//! Builds the parts of the service from the settings and from what has been opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auricle_engine::{Catalog, Engine};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use url::Url;
+
+use super::housekeeping::Housekeeping;
+use crate::api::billing::BillingState;
+use crate::api::health::HealthState;
+use crate::api::transcripts::TranscriptsState;
+use crate::api::uploads::UploadsState;
+use crate::auth::Authenticator;
+use crate::billing::PaymentProvider;
+use crate::config::Config;
+use crate::dashboard::DashboardState;
+use crate::http::listener::connection_permits;
+use crate::http::rate_limits::RateLimits;
+use crate::jobs::{JobRunner, JobSettings};
+use crate::live::{RealtimeState, SessionSettings, SessionThreads};
+use crate::metering::Metering;
+use crate::notify::Notifiers;
+use crate::openapi;
+use crate::outbound::Outbound;
+use crate::state::AppState;
+use crate::storage::Storage;
+use crate::store::Store;
+use crate::usage_reports::UsageReporter;
+use crate::webhook_outbox::WebhookOutbox;
+
+/// Histogram buckets of request and job times, in seconds.
+const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
+
+/// The public URLs of the listeners.
+pub struct PublicUrls {
+    pub api: Url,
+    pub storage: Url,
+    pub dashboard: Url,
+}
+
+/// The settings and the resources that were opened with them.
+pub struct Opened<'a> {
+    pub config: &'a Config,
+    pub store: Store,
+    /// Signs URLs and tokens. All nodes on one database share it.
+    pub secret: String,
+    pub catalog: Catalog,
+    /// None if this process does not transcribe.
+    pub engine: Option<Arc<Engine>>,
+    pub urls: &'a PublicUrls,
+}
+
+/// The parts of the service.
+pub struct Service {
+    pub state: Arc<AppState>,
+    pub store: Store,
+    pub connections: Arc<Semaphore>,
+    pub notifiers: Arc<Notifiers>,
+    pub metering: Arc<Metering>,
+    pub housekeeping: Housekeeping,
+    /// None if this process does not transcribe.
+    pub workers: Option<Workers>,
+    /// Canceled when the service stops. From then on it accepts no new work.
+    pub stopping: CancellationToken,
+}
+
+/// The background tasks of a process that transcribes.
+pub struct Workers {
+    pub jobs: Arc<JobRunner>,
+    pub webhooks: Arc<WebhookOutbox>,
+    pub usage_reports: UsageReporter,
+}
+
+impl Service {
+    /// Builds the parts. This is possible once per process, because it installs the metrics recorder.
+    ///
+    /// # Errors
+    /// One line for a setting that cannot be used.
+    pub fn assemble(opened: Opened<'_>) -> Result<Self, String> {
+        let Opened { config, store, secret, catalog, engine, urls } = opened;
+        let metrics = PrometheusBuilder::new()
+            .set_buckets(&BUCKETS)
+            .and_then(|builder| builder.install_recorder())
+            .map_err(|error| format!("metrics: {error}"))?;
+        let storage =
+            Storage::open(config, urls.storage.clone(), &secret).map_err(|error| format!("storage: {error}"))?;
+        let outbound =
+            Outbound::new(&config.allow_private_hosts).map_err(|error| format!("outbound client: {error}"))?;
+        let payments = Arc::new(PaymentProvider::new(config, &urls.dashboard, &secret)?);
+        let threads = SessionThreads::start().map_err(|error| format!("threads of live sessions: {error}"))?;
+
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        let (lease, poll) = (seconds(config.job_lease_seconds), seconds(config.poll_seconds));
+        let stopping = CancellationToken::new();
+        let connections = connection_permits(config.max_connections);
+        let notifiers = Arc::new(Notifiers::default());
+        let metering = Arc::new(Metering::new(store.clone(), lease));
+        let catalog = Arc::new(catalog);
+        let signing_key: Arc<str> = secret.into();
+
+        let workers = engine.clone().map(|engine| Workers {
+            jobs: Arc::new(JobRunner {
+                store: store.clone(),
+                storage: storage.clone(),
+                outbound: outbound.clone(),
+                engine,
+                notifiers: notifiers.clone(),
+                settings: JobSettings {
+                    workers: config.job_workers,
+                    parallel: config.parallel_jobs.into(),
+                    parallel_subscribed: config.parallel_jobs_subscribed.into(),
+                    poll,
+                    lease,
+                    fetch_timeout: seconds(config.fetch_timeout_seconds),
+                    fetch_max_bytes: config.fetch_max_bytes,
+                    scratch: config.scratch(),
+                },
+            }),
+            webhooks: Arc::new(WebhookOutbox {
+                store: store.clone(),
+                outbound: outbound.clone(),
+                notifiers: notifiers.clone(),
+                timeout: seconds(config.webhook_timeout_seconds),
+                retry_seconds: config.webhook_retry_seconds.clone(),
+                poll,
+            }),
+            usage_reports: UsageReporter { store: store.clone(), payments: payments.clone(), poll },
+        });
+        let housekeeping = Housekeeping {
+            store: store.clone(),
+            storage: storage.clone(),
+            notifiers: notifiers.clone(),
+            incomplete_ms: i64::from(config.stale_upload_hours) * 3_600_000,
+            unused_ms: i64::from(config.unused_upload_days) * 24 * 3_600_000,
+        };
+        let state = AppState {
+            authenticator: Authenticator {
+                store: store.clone(),
+                storage: storage.clone(),
+                payments: payments.clone(),
+                signing_key: signing_key.clone(),
+            },
+            rate_limits: RateLimits::new(config.request_limit),
+            transcripts: Arc::new(TranscriptsState {
+                store: store.clone(),
+                outbound,
+                catalog: catalog.clone(),
+                notifiers: notifiers.clone(),
+            }),
+            uploads: Arc::new(UploadsState {
+                store: store.clone(),
+                storage,
+                notifiers: notifiers.clone(),
+                max_bytes: config.max_upload_bytes,
+                url_seconds: config.upload_url_seconds,
+            }),
+            catalog: catalog.clone(),
+            billing: Arc::new(BillingState { store: store.clone(), payments: payments.clone() }),
+            health: Arc::new(HealthState {
+                store: store.clone(),
+                metrics,
+                connections: connections.clone(),
+                max_connections: config.max_connections,
+                openapi: openapi::document(&urls.api).to_string(),
+            }),
+            realtime: Arc::new(RealtimeState {
+                store: store.clone(),
+                catalog,
+                engine,
+                metering: metering.clone(),
+                threads,
+                connections: TaskTracker::new(),
+                permits: Arc::new(Semaphore::new(config.max_live_sessions)),
+                stopping: stopping.clone(),
+                signing_key,
+                public_url: urls.api.clone(),
+                settings: SessionSettings {
+                    turn_silence_ms: config.turn_silence_ms,
+                    language_model: config.live_language_model_choice(),
+                    idle_timeout: seconds(config.live_idle_seconds),
+                    max_duration: seconds(config.live_session_seconds),
+                },
+            }),
+            dashboard: Arc::new(DashboardState { store: store.clone(), payments, notifiers: notifiers.clone() }),
+        };
+        Ok(Self { state: Arc::new(state), store, connections, notifiers, metering, housekeeping, workers, stopping })
+    }
+}
