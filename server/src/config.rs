@@ -106,7 +106,7 @@ pub struct Config {
     pub stripe_meter_event: String,
     /// The secret that signs Stripe's events.
     pub stripe_webhook_secret: Option<String>,
-    /// How long a stopping service waits for running work.
+    /// The longest time that a stopping service waits for running work.
     pub drain_seconds: u32,
     /// `text` or `json`.
     pub log_format: LogFormat,

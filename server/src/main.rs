@@ -1,7 +1,7 @@
 //! The `auricle` program.
 
-/// Tensors of many megabytes come and go with each step. The C library gives their pages back to the system each time, and
-/// the system's clean new ones cost more than what is computed on some of them.
+/// Each step allocates and frees tensors of many megabytes. The C library returns their pages to the system each time, and
+/// new zeroed pages cost more than some of the computations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,5 +1,5 @@
-//! A model hub over HTTP: what a repository holds, and its files, each checked against the sum that the hub states. A fetch
-//! that breaks off goes on where it was, in this call or the next.
+//! A client of model hubs: lists a repository and downloads its files. Each file is checked against the hub's checksum. An
+//! interrupted download is resumed, in the same call or the next.
 
 use std::io::SeekFrom;
 use std::path::Path;
@@ -9,21 +9,21 @@ use reqwest::header::{AUTHORIZATION, CONTENT_RANGE, RANGE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
 use sha1::Sha1;
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use url::Url;
 
-/// How long a peer may be silent in the middle of an answer.
-const STALL: Duration = Duration::from_secs(30);
-/// Attempts, one after the other, that bring nothing.
-const ATTEMPTS: u32 = 5;
-/// Before the second attempt; twice as long before each after it.
-const PAUSE: Duration = Duration::from_millis(500);
-/// What a listing may hold, bytes.
-const LISTING: usize = 16 << 20;
+/// Timeout of connecting, and between parts of a response.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most consecutive attempts without progress.
+const MAX_ATTEMPTS: u32 = 5;
+/// Delay before the second attempt. It doubles with each attempt.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// The largest listing, in bytes.
+const MAX_LISTING_BYTES: usize = 16 << 20;
 
-/// A file is taken if its name is one of these, or that of weights.
+/// The files of a checkpoint besides its weights.
 const SETTINGS: [&str; 11] = [
     "LICENSE",
     "README.md",
@@ -38,9 +38,9 @@ const SETTINGS: [&str; 11] = [
     "tokenizer_config.json",
 ];
 
-/// Why something was not fetched.
+/// An error of a listing or download.
 #[derive(Debug, thiserror::Error)]
-pub enum HubError {
+pub enum ModelHubError {
     #[error("{0}")]
     Address(String),
     #[error("{hub} has no {what}")]
@@ -52,20 +52,20 @@ pub enum HubError {
     Forbidden { hub: String, what: String },
     #[error("{0}")]
     Listing(String),
-    #[error("{what}: {reason} ({ATTEMPTS} attempts brought nothing more; the same command goes on from here)")]
+    #[error("{what}: {reason} ({MAX_ATTEMPTS} attempts brought nothing more; the same command goes on from here)")]
     Broken { what: String, reason: String },
     #[error("{what} is not what the hub says it is: its {kind} is {found}, not {wanted}; it was removed, try again")]
-    Sum { what: String, kind: &'static str, found: String, wanted: String },
+    Checksum { what: String, kind: &'static str, found: String, wanted: String },
     #[error("cannot write {what}: {source}")]
     Write { what: String, source: std::io::Error },
 }
 
-type Result<T> = std::result::Result<T, HubError>;
+type Result<T> = std::result::Result<T, ModelHubError>;
 
 /// A model hub.
 pub struct ModelHub {
     client: Client,
-    /// Without a slash at the end.
+    /// The base URL, without a slash at the end.
     address: String,
     token: Option<String>,
 }
@@ -81,20 +81,20 @@ pub struct Listing {
 pub struct RemoteFile {
     pub name: String,
     pub size: u64,
-    sum: Sum,
+    checksum: Checksum,
 }
 
-/// What tells that a file is whole.
+/// The checksum of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Sum {
-    /// Of large files: SHA-256.
+enum Checksum {
+    /// SHA-256, of large files.
     Sha256(String),
-    /// Of others: git's name for their contents.
-    Blob(String),
+    /// Git's blob id, of other files.
+    GitBlob(String),
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct ListingResponse {
     sha: String,
     siblings: Vec<Sibling>,
 }
@@ -105,30 +105,30 @@ struct Sibling {
     size: Option<u64>,
     #[serde(rename = "blobId")]
     blob: Option<String>,
-    lfs: Option<Large>,
+    lfs: Option<LfsFile>,
 }
 
 #[derive(Deserialize)]
-struct Large {
+struct LfsFile {
     sha256: String,
     size: u64,
 }
 
 impl ModelHub {
-    /// A hub by its address; `token` is shown to it with each request.
+    /// A client of the hub at `address`. Every request sends `token`.
     ///
     /// # Errors
-    /// [`HubError::Address`] for one that is no address.
+    /// [`ModelHubError::Address`] for an invalid address.
     pub fn new(address: &str, token: Option<String>) -> Result<Self> {
-        let bad = |reason: String| HubError::Address(format!("{address} is no address of a model hub: {reason}"));
+        let bad = |reason: String| ModelHubError::Address(format!("{address} is no address of a model hub: {reason}"));
         let url = Url::parse(address).map_err(|error| bad(error.to_string()))?;
         if !["http", "https"].contains(&url.scheme()) {
             return Err(bad("it does not begin with https://".into()));
         }
         let client = Client::builder()
             .user_agent(concat!("auricle/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(STALL)
-            .read_timeout(STALL)
+            .connect_timeout(STALL_TIMEOUT)
+            .read_timeout(STALL_TIMEOUT)
             .build()
             .map_err(|error| bad(error.to_string()))?;
         Ok(Self { client, address: address.trim_end_matches('/').to_owned(), token })
@@ -142,44 +142,45 @@ impl ModelHub {
         }
     }
 
-    /// What a repository, `owner/name`, holds at a branch, tag or commit.
+    /// Lists a repository, `owner/name`, at a branch, tag or commit.
     ///
     /// # Errors
-    /// [`HubError`], which says what to do.
+    /// [`ModelHubError`], whose message names the remedy.
     pub async fn list(&self, repository: &str, revision: &str) -> Result<Listing> {
         let address = format!("{}/api/models/{repository}/revision/{revision}?blobs=true", self.address);
         let mut attempt = 0;
         let body = loop {
             let fetched = async {
                 let response = self.send(self.get(&address), repository).await?;
-                body(response, LISTING).await.map_err(|error| Trouble::Passing(error.to_string()))
+                body(response, MAX_LISTING_BYTES).await.map_err(|error| RequestError::Transient(error.to_string()))
             };
             match fetched.await {
                 Ok(body) => break body,
-                Err(trouble) => attempt = self.again(trouble, attempt, repository).await?,
+                Err(error) => attempt = self.retry(error, attempt, repository).await?,
             }
         };
-        let bad =
-            |reason: String| HubError::Listing(format!("{repository}: the hub's answer is not understood: {reason}"));
-        let answer: Answer = serde_json::from_slice(&body).map_err(|error| bad(error.to_string()))?;
+        let bad = |reason: String| {
+            ModelHubError::Listing(format!("{repository}: the hub's answer is not understood: {reason}"))
+        };
+        let response: ListingResponse = serde_json::from_slice(&body).map_err(|error| bad(error.to_string()))?;
         let file = |sibling: Sibling| {
-            let (size, sum) = match (sibling.lfs, sibling.size, sibling.blob) {
-                (Some(large), ..) => (large.size, Sum::Sha256(large.sha256.to_lowercase())),
-                (None, Some(size), Some(blob)) => (size, Sum::Blob(blob.to_lowercase())),
+            let (size, checksum) = match (sibling.lfs, sibling.size, sibling.blob) {
+                (Some(large), ..) => (large.size, Checksum::Sha256(large.sha256.to_lowercase())),
+                (None, Some(size), Some(blob)) => (size, Checksum::GitBlob(blob.to_lowercase())),
                 _ => return Err(bad(format!("{} has no size or no sum", sibling.rfilename))),
             };
-            Ok(RemoteFile { name: sibling.rfilename, size, sum })
+            Ok(RemoteFile { name: sibling.rfilename, size, checksum })
         };
-        let files = answer.siblings.into_iter().map(file).collect::<Result<_>>()?;
-        Ok(Listing { commit: answer.sha, files })
+        let files = response.siblings.into_iter().map(file).collect::<Result<_>>()?;
+        Ok(Listing { commit: response.sha, files })
     }
 
-    /// Fetches a file of a listing into `dir`; `progress` is told how much of it is there. What is there of an earlier attempt
-    /// is kept; what is whole is not fetched again.
+    /// Downloads a file of a listing into `dir`, and calls `progress` with the bytes on disk. A partial file is resumed; a
+    /// complete file is not downloaded again.
     ///
     /// # Errors
-    /// [`HubError`]; what was fetched so far stays, but for a file whose sum is wrong.
-    pub async fn fetch(
+    /// [`ModelHubError`]. The partial file is kept, unless its checksum is wrong.
+    pub async fn download(
         &self,
         repository: &str,
         commit: &str,
@@ -187,66 +188,66 @@ impl ModelHub {
         dir: &Path,
         progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let whole = dir.join(&file.name);
-        if tokio::fs::metadata(&whole).await.is_ok_and(|found| found.len() == file.size) {
+        let complete = dir.join(&file.name);
+        if tokio::fs::metadata(&complete).await.is_ok_and(|found| found.len() == file.size) {
             progress(file.size);
             return Ok(());
         }
         let path = dir.join(format!("{}.part", file.name));
-        let write = |source| HubError::Write { what: path.display().to_string(), source };
-        let mut part = Part::open(&path, file).await.map_err(write)?;
+        let write = |source| ModelHubError::Write { what: path.display().to_string(), source };
+        let mut part = PartialFile::open(&path, file).await.map_err(write)?;
         let address = format!("{}/{repository}/resolve/{commit}/{}", self.address, file.name);
         let what = format!("{repository}/{}", file.name);
         let mut attempt = 0;
         progress(part.length);
         while part.length < file.size {
             let before = part.length;
-            let trouble = match self.go_on(&address, &what, &mut part, file.size, progress).await {
+            let error = match self.resume(&address, &what, &mut part, file.size, progress).await {
                 Ok(()) if part.length >= file.size => break,
-                Ok(()) => Trouble::Passing("the connection was cut".into()),
-                Err(trouble) => trouble,
+                Ok(()) => RequestError::Transient("the connection was cut".into()),
+                Err(error) => error,
             };
             attempt = if part.length > before { 0 } else { attempt };
-            attempt = self.again(trouble, attempt, &what).await?;
+            attempt = self.retry(error, attempt, &what).await?;
         }
         part.file.sync_all().await.map_err(write)?;
-        let found = part.sum();
-        let (kind, wanted) = match &file.sum {
-            Sum::Sha256(sum) => ("SHA-256", sum),
-            Sum::Blob(sum) => ("git blob id", sum),
+        let found = part.checksum();
+        let (kind, wanted) = match &file.checksum {
+            Checksum::Sha256(sum) => ("SHA-256", sum),
+            Checksum::GitBlob(sum) => ("git blob id", sum),
         };
         if found != *wanted || part.length != file.size {
             tokio::fs::remove_file(&path).await.map_err(write)?;
-            return Err(HubError::Sum { what, kind, found, wanted: wanted.clone() });
+            return Err(ModelHubError::Checksum { what, kind, found, wanted: wanted.clone() });
         }
-        tokio::fs::rename(&path, &whole).await.map_err(write)
+        tokio::fs::rename(&path, &complete).await.map_err(write)
     }
 
-    /// Fetches what is missing of a part, as far as the connection goes.
-    async fn go_on(
+    /// Downloads the rest of a partial file, until the connection ends.
+    async fn resume(
         &self,
         address: &str,
         what: &str,
-        part: &mut Part,
+        part: &mut PartialFile,
         size: u64,
         progress: &mut dyn FnMut(u64),
-    ) -> std::result::Result<(), Trouble> {
+    ) -> std::result::Result<(), RequestError> {
         let mut request = self.get(address);
         if part.length > 0 {
             request = request.header(RANGE, format!("bytes={}-", part.length));
         }
         let mut response = self.send(request, what).await?;
-        let written = |source| Trouble::Lasting(HubError::Write { what: what.to_owned(), source });
+        let written = |source| RequestError::Permanent(ModelHubError::Write { what: what.to_owned(), source });
         let here = response.headers().get(CONTENT_RANGE).and_then(|range| range.to_str().ok());
         let wanted = format!("bytes {}-", part.length);
-        let goes_on =
+        let is_resumed =
             response.status() == StatusCode::PARTIAL_CONTENT && here.is_some_and(|range| range.starts_with(&wanted));
-        if part.length > 0 && !goes_on {
-            // A hub that cannot go on in the middle begins anew.
-            part.empty().await.map_err(written)?;
+        if part.length > 0 && !is_resumed {
+            // The hub ignored the range and sends the whole file.
+            part.truncate().await.map_err(written)?;
         }
-        while let Some(bytes) = response.chunk().await.map_err(|error| Trouble::Passing(error.to_string()))? {
-            // More than was promised is not taken: the sum would be wrong anyway.
+        while let Some(bytes) = response.chunk().await.map_err(|error| RequestError::Transient(error.to_string()))? {
+            // Bytes beyond the listed size are dropped.
             let room = usize::try_from(size - part.length).unwrap_or(usize::MAX);
             let more = bytes.len() > room;
             part.write(&bytes[..bytes.len().min(room)]).await.map_err(written)?;
@@ -258,42 +259,45 @@ impl ModelHub {
         Ok(())
     }
 
-    async fn send(&self, request: RequestBuilder, what: &str) -> std::result::Result<Response, Trouble> {
-        let response = request.send().await.map_err(|error| Trouble::Passing(reason(&error)))?;
+    async fn send(&self, request: RequestBuilder, what: &str) -> std::result::Result<Response, RequestError> {
+        let response = request.send().await.map_err(|error| RequestError::Transient(reason(&error)))?;
         let (hub, what) = (self.address.clone(), what.to_owned());
         match response.status() {
             status if status.is_success() => Ok(response),
-            StatusCode::NOT_FOUND => Err(Trouble::Lasting(HubError::Missing { hub, what })),
+            StatusCode::NOT_FOUND => Err(RequestError::Permanent(ModelHubError::Missing { hub, what })),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                Err(Trouble::Lasting(HubError::Forbidden { hub, what }))
+                Err(RequestError::Permanent(ModelHubError::Forbidden { hub, what }))
             }
-            status => Err(Trouble::Passing(format!("{hub} answered {status}"))),
+            status => Err(RequestError::Transient(format!("{hub} answered {status}"))),
         }
     }
 
-    /// Waits before the next attempt, unless there is none.
-    async fn again(&self, trouble: Trouble, attempt: u32, what: &str) -> Result<u32> {
-        match trouble {
-            Trouble::Lasting(error) => Err(error),
-            Trouble::Passing(reason) if attempt + 1 >= ATTEMPTS => {
-                Err(HubError::Broken { what: what.to_owned(), reason })
+    /// Waits before the next attempt, and returns its number.
+    ///
+    /// # Errors
+    /// For a permanent error, and after the last attempt.
+    async fn retry(&self, error: RequestError, attempt: u32, what: &str) -> Result<u32> {
+        match error {
+            RequestError::Permanent(error) => Err(error),
+            RequestError::Transient(reason) if attempt + 1 >= MAX_ATTEMPTS => {
+                Err(ModelHubError::Broken { what: what.to_owned(), reason })
             }
-            Trouble::Passing(reason) => {
+            RequestError::Transient(reason) => {
                 tracing::info!(what, reason, "trying again");
-                tokio::time::sleep(PAUSE * 2u32.pow(attempt)).await;
+                tokio::time::sleep(RETRY_DELAY * 2u32.pow(attempt)).await;
                 Ok(attempt + 1)
             }
         }
     }
 }
 
-enum Trouble {
-    /// Another attempt may do.
-    Passing(String),
-    Lasting(HubError),
+enum RequestError {
+    /// Another attempt may succeed.
+    Transient(String),
+    Permanent(ModelHubError),
 }
 
-/// An error with what caused it: reqwest's own text ends before that.
+/// The message of an error and its causes, which reqwest's own text leaves out.
 fn reason(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -315,28 +319,28 @@ async fn body(mut response: Response, most: usize) -> reqwest::Result<Vec<u8>> {
     Ok(body)
 }
 
-/// What there is of a file, and its sum so far.
-struct Part {
+/// A partial file and the digest of its bytes.
+struct PartialFile {
     file: File,
     length: u64,
     size: u64,
-    digest: Digests,
+    digest: Digest,
 }
 
-enum Digests {
+enum Digest {
     Sha256(Sha256),
-    Blob(Sha1),
+    GitBlob(Sha1),
 }
 
-impl Part {
+impl PartialFile {
     async fn open(path: &Path, of: &RemoteFile) -> std::io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).await?;
-        let digest = match of.sum {
-            Sum::Sha256(_) => Digests::Sha256(Sha256::new()),
-            Sum::Blob(_) => Digests::Blob(Sha1::new()),
+        let digest = match of.checksum {
+            Checksum::Sha256(_) => Digest::Sha256(Sha256::new()),
+            Checksum::GitBlob(_) => Digest::GitBlob(Sha1::new()),
         };
         let mut part = Self { file, length: 0, size: of.size, digest };
-        part.begin();
+        part.reset();
         let mut buffer = vec![0; 1 << 20];
         loop {
             let read = part.file.read(&mut buffer).await?;
@@ -346,24 +350,24 @@ impl Part {
             part.add(&buffer[..read]);
         }
         if part.length > of.size {
-            part.empty().await?;
+            part.truncate().await?;
         }
         Ok(part)
     }
 
-    fn begin(&mut self) {
+    fn reset(&mut self) {
         self.length = 0;
         match &mut self.digest {
-            Digests::Sha256(digest) => *digest = Sha256::new(),
-            Digests::Blob(digest) => *digest = Sha1::new_with_prefix(format!("blob {}\0", self.size)),
+            Digest::Sha256(digest) => *digest = Sha256::new(),
+            Digest::GitBlob(digest) => *digest = Sha1::new_with_prefix(format!("blob {}\0", self.size)),
         }
     }
 
     fn add(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
         match &mut self.digest {
-            Digests::Sha256(digest) => digest.update(bytes),
-            Digests::Blob(digest) => digest.update(bytes),
+            Digest::Sha256(digest) => digest.update(bytes),
+            Digest::GitBlob(digest) => digest.update(bytes),
         }
     }
 
@@ -373,27 +377,26 @@ impl Part {
         Ok(())
     }
 
-    async fn empty(&mut self) -> std::io::Result<()> {
+    async fn truncate(&mut self) -> std::io::Result<()> {
         self.file.set_len(0).await?;
         self.file.seek(SeekFrom::Start(0)).await?;
-        self.begin();
+        self.reset();
         Ok(())
     }
 
-    fn sum(&self) -> String {
+    fn checksum(&self) -> String {
         match &self.digest {
-            Digests::Sha256(digest) => data_encoding::HEXLOWER.encode(&digest.clone().finalize()),
-            Digests::Blob(digest) => data_encoding::HEXLOWER.encode(&digest.clone().finalize()),
+            Digest::Sha256(digest) => data_encoding::HEXLOWER.encode(&digest.clone().finalize()),
+            Digest::GitBlob(digest) => data_encoding::HEXLOWER.encode(&digest.clone().finalize()),
         }
     }
 }
 
-/// The files of a repository that make a checkpoint in its published form: settings, and the weights once, not their copies in
-/// other forms or precisions.
+/// Selects the files of a checkpoint: its settings, and one copy of its weights, without other formats or precisions.
 ///
 /// # Errors
-/// [`HubError::Listing`] for a repository without such weights.
-pub fn checkpoint(repository: &str, files: &[RemoteFile]) -> Result<Vec<RemoteFile>> {
+/// [`ModelHubError::Listing`] for a repository without such weights.
+pub fn checkpoint_files(repository: &str, files: &[RemoteFile]) -> Result<Vec<RemoteFile>> {
     let one = files.iter().any(|file| file.name == "model.safetensors");
     let is_shard = |name: &str| {
         let middle = name.strip_prefix("model-").and_then(|name| name.strip_suffix(".safetensors"));
@@ -408,7 +411,7 @@ pub fn checkpoint(repository: &str, files: &[RemoteFile]) -> Result<Vec<RemoteFi
     let wanted: Vec<RemoteFile> =
         files.iter().filter(|file| SETTINGS.contains(&file.name.as_str()) || is_weight(&file.name)).cloned().collect();
     if !wanted.iter().any(|file| file.name.ends_with(".safetensors")) {
-        return Err(HubError::Listing(format!(
+        return Err(ModelHubError::Listing(format!(
             "{repository} has no weights as model.safetensors, so it cannot be loaded"
         )));
     }
@@ -420,16 +423,17 @@ mod tests {
     use super::*;
 
     fn files(names: &[&str]) -> Vec<RemoteFile> {
-        let file = |name: &&str| RemoteFile { name: (*name).into(), size: 1, sum: Sum::Blob(String::new()) };
+        let file =
+            |name: &&str| RemoteFile { name: (*name).into(), size: 1, checksum: Checksum::GitBlob(String::new()) };
         names.iter().map(file).collect()
     }
 
-    fn taken(names: &[&str]) -> Vec<String> {
-        checkpoint("a/b", &files(names)).unwrap().into_iter().map(|file| file.name).collect()
+    fn selected(names: &[&str]) -> Vec<String> {
+        checkpoint_files("a/b", &files(names)).unwrap().into_iter().map(|file| file.name).collect()
     }
 
     #[test]
-    fn weights_are_taken_once() {
+    fn one_copy_of_the_weights_is_selected() {
         let settings = ["config.json", "tokenizer.json"];
         let with = |weights: &[&'static str]| [settings.as_slice(), weights].concat();
         let all = with(&[
@@ -438,13 +442,13 @@ mod tests {
             "pytorch_model.bin",
             "onnx/model.onnx",
         ]);
-        assert_eq!(taken(&all), with(&["model.safetensors"]));
+        assert_eq!(selected(&all), with(&["model.safetensors"]));
         let shards =
             ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"];
-        assert_eq!(taken(&with(&shards)), with(&shards));
+        assert_eq!(selected(&with(&shards)), with(&shards));
         let both = with(&["model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json"]);
-        assert_eq!(taken(&both), with(&["model.safetensors"]));
-        assert!(checkpoint("a/b", &files(&["config.json", "pytorch_model.bin"])).is_err());
-        assert_eq!(taken(&["model.safetensors", "sub/config.json", "../config.json"]), ["model.safetensors"]);
+        assert_eq!(selected(&both), with(&["model.safetensors"]));
+        assert!(checkpoint_files("a/b", &files(&["config.json", "pytorch_model.bin"])).is_err());
+        assert_eq!(selected(&["model.safetensors", "sub/config.json", "../config.json"]), ["model.safetensors"]);
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use auricle_engine::Catalog;
 
+use crate::api::TranscriptsState;
 use crate::api::billing::BillingState;
 use crate::api::health::HealthState;
-use crate::api::transcripts::TranscriptsState;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
 use crate::dashboard::DashboardState;

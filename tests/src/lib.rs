@@ -1,5 +1,6 @@
 //! Services, clients, fixtures and oracles for the tests.
 
+pub mod arrows;
 mod browser;
 mod bucket;
 mod client;

@@ -5,7 +5,7 @@ use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::transcripts::TranscriptsState;
+use super::TranscriptsState;
 use crate::billing::{Price, ProductKind};
 use crate::clock;
 use crate::http::body::Fields;

@@ -6,3 +6,19 @@ pub mod health;
 pub mod models;
 pub mod transcripts;
 pub mod uploads;
+
+use std::sync::Arc;
+
+use auricle_engine::Catalog;
+
+use crate::notify::Notifiers;
+use crate::outbound::Outbound;
+use crate::store::Store;
+
+/// The state of transcripts.
+pub struct TranscriptsState {
+    pub store: Store,
+    pub outbound: Outbound,
+    pub catalog: Arc<Catalog>,
+    pub notifiers: Arc<Notifiers>,
+}

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use auricle_engine::Word;
 use auricle_engine::text::search::{self, LONGEST_PHRASE, words_of};
 use auricle_engine::text::segments::{self, Segment};
 use auricle_engine::text::subtitles::{self, SubtitleOptions};
-use auricle_engine::{Catalog, Word};
 use data_encoding::HEXLOWER;
 use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
+use super::TranscriptsState;
 use super::create::{ValidRequest, validate};
 use crate::auth::require_credit;
 use crate::clock;
@@ -19,17 +20,7 @@ use crate::context::RequestContext;
 use crate::http::body;
 use crate::http::response::{ApiError, Response, Result, json, json_text, no_content, text};
 use crate::ids::TranscriptId;
-use crate::notify::Notifiers;
-use crate::outbound::Outbound;
-use crate::store::{Created, Status, Store, Transcript, TranscriptQuery};
-
-/// The state of this resource.
-pub struct TranscriptsState {
-    pub store: Store,
-    pub outbound: Outbound,
-    pub catalog: Arc<Catalog>,
-    pub notifiers: Arc<Notifiers>,
-}
+use crate::store::{Created, Status, Transcript, TranscriptQuery};
 
 /// The longest idempotency key.
 const MAX_KEY_BYTES: usize = 255;

@@ -1,4 +1,4 @@
-//! `auricle bench`: this machine's speed, as a table, in seconds of audio for a second of work.
+//! `auricle bench`: the speed of this machine as a table, in seconds of audio per second of work.
 
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use clap::Args;
 use super::progress::{Bar, clock, speed};
 use super::{EngineArgs, Result, interrupt, output};
 
-/// Files that are transcribed at once in the last row.
-const AT_ONCE: usize = 4;
+/// Concurrent files of the last row.
+const CONCURRENT: usize = 4;
 
-/// About how long the row of a long file may take.
-const LONG_WORK: Duration = Duration::from_secs(10);
+/// Target duration of the row of a long file.
+const LONG_FILE_WORK: Duration = Duration::from_secs(10);
 
-/// How often the clip is repeated for it, at most: half an hour of an eleven-second clip.
-const MOST_REPEATS: usize = 160;
+/// The most repetitions of the clip: half an hour of an eleven-second clip.
+const MAX_REPEATS: usize = 160;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -34,7 +34,7 @@ pub struct BenchArgs {
     engine: EngineArgs,
 }
 
-/// The table as it grows.
+/// The rows so far.
 struct Table(Vec<Vec<String>>);
 
 impl Table {
@@ -71,20 +71,21 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     table.add("one encoder pass over it", clip_s, stages.encoder);
     let (_, single) = timed(|| transcribe(&engine, 1, "one short file"))?;
     table.add("one short file", clip_s, single);
-    let repeats = (LONG_WORK.as_secs_f64() / single.as_secs_f64().max(1e-3)).clamp(2.0, MOST_REPEATS as f64) as usize;
+    let repeats =
+        (LONG_FILE_WORK.as_secs_f64() / single.as_secs_f64().max(1e-3)).clamp(2.0, MAX_REPEATS as f64) as usize;
     let (_, long) = timed(|| transcribe(&engine, repeats, "one long file"))?;
     table.add("one long file", clip_s * repeats as f64, long);
     let (_, several) = timed(|| {
         std::thread::scope(|scope| {
             let work = || transcribe(&engine, 1, "several at once").map(drop);
-            let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+            let threads: Vec<_> = (0..CONCURRENT).map(|_| scope.spawn(work)).collect();
             threads.into_iter().try_for_each(|thread| match thread.join() {
                 Ok(done) => done,
                 Err(panic) => std::panic::resume_unwind(panic),
             })
         })
     })?;
-    table.add(format!("{AT_ONCE} short files at once"), clip_s * AT_ONCE as f64, several);
+    table.add(format!("{CONCURRENT} short files at once"), clip_s * CONCURRENT as f64, several);
 
     bar.clear();
     for warning in engine.warnings() {

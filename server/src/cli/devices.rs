@@ -1,4 +1,4 @@
-//! `auricle devices`: what can compute here, and which of it `auto` takes.
+//! `auricle devices`: lists the compute devices and marks the one that `auto` takes.
 
 use auricle_engine::{DeviceInfo, DeviceKind, devices};
 use clap::Args;

@@ -1,14 +1,14 @@
-//! Ctrl-C: the progress bar leaves the terminal, and the process ends at once with the status that shells expect.
+//! Ctrl-C: clears the progress bar and ends the process at once, with the status that shells expect.
 //!
-//! Nothing else needs care: temporary files have no name, output files are written in one piece at the end, and a
-//! running `ffmpeg` ends with its pipe.
+//! Nothing else needs cleaning up: temporary files have no name, output files are written whole at the end, and a running
+//! `ffmpeg` ends with its pipe.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::progress::Bar;
 
-/// Ends the process on SIGINT (status 130) or SIGTERM (143), after taking `bar` off the terminal.
+/// Ends the process on SIGINT (status 130) or SIGTERM (143), after clearing `bar`.
 #[cfg(unix)]
 pub fn on_signal(bar: Bar) {
     use signal_hook::consts::{SIGINT, SIGTERM};
@@ -27,48 +27,51 @@ pub fn on_signal(bar: Bar) {
     }
 }
 
-/// Elsewhere the system's own way of ending a program has to do.
+/// Other systems end the program in their own way.
 #[cfg(not(unix))]
 pub fn on_signal(_bar: Bar) {}
 
-/// A process that ends in its own way at the first signal, and at once at the second.
-pub struct Winding(Arc<AtomicI32>);
+/// An orderly shutdown at the first signal; the second ends the process at once.
+pub struct Shutdown(Arc<AtomicI32>);
 
-impl Winding {
-    /// Calls `down` at the first SIGINT or SIGTERM, and `out` before the second one ends the process.
+impl Shutdown {
+    /// Calls `first_signal` at the first SIGINT or SIGTERM, and `second_signal` before the second one ends the process.
     #[cfg(unix)]
-    pub fn down(down: impl FnOnce() + Send + 'static, out: impl FnOnce() + Send + 'static) -> Self {
+    pub fn on_signal(
+        first_signal: impl FnOnce() + Send + 'static,
+        second_signal: impl FnOnce() + Send + 'static,
+    ) -> Self {
         use signal_hook::consts::{SIGINT, SIGTERM};
 
-        let got = Arc::new(AtomicI32::new(0));
-        let first = got.clone();
+        let received = Arc::new(AtomicI32::new(0));
+        let first = received.clone();
         match signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) {
             Ok(mut signals) => {
                 std::thread::spawn(move || {
                     let mut signals = signals.forever();
                     if let Some(signal) = signals.next() {
                         first.store(signal, Ordering::Release);
-                        down();
+                        first_signal();
                     }
                     if let Some(signal) = signals.next() {
-                        out();
+                        second_signal();
                         signal_hook::low_level::exit(128 + signal);
                     }
                 });
             }
             Err(error) => tracing::warn!("Ctrl-C ends the program at once: {error}"),
         }
-        Self(got)
+        Self(received)
     }
 
-    /// Elsewhere the system's own way of ending a program has to do.
+    /// Other systems end the program in their own way.
     #[cfg(not(unix))]
-    pub fn down(_down: impl FnOnce() + Send + 'static, _out: impl FnOnce() + Send + 'static) -> Self {
+    pub fn on_signal(_first: impl FnOnce() + Send + 'static, _second: impl FnOnce() + Send + 'static) -> Self {
         Self(Arc::default())
     }
 
-    /// Ends the process if a signal asked for it, with the status that shells expect.
-    pub fn end(&self) {
+    /// Ends the process if a signal has arrived, with the status that shells expect.
+    pub fn exit_if_signaled(&self) {
         let signal = self.0.load(Ordering::Acquire);
         #[cfg(unix)]
         if signal != 0 {

@@ -1,4 +1,4 @@
-//! `auricle keys`: API keys, made and revoked on the service's database, whether it runs or not.
+//! `auricle keys`: creates, lists and revokes API keys in the service's database. The service may be running.
 
 use std::path::PathBuf;
 
@@ -13,11 +13,11 @@ use crate::store::Store;
 
 #[derive(Subcommand)]
 pub enum KeysCommand {
-    /// Make a key; its secret alone goes to standard output, this once
+    /// Create a key and print its secret, which is shown this once
     #[command(after_help = "\
 Examples:
   auricle keys create                            for the first account
-  auricle keys create --account ops@example.com  for another, made with its free credit if it is new
+  auricle keys create --account ops@example.com  for another account, which is created if it is new
   export AURICLE_KEY=$(auricle keys create)")]
     Create(CreateArgs),
     /// List keys, without their secrets
@@ -26,9 +26,9 @@ Examples:
     Revoke(RevokeArgs),
 }
 
-/// Where the database is: of the folder, unless AURICLE_DATABASE_URL or the settings name another.
+/// The database: that of the data folder, unless AURICLE_DATABASE_URL or the settings name another.
 #[derive(Args)]
-struct Place {
+struct DatabaseArgs {
     /// Folder of the service's database [default: AURICLE_DATA, else auricle-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -40,11 +40,11 @@ struct Place {
 #[derive(Args)]
 pub struct CreateArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
     /// The account's email address [default: the first account]
     #[arg(long, value_name = "EMAIL", value_parser = email)]
     account: Option<String>,
-    /// What to call the key in lists
+    /// Name of the key in lists
     #[arg(long, default_value = "")]
     name: String,
 }
@@ -52,7 +52,7 @@ pub struct CreateArgs {
 #[derive(Args)]
 pub struct ListArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
     /// Only the keys of this account
     #[arg(long, value_name = "EMAIL", value_parser = email)]
     account: Option<String>,
@@ -63,10 +63,10 @@ pub struct RevokeArgs {
     /// The secret, or the id
     key: String,
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
 }
 
-/// An address, loosely: it is a name here, nothing is sent to it.
+/// Parses an email address loosely: it is a name, and no mail is sent.
 fn email(text: &str) -> Result<String, String> {
     let text = text.trim().to_lowercase();
     match text.split_once('@') {
@@ -75,15 +75,15 @@ fn email(text: &str) -> Result<String, String> {
     }
 }
 
-impl Place {
+impl DatabaseArgs {
     fn settings(&self) -> Result<Config> {
         let data =
             self.data.as_ref().map(|data| ("data".to_owned(), Value::String(data.to_string_lossy().into_owned())));
         Config::read(self.config.as_deref(), data.into_iter().collect::<Table>()).map_err(Failure::Usage)
     }
 
-    /// As [`Self::open`], of a service that there is: a mistyped folder is told, and not made.
-    async fn existing(&self) -> Result<Store> {
+    /// Opens an existing database. A missing folder is an error and is not created.
+    async fn open_existing(&self) -> Result<Store> {
         let config = self.settings()?;
         if config.database_url.is_none() && !Store::file_in(&config.data).is_file() {
             let data = config.data.display();
@@ -93,6 +93,7 @@ impl Place {
         Ok(self.open().await?.0)
     }
 
+    /// Opens the database, and creates it if it does not exist.
     async fn open(&self) -> Result<(Store, Config)> {
         let config = self.settings()?;
         let url = match &config.database_url {
@@ -124,7 +125,7 @@ pub fn run(command: &KeysCommand) -> Result<()> {
 }
 
 async fn create(args: &CreateArgs) -> Result<()> {
-    let (store, config) = args.place.open().await?;
+    let (store, config) = args.database.open().await?;
     let first = store.first_account().await.map_err(database)?;
     let account = match (&args.account, first) {
         (None, Some(first)) => first,
@@ -140,7 +141,7 @@ async fn create(args: &CreateArgs) -> Result<()> {
 }
 
 async fn list(args: &ListArgs) -> Result<()> {
-    let store = args.place.existing().await?;
+    let store = args.database.open_existing().await?;
     let mut rows = vec![["id", "account", "name", "created", "revoked"].map(String::from).to_vec()];
     for key in store.keys(args.account.as_deref()).await.map_err(database)? {
         let revoked = key.revoked_at.map(clock::iso).unwrap_or_default();
@@ -150,7 +151,7 @@ async fn list(args: &ListArgs) -> Result<()> {
 }
 
 async fn revoke(args: &RevokeArgs) -> Result<()> {
-    let store = args.place.existing().await?;
+    let store = args.database.open_existing().await?;
     if store.revoke_key(args.key.trim()).await.map_err(database)? {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! `auricle listen`: a file as if it were spoken now, or sound as it comes from a microphone through a pipe.
+//! `auricle listen`: live transcription of a file in real time, or of a microphone through a pipe.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::ops::RangeInclusive;
@@ -17,25 +17,25 @@ use super::progress::clock;
 use super::{EngineArgs, Failure, Result, SearchArgs, hint, interrupt, output};
 use crate::live::frames::TranscriptFrame;
 
-/// Sound that goes in at a time, ms.
-const PIECE_MS: u64 = 100;
-/// Sound that may wait when nobody sets the pace, ms.
-const AHEAD_MS: u64 = 10_000;
-/// How often to look whether less is waiting.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Audio per push, in ms.
+const BLOCK_MS: u64 = 100;
+/// Audio that may wait for the engine, in ms.
+const MAX_AHEAD_MS: u64 = 10_000;
+/// Interval of checking the waiting audio.
+const POLL: Duration = Duration::from_millis(10);
 
 #[derive(Args)]
 #[command(after_help = "\
-A terminal shows the turn that goes on in grey, finished turns in white, and in the corner the time and how far the text
-is behind the sound. Elsewhere, each finished turn is a line of text, or with --format json every event is one: text,
-end_of_turn, formatted, words (text, start and end in ms, confidence). Ctrl-C ends the session, and what was said up to
-there is still shown; a second one ends it at once.
+A terminal shows the current turn in grey, finished turns in white, and in the corner the time and the delay of the text.
+Otherwise each finished turn is a line of text, or with --format json every event is a line: text, end_of_turn, formatted,
+words (text, start and end in ms, confidence). Ctrl-C ends the session after the remaining text; a second Ctrl-C ends it
+at once.
 
 Examples:
   auricle listen talk.mp3                                           as if it were spoken now
   arecord -q -f S16_LE -r 16000 -c 1 -t raw | auricle listen -      a microphone, on Linux
   ffmpeg -v error -i rtsp://camera/1 -f s16le -ar 16000 -ac 1 - | auricle listen - --format json
-  auricle listen talk.mp3 --fast > talk.txt                         as fast as it goes")]
+  auricle listen talk.mp3 --fast > talk.txt                         as fast as possible")]
 pub struct ListenArgs {
     /// An audio or video file; `-` reads raw PCM from standard input: 16 bits, little-endian, one channel
     #[arg(value_name = "FILE", default_value = "-")]
@@ -46,19 +46,19 @@ pub struct ListenArgs {
     /// The live model, as `auricle models list` names it
     #[arg(long, default_value = "svc-realtime-pro")]
     model: String,
-    /// The language spoken, such as en; left out, the model finds it where it can
+    /// The spoken language, such as en; if left out, the model detects it where it can
     #[arg(long, value_name = "CODE")]
     language: Option<String>,
-    /// How many ms the model may look ahead [default: the catalog's for the model]
+    /// Look-ahead of the model in ms [default: the catalog's for the model]
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,
     /// Silence that ends a turn
     #[arg(long, value_name = "MS", default_value_t = EndpointingRules::default().silence_ms, value_parser = clap::value_parser!(u32).range(SILENCE_MS))]
     silence: u32,
-    /// What to write where standard output is no terminal
+    /// Output format without a terminal
     #[arg(long, value_enum, default_value = "text")]
     format: Lines,
-    /// A file: as fast as it goes, not as fast as it was spoken
+    /// Process a file as fast as possible, not in real time
     #[arg(long)]
     fast: bool,
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub fn run(args: &ListenArgs) -> Result<()> {
     if piped && args.fast {
         return Err(Failure::Usage("--fast is for files; standard input is taken as fast as it comes".into()));
     }
-    let audio = if piped { None } else { Some(AudioStream::open(&args.file)?.with_block(samples(PIECE_MS))) };
+    let audio = if piped { None } else { Some(AudioStream::open(&args.file)?.with_block(samples(BLOCK_MS))) };
     let engine = Engine::open(args.engine.options())?;
     if io::stderr().is_terminal() {
         hint::say(&args.engine.models.path(), &args.model);
@@ -105,14 +105,14 @@ pub fn run(args: &ListenArgs) -> Result<()> {
     };
     let (input, events) = engine.listen(&options)?;
     let input = Arc::new(Mutex::new(input));
-    // The end of a microphone's session: what was said up to there is still told.
+    // After the first Ctrl-C, the remaining text is still shown.
     let spoken = input.clone();
     let term = Term::stdout();
     let left = term.clone();
     let end = move || {
         let _ = lock(&spoken).finish();
     };
-    let winding = interrupt::Winding::down(end, move || {
+    let shutdown = interrupt::Shutdown::on_signal(end, move || {
         let _ = if left.is_term() { left.show_cursor() } else { Ok(()) };
     });
     let view = match args.format {
@@ -131,9 +131,9 @@ pub fn run(args: &ListenArgs) -> Result<()> {
             fed.and(finished.map_err(Failure::from))
         });
         let shown = show(events, view);
-        // If what was heard cannot be shown, there is no use in going on.
+        // If the output failed, the input ends as well.
         over.store(true, Ordering::Release);
-        winding.end();
+        shutdown.exit_if_signaled();
         fed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(shown)
     })
 }
@@ -152,7 +152,7 @@ fn feed_file(input: &Mutex<LiveInput>, mut audio: AudioStream, paced: bool, over
     while let Some(block) = audio.next_block()? {
         sent += block.len() as u64;
         if paced {
-            // Sound is there once it was spoken.
+            // A block is available when its last sample has been spoken.
             let spoken = began + Duration::from_micros(sent * 1_000_000 / u64::from(SAMPLE_RATE));
             thread::sleep(spoken.saturating_duration_since(Instant::now()));
         }
@@ -184,17 +184,17 @@ fn feed_pcm(input: &Mutex<LiveInput>, over: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Waits while too much is waiting for the device.
+/// Waits until the engine has caught up.
 fn wait_for_device(input: &Mutex<LiveInput>, over: &AtomicBool) {
     while !over.load(Ordering::Acquire) {
         {
             let mut input = lock(input);
             input.send_on();
-            if input.waiting_ms() <= AHEAD_MS {
+            if input.waiting_ms() <= MAX_AHEAD_MS {
                 return;
             }
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL);
     }
 }
 
@@ -225,7 +225,7 @@ fn show(mut events: LiveEvents, mut view: View) -> Result<()> {
     Ok(())
 }
 
-/// Finished turns above, the one that goes on in the last line.
+/// Shows finished turns above, and the current turn in the last line.
 struct Screen {
     term: Term,
     began: Instant,
@@ -241,7 +241,7 @@ impl Screen {
         let corner = format!("{}  {} ms behind", clock(self.began.elapsed().as_millis() as u64), events.waiting_ms());
         let drawn = match event {
             LiveEvent::Partial(caption) => self.draw(&caption.text, &corner),
-            // Its formatted form follows at once.
+            // The formatted turn follows at once.
             LiveEvent::Final(_) => Ok(()),
             LiveEvent::Formatted(caption) => self
                 .clear()
@@ -257,7 +257,7 @@ impl Screen {
         let width = usize::from(self.term.size().1);
         let room = width.saturating_sub(measure_text_width(corner) + 3);
         let words: Vec<&str> = text.split(' ').collect();
-        // What was said last is what is looked at.
+        // The line shows the end of the text.
         let first = (0..words.len()).find(|first| measure_text_width(&words[*first..].join(" ")) <= room);
         let tail = truncate_str(&words[first.unwrap_or(words.len())..].join(" "), room, "").into_owned();
         let gap = " ".repeat(width.saturating_sub(measure_text_width(&tail) + measure_text_width(corner) + 1));

@@ -1,6 +1,6 @@
-//! The command line: arguments in, one function a command, an exit status out.
+//! The command line: parses the arguments, runs one command, returns an exit status.
 //!
-//! Exit status: 0 done, 1 something failed (one line each on standard error), 2 wrong usage, 130 interrupted.
+//! Exit status: 0 success, 1 failure (one line each on standard error), 2 wrong usage, 130 interrupted.
 
 mod bench;
 mod devices;
@@ -54,23 +54,23 @@ struct Cli {
 enum Command {
     /// Serve the API [default]
     Serve(Box<serve::ServeArgs>),
-    /// Make, list and revoke API keys of the service
+    /// Create, list and revoke API keys of the service
     #[command(subcommand, arg_required_else_help = true)]
     Keys(keys::KeysCommand),
     /// Transcribe audio or video files
     Transcribe(transcribe::TranscribeArgs),
     /// Transcribe live: a file as if it were spoken now, or a microphone through a pipe
     Listen(listen::ListenArgs),
-    /// List the devices that can compute, and say which one is used
+    /// List the compute devices, and show which one is used
     Devices(devices::DevicesArgs),
-    /// Look at the models folder, check and fetch checkpoints
+    /// List, check and fetch checkpoints
     #[command(subcommand, arg_required_else_help = true)]
     Models(models::ModelsCommand),
     /// Measure how fast this machine transcribes
     Bench(bench::BenchArgs),
 }
 
-/// Where the models are: `--models`, else what the engine finds by itself.
+/// The models folder: `--models`, else the folder that the engine finds.
 #[derive(Args)]
 struct ModelsFolder {
     /// The models folder, with catalog.toml [default: AURICLE_MODELS, else `models` in the working directory, beside
@@ -85,14 +85,14 @@ impl ModelsFolder {
     }
 }
 
-/// What an engine is opened with.
+/// Options of the engine.
 #[derive(Args)]
 struct EngineArgs {
-    /// The device that computes: auto, cpu, gpu or vulkan:N as `auricle devices` counts. `auto` takes the first real
+    /// The compute device: auto, cpu, gpu or vulkan:N as `auricle devices` counts. `auto` takes the first real
     /// GPU, else the CPU
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
-    /// How exactly the weights of Whisper's decoder are kept: full, or int8, which is faster and takes less memory
+    /// Precision of the weights of Whisper's decoder: full, or int8, which is faster and takes less memory
     #[arg(long, value_name = "PRECISION", default_value = "full")]
     precision: Precision,
     #[command(flatten)]
@@ -106,15 +106,14 @@ impl EngineArgs {
     }
 }
 
-/// The language model's part in a search.
+/// Options of the search with a language model.
 #[derive(Args)]
 struct SearchArgs {
-    /// A language model of words that joins the search: an ARPA file, or off [default: for the starter, the one that
-    /// ships with it; live, on a CPU alone]
+    /// Language model of the search: an ARPA file, or off [default: the one that ships with the starter; live, on a CPU
+    /// alone]
     #[arg(long, value_name = "FILE")]
     lm: Option<LanguageModelChoice>,
-    /// How much the language model counts, 0 to 10; less for a checkpoint that hears better [default: 0.45, which is best
-    /// for the starter]
+    /// Weight of the language model, 0 to 10; a more accurate checkpoint needs less [default: 0.45, tuned for the starter]
     #[arg(long, value_name = "WEIGHT")]
     lm_weight: Option<f32>,
 }
@@ -129,16 +128,16 @@ impl SearchArgs {
     }
 }
 
-/// Why a command ends early.
+/// An error that ends a command.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// The engine refused or failed.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] Error),
-    /// The arguments do not fit together.
+    /// Invalid arguments.
     #[error("{0}")]
     Usage(String),
-    /// Standard output, or a file to be written, cannot be written.
+    /// Standard output or a file cannot be written.
     #[error("cannot write {what}: {source}")]
     Write { what: String, source: io::Error },
     /// A models folder without any checkpoint.
@@ -147,7 +146,7 @@ enum Failure {
     /// The service cannot start, or its database cannot be used.
     #[error("{0}")]
     Service(String),
-    /// What failed was said already.
+    /// The failure has been printed already.
     #[error("failed")]
     Reported,
 }
@@ -155,10 +154,10 @@ enum Failure {
 impl Failure {
     fn status(&self) -> u8 {
         match self {
-            // The reader has what it wanted: `auricle ... | head` is no failure.
+            // A closed pipe is no failure, as in `auricle ... | head`.
             Self::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Usage(_) => 2,
-            // Values of options that only the engine can judge.
+            // Option values that only the engine can check.
             Self::Engine(Error::UnknownModel(_) | Error::Language(_) | Error::InvalidOption(_)) => 2,
             Self::Engine(_) | Self::Write { .. } | Self::NoCheckpoint(_) | Self::Service(_) | Self::Reported => 1,
         }
@@ -174,7 +173,7 @@ pub fn main() -> ExitCode {
     match Cli::try_parse_from(std::env::args_os()) {
         Ok(cli) => ExitCode::from(run(&cli.command.unwrap_or_else(|| Command::Serve(Box::default())))),
         Err(error) => {
-            // Help and version arrive here too; where they cannot be printed, there is nobody to tell.
+            // Help and version arrive here too. A failure to print them cannot be reported.
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
         }
@@ -182,7 +181,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: &Command) -> u8 {
-    // The service, and what works on its database, have a setting for it.
+    // The service and `keys` configure their logs themselves.
     if !matches!(command, Command::Serve(_) | Command::Keys(_)) {
         log_to_stderr(Log::Text);
     }
@@ -207,7 +206,7 @@ fn run(command: &Command) -> u8 {
     }
 }
 
-/// How a log line is written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Log {
     Text,
@@ -224,7 +223,7 @@ fn log_to_stderr(log: Log) {
     }
 }
 
-/// The threads that wait for sockets and databases.
+/// The async runtime.
 fn runtime() -> Result<tokio::runtime::Runtime> {
     crate::outbound::install_tls_provider();
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -1,4 +1,4 @@
-//! `auricle models`: what the models folder offers, whether it is whole, and what goes into it.
+//! `auricle models`: lists, checks and fetches checkpoints.
 
 use std::path::{Path, PathBuf};
 
@@ -93,7 +93,7 @@ fn check(args: &CheckArgs) -> Result<()> {
     }
     let mut failed = false;
     for dir in &dirs {
-        // The detector's published form is a file of tensors alone.
+        // The published detector is a file of tensors without settings.
         let report = match dir.join("config.json").is_file() || !dir.join("model.safetensors").is_file() {
             true => check_model(dir).map(|report| described(dir, &report)),
             false => check_detector(dir).map(|values| {
@@ -105,7 +105,7 @@ fn check(args: &CheckArgs) -> Result<()> {
             Err(error) => {
                 failed = true;
                 match error {
-                    // It begins with the path already.
+                    // The message begins with the path already.
                     Error::Checkpoint { .. } => output::say(&error),
                     _ => output::say(&format_args!("{}: {error}", dir.display())),
                 }
@@ -115,7 +115,7 @@ fn check(args: &CheckArgs) -> Result<()> {
     if failed { Err(Failure::Reported) } else { Ok(()) }
 }
 
-/// The checkpoint folders that a catalog names and that are there, each once.
+/// The existing checkpoint folders of a catalog, each once.
 fn present(dir: &Path) -> Result<Vec<PathBuf>> {
     let catalog = Catalog::read(dir)?;
     let named = catalog.models().iter().flat_map(|model| {

@@ -1,4 +1,4 @@
-//! Where results and messages go: transcripts to standard output or to files, everything else to standard error.
+//! Output: transcripts go to standard output or to files, messages to standard error.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{Failure, Result};
 
-/// How a transcript is written.
+/// The output format of transcripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// The text alone
@@ -63,14 +63,14 @@ pub fn decimal_bytes(bytes: u64) -> String {
     if megabytes < 999.5 { format!("{megabytes:.0} MB") } else { format!("{:.1} GB", megabytes / 1e3) }
 }
 
-/// `--out DIR`: which file each input's result goes to, settled before the first one is written.
+/// The files of `--out DIR`, one per input. All names are chosen before the first file is written.
 pub struct OutFolder {
     paths: Vec<PathBuf>,
 }
 
 impl OutFolder {
-    /// Makes the folder, and gives every input `STEM.txt` (`.json`, `.srt`, `.vtt`) in it. An input whose stem is taken
-    /// gets `STEM-2`, `STEM-3` ...; no result replaces an input.
+    /// Creates the folder and chooses `STEM.txt` (`.json`, `.srt`, `.vtt`) for every input. A repeated stem becomes `STEM-2`,
+    /// `STEM-3` and so on. No output replaces an input.
     ///
     /// # Errors
     /// [`Failure::Write`] if the folder cannot be made.
@@ -88,7 +88,7 @@ impl OutFolder {
                     name.push(format!("-{number}"));
                 }
                 name.push(format!(".{}", format.extension()));
-                // Some file systems do not tell "Talk" from "talk".
+                // Some file systems treat "Talk" and "talk" as the same name.
                 let folded = name.to_string_lossy().to_lowercase();
                 let path = dir.join(name);
                 let is_source = path.canonicalize().is_ok_and(|path| sources.contains(&path));
@@ -102,7 +102,7 @@ impl OutFolder {
         Ok(Self { paths })
     }
 
-    /// Writes the result of input number `index`, and returns where.
+    /// Writes the result of input number `index`, and returns its path.
     ///
     /// # Errors
     /// [`Failure::Write`].
@@ -116,17 +116,17 @@ impl OutFolder {
 /// JSON on one line, line feed included.
 ///
 /// # Errors
-/// [`Failure::Write`] for what JSON cannot say.
+/// [`Failure::Write`] for values that JSON cannot represent.
 pub fn json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value)
         .map(|line| line + "\n")
         .map_err(|error| Failure::Write { what: "JSON".into(), source: error.into() })
 }
 
-/// Writes to standard output at once.
+/// Writes to standard output and flushes.
 ///
 /// # Errors
-/// [`Failure::Write`]; a reader that went away is one, which `main` takes for no failure.
+/// [`Failure::Write`]. A closed pipe is one; `main` does not treat it as a failure.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())
@@ -134,13 +134,13 @@ pub fn print(text: &str) -> Result<()> {
         .map_err(|source| Failure::Write { what: "to standard output".into(), source })
 }
 
-/// One line on standard error, after the program's name.
+/// Prints one line on standard error, after the program's name.
 pub fn say(message: &impl Display) {
-    // There is nowhere left to tell that standard error is closed.
+    // A closed standard error cannot be reported.
     let _ = writeln!(io::stderr(), "auricle: {}", one_line(&message.to_string()));
 }
 
-/// The text on one line, without what would move a terminal's cursor.
+/// The text on one line, without control characters.
 pub fn one_line(text: &str) -> String {
     text.trim().chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }

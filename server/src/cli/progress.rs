@@ -1,4 +1,4 @@
-//! The progress bar on standard error: audio done of audio in all, speed, and the time left.
+//! The progress bar on standard error: processed and total audio, speed, and remaining time.
 
 use std::fmt::Write;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ const LOADING: &str = "{name:.bold} {spinner} loading the model";
 /// Characters of a file's name that the bar shows.
 const NAME_CHARS: usize = 28;
 
-/// A bar for one file after the other. Clones are the same bar.
+/// A bar for a sequence of files. Clones share the bar.
 #[derive(Clone)]
 pub struct Bar(ProgressBar);
 
@@ -26,9 +26,9 @@ pub struct FileBar<'a> {
 }
 
 impl Bar {
-    /// A bar that shows nothing where standard error is no terminal, or when it is told to be quiet.
+    /// A bar on standard error. It is hidden if `quiet` is set or standard error is not a terminal.
     pub fn new(quiet: bool) -> Self {
-        // The default target hides by itself where there is no terminal.
+        // The default target is hidden without a terminal.
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         Self(ProgressBar::with_draw_target(None, target))
     }
@@ -43,7 +43,7 @@ impl Bar {
         FileBar { bar: &self.0, name: name.to_owned() }
     }
 
-    /// Starts over for so many bytes of something.
+    /// Starts over for a download of `total` bytes.
     pub fn bytes(&self, name: &str, total: u64) -> &ProgressBar {
         self.0.reset();
         self.0.set_style(style(BYTES, name));
@@ -57,14 +57,14 @@ impl Bar {
         self.0.finish_and_clear();
     }
 
-    /// Whether nobody sees the bar.
+    /// Tells if the bar is hidden.
     pub fn is_hidden(&self) -> bool {
         self.0.is_hidden()
     }
 }
 
 impl FileBar<'_> {
-    /// The model is there: speed and time left count from now.
+    /// Starts the measurement of speed after the model has loaded.
     pub fn begin(&self, total_s: Option<f64>) {
         self.bar.reset();
         self.bar.set_style(style(if total_s.is_some() { WITH_LENGTH } else { WITHOUT_LENGTH }, &self.name));
@@ -73,7 +73,7 @@ impl FileBar<'_> {
         }
     }
 
-    /// Shows how far the file is; it goes on.
+    /// Shows the progress, and lets the transcription continue.
     pub fn update(&self, progress: Progress) -> ControlFlow<()> {
         if let Some(total_s) = progress.total_s {
             // A container may understate its length.
@@ -110,7 +110,7 @@ fn style(template: &str, name: &str) -> ProgressStyle {
         })
 }
 
-/// Seconds of audio in a second of work.
+/// Seconds of audio per second of work.
 pub fn speed(audio_s: f64, work: Duration) -> f64 {
     audio_s / work.as_secs_f64().max(1e-3)
 }

@@ -19,12 +19,12 @@ Examples:
   auricle models pull svc-fast                  what the catalog names for svc-fast
   auricle models pull svc-fast --size base      a smaller checkpoint for it: base (290 MB), small (967 MB), turbo (1.6 GB)
   auricle models pull openai/whisper-small      any checkpoint of a family that is supported
-A pull that was interrupted goes on where it was when it is asked for again. Each file is checked against the sum that the
-hub states, and the checkpoint as a whole before it takes its place.
+An interrupted pull resumes when it is started again. Each file is checked against the hub's checksum, and the checkpoint as
+a whole before it is used.
 
 Environment:
   HF_ENDPOINT   the hub, like --hub
-  HF_TOKEN      an access token, for checkpoints that ask for one")]
+  HF_TOKEN      an access token, for checkpoints that need one")]
 pub struct PullArgs {
     /// A service model, `detector`, or OWNER/NAME on the hub [default with --recommended: the model that comes in sizes]
     #[arg(required_unless_present = "recommended")]
@@ -47,22 +47,22 @@ pub struct PullArgs {
         hide_env_values = true
     )]
     hub: String,
-    /// Pull it again though it is there
+    /// Pull again even if the checkpoint is present
     #[arg(long)]
     force: bool,
-    /// Show no progress
+    /// Hide the progress bar
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
     models: ModelsFolder,
 }
 
-/// What is pulled, and where it goes.
+/// A checkpoint to pull, and its destination.
 struct Target {
     repository: String,
     /// The checkpoint's own folder in the models folder.
     folder: String,
-    /// Service models that it serves from then on.
+    /// The service models that will use it.
     serves: Vec<String>,
     is_detector: bool,
 }
@@ -84,14 +84,14 @@ pub fn run(args: &PullArgs) -> Result<()> {
     let (pulls, old) = (models.join(".pull"), format!("{name}.old"));
     let parts = pulls.join(&name);
     fs::create_dir_all(&parts).map_err(cannot(&parts))?;
-    let _alone = alone(&pulls.join(format!("{name}.lock")), &target.repository)?;
+    let _lock = lock(&pulls.join(format!("{name}.lock")), &target.repository)?;
     crate::outbound::install_tls_provider();
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
     let fetched = super::runtime()?.block_on(fetch(args, &target, &parts, &bar));
     bar.clear();
     fetched?;
-    // A checkpoint that cannot be loaded must not take the place of one that can.
+    // The checkpoint is checked before it replaces another.
     match target.is_detector {
         true => check_detector(&parts).map(|_| ())?,
         false => check_model(&parts).map(|_| ())?,
@@ -110,18 +110,18 @@ pub fn run(args: &PullArgs) -> Result<()> {
     output::print(&format!("{} is in {}: {effect}\n", target.repository, place.display()))
 }
 
-/// The commit that the parts belong to.
+/// The file with the commit of the partial files.
 const COMMIT: &str = ".commit";
 
 async fn fetch(args: &PullArgs, target: &Target, parts: &Path, bar: &Bar) -> Result<()> {
     let token = std::env::var("HF_TOKEN").ok().filter(|token| !token.is_empty());
-    let failed = |error: model_hub::HubError| Failure::Service(error.to_string());
+    let failed = |error: model_hub::ModelHubError| Failure::Service(error.to_string());
     let hub = ModelHub::new(&args.hub, token).map_err(failed)?;
     let listing = hub.list(&target.repository, &args.revision).await.map_err(failed)?;
-    let files = model_hub::checkpoint(&target.repository, &listing.files).map_err(failed)?;
+    let files = model_hub::checkpoint_files(&target.repository, &listing.files).map_err(failed)?;
     let commit = parts.join(COMMIT);
     if fs::read_to_string(&commit).is_ok_and(|before| before != listing.commit) {
-        // Parts of another commit would not fit.
+        // Partial files of another commit are useless.
         fs::remove_dir_all(parts).map_err(cannot(parts))?;
         fs::create_dir_all(parts).map_err(cannot(parts))?;
     }
@@ -135,7 +135,7 @@ async fn fetch(args: &PullArgs, target: &Target, parts: &Path, bar: &Bar) -> Res
     for file in &files {
         let RemoteFile { name, size, .. } = file;
         let mut there = |bytes: u64| progress.set_position(before + bytes);
-        hub.fetch(&target.repository, &listing.commit, file, parts, &mut there).await.map_err(failed)?;
+        hub.download(&target.repository, &listing.commit, file, parts, &mut there).await.map_err(failed)?;
         before += size;
         if bar.is_hidden() && !args.quiet {
             output::say(&format_args!("{name}: {:.1} MB", *size as f64 / 1e6));
@@ -149,20 +149,20 @@ fn cannot(what: &Path) -> impl FnOnce(io::Error) -> Failure {
     move |source| Failure::Write { what, source }
 }
 
-/// One pull of a checkpoint at a time.
-fn alone(lock: &Path, repository: &str) -> Result<File> {
-    let file = File::create(lock).map_err(cannot(lock))?;
+/// Locks a checkpoint against a second pull.
+fn lock(path: &Path, repository: &str) -> Result<File> {
+    let file = File::create(path).map_err(cannot(path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Failure::Service(format!("{repository} is being pulled already"))),
-        Err(TryLockError::Error(source)) => Err(cannot(lock)(source)),
+        Err(TryLockError::Error(source)) => Err(cannot(path)(source)),
     }
 }
 
 fn target(args: &PullArgs, models: &Path) -> Result<Target> {
     let catalog = match Catalog::read(models) {
         Ok(catalog) => Some(catalog),
-        // A repository is named in full: it can go to any folder.
+        // A full repository name needs no catalog.
         Err(_) if args.name.as_ref().is_some_and(|name| name.contains('/')) && models.is_dir() => None,
         Err(error) => return Err(error.into()),
     };

@@ -1,4 +1,4 @@
-//! Which size of a checkpoint suits this machine: by the device that computes and the memory that is free.
+//! Recommends a size of a checkpoint by the compute device and the free memory of this machine.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use auricle_engine::{CatalogSize, DeviceInfo, devices};
 
 use super::output::decimal_bytes;
 
-/// What of this machine decides.
+/// The properties of this machine that decide the size.
 pub struct Machine {
     /// The GPU that `--device auto` takes.
     gpu: Option<String>,
@@ -57,7 +57,7 @@ fn available(meminfo: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// What is left of the limit of a control group, as containers have one.
+/// The free part of a control group's memory limit, which containers have.
 fn group_free() -> Option<u64> {
     let read =
         |name: &str| -> Option<u64> { fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse().ok() };

@@ -1,4 +1,4 @@
-//! `auricle serve`: settings from file, environment and flags, then the service.
+//! `auricle serve`: reads the settings and runs the service.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ const DEFAULT_MODEL: &str = "svc-best";
 
 #[derive(Args, Default)]
 #[command(after_help = "\
-At its first start it makes the data folder, an account and an API key, and prints the key once, with a curl line to try.
+The first start creates the data folder, an account and an API key. It prints the key once, with a curl line to try.
 
 Every setting has a key: in the file of --config (TOML), and as AURICLE_KEY_IN_CAPITALS in the environment. Flags win over
 the environment, which wins over the file. The README lists them all.
@@ -27,7 +27,7 @@ Examples:
   auricle serve --data /var/lib/auricle --listen 0.0.0.0:8080 --public-url https://speech.example.com
   AURICLE_DATABASE_URL=postgres://auricle@db/auricle auricle serve --role worker
 
-SIGTERM and Ctrl-C let what is in flight end first.")]
+SIGTERM and Ctrl-C stop the service after running work has ended.")]
 pub struct ServeArgs {
     /// Settings, as TOML
     #[arg(long, value_name = "FILE")]
@@ -38,19 +38,19 @@ pub struct ServeArgs {
     /// The models folder, with catalog.toml
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// The device that computes: auto, cpu, gpu or vulkan:N [default: auto]
+    /// The compute device: auto, cpu, gpu or vulkan:N [default: auto]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// What this process does [default: all]
+    /// Role of this process [default: all]
     #[arg(long, value_enum)]
     role: Option<Role>,
     /// Address of the API [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Address that signed uploads go to [default: 127.0.0.1:8081]
+    /// Address of signed uploads [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS")]
     storage_listen: Option<SocketAddr>,
-    /// Address of the pages for people [default: 127.0.0.1:8082]
+    /// Address of the dashboard [default: 127.0.0.1:8082]
     #[arg(long, value_name = "ADDRESS")]
     dashboard_listen: Option<SocketAddr>,
     /// The API's URL as clients see it [default: http:// and --listen]

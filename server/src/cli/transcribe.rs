@@ -1,4 +1,4 @@
-//! `auricle transcribe`: one file after the other through one engine.
+//! `auricle transcribe`: transcribes files one after the other.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _};
@@ -36,13 +36,13 @@ pub struct TranscribeArgs {
     /// The model, as `auricle models list` names it
     #[arg(long, default_value = "svc-best")]
     model: String,
-    /// The language spoken, such as en; left out, the model finds it where it can
+    /// The spoken language, such as en; if left out, the model detects it where it can
     #[arg(long, value_name = "CODE")]
     language: Option<String>,
-    /// The languages that may be spoken, where they change on the way, such as en,de (Whisper checkpoints)
+    /// The languages of a recording that changes between them, such as en,de (Whisper checkpoints)
     #[arg(long, value_name = "CODES", value_delimiter = ',', conflicts_with = "language")]
     languages: Vec<String>,
-    /// What to write; for subtitles of several files, use --out
+    /// Output format; for subtitles of several files, use --out
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     /// Write STEM.txt (.json, .srt, .vtt) into this folder for each file, instead of to standard output. A stem that
@@ -52,38 +52,38 @@ pub struct TranscribeArgs {
     /// A name or term to expect; may be repeated
     #[arg(long = "keyterm", value_name = "TERM")]
     keyterms: Vec<String>,
-    /// Streaming models: how many ms they may look ahead [default: the longest that the model was trained with]
+    /// Look-ahead of streaming models in ms [default: the longest that the model was trained with]
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,
     #[command(flatten)]
     search: SearchArgs,
-    /// Texts that are followed at a time; more is slower and, up to a point, better [default: 16 with a language model, 1
-    /// for Whisper checkpoints]
+    /// Beam width of the search; a wider beam is slower and more accurate up to a point [default: 16 with a language model,
+    /// 1 for Whisper checkpoints]
     #[arg(long, value_name = "N")]
     beam: Option<usize>,
-    /// One window after another, each told what was said before it: slower; names and style may stay the same for longer
+    /// Decode windows in sequence, each with the text of the previous one: slower; names and style stay more consistent
     /// (Whisper checkpoints)
     #[arg(long)]
     sequential: bool,
     #[command(flatten)]
     engine: EngineArgs,
-    /// No progress bar and no notes; warnings and errors stay
+    /// Hide the progress bar and notes; warnings and errors are shown
     #[arg(long, short)]
     quiet: bool,
 }
 
 /// One `FILE` of the command line.
-enum Input<'a> {
+enum AudioInput<'a> {
     File(&'a Path),
     StandardInput,
 }
 
-impl<'a> Input<'a> {
+impl<'a> AudioInput<'a> {
     fn new(path: &'a Path) -> Self {
         if path == Path::new("-") { Self::StandardInput } else { Self::File(path) }
     }
 
-    /// As messages and JSON call it.
+    /// The name in messages and JSON.
     fn name(&self) -> String {
         match self {
             Self::File(path) => path.to_string_lossy().into_owned(),
@@ -106,13 +106,12 @@ impl<'a> Input<'a> {
     }
 
     fn open(&self) -> Result<AudioStream, Error> {
-        // The line on standard error begins with the file's name already.
+        // The message on standard error begins with the file's name already.
         let options = OpenOptions { name: Some("the file".into()), ..OpenOptions::default() };
         match self {
             Self::File(path) => AudioStream::open_with(path, &options),
             Self::StandardInput => {
-                // Containers are read back and forth, which a pipe cannot do. The file has no name, so it goes by
-                // itself, however the process ends.
+                // Containers need seeking, which a pipe cannot do. The unnamed file disappears with the process.
                 let failed = |error: io::Error| Error::Read { path: "-".into(), reason: error.to_string() };
                 let mut spool = tempfile::tempfile().map_err(failed)?;
                 io::copy(&mut io::stdin().lock(), &mut spool).map_err(failed)?;
@@ -123,8 +122,8 @@ impl<'a> Input<'a> {
 }
 
 pub fn run(args: &TranscribeArgs) -> Result<()> {
-    let inputs: Vec<Input<'_>> = args.files.iter().map(|path| Input::new(path)).collect();
-    match inputs.iter().filter(|input| matches!(input, Input::StandardInput)).count() {
+    let inputs: Vec<AudioInput<'_>> = args.files.iter().map(|path| AudioInput::new(path)).collect();
+    match inputs.iter().filter(|input| matches!(input, AudioInput::StandardInput)).count() {
         0 => {}
         1 if io::stdin().is_terminal() => {
             return Err(Failure::Usage("standard input is a terminal; pipe an audio file into it".into()));
@@ -181,12 +180,13 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
     if failed { Err(Failure::Reported) } else { Ok(()) }
 }
 
-/// Writes to standard output; whoever closes it does not hide that a file before failed.
+/// Writes to standard output. A closed pipe does not hide the failure of an earlier file.
 fn print(text: &str, failed: bool) -> Result<()> {
     output::print(text).map_err(|failure| if failed { Failure::Reported } else { failure })
 }
 
-/// What all files share. The engine is opened for the first file that can be decoded: a wrong path is told at once.
+/// The state that all files share. The engine is opened for the first file that can be decoded, so that a wrong path is
+/// reported at once.
 struct Job<'a> {
     args: &'a TranscribeArgs,
     bar: Bar,
@@ -194,7 +194,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn transcribe(&mut self, input: &Input<'_>, name: &str) -> Result<Transcript, Error> {
+    fn transcribe(&mut self, input: &AudioInput<'_>, name: &str) -> Result<Transcript, Error> {
         let audio = input.open()?;
         if self.engine.is_none() && !self.bar.is_hidden() {
             hint::say(&self.args.engine.models.path(), &self.args.model);
@@ -241,12 +241,12 @@ impl Job<'_> {
     }
 }
 
-fn file_name(input: &Input<'_>) -> String {
+fn file_name(input: &AudioInput<'_>) -> String {
     let name = input.path().file_name().unwrap_or(input.stem());
     output::one_line(&name.to_string_lossy())
 }
 
-/// Whether the next file may fare better: not if the options, the checkpoint or the device are at fault.
+/// Tells if only this file is at fault, not the options, the checkpoint or the device.
 fn is_about_the_file(error: &Error) -> bool {
     !matches!(
         error,
@@ -260,7 +260,7 @@ fn is_about_the_file(error: &Error) -> bool {
     )
 }
 
-/// The message, without the path that the line begins with anyway.
+/// The message without the path, which the line begins with already.
 fn reason(error: &Error) -> String {
     match error {
         Error::Read { reason, .. } => reason.clone(),

@@ -21,11 +21,11 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The size limit of a JSON body.
 pub const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// How much of a refused body is read: many clients read no response before they have sent all of the request, and treat a
+/// The part of a refused body that is read: many clients read no response before they have sent all of the request, and treat a
 /// connection that closes meanwhile as a failure.
 const MAX_DISCARDED_BYTES: usize = 64 << 20;
 
-/// How long a refused body is read.
+/// The longest time that a refused body is read.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads and drops the body of a refused request in the background, within limits. Bodies of clients that wait for

@@ -11,9 +11,9 @@ use tokio_util::task::TaskTracker;
 use url::Url;
 
 use super::housekeeping::Housekeeping;
+use crate::api::TranscriptsState;
 use crate::api::billing::BillingState;
 use crate::api::health::HealthState;
-use crate::api::transcripts::TranscriptsState;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
 use crate::billing::PaymentProvider;

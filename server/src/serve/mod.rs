@@ -34,7 +34,7 @@ pub const FIRST_ACCOUNT: &str = "admin@localhost";
 /// Delay before listening to other nodes again after a failure.
 const LISTEN_RETRY: Duration = Duration::from_secs(5);
 
-/// How long released jobs and connections may take after the drain time.
+/// Time for the release of jobs after the drain time.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The age of temporary files that no process can still use.

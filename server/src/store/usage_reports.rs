@@ -13,7 +13,7 @@ pub struct UnreportedUsage {
     pub customer: String,
     pub cents: i64,
     pub created_at: i64,
-    /// How often the provider has refused the report.
+    /// Number of refusals by the provider.
     pub refusals: i64,
 }
 

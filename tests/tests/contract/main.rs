@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use auricle_tests::Postgres;
 
+mod arrows;
 mod auth;
 mod billing;
 mod errors;
