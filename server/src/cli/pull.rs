@@ -240,7 +240,7 @@ fn folder_of<'a>(model: &'a CatalogModel, repository: &str) -> Option<&'a String
     model.sizes.iter().find(|size| size.published == repository).map(|size| &size.folder)
 }
 
-/// What a new checkpoint changes: the models that run on it from now on, and those that have a better one.
+/// Describes the effect of a new checkpoint: the models that now run on it, and those that have a better one.
 fn effect(models: &Path, target: &Target, place: &Path) -> Result<String> {
     if target.serves.is_empty() {
         return Ok(format!("a model of catalog.toml runs on it whose `folder` is {:?}", target.folder));
