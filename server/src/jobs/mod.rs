@@ -2,7 +2,6 @@
 
 mod audio_source;
 
-use std::error::Error as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -316,14 +315,11 @@ fn classify(error: Error, asked_to_stop: bool) -> AttemptError {
         | Error::LanguageModel { .. }
         | Error::UnknownModel(_)
         | Error::InvalidOption(_) => AttemptError::Permanent(sentence(&error.to_string())),
-        other => {
-            let mut source = other.source();
-            while let Some(cause) = source {
-                tracing::error!(error = %other, %cause, "cause of an engine error");
-                source = cause.source();
-            }
-            AttemptError::Retryable(other.to_string())
+        Error::Internal { place, ref reason } => {
+            tracing::error!(%place, reason, "an internal error of the engine");
+            AttemptError::Retryable(error.to_string())
         }
+        other => AttemptError::Retryable(other.to_string()),
     }
 }
 
@@ -344,6 +340,8 @@ mod tests {
         assert!(matches!(classify(Error::Canceled, true), AttemptError::Canceled));
         assert!(matches!(classify(Error::Canceled, false), AttemptError::Retryable(_)));
         assert!(matches!(classify(Error::Busy("full".into()), true), AttemptError::Retryable(_)));
+        let bug = Error::Internal { place: std::panic::Location::caller(), reason: "no step".into() };
+        assert!(matches!(classify(bug, true), AttemptError::Retryable(_)));
         let AttemptError::Permanent(reason) = classify(Error::UnsupportedMedia("no audio".into()), false) else {
             panic!("a fault of the file is permanent");
         };
