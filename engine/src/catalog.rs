@@ -1,4 +1,4 @@
-//! `models/catalog.toml`: which checkpoint stands behind a service model.
+//! `models/catalog.toml`: the checkpoints of each service model.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The models that a folder offers.
+/// The models of a models folder.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     dir: PathBuf,
@@ -21,16 +21,16 @@ pub struct CatalogDetector {
     pub published: String,
     /// Folder of the published checkpoint, relative to the models folder.
     pub folder: String,
-    /// Folder of the starter that stands in until it is there, relative to the models folder.
+    /// Folder of the starter that is used until the published checkpoint is pulled, relative to the models folder.
     pub starter: String,
 }
 
 /// One service model.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CatalogModel {
-    /// The id that users name: `svc-best`.
+    /// The id that users give: `svc-best`.
     pub id: String,
-    /// What it is for: `prerecorded` or `realtime`.
+    /// The purpose: `prerecorded` or `realtime`.
     pub kind: String,
     /// The published checkpoint to use in production, by its name on the model hub.
     pub published: String,
@@ -38,17 +38,17 @@ pub struct CatalogModel {
     pub folder: String,
     /// Languages of the published checkpoint.
     pub languages: Vec<String>,
-    /// Folder of the starter that stands in until then, relative to the models folder.
+    /// Folder of the starter that is used until then, relative to the models folder.
     pub starter: String,
     /// Languages of the starter.
     pub starter_languages: Vec<String>,
-    /// The language model that joins the starter's search, relative to the models folder.
+    /// The language model that the starter's search uses, relative to the models folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starter_language_model: Option<String>,
-    /// Live models: at most this much look-ahead, ms; the longest trained one if left out.
+    /// Live models: longest look-ahead, ms; the longest trained one if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look_ahead_ms: Option<u32>,
-    /// Word error rate of the starter, as this model runs it.
+    /// Word error rate of the starter, as this service model runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starter_word_error_rate: Option<WordErrorRate>,
     /// Published checkpoints of several sizes, the best first. Empty for a model of one size.
@@ -69,13 +69,13 @@ pub struct CatalogSize {
     pub download_bytes: u64,
     /// Memory that the checkpoint needs while it transcribes, bytes.
     pub memory_bytes: u64,
-    /// Whether it is recommended on a GPU alone: a CPU is slow with it.
+    /// True if it is recommended on a GPU only, because a CPU is slow with it.
     #[serde(default)]
     pub needs_gpu: bool,
     /// Languages of the model that this size lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_languages: Vec<String>,
-    /// Word error rate of the checkpoint, where a figure is known.
+    /// Word error rate of the checkpoint, if a figure is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word_error_rate: Option<WordErrorRate>,
     /// Languages of the model without the missing ones.
@@ -94,20 +94,20 @@ pub struct WordErrorRate {
     pub source: String,
 }
 
-/// The checkpoint that serves a model now.
+/// The checkpoint that currently serves a model.
 #[derive(Clone, Debug)]
 pub struct Choice<'a> {
     /// The catalog's entry.
     pub model: &'a CatalogModel,
     /// The checkpoint's folder.
     pub dir: PathBuf,
-    /// The languages that it has.
+    /// The checkpoint's languages.
     pub languages: &'a [String],
-    /// Whether it is the starter.
+    /// True for the starter.
     pub is_starter: bool,
-    /// The size that the catalog lists it as, for a published checkpoint of a model with sizes.
+    /// The checkpoint's size in the catalog, for a published checkpoint of a model with sizes.
     pub size: Option<&'a CatalogSize>,
-    /// The language model that joins its search.
+    /// The language model that its search uses.
     pub language_model: Option<PathBuf>,
 }
 
@@ -143,30 +143,31 @@ impl Catalog {
         &self.models
     }
 
-    /// The folder of the voice activity detector, if the catalog has one: the published one if it is there, else the starter.
+    /// The folder of the voice activity detector, if the catalog has one: the published one if it is present, else the
+    /// starter.
     pub fn detector(&self) -> Option<PathBuf> {
         let detector = self.detector.as_ref()?;
         let folder = if self.detector_is_starter() { &detector.starter } else { &detector.folder };
         Some(self.dir.join(folder))
     }
 
-    /// The catalog's entry for the detector, if it has one.
+    /// The catalog's entry for the voice activity detector, if it has one.
     pub fn published_detector(&self) -> Option<&CatalogDetector> {
         self.detector.as_ref()
     }
 
-    /// Whether [`Catalog::detector`] is the starter.
+    /// True if [`Catalog::detector`] is the starter.
     pub fn detector_is_starter(&self) -> bool {
         let published =
             |detector: &CatalogDetector| self.dir.join(&detector.folder).join("model.safetensors").is_file();
         !self.detector.as_ref().is_some_and(published)
     }
 
-    /// The checkpoint that serves `id`: the published one if its folder is there, else the best of its sizes that is there,
-    /// else the starter.
+    /// The checkpoint that serves `id`: the published one if its folder is present, else the best of its sizes that is
+    /// present, else the starter.
     ///
     /// # Errors
-    /// [`Error::UnknownModel`], with the ids there are.
+    /// [`Error::UnknownModel`], which lists the known ids.
     pub fn choose(&self, id: &str) -> Result<Choice<'_>> {
         let model = self.models.iter().find(|model| model.id == id).ok_or_else(|| {
             let known: Vec<&str> = self.models.iter().map(|model| model.id.as_str()).collect();
@@ -206,7 +207,7 @@ impl Choice<'_> {
         (!self.is_starter).then_some(published)
     }
 
-    /// The checkpoint's word error rate, where the catalog states one.
+    /// The checkpoint's word error rate, if the catalog states one.
     pub fn word_error_rate(&self) -> Option<&WordErrorRate> {
         match self.is_starter {
             true => self.model.starter_word_error_rate.as_ref(),
@@ -214,10 +215,10 @@ impl Choice<'_> {
         }
     }
 
-    /// Checks that the checkpoint has a language: `en`, or `en_us` by its first part.
+    /// Checks that the checkpoint supports a language: `en`, or `en_us` by its first part.
     ///
     /// # Errors
-    /// [`Error::Language`], which says what would have it.
+    /// [`Error::Language`], which names checkpoints and languages that are available.
     pub fn check_language(&self, language: &str) -> Result<()> {
         let base = language.split(['-', '_']).next().unwrap_or(language).to_lowercase();
         if self.languages.contains(&base) {

@@ -1,4 +1,4 @@
-//! Which device computes: what is there, which one is meant, and whether it really works.
+//! Selection of the device that computes: lists devices, selects one, and checks that it works.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,17 +12,17 @@ pub use auricle_kernels::vulkan_layers::disable_mesa_device_select;
 
 use crate::error::{Error, Result};
 
-/// The device that a user asks for: `auto`, `cpu`, `gpu` or `vulkan:N`.
+/// The device that a user requests: `auto`, `cpu`, `gpu` or `vulkan:N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeviceChoice {
-    /// The first real GPU, else the CPU. A software rasteriser is never taken.
+    /// The first hardware GPU, else the CPU. A software rasteriser is never selected.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// The first real GPU; an error if there is none.
+    /// The first hardware GPU; an error if there is none.
     Gpu,
-    /// The adapter with this number in [`devices`], a software one too.
+    /// The adapter with this number in [`devices`], including software ones.
     Vulkan(usize),
 }
 
@@ -54,64 +54,64 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// What kind of hardware a device is.
+/// The kind of a device's hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
-    /// The processor, through Auricle's CPU backend.
+    /// The CPU, through Auricle's CPU backend.
     Cpu,
-    /// A graphics card of its own.
+    /// A graphics card with its own memory.
     Discrete,
-    /// A graphics unit that shares the processor's memory.
+    /// A GPU that shares the CPU's memory.
     Integrated,
-    /// A graphics card that a virtual machine is lent.
+    /// A GPU that a hypervisor assigns to a virtual machine.
     Virtual,
-    /// A rasteriser in software: for tests.
+    /// A software rasteriser, for tests.
     Software,
-    /// Something that the driver does not name.
+    /// A kind that the driver does not report.
     Other,
 }
 
-/// A device and the facts that matter for inference.
+/// A device and its properties that matter for inference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceInfo {
-    /// As it is asked for: `cpu` or `vulkan:N`.
+    /// The identifier in requests: `cpu` or `vulkan:N`.
     pub id: String,
-    /// The name that hardware or driver gives.
+    /// The name that the hardware or driver reports.
     pub name: String,
     /// The kind of hardware.
     pub kind: DeviceKind,
-    /// The interface it is reached by: `flex`, `vulkan`, `metal`, `dx12`, `gl`.
+    /// The programming interface: `flex`, `vulkan`, `metal`, `dx12`, `gl`.
     pub api: String,
     /// The driver and its version; empty for the CPU.
     pub driver: String,
-    /// Whether kernels may compute in half precision.
+    /// True if kernels may compute in half precision.
     pub f16: bool,
     /// Lanes of a subgroup, smallest and largest; none without subgroup operations.
     pub subgroups: Option<(u32, u32)>,
-    /// Largest tensor that a kernel can be handed, bytes. For the CPU: no limit but memory.
+    /// Largest tensor that a kernel accepts, bytes. None for the CPU, which is limited by memory only.
     pub max_tensor_bytes: Option<u64>,
 }
 
-/// A device that is ready, what it is, and what was noteworthy on the way to it.
+/// An open device, its description, and a warning from its selection.
 pub struct Opened {
     /// burn's handle.
     pub device: Device,
-    /// What it is.
+    /// The device's description.
     pub info: DeviceInfo,
-    /// Why it is not the one that was found first, if it is not.
+    /// Reason for a device other than the first one found.
     pub warning: Option<String>,
 }
 
-/// What is there: the CPU, then the adapters in the order that `vulkan:N` counts them.
+/// Lists the available devices: the CPU, then the adapters in the order that `vulkan:N` counts them.
 pub fn devices() -> Vec<DeviceInfo> {
     std::iter::once(cpu()).chain(adapters().into_iter().map(|adapter| adapter.info)).collect()
 }
 
-/// Opens the device that is asked for. A GPU that `auto` finds and that fails at its first kernel gives way to the CPU.
+/// Opens the requested device. If a GPU that `auto` selects fails at its first kernel, the CPU is used.
 ///
 /// # Errors
-/// [`Error::Device`] when the device asked for is not there or does not work.
+/// [`Error::Device`] when the requested device is not present or does not work.
 pub fn open(choice: DeviceChoice) -> Result<Opened> {
     let on_cpu = |warning| Opened { device: Device::flex(), info: cpu(), warning };
     let adapters = if choice == DeviceChoice::Cpu { Vec::new() } else { adapters() };
@@ -151,19 +151,19 @@ pub(crate) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
         .map_err(|e| Error::Device { device: "in use".into(), reason: one_line(&e.to_string()) })
 }
 
-/// Whether tensors of this device are computed by the processor.
+/// True if the CPU computes the tensors of this device.
 pub(crate) fn is_cpu(device: &Device) -> bool {
     *device == Device::flex()
 }
 
 impl DeviceInfo {
-    /// Whether this is real graphics hardware.
+    /// True for hardware GPUs.
     pub fn is_gpu(&self) -> bool {
         matches!(self.kind, DeviceKind::Discrete | DeviceKind::Integrated | DeviceKind::Virtual)
     }
 }
 
-/// Runs a first small product on a device and checks its result.
+/// Runs a small matrix product on a device and checks its result.
 fn first_kernel(device: &Device) -> std::result::Result<(), String> {
     guarded(|| {
         let values = |offset: f32| (0..64).map(|v| v as f32 * 0.25 + offset).collect::<Vec<_>>();
@@ -177,9 +177,9 @@ fn first_kernel(device: &Device) -> std::result::Result<(), String> {
     })
 }
 
-/// Runs `work` so that a panic inside it is an error, and prints nothing.
+/// Runs `work`, turns a panic into an error, and suppresses its message.
 fn guarded<T>(work: impl FnOnce() -> std::result::Result<T, String>) -> std::result::Result<T, String> {
-    // The hook is the process's: two probes at once must not restore each other's.
+    // The panic hook belongs to the process: two concurrent probes must not restore each other's hook.
     static PROBING: Mutex<()> = Mutex::new(());
     let _one = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
     let hook = std::panic::take_hook();
@@ -213,14 +213,14 @@ fn cpu() -> DeviceInfo {
     }
 }
 
-/// The processor's name, where the system tells it in a file.
+/// The CPU's name, if the system provides it in a file.
 fn processor_name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_string())
 }
 
-/// An adapter and how burn calls it.
+/// An adapter and burn's handle for it.
 struct Adapter {
     info: DeviceInfo,
     #[cfg(feature = "wgpu")]
@@ -241,9 +241,9 @@ fn adapters() -> Vec<Adapter> {
 
 #[cfg(feature = "wgpu")]
 impl Adapter {
-    /// Opens the adapter, or hands out the device again if this process has it open.
+    /// Opens the adapter, or returns the device again if this process has it open.
     fn open(self) -> std::result::Result<Device, String> {
-        // burn initialises a runtime once a process; engines share it.
+        // burn initialises a runtime once per process; engines share it.
         static OPEN: Mutex<Vec<(String, Device)>> = Mutex::new(Vec::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, device)) = open.iter().find(|(id, _)| *id == self.info.id) {
@@ -262,7 +262,7 @@ impl Adapter {
 fn adapters() -> Vec<Adapter> {
     use burn::tensor::wgpu::{WgpuBackend, wgpu};
 
-    // The interfaces burn can pin, each system's own first. OpenGL lacks what the kernels need.
+    // The interfaces that burn can pin, each system's own first. OpenGL lacks features that the kernels need.
     const APIS: [(wgpu::Backend, wgpu::Backends, WgpuBackend); 2] = [
         (wgpu::Backend::Vulkan, wgpu::Backends::VULKAN, WgpuBackend::Vulkan),
         (wgpu::Backend::Metal, wgpu::Backends::METAL, WgpuBackend::Metal),

@@ -1,9 +1,9 @@
-//! The one error type of the engine. Every message can be shown to a user as it is.
+//! The error type of the engine. Every message is fit to be shown to a user.
 
 use std::panic::Location;
 use std::path::PathBuf;
 
-/// What can go wrong between an audio file and its text.
+/// Errors on the way from an audio file to its text.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,13 +12,13 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's message.
         reason: String,
     },
-    /// The bytes are no audio or video that can be decoded.
+    /// The bytes are not audio or video that can be decoded.
     #[error("{0}")]
     UnsupportedMedia(String),
-    /// The container is fine and holds no audio.
+    /// The container is valid and holds no audio.
     #[error("no audio track: {0}")]
     NoAudioTrack(String),
     /// The audio needs the `ffmpeg` program, which is not installed.
@@ -27,15 +27,15 @@ pub enum Error {
          or set AURICLE_FFMPEG to its path"
     )]
     FfmpegMissing(String),
-    /// `ffmpeg` was started and failed, or ran past its limits.
+    /// `ffmpeg` was started and failed, or exceeded its limits.
     #[error("ffmpeg: {0}")]
     Ffmpeg(String),
     /// A checkpoint's configuration is missing, malformed or of an architecture the engine does not have.
     #[error("checkpoint {path}: {reason}")]
     Checkpoint {
-        /// The file or folder at fault.
+        /// The faulty file or folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A tensor of a checkpoint is missing, unexpected, or has another shape or type than the architecture needs.
@@ -43,32 +43,32 @@ pub enum Error {
     Weights {
         /// The tensor's name in the checkpoint.
         tensor: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
-    /// A file that is no language model, or a malformed one.
+    /// A file that is not a language model, or a malformed one.
     #[error("language model {path}: {reason}")]
     LanguageModel {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and in which line.
+        /// The fault and its line.
         reason: String,
     },
-    /// The device asked for is not there, or failed at its first kernel.
+    /// The requested device is not present, or failed at its first kernel.
     #[error("device {device}: {reason}")]
     Device {
-        /// The device as it was asked for.
+        /// The device as requested.
         device: String,
-        /// Why it cannot be used.
+        /// The reason that it cannot be used.
         reason: String,
     },
     /// The loaded checkpoint does not cover the language.
     #[error("{0}")]
     Language(String),
-    /// No model of that name.
+    /// The catalog has no model of that name.
     #[error("unknown model {0}")]
     UnknownModel(String),
-    /// There is more to do than is accepted. It may be tried again later.
+    /// The engine is at its capacity. The caller may try again later.
     #[error("busy: {0}")]
     Busy(String),
     /// The caller has canceled the work.
@@ -80,7 +80,7 @@ pub enum Error {
     /// An invariant of the engine does not hold, or a step panicked: a fault of Auricle, not of the input.
     #[error("internal error at {place}: {reason}; this is a fault of Auricle, please report it")]
     Internal {
-        /// The place in the engine's source that noticed.
+        /// The place in the engine's source that detected it.
         place: &'static Location<'static>,
         /// The invariant that does not hold.
         reason: String,

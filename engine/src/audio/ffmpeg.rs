@@ -1,9 +1,9 @@
-//! Decoding with an `ffmpeg` process, for what symphonia lacks.
+//! Decoding with an `ffmpeg` process, for formats that symphonia lacks.
 //!
-//! The process is confined, because what it reads comes from strangers and it is two million lines of C: it is told the
-//! demuxer (so that no playlist can make it open other files or addresses), may use no protocol but the pipe (or the one
-//! file), sees no environment and no terminal, has one thread, and on Linux the kernel limits its memory and CPU time and
-//! forbids it to write files. It is killed when it stalls, and when its decoder is dropped.
+//! The process is confined, because its input comes from untrusted users and `ffmpeg` is two million lines of C. The
+//! demuxer is fixed (no playlist can open other files or addresses), the only protocol is the pipe (or the one file),
+//! the environment is empty, there is no terminal and one thread, and on Linux the kernel limits memory and CPU time
+//! and forbids writing files. The process is killed when it stalls and when its decoder is dropped.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -21,21 +21,21 @@ use super::probe::Container;
 use super::{Ffmpeg, MAX_CHANNELS, mono};
 use crate::error::{Error, Result};
 
-/// How long the process may put out nothing while its output is waited for.
+/// Longest time that the process may write nothing while its output is awaited.
 const STALL: Duration = Duration::from_secs(60);
 
 /// Bytes in one message from the reading thread: 1.4 s of 48 kHz mono.
 const CHUNK: usize = 256 * 1024;
 
-/// Messages that may wait: the process sleeps on its full pipe when nobody asks for more.
+/// Messages that may wait. When they are not read, the process blocks on its full pipe.
 const CHUNKS_AHEAD: usize = 4;
 
 /// Lines of standard error that are kept, and how long one may be.
 const LINES: usize = 8;
 const LINE: usize = 400;
 
-/// A running `ffmpeg`. It puts out AU, the plainest format that tells rate and channels and needs no length, of 32-bit
-/// floats, and neither mixes nor resamples: so its audio is treated like symphonia's, and many channels get their mean.
+/// A running `ffmpeg`. It writes AU with 32-bit float samples: the simplest format that states rate and channels and
+/// needs no length. It neither mixes nor resamples, so its audio is treated like symphonia's and channels are averaged.
 pub(super) struct FfmpegDecoder {
     child: Child,
     chunks: Receiver<std::io::Result<Vec<u8>>>,
@@ -52,7 +52,7 @@ pub(super) struct FfmpegDecoder {
     _file: InputFile,
 }
 
-/// What the header of the output says.
+/// The header of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Header {
     /// Of the header, in bytes.
@@ -61,12 +61,12 @@ struct Header {
     channels: usize,
 }
 
-/// What standard error said.
+/// Messages from standard error.
 #[derive(Debug, Default)]
 struct Told {
-    /// The last lines that are errors.
+    /// The last error lines.
     errors: VecDeque<String>,
-    /// How many there were.
+    /// Number of error lines.
     count: u64,
     duration_s: Option<f64>,
 }
@@ -77,7 +77,7 @@ pub(super) fn locate(ffmpeg: &Ffmpeg) -> Option<PathBuf> {
         Ffmpeg::Never => None,
         Ffmpeg::At(program) => Some(program.clone()).filter(|program| program.is_file()),
         Ffmpeg::Find => match std::env::var_os("AURICLE_FFMPEG").filter(|program| !program.is_empty()) {
-            // Named and not there is an error, not a reason to take another.
+            // A configured program that does not exist is an error; no other is used instead.
             Some(program) => Some(PathBuf::from(program)).filter(|program| program.is_file()),
             None => {
                 let file = format!("ffmpeg{}", std::env::consts::EXE_SUFFIX);
@@ -115,7 +115,7 @@ impl FfmpegDecoder {
             command.args(["-protocol_whitelist", "pipe", "-i", "pipe:0"]).stdin(stdin);
         }
         command.args(["-vn", "-sn", "-dn", "-map_metadata", "-1", "-filter_threads", "1"]);
-        // Where timestamps leave sound out, silence stands for it.
+        // Gaps in the timestamps are filled with silence.
         command.args(["-af", "aresample=async=1"]);
         command.args(["-c:a", "pcm_f32be", "-f", "au", "pipe:1"]);
         let mut child = command.spawn().map_err(failed)?;
@@ -125,8 +125,8 @@ impl FfmpegDecoder {
         }
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         let told = Arc::new(Mutex::new(Told::default()));
-        // Threads, because the standard library can neither wait for two pipes at once nor for a limited time. They end
-        // with the process, or when nobody takes their chunks any more.
+        // Threads, because the standard library can wait neither for two pipes at once nor with a timeout. They end
+        // with the process, or when the receiver of their chunks is dropped.
         let started = match (child.stdout.take(), child.stderr.take()) {
             (Some(stdout), Some(stderr)) => {
                 let told = Arc::clone(&told);
@@ -158,7 +158,8 @@ impl FfmpegDecoder {
     /// Appends mono samples and returns their rate in hertz, or `None` at the end.
     ///
     /// # Errors
-    /// [`Error::Ffmpeg`], [`Error::NoAudioTrack`] or [`Error::UnsupportedMedia`] by what the process said.
+    /// [`Error::Ffmpeg`], [`Error::NoAudioTrack`] or [`Error::UnsupportedMedia`], depending on the messages of the
+    /// process.
     pub(super) fn next_chunk(&mut self, out: &mut Vec<f32>) -> Result<Option<u32>> {
         let before = out.len();
         while !self.ended {
@@ -191,7 +192,7 @@ impl FfmpegDecoder {
         }
     }
 
-    /// Mixes the whole frames among the output at hand. `None` until its header is there.
+    /// Mixes the whole frames of the buffered output. `None` until its header is complete.
     fn take(&mut self, out: &mut Vec<f32>) -> Result<Option<u32>> {
         let header = match self.header {
             Some(header) => header,
@@ -232,7 +233,7 @@ impl FfmpegDecoder {
         self.warnings.clone()
     }
 
-    /// The output has ended: was that all?
+    /// Checks, after the end of the output, that the process succeeded.
     fn finish(&mut self) -> Result<()> {
         self.ended = true;
         let status = self.child.wait();
@@ -247,7 +248,7 @@ impl FfmpegDecoder {
         };
         if let Some(header) = self.header.filter(|_| self.frames > 0) {
             let seconds = self.frames as f64 / f64::from(header.rate.max(1));
-            // What was decoded stands.
+            // The audio decoded so far is kept.
             if let Some(failed) = failed {
                 let reason = last.unwrap_or(failed);
                 self.warnings.push(format!("decoding stopped at {seconds:.1} s: {reason}"));
@@ -285,7 +286,7 @@ impl Drop for FfmpegDecoder {
 }
 
 fn stop(child: &mut Child) {
-    // Both fail only if it is gone already.
+    // Both fail only if the process has ended already.
     let _ = child.kill();
     let _ = child.wait();
 }
@@ -317,14 +318,14 @@ fn confine(child: &Child, input_bytes: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Other systems have no way to limit another process; the stall timer and the fixed demuxer remain.
+/// Other systems cannot limit another process; the stall timer and the fixed demuxer remain.
 #[cfg(not(target_os = "linux"))]
 fn confine(_child: &Child, _input_bytes: u64) -> std::io::Result<()> {
     Ok(())
 }
 
 impl Header {
-    /// `None` if `bytes` do not hold all of it.
+    /// Parses the header. `None` if `bytes` do not hold all of it.
     fn read(bytes: &[u8]) -> Option<Self> {
         let field = |at: usize| bytes.get(at..at + 4)?.first_chunk().map(|field| u32::from_be_bytes(*field));
         let (length, rate, channels) = (field(4)? as usize, field(16)?, field(20)? as usize);
@@ -332,7 +333,7 @@ impl Header {
     }
 }
 
-/// Reads the output in chunks; ends with the pipe, or when nobody wants them.
+/// Reads the output in chunks until the pipe ends or the receiver is dropped.
 fn forward(mut stdout: ChildStdout, chunks: &SyncSender<std::io::Result<Vec<u8>>>) {
     loop {
         let mut chunk = Vec::with_capacity(CHUNK);
@@ -350,7 +351,7 @@ fn forward(mut stdout: ChildStdout, chunks: &SyncSender<std::io::Result<Vec<u8>>
     }
 }
 
-/// Keeps the last errors and the duration of what `ffmpeg` says, whatever the length and number of its lines.
+/// Keeps the last errors and the duration from the messages of `ffmpeg`, in bounded memory.
 fn listen(stderr: impl Read, told: &Mutex<Told>) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
@@ -432,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_no_ffmpeg_does_no_harm() {
-        // It writes text without end; what it must not do is fill memory.
+        // It writes text without end, which must not fill memory.
         let Some(mut decoder) = start("/usr/bin/yes", STALL) else { return };
         let error = decoder.next_chunk(&mut Vec::new()).unwrap_err();
         assert!(matches!(&error, Error::Ffmpeg(_)), "{error}");

@@ -1,23 +1,23 @@
-//! Elementary streams, which have no header: known by frames that follow one another without a gap and agree.
+//! Elementary streams without a header: recognised by consecutive frames that follow without a gap and agree.
 
 use super::probe::Container;
 
-/// Frames that must follow one another. Four make a chance find in the 128 KiB of random bytes that are looked at less likely
-/// than one in a billion.
+/// Frames that must follow one another. With four, a chance match in 128 KiB of random bytes is less likely than one in
+/// a billion.
 const RUN: usize = 4;
 
 /// Frames that suffice at the very start of a file that ends after them.
 const RUN_TO_END: usize = 1;
 
-/// A frame's length in bytes, and what must be the same in the next one.
+/// Parses a frame header: the frame's length in bytes, and the bits that must be equal in the next frame.
 type Header = fn(&[u8]) -> Option<(usize, u32)>;
 
 const STREAMS: &[(Container, Header)] =
     &[(Container::MpegAudio, mpeg_audio), (Container::Adts, adts), (Container::Ac3, ac3), (Container::Eac3, eac3)];
 
-/// Which stream the bytes hold, and at which of them it starts; `at_end` if the bytes go to the end of the file.
+/// Finds an elementary stream and the offset of its first frame; `at_end` if the bytes reach the end of the file.
 pub(super) fn find(head: &[u8], at_end: bool) -> Option<(Container, usize)> {
-    // All at the very start first: there, a short file may end early.
+    // The very start comes first: a short file may end early there.
     let start = STREAMS.iter().find(|(_, header)| runs(head, *header, at_end));
     if let Some((container, _)) = start {
         return Some((*container, 0));
@@ -25,8 +25,8 @@ pub(super) fn find(head: &[u8], at_end: bool) -> Option<(Container, usize)> {
     if let Some(offset) = transport_stream(head) {
         return Some((Container::MpegTs, offset));
     }
-    // Then anywhere, for a recording that starts within a frame or after junk; but not for AC-3, whose 16-bit sync word
-    // is the only thing that tells it.
+    // Then any offset, for a recording that starts within a frame or after junk. AC-3 is excluded, because its 16-bit
+    // sync word is its only mark.
     STREAMS[..2].iter().find_map(|(container, header)| {
         let start = (1..head.len()).find(|start| head[*start] == 0xff && runs(&head[*start..], *header, false))?;
         Some((*container, start))
@@ -39,7 +39,7 @@ fn runs(head: &[u8], header: Header, at_end: bool) -> bool {
         let rest = head.get(position..).unwrap_or_default();
         let enough_at_end = at_end && seen >= RUN_TO_END;
         match header(rest) {
-            // The last frame may be cut off, but the only one may not.
+            // The last frame may be cut off, unless it is the only one.
             Some((length, same)) if kind.is_none_or(|kind| kind == same) => {
                 if seen == 0 && rest.len() < length {
                     return false;
@@ -47,7 +47,7 @@ fn runs(head: &[u8], header: Header, at_end: bool) -> bool {
                 kind = Some(same);
                 position += length;
             }
-            // After the last frame: nothing, half a header, or the tags that end a file.
+            // After the last frame: nothing, half a header, or tags at the end of the file.
             _ => {
                 return enough_at_end && (rest.len() < 10 || rest.starts_with(b"TAG") || rest.starts_with(b"APETAGEX"));
             }

@@ -1,4 +1,4 @@
-//! The bytes of a file or buffer, which several readers take one after the other: the probe, symphonia, `ffmpeg`.
+//! The bytes of a file or buffer, read by several readers in turn: the probe, symphonia, `ffmpeg`.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 use super::unreadable;
 use crate::error::Result;
 
-/// What can be read and sought.
+/// A source that can be read and sought.
 pub(super) trait ReadSeek: Read + Seek + Send {}
 
 impl<S: Read + Seek + Send> ReadSeek for S {}
@@ -19,8 +19,8 @@ impl<S: Read + Seek + Send> ReadSeek for S {}
 /// A handle on the bytes. Clones share one position, so only one of them may be in use at a time.
 #[derive(Clone)]
 pub(super) struct Input {
-    // A mutex not for threads, but to get the source back from symphonia, which takes what it reads from by value
-    // and does not return it when it fails.
+    // The mutex serves to get the source back from symphonia, which takes its reader by value and does not return it on
+    // failure; threads do not matter here.
     source: Arc<Mutex<Box<dyn ReadSeek>>>,
     path: Option<PathBuf>,
     length: u64,
@@ -52,7 +52,7 @@ impl Input {
         self.length
     }
 
-    /// The same bytes as a file: the file itself, or a temporary copy of what is no file.
+    /// The same bytes as a file: the file itself, or a temporary copy of another source.
     pub(super) fn to_file(&self, name: &str) -> Result<InputFile> {
         let failed = |error: io::Error| unreadable(name, &error);
         if let Some(path) = &self.path {
@@ -70,7 +70,7 @@ impl Input {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut dyn ReadSeek) -> T) -> T {
-        // A panic while reading leaves at worst a wrong position, and everybody seeks first.
+        // A panic while reading leaves at worst a wrong position, and every reader seeks first.
         act(&mut **self.source.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

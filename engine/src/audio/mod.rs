@@ -1,11 +1,11 @@
 //! Any audio or video file in, 16 kHz mono `f32` out, as a stream: memory stays constant for a ten-hour file.
 //!
-//! The way of the data: `probe` looks at the first bytes and says what the file is (or why it is no media) -> `native`
-//! decodes with symphonia what symphonia has, `ffmpeg` starts a confined process for the rest -> `mono` mixes the channels
-//! -> `resample` brings the rate to [`SAMPLE_RATE`] -> blocks.
+//! Data flow: `probe` identifies the file from its first bytes (or says why it is no media) -> `native` decodes with
+//! symphonia, `ffmpeg` starts a confined process for the other formats -> `mono` mixes the channels -> `resample`
+//! converts the rate to [`SAMPLE_RATE`] -> blocks.
 //!
-//! Time 0 of the output is the first sample of the audio track: encoder delay is cut off where the file declares it,
-//! the resampler's own delay always.
+//! Time 0 of the output is the first sample of the audio track: encoder delay is removed if the file declares it, the
+//! resampler's own delay always.
 
 mod ffmpeg;
 mod frames;
@@ -41,13 +41,13 @@ pub const BLOCK: usize = SAMPLE_RATE as usize / 2;
 /// The most channels that are mixed; a file with more is refused.
 pub const MAX_CHANNELS: usize = 64;
 
-/// The loudest sample that is passed on, 24 dB over full scale. Beyond it there is only corrupt data.
+/// Largest absolute sample value in the output, 24 dB over full scale. Larger values come from corrupt data only.
 pub const LIMIT: f32 = 16.0;
 
-/// Which `ffmpeg` decodes the formats that symphonia lacks.
+/// Selects the `ffmpeg` for the formats that symphonia lacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Ffmpeg {
-    /// The program that the variable `AURICLE_FFMPEG` names, else the first `ffmpeg` on `PATH`.
+    /// The program named by the variable `AURICLE_FFMPEG`, else the first `ffmpeg` on `PATH`.
     #[default]
     Find,
     /// This program.
@@ -56,20 +56,20 @@ pub enum Ffmpeg {
     Never,
 }
 
-/// How to open an [`AudioStream`].
+/// Options to open an [`AudioStream`].
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
-    /// What to call the file in messages. Without it, its own file name (never its folder).
+    /// The file's name in messages. Without it, its own file name (never its folder).
     pub name: Option<String>,
-    /// Which `ffmpeg` to use.
+    /// The `ffmpeg` to use.
     pub ffmpeg: Ffmpeg,
 }
 
-/// A file, buffer or pipe that is being decoded to 16 kHz mono.
+/// A stream of 16 kHz mono samples decoded from a file, buffer or pipe.
 ///
-/// Samples are nominally within -1..=1. A decoder may overshoot, and float files may hold anything: what is not finite
-/// becomes 0, what lies beyond [`LIMIT`] is cut there. Several channels become one by their mean
-/// (at most [`MAX_CHANNELS`]).
+/// Samples are nominally within -1..=1. A decoder may overshoot, and float files may hold any value: values that are
+/// not finite become 0, larger values are clipped at [`LIMIT`]. Several channels (at most [`MAX_CHANNELS`]) become one
+/// by their mean.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -82,12 +82,12 @@ pub struct OpenOptions {
 pub struct AudioStream {
     source: Source,
     format: String,
-    /// The rate that `resampler` was made for; a chained stream may change it half-way.
+    /// The rate that `resampler` was created for; a chained stream may change it midway.
     rate: u32,
     resampler: Option<Resampler>,
-    /// Mono samples at `rate` that `open` already decoded to see that the file is good.
+    /// Mono samples at `rate` that `open` decoded to check the file.
     primed: Option<Vec<f32>>,
-    /// 16 kHz samples not yet handed out.
+    /// 16 kHz samples not yet returned.
     ready: Vec<f32>,
     block: usize,
     emitted: u64,
@@ -112,16 +112,16 @@ impl Source {
 }
 
 impl AudioStream {
-    /// Opens a file, and decodes its first packets so that what cannot be decoded fails here.
+    /// Opens a file and decodes its first packets, so that a file that cannot be decoded fails here.
     ///
     /// # Errors
-    /// [`Error::Read`] for a missing file, a directory or no permission; [`Error::UnsupportedMedia`] for what is no
-    /// media, is empty, corrupt or encrypted; [`Error::NoAudioTrack`]; [`Error::FfmpegMissing`]; [`Error::Ffmpeg`].
+    /// [`Error::Read`] for a missing file, a directory or no permission; [`Error::UnsupportedMedia`] for input that is
+    /// not media, is empty, corrupt or encrypted; [`Error::NoAudioTrack`]; [`Error::FfmpegMissing`]; [`Error::Ffmpeg`].
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, &OpenOptions::default())
     }
 
-    /// [`AudioStream::open`] with a choice of name and `ffmpeg`.
+    /// [`AudioStream::open`] with options.
     ///
     /// # Errors
     /// As [`AudioStream::open`].
@@ -132,7 +132,7 @@ impl AudioStream {
             return Err(cannot("it is a directory".into()));
         }
         if !metadata.is_file() {
-            // A FIFO or a device would block, and cannot be probed and then read again from its start.
+            // A FIFO or a device would block, and cannot be read again from its start after probing.
             return Err(cannot("it is not a regular file".into()));
         }
         let file = File::open(path).map_err(|error| cannot(plain_reason(&error)))?;
@@ -143,9 +143,9 @@ impl AudioStream {
         Self::decode(Input::from_file(file, path.to_path_buf(), &name)?, &name, &options.ffmpeg)
     }
 
-    /// Decodes from memory or from anything else that can be read and sought, from its start.
+    /// Decodes from memory or any other source that can be read and sought, from its start.
     ///
-    /// What symphonia lacks is first copied to a temporary file for `ffmpeg`.
+    /// A format that symphonia lacks is first copied to a temporary file for `ffmpeg`.
     ///
     /// # Errors
     /// As [`AudioStream::open`].
@@ -157,7 +157,7 @@ impl AudioStream {
         Self::decode(Input::from_source(Box::new(source), name)?, name, &options.ffmpeg)
     }
 
-    /// Takes raw PCM, signed 16-bit little-endian, interleaved: what comes on standard input.
+    /// Reads raw PCM, signed 16-bit little-endian, interleaved, such as from standard input.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if the rate is outside 100 Hz..=768 kHz or there are no channels or more than 64.
@@ -179,7 +179,7 @@ impl AudioStream {
         Ok(Self::new(source, format!("raw PCM, {rate} Hz"), rate, None))
     }
 
-    /// Sets how many samples a block has; the last one of a stream may be shorter. At least 1.
+    /// Sets the number of samples of a block, at least 1; the last block of a stream may be shorter.
     #[must_use]
     pub fn with_block(mut self, samples: usize) -> Self {
         self.block = samples.max(1);
@@ -188,7 +188,8 @@ impl AudioStream {
 
     /// The next block: 16 kHz mono, [`BLOCK`] samples (the last may have fewer), or `None` at the end.
     ///
-    /// Damage inside a file is no error: what can be decoded is, and [`AudioStream::warnings`] tells.
+    /// Damage inside a file is no error: the decodable parts are returned, and [`AudioStream::warnings`] lists the
+    /// damage.
     ///
     /// # Errors
     /// [`Error::Ffmpeg`] if the process fails or stalls, [`Error::Read`] if raw PCM cannot be read.
@@ -215,7 +216,7 @@ impl AudioStream {
         Ok(Some(block))
     }
 
-    /// All that is left, as one vector. For short clips; an hour is 230 MB.
+    /// The rest of the audio as one vector. For short clips; an hour is 230 MB.
     ///
     /// # Errors
     /// As [`AudioStream::next_block`].
@@ -227,7 +228,7 @@ impl AudioStream {
         Ok(all)
     }
 
-    /// The whole length in seconds as the container states it: a hint for progress bars, absent for many files.
+    /// The total length in seconds as the container states it: a hint for progress bars, absent for many files.
     #[must_use]
     pub fn duration_s(&self) -> Option<f64> {
         match &self.source {
@@ -237,13 +238,13 @@ impl AudioStream {
         }
     }
 
-    /// Seconds of audio handed out so far; after the end, the exact length of the audio.
+    /// Seconds of audio returned so far; after the end, the exact length of the audio.
     #[must_use]
     pub fn position_s(&self) -> f64 {
         self.emitted as f64 / f64::from(SAMPLE_RATE)
     }
 
-    /// What was wrong and was got over, one line each: a cut-off file, damaged packets. Complete after the end.
+    /// Problems that decoding recovered from, one line each: a cut-off file, damaged packets. Complete after the end.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         match &self.source {
@@ -253,7 +254,7 @@ impl AudioStream {
         }
     }
 
-    /// What is being decoded, for logs: `"MP3, 44100 Hz, 2 channels"`.
+    /// The format being decoded, for logs: `"MP3, 44100 Hz, 2 channels"`.
     #[must_use]
     pub fn format(&self) -> &str {
         &self.format
@@ -305,7 +306,7 @@ impl AudioStream {
             (Failure::Damaged(reason), program) => {
                 let damaged = Error::UnsupportedMedia(format!("{name} cannot be decoded: {reason}"));
                 let Some(program) = program else { return Err(damaged) };
-                // ffmpeg may be more forgiving; if it is not, the reason found here says more than its own.
+                // ffmpeg may be more tolerant; if it fails too, the reason found here is more precise than its own.
                 Self::ffmpeg(&program, &input, found.container, name).map_err(|_| damaged)
             }
             (Failure::Lacking(_), Some(program)) => Self::ffmpeg(&program, &input, found.container, name),
@@ -342,7 +343,7 @@ fn unreadable(name: &str, error: &io::Error) -> Error {
     Error::Read { path: name.into(), reason: plain_reason(error) }
 }
 
-/// What the system said, without its error number.
+/// The system's error message without its error number.
 fn plain_reason(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "there is no such file".into(),

@@ -1,10 +1,10 @@
-//! Many channels become one.
+//! Mixes many channels to one.
 
 use super::LIMIT;
 
 /// Appends the mean of `channels` interleaved channels to `out`: `[frames * channels]` -> `[frames]`.
 ///
-/// The mean, not a surround down-mix: speech may sit in any one channel (a call with a speaker a side, a conference
+/// The mean, not a surround down-mix: speech may be in any one channel (a call with one speaker per side, a conference
 /// recorder with 64 microphones), and the mean loses none of them and cannot clip.
 pub(super) fn mix(interleaved: &[f32], channels: usize, out: &mut Vec<f32>) {
     out.reserve(interleaved.len() / channels.max(1));
@@ -20,7 +20,7 @@ pub(super) fn mix(interleaved: &[f32], channels: usize, out: &mut Vec<f32>) {
     }
 }
 
-/// 0 for NaN and infinities; within +-[`LIMIT`] otherwise.
+/// Replaces NaN and infinities by 0 and clips other values to +-[`LIMIT`].
 pub(crate) fn tame(sample: f32) -> f32 {
     if sample.is_finite() { sample.clamp(-LIMIT, LIMIT) } else { 0.0 }
 }

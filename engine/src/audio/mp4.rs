@@ -1,18 +1,18 @@
-//! The few facts of an MP4, M4A, MOV or 3GP file that symphonia does not tell: is it encrypted, is its index there,
-//! what its edit lists cut off. ISO/IEC 14496-12.
+//! Facts about an MP4, M4A, MOV or 3GP file that symphonia does not report: encryption, presence of the index, and the
+//! audio removed by edit lists. ISO/IEC 14496-12.
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
 use crate::error::{Error, Result};
 
-/// What is known of the tracks.
+/// The facts about all tracks.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Mp4Index {
     pub(super) tracks: Vec<Mp4Track>,
     has_index: bool,
     /// Ticks a second of the presentation, in which edits are measured.
     timescale: u32,
-    /// The file ends before a box that it started does.
+    /// The file ends inside a box.
     pub(super) cut: bool,
 }
 
@@ -25,15 +25,16 @@ pub(super) struct Mp4Track {
     /// The type of its first sample entry: `mp4a`, `drms`, ...
     pub(super) codec: [u8; 4],
     timescale: u32,
-    /// In units of `timescale`; 0 where fragments tell.
+    /// In units of `timescale`; 0 if the fragments state it.
     duration: u64,
-    /// Where in the track's own time its presentation starts, in units of `timescale`.
+    /// Start of the presentation in the track's own time, in units of `timescale`.
     media_time: u32,
-    /// How long it is presented, in units of the file's time scale; 0 for all that there is.
+    /// Length of the presentation, in units of the file's time scale; 0 for the whole track.
     presented: u64,
 }
 
-/// What an edit list may lack of the track's end: encoders' padding, and its rounding. More was cut off by somebody.
+/// Audio at a track's end, in seconds, that an edit list may omit as encoder padding and rounding. Longer omissions are
+/// deliberate cuts.
 const PADDING_S: f64 = 0.1;
 
 impl Mp4Track {
@@ -45,7 +46,7 @@ impl Mp4Track {
         f64::from(self.media_time) / f64::from(self.timescale)
     }
 
-    /// Seconds of audio after the delay that are presented, where somebody has cut off its end. `timescale` is the file's.
+    /// Seconds of audio presented after the delay, if an edit cuts off the end. `timescale` is the file's.
     fn presented_s(&self, timescale: u32) -> Option<f64> {
         if self.presented == 0 || self.duration == 0 || self.timescale == 0 || timescale == 0 {
             return None;
@@ -65,13 +66,13 @@ impl Mp4Track {
     }
 }
 
-/// More than any honest file has: a fragmented one of 10 hours has two boxes a second.
+/// Limit on the number of boxes, above any valid file: a fragmented one of 10 hours has two boxes a second.
 const MAX_BOXES: usize = 200_000;
 
-/// Levels below `trak` that matter: `mdia`, `minf`, `stbl`. A hostile file may nest thousands.
+/// Nesting levels read below `trak`: `mdia`, `minf`, `stbl`. A hostile file may nest thousands.
 const DEPTH: usize = 3;
 
-/// A box: its type, and where its content starts and ends.
+/// A box: its type, and the start and end of its content.
 struct Box4 {
     kind: [u8; 4],
     start: u64,
@@ -79,7 +80,7 @@ struct Box4 {
 }
 
 impl Mp4Index {
-    /// Walks the boxes, by seeking: media data is stepped over, and nothing is read but what is kept.
+    /// Walks the boxes by seeking: media data is skipped, and only the needed values are read.
     pub(super) fn read<S: Read + Seek>(source: &mut S) -> io::Result<Self> {
         let end = source.seek(SeekFrom::End(0))?;
         let mut walk = Walk { source, boxes: 0 };
@@ -119,7 +120,7 @@ impl Mp4Index {
         }
         let mut audio = self.tracks.iter().filter(|track| track.is_audio()).peekable();
         let Some(first) = audio.peek().copied() else {
-            // A cut-off index may have lost it.
+            // A cut-off index may have lost the audio track.
             if self.cut && !self.tracks.iter().any(|track| &track.handler == b"vide") {
                 return Err(Error::UnsupportedMedia(format!("{name} is cut off within its index (the `moov` box)")));
             }
@@ -148,7 +149,7 @@ struct Walk<'a, S> {
 }
 
 impl<S: Read + Seek> Walk<'_, S> {
-    /// The box at `position`, or `None` if there is none before `end` (or the file has absurdly many).
+    /// The box at `position`, or `None` if there is none before `end` or the file exceeds [`MAX_BOXES`].
     fn next_box(&mut self, position: u64, end: u64) -> io::Result<Option<Box4>> {
         self.boxes += 1;
         if position >= end || self.boxes > MAX_BOXES {
@@ -169,7 +170,7 @@ impl<S: Read + Seek> Walk<'_, S> {
             length => (u64::from(length), position + 8),
         };
         let box_end = position.saturating_add(length);
-        // A length shorter than its own header would loop.
+        // A length shorter than its own header would cause an endless loop.
         Ok((box_end >= start).then_some(Box4 { kind, start, end: box_end }))
     }
 
@@ -207,7 +208,7 @@ impl<S: Read + Seek> Walk<'_, S> {
                     track.timescale = walk.after_times(child.start)?;
                     track.duration = walk.time(child.start + if wide { 24 } else { 16 }, wide)?;
                 }
-                // A QuickTime file has a second one, of its data handler, inside `minf`.
+                // A QuickTime file has a second `hdlr`, of its data handler, inside `minf`.
                 b"hdlr" if &parent.kind == b"mdia" => track.handler = walk.bytes(child.start + 8)?.unwrap_or_default(),
                 b"stsd" => track.codec = walk.bytes(child.start + 12)?.unwrap_or_default(),
                 b"elst" => (track.media_time, track.presented) = walk.edit(child.start, wide)?,
@@ -217,16 +218,16 @@ impl<S: Read + Seek> Walk<'_, S> {
         })
     }
 
-    /// Start of the first edit that is no gap, in the track's time scale, and length, in that of the file: 0, which is all
-    /// there is, where more than one follows.
+    /// The first edit that is no gap: its start in the track's time scale, and its length in the file's. The length is
+    /// 0, for the whole track, if more than one edit follows.
     fn edit(&mut self, start: u64, wide: bool) -> io::Result<(u32, u64)> {
         let entries = self.u32(start + 4)?.min(16);
         let (width, length) = if wide { (8, 20) } else { (4, 12) };
         let mut edit = None;
         for entry in 0..u64::from(entries) {
             let entry = start + 8 + entry * length;
-            // A start below zero is a gap before the audio, which is left out, because time 0 is the first
-            // sample of the track.
+            // A start below zero is a gap before the audio. It is left out, because time 0 is the first sample of the
+            // track.
             let time = u32::try_from(self.time(entry + width, wide)?).ok().filter(|time| *time <= i32::MAX as u32);
             let Some(time) = time else { continue };
             match &mut edit {
@@ -237,13 +238,13 @@ impl<S: Read + Seek> Walk<'_, S> {
         Ok(edit.unwrap_or_default())
     }
 
-    /// What follows the two times at the head of a box of version 0 or 1.
+    /// Position after the two times at the head of a box of version 0 or 1.
     fn after_times(&mut self, start: u64) -> io::Result<u32> {
         let wide = self.bytes::<1>(start)? == Some([1]);
         self.u32(start + if wide { 20 } else { 12 })
     }
 
-    /// A time or a length, which is wider in version 1.
+    /// Reads a time or a length: 8 bytes in version 1, else 4.
     fn time(&mut self, position: u64, wide: bool) -> io::Result<u64> {
         match wide {
             true => Ok(self.bytes(position)?.map_or(0, u64::from_be_bytes)),
@@ -255,7 +256,7 @@ impl<S: Read + Seek> Walk<'_, S> {
         Ok(self.bytes(position)?.map_or(0, u32::from_be_bytes))
     }
 
-    /// `None` at the end of the file.
+    /// Reads `N` bytes. `None` at the end of the file.
     fn bytes<const N: usize>(&mut self, position: u64) -> io::Result<Option<[u8; N]>> {
         self.source.seek(SeekFrom::Start(position))?;
         let mut bytes = [0; N];

@@ -1,7 +1,7 @@
 //! Decoding with symphonia, in this process.
 //!
-//! Symphonia is safe Rust, but corrupt input may still make it panic. Every call into it goes through [`guarded`]; after a
-//! panic nothing of it is touched again, and what was decoded so far stands.
+//! Symphonia is safe Rust, but corrupt input may still make it panic. Every call into it goes through [`guarded`];
+//! after a panic its objects are not used again, and the audio decoded so far is kept.
 
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,20 +20,20 @@ use super::timeline::Timeline;
 use super::tracks::{self, Choice, Failure};
 use super::{MAX_CHANNELS, mono, resample};
 
-/// Packets that may fail one after the other before the decoder is made anew: one left over from before a change of
-/// parameters in mid-stream refuses everything after it.
+/// Consecutive packets that may fail before the decoder is created again: after a change of parameters in mid-stream,
+/// the old decoder rejects every packet.
 const PATIENCE: u32 = 3;
 
-/// Packets that may fail at the start before the file is given up.
+/// Packets that may fail at the start before the file is rejected.
 const MAX_FAILED_AT_START: u64 = 100;
 
-/// The longest silence that stands in for a packet that cannot be decoded, in seconds. A FLAC packet may be this long.
+/// The longest silence that replaces a packet that cannot be decoded, in seconds. A FLAC packet may be this long.
 const MAX_PATCH_S: f64 = 0.6;
 
-/// Silence that may stand for what is missing in a file, in seconds: clocks can be made to say anything.
+/// Most silence that fills gaps in a file, in seconds: a container's clock may hold any value.
 const MOST_MISSING_S: f64 = 6.0 * 3600.0;
 
-/// Samples that an MP3 encoder may add at the end. Longer "padding" is audio after a wrong header.
+/// Most samples that an MP3 encoder adds at the end. Longer "padding" is audio after a wrong header.
 const MAX_PADDING: usize = 4_608;
 
 /// A container and the decoder of one of its tracks.
@@ -47,31 +47,31 @@ pub(super) struct NativeDecoder {
     rate: u32,
     channels: usize,
     interleaved: Vec<f32>,
-    /// Leading samples still to be dropped, in seconds until the rate is known.
+    /// Leading samples still to drop, in seconds until the rate is known.
     delay_s: f64,
-    /// Seconds to put out, where the rest was cut off by an edit.
+    /// Seconds to return, if an edit cuts off the rest.
     presented_s: Option<f64>,
-    /// Whether the decoder cuts off delay and padding itself; else it is done here, for MP3.
+    /// True if the decoder removes delay and padding itself; otherwise this type does, for MP3.
     trims: bool,
-    /// Samples after the end that the header of an MP3 gives; they are audio after all if too many follow.
+    /// Samples after the end that the header of an MP3 states; they are audio if too many follow.
     padding: Vec<f32>,
     end_is_known: bool,
-    /// Where packets lie, once there is one, for containers that say so.
+    /// The packets' times, after the first packet, for containers that state them.
     timeline: Option<Timeline>,
-    /// Samples of silence still to be put out, and the packet that follows them.
+    /// Samples of silence still to return, and the packet that follows them.
     silence: usize,
     held: Option<Packet>,
-    /// Seconds that were missing, and where the first were.
+    /// Seconds that were missing, and the position of the first gap.
     missing_s: f64,
     missing_at_s: Option<f64>,
-    /// Samples at `rate` put out, for positions in warnings.
+    /// Samples at `rate` returned, for positions in warnings.
     decoded: u64,
     duration_s: Option<f64>,
-    /// Seconds that the header promises, where it can be trusted.
+    /// Seconds that the header states, if it is reliable.
     promised_s: Option<f64>,
-    /// Seconds put out at rates before the present one.
+    /// Seconds returned at earlier rates.
     earlier_s: f64,
-    /// Whether any packet could be decoded.
+    /// True after any packet was decoded.
     heard: bool,
     skipped: u64,
     failed_in_a_row: u32,
@@ -107,7 +107,7 @@ impl NativeDecoder {
         let is_whole_ogg = container == Container::Ogg && !found.cut;
         let reader = reader.map_err(|error| match error {
             SymphoniaError::Unsupported(what) => Failure::Lacking(format!("{}: {what}", container.label())),
-            // Symphonia looks for a codec that it knows up to the end of an Ogg file.
+            // Symphonia searches an Ogg file to its end for a codec that it knows.
             SymphoniaError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof && is_whole_ogg => {
                 Failure::Lacking("a codec other than Vorbis, Opus or FLAC in Ogg".into())
             }
@@ -163,7 +163,7 @@ impl NativeDecoder {
         Ok(this)
     }
 
-    /// Decodes until there is audio, to see that it can be. Silence for packets that fail before does not count as such.
+    /// Decodes until there is audio, to check the file. Silence for failed packets does not count as audio.
     fn prime(&mut self, out: &mut Vec<f32>) -> Result<(), Failure> {
         while out.is_empty() || !self.heard {
             if self.step(out).is_some() && self.skipped <= MAX_FAILED_AT_START {
@@ -219,7 +219,7 @@ impl NativeDecoder {
         }
         if self.state == State::Ended {
             let got = self.position_s();
-            // Shorter than a tenth of a second is a matter of how an encoder counts.
+            // Less than a tenth of a second is a difference in how encoders count.
             let promised = self.promised_s.filter(|promised| promised - got > 0.1_f64.max(promised * 0.001));
             match promised {
                 Some(promised) => {
@@ -245,7 +245,7 @@ impl NativeDecoder {
             return self.end(None);
         }
         if self.silence > 0 {
-            // Not more than a second at a time, however long it is.
+            // At most a second at a time, so that memory stays bounded.
             let silence = self.silence.min(self.rate as usize);
             self.silence -= silence;
             self.put_silence(silence, out);
@@ -260,7 +260,7 @@ impl NativeDecoder {
                 Err(reason) => return self.end(Some(reason)),
             },
             Err(SymphoniaError::IoError(error)) if error.kind() == ErrorKind::UnexpectedEof => {
-                // Without a length in its header, a stream is written to a pipe and simply ends.
+                // A stream without a length in its header was written to a pipe and ends anywhere.
                 self.cut |= self.duration_s.is_some();
                 return self.end(None);
             }
@@ -302,7 +302,7 @@ impl NativeDecoder {
         Some(self.rate)
     }
 
-    /// Where a packet begins, in seconds, where the container's clock can be trusted with it.
+    /// Start of a packet in seconds, if the container's clock is reliable.
     fn start_s(&self, packet: &Packet) -> Option<f64> {
         let told = matches!(self.container, Container::Matroska | Container::Mp4 | Container::Ogg);
         self.seconds_per_tick.filter(|_| told).map(|tick| packet.pts.get() as f64 * tick)
@@ -315,12 +315,12 @@ impl NativeDecoder {
         self.timeline.as_mut()?.missing(start_s, left_s)
     }
 
-    /// Notes where a packet lay.
+    /// Records a packet's time.
     fn lay(&mut self, packet: &Packet, length_s: f64) {
         let Some(start_s) = self.start_s(packet) else { return };
         match &mut self.timeline {
             Some(timeline) => timeline.push(start_s, length_s),
-            // A decoder that is not under way yet gives nothing for a packet.
+            // A decoder that is not primed yet returns nothing for a packet.
             None if length_s > 0.0 => self.timeline = Some(Timeline::begin(start_s, length_s)),
             None => {}
         }
@@ -331,7 +331,7 @@ impl NativeDecoder {
         self.decoded += samples as u64;
     }
 
-    /// Puts out the samples in `interleaved`, less delay and padding.
+    /// Appends the samples in `interleaved` to the output, without delay and padding.
     fn take(&mut self, packet: &Packet, rate: u32, channels: usize, out: &mut Vec<f32>) {
         if rate != self.rate {
             self.earlier_s = self.position_s();
@@ -349,7 +349,7 @@ impl NativeDecoder {
             }
         }
         if self.container == Container::Matroska && self.decoded == 0 && packet.pts.get() < 0 {
-            // What lies before time 0 is delay.
+            // Samples before time 0 are delay.
             let before = -(packet.pts.get() as f64) * self.seconds_per_tick.unwrap_or(0.0);
             self.delay_s = before.min(1.0);
         }
@@ -368,7 +368,7 @@ impl NativeDecoder {
         if end < frames && !self.trims && self.presented_s.is_none() {
             mono::mix(&self.interleaved[end * channels..frames * channels], channels, &mut self.padding);
             if self.padding.len() > MAX_PADDING {
-                // Audio goes on after what the header calls the end: two MP3 files joined, or a header that is wrong.
+                // Audio continues after the end that the header states: two MP3 files joined, or a wrong header.
                 self.end_is_known = false;
                 self.promised_s = None;
                 out.append(&mut self.padding);
@@ -377,7 +377,7 @@ impl NativeDecoder {
         self.decoded += (out.len() - before) as u64;
     }
 
-    /// Keeps the time line in spite of a packet that cannot be decoded.
+    /// Replaces a packet that cannot be decoded with silence, to keep the time line.
     fn skip(&mut self, packet: &Packet, out: &mut Vec<f32>) {
         self.skipped += 1;
         self.failed_in_a_row += 1;
@@ -386,7 +386,7 @@ impl NativeDecoder {
         {
             self.decoder = fresh;
         }
-        // Before the first packet that can be decoded, the rate is only what the header claims.
+        // Before the first decoded packet, the rate is only the header's claim.
         if !resample::RATES.contains(&self.rate) {
             return;
         }
@@ -395,7 +395,7 @@ impl NativeDecoder {
         self.put_silence((seconds * f64::from(self.rate)).round() as usize, out);
     }
 
-    /// The tracks have changed: a chained Ogg stream.
+    /// Handles changed tracks: a chained Ogg stream.
     fn restart(&mut self) -> Result<(), String> {
         let track = self.reader.default_track(TrackType::Audio).ok_or("the next part holds no audio")?;
         let Some(CodecParameters::Audio(params)) = track.codec_params.clone() else {
@@ -409,7 +409,7 @@ impl NativeDecoder {
         (self.params, self.trims) = (params, trims);
         self.delay_s = delay_s;
         self.timeline = None;
-        // The header of the first part promised only the first part.
+        // The header of the first part stated the duration of that part only.
         self.promised_s = None;
         Ok(())
     }
@@ -429,9 +429,9 @@ fn ticks(ticks: u64) -> usize {
 
 const PANICKED: &str = "the decoder gave up on damaged data";
 
-/// Calls into symphonia; a panic becomes an error.
+/// Calls into symphonia and turns a panic into an error.
 pub(super) fn guarded<T>(call: impl FnOnce() -> SymphoniaResult<T>) -> SymphoniaResult<T> {
-    // Unwind safety: after a panic the reader and decoder are not used again, and the rest is plain buffers.
+    // Unwind safety: after a panic the reader and decoder are not used again, and the other state is plain buffers.
     catch_unwind(AssertUnwindSafe(call))
         .unwrap_or_else(|_| Err(SymphoniaError::IoError(std::io::Error::other(PANICKED))))
 }

@@ -1,4 +1,4 @@
-//! Opus (RFC 6716) for symphonia, which demuxes it and has no decoder of its own.
+//! Opus (RFC 6716) for symphonia, which demuxes it and has no decoder for it.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use symphonia::core::packet::PacketRef;
 
 use super::MAX_CHANNELS;
 
-/// Every decoder there is: symphonia's, and this one.
+/// All decoders: symphonia's, and Opus.
 pub(super) static CODECS: LazyLock<CodecRegistry> = LazyLock::new(|| {
     let mut codecs = CodecRegistry::new();
     symphonia::default::register_enabled_codecs(&mut codecs);
@@ -37,17 +37,17 @@ struct OpusDecoder {
     buffer: AudioBuffer<f32>,
 }
 
-/// How the streams of a packet become channels: RFC 7845, section 5.1.1.
+/// The mapping of a packet's streams to channels: RFC 7845, section 5.1.1.
 struct Layout {
     streams: usize,
-    /// The first of them, which are stereo.
+    /// Number of stereo streams, which come first.
     coupled: usize,
-    /// Which decoded channel each output channel is; 255 for silence.
+    /// Index of the decoded channel for each output channel; 255 for silence.
     mapping: Vec<u8>,
 }
 
 impl Layout {
-    /// From `OpusHead`; without it, from the channel count that the container gives.
+    /// Reads `OpusHead`; without it, derives the layout from the container's channel count.
     fn read(params: &AudioCodecParameters) -> Result<Self> {
         let head = params.extra_data.as_deref().filter(|head| head.len() >= 19 && head.starts_with(b"OpusHead"));
         let (channels, family) = match head {
@@ -66,7 +66,7 @@ impl Layout {
         if layout.is_sound() { Ok(layout) } else { decode_error("opus: invalid channel mapping") }
     }
 
-    /// What the decoder takes for granted.
+    /// Checks the invariants that the decoder relies on.
     fn is_sound(&self) -> bool {
         let decoded = self.streams + self.coupled;
         (1..=MAX_CHANNELS).contains(&self.mapping.len())
@@ -148,7 +148,7 @@ const SUPPORTED: &[SupportedAudioCodec] = &[SupportedAudioCodec {
 impl RegisterableAudioDecoder for OpusDecoder {
     fn try_registry_new(params: &AudioCodecParameters, options: &AudioDecoderOptions) -> Result<Box<dyn AudioDecoder>> {
         let layout = Layout::read(params)?;
-        // Where the channels sit in a room does not matter: they are mixed.
+        // Loudspeaker positions do not matter, because the channels are mixed.
         let spec = AudioSpec::new(RATE, Channels::Discrete(layout.mapping.len() as u16));
         Ok(Box::new(Self {
             params: params.clone(),

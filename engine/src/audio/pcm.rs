@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use super::mono;
 use crate::error::{Error, Result};
 
-/// Bytes that one read asks for. A pipe gives what it has, so live audio is not held back until this is full.
+/// Bytes requested by one read. A pipe returns the bytes that it has, so live audio is not delayed until this is full.
 const READ: usize = 32 * 1024;
 
 /// Signed 16-bit little-endian samples, channels interleaved.
@@ -14,7 +14,7 @@ pub(super) struct PcmReader {
     rate: u32,
     channels: usize,
     buffer: Vec<u8>,
-    /// Bytes at the start of `buffer` that are an incomplete frame.
+    /// Bytes of an incomplete frame at the start of `buffer`.
     carried: usize,
     samples: Vec<f32>,
     cut: bool,
@@ -64,7 +64,7 @@ impl PcmReader {
 mod tests {
     use super::*;
 
-    /// Gives one byte a read, as a slow pipe may.
+    /// Returns one byte a read, as a slow pipe may.
     struct Drip(std::vec::IntoIter<u8>);
 
     impl Read for Drip {

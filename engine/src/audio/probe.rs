@@ -1,8 +1,8 @@
-//! What a file is, from its first bytes; or, if it is no media, what it is instead.
+//! Identifies a file from its first bytes; for files that are not media, says what they are.
 //!
-//! Neither the name nor symphonia's own probe is asked: the name may lie, and the probe takes the first two bytes that look
-//! like an MP3 frame, anywhere within a megabyte, for an MP3 file. Formats without a magic number (MP3, AAC, TS) must
-//! show several consecutive frames that agree with each other.
+//! Neither the name nor symphonia's own probe is used: the name may be wrong, and that probe takes the first two bytes
+//! that look like an MP3 frame, anywhere within a megabyte, for an MP3 file. Formats without a magic number (MP3, AAC,
+//! TS) need several consecutive frames that agree.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -11,13 +11,13 @@ use super::mp4::Mp4Index;
 use super::{frames, unreadable};
 use crate::error::{Error, Result};
 
-/// A container, or an elementary stream that needs none.
+/// A container, or an elementary stream without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Container {
     Wav,
-    /// WAV with more channels than symphonia has names for loudspeakers: a room full of microphones.
+    /// WAV with more channels than symphonia has loudspeaker names for, such as a recording of many microphones.
     WideWav,
-    /// WAV with 64-bit sizes, as broadcasters write it.
+    /// WAV with 64-bit sizes, used by broadcasters.
     Rf64,
     Wave64,
     Aiff,
@@ -41,13 +41,13 @@ pub(super) enum Container {
 }
 
 impl Container {
-    /// Whether symphonia can demux it.
+    /// True if symphonia can demux it.
     pub(super) fn is_native(self) -> bool {
         use Container::{Adts, Aiff, Caf, Flac, Matroska, Mp4, MpegAudio, Ogg, Wav};
         matches!(self, Wav | Aiff | Caf | Flac | Ogg | MpegAudio | Adts | Mp4 | Matroska)
     }
 
-    /// What people call it.
+    /// The common name.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Wav => "WAV",
@@ -74,7 +74,7 @@ impl Container {
         }
     }
 
-    /// The demuxer that `ffmpeg` is held to.
+    /// The demuxer that `ffmpeg` is restricted to.
     pub(super) fn ffmpeg_demuxer(self) -> &'static str {
         match self {
             Self::Wav | Self::WideWav | Self::Rf64 => "wav",
@@ -99,39 +99,39 @@ impl Container {
         }
     }
 
-    /// Whether the demuxer must jump about in the file, so that a pipe is not enough: the index of an MP4 is often at its
-    /// end, that of an AVI always, and the packet table of a CAF may be.
+    /// True if the demuxer must seek, so that a pipe is not enough: the index of an MP4 is often at its end, that of an
+    /// AVI always, and the packet table of a CAF may be.
     pub(super) fn needs_seek(self) -> bool {
         matches!(self, Self::Mp4 | Self::Avi | Self::Caf | Self::Aiff)
     }
 }
 
-/// What the probe found.
+/// The result of the probe.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) container: Container,
-    /// Where it starts: after an ID3 tag or junk.
+    /// Start of the media: after an ID3 tag or junk.
     pub(super) offset: u64,
-    /// The tracks, of an MP4.
+    /// The tracks, for an MP4.
     pub(super) mp4: Option<Mp4Index>,
-    /// The file visibly ends before its end.
+    /// The file ends early, as its structure shows.
     pub(super) cut: bool,
 }
 
-/// Bytes that are looked at from the start of the audio. An MP3 may have this much junk before its first frame.
+/// Bytes examined from the start of the audio. An MP3 may have this much junk before its first frame.
 const WINDOW: usize = 128 * 1024;
 
-/// ID3v2 tags before the audio at most, and what is looked at to know how long one is.
+/// Most ID3v2 tags before the audio, and the bytes read to determine the length of one.
 const MOST_TAGS: usize = 64;
 const ID3V2_HEADER: usize = 10;
 
-/// Bytes from the end among which the last page of an Ogg file must start: a page is at most 65,307 bytes.
+/// Bytes at the end of an Ogg file that hold the start of its last page: a page is at most 65,307 bytes.
 const OGG_TAIL: u64 = 64 * 1024 + 512;
 
-/// Looks at the bytes, which are left at an arbitrary position.
+/// Identifies the bytes. The position afterwards is arbitrary.
 ///
 /// # Errors
-/// [`Error::UnsupportedMedia`] that says what the file is instead, [`Error::NoAudioTrack`] for an MP4 without audio,
+/// [`Error::UnsupportedMedia`], which names the actual kind of file, [`Error::NoAudioTrack`] for an MP4 without audio,
 /// [`Error::Read`].
 pub(super) fn probe(input: &mut Input, name: &str) -> Result<Found> {
     if input.length() == 0 {
@@ -184,7 +184,7 @@ fn window(input: &mut Input, offset: u64, length: usize) -> std::io::Result<Vec<
     Ok(bytes)
 }
 
-/// The whole length of an ID3v2 tag that the bytes start with.
+/// The total length of an ID3v2 tag at the start of the bytes.
 fn id3v2_length(head: &[u8]) -> Option<u64> {
     let &[b'I', b'D', b'3', major, revision, flags, a, b, c, d, ..] = head else {
         return None;
@@ -197,7 +197,7 @@ fn id3v2_length(head: &[u8]) -> Option<u64> {
     Some(10 + body + footer)
 }
 
-/// Formats that say at their start what they are.
+/// Formats with a magic number at their start.
 fn magic(head: &[u8]) -> Option<Container> {
     let at = |offset: usize, what: &[u8]| head.get(offset..).is_some_and(|rest| rest.starts_with(what));
     Some(match head {
@@ -216,20 +216,20 @@ fn magic(head: &[u8]) -> Option<Container> {
         _ if at(0, b"#!AMR\n") || at(0, b"#!AMR-WB\n") => Container::Amr,
         _ if at(0, b".snd") => Container::Au,
         _ if at(0, b"\x00\x00\x01\xba") => Container::MpegPs,
-        // QuickTime files from before `ftyp` start with any of the others.
+        // QuickTime files from before `ftyp` start with one of the other types.
         _ if [b"ftyp", b"moov", b"mdat", b"wide", b"styp", b"pnot"].iter().any(|kind| at(4, *kind)) => Container::Mp4,
         _ if (at(4, b"free") || at(4, b"skip")) && head[0] == 0 => Container::Mp4,
         _ => return None,
     })
 }
 
-/// The channel count in the `fmt ` chunk, which comes first, or nearly so.
+/// The channel count in the `fmt ` chunk, which is the first chunk or one of the first.
 fn wav_channels(head: &[u8]) -> u16 {
     let chunk = head.windows(12).take(4_096).find(|bytes| bytes.starts_with(b"fmt "));
     chunk.map_or(0, |chunk| u16::from_le_bytes([chunk[10], chunk[11]]))
 }
 
-/// Whether an Ogg file is whole: its last page is there and says that it is the last.
+/// True if an Ogg file is complete: it ends with a page that is marked as the last.
 fn ends_with_last_page(tail: &[u8]) -> bool {
     let Some(start) = tail.windows(4).rposition(|four| four == b"OggS") else {
         return false;
@@ -245,7 +245,7 @@ fn ends_with_last_page(tail: &[u8]) -> bool {
     page[5] & 4 != 0 && page.len() >= 27 + segments + body
 }
 
-/// What people upload by mistake, and how it starts.
+/// Signatures of common files that are not media.
 const OTHERS: &[(&[u8], &str)] = &[
     (b"%PDF", "it is a PDF document"),
     (b"PK\x03\x04", "it is a ZIP archive or an office document"),
@@ -269,7 +269,7 @@ const OTHERS: &[(&[u8], &str)] = &[
     (b".RMF", "RealMedia is not supported"),
 ];
 
-/// What the bytes are, if they are no media.
+/// Describes bytes that are not media.
 fn instead(head: &[u8], at_end: bool) -> &'static str {
     let others = OTHERS.iter().find(|(start, _)| head.starts_with(start));
     if let Some((_, what)) = others {

@@ -1,8 +1,9 @@
-//! Any rate to 16 kHz.
+//! Converts any sample rate to 16 kHz.
 //!
-//! rubato's resamplers; both filter with a windowed sinc (Blackman-Harris squared), and their delay is cut off here: sample 0
-//! out is at the time of sample 0 in. For recordings the FFT one, which costs a few thousandths of real time and works on
-//! blocks of 32 ms and up, a second long for odd rates. For live audio the polyphase one, whose blocks are 10 ms at any rate.
+//! Both of rubato's resamplers filter with a windowed sinc (Blackman-Harris squared), and their delay is removed here:
+//! output sample 0 is at the time of input sample 0. Recordings use the FFT resampler, which costs a few thousandths of
+//! real time and works on blocks of 32 ms and more, up to a second for odd rates. Live audio uses the polyphase
+//! resampler, with blocks of 10 ms at any rate.
 
 use std::ops::RangeInclusive;
 
@@ -14,18 +15,18 @@ use rubato::{
 use super::{LIMIT, SAMPLE_RATE};
 use crate::error::{Error, Result};
 
-/// The rates that are accepted, in hertz. No recorder is outside; a corrupt header may be, and would ask for gigabytes.
+/// Accepted rates, in hertz. No recorder is outside; a corrupt header may be, and would need gigabytes of memory.
 pub(super) const RATES: RangeInclusive<u32> = 100..=768_000;
 
-/// Output samples that one transform makes at least, 32 ms: long enough for a steep filter, short enough to stay in cache.
+/// Fewest output samples of one transform, 32 ms: long enough for a steep filter, short enough to stay in cache.
 const SPAN: usize = 512;
 
 /// Mono `f32` at one rate in, 16 kHz out.
 pub(crate) struct Resampler {
     rate: u32,
-    /// `None` where the rate already is 16 kHz.
+    /// `None` if the rate already is 16 kHz.
     engine: Option<Engine>,
-    /// Samples taken in, and samples given out.
+    /// Samples received, and samples returned.
     taken: u64,
     given: u64,
 }
@@ -44,7 +45,7 @@ struct Engine {
 const LIVE_TAPS: usize = 128;
 
 impl Resampler {
-    /// For recordings.
+    /// A resampler for recordings.
     ///
     /// # Errors
     /// [`Error::UnsupportedMedia`] for a rate outside [`RATES`].
@@ -52,7 +53,7 @@ impl Resampler {
         Self::by(rate, fft)
     }
 
-    /// For audio that somebody waits for.
+    /// A resampler for live audio, with low delay.
     ///
     /// # Errors
     /// As [`Resampler::new`].
@@ -71,7 +72,8 @@ impl Resampler {
         Ok(Self { rate, engine, taken: 0, given: 0 })
     }
 
-    /// Appends to `out` what `samples` let be computed. It lags by the filter's length until [`Resampler::finish`].
+    /// Appends the output computable from the samples so far to `out`. It lags by the filter's length until
+    /// [`Resampler::finish`].
     pub(crate) fn push(&mut self, mut samples: &[f32], out: &mut Vec<f32>) -> Result<()> {
         self.taken += samples.len() as u64;
         let before = out.len();
@@ -92,7 +94,7 @@ impl Resampler {
         Ok(())
     }
 
-    /// Appends the rest, so that all output together is `round(input * 16000 / rate)` samples.
+    /// Appends the rest, so that the total output is `round(input * 16000 / rate)` samples.
     pub(crate) fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
         let Some(engine) = &mut self.engine else {
             return Ok(());
@@ -114,8 +116,8 @@ impl Resampler {
 
 fn fft(rate_in: usize) -> std::result::Result<Engine, ResamplerConstructionError> {
     let rate_out = SAMPLE_RATE as usize;
-    // An even number of the shortest exact blocks (441 in, 160 out for 44.1 kHz), so that half a block, which is the
-    // delay, is a whole number of samples on both sides.
+    // An even number of the shortest exact blocks (441 in, 160 out for 44.1 kHz), so that the delay of half a block is
+    // a whole number of samples on both sides.
     let shortest = rate_in / gcd(rate_in, rate_out);
     let wanted = (SPAN * rate_in / rate_out).max(SPAN);
     let chunk = wanted.next_multiple_of(2 * shortest);
@@ -147,7 +149,7 @@ impl Engine {
         let (_, made) = self.inner.process_into_buffer(&input, &mut output, None).map_err(|error| error.to_string())?;
         let skip = self.delay.min(made);
         self.delay -= skip;
-        // Near the limit, the filter may overshoot it.
+        // The filter may overshoot near the limit.
         out.extend(self.output[skip..made].iter().map(|sample| sample.clamp(-LIMIT, LIMIT)));
         self.input.clear();
         Ok(())
@@ -184,7 +186,7 @@ mod tests {
         (0..samples).map(|n| (0.5 * (TAU * hertz * n as f64 / f64::from(rate)).sin()) as f32).collect()
     }
 
-    /// Signal to error in decibels, away from the ends, where a cut-off sine is no sine.
+    /// Signal-to-error ratio in decibels without the ends, where the cut-off sine is distorted.
     fn snr(got: &[f32], want: &[f32]) -> f64 {
         let middle = got.len() / 10..got.len() * 9 / 10;
         let (mut signal, mut error) = (0.0, 1e-30);
@@ -238,7 +240,7 @@ mod tests {
         assert_eq!(whole, resampled(&input, 44_100, 1_153));
     }
 
-    /// How much of a signal is a sine of this frequency, dB, and how late that sine is, s.
+    /// Level of a sine of this frequency in a signal, dB, and the delay of that sine, s.
     fn fitted(got: &[f32], hertz: f64) -> (f64, f64) {
         let middle = &got[got.len() / 10..got.len() * 9 / 10];
         let angle = |n: usize| TAU * hertz * (n + got.len() / 10) as f64 / f64::from(SAMPLE_RATE);

@@ -1,38 +1,38 @@
-//! Where packets lie on their container's clock, to find what is missing between them: a page that was lost, a pause that a
-//! recorder did not write down.
+//! Packet times on their container's clock. Finds missing audio between packets: a lost page, or a pause that a
+//! recorder did not store.
 
-/// Sound that has to be missing by now, in seconds, before silence is put in its place: clocks of recorders tremble.
+/// Least total of missing audio, in seconds, that is filled with silence: clocks of recorders have jitter.
 const LEAST_S: f64 = 0.1;
 
-/// And to be missing right before a packet: where a little is missing everywhere, the clock is wrong.
+/// Least of it that must be missing right before a packet: small gaps everywhere mean that the clock is wrong.
 const LEAST_HERE_S: f64 = 0.03;
 
-/// The longest gap that is believed, in seconds.
+/// The longest gap that is accepted, in seconds.
 const LONGEST_S: f64 = 600.0;
 
-/// A track, as far as it was decoded.
+/// The decoded part of a track.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeline {
-    /// Where the next packet begins if nothing is missing since the first, by the sound that there was.
+    /// Expected start of the next packet if nothing is missing, by the audio decoded since the first.
     due_s: f64,
-    /// Where the last packet ended.
+    /// End of the last packet.
     ended_s: f64,
 }
 
 impl Timeline {
-    /// After the first packet.
+    /// The state after the first packet.
     pub fn begin(start_s: f64, length_s: f64) -> Self {
         Self { due_s: start_s + length_s, ended_s: start_s + length_s }
     }
 
-    /// Takes a packet that begins at `start_s` and holds so much sound.
+    /// Adds a packet that begins at `start_s` and holds `length_s` seconds of audio.
     pub fn push(&mut self, start_s: f64, length_s: f64) {
         self.due_s += length_s;
         self.ended_s = start_s + length_s;
     }
 
-    /// Seconds of sound that are missing before a packet that begins at `start_s`, of `left_s` that there may be; they count
-    /// as put out.
+    /// Seconds of audio that are missing before a packet that begins at `start_s`, at most `left_s`; they count as
+    /// returned.
     pub fn missing(&mut self, start_s: f64, left_s: f64) -> Option<f64> {
         let missing = start_s - self.due_s;
         if missing <= LEAST_S || start_s - self.ended_s <= LEAST_HERE_S {
@@ -48,7 +48,7 @@ impl Timeline {
 mod tests {
     use super::*;
 
-    /// Packets of 20 ms at these times; what is missing before which.
+    /// Pairs of packet index and gap before it, for packets of 20 ms at these times.
     fn missing(starts_s: impl IntoIterator<Item = f64>) -> Vec<(usize, f64)> {
         let mut timeline: Option<Timeline> = None;
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What a container holds: its tracks, which of them is decoded and by what, and what its header promises.
+//! A container's tracks: selection, decoder, and the duration that the header states.
 
 use symphonia::core::audio::Channels;
 use symphonia::core::codecs::CodecParameters;
@@ -16,27 +16,27 @@ use super::opus::CODECS;
 use super::probe::{Container, Found};
 use crate::error::Error;
 
-/// Why a file was not opened here.
+/// Reason that a file was not opened here.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The reason is certain; nothing else would do better.
+    /// The reason is certain; no other decoder can do better.
     Final(Error),
     /// Symphonia lacks the format or codec named.
     Lacking(String),
-    /// The file seems damaged, as said, but another decoder may be more forgiving.
+    /// The file seems damaged, with this reason, but another decoder may be more tolerant.
     Damaged(String),
 }
 
-/// Which track to decode.
+/// Selects the track to decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
     /// The default audio track, or none.
     Default,
-    /// The first audio track that there is a decoder for.
+    /// The first audio track with an available decoder.
     Decodable,
 }
 
-/// The demuxer for `container`, after it has read the header.
+/// Returns the demuxer for `container` after it has read the header.
 pub(super) fn read_header(
     container: Container,
     stream: MediaSourceStream<'static>,
@@ -56,7 +56,7 @@ pub(super) fn read_header(
     })
 }
 
-/// The track to decode, and its decoder.
+/// Selects the track to decode and creates its decoder.
 pub(super) fn choose<'r>(
     reader: &'r dyn FormatReader,
     found: &Found,
@@ -65,7 +65,7 @@ pub(super) fn choose<'r>(
 ) -> Result<(&'r Track, Box<dyn AudioDecoder>), Failure> {
     let is_audio = |track: &&Track| track.track_type() == Some(TrackType::Audio);
     let Some(default) = reader.default_track(TrackType::Audio).or_else(|| reader.first_track(TrackType::Audio)) else {
-        // Symphonia leaves tracks whose codec it does not know without a type; the MP4's own index knows it.
+        // Symphonia leaves tracks of unknown codecs without a type; the MP4's own index knows it.
         let unknown = found.mp4.is_some() || reader.tracks().iter().any(|track| track.track_type().is_none());
         return Err(match reader.tracks() {
             [] if !unknown => Failure::Damaged("it has no tracks".into()),
@@ -91,7 +91,7 @@ pub(super) fn choose<'r>(
         _ => None,
     };
     let codec = match codec {
-        // Of AAC, symphonia has the plain profile, LC.
+        // For AAC, symphonia has the LC profile only.
         Some("AAC") => "HE-AAC or another rare profile of AAC",
         Some(codec) => codec,
         None => "audio of a rare codec",
@@ -99,17 +99,17 @@ pub(super) fn choose<'r>(
     Err(Failure::Lacking(format!("{codec} in {}", found.container.label())))
 }
 
-/// For MP3, symphonia trusts the header's count of frames, even one that it merely guessed from the bitrate, and would
-/// cut off all audio after it. So there the cutting is done here, where audio that goes on is noticed.
+/// True for MPEG audio, which is trimmed here. Symphonia trusts the MP3 header's count of frames, even one that it
+/// guessed from the bitrate, and would cut off all audio after it.
 pub(super) fn is_mpeg_audio(codec: AudioCodecId) -> bool {
     matches!(codec, well_known::CODEC_ID_MP1 | well_known::CODEC_ID_MP2 | well_known::CODEC_ID_MP3)
 }
 
-/// Frames that a packet may have by its header: four times the largest of any codec. Symphonia makes room for them all at
-/// once, and to fail at that ends the process.
+/// Most frames that a packet may have by its header: four times the largest of any codec. Symphonia allocates room for
+/// all at once, and a failed allocation ends the process.
 const MAX_FRAMES: u64 = 1 << 18;
 
-/// A decoder for these parameters.
+/// Creates a decoder for these parameters.
 pub(super) fn decoder(params: &AudioCodecParameters) -> SymphoniaResult<Box<dyn AudioDecoder>> {
     let channels = params.channels.as_ref().map_or(1, Channels::count);
     if channels > MAX_CHANNELS || params.max_frames_per_packet.is_some_and(|frames| frames > MAX_FRAMES) {
@@ -119,7 +119,7 @@ pub(super) fn decoder(params: &AudioCodecParameters) -> SymphoniaResult<Box<dyn 
     guarded(|| CODECS.make_audio_decoder(params, &options))
 }
 
-/// The pre-skip of Opus in Ogg, in seconds, which symphonia reads and does not apply.
+/// The pre-skip of Opus in Ogg, in seconds, which symphonia reads but does not apply.
 pub(super) fn ogg_opus_delay_s(container: Container, track: &Track) -> f64 {
     match &track.codec_params {
         Some(CodecParameters::Audio(params))
@@ -131,22 +131,22 @@ pub(super) fn ogg_opus_delay_s(container: Container, track: &Track) -> f64 {
     }
 }
 
-/// Seconds, as the track or the container states them.
+/// The duration in seconds that the track or the container states.
 pub(super) fn duration_s(reader: &dyn FormatReader, track: &Track) -> Option<f64> {
     let of_track = track.time_base.zip(track.duration).and_then(|(base, ticks)| base.calc_duration(ticks));
     let media = reader.media_info();
     let of_media = || media.time_base.zip(media.duration).and_then(|(base, ticks)| base.calc_duration(ticks));
     let seconds = of_track.filter(|time| time.as_secs_f64() > 0.0).or_else(of_media)?.as_secs_f64();
-    // A WAV written to a pipe says 0 or 4 GiB of data for "unknown"; nobody records for a month.
+    // A WAV written to a pipe states 0 or 4 GiB of data for "unknown"; no recording lasts a month.
     (seconds > 0.0 && seconds < 31.0 * 86_400.0).then_some(seconds)
 }
 
-/// The duration, where the header counts the samples that must follow it.
+/// The duration, if the header counts the samples that follow it.
 pub(super) fn promised_s(container: Container, track: &Track, duration_s: Option<f64>) -> Option<f64> {
     match container {
-        // With a LAME tag, the frames were counted; without, symphonia has guessed.
+        // With a LAME tag the frames were counted; without one symphonia has guessed.
         Container::MpegAudio if track.delay.is_none() => None,
-        // Guessed from the first frames; known from the end of the file, which is there.
+        // Guessed from the first frames, or known from the end of the file, which is present.
         Container::Adts | Container::Ogg => None,
         // In Matroska it is the longest track's, or a recorder's estimate.
         Container::Matroska => duration_s.map(|seconds| seconds - 1.0),
@@ -157,7 +157,7 @@ pub(super) fn promised_s(container: Container, track: &Track, duration_s: Option
     .filter(|seconds| *seconds > 0.0)
 }
 
-/// Names of what symphonia knows by number; `None` for PCM and rarities.
+/// Names of codecs that symphonia knows by number; `None` for PCM and rare codecs.
 pub(super) fn codec_name(codec: AudioCodecId) -> Option<&'static str> {
     Some(match codec {
         well_known::CODEC_ID_MP1 => "MP1",

@@ -17,16 +17,16 @@ pub struct Linear {
 enum Weight {
     /// `[inputs, outputs]`: the transpose of the published layout, so that products read rows.
     Full(Box<Tensor<2>>),
-    /// For a few rows at a time.
+    /// For products with few rows.
     Int8(Box<QuantizedMatrix>),
 }
 
-/// Whether a linear layer or convolution has a bias.
+/// Presence of a bias in a linear layer or convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bias {
-    /// It adds one.
+    /// With a bias.
     With,
-    /// It adds none.
+    /// Without a bias.
     Without,
 }
 
@@ -37,7 +37,7 @@ impl From<bool> for Bias {
 }
 
 impl Linear {
-    /// Reads `weight` `[outputs, inputs]` and, if there is one, `bias` `[outputs]`.
+    /// Reads `weight` `[outputs, inputs]` and, if present, `bias` `[outputs]`.
     ///
     /// # Errors
     /// As [`Scope::values`].
@@ -53,7 +53,7 @@ impl Linear {
         Self::load_scaled(scope, &[outputs, inputs, 1], bias, 1.0)
     }
 
-    /// As [`Linear::load`] with the published shape given, and the layer's output multiplied by `scale`.
+    /// As [`Linear::load`] for a given published shape; the layer's output is multiplied by `scale`.
     ///
     /// # Errors
     /// As [`Scope::values`].
@@ -71,13 +71,13 @@ impl Linear {
         Ok(Self::from_values(weight, inputs, outputs, bias, scope))
     }
 
-    /// As [`Linear::load`] with weights of a precision and the layer's output multiplied by `scale`.
+    /// As [`Linear::load`] with weights of the given precision; the layer's output is multiplied by `scale`.
     ///
     /// # Errors
     /// As [`Scope::values`].
     pub fn load_with(scope: &Scope, shape: [usize; 2], bias: Bias, scale: f32, precision: Precision) -> Result<Self> {
         let [_, inputs] = shape;
-        // Weights go into words of four.
+        // Weights are packed into words of four.
         if precision == Precision::F32 || !inputs.is_multiple_of(4) {
             return Self::load_scaled(scope, &shape, bias, scale);
         }
@@ -86,7 +86,7 @@ impl Linear {
         Ok(Self { weight: Weight::Int8(Box::new(QuantizedMatrix::new(&weight, inputs, scope.device()))), bias })
     }
 
-    /// A layer from values in this type's own layout: `weight` `[inputs, outputs]`.
+    /// Creates a layer from values in this type's own layout: `weight` `[inputs, outputs]`.
     pub fn from_values(weight: Vec<f32>, inputs: usize, outputs: usize, bias: Option<Vec<f32>>, scope: &Scope) -> Self {
         Self {
             weight: Weight::Full(Box::new(Tensor::from_data(
@@ -97,7 +97,7 @@ impl Linear {
         }
     }
 
-    /// `[.., inputs]` to `[.., outputs]`.
+    /// Applies the layer: `[.., inputs]` to `[.., outputs]`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         match &self.weight {
             Weight::Full(weight) => module::linear(input, weight.as_ref().clone(), self.bias.clone()),
@@ -116,7 +116,7 @@ impl Linear {
     }
 }
 
-/// `[rows, columns]` to `[columns, rows]`, in blocks that stay in cache.
+/// Transposes `[rows, columns]` to `[columns, rows]`, in blocks that stay in cache.
 pub(crate) fn transpose(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     const BLOCK: usize = 32;
     let mut out = vec![0.0; values.len()];

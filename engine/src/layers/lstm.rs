@@ -40,7 +40,7 @@ impl Lstm {
         Ok(Self { layers, hidden })
     }
 
-    /// Values of a state: hidden and cell state of the first layer, then of the next.
+    /// Width of a state: hidden and cell state of the first layer, then of the next.
     pub fn width(&self) -> usize {
         2 * self.layers.len() * self.hidden
     }

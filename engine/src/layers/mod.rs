@@ -1,4 +1,4 @@
-//! Layers that several model families share. A layer is its tensors and a `forward`; shapes are in the comments.
+//! Layers shared by several model families. A layer holds its tensors and has a `forward`; shapes are in the comments.
 
 mod linear;
 mod lstm;
@@ -14,7 +14,7 @@ pub(crate) use packed::{change, scaled};
 
 use burn::tensor::{Int, Tensor, TensorData};
 
-/// Rows of `tensor` `[n, width]` in the order of `rows`.
+/// Gathers rows of `tensor` `[n, width]` in the order of `rows`.
 pub(crate) fn select_rows(tensor: Tensor<2>, rows: &[usize]) -> Tensor<2> {
     if rows.len() == tensor.dims()[0] && rows.iter().enumerate().all(|(at, row)| at == *row) {
         return tensor;
@@ -23,7 +23,7 @@ pub(crate) fn select_rows(tensor: Tensor<2>, rows: &[usize]) -> Tensor<2> {
     tensor.select(0, row_indices(rows, &device))
 }
 
-/// `tensor` `[n, width]` with `rows` replaced by the rows of `newer` `[rows, width]`.
+/// Replaces `rows` of `tensor` `[n, width]` by the rows of `newer` `[rows, width]`.
 pub(crate) fn replace_rows(tensor: Tensor<2>, rows: &[usize], newer: Tensor<2>) -> Tensor<2> {
     let total = tensor.dims()[0];
     if rows.len() == total && rows.iter().enumerate().all(|(at, row)| at == *row) {

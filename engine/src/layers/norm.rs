@@ -20,7 +20,7 @@ impl LayerNorm {
         Ok(Self { gamma: scope.tensor("weight", [size])?, beta: scope.tensor("bias", [size])? })
     }
 
-    /// `[.., size]` to `[.., size]`.
+    /// Normalises `[.., size]` to `[.., size]`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         layer_norm(input, self.gamma.clone(), self.beta.clone())
     }

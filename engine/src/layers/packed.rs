@@ -6,7 +6,7 @@ use super::Bias;
 use crate::error::Result;
 use crate::weights::Scope;
 
-/// Values that a thread takes at a time of what goes over each by itself.
+/// Values in one thread's share of an elementwise operation.
 const CHUNK: usize = 8 * 1024;
 
 /// A linear layer on the CPU: `y = W x + b` over plain memory.
@@ -32,8 +32,8 @@ impl Packed {
         Ok(Self::new(&scope.values("weight", &[outputs, inputs])?, scope.values("bias", &[outputs])?, precision))
     }
 
-    /// Reads `weight` of the published `shape` `[outputs, inputs]`, with as many ones after it as there are, and, if there is
-    /// one, `bias` `[outputs]`; the layer's output is multiplied by `scale`.
+    /// Reads `weight` of the published `shape` `[outputs, inputs]` (trailing ones allowed) and, if present, `bias`
+    /// `[outputs]`; the layer's output is multiplied by `scale`.
     ///
     /// # Errors
     /// As [`Scope::values`].
@@ -42,12 +42,12 @@ impl Packed {
         Ok(Self::new(&weight, bias, Precision::F32))
     }
 
-    /// Values of a row that comes out.
+    /// Width of an output row.
     pub fn outputs(&self) -> usize {
         self.bias.len()
     }
 
-    /// `x` `[rows, inputs]` to `[rows, outputs]`.
+    /// Applies the layer: `x` `[rows, inputs]` to `[rows, outputs]`.
     pub fn forward(&self, pool: &ThreadPool, x: &[f32]) -> Vec<f32> {
         self.weight.forward(pool, x, Some(&self.bias))
     }
@@ -63,7 +63,8 @@ impl Packed {
     }
 }
 
-/// A linear layer's `weight` `[outputs, inputs]` and `bias` `[outputs]`, zeros where it has none, both multiplied by `scale`.
+/// Reads a linear layer's `weight` `[outputs, inputs]` and `bias` `[outputs]`, zeros without one, both multiplied by
+/// `scale`.
 ///
 /// # Errors
 /// As [`Scope::values`].
@@ -95,7 +96,7 @@ impl PackedNorm {
         Ok(Self { gamma: scope.values("weight", &[size])?, beta: scope.values("bias", &[size])? })
     }
 
-    /// Of each row of `x` `[rows, size]`.
+    /// Normalises each row of `x` `[rows, size]`.
     pub fn forward(&self, pool: &ThreadPool, x: &[f32]) -> Vec<f32> {
         let mut out = vec![0f32; x.len()];
         let rows = (CHUNK / self.gamma.len()).max(1) * self.gamma.len();
@@ -105,7 +106,7 @@ impl PackedNorm {
     }
 }
 
-/// Changes values in place, some thousands at a time.
+/// Applies an elementwise operation in place, a chunk of values at a time.
 pub fn change(pool: &ThreadPool, values: &mut [f32], with: impl Fn(&mut [f32]) + Sync) {
     pool.for_each_item(&mut values.chunks_mut(CHUNK).collect::<Vec<_>>(), |_, values| with(values));
 }

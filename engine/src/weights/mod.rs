@@ -1,7 +1,7 @@
 //! Checkpoint tensors: safetensors files of a folder, read one tensor at a time into device memory.
 //!
-//! A model asks for each tensor by name and shape; what is missing, misshapen or left over is an error that names the
-//! tensor, so a checkpoint of another architecture can never load half.
+//! A model requests each tensor by name and shape. A missing, misshapen or unused tensor is an error that names it, so
+//! a checkpoint of another architecture never loads in part.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use safetensors::tensor::Metadata;
 
 use crate::error::{Error, Result};
 
-/// Longest header that is believed; the format's own limit.
+/// Longest header that is accepted: the format's own limit.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 struct Entry {
@@ -27,7 +27,7 @@ struct Entry {
     bytes: usize,
 }
 
-/// The tensors of one checkpoint folder, and which of them a model has taken.
+/// The tensors of one checkpoint folder, with a record of those a model has taken.
 pub struct Weights {
     dir: PathBuf,
     files: Vec<RefCell<File>>,
@@ -40,7 +40,7 @@ impl Weights {
     /// Opens `model.safetensors`, or the shards that `model.safetensors.index.json` lists.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] when neither is there, a file is no safetensors file, or a tensor is in two shards.
+    /// [`Error::Checkpoint`] when neither is present, a file is not a safetensors file, or a tensor is in two shards.
     pub fn open(dir: &Path, device: &Device) -> Result<Self> {
         let mut weights = Self {
             dir: dir.to_path_buf(),
@@ -73,7 +73,7 @@ impl Weights {
     /// Checks that the model took every tensor.
     ///
     /// # Errors
-    /// [`Error::Weights`] that names the first tensor left over, and how many there are.
+    /// [`Error::Weights`], which names the first unused tensor and their number.
     pub fn finish(self) -> Result<()> {
         let taken = self.taken.into_inner();
         let left: Vec<&String> = self.entries.keys().filter(|name| !taken.contains(*name)).collect();
@@ -156,7 +156,7 @@ impl Scope<'_> {
         Scope { weights: self.weights, prefix: format!("{}{name}.", self.prefix) }
     }
 
-    /// The device that tensors are put on.
+    /// The device that receives the tensors.
     pub fn device(&self) -> &Device {
         &self.weights.device
     }
@@ -178,7 +178,7 @@ impl Scope<'_> {
         Ok(Tensor::from_data(TensorData::new(values, shape), self.device()))
     }
 
-    /// Marks a tensor as known and unused (a training counter, say), if it is there.
+    /// Marks a tensor, if present, as known and unused, such as a training counter.
     pub fn ignore(&self, name: &str) {
         self.weights.taken.borrow_mut().insert(format!("{}{name}", self.prefix));
     }

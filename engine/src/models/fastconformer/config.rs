@@ -1,4 +1,4 @@
-//! `config.json` of the five published classes, checked.
+//! Reads and checks `config.json` of the five published classes.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 
-/// Which published class a checkpoint is.
+/// The published class of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// `ParakeetForCTC`
@@ -22,7 +22,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class of a `model_type`, if the engine has it.
+    /// The class of a `model_type`, if the engine supports it.
     pub fn from_model_type(model_type: &str) -> Option<Self> {
         Some(match model_type {
             "parakeet_ctc" => Self::ParakeetCtc,
@@ -45,7 +45,7 @@ impl Class {
         }
     }
 
-    /// Whether the encoder is cache-aware: causal convolutions and a chunked look-ahead.
+    /// True if the encoder is cache-aware: causal convolutions and a chunked look-ahead.
     pub fn is_streaming(self) -> bool {
         matches!(self, Self::NemotronStreaming | Self::Nemotron35)
     }
@@ -71,7 +71,7 @@ pub struct EncoderConfig {
     pub convolution_bias: bool,
     /// Width of the depthwise convolution, frames.
     pub conv_kernel_size: usize,
-    /// Mel frames an encoder frame.
+    /// Mel frames per encoder frame.
     pub subsampling_factor: usize,
     /// Channels of the subsampling convolutions.
     pub subsampling_conv_channels: usize,
@@ -81,18 +81,18 @@ pub struct EncoderConfig {
     pub subsampling_conv_kernel_size: usize,
     /// Stride of the subsampling convolutions.
     pub subsampling_conv_stride: usize,
-    /// Multiply subsampled frames by the square root of the width.
+    /// Scales subsampled frames by the square root of the width.
     pub scale_input: bool,
-    /// Most frames that attention may span.
+    /// Most frames that attention may cover.
     pub max_position_embeddings: usize,
-    /// Streaming: frames of left context, and the current one.
+    /// Streaming: frames of left context plus the current one.
     pub sliding_window: usize,
-    /// Streaming: look-ahead in frames where none is asked for.
+    /// Streaming: default look-ahead in frames.
     pub default_num_lookahead_tokens: usize,
 }
 
 impl EncoderConfig {
-    /// Mel frames that are missing before an utterance's first chunk of whole encoder frames.
+    /// Number of missing mel frames before an utterance's first chunk of whole encoder frames.
     pub fn lead(&self) -> usize {
         self.subsampling_factor - 1
     }
@@ -129,7 +129,7 @@ pub struct Config {
     pub class: Class,
     /// The encoder.
     pub encoder: EncoderConfig,
-    /// Outputs of the token classifier, the blank included.
+    /// Outputs of the token classifier, including the blank.
     pub vocab_size: usize,
     /// The blank token.
     pub blank: u32,
@@ -154,7 +154,7 @@ pub struct PromptConfig {
     pub slots: usize,
     /// Width of the fusing layer.
     pub intermediate_size: usize,
-    /// The slot for "find the language yourself".
+    /// The slot for automatic language detection.
     pub automatic: usize,
 }
 
@@ -180,8 +180,8 @@ impl Config {
     /// Reads `config.json` of a checkpoint folder.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] when it is missing, malformed, of a class the engine does not have, or asks for something
-    /// no published checkpoint has.
+    /// [`Error::Checkpoint`] when it is missing, malformed, of an unsupported class, or has settings that no published
+    /// checkpoint has.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("config.json");
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
@@ -194,7 +194,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Fills what a configuration leaves out with the class's defaults.
+    /// Fills missing values with the class's defaults.
     fn from_file(class: Class, file: File) -> Self {
         let vocab_size = file.vocab_size.unwrap_or(match class {
             Class::ParakeetCtc | Class::NemotronStreaming => 1025,

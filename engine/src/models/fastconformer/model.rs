@@ -41,16 +41,16 @@ struct TransducerHead {
     rules: TransducerRules,
 }
 
-/// The language prompt of Nemotron 3.5: one row of a table for each language, and the layer that fuses it.
+/// The language prompt of Nemotron 3.5: a table with one row for each language, and the layer that fuses it.
 struct Prompt {
-    /// `[hidden]` to `[intermediate]`, for the frame's part of the concatenation.
+    /// `[hidden]` to `[intermediate]`, for the frame's columns of the concatenation.
     frame: Linear,
-    /// `[slots, intermediate]`: the one-hot part, which is a table of biases.
+    /// `[slots, intermediate]`: the one-hot columns, as a table of biases.
     languages: Tensor<2>,
     output: Linear,
 }
 
-/// A batch of streams in flight. Its memory is fixed by the checkpoint, the look-ahead and the number of rows.
+/// A batch of open streams. Its memory is fixed by the checkpoint, the look-ahead and the number of rows.
 pub struct Stream {
     encoder: EncoderState,
     searching: Searching,
@@ -58,29 +58,29 @@ pub struct Stream {
     language: usize,
 }
 
-/// Where the search over a batch of streams stands.
+/// State of the search over a batch of streams.
 pub struct Searching {
     transducer: GreedyState<Prediction>,
-    /// Of each row, once a step was searched with a beam.
+    /// Beam of each row, after its first step with beam search.
     beams: Vec<BeamState<Prediction>>,
 }
 
-/// What the encoder made of audio, as a search takes it.
+/// Encoder output as input of a search.
 #[derive(Clone)]
 pub struct Encoded {
     /// `[rows, frames, _]`: CTC scores, or projected frames.
     input: Tensor<3>,
-    /// How many frames of each row are real.
+    /// Number of real frames in each row.
     lengths: Vec<usize>,
 }
 
 impl Stream {
-    /// Bytes that its encoder keeps from step to step: nearly all of a stream.
+    /// Bytes of the encoder's state, which is nearly all of a stream.
     pub fn encoder_bytes(&self) -> usize {
         self.encoder.bytes()
     }
 
-    /// Of a stream of one row that is searched with a beam: the tokens that the best text has beyond those given out. They may
+    /// For a stream of one row with beam search: the tokens of the best hypothesis beyond those returned. They may
     /// still change.
     pub fn open(&self) -> Vec<Token> {
         self.searching.beams.first().map(BeamState::open).unwrap_or_default()
@@ -88,7 +88,7 @@ impl Stream {
 }
 
 impl Encoded {
-    /// One row.
+    /// A copy of one row.
     pub fn row(&self, row: usize) -> Self {
         Self { input: self.input.clone().narrow(0, row, 1), lengths: vec![self.lengths[row]] }
     }
@@ -147,10 +147,10 @@ impl FastConformer {
         slot.map(|(_, slot)| *slot).ok_or_else(|| Error::Language(format!("the checkpoint has no language {language}")))
     }
 
-    /// Look-ahead in encoder frames: the largest trained one within `wanted_ms`, else the largest there is.
+    /// Look-ahead in encoder frames: the largest trained one within `wanted_ms`, else the largest trained one.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] where no trained look-ahead is short enough, or the checkpoint does not stream.
+    /// [`Error::InvalidOption`] if no trained look-ahead is short enough, or the checkpoint does not stream.
     pub fn look_ahead(&self, wanted_ms: Option<u32>) -> Result<usize> {
         let preprocessor = self.preprocessor();
         let mut trained = preprocessor.look_aheads.clone();
@@ -158,7 +158,7 @@ impl FastConformer {
             trained.push(self.config().encoder.default_num_lookahead_tokens);
         }
         trained.sort_unstable();
-        // A frame waits for its chunk: look-ahead r takes (r + 1) frames of audio.
+        // A frame waits for its chunk: look-ahead r needs (r + 1) frames of audio.
         let latency = |frames: usize| (frames + 1) as f64 * self.frame_ms();
         match wanted_ms {
             None => Ok(trained.last().copied().unwrap_or_default()),
@@ -181,13 +181,13 @@ impl FastConformer {
         self.preprocessor.hop_ms() * self.config.encoder.subsampling_factor as f64
     }
 
-    /// The encoder; a stage that the numeric tests and benches look at.
+    /// The encoder, for the numeric tests and benches.
     #[doc(hidden)]
     pub fn encoder(&self) -> &Encoder {
         &self.encoder
     }
 
-    /// The transducer, if this is one; for the numeric tests.
+    /// The transducer, for the numeric tests; none for CTC.
     #[doc(hidden)]
     pub fn transducer(&self) -> Option<&Transducer> {
         match &self.head {
@@ -196,7 +196,7 @@ impl FastConformer {
         }
     }
 
-    /// Encoder frames as the head takes them: CTC scores, or projected frames of a transducer.
+    /// Encoder frames as input of the head: CTC scores, or projected frames of a transducer.
     #[doc(hidden)]
     pub fn head_input(&self, frames: Tensor<3>, language: usize) -> Tensor<3> {
         match &self.head {
@@ -211,8 +211,8 @@ impl FastConformer {
         }
     }
 
-    /// Whole utterances (Parakeet): `features` `[batch, frames, mels]`, of which `lengths` are real, to the tokens of
-    /// each.
+    /// Recognises whole utterances (Parakeet): `features` `[batch, frames, mels]`, of which `lengths` are real, to the
+    /// tokens of each.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for a streaming checkpoint, or an utterance longer than the checkpoint's positions.
@@ -220,7 +220,7 @@ impl FastConformer {
         self.search_utterances(&self.encode_utterances(features, lengths)?, &vec![search; lengths.len()])
     }
 
-    /// The encoder's part of [`Self::recognise`].
+    /// The encoder part of [`Self::recognise`].
     ///
     /// # Errors
     /// As [`Self::recognise`].
@@ -232,7 +232,7 @@ impl FastConformer {
         Ok(Encoded { input: self.head_input(frames, 0), lengths })
     }
 
-    /// The search's part of [`Self::recognise`], one `searches` a row.
+    /// The search part of [`Self::recognise`], with one of `searches` per row.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -256,7 +256,7 @@ impl FastConformer {
         Ok(Stream { encoder: self.encoder.start(rows, look_ahead, &self.device), searching, language })
     }
 
-    /// The search before `rows` streams.
+    /// The initial search state of `rows` streams.
     ///
     /// # Errors
     /// As [`Self::stream`].
@@ -271,9 +271,9 @@ impl FastConformer {
         Searching { transducer: GreedyState::start(&head.transducer, &head.rules, rows), beams: Vec::new() }
     }
 
-    /// One step of every row: `features` `[rows, 8 n, mels]` of which `valid` frames are real, to the new tokens of
-    /// each row. See [`Encoder::forward_chunk`] for what a chunk may be. All steps of a stream are searched in one way; a
-    /// beam holds back what it is not sure of, for later steps and [`Self::finish`].
+    /// Runs one step of every row: `features` `[rows, 8 n, mels]`, of which `valid` frames are real, to the new tokens
+    /// of each row. [`Encoder::forward_chunk`] states the allowed chunks. All steps of a stream use one kind of search;
+    /// a beam search delays uncertain tokens to later steps and [`Self::finish`].
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -288,8 +288,8 @@ impl FastConformer {
         self.search(&mut stream.searching, &encoded, &vec![search; valid.len()])
     }
 
-    /// The encoder's part of [`Self::step`], for several streams of one row each, of one look-ahead and language, or for one
-    /// stream of any number of rows. A stream's frames are the same whichever others are with it.
+    /// The encoder part of [`Self::step`], for several streams of one row each with one look-ahead and language, or for
+    /// one stream of any number of rows. A stream's frames do not depend on the other streams.
     ///
     /// # Errors
     /// As [`Encoder::forward_chunk`].
@@ -301,7 +301,8 @@ impl FastConformer {
         Ok(Encoded { input: self.head_input(frames, language), lengths })
     }
 
-    /// Greedy search over what [`Self::encode`] gave for several streams of one row each, one `keyterms` a row.
+    /// Greedy search over the output of [`Self::encode`] for several streams of one row each, with one of `keyterms`
+    /// per row.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -325,8 +326,8 @@ impl FastConformer {
         Ok(tokens)
     }
 
-    /// Search over what [`Self::encode`] gave for several streams of one row each, each with its beam: the new tokens that are
-    /// sure. On a CPU its threads share the streams.
+    /// Beam search over the output of [`Self::encode`] for several streams of one row each: returns the new tokens that
+    /// are certain. On a CPU its threads share the streams.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -344,7 +345,7 @@ impl FastConformer {
             let frames = (&frames, row * total..row * total + lengths[row]);
             *tokens = head.search_beam(searching, 0, frames, beams[row]);
         };
-        // A GPU has one queue, and waking threads for one stream is no use.
+        // A GPU has one queue, and for one stream waking threads costs more than it saves.
         if is_cpu(&self.device) && rows.len() > 1 {
             thread_pool::run(|pool| pool.for_each_item(&mut rows, search));
         } else {
@@ -353,7 +354,8 @@ impl FastConformer {
         rows.into_iter().map(|(_, tokens)| tokens).collect()
     }
 
-    /// Goes on with a search over the next frames: the new tokens of each row, whose searches are all greedy or all beams.
+    /// Continues a search over the next frames: the new tokens of each row. The searches of all rows are greedy, or all
+    /// are beams.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -382,7 +384,7 @@ impl FastConformer {
         }
     }
 
-    /// The last tokens of every row of a stream: what its steps held back.
+    /// The last tokens of every row of a stream, which its steps delayed.
     pub fn finish(&self, stream: Stream, search: Search) -> Vec<Vec<Token>> {
         let rows = stream.searching.beams.len();
         self.finish_search(stream.searching, &vec![search; rows])
@@ -397,7 +399,7 @@ impl FastConformer {
             .collect()
     }
 
-    /// Mel rows `[frames, mels]` as the device's tensor `[1, frames, mels]`.
+    /// Copies mel rows `[frames, mels]` to the device as a tensor `[1, frames, mels]`.
     pub fn features(&self, rows: Vec<f32>) -> Tensor<3> {
         let mels = self.config.encoder.num_mel_bins;
         let frames = rows.len() / mels;
@@ -430,7 +432,7 @@ impl Head {
 }
 
 impl TransducerHead {
-    /// Goes on with the beam of a row, the next one of those that have begun at most.
+    /// Continues the beam search of a row, which is at most the next one after those that have begun.
     fn search_beam(
         &self,
         searching: &mut Searching,
@@ -452,7 +454,7 @@ impl Prompt {
         let first = scope.scope("linear_1");
         let weight = first.values("weight", &[inner, size + slots])?;
         let bias = first.values("bias", &[inner])?;
-        // Split: the one-hot columns are a table, so that no frame carries 128 zeros.
+        // Split: the one-hot columns become a table, so that no frame carries 128 zeros.
         let columns = |from: usize, count: usize| -> Vec<f32> {
             (from..from + count)
                 .flat_map(|c| (0..inner).map(move |r| (r, c)))
@@ -468,7 +470,7 @@ impl Prompt {
         })
     }
 
-    /// `[batch, frames, hidden]` to the same shape.
+    /// Applies the prompt of `language` to `[batch, frames, hidden]`; the output has the same shape.
     fn forward(&self, frames: Tensor<3>, language: usize) -> Tensor<3> {
         let language = self.languages.clone().narrow(0, language, 1).unsqueeze_dim::<3>(0);
         self.output.forward(auricle_kernels::activation::relu(self.frame.forward(frames) + language))

@@ -9,12 +9,12 @@ use serde::Deserialize;
 use super::config::Config;
 use crate::error::{Error, Result};
 
-/// What `processor_config.json` (or `preprocessor_config.json` of older folders) says beside the model.
+/// Front end and stream settings from `processor_config.json` (or `preprocessor_config.json` in older folders).
 pub struct Preprocessor {
     plan: LogMel,
-    /// Look-aheads that a streaming checkpoint was trained with, in encoder frames; empty where none are named.
+    /// Look-aheads that a streaming checkpoint was trained with, in encoder frames; empty if the file names none.
     pub look_aheads: Vec<usize>,
-    /// The look-ahead that the checkpoint prefers.
+    /// The checkpoint's default look-ahead.
     pub default_look_ahead: Option<usize>,
     /// Slots of the language prompt by language name.
     pub languages: std::collections::BTreeMap<String, usize>,
@@ -56,7 +56,7 @@ impl Default for ExtractorFile {
 }
 
 impl Preprocessor {
-    /// Reads the configuration beside a FastConformer checkpoint and puts its tables on `device`.
+    /// Reads the configuration of a FastConformer checkpoint and puts its tables on `device`.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] when it is malformed, or does not fit the model.
@@ -109,7 +109,7 @@ impl Preprocessor {
         config.hop as f64 * 1000.0 / config.sample_rate as f64
     }
 
-    /// Features of whole utterances: `[batch, frames, mels]` and the valid frames of each.
+    /// Computes features of whole utterances: `[batch, frames, mels]` and the valid frames of each.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when there is no utterance.
@@ -125,7 +125,7 @@ impl Preprocessor {
         Ok((features.mels, features.frames))
     }
 
-    /// The front end over audio as it arrives.
+    /// The front end for streamed audio.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for a front end that normalises over the whole utterance.
@@ -138,7 +138,7 @@ fn invalid(error: LogMelError) -> Error {
     Error::InvalidOption(error.to_string())
 }
 
-/// A JSON file, or none where there is no file.
+/// Reads a JSON file; none if it does not exist.
 fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>> {
     let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
     match std::fs::read_to_string(path) {

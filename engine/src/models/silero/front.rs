@@ -1,4 +1,4 @@
-//! Chunks to what the recurrent cell takes: STFT magnitudes and four convolutions, many chunks at once.
+//! Chunks to the input of the recurrent cell: STFT magnitudes and four convolutions, many chunks at once.
 
 use burn::tensor::{Device, Tensor, TensorData, activation};
 
@@ -15,16 +15,16 @@ const HOP: usize = 128;
 const BINS: usize = WINDOW / 2 + 1;
 /// Samples mirrored at a chunk's end.
 const MIRRORED: usize = 64;
-/// Spectra of a chunk.
+/// Spectra per chunk.
 const SPECTRA: usize = (CONTEXT + CHUNK + MIRRORED - WINDOW) / HOP + 1;
 
-/// The part of the network that looks at each chunk by itself.
+/// The feed-forward part of the network, which processes each chunk independently.
 #[derive(Clone, Debug)]
 pub struct Front {
     /// `[256]` samples to `[258]`: real parts, then imaginary ones.
     stft: Linear,
     convolutions: [Convolution; 4],
-    /// `[128]` to the cell's `[512]`, both of its biases added.
+    /// `[128]` to the cell's `[512]`, with the sum of its two biases.
     gates: Linear,
     device: Device,
 }
@@ -66,7 +66,8 @@ impl Front {
         })
     }
 
-    /// Chunks with their context before them, `[chunks, 64 + 512]`, to the cell's input `[chunks, 512]`, row-major.
+    /// Converts chunks with their context before them, `[chunks, 64 + 512]`, to the cell's input `[chunks, 512]`,
+    /// row-major.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -74,7 +75,7 @@ impl Front {
         let count = chunks.len() / (CONTEXT + CHUNK);
         let mut windows = Vec::with_capacity(count * SPECTRA * WINDOW);
         for chunk in chunks.chunks_exact(CONTEXT + CHUNK) {
-            // Mirrored at the end, as the published class pads: the last sample itself is not repeated.
+            // Mirrored at the end as in the published class: the last sample itself is not repeated.
             let mirrored: Vec<f32> = chunk.iter().rev().skip(1).take(MIRRORED).copied().collect();
             for at in (0..SPECTRA).map(|n| n * HOP) {
                 let end = (at + WINDOW).min(chunk.len());
@@ -114,10 +115,10 @@ impl Convolution {
         })
     }
 
-    /// `[chunks, frames, inputs]` to `[chunks, frames / stride, outputs]`, rounded up.
+    /// Applies the convolution: `[chunks, frames, inputs]` to `[chunks, frames / stride, outputs]`, rounded up.
     ///
-    /// A chunk has four frames at most, so each output frame is a product of its own, over the inputs that are there:
-    /// nothing is multiplied by the zeros around a chunk.
+    /// A chunk has four frames at most, so each output frame is a separate product over the inputs that exist: nothing
+    /// is multiplied by the zeros around a chunk.
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let [chunks, frames, inputs] = x.dims();
         let outputs = (0..frames.div_ceil(self.stride)).map(|output| {

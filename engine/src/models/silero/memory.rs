@@ -1,7 +1,7 @@
-//! The recurrent cell, and what it remembers of a stream.
+//! The recurrent cell and its state.
 //!
-//! One step is a product of one row, 32 ms of audio after the one before: nothing that a tensor library or a GPU makes
-//! faster. It runs here, over weights laid out so that plain loops become vector instructions.
+//! One step is a product of one row, which depends on the step before: neither a tensor library nor a GPU makes that
+//! faster. It is plain Rust over weights laid out so that loops become vector instructions.
 
 use super::{CONTEXT, HIDDEN};
 use crate::error::Result;
@@ -10,10 +10,10 @@ use crate::weights::Weights;
 /// Gates of the cell: input, forget, cell, output, `HIDDEN` of each.
 pub const GATES: usize = 4 * HIDDEN;
 
-/// Sums that stay in registers.
+/// Sums that are kept in registers.
 const LANES: usize = 32;
 
-/// What the detector carries from one chunk of a stream to the next.
+/// The detector's state between two chunks of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
     /// The last samples.
@@ -23,7 +23,7 @@ pub struct Memory {
 }
 
 impl Default for Memory {
-    /// Before the first sample.
+    /// The state before the first sample.
     fn default() -> Self {
         Self { context: [0.0; CONTEXT], hidden: [0.0; HIDDEN], cell: [0.0; HIDDEN] }
     }
@@ -58,7 +58,7 @@ impl Cell {
         })
     }
 
-    /// One chunk: its input `[512]` to the chance of speech, 0 to 1.
+    /// Processes one chunk: its input `[512]` to the probability of speech, 0 to 1.
     pub fn step(&self, input: &[f32], memory: &mut Memory) -> f32 {
         let mut gates = [0f32; GATES];
         for (block, (gates, input)) in gates.chunks_exact_mut(LANES).zip(input.chunks_exact(LANES)).enumerate() {
@@ -88,7 +88,7 @@ fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// By the exponential, which takes half the time of the library's function and is as near as the sums before it.
+/// Computed from the exponential, in half the time of the library's function and as exact as the sums before it.
 fn tanh(x: f32) -> f32 {
     2.0 * sigmoid(2.0 * x) - 1.0
 }

@@ -7,10 +7,10 @@ mod model;
 pub use memory::Memory;
 pub use model::Silero;
 
-/// Samples of a chunk, 32 ms at 16 kHz: the detector gives one chance of speech for each.
+/// Samples of a chunk, 32 ms at 16 kHz: the detector returns one probability of speech for each.
 pub const CHUNK: usize = 512;
 
-/// Samples before a chunk that are heard with it.
+/// Samples of context before a chunk.
 const CONTEXT: usize = 64;
 /// Width of the encoded chunk and of the recurrent state.
 const HIDDEN: usize = 128;

@@ -1,4 +1,4 @@
-//! A loaded detector: samples to the chance of speech in each chunk.
+//! A loaded detector: samples to the probability of speech in each chunk.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::{CHUNK, CONTEXT};
 use crate::error::{Error, Result};
 use crate::weights::Weights;
 
-/// Chunks that the front takes at once, four seconds: longer ones fall out of a core's cache.
+/// Chunks that the front end processes at once, four seconds: larger batches exceed a core's cache.
 const TOGETHER: usize = 128;
 
 /// A voice activity detector, 0.3 M parameters, 16 kHz.
@@ -39,11 +39,11 @@ impl Silero {
         self.parameters
     }
 
-    /// The chance of speech, 0 to 1, in each chunk of each row. A row is whole chunks of [`CHUNK`] samples at 16 kHz, none
-    /// to any number of them, and goes on from its memory. Rows share the work and nothing else.
+    /// Returns the probability of speech, 0 to 1, in each chunk of each row. A row has any number of whole chunks of
+    /// [`CHUNK`] samples at 16 kHz and continues from its memory. Rows share the computation only.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when a row is no whole number of chunks or there is not one memory a row,
+    /// [`Error::InvalidOption`] when a row is not a whole number of chunks or the numbers of rows and memories differ,
     /// [`Error::Device`] when the device failed.
     pub fn chances(&self, rows: &[&[f32]], memories: &mut [Memory]) -> Result<Vec<Vec<f32>>> {
         if rows.len() != memories.len() || rows.iter().any(|row| row.len() % CHUNK != 0) {
@@ -67,7 +67,7 @@ impl Silero {
         Ok(chances)
     }
 
-    /// Takes chunks, of `whose` rows, through front and cell.
+    /// Processes chunks through the front end and the cell; `whose` names the row of each.
     fn remember(
         &self,
         heard: &mut Vec<f32>,

@@ -1,6 +1,6 @@
-//! When each token was said: attention over the audio, warped so that it never goes back.
+//! Token times: attention over the audio, aligned monotonically in time.
 
-/// Filters each of the rows of `width` values by the median of `filter` neighbours, an odd number; rows are mirrored at their
+/// Filters each row of `width` values by the median of `filter` neighbours, an odd number; rows are mirrored at their
 /// ends.
 pub fn median_filter(values: &[f32], width: usize, filter: usize) -> Vec<f32> {
     let reach = filter / 2;
@@ -23,8 +23,8 @@ pub fn median_filter(values: &[f32], width: usize, filter: usize) -> Vec<f32> {
     out
 }
 
-/// Dynamic time warping over `costs` `[rows, columns]`: the cheapest way from the first row and column to the last that never
-/// goes back, as pairs of row and column.
+/// Dynamic time warping over `costs` `[rows, columns]`: the cheapest monotonic path from the first row and column to
+/// the last, as pairs of row and column.
 pub fn warp(costs: &[f64], rows: usize, columns: usize) -> Vec<(usize, usize)> {
     #[derive(Clone, Copy, PartialEq)]
     enum From {
@@ -65,7 +65,8 @@ pub fn warp(costs: &[f64], rows: usize, columns: usize) -> Vec<(usize, usize)> {
     path
 }
 
-/// The frame at which each of `rows` begins, from where the heads looked: `weights` `[rows, heads, frames]`.
+/// The frame at which each of `rows` begins, from the attention `weights` `[rows, heads, frames]` of the alignment
+/// heads.
 pub fn token_times(weights: &[f32], rows: usize, heads: usize, frames: usize, filter: usize) -> Vec<usize> {
     let mut mean = vec![0f64; rows * frames];
     for head in 0..heads {

@@ -1,4 +1,4 @@
-//! Multi-head attention without positions, over frames at once or token by token with what came before kept.
+//! Multi-head attention without positions: over all frames at once, or token by token with a KV cache.
 
 use auricle_kernels::attention::{KeyRanges, attention, single_query_attention};
 use auricle_kernels::gemv::Precision;
@@ -10,16 +10,16 @@ use crate::error::Result;
 use crate::layers::{Bias, Linear};
 use crate::weights::Scope;
 
-/// Added to the score of a key that a query may not see. Finite, so that a row with no key at all stays finite too.
+/// Added to the score of a masked key. Finite, so that a row without any key stays finite too.
 const MASKED: f32 = -1e4;
 
-/// Scores that are held at a time: 32 MB.
+/// Most scores held in memory at a time: 32 MB.
 const MOST_SCORES: usize = 8 << 20;
 
 /// One block's attention.
 #[derive(Clone, Debug)]
 pub struct Attention {
-    /// Scaled by the root of a head's width.
+    /// Scaled by the inverse square root of a head's width.
     query: Linear,
     key: Linear,
     value: Linear,
@@ -35,7 +35,7 @@ pub struct KeyValues {
 }
 
 impl Attention {
-    /// Reads `q_proj`, `k_proj`, `v_proj` and `out_proj`: what looks with weights of one precision, what is looked at of another.
+    /// Reads `q_proj` and `out_proj` with the precision `outer`, `k_proj` and `v_proj` with the precision `inner`.
     ///
     /// # Errors
     /// As [`Scope::values`].
@@ -52,19 +52,19 @@ impl Attention {
         })
     }
 
-    /// `[rows, count, size]` to `[rows, heads, count, head]`.
+    /// Splits `[rows, count, size]` into heads: `[rows, heads, count, head]`.
     fn split(&self, x: Tensor<3>) -> Tensor<4> {
         let [rows, count, size] = x.dims();
         x.reshape([rows, count, self.heads, size / self.heads]).swap_dims(1, 2)
     }
 
-    /// What `x` `[rows, count, size]` offers to be looked at.
+    /// Projects `x` `[rows, count, size]` to keys and values.
     pub fn key_values(&self, x: Tensor<3>) -> KeyValues {
         KeyValues { keys: self.split(self.key.forward(x.clone())), values: self.split(self.value.forward(x)) }
     }
 
-    /// `x` `[rows, count, size]` looks at `seen`, to the same shape; `mask` `[rows, 1, count, keys]` is true where a query may
-    /// not see a key.
+    /// Attention of `x` `[rows, count, size]` to `seen`, with an output of the same shape; `mask` `[rows, 1, count,
+    /// keys]` is true where a query may not attend to a key.
     pub fn forward(&self, x: Tensor<3>, seen: &KeyValues, mask: Option<&Tensor<4, Bool>>) -> Tensor<3> {
         let [rows, count, size] = x.dims();
         let query = self.split(self.query.forward(x));
@@ -77,18 +77,18 @@ impl Attention {
         self.output.forward(attended.swap_dims(1, 2).reshape([rows, count, size]))
     }
 
-    /// As [`Attention::forward`] with one query a row, `x` `[rows, 1, size]`, which sees a span of the keys.
+    /// As [`Attention::forward`] with one query per row, `x` `[rows, 1, size]`, which attends to a range of the keys.
     pub fn forward_one(&self, x: Tensor<3>, seen: &KeyValues, spans: &KeyRanges) -> Tensor<3> {
         let query = self.split(self.query.forward(x));
         self.output.forward(single_query_attention(query, seen.keys.clone(), seen.values.clone(), spans))
     }
 
-    /// All of `x` `[rows, count, size]` look at each other, to the same shape.
+    /// Self-attention of `x` `[rows, count, size]` without a mask, with an output of the same shape.
     pub fn among(&self, x: Tensor<3>) -> Tensor<3> {
         let [rows, count, _] = x.dims();
         let (query, keys, values) = (self.query.forward(x.clone()), self.key.forward(x.clone()), self.value.forward(x));
-        // Where a device has no kernel for all of it, scores are a tensor of their own: so many queries at a time that none
-        // runs out of room for them.
+        // A device without a fused kernel holds the scores in a tensor, so the queries are split into blocks that fit
+        // into memory.
         let at_once = match is_cpu(&query.device()) {
             true => count,
             false => (MOST_SCORES / (rows * self.heads * count).max(1)).max(1),
@@ -105,7 +105,7 @@ impl Attention {
         })
     }
 
-    /// As [`Attention::forward`] without a mask, and how much each query looked at each key: `[rows, heads, count, keys]`.
+    /// As [`Attention::forward`] without a mask, and the attention weights of each query: `[rows, heads, count, keys]`.
     pub fn forward_with_weights(&self, x: Tensor<3>, seen: &KeyValues) -> (Tensor<3>, Tensor<4>) {
         let [rows, count, size] = x.dims();
         let query = self.split(self.query.forward(x));

@@ -1,4 +1,5 @@
-//! `config.json` and `generation_config.json` of the published class, checked against each other and the tokenizer.
+//! Reads `config.json` and `generation_config.json` of the published class and checks them against each other and the
+//! tokenizer.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,42 +34,43 @@ pub struct Config {
     pub mels: usize,
     /// Encoder frames of a window.
     pub frames: usize,
-    /// Tokens that the decoder has positions for.
+    /// Positions of the decoder: the most tokens of a sequence.
     pub positions: usize,
-    /// Tokens.
+    /// Number of tokens in the vocabulary.
     pub vocab_size: usize,
     /// Width of the median filter over attention, frames.
     pub median_filter: usize,
-    /// Decoder layer and head of the attention that follows the audio; where none are named, all heads of the upper half.
+    /// Decoder layer and head of each attention head that follows the audio; all heads of the upper half if the
+    /// checkpoint names none.
     pub alignment_heads: Vec<(usize, usize)>,
-    /// Tokens that are never written.
+    /// Tokens that are always suppressed.
     pub suppressed: Vec<u32>,
-    /// Tokens that are not written first.
+    /// Tokens that are suppressed at the first position.
     pub suppressed_first: Vec<u32>,
-    /// The latest timestamp that may come first.
+    /// The latest timestamp allowed at the first position.
     pub latest_first: Option<usize>,
-    /// Tokens that mean something.
+    /// The special tokens.
     pub special: Special,
 }
 
-/// Tokens that are no text.
+/// Tokens that are not text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Special {
     /// The end of the text.
     pub end: u32,
-    /// The start of what is written down.
+    /// The start of the transcript.
     pub start: u32,
-    /// Follows the language: write it down.
+    /// Task, after the language: transcribe.
     pub transcribe: Option<u32>,
-    /// Follows the language: write it down in English.
+    /// Task, after the language: translate to English.
     pub translate: Option<u32>,
-    /// What was written before follows.
+    /// Precedes the text of earlier windows.
     pub previous: Option<u32>,
-    /// There is no speech.
+    /// The window has no speech.
     pub no_speech: u32,
-    /// No timestamps are written; the first timestamp is the next token.
+    /// Disables timestamps; the next token is the first timestamp.
     pub no_timestamps: u32,
-    /// By their codes: `en`. Empty for checkpoints that have English alone.
+    /// Language tokens by code, such as `en`. Empty for checkpoints for English only.
     pub languages: BTreeMap<String, u32>,
 }
 
@@ -78,7 +80,7 @@ impl Special {
         self.no_timestamps + 1
     }
 
-    /// Whether this is a timestamp.
+    /// True for timestamps.
     pub fn is_timestamp(&self, token: u32) -> bool {
         token > self.no_timestamps
     }
@@ -142,7 +144,7 @@ struct GenerationFile {
 }
 
 impl Config {
-    /// Reads the configuration of a checkpoint folder, whose tokenizer this is.
+    /// Reads the configuration of a checkpoint folder and checks it against the folder's tokenizer.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] when it is missing, malformed or of another family.
@@ -207,13 +209,13 @@ impl Config {
         })
     }
 
-    /// Whether it knows languages, and tells them apart.
+    /// True if the checkpoint has language tokens.
     pub fn is_multilingual(&self) -> bool {
         !self.special.languages.is_empty()
     }
 }
 
-/// `generation_config.json`; a folder may lack it.
+/// Reads `generation_config.json`; a folder may lack it.
 fn generation(dir: &Path) -> Result<GenerationFile> {
     let path = dir.join("generation_config.json");
     let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
@@ -235,7 +237,7 @@ impl Special {
         let languages = match (&generation.lang_to_id, multilingual) {
             (_, false) => BTreeMap::new(),
             (Some(languages), true) => languages.clone().into_iter().filter_map(named).collect(),
-            // They stand between the start and the first task.
+            // The languages are between the start token and the first task token.
             (None, true) => {
                 let between = start + 1..translate.unwrap_or(start + 1);
                 between.filter_map(|id| named((tokenizer.id_to_token(id)?, id))).collect()

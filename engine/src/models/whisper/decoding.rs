@@ -1,4 +1,4 @@
-//! Windows become tokens, side by side, a token a step; one that is done makes room for another at once.
+//! Decodes windows to tokens in a batch, one token per step; a finished window's row is free for another at once.
 
 use std::sync::Arc;
 
@@ -13,58 +13,58 @@ use super::token_mask::Rules;
 use crate::decoding::confidence_of;
 use crate::error::{Error, Result};
 
-/// What to do with speech.
+/// The task of decoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Task {
-    /// Write it down.
+    /// Transcribe in the spoken language.
     #[default]
     Transcribe,
-    /// Write it down in English.
+    /// Translate to English.
     Translate,
 }
 
-/// What is wanted of a window.
+/// Options for decoding a window.
 #[derive(Clone, Debug, Default)]
 pub struct DecodeOptions {
-    /// The token of the language spoken; not looked at where the checkpoint has English alone.
+    /// The token of the spoken language; ignored by checkpoints for English only.
     pub language: u32,
-    /// What to do.
+    /// The task.
     pub task: Task,
-    /// Tokens said before, or expected.
+    /// Tokens of earlier text, or expected words.
     pub previous: Vec<u32>,
-    /// 0: the likeliest token at each step; above it, chance has more and more of a say.
+    /// Sampling temperature. 0 selects the likeliest token at each step.
     pub temperature: f32,
-    /// What chance begins with.
+    /// Seed of the sampling.
     pub seed: u64,
-    /// Texts that are followed at a time, where nothing is left to chance; 0 and 1: the likeliest token at each step.
+    /// Number of beams at temperature 0; 0 and 1 select the likeliest token at each step.
     pub beams: usize,
-    /// Texts are ranked by the sum of their log probabilities over this power of their length; 0 stands for 1.
+    /// Hypotheses are ranked by their total log probability divided by this power of their length; 0 stands for 1.
     pub length_penalty: f32,
-    /// Tokens at most.
+    /// Most tokens.
     pub most: usize,
-    /// Encoder frames of real audio, to tell where the heads looked; 0 to leave that out.
+    /// Encoder frames of real audio for the attention in the result; 0 to omit it.
     pub frames: usize,
 }
 
-/// What was said in a window.
+/// The result of decoding a window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecodedWindow {
-    /// The tokens, timestamps among them; without the end.
+    /// The tokens with their timestamps, without the end token.
     pub tokens: Vec<u32>,
-    /// Of each token: one minus the normalised entropy of what might have been written.
+    /// Confidence of each token: one minus the normalised entropy of the allowed tokens' distribution.
     pub confidences: Vec<f32>,
     /// Mean log probability of the tokens and the end.
     pub log_prob: f32,
-    /// Chance that there is no speech.
+    /// Probability that there is no speech.
     pub no_speech: f32,
-    /// Where the heads looked for each token, and for the end: `[tokens + 1, heads, frames]`.
+    /// Attention of the alignment heads for each token and the end: `[tokens + 1, heads, frames]`.
     pub weights: Vec<f32>,
 }
 
-/// Windows that are decoded side by side.
+/// A batch of windows in decoding.
 pub struct Decoding {
     timestamps: bool,
-    /// A row for each path of each window, in order.
+    /// One row for each path of each window, in order.
     steps: Option<Steps>,
     windows: Vec<Window>,
 }
@@ -73,38 +73,38 @@ struct Window {
     number: u64,
     ask: DecodeOptions,
     no_speech: f32,
-    /// Tokens before the first that is said.
+    /// Tokens before the transcript.
     prompt: Vec<u32>,
     chance: u64,
-    /// Texts that go on.
+    /// Hypotheses in progress.
     paths: Vec<Path>,
-    /// Texts that have ended, the best first, with what they are ranked by.
+    /// Finished hypotheses, the best first, with their ranking score.
     ended: Vec<(f32, Path)>,
     over: bool,
 }
 
-/// A text so far. What several texts begin with is kept once.
+/// A hypothesis. Common beginnings of several hypotheses are stored once.
 #[derive(Clone, Default)]
 struct Path {
     tokens: Vec<u32>,
     last: Option<Arc<Link>>,
-    /// Sum of the log probabilities before what may not be written is left out; what beams are compared by.
+    /// Sum of the log probabilities before suppression; beams are compared by it.
     total: f32,
-    /// Sum of the log probabilities of what may be written.
+    /// Sum of the log probabilities after suppression.
     log_prob: f32,
 }
 
 struct Link {
     confidence: f32,
-    /// Where the heads looked: `[heads, frames]`.
+    /// Attention of the alignment heads: `[heads, frames]`.
     weights: Vec<f32>,
     before: Option<Arc<Link>>,
 }
 
-/// How a path may go on.
+/// A possible next token of a path.
 #[derive(Clone, Copy)]
 struct Candidate {
-    /// Which path of its window.
+    /// Index of the path in its window.
     path: usize,
     token: u32,
     total: f32,
@@ -113,28 +113,28 @@ struct Candidate {
 }
 
 impl Decoding {
-    /// None yet; with timestamps written or not.
+    /// An empty batch, with or without timestamps in the text.
     pub fn new(timestamps: bool) -> Self {
         Self { timestamps, steps: None, windows: Vec::new() }
     }
 
-    /// How many windows are not done.
+    /// Number of unfinished windows.
     pub fn rows(&self) -> usize {
         self.numbers().count()
     }
 
-    /// The numbers of those windows. After a step that failed there are none: what was known of them is lost.
+    /// Numbers of the unfinished windows. Empty after a failed step, which loses their state.
     pub fn numbers(&self) -> impl Iterator<Item = u64> {
         let known = self.windows.iter().filter(|window| self.steps.is_some() && !window.over);
         known.map(|window| window.number)
     }
 
-    /// Windows join in: the encoder's frames `[windows, frames, size]`, and each one's number and what is wanted of it. Those
-    /// of which nothing was said are done already.
+    /// Adds windows: the encoder's frames `[windows, frames, size]`, and the number and options of each. Returns
+    /// windows that are finished already because their text is empty.
     ///
     /// # Errors
-    /// [`Error::Device`] when the device failed, and all windows may be lost; [`Error::InvalidOption`] for more previous
-    /// tokens than there are positions.
+    /// [`Error::Device`] when the device failed, and all windows may be lost; [`Error::InvalidOption`] for more
+    /// previous tokens than positions.
     pub fn add(
         &mut self,
         model: &Whisper,
@@ -163,7 +163,7 @@ impl Decoding {
             let plain = (!self.timestamps).then_some(special.no_timestamps);
             follows.push([language, task.filter(|_| config.is_multilingual()), plain].into_iter().flatten().collect());
         }
-        // Whether there is speech at all is told where the text would start.
+        // The probability of no speech is that of its token at the start of the transcript.
         let looked = model.decoder().forward(&mut steps, &begins);
         let scores = looked.scores.read()?;
         let no_speech = chances_of(&scores, asks.len(), special.no_speech as usize);
@@ -196,7 +196,7 @@ impl Decoding {
         Ok(done)
     }
 
-    /// One more token of each; those that are done.
+    /// Decodes one more token of each window. Returns the finished windows.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed, and all windows are lost.
@@ -212,12 +212,12 @@ impl Decoding {
         Ok(done)
     }
 
-    /// Gives up a window.
+    /// Removes a window.
     pub fn forget(&mut self, number: u64) {
         self.windows.iter_mut().filter(|window| window.number == number).for_each(|window| window.over = true);
     }
 
-    /// Moves the others together once half of the rows are done: what is kept of a row is large.
+    /// Removes finished rows once they are half of all, because a row's caches are large.
     fn tidy(&mut self) {
         let paths = |windows: &[Window]| windows.iter().map(|window| window.paths.len()).sum::<usize>();
         let alive = self.windows.iter().flat_map(|window| window.paths.iter().map(|_| !window.over));
@@ -230,8 +230,8 @@ impl Decoding {
         }
     }
 
-    /// Chooses how the paths of the windows from `from` on go on; `steps` are theirs alone, a row a path. The steps after it,
-    /// and the windows that are done.
+    /// Selects the next tokens of the paths in the windows from `from` on; `steps` holds only their rows, one per path.
+    /// Returns the remaining rows and the finished windows.
     fn choose(
         &mut self,
         model: &Whisper,
@@ -284,8 +284,8 @@ impl Decoding {
     }
 }
 
-/// How each path may go on, the likeliest first; one way where there is one path, and twice as many as paths are wanted where
-/// there are several. Of what is over, nothing.
+/// The candidates of each path, the likeliest first: one for a window with one beam, twice the number of beams for
+/// others, none for finished windows.
 fn candidates(scores: Scores, windows: &mut [Window], rules: &Rules, timestamps: bool) -> Result<Vec<Vec<Candidate>>> {
     let mut rows: Vec<SamplingParams> = Vec::new();
     for window in windows.iter_mut() {
@@ -336,7 +336,7 @@ fn candidates(scores: Scores, windows: &mut [Window], rules: &Rules, timestamps:
         };
         let mut found: Vec<Candidate> = choice.tokens.into_iter().take(count).map(candidate).collect();
         if count > 0 && found.is_empty() {
-            // No token at all: the scores are no numbers.
+            // No token was found: the scores are NaN.
             found.push(candidate((0, f32::NAN)));
         }
         found
@@ -349,13 +349,13 @@ impl Window {
         if self.ask.temperature > 0.0 { 1 } else { self.ask.beams.max(1) }
     }
 
-    /// What chance begins with at this step.
+    /// Draws the seed of this step's sampling.
     fn draw_seed(&mut self) -> u32 {
         self.chance = next(self.chance);
         (self.chance >> 32) as u32
     }
 
-    /// Follows the best candidates, no more than `limit` tokens far; which path each of those that go on comes from.
+    /// Extends the best candidates, up to `limit` tokens. Returns the source path of each path that continues.
     fn go_on(
         &mut self,
         mut found: Vec<Candidate>,
@@ -365,7 +365,7 @@ impl Window {
     ) -> Vec<usize> {
         let beams = self.beams();
         let penalty = if self.ask.length_penalty == 0.0 { 1.0 } else { self.ask.length_penalty };
-        // A stable sort: of equals the first stays first.
+        // The sort is stable: equal candidates keep their order.
         found.sort_by(|a, b| b.total.total_cmp(&a.total));
         found.truncate(if beams > 1 { 2 * beams } else { 1 });
         let links: Vec<Vec<f32>> = (0..self.paths.len()).map(&looked).collect();
@@ -374,7 +374,7 @@ impl Window {
             let from = &self.paths[candidate.path];
             let length = from.tokens.len() + 1;
             let ends = candidate.token == end || length >= limit;
-            // One that ends counts only if it is among the best; those after it are there to go on in its place.
+            // A finished candidate counts only among the best; the ones after those replace it as unfinished paths.
             if (ends && rank >= beams) || (!ends && goes_on.len() == beams) {
                 continue;
             }
@@ -388,7 +388,7 @@ impl Window {
                 goes_on.push((candidate.path, path));
             }
         }
-        // The best that goes on cannot overtake the worst that has ended.
+        // The best unfinished path cannot overtake the worst finished one.
         let settled = self.ended.len() == beams
             && goes_on.first().is_none_or(|(_, path)| {
                 let score = path.total / (path.tokens.len() as f32).powf(penalty);
@@ -403,7 +403,7 @@ impl Window {
         from
     }
 
-    /// The best text.
+    /// The best hypothesis.
     fn said(&mut self, end: u32) -> DecodedWindow {
         let Some((_, path)) = self.ended.drain(..).next() else { return DecodedWindow::default() };
         let (mut confidences, mut weights) = (Vec::new(), Vec::new());
@@ -421,7 +421,7 @@ impl Window {
             tokens.pop();
             confidences.pop();
         } else if let Some(last) = weights.last().copied() {
-            // Cut off: where the end would have been looked for is not known.
+            // Cut off: the attention at the end token is unknown.
             weights.push(last);
         }
         DecodedWindow { tokens, confidences, log_prob, no_speech: self.no_speech, weights: weights.concat() }
@@ -442,7 +442,7 @@ impl Path {
     }
 }
 
-/// splitmix64
+/// One step of the splitmix64 generator.
 fn next(state: u64) -> u64 {
     let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -450,7 +450,7 @@ fn next(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The chance of one token in each of so many rows of scores.
+/// The probability of one token in each of `rows` rows of scores.
 fn chances_of(scores: &[f32], rows: usize, token: usize) -> Vec<f32> {
     let chance = |scores: &[f32]| (scores[token] - SoftmaxStats::of(scores).log_sum()).exp();
     scores.chunks_exact(scores.len() / rows.max(1)).map(chance).collect()

@@ -37,7 +37,7 @@ struct Block {
     feed_forward: FeedForward,
 }
 
-/// The part of a block that looks at one frame, or token, alone.
+/// The feed-forward module of a block, which processes each frame or token independently.
 #[derive(Clone, Debug)]
 pub struct FeedForward {
     norm: LayerNorm,
@@ -58,7 +58,7 @@ impl FeedForward {
         })
     }
 
-    /// `[rows, count, size]` to the same shape, added to what came in.
+    /// Applies the module to `[rows, count, size]` and adds its input; the output has the same shape.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let inner = gelu(self.up.forward(self.norm.forward(x.clone())));
         x + self.down.forward(inner)
@@ -70,7 +70,7 @@ impl Convolution {
         Ok(Self { weight: scope.tensor("weight", [size, inputs, 3])?, bias: scope.tensor("bias", [size])?, stride })
     }
 
-    /// `[rows, inputs, frames]` to `[rows, size, frames / stride]`.
+    /// Applies the convolution: `[rows, inputs, frames]` to `[rows, size, frames / stride]`.
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let options = ConvOptions::new([self.stride], [1], [1], 1);
         gelu(module::conv1d(x, self.weight.clone(), Some(self.bias.clone()), options))
@@ -101,13 +101,13 @@ impl Encoder {
         })
     }
 
-    /// What the first block takes: `features` `[rows, 2 frames, mels]` to `[rows, frames, size]`.
+    /// The first block's input: `features` `[rows, 2 frames, mels]` to `[rows, frames, size]`.
     pub fn embed(&self, features: Tensor<3>) -> Tensor<3> {
         let x = self.second.forward(self.first.forward(features.swap_dims(1, 2)));
         x.swap_dims(1, 2) + self.positions.clone().unsqueeze_dim(0)
     }
 
-    /// Some of the blocks over `[rows, frames, size]`.
+    /// Runs a range of the blocks over `[rows, frames, size]`.
     pub fn run(&self, x: Tensor<3>, blocks: std::ops::Range<usize>) -> Tensor<3> {
         self.blocks[blocks].iter().fold(x, |x, block| {
             let attended = block.attention.among(block.attention_norm.forward(x.clone()));
@@ -115,7 +115,7 @@ impl Encoder {
         })
     }
 
-    /// `features` `[rows, 2 frames, mels]` to `[rows, frames, size]`.
+    /// Encodes `features` `[rows, 2 frames, mels]` to `[rows, frames, size]`.
     pub fn forward(&self, features: Tensor<3>) -> Tensor<3> {
         self.norm.forward(self.run(self.embed(features), 0..self.blocks.len()))
     }

@@ -1,4 +1,4 @@
-//! Whisper speech recognition: all published sizes, and those distilled from them. See `README.md` beside this file.
+//! Whisper speech recognition: all published sizes, and distilled checkpoints. See `README.md` beside this file.
 
 mod align;
 mod attention;

@@ -44,7 +44,7 @@ impl Whisper {
         Self::load_with(dir, device, Precision::F32)
     }
 
-    /// Loads a checkpoint folder, the weights of the decoder kept so exactly.
+    /// Loads a checkpoint folder with decoder weights of the given precision.
     ///
     /// # Errors
     /// As [`Whisper::load`].
@@ -61,7 +61,7 @@ impl Whisper {
         let model = weights.scope("model");
         let encoder = Encoder::load(&model.scope("encoder"), &config)?;
         let decoder = Decoder::load(&model.scope("decoder"), &config, precision)?;
-        // The same as the embeddings, in the folders that have it.
+        // Some folders store the output projection too, which equals the embeddings.
         weights.scope("proj_out").ignore("weight");
         weights.finish()?;
         let vocabulary = Vocabulary::new(tokenizer, &config.special, config.vocab_size);
@@ -74,12 +74,12 @@ impl Whisper {
         &self.config
     }
 
-    /// What may be written.
+    /// Rules for the tokens that may be decoded.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// Its tokens.
+    /// The checkpoint's tokens.
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.vocabulary
     }
@@ -94,7 +94,7 @@ impl Whisper {
         self.parameters
     }
 
-    /// The encoder; a stage that the numeric tests look at.
+    /// The encoder, for the numeric tests.
     #[doc(hidden)]
     pub fn encoder(&self) -> &Encoder {
         &self.encoder
@@ -106,10 +106,10 @@ impl Whisper {
         &self.decoder
     }
 
-    /// Log-mel features of windows of at most 30 s at 16 kHz, filled up with silence: `[windows, 3000, mels]`.
+    /// Log-mel features of windows of at most 30 s at 16 kHz, padded with silence: `[windows, 3000, mels]`.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] without a window, or for one that is longer.
+    /// [`Error::InvalidOption`] without a window, or for one that is longer than 30 s.
     pub fn features(&self, windows: &[&[f32]]) -> Result<Tensor<3>> {
         let mut samples = vec![0f32; windows.len() * WINDOW];
         for (row, window) in samples.chunks_mut(WINDOW).zip(windows) {
@@ -129,7 +129,8 @@ impl Whisper {
         Ok(self.encoder.forward(self.features(windows)?))
     }
 
-    /// The chance of each of these language tokens, for each window of `frames` `[windows, 1500, size]`, if it is one of them.
+    /// Probabilities of the language tokens `among`, normalised to a sum of one, for each window of `frames` `[windows, 1500,
+    /// size]`.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -148,7 +149,7 @@ impl Whisper {
     }
 }
 
-/// The front end is the same for all published checkpoints, but for the number of mel bins.
+/// Checks the front end, which is the same for all published checkpoints except for the number of mel bins.
 fn check_front_end(dir: &Path, config: &Config) -> Result<()> {
     let path = dir.join("preprocessor_config.json");
     let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };

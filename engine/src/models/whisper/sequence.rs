@@ -1,37 +1,37 @@
-//! Windows one after another: where the next begins, and what it is told was said before. What is told includes the
-//! timestamps, as in training.
+//! Decoding of consecutive windows: the start of the next window, and its prompt of earlier text. The prompt includes
+//! the timestamps, as in training.
 
 use super::config::Special;
 use super::decoding::DecodedWindow;
 
-/// What the next window is told.
+/// The earlier text in the next window's prompt.
 #[derive(Clone, Debug)]
 pub struct Previous {
-    /// What to expect anyway.
+    /// The user's prompt of expected words.
     prompt: Vec<u32>,
-    /// The prompt, and what was said since.
+    /// The prompt and the text since.
     said: Vec<u32>,
-    /// Tokens that are remembered.
+    /// Most tokens that are kept.
     room: usize,
-    /// Whether what was said last can be relied on.
+    /// True if the latest text is a reliable prompt.
     reliable: bool,
 }
 
-/// A text that was left to chance from here on says little about the next.
+/// Text sampled at this temperature or a higher one is not used as a prompt.
 const UNRELIABLE: f32 = 0.5;
 
 impl Previous {
-    /// Before the first window; `room` tokens are told at most.
+    /// The state before the first window; prompts have at most `room` tokens.
     pub fn new(prompt: Vec<u32>, room: usize) -> Self {
         Self { said: prompt.clone(), prompt, room, reliable: true }
     }
 
-    /// What to tell the next window.
+    /// The prompt tokens of the next window.
     pub fn tokens(&self) -> &[u32] {
         if self.reliable { &self.said } else { &self.prompt }
     }
 
-    /// Takes what stands of a window, written at this temperature.
+    /// Adds the accepted tokens of a window, decoded at this temperature.
     pub fn add(&mut self, tokens: &[u32], temperature: f32) {
         self.said.extend_from_slice(tokens);
         self.said.drain(..self.said.len().saturating_sub(self.room));
@@ -40,10 +40,11 @@ impl Previous {
 }
 
 impl Special {
-    /// How many of a window's tokens stand, and how many frames of 20 ms they cover; no frames if all of the window is done
-    /// with.
+    /// Number of a window's accepted tokens, and the frames of 20 ms that they cover; no frames if the whole window is
+    /// complete.
     ///
-    /// A window whose last sentence has begun but not ended is cut where the sentence before ended: the rest is for the next.
+    /// A window with an unfinished last sentence is cut at the end of the sentence before: the rest belongs to the next
+    /// window.
     pub fn settled(&self, tokens: &[u32]) -> (usize, Option<usize>) {
         let is_time = |at: usize| tokens.get(at).is_some_and(|token| self.is_timestamp(*token));
         let count = tokens.len();
@@ -57,7 +58,7 @@ impl Special {
 }
 
 impl DecodedWindow {
-    /// Leaves the first tokens.
+    /// Keeps the first `kept` tokens.
     pub fn truncate(&mut self, kept: usize) {
         let columns = self.weights.len() / (self.tokens.len() + 1);
         self.tokens.truncate(kept);

@@ -1,4 +1,4 @@
-//! What may be written next: suppressed tokens, and timestamps that come in pairs and never go back.
+//! Rules for the next token: suppressed tokens, and timestamps in pairs that never decrease.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use flate2::write::ZlibEncoder;
 
 use super::config::{Config, Special};
 
-/// What may be written.
+/// Rules for the tokens that may be decoded.
 #[derive(Clone, Debug)]
 pub struct Rules {
     mask: TokenMask,
@@ -17,7 +17,7 @@ pub struct Rules {
     latest_first: Option<usize>,
 }
 
-/// Marks of tokens: never written, not written first, not written where timestamps are.
+/// Classes of tokens: always suppressed, suppressed at the first position, suppressed in text with timestamps.
 const NEVER: u32 = 1;
 const NOT_FIRST: u32 = 2;
 const UNTIMED: u32 = 4;
@@ -35,12 +35,12 @@ impl Rules {
         Self { mask, special: config.special.clone(), latest_first: config.latest_first }
     }
 
-    /// Its tokens, timestamps of the second kind.
+    /// The token classes; timestamps follow the text tokens.
     pub fn token_mask(&self) -> &TokenMask {
         &self.mask
     }
 
-    /// What may follow `said`, the tokens after the prompt.
+    /// Sampling parameters for the token after `said`, the tokens that follow the prompt.
     pub fn after(&self, said: &[u32], timestamps: bool) -> SamplingParams {
         let mut row = SamplingParams { masked_classes: NEVER, ..SamplingParams::greedy() };
         if said.is_empty() {
@@ -58,18 +58,18 @@ impl Rules {
         let last_was_time = is_time(1) == Some(true);
         let one_before_was_time = is_time(2) != Some(false);
         row.masked_classes |= UNTIMED;
-        // Where all timestamps together are likelier than any other token, one of them it is.
+        // If all timestamps together are likelier than any other token, a timestamp is chosen.
         row.prefer_timestamps = true;
         if let Some(last) = said.iter().rev().find(|token| self.special.is_timestamp(**token)) {
-            // The time a segment ends at may be the next one's beginning; a segment is not empty.
+            // A segment's end may equal the next one's start, but a segment is not empty.
             let same_again = last_was_time && !one_before_was_time;
             row.timestamps.start = *last as usize + usize::from(!same_again);
         }
         if last_was_time && one_before_was_time {
-            // A segment has begun: its text follows.
+            // A segment has begun: text follows.
             row.timestamps = usize::MAX..usize::MAX;
         } else if last_was_time {
-            // A segment has ended: the next one's time follows, or nothing.
+            // A segment has ended: the next one's start or the end follows.
             row.text_start = self.special.end as usize;
         }
         if said.is_empty() {
@@ -81,7 +81,7 @@ impl Rules {
     }
 }
 
-/// How much shorter tokens get when they are compressed: a text that says the same over and over gets far shorter.
+/// Ratio of the tokens' size before and after compression; repetitive text has a high ratio.
 pub fn compression_ratio(tokens: &[u32], vocab_size: usize) -> f32 {
     let width = ((vocab_size as f64).log2() / 8.0) as usize + 1;
     let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes().into_iter().take(width)).collect();

@@ -1,4 +1,4 @@
-//! Tokens to text and words, whatever the script.
+//! Converts tokens to text and words in any script.
 
 use std::ops::Range;
 
@@ -9,31 +9,31 @@ use crate::error::{Error, Result};
 
 /// Languages that are written without spaces between words.
 const UNSPACED: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
-/// Belongs to the word after it.
+/// Characters that belong to the word after them.
 const OPENING: &str = "\"'“¡¿([{-";
-/// Belongs to the word before it.
+/// Characters that belong to the word before them.
 const CLOSING: &str = "\"'.。,，!！?？:：”)]}、";
 const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
 /// A checkpoint's tokens.
 pub struct Vocabulary {
     tokenizer: Tokenizer,
-    /// The bytes of each token; none of those that are no text.
+    /// The bytes of each token; none for tokens that are not text.
     pieces: Vec<Option<Vec<u8>>>,
     end: u32,
 }
 
-/// A word, and which of the tokens it was made of.
+/// A word and its tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WordTokens {
-    /// With the space before it.
+    /// The text with the space before it.
     pub text: String,
-    /// Places in the token sequence, special tokens between them left out.
+    /// Indices in the token sequence, without special tokens.
     pub tokens: Vec<usize>,
 }
 
 impl Vocabulary {
-    /// The tokens of a byte-level tokenizer.
+    /// Reads the tokens of a byte-level tokenizer.
     pub fn new(tokenizer: Tokenizer, special: &Special, size: usize) -> Self {
         let bytes = byte_of_char();
         let piece = |id: u32| {
@@ -44,10 +44,10 @@ impl Vocabulary {
         Self { tokenizer, pieces, end: special.end }
     }
 
-    /// The tokens of a text.
+    /// Encodes a text to tokens.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] for a text that cannot be written in them.
+    /// [`Error::InvalidOption`] for a text that the tokenizer cannot encode.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let encoded = self.tokenizer.encode_fast(text, false);
         let encoded = encoded.map_err(|error| Error::InvalidOption(format!("{text:?} cannot be read: {error}")))?;
@@ -58,13 +58,13 @@ impl Vocabulary {
         self.pieces.get(token as usize).and_then(Option::as_deref).unwrap_or_default()
     }
 
-    /// What the tokens say, those that are no text left out.
+    /// Decodes tokens to text, without special tokens.
     pub fn text(&self, tokens: &[u32]) -> String {
         let bytes: Vec<u8> = tokens.iter().flat_map(|token| self.bytes(*token)).copied().collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The words that the tokens say, in a language by its code.
+    /// Decodes tokens to words of a language, given by its code.
     pub fn words(&self, tokens: &[u32], language: &str) -> Vec<WordTokens> {
         let mut words = self.characters(tokens);
         if !UNSPACED.contains(&language) {
@@ -75,14 +75,14 @@ impl Vocabulary {
         words
     }
 
-    /// Whole characters: tokens that share one stay together.
+    /// Groups tokens to whole characters: tokens that share a character stay together.
     fn characters(&self, tokens: &[u32]) -> Vec<WordTokens> {
         let mut found: Vec<WordTokens> = Vec::new();
         let (mut bytes, mut places) = (Vec::new(), Vec::new());
         for (place, token) in tokens.iter().enumerate().filter(|(_, token)| **token < self.end) {
             bytes.extend_from_slice(self.bytes(*token));
             places.push(place);
-            // A character that is not complete yet waits for the next token; one that never will be does not.
+            // An incomplete character waits for the next token; invalid bytes do not.
             let waits = std::str::from_utf8(&bytes).is_err_and(|error| error.error_len().is_none());
             if !waits {
                 let text = String::from_utf8_lossy(&std::mem::take(&mut bytes)).into_owned();
@@ -96,7 +96,7 @@ impl Vocabulary {
     }
 }
 
-/// A word begins with a space, or with punctuation.
+/// Joins characters to words, which begin at a space or punctuation.
 fn by_spaces(characters: Vec<WordTokens>) -> Vec<WordTokens> {
     let mut words: Vec<WordTokens> = Vec::new();
     for part in characters {
@@ -136,14 +136,14 @@ impl WordTokens {
         self.tokens.extend(more.tokens);
     }
 
-    /// From the first of its tokens to the last.
+    /// Range from the word's first token to its last.
     pub fn span(&self) -> Range<usize> {
         self.tokens.first().map_or(0..0, |first| *first..self.tokens.last().map_or(*first, |last| *last) + 1)
     }
 }
 
-/// The characters that stand for the bytes 0 to 255 in a byte-level tokenizer: printable ones for themselves, the others by
-/// those from U+0100 on.
+/// The characters that stand for the bytes 0 to 255 in a byte-level tokenizer: printable bytes for themselves, the
+/// others for characters from U+0100 on.
 fn byte_of_char() -> Vec<char> {
     let mut other = 0x100;
     (0..=255u32)

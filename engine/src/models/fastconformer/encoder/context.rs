@@ -1,8 +1,8 @@
-//! What frames may see of each other, and how far apart they are.
+//! Attention context of frames, and position embeddings of their distances.
 
 use std::ops::Range;
 
-/// What a query may see.
+/// The frames that a query attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Context {
     /// Every real frame of its utterance.
@@ -17,7 +17,7 @@ pub enum Context {
 }
 
 impl Context {
-    /// Frames a chunk, 1 where there are no chunks.
+    /// Frames per chunk; 1 without chunks.
     pub fn chunk(self) -> usize {
         match self {
             Self::Full => 1,
@@ -33,7 +33,7 @@ impl Context {
         }
     }
 
-    /// The farthest frame into the past, and into what is to come, that a frame of a step of so many looks at.
+    /// Largest distances into the past and the future that a frame attends to, in a step of `frames` frames.
     pub fn reach(self, frames: usize) -> (usize, usize) {
         match self {
             Self::Full => (frames.saturating_sub(1), frames.saturating_sub(1)),
@@ -41,7 +41,7 @@ impl Context {
         }
     }
 
-    /// The first frame that `frame`, or one after it, may see.
+    /// The first frame that `frame`, or a later one, attends to.
     pub fn first_seen(self, frame: usize) -> usize {
         match self {
             Self::Full => 0,
@@ -49,7 +49,7 @@ impl Context {
         }
     }
 
-    /// What `frame` may see of a stream whose real frames end at `end`.
+    /// Range of frames that `frame` attends to, in a stream whose real frames end at `end`.
     pub fn seen(self, frame: usize, end: usize) -> Range<usize> {
         let last = match self {
             Self::Full => end,

@@ -1,7 +1,7 @@
 //! The FastConformer encoder: subsampling and conformer blocks, over whole utterances and over cached chunks.
 //!
-//! Two bodies: on the CPU frames are plain memory, and streams of any age share a step without being put side by side; on other
-//! devices rows of a batch are tensors.
+//! There are two implementations: on the CPU frames are plain memory, and streams of any age share a step without being
+//! copied together; on other devices the rows of a batch are tensors.
 
 mod context;
 mod cpu;
@@ -30,7 +30,7 @@ enum Body {
     Cpu(Box<cpu::Encoder>),
 }
 
-/// What streams carry from chunk to chunk, of any number of rows. Its size is fixed by the checkpoint and the look-ahead.
+/// State of streams between chunks, for any number of rows. Its size is fixed by the checkpoint and the look-ahead.
 #[derive(Debug)]
 pub struct EncoderState(StateBody);
 
@@ -59,8 +59,8 @@ impl Encoder {
         &self.config
     }
 
-    /// Mel frames to skip over at the head of an utterance's first chunk: with them every chunk is a whole number of
-    /// encoder frames.
+    /// Mel frames missing at the head of an utterance's first chunk: with them every chunk is a whole number of encoder
+    /// frames.
     pub fn lead(&self) -> usize {
         self.config.lead()
     }
@@ -73,12 +73,12 @@ impl Encoder {
         })
     }
 
-    /// Whole utterances (Parakeet): `features` `[batch, frames, mels]`, of which `lengths` frames are real, to
-    /// `[batch, frames / 8, hidden]` and the real frames among them.
+    /// Encodes whole utterances (Parakeet): `features` `[batch, frames, mels]`, of which `lengths` frames are real, to
+    /// `[batch, frames / 8, hidden]` and the number of real frames there.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when the utterance is longer than the checkpoint's positions reach, [`Error::Device`] when the
-    /// device failed.
+    /// [`Error::InvalidOption`] when the utterance is longer than the checkpoint's positions, [`Error::Device`] when
+    /// the device failed.
     pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> Result<(Tensor<3>, Vec<usize>)> {
         let most = self.config.max_position_embeddings;
         let frames = features.dims()[1].div_ceil(self.config.subsampling_factor);
@@ -92,11 +92,12 @@ impl Encoder {
         }
     }
 
-    /// A chunk of every row of every stream (Nemotron), which are of one look-ahead: `features` `[batch, 8 n, mels]`, of which
-    /// `valid` are real, to `[batch, n, hidden]` and what is real there. A row's frames are the same whichever are beside it.
+    /// Encodes a chunk of every row of every stream (Nemotron), all with one look-ahead: `features` `[batch, 8 n,
+    /// mels]`, of which `valid` are real, to `[batch, n, hidden]` and the real ranges there. A row's frames do not
+    /// depend on the other rows.
     ///
-    /// An utterance's first chunk begins with [`Encoder::lead`] frames that are not real, every chunk but the last
-    /// has `n` a multiple of `look_ahead + 1`. Chunks of any such size give the same frames.
+    /// An utterance's first chunk begins with [`Encoder::lead`] frames that are not real; in every chunk but the last,
+    /// `n` is a multiple of `look_ahead + 1`. Chunks of any such size give the same frames.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] without a stream, [`Error::Device`] when the device failed.
@@ -118,7 +119,7 @@ impl Encoder {
         }
     }
 
-    /// Subsampling and the first block's output for whole utterances; stages that the numeric tests look at.
+    /// Outputs of the subsampling and of the first block for whole utterances, for the numeric tests.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -132,7 +133,7 @@ impl Encoder {
 }
 
 impl EncoderState {
-    /// Bytes that it holds.
+    /// Bytes of the state.
     pub fn bytes(&self) -> usize {
         match &self.0 {
             StateBody::Gpu(state) => state.bytes(),

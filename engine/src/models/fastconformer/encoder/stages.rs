@@ -7,7 +7,7 @@ use crate::weights::Scope;
 pub const KERNEL: usize = 3;
 pub const STRIDE: usize = 2;
 
-/// How a stage reaches past the edges of its input.
+/// Padding at the edges of a stage's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding {
     /// One zero on each side: whole utterances only (Parakeet).
@@ -31,13 +31,14 @@ impl Padding {
         }
     }
 
-    /// Bins after so many stages.
+    /// Bins after `stages` stages.
     pub fn bins_after(self, stages: usize, bins: usize) -> usize {
         (0..stages).fold(bins, |bins, _| self.bins(bins))
     }
 }
 
-/// Where the weights are: the first convolution, and of each other stage the strided one and the 1x1 one after it.
+/// Scopes of the weights: the first convolution, and for each other stage the strided convolution and the 1x1 one after
+/// it.
 pub fn scopes<'a>(
     scope: &Scope<'a>,
     padding: Padding,

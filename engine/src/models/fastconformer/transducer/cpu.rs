@@ -1,4 +1,4 @@
-//! The transducer on the CPU: plain memory, rows one after another, each weight read once for all of them.
+//! The transducer on the CPU: plain memory, rows concatenated, each weight read once for all of them.
 
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::lstm;
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::layers::Packed;
 use crate::weights::Scope;
 
-/// Weights from which on several threads share a step: less is read by one before another is awake.
+/// Number of weights from which several threads share a step: with fewer, one thread finishes before another wakes.
 const SHARED: usize = 16 << 20;
 
 /// Predictor and joint.
@@ -18,17 +18,17 @@ const SHARED: usize = 16 << 20;
 pub struct Transducer {
     /// `[vocabulary, hidden]`
     embedding: Vec<f32>,
-    /// Of each layer, `[input + hidden]` to `[4 hidden]`.
+    /// For each layer, `[input + hidden]` to `[4 hidden]`.
     cells: Vec<Packed>,
     predictor_output: Packed,
     head: Packed,
     hidden: usize,
 }
 
-/// The predictor after each row's last token.
+/// The predictor's state after each row's last token.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// `[rows, hidden]`: what the joint adds to a frame.
+    /// `[rows, hidden]`: the predictor's input to the joint.
     output: Vec<f32>,
     /// Hidden and cell state of each layer: `[rows, layers, 2, hidden]`.
     state: Vec<f32>,
@@ -106,7 +106,7 @@ impl Transducer {
         Scores::new(values, outputs)
     }
 
-    /// The predictions after one token of each row, from `state` `[rows, layers, 2, hidden]`.
+    /// Advances the predictor by one token of each row, from `state` `[rows, layers, 2, hidden]`.
     fn advance(&self, tokens: &[u32], mut state: Vec<f32>) -> Prediction {
         let (hidden, size) = (self.hidden, self.state_size());
         let embedded = |token: &u32| self.embedding[*token as usize * hidden..][..hidden].iter().copied();

@@ -17,15 +17,15 @@ pub struct Transducer {
     lstm: Lstm,
     predictor_output: Linear,
     head: Linear,
-    /// Every label, and every duration where there are any.
+    /// Masks of all labels, and of all durations if there are any.
     labels: TokenMask,
     durations: Option<TokenMask>,
 }
 
-/// The predictor after each row's last token.
+/// The predictor's state after each row's last token.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// `[rows, hidden + width]`: what the joint adds to a frame, and the LSTM's state.
+    /// `[rows, hidden + width]`: the predictor's input to the joint, and the LSTM's state.
     values: Tensor<2>,
     hidden: usize,
 }
@@ -63,7 +63,7 @@ impl Transducer {
         *prediction = Prediction::join(&[prediction, &moved]);
     }
 
-    /// What some rows predict after one more token each.
+    /// Advances the predictor by one token for the given rows.
     fn after(&self, prediction: &Prediction, rows: &[usize], tokens: &[u32]) -> Prediction {
         let state = select_rows(prediction.values.clone(), rows);
         self.advance(tokens, &state.narrow(1, prediction.hidden, self.lstm.width()))
@@ -78,7 +78,8 @@ impl Transducer {
         Prediction { values: Tensor::cat(parts, 1), hidden }
     }
 
-    /// The best label of each of `scores` `[frames, outputs]`, and the best duration: all that is read of them.
+    /// The best label of each of `scores` `[frames, outputs]`, and the best duration: the only values read from the
+    /// device.
     pub fn choose(&self, scores: Tensor<2>) -> Result<(Vec<TopTokens>, Vec<usize>)> {
         let [frames, outputs] = scores.dims();
         let rows = vec![SamplingParams::greedy(); frames];
@@ -99,7 +100,7 @@ impl Transducer {
         Ok((chosen, lengths.iter().map(|length| length.tokens.first().map_or(0, |(at, _)| *at as usize)).collect()))
     }
 
-    /// `[rows * frames, outputs]`
+    /// Joint scores: `[rows * frames, outputs]`.
     pub fn joint(&self, frames: &Tensor<2>, at: &[usize], prediction: &Prediction, rows: &[usize]) -> Tensor<2> {
         let [total, hidden] = frames.dims();
         let width = at.len() / rows.len().max(1);
@@ -107,7 +108,7 @@ impl Transducer {
         let first = at.first().copied().unwrap_or(0);
         let follows = |(ahead, at): (usize, &usize)| *at == first + ahead;
         let frames = if rows.len() == 1 && at.iter().enumerate().all(follows) && first + width <= total {
-            // Neighbours: a view, no copy.
+            // Adjacent frames: a view, no copy.
             frames.clone().narrow(0, first, width).reshape([1, width, hidden])
         } else if width == 1 && at.iter().all(|at| *at == first) {
             frames.clone().narrow(0, first, 1).reshape([1, 1, hidden])
@@ -117,7 +118,7 @@ impl Transducer {
         self.head.forward(activation::relu(frames + predicted)).flatten(0, 1)
     }
 
-    /// `[rows, outputs]`
+    /// Joint scores without a frame: `[rows, outputs]`.
     pub fn unheard(&self, prediction: &Prediction, rows: &[usize]) -> Tensor<2> {
         self.head.forward(activation::relu(select_rows(prediction.output(), rows)))
     }
@@ -142,7 +143,7 @@ impl Prediction {
         Self { values, hidden: self.hidden }
     }
 
-    /// `[rows, hidden]`
+    /// The predictor's input to the joint: `[rows, hidden]`.
     pub fn output(&self) -> Tensor<2> {
         self.values.clone().narrow(1, 0, self.hidden)
     }

@@ -1,7 +1,7 @@
 //! Predictor and joint of the RNN-T and TDT classes.
 //!
-//! Two bodies: on the CPU a token is a few small products over plain memory, by the kernels of [`auricle_kernels::gemv`]; on
-//! other devices predictions and scores are tensors.
+//! There are two implementations: on the CPU a token is a few small products over plain memory, by the kernels of
+//! [`auricle_kernels::gemv`]; on other devices predictions and scores are tensors.
 
 mod cpu;
 mod gpu;
@@ -23,7 +23,7 @@ pub enum Transducer {
     Cpu(Box<cpu::Transducer>),
 }
 
-/// The predictor after each row's last token.
+/// The predictor's state after each row's last token.
 #[derive(Clone, Debug)]
 pub enum Prediction {
     /// On a GPU.
@@ -32,7 +32,7 @@ pub enum Prediction {
     Cpu(cpu::Prediction),
 }
 
-/// Projected encoder frames, where the joint takes them, numbered over all rows.
+/// Projected encoder frames on the joint's device, numbered over all rows.
 #[derive(Clone, Debug)]
 pub enum Frames {
     /// `[frames, hidden]`
@@ -57,7 +57,7 @@ impl Transducer {
         }
     }
 
-    /// Projected frames `[rows, frames, hidden]` as the joint takes them.
+    /// Converts projected frames `[rows, frames, hidden]` to the joint's input.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -169,7 +169,7 @@ impl PredictorState for Prediction {
 }
 
 impl Prediction {
-    /// What the predictor gives the joint: `[rows, hidden]`, here.
+    /// Reads the predictor's input to the joint: `[rows, hidden]`.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -181,7 +181,7 @@ impl Prediction {
         }
     }
 
-    /// Predictions that give the joint `output` `[rows, hidden]`, with the states of these.
+    /// Predictions with the joint input `output` `[rows, hidden]` and the states of these.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.

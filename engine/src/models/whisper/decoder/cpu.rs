@@ -1,4 +1,4 @@
-//! The decoder on the CPU: plain memory, each row with caches of its own, each weight read once a step for all rows.
+//! The decoder on the CPU: plain memory, separate caches for each row, each weight read once per step for all rows.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::weights::Scope;
 /// The decoder.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    /// What tokens are, and how they are told apart.
+    /// Token embeddings, which are also the output projection.
     tokens: PackedMatrix,
     /// `[positions, size]`
     positions: Vec<f32>,
@@ -32,12 +32,12 @@ pub struct Decoder {
 #[derive(Clone, Debug)]
 struct Block {
     own_norm: PackedNorm,
-    /// Query, key and value, one after the other.
+    /// Query, key and value, concatenated.
     own_in: Packed,
     own_out: Packed,
     cross_norm: PackedNorm,
     cross_query: Packed,
-    /// Over all frames of the audio at once.
+    /// Applied to all frames of the audio at once.
     cross_key: Linear,
     cross_value: Linear,
     cross_out: Packed,
@@ -46,7 +46,7 @@ struct Block {
     down: Packed,
 }
 
-/// What the decoder keeps of rows.
+/// Decoder state of rows.
 #[derive(Clone, Debug, Default)]
 pub struct Steps {
     rows: Vec<Row>,
@@ -54,9 +54,9 @@ pub struct Steps {
 
 #[derive(Clone, Debug)]
 struct Row {
-    /// The audio, of each block and head: `[blocks * heads]`.
+    /// Cache of the audio, for each block and head: `[blocks * heads]`.
     cross: Arc<Vec<KvCache>>,
-    /// The tokens so far, likewise.
+    /// Cache of the tokens so far, for each block and head.
     own: Vec<KvCache>,
     position: usize,
 }
@@ -116,7 +116,7 @@ impl Decoder {
         self.tokens.inputs()
     }
 
-    /// Rows over encoder frames `[rows, frames, size]`, before their first token.
+    /// State of rows over encoder frames `[rows, frames, size]`, before their first token.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -146,7 +146,8 @@ impl Decoder {
         Ok(Steps { rows: cross.into_iter().map(row).collect() })
     }
 
-    /// The next tokens of every row, and what came out of the first `blocks` blocks: of each token `[size]`.
+    /// Processes the next tokens of every row; also returns the output of the first `blocks` blocks, `[size]` for each
+    /// token.
     pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (DecoderOutput, Vec<f32>) {
         thread_pool::run(|pool| self.run(pool, steps, tokens, blocks))
     }
@@ -163,7 +164,7 @@ impl Decoder {
         let mut x = Vec::with_capacity(tokens.iter().map(Vec::len).sum::<usize>() * size);
         for (row, tokens) in steps.rows.iter_mut().zip(tokens) {
             for token in tokens {
-                // A row that is over goes on beside the others, past the last position, to no effect.
+                // A finished row continues beside the others, past the last position, without effect.
                 let position = &self.positions[row.position.min(last_position) * size..][..size];
                 x.extend(
                     self.tokens.output(*token as usize).iter().zip(position).map(|(token, position)| token + position),
@@ -203,7 +204,7 @@ impl Decoder {
         (DecoderOutput { scores: Scores::Cpu(scores), weights: weights.concat() }, middle)
     }
 
-    /// Tokens look at themselves and those before them. `asked` `[tokens, 3 * size]`: queries, keys, values.
+    /// Causal self-attention of tokens. `asked` `[tokens, 3 * size]`: queries, keys, values.
     fn attend_own(
         &self,
         pool: &ThreadPool,
@@ -238,8 +239,8 @@ impl Decoder {
         out
     }
 
-    /// Tokens look at the audio. `query` `[tokens, size]`. Where the alignment heads of each row's last token looked goes to
-    /// `weights`.
+    /// Cross-attention of tokens to the audio. `query` `[tokens, size]`. The alignment heads' attention of each row's
+    /// last token is written to `weights`.
     fn attend_cross(
         &self,
         pool: &ThreadPool,

@@ -1,4 +1,5 @@
-//! The decoder in tensors, for GPUs: the same columns for all rows, so that a step is the same few kernels for any of them.
+//! The decoder in tensors, for GPUs: all rows have the same columns, so that a step is the same few kernels for any
+//! number of rows.
 
 use std::ops::Range;
 
@@ -15,15 +16,15 @@ use crate::error::Result;
 use crate::layers::{LayerNorm, row_indices};
 use crate::weights::Scope;
 
-/// Columns that are added at a time: they are filled in place.
+/// Columns allocated at a time; they are filled in place.
 const ROOM: usize = 64;
 
 /// The decoder.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    /// `[vocabulary, size]`: what tokens are.
+    /// `[vocabulary, size]`: the token embeddings.
     tokens: Tensor<2>,
-    /// How they are told apart: the same, in eight bits if that is asked for.
+    /// The output projection in eight bits, if requested; otherwise the embeddings are used.
     scores: Option<QuantizedMatrix>,
     /// `[positions, size]`
     positions: Tensor<2>,
@@ -42,11 +43,12 @@ struct Block {
     feed_forward: FeedForward,
 }
 
-/// What the decoder keeps of rows: windows that are decoded side by side. Their tokens end together; those of a row that has
-/// fewer begin later, after columns that are not real.
+/// Decoder state of rows, which are windows decoded together. Their tokens end at the same column; rows with fewer
+/// tokens begin later, after padding columns.
 #[derive(Debug)]
 pub struct Steps {
-    /// Of each block: the audio, and the tokens so far with room for more. That is filled in place, so nobody else may hold it.
+    /// For each block: the audio, and the tokens so far with spare columns. These are filled in place, so nothing else
+    /// may hold the tensor.
     cross: Vec<KeyValues>,
     own: Vec<Option<KeyValues>>,
     /// Columns before each row's first token.
@@ -67,7 +69,7 @@ impl Decoder {
                 own_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
                 own: Attention::load(&scope.scope("self_attn"), size, heads, precision, precision)?,
                 cross_norm: LayerNorm::load(&scope.scope("encoder_attn_layer_norm"), size)?,
-                // All of a window's frames are looked at, once: a product of many rows.
+                // All of a window's frames are projected once: a product with many rows.
                 cross: Attention::load(&scope.scope("encoder_attn"), size, heads, precision, Precision::F32)?,
                 feed_forward: FeedForward::load(&scope, size, config.decoder_inner, precision)?,
             })
@@ -88,7 +90,7 @@ impl Decoder {
         })
     }
 
-    /// Rows over encoder frames `[rows, frames, size]`, before their first token.
+    /// State of rows over encoder frames `[rows, frames, size]`, before their first token.
     pub fn start(&self, frames: &Tensor<3>) -> Steps {
         Steps {
             cross: self.blocks.iter().map(|block| block.cross.key_values(frames.clone())).collect(),
@@ -98,9 +100,9 @@ impl Decoder {
         }
     }
 
-    /// The next tokens of every row: the scores of what follows them, `[rows, vocabulary]`, and what came out of the first
-    /// `blocks` blocks: `[rows, count, size]`; a row with fewer tokens than another has its last ones at the end, and `0` before
-    /// them.
+    /// Processes the next tokens of every row. Returns the scores of the token after them, `[rows, vocabulary]`, and
+    /// the output of the first `blocks` blocks, `[rows, count, size]`; a row with fewer tokens than another has them at
+    /// the end, after zeros.
     pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Tensor<2>, Tensor<3>) {
         let mut x = self.embed(steps, tokens);
         let count = x.dims()[1];
@@ -129,9 +131,11 @@ impl Decoder {
         (scores, middle)
     }
 
-    /// Where a row looked at each of `tokens` from number `from` on: `[tokens - from, alignment heads, frames]`.
+    /// Attention of the alignment heads for each of `tokens` from index `from` on: `[tokens - from, alignment heads,
+    /// frames]`.
     ///
-    /// All tokens go by once more, at once, so that no step has to keep or to read what is wanted once a window.
+    /// Processes all tokens again in one pass, so that no step has to store or read attention that is needed once per
+    /// window.
     pub fn look_back(&self, steps: &Steps, row: usize, tokens: &[u32], from: usize) -> Tensor<3> {
         let mut alone = Steps {
             cross: steps.cross.iter().map(|kept| kept.row(row)).collect(),
@@ -158,7 +162,7 @@ impl Decoder {
         Tensor::cat(weights, 0).swap_dims(0, 1)
     }
 
-    /// The next tokens of every row, with their positions: `[rows, count, size]`.
+    /// Embeddings of the next tokens of every row, with their positions: `[rows, count, size]`.
     fn embed(&self, steps: &mut Steps, tokens: &[Vec<u32>]) -> Tensor<3> {
         let device = self.tokens.device();
         let (rows, count) = (tokens.len(), tokens.iter().map(Vec::len).max().unwrap_or(0));
@@ -169,7 +173,7 @@ impl Decoder {
         steps.columns += count;
         let padded = tokens.iter().flat_map(|row| std::iter::repeat_n(0, count - row.len()).chain(row.iter().copied()));
         let ids: Vec<usize> = padded.map(|id| id as usize).collect();
-        // A row that is over goes on beside the others, past the last position, to no effect.
+        // A finished row continues beside the others, past the last position, without effect.
         let last = self.positions.dims()[0] - 1;
         let at = |pad: usize| (before..before + count).map(move |column| column.saturating_sub(pad).min(last));
         let positions: Vec<usize> = steps.pads.iter().flat_map(|pad| at(*pad)).collect();
@@ -181,7 +185,7 @@ impl Decoder {
 }
 
 impl Block {
-    /// `x` `[rows, count, size]` looks at the text so far, which it is added to.
+    /// Causal self-attention of `x` `[rows, count, size]`, whose keys and values are appended to the cache.
     fn look_at_text(&self, x: Tensor<3>, own: &mut Option<KeyValues>, seen: &Seen) -> Tensor<3> {
         let normed = self.own_norm.forward(x.clone());
         let new = self.own.key_values(normed.clone());
@@ -198,25 +202,24 @@ impl Block {
     }
 }
 
-/// What the last tokens of every row see.
+/// The keys that the last tokens of every row attend to.
 struct Seen {
-    /// Of the text, these included.
+    /// Columns of the text, these tokens included.
     columns: usize,
     text: Text,
-    /// All of it.
+    /// All frames of the audio.
     audio: KeyRanges,
 }
 
 enum Text {
-    /// Of one token a row.
+    /// For one token per row.
     One(KeyRanges),
-    /// True where one of several tokens may not see a column: those that are not real, those that come later,
-    /// `[rows, 1, count, columns]`.
+    /// For several tokens: true at masked columns, which are padding or later tokens, `[rows, 1, count, columns]`.
     Several(Tensor<4, Bool>),
 }
 
 impl Steps {
-    /// What the last `count` tokens see.
+    /// The keys that the last `count` tokens attend to.
     fn seen(&self, count: usize, device: &Device) -> Seen {
         let columns = self.columns;
         let frames = self.cross.first().map_or(0, |kept| kept.keys.dims()[2]);
@@ -236,7 +239,7 @@ impl Steps {
         Seen { columns, text, audio }
     }
 
-    /// These rows and others, as one batch: columns that are not real are put before the shorter ones.
+    /// Joins these rows and others to one batch: shorter rows get padding columns at their start.
     pub fn join(self, other: Self) -> Self {
         let columns = self.columns.max(other.columns);
         let (one, two) = (self.widen(columns), other.widen(columns));
@@ -287,18 +290,18 @@ impl Steps {
 }
 
 impl KeyValues {
-    /// Those of one row.
+    /// Keys and values of one row.
     fn row(&self, row: usize) -> Self {
         Self { keys: self.keys.clone().narrow(0, row, 1), values: self.values.clone().narrow(0, row, 1) }
     }
 
-    /// Some columns.
+    /// Keys and values of a range of columns.
     fn columns(&self, which: Range<usize>) -> Self {
         let part = |tensor: &Tensor<4>| tensor.clone().narrow(2, which.start, which.len());
         Self { keys: part(&self.keys), values: part(&self.values) }
     }
 
-    /// With more columns, which are the last of `columns`: in the room that is left, or in new room for more than these.
+    /// Appends columns, which are the last of `columns`: in the spare columns, or in a larger new tensor.
     fn and(self, more: Self, columns: usize) -> Self {
         let count = more.keys.dims()[2];
         let add = |kept: Tensor<4>, new: Tensor<4>| {
@@ -312,7 +315,7 @@ impl KeyValues {
         Self { keys: add(self.keys, more.keys), values: add(self.values, more.values) }
     }
 
-    /// With more rows after these.
+    /// Appends rows.
     fn beside(self, more: Self) -> Self {
         Self {
             keys: Tensor::cat(vec![self.keys, more.keys], 0),

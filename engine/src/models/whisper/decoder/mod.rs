@@ -1,7 +1,7 @@
-//! Encoder frames and tokens to the scores of the next token, several windows side by side.
+//! Encoder frames and tokens to the scores of the next token, for several windows together.
 //!
-//! Two bodies: on the CPU each row has caches of its own and a step reads each weight once, by the kernels of
-//! [`auricle_kernels::gemv`]; on other devices all rows are one tensor.
+//! There are two implementations: on the CPU each row has separate caches and a step reads each weight once, by the
+//! kernels of [`auricle_kernels::gemv`]; on other devices all rows are one tensor.
 
 mod cpu;
 mod gpu;
@@ -23,7 +23,7 @@ pub enum Decoder {
     Cpu(cpu::Decoder),
 }
 
-/// What the decoder keeps of rows: windows that are decoded side by side.
+/// Decoder state of rows, which are windows decoded together.
 #[derive(Debug)]
 pub enum Steps {
     /// On a GPU.
@@ -32,24 +32,25 @@ pub enum Steps {
     Cpu(cpu::Steps),
 }
 
-/// What a pass gives of each row's last token.
+/// Output of a pass for each row's last token.
 pub struct DecoderOutput {
     /// `[rows, vocabulary]`
     pub scores: Scores,
-    /// `[rows, alignment heads, frames]`: where it looked; empty on a GPU, which tells it [afterwards](Decoder::look_back).
+    /// `[rows, alignment heads, frames]`: attention of the alignment heads; empty on a GPU, where
+    /// [`Decoder::look_back`] computes it.
     pub weights: Vec<f32>,
 }
 
-/// Scores where they were computed: `[rows, vocabulary]`.
+/// Scores on the device that computed them: `[rows, vocabulary]`.
 pub enum Scores {
-    /// On the device.
+    /// On a GPU.
     Gpu(Box<Tensor<2>>),
-    /// Here.
+    /// In memory.
     Cpu(Vec<f32>),
 }
 
 impl Scores {
-    /// The scores, here.
+    /// Reads the scores into memory.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -74,7 +75,7 @@ impl Decoder {
         }
     }
 
-    /// Rows over encoder frames `[rows, frames, size]`, before their first token.
+    /// State of rows over encoder frames `[rows, frames, size]`, before their first token.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -85,16 +86,16 @@ impl Decoder {
         }
     }
 
-    /// The next tokens of every row.
+    /// Processes the next tokens of every row.
     pub fn forward(&self, steps: &mut Steps, tokens: &[Vec<u32>]) -> DecoderOutput {
         self.forward_through(steps, tokens, usize::MAX).0
     }
 
-    /// As [`Decoder::forward`], and what came out of the first `blocks` blocks, all of them if there are fewer: of each row's
+    /// As [`Decoder::forward`], and the output of the first `blocks` blocks (all if there are fewer) for each row's
     /// tokens, `[tokens, size]`.
     ///
     /// # Panics
-    /// For steps of another device's decoder.
+    /// If `steps` belong to another device's decoder.
     pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (DecoderOutput, Tensor<2>) {
         match (self, steps) {
             (Self::Gpu(decoder), Steps::Gpu(steps)) => {
@@ -111,8 +112,9 @@ impl Decoder {
         }
     }
 
-    /// Where a row looked, on a GPU, when it chose each of `tokens` from number `from` on, and what would follow them:
-    /// `[tokens - from + 1, alignment heads, seen]`, of its first `seen` frames. Nothing on the CPU, where each step tells.
+    /// Attention of the alignment heads, on a GPU, at the prediction of each of `tokens` from index `from` on, and of
+    /// the token after them: `[tokens - from + 1, alignment heads, seen]`, over the row's first `seen` frames. Empty on
+    /// the CPU, where each step returns it.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -127,18 +129,18 @@ impl Decoder {
 }
 
 impl Steps {
-    /// These rows and others, as one batch.
+    /// Joins these rows and others to one batch.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         match (self, other) {
             (Self::Gpu(one), Self::Gpu(two)) => Self::Gpu(one.join(two)),
             (Self::Cpu(one), Self::Cpu(two)) => Self::Cpu(one.join(two)),
-            // A decoder's steps are all of one kind.
+            // All steps of a decoder are on one device.
             (one, _) => one,
         }
     }
 
-    /// Keeps these rows, in this order; a row may be taken more than once.
+    /// Keeps these rows, in this order; a row may occur more than once.
     #[must_use]
     pub fn keep(self, rows: &[usize]) -> Self {
         match self {

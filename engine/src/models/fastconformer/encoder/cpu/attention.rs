@@ -1,4 +1,4 @@
-//! Multi-head attention with relative positions, each row over a past of its own.
+//! Multi-head attention with relative positions; each row has its own cache.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use crate::weights::Scope;
 /// One block's attention.
 #[derive(Debug)]
 pub struct Attention {
-    /// Query, already scaled, key and value, one after the other.
+    /// Query (already scaled), key and value, concatenated.
     asked: Packed,
     output: Packed,
     /// Projects position embeddings; no bias.
@@ -54,12 +54,12 @@ impl Attention {
         })
     }
 
-    /// The past of a row before its first frame.
+    /// The empty cache of a row before its first frame.
     pub fn start(&self) -> SlidingKvCache {
         SlidingKvCache::new(self.heads, self.output.outputs() / self.heads)
     }
 
-    /// Adds what the frames `x` `[.., hidden]`, normalised, find to `out`; `pasts` are moved on.
+    /// Adds the attention output of the normalised frames `x` `[.., hidden]` to `out` and advances the caches `pasts`.
     pub fn add_to(
         &self,
         pool: &ThreadPool,
@@ -101,7 +101,7 @@ impl Attention {
             };
             past.attend(positions, asked, found);
         });
-        // Now, and not before the next step: between steps a stream holds no more than that will look at.
+        // Dropped now rather than in the next step, so that an idle stream keeps only what that step reads.
         pasts.iter_mut().for_each(|past| past.forget_before(context.first_seen(past.end())));
         self.output.add_to(pool, &found, out);
     }
@@ -113,7 +113,7 @@ impl Attention {
     }
 }
 
-/// The keys of distances of every block, for the farthest and the nearest that were ever asked for.
+/// The relative keys of every block, for the largest distances requested so far.
 #[derive(Debug, Default)]
 pub struct Positions(Mutex<Known>);
 
@@ -125,7 +125,7 @@ struct Known {
 }
 
 impl Positions {
-    /// Keys that cover these distances, of each of the blocks' attentions.
+    /// Relative keys of each block's attention that cover these distances.
     pub fn get<'a>(
         &self,
         (farthest, nearest): (usize, usize),
@@ -134,7 +134,7 @@ impl Positions {
     ) -> Arc<Vec<PositionKeys>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.keys.is_empty() || farthest > known.farthest || nearest > known.nearest {
-            // Together with those before, so that look-aheads that take turns find theirs.
+            // The range includes the known one, so that alternating look-aheads reuse it.
             let (farthest, nearest) = (farthest.max(known.farthest), nearest.max(known.nearest));
             let keys = attentions.map(|attention| attention.distances(pool, farthest, nearest)).collect();
             *known = Known { farthest, nearest, keys: Arc::new(keys) };

@@ -1,4 +1,4 @@
-//! The encoder on the CPU: plain memory, frames of all rows one after another, each weight read once for all of them.
+//! The encoder on the CPU: plain memory, frames of all rows concatenated, each weight read once for all of them.
 
 mod attention;
 mod subsampling;
@@ -28,7 +28,7 @@ pub struct Encoder {
     config: EncoderConfig,
 }
 
-/// What rows of streams carry from chunk to chunk.
+/// State that the rows of streams carry from chunk to chunk.
 #[derive(Clone, Debug)]
 pub struct State {
     context: Context,
@@ -48,7 +48,8 @@ struct BlockState {
     convolution: Vec<f32>,
 }
 
-/// Half a feed-forward, attention, convolution, half a feed-forward; each on a residual, a norm at the end.
+/// A conformer block: half a feed-forward, attention, convolution, half a feed-forward; each on a residual, with a norm
+/// at the end.
 #[derive(Debug)]
 struct Block {
     feed_forward1: FeedForward,
@@ -63,7 +64,7 @@ struct Block {
 struct FeedForward {
     norm: PackedNorm,
     up: Packed,
-    /// Holds the block's factor of one half.
+    /// Includes the block's factor of one half.
     down: Packed,
 }
 
@@ -78,7 +79,7 @@ struct Convolution {
     output: Packed,
 }
 
-/// What the frames of a step are: `rows` of `frames` each, of which `valid` are real.
+/// Layout of a step's frames: `rows` of `frames` each, of which `valid` are real.
 struct Shape<'a> {
     frames: usize,
     size: usize,
@@ -112,7 +113,7 @@ impl Encoder {
         State { context, rows: vec![self.row(); batch] }
     }
 
-    /// A row before its first frame.
+    /// State of a row before its first frame.
     fn row(&self) -> Row {
         let block = |block: &Block| BlockState {
             past: block.attention.start(),
@@ -174,7 +175,7 @@ impl Encoder {
         }))
     }
 
-    /// Encoder frames before the blocks, and what is real of them.
+    /// Encoder frames before the blocks, and the range of real ones in each row.
     fn subsampled(
         &self,
         pool: &ThreadPool,
@@ -256,7 +257,7 @@ impl FeedForward {
         })
     }
 
-    /// Adds its outcome, already halved, to frames `[.., hidden]`.
+    /// Adds its output, already halved, to frames `[.., hidden]`.
     fn add_to(&self, pool: &ThreadPool, x: &mut [f32]) {
         let mut inner = self.up.forward(pool, &self.norm.forward(pool, x));
         change(pool, &mut inner, activation::silu_in_place);
@@ -290,8 +291,8 @@ impl Convolution {
         })
     }
 
-    /// Adds its outcome to frames. Frames that are not real are nought to it. In a stream it is causal, and `pasts` are moved
-    /// on; else it sees as much after a frame as before it.
+    /// Adds its output to frames. Frames that are not real count as zero. In a stream the convolution is causal and
+    /// `pasts` are advanced; otherwise it covers as many frames after a frame as before it.
     fn add_to(&self, pool: &ThreadPool, shape: &Shape, pasts: &mut [&mut Vec<f32>], x: &mut [f32]) {
         let Shape { frames, size, valid, context } = *shape;
         let gated = self.gated.forward(pool, &self.norm.forward(pool, x));

@@ -1,4 +1,4 @@
-//! Eightfold convolutional subsampling, channels side by side.
+//! Eightfold convolutional subsampling with channels innermost.
 
 use std::ops::Range;
 
@@ -15,9 +15,9 @@ use crate::weights::Scope;
 /// The stages and the projection to the encoder's width.
 #[derive(Debug)]
 pub struct Subsampling {
-    /// The first convolution, over the nine values around a place.
+    /// The first convolution, over a window of 3 x 3 values.
     first: Packed,
-    /// The others: one for each channel, then one over the channels.
+    /// The other stages: a depthwise convolution, then a 1x1 convolution over the channels.
     stages: Vec<(Depthwise, Packed)>,
     projection: Packed,
     padding: Padding,
@@ -54,7 +54,7 @@ impl Subsampling {
             Ok((Depthwise::new(&weight, bias), over))
         };
         let stages = others.iter().map(stage).collect::<Result<Vec<_>>>()?;
-        // Published with channels outside of bins; here it is the other way round.
+        // The published weights have channels outermost, bins inside; here bins are outermost.
         let bins = padding.bins_after(1 + stages.len(), mels);
         let linear = scope.scope("linear");
         let published = linear.values("weight", &[size, channels * bins])?;
@@ -66,7 +66,7 @@ impl Subsampling {
         Ok(Self { first, stages, projection, padding, mels })
     }
 
-    /// The carry before the first chunk: silence before the utterance.
+    /// The state before the first chunk: silence before the utterance.
     pub fn start(&self) -> Carry {
         let channels = self.first.outputs();
         let widths = (0..=self.stages.len()).map(|stage| {
@@ -76,8 +76,9 @@ impl Subsampling {
         Carry(widths.map(|width| vec![0.0; width]).collect())
     }
 
-    /// `features` `[rows, frames, mels]` of which each row's `valid` are real, to `[rows, frames / 8, hidden]` and what is real
-    /// there. A causal stream's chunks are of `8 n` frames, and `carries` are moved on; whole utterances are of any length.
+    /// Subsamples `features` `[rows, frames, mels]`, of which each row's `valid` are real, to `[rows, frames / 8,
+    /// hidden]` and the real ranges there. Chunks of a causal stream have `8 n` frames and advance `carries`; whole
+    /// utterances have any length.
     pub fn forward(
         &self,
         pool: &ThreadPool,
@@ -113,7 +114,7 @@ impl Subsampling {
                     over.forward(pool, &each)
                 }
             };
-            // Frame t of a causal stage sees frames 2t-1, 2t, 2t+1 of its input.
+            // Frame t of a causal stage depends on frames 2t-1, 2t, 2t+1 of its input.
             valid.iter_mut().for_each(|valid| *valid = valid.start / STRIDE..valid.end.div_ceil(STRIDE));
             change(pool, &mut next, |values| values.iter_mut().for_each(|value| *value = value.max(0.0)));
             (x, frames, bins) = (next, count, wide);
@@ -122,7 +123,7 @@ impl Subsampling {
         (self.projection.forward(pool, &x), valid)
     }
 
-    /// Bins of nought below the first.
+    /// Zero bins below the first.
     fn before(&self) -> usize {
         match self.padding {
             Padding::Causal => KERNEL - 1,
@@ -130,8 +131,8 @@ impl Subsampling {
         }
     }
 
-    /// Calls `of` with the three frames of `width` values around every other one of each row of `x` `[rows, row]`, and with the
-    /// part of the row's `out` that comes of them; `carried` are the frames before, and are moved on.
+    /// Calls `of` with each window of three frames of `width` values, at a stride of two, in each row of `x` `[rows,
+    /// row]`, and with the window's part of `out`. `carried` holds the frames before and is advanced.
     fn windows<'a>(
         &self,
         pool: &ThreadPool,
@@ -158,7 +159,7 @@ impl Subsampling {
         });
     }
 
-    /// The nine values around every other bin of three frames.
+    /// Copies the 3 x 3 windows of three frames, at every second bin.
     fn neighbours(&self, frames: [&[f32]; 3], out: &mut [f32]) {
         let before = self.before();
         for (bin, out) in out.chunks_exact_mut(KERNEL * KERNEL).enumerate() {
@@ -172,7 +173,7 @@ impl Subsampling {
     }
 }
 
-/// Zeroes the frames of `x` `[rows, row]`, of `width` values each, outside of what is real of each row.
+/// Zeroes the frames of `x` `[rows, row]`, of `width` values each, outside each row's `valid` range.
 fn silence(x: &mut [f32], row: usize, width: usize, valid: &[Range<usize>]) {
     for (x, valid) in x.chunks_exact_mut(row).zip(valid) {
         let end = (valid.end * width).min(row);

@@ -1,4 +1,4 @@
-//! What streams on a GPU carry from chunk to chunk: one tensor for each thing that is kept, and in it a slot for each stream.
+//! State of streams on a GPU between chunks: one tensor for each kind of state, with a slot for each stream.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -8,10 +8,10 @@ use burn::tensor::{Device, Int, Tensor};
 
 use super::super::context::Context;
 
-/// Slots that are kept when no stream is left.
+/// Slots that stay allocated when no stream is left.
 const SPARE: usize = 8;
 
-/// The slots of all streams of one look-ahead.
+/// The slots of all streams with one look-ahead.
 #[derive(Debug)]
 pub struct Arena {
     pub context: Context,
@@ -21,12 +21,12 @@ pub struct Arena {
     memory: Mutex<Memory>,
 }
 
-/// Of each thing that is kept `[outer, columns, inner]`.
+/// Shapes of the state of one stream, `[outer, columns, inner]` each.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// The last input frame of each stage of the subsampling.
     pub subsampling: Vec<[usize; 3]>,
-    /// Keys, and as many values, of a block's attention.
+    /// Keys of a block's attention; the values have the same shape.
     pub attention: [usize; 3],
     /// The last inputs of a block's depthwise convolution.
     pub convolution: [usize; 3],
@@ -35,19 +35,19 @@ pub struct Layout {
 
 #[derive(Debug, Default)]
 struct Places {
-    /// Given back.
+    /// Slots that were returned.
     free: Vec<usize>,
-    /// Never taken from here on.
+    /// First slot that was never used.
     next: usize,
 }
 
-/// What all streams keep.
+/// State of all streams.
 #[derive(Debug, Default)]
 pub struct Memory {
     slots: usize,
     pub subsampling: Vec<Kept>,
     pub blocks: Vec<BlockMemory>,
-    /// Who changed it last, and something that was made then.
+    /// Thread of the last change, and a tensor that it created then.
     last: Option<(ThreadId, Tensor<1, Int>)>,
 }
 
@@ -58,11 +58,11 @@ pub struct BlockMemory {
     pub convolution: Kept,
 }
 
-/// One thing that all streams keep: `[slots, outer, columns, inner]`; none where that is nothing.
+/// One kind of state for all streams: `[slots, outer, columns, inner]`; none if it is empty.
 #[derive(Debug)]
 pub struct Kept(Option<Tensor<4>>);
 
-/// Streams of one arena.
+/// A batch of streams of one arena.
 #[derive(Debug)]
 pub struct State {
     pub arena: Arc<Arena>,
@@ -73,9 +73,9 @@ pub struct State {
 #[derive(Debug)]
 pub struct Row {
     slot: usize,
-    /// Whether it had a chunk.
+    /// True after the first chunk.
     pub begun: bool,
-    /// Real frames among those that the attention keeps.
+    /// Number of real frames in the attention cache.
     pub cached: usize,
 }
 
@@ -85,7 +85,7 @@ impl Arena {
         Self { context, layout, device: device.clone(), places, memory }
     }
 
-    /// New streams.
+    /// Allocates slots for new streams.
     pub fn open(self: &Arc<Self>, count: usize) -> State {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let mut take = || {
@@ -117,7 +117,7 @@ impl Arena {
 }
 
 impl State {
-    /// The slots of the rows of all of them.
+    /// The slots of all rows of these states.
     pub fn slots(states: &[&mut Self], device: &Device) -> BatchSlots {
         let rows = states.iter().flat_map(|state| &state.rows);
         BatchSlots::new(rows.map(|row| (row.slot, row.begun)).collect(), device)
@@ -143,14 +143,15 @@ impl Drop for State {
 }
 
 impl Memory {
-    /// To be called before anything is changed, with something that was made just now by the same thread.
+    /// Orders changes between threads; called before each change, with a tensor that the same thread has just created.
     ///
-    /// What one thread asks of a device is done in its order, but two threads' work is ordered only by what one makes and the
-    /// other reads; slots change in place.
+    /// A device runs the operations of one thread in order. The operations of two threads are ordered only if one reads
+    /// a result of the other, and slots change in place.
     pub fn begin(&mut self, made: &Tensor<1, Int>) {
         let here = thread::current().id();
         if let Some((_, made)) = self.last.take().filter(|(thread, _)| *thread != here) {
-            // What is read here waits for all that the other had asked for. A device that failed tells it where it is used next.
+            // The read waits for all earlier operations of the other thread. A device failure is reported at its next
+            // use.
             drop(made.try_into_data());
         }
         self.last = Some((here, made.clone()));
@@ -185,7 +186,8 @@ impl Memory {
 }
 
 impl Kept {
-    /// What the rows kept, before `new` `[rows, outer, more, inner]`; the last of it is what they keep from now on.
+    /// Concatenates the rows' state with `new` `[rows, outer, more, inner]`, and keeps the last columns as the next
+    /// state.
     pub fn follow(&mut self, slots: &BatchSlots, new: Tensor<4>) -> Tensor<4> {
         let Some(kept) = &self.0 else { return new };
         let window = state_cache::prepend(kept, slots, new);
@@ -220,7 +222,7 @@ mod tests {
         assert_eq!(slots(&arena.open(1)), [0]);
     }
 
-    /// What one stream keeps is untouched by the others, by growing, and by who had its slot before.
+    /// A stream's state is unaffected by other streams, by growth, and by its slot's previous owner.
     #[test]
     fn a_stream_keeps_its_own_columns() {
         let device = Device::flex();

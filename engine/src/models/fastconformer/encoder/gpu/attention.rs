@@ -14,7 +14,7 @@ use crate::layers::{Bias, Linear};
 use crate::models::fastconformer::config::EncoderConfig;
 use crate::weights::Scope;
 
-/// Added to the score of a key that a query may not see. Finite, so that a row with no key at all stays finite too.
+/// Added to the score of a masked key. Finite, so that a row without any key stays finite too.
 const MASKED: f32 = -1e4;
 
 /// One block's attention.
@@ -57,18 +57,18 @@ impl Attention {
         })
     }
 
-    /// `positions` `[count, hidden]` as keys: `[1, heads, head, count]`.
+    /// Projects `positions` `[count, hidden]` to keys `[1, heads, head, count]`.
     pub fn relative_keys(&self, positions: Tensor<2>) -> Tensor<4> {
         let [count, _] = positions.dims();
         let keys = self.relative_key.forward(positions).reshape([1, count, self.heads, self.head]);
         keys.permute([0, 2, 3, 1])
     }
 
-    /// `x` `[batch, frames, hidden]`, normalised, to the same shape.
+    /// Applies attention to `x` `[batch, frames, hidden]`, normalised; the output has the same shape.
     ///
-    /// `relative_keys` as [`Attention::relative_keys`] gives them for `kept + 2 frames - 1` distances; `mask`
-    /// `[batch or 1, 1, frames, kept + frames]` is true where a query may not see a key; `past` are the keys and values of
-    /// the frames before, `[slots, heads, kept, head]`, and is moved on.
+    /// `relative_keys` are those of [`Attention::relative_keys`] for `kept + 2 frames - 1` distances; `mask` `[batch or
+    /// 1, 1, frames, kept + frames]` is true where a query may not attend to a key; `past` holds the keys and values of
+    /// the frames before, `[slots, heads, kept, head]`, and is advanced.
     pub fn forward(
         &self,
         x: Tensor<3>,
@@ -98,11 +98,11 @@ impl Attention {
     }
 }
 
-/// Turns scores by distance, `[batch, heads, frames, distances]` from the farthest past to the farthest future, into
+/// Converts scores by distance, `[batch, heads, frames, distances]` from the farthest past to the farthest future, to
 /// scores by key, `[batch, heads, frames, keys]`: row `i` moves left by `frames - 1 - i`.
 fn shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
     let [batch, heads, frames, distances] = scores.dims();
-    // A column of padding and a change of shape move each row by one more than the row above.
+    // Padding by a column and reshaping move each row by one more than the row above.
     let padded = Tensor::cat(vec![Tensor::zeros([batch, heads, frames, 1], &scores.device()), scores], 3);
     padded
         .reshape([batch, heads, distances + 1, frames])
@@ -111,7 +111,7 @@ fn shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
         .narrow(3, 0, keys)
 }
 
-/// The mask of one step: which keys a query may not see; none if it may see all.
+/// The attention mask of one step, true at masked keys; none if no key is masked.
 ///
 /// Keys are `kept` cached frames of which the last `cached[row]` are real, then the `frames` of the step of which
 /// `valid[row]` are real. `[batch, 1, frames, kept + frames]`.
@@ -133,7 +133,7 @@ pub fn mask(
                 let seen = match context {
                     Context::Full => true,
                     Context::Chunked { .. } => {
-                        // Chunks are counted from the start of the cache, where both begin at a chunk's edge.
+                        // Chunks are counted from the start of the cache, which begins at a chunk's boundary.
                         let (query, key) = ((kept + query) / chunk, key / chunk);
                         key <= query && query <= key + left_chunks
                     }
@@ -155,11 +155,11 @@ pub struct RelativeKeys {
 /// Kept frames and frames of a step.
 type Shape = (usize, usize);
 
-/// Step shapes that are remembered: those of a file's steps, and of a live stream's in each of its sizes.
+/// Number of step shapes in the cache: those of a file's steps, and of each size of a live stream's steps.
 const REMEMBERED: usize = 12;
 
 impl RelativeKeys {
-    /// What `compute` gives for `shape`, computed once.
+    /// Returns the relative keys for `shape`; calls `compute` on first use.
     pub fn get(&self, shape: Shape, compute: impl FnOnce() -> Vec<Tensor<4>>) -> Vec<Tensor<4>> {
         let mut recent = self.recent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let found = match recent.iter().position(|(known, _)| *known == shape) {

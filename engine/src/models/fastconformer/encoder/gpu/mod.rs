@@ -30,12 +30,13 @@ pub struct Encoder {
     subsampling: Subsampling,
     blocks: Vec<Block>,
     relative_keys: RelativeKeys,
-    /// Of streams, by their look-ahead.
+    /// Arenas of streams by look-ahead.
     arenas: Mutex<BTreeMap<usize, Arc<Arena>>>,
     config: EncoderConfig,
 }
 
-/// Half a feed-forward, attention, convolution, half a feed-forward; each on a residual, a norm at the end.
+/// A conformer block: half a feed-forward, attention, convolution, half a feed-forward; each on a residual, with a norm
+/// at the end.
 #[derive(Clone, Debug)]
 struct Block {
     feed_forward1: FeedForward,
@@ -50,7 +51,7 @@ struct Block {
 struct FeedForward {
     norm: LayerNorm,
     up: Linear,
-    /// Holds the block's factor of one half.
+    /// Includes the block's factor of one half.
     down: Linear,
 }
 
@@ -150,7 +151,7 @@ impl Encoder {
         [x.clone(), self.run_blocks(first, x, state.arena.context, &valid, &none, states)]
     }
 
-    /// Some of the blocks over `x` `[batch, frames, hidden]`; `states` are theirs.
+    /// Runs a range of the blocks over `x` `[batch, frames, hidden]`; `states` are those of the range.
     fn run_blocks(
         &self,
         blocks: &[Block],
@@ -214,7 +215,7 @@ impl FeedForward {
         })
     }
 
-    /// `[batch, frames, hidden]` to the same shape, already halved.
+    /// Applies the module to `[batch, frames, hidden]`; the output has the same shape and is already halved.
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         self.down.forward(activation::silu(self.up.forward(self.norm.forward(x))))
     }
@@ -249,8 +250,9 @@ impl Convolution {
         })
     }
 
-    /// `[batch, frames, hidden]` to the same shape. `silence` `[batch, frames, 1]` is 0 at frames that are not real;
-    /// `past` `[slots, 1, kernel - 1, hidden]` makes the convolution causal and is moved on.
+    /// Applies the module to `[batch, frames, hidden]`; the output has the same shape. `silence` `[batch, frames, 1]`
+    /// is 0 at frames that are not real; `past` `[slots, 1, kernel - 1, hidden]` makes the convolution causal and is
+    /// advanced.
     fn forward(&self, x: Tensor<3>, silence: Option<&Tensor<3>>, past: Option<(&mut Kept, &BatchSlots)>) -> Tensor<3> {
         let mut x = activation::glu(self.gated.forward(self.norm.forward(x)));
         if let Some(silence) = silence {
@@ -275,7 +277,7 @@ impl Convolution {
     }
 }
 
-/// 1 at real frames and 0 elsewhere, `[batch, frames, 1]`; none if all are real.
+/// Mask of real frames, 1 at those and 0 elsewhere, `[batch, frames, 1]`; none if all are real.
 fn frame_mask(valid: &[Range<usize>], frames: usize, device: &Device) -> Option<Tensor<3>> {
     if valid.iter().all(|v| v.start == 0 && v.end >= frames) {
         return None;

@@ -52,7 +52,7 @@ impl Subsampling {
         Ok(Self { stages, projection, padding })
     }
 
-    /// What a stream carries from chunk to chunk: of each stage its last input frame, `[channels, 1, bins]`.
+    /// Shapes of a stream's state between chunks: the last input frame of each stage, `[channels, 1, bins]`.
     pub fn carried(&self, mels: usize) -> Vec<[usize; 3]> {
         let mut bins = mels;
         let stage = |stage: &Stage| {
@@ -64,15 +64,15 @@ impl Subsampling {
         self.stages.iter().map(stage).collect()
     }
 
-    /// Whole utterances: `features` `[batch, frames, mels]` of which `lengths` frames are real, to
-    /// `[batch, frames / 8, hidden]` and the real frames among them.
+    /// Subsamples whole utterances: `features` `[batch, frames, mels]`, of which `lengths` frames are real, to `[batch,
+    /// frames / 8, hidden]` and the number of real frames there.
     pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> (Tensor<3>, Vec<usize>) {
         debug_assert_eq!(self.padding, Padding::Symmetric);
         let mut lengths = lengths.to_vec();
         let mut x = features.unsqueeze_dim::<4>(1);
         for stage in &self.stages {
             let [_, _, frames, _] = x.dims();
-            // A frame past an utterance's end would leak into the last real ones: zeroed at every stage.
+            // A frame past an utterance's end would leak into the last real ones, so it is zeroed at every stage.
             x = stage.forward(mask_frames(x, &valid(&lengths, frames)), [(1, 1), (1, 1)]);
             lengths.iter_mut().for_each(|n| *n = n.div_ceil(STRIDE));
             let [_, _, frames, _] = x.dims();
@@ -81,8 +81,9 @@ impl Subsampling {
         (self.project(x), lengths)
     }
 
-    /// A chunk of a causal stream: `features` `[batch, 8 n, mels]`, of which each row's `valid` frames are real (the
-    /// first chunk of an utterance begins with 7 frames that are not), to `[batch, n, hidden]` and what is real there.
+    /// Subsamples a chunk of a causal stream: `features` `[batch, 8 n, mels]`, of which each row's `valid` frames are
+    /// real (the first chunk of an utterance begins with 7 frames that are not), to `[batch, n, hidden]` and the real
+    /// ranges there.
     pub fn forward_chunk(
         &self,
         features: Tensor<3>,
@@ -95,15 +96,15 @@ impl Subsampling {
         let mut x = features.unsqueeze_dim::<4>(1);
         for (stage, carried) in self.stages.iter().zip(carried) {
             let joined = carried.follow(slots, mask_frames(x, &valid));
-            // Frequency is padded as the causal convolution of the published class does it: 2 low, 1 high.
+            // Frequency is padded as in the causal convolution of the published class: 2 low, 1 high.
             x = activation::relu(stage.forward(joined, [(0, 0), (KERNEL - 1, STRIDE - 1)]));
-            // Frame t of the output sees frames 2t-1, 2t, 2t+1 of the input.
+            // Frame t of the output depends on frames 2t-1, 2t, 2t+1 of the input.
             valid.iter_mut().for_each(|v| *v = v.start / STRIDE..v.end.div_ceil(STRIDE));
         }
         (self.project(mask_frames(x, &valid)), valid)
     }
 
-    /// `[batch, channels, frames, bins]` to `[batch, frames, hidden]`.
+    /// Projects `[batch, channels, frames, bins]` to `[batch, frames, hidden]`.
     fn project(&self, x: Tensor<4>) -> Tensor<3> {
         let [batch, channels, frames, bins] = x.dims();
         self.projection.forward(x.swap_dims(1, 2).reshape([batch, frames, channels * bins]))
