@@ -3,7 +3,7 @@
 //! `taskset -c 0 cargo bench --workspace --bench detector`: on one core. The throughput is in samples; 16,000 a second
 //! is real time.
 
-use auricle_engine::models::silero::{CHUNK, Memory, Silero};
+use auricle_engine::models::silero::{CHUNK, Silero, VadState};
 use auricle_engine::vad::stream::VadStream;
 use auricle_engine::{Error, audio::BLOCK};
 use burn::tensor::Device;
@@ -30,7 +30,7 @@ fn main() -> Result<(), Error> {
     group.throughput(Throughput::Elements((STREAMS * SAMPLES) as u64));
     group.sample_size(10).bench_function("32-streams-live-32ms", |bencher| {
         bencher.iter(|| {
-            let mut memories = vec![Memory::default(); STREAMS];
+            let mut memories = vec![VadState::default(); STREAMS];
             audio
                 .chunks(CHUNK)
                 .map(|piece| detector.chances(&[piece; STREAMS], &mut memories).map_or(0, |chances| chances.len()))

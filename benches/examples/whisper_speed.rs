@@ -9,7 +9,7 @@
 use std::time::Instant;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::models::whisper::{DecodeOptions, Decoding, Whisper};
+use auricle_engine::models::whisper::{DecodeOptions, DecodingBatch, Whisper};
 use auricle_engine::{Precision, device};
 use serde_json::json;
 
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let frames = model.encode(&windows)?;
             model.device().sync()?;
             let encoded = begin.elapsed().as_secs_f64();
-            let mut decoding = Decoding::new(false);
+            let mut decoding = DecodingBatch::new(false);
             let ask = || DecodeOptions {
                 language: *model.config().special.languages.values().next().unwrap_or(&0),
                 most: tokens,

@@ -96,7 +96,7 @@ pub struct WordErrorRate {
 
 /// The checkpoint that currently serves a model.
 #[derive(Clone, Debug)]
-pub struct Choice<'a> {
+pub struct SelectedCheckpoint<'a> {
     /// The catalog's entry.
     pub model: &'a CatalogModel,
     /// The checkpoint's folder.
@@ -112,7 +112,7 @@ pub struct Choice<'a> {
 }
 
 #[derive(Deserialize)]
-struct File {
+struct CatalogFile {
     #[serde(default)]
     model: Vec<CatalogModel>,
     detector: Option<CatalogDetector>,
@@ -128,7 +128,7 @@ impl Catalog {
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
         let text = std::fs::read_to_string(&path)
             .map_err(|e| bad(format!("{e}; name the models folder with --models or AURICLE_MODELS")))?;
-        let mut file: File = toml::from_str(&text).map_err(|e| bad(e.to_string().trim().replace('\n', " ")))?;
+        let mut file: CatalogFile = toml::from_str(&text).map_err(|e| bad(e.to_string().trim().replace('\n', " ")))?;
         for model in &mut file.model {
             for size in &mut model.sizes {
                 let has = |language: &&String| !size.missing_languages.contains(language);
@@ -168,7 +168,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::UnknownModel`], which lists the known ids.
-    pub fn choose(&self, id: &str) -> Result<Choice<'_>> {
+    pub fn choose(&self, id: &str) -> Result<SelectedCheckpoint<'_>> {
         let model = self.models.iter().find(|model| model.id == id).ok_or_else(|| {
             let known: Vec<&str> = self.models.iter().map(|model| model.id.as_str()).collect();
             Error::UnknownModel(format!("{id}; there are {}", known.join(", ")))
@@ -181,7 +181,7 @@ impl Catalog {
         };
         let folder = published.or(size.map(|size| &size.folder));
         let is_starter = folder.is_none();
-        Ok(Choice {
+        Ok(SelectedCheckpoint {
             model,
             dir: self.dir.join(folder.unwrap_or(&model.starter)),
             languages: match size {
@@ -200,7 +200,7 @@ impl Catalog {
     }
 }
 
-impl Choice<'_> {
+impl SelectedCheckpoint<'_> {
     /// The published checkpoint's name on the model hub; none for the starter.
     pub fn published(&self) -> Option<&str> {
         let published = self.size.map_or(&self.model.published, |size| &size.published);

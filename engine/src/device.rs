@@ -94,7 +94,7 @@ pub struct DeviceInfo {
 }
 
 /// An open device, its description, and a warning from its selection.
-pub struct Opened {
+pub struct OpenDevice {
     /// burn's handle.
     pub device: Device,
     /// The device's description.
@@ -112,8 +112,8 @@ pub fn devices() -> Vec<DeviceInfo> {
 ///
 /// # Errors
 /// [`Error::Device`] when the requested device is not present or does not work.
-pub fn open(choice: DeviceChoice) -> Result<Opened> {
-    let on_cpu = |warning| Opened { device: Device::flex(), info: cpu(), warning };
+pub fn open(choice: DeviceChoice) -> Result<OpenDevice> {
+    let on_cpu = |warning| OpenDevice { device: Device::flex(), info: cpu(), warning };
     let adapters = if choice == DeviceChoice::Cpu { Vec::new() } else { adapters() };
     let wanted = match choice {
         DeviceChoice::Cpu => return Ok(on_cpu(None)),
@@ -133,7 +133,7 @@ pub fn open(choice: DeviceChoice) -> Result<Opened> {
     };
     let info = adapter.info.clone();
     match adapter.open().and_then(|device| first_kernel(&device).map(|()| device)) {
-        Ok(device) => Ok(Opened { device, info, warning: None }),
+        Ok(device) => Ok(OpenDevice { device, info, warning: None }),
         Err(reason) if choice == DeviceChoice::Auto => {
             Ok(on_cpu(Some(format!("{} failed ({reason}); the CPU is used", info.name))))
         }

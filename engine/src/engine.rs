@@ -9,7 +9,7 @@ use auricle_kernels::gemv::Precision;
 use burn::tensor::Device;
 
 use crate::audio::AudioStream;
-use crate::catalog::{Catalog, Choice};
+use crate::catalog::{Catalog, SelectedCheckpoint};
 use crate::decoding::fusion::FusionWeights;
 use crate::device::{self, DeviceInfo};
 use crate::error::{Error, Result};
@@ -234,7 +234,11 @@ impl Engine {
         self.checkpoint(dir)?.streaming().cloned()
     }
 
-    fn language_model(&self, choice: &Choice, wanted: &LanguageModelChoice) -> Result<Option<Arc<LanguageModel>>> {
+    fn language_model(
+        &self,
+        choice: &SelectedCheckpoint,
+        wanted: &LanguageModelChoice,
+    ) -> Result<Option<Arc<LanguageModel>>> {
         let path = match wanted {
             LanguageModelChoice::Off => None,
             LanguageModelChoice::File(path) => Some(path),
@@ -244,7 +248,11 @@ impl Engine {
     }
 
     /// As [`Self::language_model`], for live sessions.
-    fn live_language_model(&self, choice: &Choice, wanted: &LanguageModelChoice) -> Result<Option<Arc<LanguageModel>>> {
+    fn live_language_model(
+        &self,
+        choice: &SelectedCheckpoint,
+        wanted: &LanguageModelChoice,
+    ) -> Result<Option<Arc<LanguageModel>>> {
         match wanted {
             LanguageModelChoice::Shipped if !device::is_cpu(&self.device) => Ok(None),
             _ => self.language_model(choice, wanted),

@@ -39,10 +39,10 @@ const LINE: usize = 400;
 pub(super) struct FfmpegDecoder {
     child: Child,
     chunks: Receiver<std::io::Result<Vec<u8>>>,
-    told: Arc<Mutex<Told>>,
+    messages: Arc<Mutex<ProcessMessages>>,
     name: String,
     stall: Duration,
-    header: Option<Header>,
+    header: Option<AuHeader>,
     /// Output not yet used: an incomplete header or frame.
     carried: Vec<u8>,
     frames: u64,
@@ -54,7 +54,7 @@ pub(super) struct FfmpegDecoder {
 
 /// The header of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Header {
+struct AuHeader {
     /// Of the header, in bytes.
     length: usize,
     rate: u32,
@@ -63,7 +63,7 @@ struct Header {
 
 /// Messages from standard error.
 #[derive(Debug, Default)]
-struct Told {
+struct ProcessMessages {
     /// The last error lines.
     errors: VecDeque<String>,
     /// Number of error lines.
@@ -124,15 +124,17 @@ impl FfmpegDecoder {
             return Err(failed(error));
         }
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
-        let told = Arc::new(Mutex::new(Told::default()));
+        let messages = Arc::new(Mutex::new(ProcessMessages::default()));
         // Threads, because the standard library can wait neither for two pipes at once nor with a timeout. They end
         // with the process, or when the receiver of their chunks is dropped.
         let started = match (child.stdout.take(), child.stderr.take()) {
             (Some(stdout), Some(stderr)) => {
-                let told = Arc::clone(&told);
-                let reads = thread::Builder::new().name("ffmpeg-out".into()).spawn(move || forward(stdout, &sender));
-                reads
-                    .and_then(|_| thread::Builder::new().name("ffmpeg-err".into()).spawn(move || listen(stderr, &told)))
+                let messages = Arc::clone(&messages);
+                let reads =
+                    thread::Builder::new().name("ffmpeg-out".into()).spawn(move || forward_output(stdout, &sender));
+                reads.and_then(|_| {
+                    thread::Builder::new().name("ffmpeg-err".into()).spawn(move || read_messages(stderr, &messages))
+                })
             }
             _ => Err(std::io::Error::other("it has no output")),
         };
@@ -143,7 +145,7 @@ impl FfmpegDecoder {
         Ok(Self {
             child,
             chunks,
-            told,
+            messages,
             name: name.to_owned(),
             stall,
             header: None,
@@ -197,7 +199,7 @@ impl FfmpegDecoder {
         let header = match self.header {
             Some(header) => header,
             None => {
-                let Some(header) = Header::read(&self.carried) else {
+                let Some(header) = AuHeader::read(&self.carried) else {
                     if self.carried.len() >= CHUNK {
                         self.abort();
                         return Err(Error::Ffmpeg(format!("{}: its output is not what was asked for", self.name)));
@@ -226,7 +228,7 @@ impl FfmpegDecoder {
     }
 
     pub(super) fn duration_s(&self) -> Option<f64> {
-        self.told().duration_s
+        self.messages().duration_s
     }
 
     pub(super) fn warnings(&self) -> Vec<String> {
@@ -243,8 +245,8 @@ impl FfmpegDecoder {
             Err(error) => Some(error.to_string()),
         };
         let (last, count) = {
-            let told = self.told();
-            (told.errors.back().cloned(), told.count)
+            let messages = self.messages();
+            (messages.errors.back().cloned(), messages.count)
         };
         if let Some(header) = self.header.filter(|_| self.frames > 0) {
             let seconds = self.frames as f64 / f64::from(header.rate.max(1));
@@ -257,8 +259,8 @@ impl FfmpegDecoder {
             }
             return Ok(());
         }
-        let told = self.told();
-        let all = told.errors.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+        let messages = self.messages();
+        let all = messages.errors.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
         if all.contains("does not contain any stream") || all.contains("matches no streams") {
             return Err(Error::NoAudioTrack(format!("{} holds no sound", self.name)));
         }
@@ -269,8 +271,8 @@ impl FfmpegDecoder {
         Err(Error::Ffmpeg(format!("{}: {reason}", self.name)))
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn messages(&self) -> std::sync::MutexGuard<'_, ProcessMessages> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn abort(&mut self) {
@@ -324,7 +326,7 @@ fn confine(_child: &Child, _input_bytes: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-impl Header {
+impl AuHeader {
     /// Parses the header. `None` if `bytes` do not hold all of it.
     fn read(bytes: &[u8]) -> Option<Self> {
         let field = |at: usize| bytes.get(at..at + 4)?.first_chunk().map(|field| u32::from_be_bytes(*field));
@@ -334,7 +336,7 @@ impl Header {
 }
 
 /// Reads the output in chunks until the pipe ends or the receiver is dropped.
-fn forward(mut stdout: ChildStdout, chunks: &SyncSender<std::io::Result<Vec<u8>>>) {
+fn forward_output(mut stdout: ChildStdout, chunks: &SyncSender<std::io::Result<Vec<u8>>>) {
     loop {
         let mut chunk = Vec::with_capacity(CHUNK);
         let read = stdout.by_ref().take(CHUNK as u64).read_to_end(&mut chunk);
@@ -352,7 +354,7 @@ fn forward(mut stdout: ChildStdout, chunks: &SyncSender<std::io::Result<Vec<u8>>
 }
 
 /// Keeps the last errors and the duration from the messages of `ffmpeg`, in bounded memory.
-fn listen(stderr: impl Read, told: &Mutex<Told>) {
+fn read_messages(stderr: impl Read, messages: &Mutex<ProcessMessages>) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
     loop {
@@ -362,15 +364,15 @@ fn listen(stderr: impl Read, told: &Mutex<Told>) {
             Ok(_) => {}
         }
         let text = String::from_utf8_lossy(&line);
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut messages = messages.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reason) = error_line(&text) {
-            told.count += 1;
-            if told.errors.len() == LINES {
-                told.errors.pop_front();
+            messages.count += 1;
+            if messages.errors.len() == LINES {
+                messages.errors.pop_front();
             }
-            told.errors.push_back(reason);
+            messages.errors.push_back(reason);
         } else if let Some(duration_s) = duration_line(&text) {
-            told.duration_s.get_or_insert(duration_s);
+            messages.duration_s.get_or_insert(duration_s);
         }
     }
 }
@@ -461,15 +463,15 @@ mod tests {
 
     #[test]
     fn the_last_error_is_kept_and_the_rest_is_bounded() {
-        let told = Mutex::new(Told::default());
+        let messages = Mutex::new(ProcessMessages::default());
         let mut said =
             b"[info]   Duration: 01:02:03.50, start: 0.0\n[mov @ 0x5] [error] moov atom not found\n".to_vec();
         said.extend([b'x'; 100_000]);
         said.extend(b"\n[error] y\n".repeat(100));
-        listen(&said[..], &told);
-        let told = told.into_inner().unwrap();
-        assert_eq!((told.errors.len(), told.count), (LINES, 101));
-        assert_eq!(told.duration_s, Some(3_723.5));
+        read_messages(&said[..], &messages);
+        let messages = messages.into_inner().unwrap();
+        assert_eq!((messages.errors.len(), messages.count), (LINES, 101));
+        assert_eq!(messages.duration_s, Some(3_723.5));
         assert_eq!(error_line("[mov @ 0x5] [error] moov atom not found\n").unwrap(), "moov atom not found");
     }
 }

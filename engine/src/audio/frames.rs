@@ -10,9 +10,9 @@ const RUN: usize = 4;
 const RUN_TO_END: usize = 1;
 
 /// Parses a frame header: the frame's length in bytes, and the bits that must be equal in the next frame.
-type Header = fn(&[u8]) -> Option<(usize, u32)>;
+type HeaderParser = fn(&[u8]) -> Option<(usize, u32)>;
 
-const STREAMS: &[(Container, Header)] =
+const STREAMS: &[(Container, HeaderParser)] =
     &[(Container::MpegAudio, mpeg_audio), (Container::Adts, adts), (Container::Ac3, ac3), (Container::Eac3, eac3)];
 
 /// Finds an elementary stream and the offset of its first frame; `at_end` if the bytes reach the end of the file.
@@ -33,7 +33,7 @@ pub(super) fn find(head: &[u8], at_end: bool) -> Option<(Container, usize)> {
     })
 }
 
-fn runs(head: &[u8], header: Header, at_end: bool) -> bool {
+fn runs(head: &[u8], header: HeaderParser, at_end: bool) -> bool {
     let (mut position, mut kind) = (0, None);
     for seen in 0..RUN {
         let rest = head.get(position..).unwrap_or_default();

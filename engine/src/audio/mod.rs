@@ -27,10 +27,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use input::Input;
-pub(crate) use mono::tame;
+pub(crate) use mono::sanitize;
 use native::NativeDecoder;
 pub(crate) use resample::Resampler;
-use tracks::{Choice, Failure};
+use tracks::{OpenFailure, TrackSelection};
 
 /// The one sample rate of the engine, in hertz.
 pub const SAMPLE_RATE: u32 = 16_000;
@@ -293,24 +293,24 @@ impl AudioStream {
         let mut primed = Vec::new();
         let mut open = |choice| NativeDecoder::open(input.clone(), &found, choice, name, &mut primed);
         let failure = if found.container.is_native() {
-            match open(Choice::Default) {
+            match open(TrackSelection::Default) {
                 Ok(decoder) => return Ok(Self::native(decoder, primed)),
                 Err(failure) => failure,
             }
         } else {
-            Failure::Lacking(found.container.label().to_owned())
+            OpenFailure::Lacking(found.container.label().to_owned())
         };
         let program = ffmpeg::locate(choice);
         match (failure, program) {
-            (Failure::Final(error), _) => Err(error),
-            (Failure::Damaged(reason), program) => {
+            (OpenFailure::Final(error), _) => Err(error),
+            (OpenFailure::Damaged(reason), program) => {
                 let damaged = Error::UnsupportedMedia(format!("{name} cannot be decoded: {reason}"));
                 let Some(program) = program else { return Err(damaged) };
                 // ffmpeg may be more tolerant; if it fails too, the reason found here is more precise than its own.
                 Self::ffmpeg(&program, &input, found.container, name).map_err(|_| damaged)
             }
-            (Failure::Lacking(_), Some(program)) => Self::ffmpeg(&program, &input, found.container, name),
-            (Failure::Lacking(what), None) => match open(Choice::Decodable) {
+            (OpenFailure::Lacking(_), Some(program)) => Self::ffmpeg(&program, &input, found.container, name),
+            (OpenFailure::Lacking(what), None) => match open(TrackSelection::Decodable) {
                 Ok(decoder) => Ok(Self::native(decoder, primed)),
                 Err(_) => Err(Error::FfmpegMissing(format!("decoding {name} ({what})"))),
             },

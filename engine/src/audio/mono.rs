@@ -10,18 +10,18 @@ pub(super) fn mix(interleaved: &[f32], channels: usize, out: &mut Vec<f32>) {
     out.reserve(interleaved.len() / channels.max(1));
     match channels {
         0 => {}
-        1 => out.extend(interleaved.iter().copied().map(tame)),
-        2 => out.extend(interleaved.as_chunks::<2>().0.iter().map(|[l, r]| (tame(*l) + tame(*r)) * 0.5)),
+        1 => out.extend(interleaved.iter().copied().map(sanitize)),
+        2 => out.extend(interleaved.as_chunks::<2>().0.iter().map(|[l, r]| (sanitize(*l) + sanitize(*r)) * 0.5)),
         _ => {
             let scale = 1.0 / channels as f32;
             let frames = interleaved.chunks_exact(channels);
-            out.extend(frames.map(|frame| frame.iter().copied().map(tame).sum::<f32>() * scale));
+            out.extend(frames.map(|frame| frame.iter().copied().map(sanitize).sum::<f32>() * scale));
         }
     }
 }
 
 /// Replaces NaN and infinities by 0 and clips other values to +-[`LIMIT`].
-pub(crate) fn tame(sample: f32) -> f32 {
+pub(crate) fn sanitize(sample: f32) -> f32 {
     if sample.is_finite() { sample.clamp(-LIMIT, LIMIT) } else { 0.0 }
 }
 

@@ -83,7 +83,7 @@ impl Mp4Index {
     /// Walks the boxes by seeking: media data is skipped, and only the needed values are read.
     pub(super) fn read<S: Read + Seek>(source: &mut S) -> io::Result<Self> {
         let end = source.seek(SeekFrom::End(0))?;
-        let mut walk = Walk { source, boxes: 0 };
+        let mut walk = BoxReader { source, boxes: 0 };
         let mut index = Self::default();
         let mut position = 0;
         while let Some(found) = walk.next_box(position, end)? {
@@ -143,12 +143,12 @@ impl Mp4Index {
     }
 }
 
-struct Walk<'a, S> {
+struct BoxReader<'a, S> {
     source: &'a mut S,
     boxes: usize,
 }
 
-impl<S: Read + Seek> Walk<'_, S> {
+impl<S: Read + Seek> BoxReader<'_, S> {
     /// The box at `position`, or `None` if there is none before `end` or the file exceeds [`MAX_BOXES`].
     fn next_box(&mut self, position: u64, end: u64) -> io::Result<Option<Box4>> {
         self.boxes += 1;

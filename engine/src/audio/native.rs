@@ -15,9 +15,9 @@ use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions};
 use symphonia::core::packet::Packet;
 
 use super::input::Input;
-use super::probe::{Container, Found};
+use super::probe::{Container, ProbeResult};
 use super::timeline::Timeline;
-use super::tracks::{self, Choice, Failure};
+use super::tracks::{self, OpenFailure, TrackSelection};
 use super::{MAX_CHANNELS, mono, resample};
 
 /// Consecutive packets that may fail before the decoder is created again: after a change of parameters in mid-stream,
@@ -72,16 +72,16 @@ pub(super) struct NativeDecoder {
     /// Seconds returned at earlier rates.
     earlier_s: f64,
     /// True after any packet was decoded.
-    heard: bool,
+    any_decoded: bool,
     skipped: u64,
     failed_in_a_row: u32,
-    state: State,
+    state: ReadState,
     cut: bool,
     notes: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum ReadState {
     Running,
     Ended,
 }
@@ -90,13 +90,13 @@ impl NativeDecoder {
     /// Opens the container and decodes up to the first audio, which is appended to `out`.
     pub(super) fn open(
         mut input: Input,
-        found: &Found,
-        choice: Choice,
+        found: &ProbeResult,
+        choice: TrackSelection,
         name: &str,
         out: &mut Vec<f32>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, OpenFailure> {
         if let Err(error) = input.seek(SeekFrom::Start(0)) {
-            return Err(Failure::Final(super::unreadable(name, &error)));
+            return Err(OpenFailure::Final(super::unreadable(name, &error)));
         }
         let mut stream = MediaSourceStream::new(Box::new(input), MediaSourceStreamOptions::default());
         let container = found.container;
@@ -106,19 +106,19 @@ impl NativeDecoder {
         });
         let is_whole_ogg = container == Container::Ogg && !found.cut;
         let reader = reader.map_err(|error| match error {
-            SymphoniaError::Unsupported(what) => Failure::Lacking(format!("{}: {what}", container.label())),
+            SymphoniaError::Unsupported(what) => OpenFailure::Lacking(format!("{}: {what}", container.label())),
             // Symphonia searches an Ogg file to its end for a codec that it knows.
             SymphoniaError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof && is_whole_ogg => {
-                Failure::Lacking("a codec other than Vorbis, Opus or FLAC in Ogg".into())
+                OpenFailure::Lacking("a codec other than Vorbis, Opus or FLAC in Ogg".into())
             }
             SymphoniaError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                Failure::Damaged("it is cut off within its header".into())
+                OpenFailure::Damaged("it is cut off within its header".into())
             }
-            error => Failure::Damaged(format!("its {} header is damaged ({error})", container.label())),
+            error => OpenFailure::Damaged(format!("its {} header is damaged ({error})", container.label())),
         })?;
         let (track, decoder) = tracks::choose(&*reader, found, choice, name)?;
         let Some(CodecParameters::Audio(params)) = track.codec_params.clone() else {
-            return Err(Failure::Lacking("its audio codec".into()));
+            return Err(OpenFailure::Lacking("its audio codec".into()));
         };
         let trims = !tracks::is_mpeg_audio(params.codec);
         let seconds_per_tick = track.time_base.map(|base| f64::from(base.numer.get()) / f64::from(base.denom.get()));
@@ -146,17 +146,17 @@ impl NativeDecoder {
             duration_s: presented_s.or(duration_s),
             promised_s: presented_s.or_else(|| tracks::promised_s(container, track, duration_s)),
             earlier_s: 0.0,
-            heard: false,
+            any_decoded: false,
             skipped: 0,
             failed_in_a_row: 0,
-            state: State::Running,
+            state: ReadState::Running,
             cut: found.cut,
             notes: Vec::new(),
             params,
             decoder,
             reader,
         };
-        if choice == Choice::Decodable {
+        if choice == TrackSelection::Decodable {
             this.notes.push("another audio track than the default one was taken, which needs ffmpeg".into());
         }
         this.prime(out)?;
@@ -164,12 +164,12 @@ impl NativeDecoder {
     }
 
     /// Decodes until there is audio, to check the file. Silence for failed packets does not count as audio.
-    fn prime(&mut self, out: &mut Vec<f32>) -> Result<(), Failure> {
-        while out.is_empty() || !self.heard {
+    fn prime(&mut self, out: &mut Vec<f32>) -> Result<(), OpenFailure> {
+        while out.is_empty() || !self.any_decoded {
             if self.step(out).is_some() && self.skipped <= MAX_FAILED_AT_START {
                 continue;
             }
-            return Err(Failure::Damaged(match (self.skipped, self.notes.first()) {
+            return Err(OpenFailure::Damaged(match (self.skipped, self.notes.first()) {
                 (0, Some(note)) => note.clone(),
                 (0, None) if self.cut => "it is cut off before its first sound".into(),
                 (0, None) => "its audio track is empty".into(),
@@ -217,7 +217,7 @@ impl NativeDecoder {
             let missing = self.missing_s;
             warnings.push(format!("{missing:.1} s are missing, the first at {at:.1} s: silence stands for them"));
         }
-        if self.state == State::Ended {
+        if self.state == ReadState::Ended {
             let got = self.position_s();
             // Less than a tenth of a second is a difference in how encoders count.
             let promised = self.promised_s.filter(|promised| promised - got > 0.1_f64.max(promised * 0.001));
@@ -238,7 +238,7 @@ impl NativeDecoder {
 
     /// Handles one packet. `None` at the end.
     fn step(&mut self, out: &mut Vec<f32>) -> Option<u32> {
-        if self.state == State::Ended {
+        if self.state == ReadState::Ended {
             return None;
         }
         if self.presented_s.is_some_and(|presented_s| presented_s - self.position_s() < 1e-3) {
@@ -284,7 +284,7 @@ impl NativeDecoder {
         });
         match decoded {
             Ok((rate, channels)) if resample::RATES.contains(&rate) && (1..=MAX_CHANNELS).contains(&channels) => {
-                self.heard = true;
+                self.any_decoded = true;
                 self.failed_in_a_row = 0;
                 self.take(&packet, rate, channels, out);
             }
@@ -316,7 +316,7 @@ impl NativeDecoder {
     }
 
     /// Records a packet's time.
-    fn lay(&mut self, packet: &Packet, length_s: f64) {
+    fn record_time(&mut self, packet: &Packet, length_s: f64) {
         let Some(start_s) = self.start_s(packet) else { return };
         match &mut self.timeline {
             Some(timeline) => timeline.push(start_s, length_s),
@@ -340,7 +340,7 @@ impl NativeDecoder {
         }
         self.channels = channels;
         let frames = self.interleaved.len() / channels;
-        self.lay(packet, frames as f64 / f64::from(rate));
+        self.record_time(packet, frames as f64 / f64::from(rate));
         let (mut start, mut end) = (0, frames);
         if !self.trims {
             start = ticks(packet.trim_start.get()).min(frames);
@@ -391,7 +391,7 @@ impl NativeDecoder {
             return;
         }
         let seconds = (packet.dur.get() as f64 * self.seconds_per_tick.unwrap_or(0.0)).min(MAX_PATCH_S);
-        self.lay(packet, seconds);
+        self.record_time(packet, seconds);
         self.put_silence((seconds * f64::from(self.rate)).round() as usize, out);
     }
 
@@ -415,7 +415,7 @@ impl NativeDecoder {
     }
 
     fn end(&mut self, reason: Option<String>) -> Option<u32> {
-        self.state = State::Ended;
+        self.state = ReadState::Ended;
         if let Some(reason) = reason {
             self.notes.push(format!("decoding stopped at {:.1} s: {reason}", self.position_s()));
         }

@@ -33,12 +33,12 @@ struct OpusDecoder {
     params: AudioCodecParameters,
     trims: bool,
     decoder: MultistreamDecoder,
-    layout: Layout,
+    layout: ChannelLayout,
     buffer: AudioBuffer<f32>,
 }
 
 /// The mapping of a packet's streams to channels: RFC 7845, section 5.1.1.
-struct Layout {
+struct ChannelLayout {
     streams: usize,
     /// Number of stereo streams, which come first.
     coupled: usize,
@@ -46,7 +46,7 @@ struct Layout {
     mapping: Vec<u8>,
 }
 
-impl Layout {
+impl ChannelLayout {
     /// Reads `OpusHead`; without it, derives the layout from the container's channel count.
     fn read(params: &AudioCodecParameters) -> Result<Self> {
         let head = params.extra_data.as_deref().filter(|head| head.len() >= 19 && head.starts_with(b"OpusHead"));
@@ -147,7 +147,7 @@ const SUPPORTED: &[SupportedAudioCodec] = &[SupportedAudioCodec {
 
 impl RegisterableAudioDecoder for OpusDecoder {
     fn try_registry_new(params: &AudioCodecParameters, options: &AudioDecoderOptions) -> Result<Box<dyn AudioDecoder>> {
-        let layout = Layout::read(params)?;
+        let layout = ChannelLayout::read(params)?;
         // Loudspeaker positions do not matter, because the channels are mixed.
         let spec = AudioSpec::new(RATE, Channels::Discrete(layout.mapping.len() as u16));
         Ok(Box::new(Self {

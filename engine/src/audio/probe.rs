@@ -108,7 +108,7 @@ impl Container {
 
 /// The result of the probe.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ProbeResult {
     pub(super) container: Container,
     /// Start of the media: after an ID3 tag or junk.
     pub(super) offset: u64,
@@ -133,7 +133,7 @@ const OGG_TAIL: u64 = 64 * 1024 + 512;
 /// # Errors
 /// [`Error::UnsupportedMedia`], which names the actual kind of file, [`Error::NoAudioTrack`] for an MP4 without audio,
 /// [`Error::Read`].
-pub(super) fn probe(input: &mut Input, name: &str) -> Result<Found> {
+pub(super) fn probe(input: &mut Input, name: &str) -> Result<ProbeResult> {
     if input.length() == 0 {
         return Err(Error::UnsupportedMedia(format!("{name} is empty (0 bytes)")));
     }
@@ -156,10 +156,10 @@ pub(super) fn probe(input: &mut Input, name: &str) -> Result<Found> {
     else {
         return Err(Error::UnsupportedMedia(format!(
             "{name} is not audio or video that can be decoded: {}",
-            instead(&head, at_end)
+            describe_other(&head, at_end)
         )));
     };
-    let mut found = Found { container, offset: offset + junk as u64, mp4: None, cut: false };
+    let mut found = ProbeResult { container, offset: offset + junk as u64, mp4: None, cut: false };
     match container {
         Container::Mp4 => {
             let index = Mp4Index::read(input).map_err(failed)?;
@@ -270,7 +270,7 @@ const OTHERS: &[(&[u8], &str)] = &[
 ];
 
 /// Describes bytes that are not media.
-fn instead(head: &[u8], at_end: bool) -> &'static str {
+fn describe_other(head: &[u8], at_end: bool) -> &'static str {
     let others = OTHERS.iter().find(|(start, _)| head.starts_with(start));
     if let Some((_, what)) = others {
         return what;
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
-    fn probed(bytes: &[u8]) -> Result<Found> {
+    fn probed(bytes: &[u8]) -> Result<ProbeResult> {
         let mut input = Input::from_source(Box::new(Cursor::new(bytes.to_vec())), "x")?;
         probe(&mut input, "x")
     }

@@ -25,13 +25,13 @@ const SPAN: usize = 512;
 pub(crate) struct Resampler {
     rate: u32,
     /// `None` if the rate already is 16 kHz.
-    engine: Option<Engine>,
+    engine: Option<RateConverter>,
     /// Samples received, and samples returned.
     taken: u64,
     given: u64,
 }
 
-struct Engine {
+struct RateConverter {
     inner: Box<dyn rubato::Resampler<f32> + Send>,
     /// `[up to inner.input_frames_next()]`
     input: Vec<f32>,
@@ -61,7 +61,10 @@ impl Resampler {
         Self::by(rate, polyphase)
     }
 
-    fn by(rate: u32, engine: fn(usize) -> std::result::Result<Engine, ResamplerConstructionError>) -> Result<Self> {
+    fn by(
+        rate: u32,
+        engine: fn(usize) -> std::result::Result<RateConverter, ResamplerConstructionError>,
+    ) -> Result<Self> {
         if !RATES.contains(&rate) {
             return Err(failed(rate, &"the rate is out of range"));
         }
@@ -114,24 +117,24 @@ impl Resampler {
     }
 }
 
-fn fft(rate_in: usize) -> std::result::Result<Engine, ResamplerConstructionError> {
+fn fft(rate_in: usize) -> std::result::Result<RateConverter, ResamplerConstructionError> {
     let rate_out = SAMPLE_RATE as usize;
     // An even number of the shortest exact blocks (441 in, 160 out for 44.1 kHz), so that the delay of half a block is
     // a whole number of samples on both sides.
     let shortest = rate_in / gcd(rate_in, rate_out);
     let wanted = (SPAN * rate_in / rate_out).max(SPAN);
     let chunk = wanted.next_multiple_of(2 * shortest);
-    Ok(Engine::new(Box::new(Fft::new(rate_in, rate_out, chunk, 1, FixedSync::Both)?)))
+    Ok(RateConverter::new(Box::new(Fft::new(rate_in, rate_out, chunk, 1, FixedSync::Both)?)))
 }
 
-fn polyphase(rate_in: usize) -> std::result::Result<Engine, ResamplerConstructionError> {
+fn polyphase(rate_in: usize) -> std::result::Result<RateConverter, ResamplerConstructionError> {
     let ratio = f64::from(SAMPLE_RATE) / rate_in as f64;
     let filter = SincInterpolationParameters::new(LIVE_TAPS, WindowFunction::BlackmanHarris2);
     let chunk = (rate_in / 100).max(1);
-    Ok(Engine::new(Box::new(Async::new_sinc(ratio, 1.0, &filter, chunk, 1, FixedAsync::Input)?)))
+    Ok(RateConverter::new(Box::new(Async::new_sinc(ratio, 1.0, &filter, chunk, 1, FixedAsync::Input)?)))
 }
 
-impl Engine {
+impl RateConverter {
     fn new(inner: Box<dyn rubato::Resampler<f32> + Send>) -> Self {
         Self {
             input: Vec::with_capacity(inner.input_frames_max()),

@@ -13,12 +13,12 @@ use symphonia::default::formats as readers;
 use super::MAX_CHANNELS;
 use super::native::guarded;
 use super::opus::CODECS;
-use super::probe::{Container, Found};
+use super::probe::{Container, ProbeResult};
 use crate::error::Error;
 
 /// Reason that a file was not opened here.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum OpenFailure {
     /// The reason is certain; no other decoder can do better.
     Final(Error),
     /// Symphonia lacks the format or codec named.
@@ -29,7 +29,7 @@ pub(super) enum Failure {
 
 /// Selects the track to decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum TrackSelection {
     /// The default audio track, or none.
     Default,
     /// The first audio track with an available decoder.
@@ -59,24 +59,24 @@ pub(super) fn read_header(
 /// Selects the track to decode and creates its decoder.
 pub(super) fn choose<'r>(
     reader: &'r dyn FormatReader,
-    found: &Found,
-    choice: Choice,
+    found: &ProbeResult,
+    choice: TrackSelection,
     name: &str,
-) -> Result<(&'r Track, Box<dyn AudioDecoder>), Failure> {
+) -> Result<(&'r Track, Box<dyn AudioDecoder>), OpenFailure> {
     let is_audio = |track: &&Track| track.track_type() == Some(TrackType::Audio);
     let Some(default) = reader.default_track(TrackType::Audio).or_else(|| reader.first_track(TrackType::Audio)) else {
         // Symphonia leaves tracks of unknown codecs without a type; the MP4's own index knows it.
         let unknown = found.mp4.is_some() || reader.tracks().iter().any(|track| track.track_type().is_none());
         return Err(match reader.tracks() {
-            [] if !unknown => Failure::Damaged("it has no tracks".into()),
-            _ if unknown => Failure::Lacking(format!("audio in {} of an unknown codec", found.container.label())),
-            _ => Failure::Final(Error::NoAudioTrack(format!("{name} holds video or subtitles only"))),
+            [] if !unknown => OpenFailure::Damaged("it has no tracks".into()),
+            _ if unknown => OpenFailure::Lacking(format!("audio in {} of an unknown codec", found.container.label())),
+            _ => OpenFailure::Final(Error::NoAudioTrack(format!("{name} holds video or subtitles only"))),
         });
     };
     let others = reader.tracks().iter().filter(is_audio).filter(|track| track.id != default.id);
     let tracks = match choice {
-        Choice::Default => vec![default],
-        Choice::Decodable => others.collect(),
+        TrackSelection::Default => vec![default],
+        TrackSelection::Decodable => others.collect(),
     };
     for track in tracks {
         let Some(CodecParameters::Audio(params)) = &track.codec_params else {
@@ -96,7 +96,7 @@ pub(super) fn choose<'r>(
         Some(codec) => codec,
         None => "audio of a rare codec",
     };
-    Err(Failure::Lacking(format!("{codec} in {}", found.container.label())))
+    Err(OpenFailure::Lacking(format!("{codec} in {}", found.container.label())))
 }
 
 /// True for MPEG audio, which is trimmed here. Symphonia trusts the MP3 header's count of frames, even one that it

@@ -8,13 +8,13 @@ use crate::weights::Scope;
 /// A stack of LSTM layers of one width, run one step at a time.
 #[derive(Clone, Debug)]
 pub struct Lstm {
-    layers: Vec<Cell>,
+    layers: Vec<LstmCell>,
     hidden: usize,
 }
 
 /// One layer: input and recurrent weights side by side, so that a step is one product.
 #[derive(Clone, Debug)]
-struct Cell {
+struct LstmCell {
     /// `[input + hidden]` to `[4 hidden]`, gates in the order input, forget, cell, output.
     gates: Linear,
 }
@@ -34,7 +34,7 @@ impl Lstm {
                 let mut bias = scope.values(&format!("bias_ih_l{layer}"), &[4 * hidden])?;
                 let second = scope.values(&format!("bias_hh_l{layer}"), &[4 * hidden])?;
                 bias.iter_mut().zip(second).for_each(|(a, b)| *a += b);
-                Ok(Cell { gates: Linear::from_values(weight, 2 * hidden, 4 * hidden, Some(bias), scope) })
+                Ok(LstmCell { gates: Linear::from_values(weight, 2 * hidden, 4 * hidden, Some(bias), scope) })
             })
             .collect::<Result<_>>()?;
         Ok(Self { layers, hidden })

@@ -10,7 +10,7 @@ pub use linear::{Bias, Linear};
 pub use lstm::Lstm;
 pub use norm::LayerNorm;
 pub use packed::{Packed, PackedNorm};
-pub(crate) use packed::{change, scaled};
+pub(crate) use packed::{apply_in_place, scaled};
 
 use burn::tensor::{Int, Tensor, TensorData};
 

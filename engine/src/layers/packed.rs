@@ -107,6 +107,6 @@ impl PackedNorm {
 }
 
 /// Applies an elementwise operation in place, a chunk of values at a time.
-pub fn change(pool: &ThreadPool, values: &mut [f32], with: impl Fn(&mut [f32]) + Sync) {
+pub fn apply_in_place(pool: &ThreadPool, values: &mut [f32], with: impl Fn(&mut [f32]) + Sync) {
     pool.for_each_item(&mut values.chunks_mut(CHUNK).collect::<Vec<_>>(), |_, values| with(values));
 }

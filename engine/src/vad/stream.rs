@@ -3,13 +3,13 @@
 use super::segmenter::{Edge, Segment, SegmentationParameters, Segmenter};
 use crate::audio::AudioStream;
 use crate::error::Result;
-use crate::models::silero::{CHUNK, Memory, Silero};
+use crate::models::silero::{CHUNK, Silero, VadState};
 
 /// The detector's view of one stream.
 #[derive(Debug)]
 pub struct VadStream<'a> {
     detector: &'a Silero,
-    memory: [Memory; 1],
+    memory: [VadState; 1],
     /// Samples that do not fill a chunk yet.
     pending: Vec<f32>,
 }
@@ -17,7 +17,7 @@ pub struct VadStream<'a> {
 impl<'a> VadStream<'a> {
     /// Before the first sample.
     pub fn new(detector: &'a Silero) -> Self {
-        Self { detector, memory: [Memory::default()], pending: Vec::new() }
+        Self { detector, memory: [VadState::default()], pending: Vec::new() }
     }
 
     /// Takes samples at 16 kHz; gives the chance of speech, 0 to 1, of every chunk of [`CHUNK`] that they complete.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::models::silero::{CHUNK, Memory, Silero};
+use auricle_engine::models::silero::{CHUNK, Silero, VadState};
 use auricle_engine::vad::segmenter::{Edge, Segment, SegmentationParameters, Segmenter};
 use auricle_engine::vad::stream::{SegmentStream, VadStream, speech};
 use auricle_engine::{Catalog, Error, models_dir};
@@ -26,7 +26,7 @@ fn rows(oracle: &Oracle, name: &str) -> Vec<Vec<f32>> {
 fn chances(model: &Silero, oracle: &Oracle) -> Vec<Vec<f32>> {
     let audio = rows(oracle, "audio");
     let audio: Vec<&[f32]> = audio.iter().map(Vec::as_slice).collect();
-    model.chances(&audio, &mut [Memory::default(), Memory::default()]).unwrap()
+    model.chances(&audio, &mut [VadState::default(), VadState::default()]).unwrap()
 }
 
 fn assert_close(ours: &[Vec<f32>], theirs: &[Vec<f32>], tolerance: f32) {
@@ -80,9 +80,9 @@ fn rows_of_different_lengths_do_not_touch_each_other() {
     let oracle = Oracle::open(&fixture());
     let model = Silero::load(&fixture(), &Device::flex()).unwrap();
     let audio = rows(&oracle, "audio");
-    let mut memories = [Memory::default(), Memory::default(), Memory::default()];
+    let mut memories = [VadState::default(), VadState::default(), VadState::default()];
     let together = model.chances(&[&audio[0][..70 * CHUNK], &[], &audio[1][..3 * CHUNK]], &mut memories).unwrap();
-    assert_eq!(memories[1], Memory::default());
+    assert_eq!(memories[1], VadState::default());
     let whole = chances(&model, &oracle);
     assert_close(&together, &[whole[0][..70].to_vec(), Vec::new(), whole[1][..3].to_vec()], 1e-6);
     assert!(matches!(model.chances(&[&audio[0][..100]], &mut memories[..1]), Err(Error::InvalidOption(_))));

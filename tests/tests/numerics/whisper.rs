@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use auricle_engine::audio::AudioStream;
 use auricle_engine::models::whisper::{
-    Config, DecodeOptions, DecodedWindow, Decoding, Previous, Rules, Special, Task, Whisper, compression_ratio,
-    median_filter, token_times, warp,
+    Config, DecodeOptions, DecodedWindow, DecodingBatch, Previous, SpecialTokens, Task, TokenRules, Whisper,
+    compression_ratio, median_filter, token_times, warp,
 };
 use auricle_engine::{Precision, device};
 use auricle_kernels::logmel::{LogMel, LogMelConfig};
@@ -124,7 +124,7 @@ impl Case {
     }
 
     fn decode(&self, frames: &Tensor<3>, timestamps: bool, asks: Vec<DecodeOptions>) -> Vec<DecodedWindow> {
-        let mut decoding = Decoding::new(timestamps);
+        let mut decoding = DecodingBatch::new(timestamps);
         let asks = asks.into_iter().enumerate().map(|(at, ask)| (at as u64, ask)).collect();
         let mut done: BTreeMap<u64, DecodedWindow> =
             decoding.add(&self.model, frames, asks).unwrap().into_iter().collect();
@@ -339,7 +339,7 @@ fn batched_windows_equal_single_windows() {
             .flat_map(|fact| fact["windows"].as_array().unwrap().iter().map(|w| (fact["clip"].as_str().unwrap(), w)))
             .filter(|(_, window)| window["tokens"].as_array().unwrap().len() > 5)
             .collect();
-        let mut decoding = Decoding::new(true);
+        let mut decoding = DecodingBatch::new(true);
         let mut done = BTreeMap::new();
         for (number, (clip, window)) in windows.iter().enumerate() {
             let frames = case.frames(clip, window["seek"].as_u64().unwrap() as usize);
@@ -364,7 +364,7 @@ fn token_masks_are_those_of_the_class() {
     let vectors = Oracle::open(&fixture("vectors"));
     let rules = &vectors.facts["rules"];
     let id = |name: &str| rules[name].as_u64().unwrap() as u32;
-    let special = Special {
+    let special = SpecialTokens {
         end: id("eos"),
         start: id("start"),
         transcribe: None,
@@ -387,7 +387,7 @@ fn token_masks_are_those_of_the_class() {
         let prefix = numbers(&case["prefix"]);
         let begin = case["begin"].as_u64().unwrap() as usize;
         let mut scores = floats(&case["logits"]);
-        let rules = Rules::new(&config, &Device::flex());
+        let rules = TokenRules::new(&config, &Device::flex());
         rules.token_mask().apply(&mut scores, &rules.after(&prefix[begin..], true));
         let allowed: BTreeSet<usize> =
             pairs(&case["allowed"]).into_iter().flat_map(|[first, end]| first..end).collect();

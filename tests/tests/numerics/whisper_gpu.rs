@@ -3,13 +3,13 @@
 
 use auricle_engine::Precision;
 use auricle_engine::audio::AudioStream;
-use auricle_engine::models::whisper::{DecodeOptions, DecodedWindow, Decoding, Whisper};
+use auricle_engine::models::whisper::{DecodeOptions, DecodedWindow, DecodingBatch, Whisper};
 use auricle_tests::{devices, fixtures};
 use burn::tensor::Device;
 
 fn decode(model: &Whisper, windows: &[&[f32]], asks: &[DecodeOptions], timestamps: bool) -> Vec<DecodedWindow> {
     let frames = model.encode(windows).unwrap();
-    let mut decoding = Decoding::new(timestamps);
+    let mut decoding = DecodingBatch::new(timestamps);
     let asks = asks.iter().enumerate().map(|(at, ask)| (at as u64, ask.clone())).collect();
     let mut done = decoding.add(model, &frames, asks).unwrap();
     while decoding.rows() > 0 {

@@ -8,5 +8,5 @@ mod transducer;
 
 pub use config::{Class, Config, EncoderConfig};
 pub use encoder::{Encoder, EncoderState};
-pub use model::{Encoded, FastConformer, Searching, Stream};
+pub use model::{Encoded, FastConformer, SearchState, Stream};
 pub use preprocessor::Preprocessor;

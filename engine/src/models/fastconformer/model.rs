@@ -53,13 +53,13 @@ struct Prompt {
 /// A batch of open streams. Its memory is fixed by the checkpoint, the look-ahead and the number of rows.
 pub struct Stream {
     encoder: EncoderState,
-    searching: Searching,
+    searching: SearchState,
     /// Slot of the language prompt.
     language: usize,
 }
 
 /// State of the search over a batch of streams.
-pub struct Searching {
+pub struct SearchState {
     transducer: GreedyState<Prediction>,
     /// Beam of each row, after its first step with beam search.
     beams: Vec<BeamState<Prediction>>,
@@ -260,15 +260,15 @@ impl FastConformer {
     ///
     /// # Errors
     /// As [`Self::stream`].
-    pub fn searching(&self, rows: usize) -> Result<Searching> {
+    pub fn searching(&self, rows: usize) -> Result<SearchState> {
         match &self.head {
             Head::Transducer(head) if self.config.class.is_streaming() => Ok(self.start_search(head, rows)),
             _ => Err(Error::InvalidOption("this checkpoint transcribes whole utterances only".into())),
         }
     }
 
-    fn start_search(&self, head: &TransducerHead, rows: usize) -> Searching {
-        Searching { transducer: GreedyState::start(&head.transducer, &head.rules, rows), beams: Vec::new() }
+    fn start_search(&self, head: &TransducerHead, rows: usize) -> SearchState {
+        SearchState { transducer: GreedyState::start(&head.transducer, &head.rules, rows), beams: Vec::new() }
     }
 
     /// Runs one step of every row: `features` `[rows, 8 n, mels]`, of which `valid` frames are real, to the new tokens
@@ -318,7 +318,7 @@ impl FastConformer {
         }
         let transducers: Vec<&GreedyState<Prediction>> =
             streams.iter().map(|stream| &stream.searching.transducer).collect();
-        let mut searching = Searching { transducer: GreedyState::join(&transducers), beams: Vec::new() };
+        let mut searching = SearchState { transducer: GreedyState::join(&transducers), beams: Vec::new() };
         let tokens = self.search(&mut searching, encoded, &searches)?;
         for (row, stream) in streams.iter_mut().enumerate() {
             stream.searching.transducer = searching.transducer.row(row);
@@ -341,7 +341,7 @@ impl FastConformer {
         let (head, total) = (self.transducer_head()?, input.dims()[1]);
         let frames = head.transducer.frames(input.clone())?;
         let mut rows: Vec<_> = streams.iter_mut().map(|stream| (&mut stream.searching, Ok(Vec::new()))).collect();
-        let search = |row: usize, (searching, tokens): &mut (&mut Searching, Result<Vec<Token>>)| {
+        let search = |row: usize, (searching, tokens): &mut (&mut SearchState, Result<Vec<Token>>)| {
             let frames = (&frames, row * total..row * total + lengths[row]);
             *tokens = head.search_beam(searching, 0, frames, beams[row]);
         };
@@ -359,7 +359,12 @@ impl FastConformer {
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
-    pub fn search(&self, searching: &mut Searching, encoded: &Encoded, searches: &[Search]) -> Result<Vec<Vec<Token>>> {
+    pub fn search(
+        &self,
+        searching: &mut SearchState,
+        encoded: &Encoded,
+        searches: &[Search],
+    ) -> Result<Vec<Vec<Token>>> {
         let head = self.transducer_head()?;
         let (transducer, rules) = (&head.transducer, &head.rules);
         let Encoded { input, lengths } = encoded;
@@ -391,7 +396,7 @@ impl FastConformer {
     }
 
     /// As [`Self::finish`].
-    pub fn finish_search(&self, searching: Searching, searches: &[Search]) -> Vec<Vec<Token>> {
+    pub fn finish_search(&self, searching: SearchState, searches: &[Search]) -> Vec<Vec<Token>> {
         let mut beams = searching.beams.into_iter();
         searches
             .iter()
@@ -435,7 +440,7 @@ impl TransducerHead {
     /// Continues the beam search of a row, which is at most the next one after those that have begun.
     fn search_beam(
         &self,
-        searching: &mut Searching,
+        searching: &mut SearchState,
         row: usize,
         frames: (&Frames, Range<usize>),
         beam: Beam,

@@ -20,7 +20,7 @@ const SPECTRA: usize = (CONTEXT + CHUNK + MIRRORED - WINDOW) / HOP + 1;
 
 /// The feed-forward part of the network, which processes each chunk independently.
 #[derive(Clone, Debug)]
-pub struct Front {
+pub struct FrontEnd {
     /// `[256]` samples to `[258]`: real parts, then imaginary ones.
     stft: Linear,
     convolutions: [Convolution; 4],
@@ -40,7 +40,7 @@ struct Convolution {
     stride: usize,
 }
 
-impl Front {
+impl FrontEnd {
     /// Reads `stft_conv`, `conv1` to `conv4` and the input half of `lstm_cell`.
     ///
     /// # Errors

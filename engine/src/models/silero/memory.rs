@@ -15,14 +15,14 @@ const LANES: usize = 32;
 
 /// The detector's state between two chunks of a stream.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Memory {
+pub struct VadState {
     /// The last samples.
     pub(super) context: [f32; CONTEXT],
     hidden: [f32; HIDDEN],
     cell: [f32; HIDDEN],
 }
 
-impl Default for Memory {
+impl Default for VadState {
     /// The state before the first sample.
     fn default() -> Self {
         Self { context: [0.0; CONTEXT], hidden: [0.0; HIDDEN], cell: [0.0; HIDDEN] }
@@ -31,7 +31,7 @@ impl Default for Memory {
 
 /// The recurrent half of `lstm_cell`, and the output after it.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct RecurrentCell {
     /// `[512 / LANES][128][LANES]`: for each block of gates, the weights of each hidden value in turn.
     weight: Vec<f32>,
     /// `[128]`
@@ -39,7 +39,7 @@ pub struct Cell {
     bias: f32,
 }
 
-impl Cell {
+impl RecurrentCell {
     /// Reads `lstm_cell.weight_hh` and `final_conv`.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Cell {
     }
 
     /// Processes one chunk: its input `[512]` to the probability of speech, 0 to 1.
-    pub fn step(&self, input: &[f32], memory: &mut Memory) -> f32 {
+    pub fn step(&self, input: &[f32], memory: &mut VadState) -> f32 {
         let mut gates = [0f32; GATES];
         for (block, (gates, input)) in gates.chunks_exact_mut(LANES).zip(input.chunks_exact(LANES)).enumerate() {
             let mut sums = [0f32; LANES];

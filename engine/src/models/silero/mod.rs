@@ -4,7 +4,7 @@ mod front;
 mod memory;
 mod model;
 
-pub use memory::Memory;
+pub use memory::VadState;
 pub use model::Silero;
 
 /// Samples of a chunk, 32 ms at 16 kHz: the detector returns one probability of speech for each.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use burn::tensor::Device;
 
-use super::front::Front;
-use super::memory::{Cell, Memory};
+use super::front::FrontEnd;
+use super::memory::{RecurrentCell, VadState};
 use super::{CHUNK, CONTEXT};
 use crate::error::{Error, Result};
 use crate::weights::Weights;
@@ -16,8 +16,8 @@ const TOGETHER: usize = 128;
 /// A voice activity detector, 0.3 M parameters, 16 kHz.
 #[derive(Clone, Debug)]
 pub struct Silero {
-    front: Front,
-    cell: Cell,
+    front: FrontEnd,
+    cell: RecurrentCell,
     parameters: usize,
 }
 
@@ -29,7 +29,7 @@ impl Silero {
     pub fn load(dir: &Path, device: &Device) -> Result<Self> {
         let weights = Weights::open(dir, device)?;
         let parameters = weights.parameters();
-        let (front, cell) = (Front::load(&weights, device)?, Cell::load(&weights)?);
+        let (front, cell) = (FrontEnd::load(&weights, device)?, RecurrentCell::load(&weights)?);
         weights.finish()?;
         Ok(Self { front, cell, parameters })
     }
@@ -45,43 +45,43 @@ impl Silero {
     /// # Errors
     /// [`Error::InvalidOption`] when a row is not a whole number of chunks or the numbers of rows and memories differ,
     /// [`Error::Device`] when the device failed.
-    pub fn chances(&self, rows: &[&[f32]], memories: &mut [Memory]) -> Result<Vec<Vec<f32>>> {
+    pub fn chances(&self, rows: &[&[f32]], memories: &mut [VadState]) -> Result<Vec<Vec<f32>>> {
         if rows.len() != memories.len() || rows.iter().any(|row| row.len() % CHUNK != 0) {
             return Err(Error::InvalidOption(format!("the detector takes whole chunks of {CHUNK} samples a stream")));
         }
         let mut chances: Vec<Vec<f32>> = rows.iter().map(|row| Vec::with_capacity(row.len() / CHUNK)).collect();
-        let mut heard = Vec::with_capacity(TOGETHER * (CONTEXT + CHUNK));
-        let mut whose = Vec::with_capacity(TOGETHER);
+        let mut inputs_with_context = Vec::with_capacity(TOGETHER * (CONTEXT + CHUNK));
+        let mut rows_of_chunks = Vec::with_capacity(TOGETHER);
         for (row, samples) in rows.iter().enumerate() {
             for chunk in samples.chunks_exact(CHUNK) {
-                heard.extend_from_slice(&memories[row].context);
-                heard.extend_from_slice(chunk);
+                inputs_with_context.extend_from_slice(&memories[row].context);
+                inputs_with_context.extend_from_slice(chunk);
                 memories[row].context.copy_from_slice(&chunk[CHUNK - CONTEXT..]);
-                whose.push(row);
-                if whose.len() == TOGETHER {
-                    self.remember(&mut heard, &mut whose, memories, &mut chances)?;
+                rows_of_chunks.push(row);
+                if rows_of_chunks.len() == TOGETHER {
+                    self.process(&mut inputs_with_context, &mut rows_of_chunks, memories, &mut chances)?;
                 }
             }
         }
-        self.remember(&mut heard, &mut whose, memories, &mut chances)?;
+        self.process(&mut inputs_with_context, &mut rows_of_chunks, memories, &mut chances)?;
         Ok(chances)
     }
 
-    /// Processes chunks through the front end and the cell; `whose` names the row of each.
-    fn remember(
+    /// Processes chunks through the front end and the cell; `rows_of_chunks` names the row of each.
+    fn process(
         &self,
-        heard: &mut Vec<f32>,
-        whose: &mut Vec<usize>,
-        memories: &mut [Memory],
+        inputs_with_context: &mut Vec<f32>,
+        rows_of_chunks: &mut Vec<usize>,
+        memories: &mut [VadState],
         chances: &mut [Vec<f32>],
     ) -> Result<()> {
-        if !whose.is_empty() {
-            let inputs = self.front.forward(heard)?;
-            for (row, input) in whose.iter().zip(inputs.chunks_exact(super::memory::GATES)) {
+        if !rows_of_chunks.is_empty() {
+            let inputs = self.front.forward(inputs_with_context)?;
+            for (row, input) in rows_of_chunks.iter().zip(inputs.chunks_exact(super::memory::GATES)) {
                 chances[*row].push(self.cell.step(input, &mut memories[*row]));
             }
-            heard.clear();
-            whose.clear();
+            inputs_with_context.clear();
+            rows_of_chunks.clear();
         }
         Ok(())
     }

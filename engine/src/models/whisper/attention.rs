@@ -39,15 +39,15 @@ impl Attention {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, size: usize, heads: usize, looks: Precision, seen: Precision) -> Result<Self> {
+    pub fn load(scope: &Scope, size: usize, heads: usize, outer: Precision, inner: Precision) -> Result<Self> {
         let linear = |name: &str, bias, scale, precision| {
             Linear::load_with(&scope.scope(name), [size, size], bias, scale, precision)
         };
         Ok(Self {
-            query: linear("q_proj", Bias::With, ((size / heads) as f32).powf(-0.5), looks)?,
-            key: linear("k_proj", Bias::Without, 1.0, seen)?,
-            value: linear("v_proj", Bias::With, 1.0, seen)?,
-            output: linear("out_proj", Bias::With, 1.0, looks)?,
+            query: linear("q_proj", Bias::With, ((size / heads) as f32).powf(-0.5), outer)?,
+            key: linear("k_proj", Bias::Without, 1.0, inner)?,
+            value: linear("v_proj", Bias::With, 1.0, inner)?,
+            output: linear("out_proj", Bias::With, 1.0, outer)?,
             heads,
         })
     }
@@ -84,7 +84,7 @@ impl Attention {
     }
 
     /// Self-attention of `x` `[rows, count, size]` without a mask, with an output of the same shape.
-    pub fn among(&self, x: Tensor<3>) -> Tensor<3> {
+    pub fn self_attention(&self, x: Tensor<3>) -> Tensor<3> {
         let [rows, count, _] = x.dims();
         let (query, keys, values) = (self.query.forward(x.clone()), self.key.forward(x.clone()), self.value.forward(x));
         // A device without a fused kernel holds the scores in a tensor, so the queries are split into blocks that fit

@@ -50,12 +50,12 @@ pub struct Config {
     /// The latest timestamp allowed at the first position.
     pub latest_first: Option<usize>,
     /// The special tokens.
-    pub special: Special,
+    pub special: SpecialTokens,
 }
 
 /// Tokens that are not text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Special {
+pub struct SpecialTokens {
     /// The end of the text.
     pub end: u32,
     /// The start of the transcript.
@@ -74,7 +74,7 @@ pub struct Special {
     pub languages: BTreeMap<String, u32>,
 }
 
-impl Special {
+impl SpecialTokens {
     /// The token of 0.00 s.
     pub fn first_timestamp(&self) -> u32 {
         self.no_timestamps + 1
@@ -165,7 +165,7 @@ impl Config {
                 return Err(bad(format!("{heads} {what} heads do not divide a width of {}", file.d_model)));
             }
         }
-        let special = Special::read(tokenizer, &generation).map_err(bad)?;
+        let special = SpecialTokens::read(tokenizer, &generation).map_err(bad)?;
         let timestamps = file.vocab_size.checked_sub(special.first_timestamp() as usize);
         if timestamps != Some(TIMESTAMPS) {
             return Err(bad(format!(
@@ -226,7 +226,7 @@ fn generation(dir: &Path) -> Result<GenerationFile> {
     }
 }
 
-impl Special {
+impl SpecialTokens {
     fn read(tokenizer: &Tokenizer, generation: &GenerationFile) -> std::result::Result<Self, String> {
         let id = |text: &str| tokenizer.token_to_id(text);
         let needed = |text: &str| id(text).ok_or_else(|| format!("its tokenizer has no {text}"));

@@ -7,9 +7,9 @@ use auricle_kernels::softmax_stats::SoftmaxStats;
 use auricle_kernels::thread_pool;
 use burn::tensor::Tensor;
 
-use super::decoder::{DecoderOutput, Scores, Steps};
+use super::decoder::{DecoderOutput, DecoderState, Scores};
 use super::model::Whisper;
-use super::token_mask::Rules;
+use super::token_mask::TokenRules;
 use crate::decoding::confidence_of;
 use crate::error::{Error, Result};
 
@@ -62,43 +62,43 @@ pub struct DecodedWindow {
 }
 
 /// A batch of windows in decoding.
-pub struct Decoding {
+pub struct DecodingBatch {
     timestamps: bool,
     /// One row for each path of each window, in order.
-    steps: Option<Steps>,
-    windows: Vec<Window>,
+    steps: Option<DecoderState>,
+    windows: Vec<WindowState>,
 }
 
-struct Window {
+struct WindowState {
     number: u64,
-    ask: DecodeOptions,
+    options: DecodeOptions,
     no_speech: f32,
     /// Tokens before the transcript.
     prompt: Vec<u32>,
-    chance: u64,
+    rng_state: u64,
     /// Hypotheses in progress.
-    paths: Vec<Path>,
+    paths: Vec<Hypothesis>,
     /// Finished hypotheses, the best first, with their ranking score.
-    ended: Vec<(f32, Path)>,
-    over: bool,
+    ended: Vec<(f32, Hypothesis)>,
+    finished: bool,
 }
 
 /// A hypothesis. Common beginnings of several hypotheses are stored once.
 #[derive(Clone, Default)]
-struct Path {
+struct Hypothesis {
     tokens: Vec<u32>,
-    last: Option<Arc<Link>>,
+    last: Option<Arc<TokenLink>>,
     /// Sum of the log probabilities before suppression; beams are compared by it.
     total: f32,
     /// Sum of the log probabilities after suppression.
     log_prob: f32,
 }
 
-struct Link {
+struct TokenLink {
     confidence: f32,
     /// Attention of the alignment heads: `[heads, frames]`.
     weights: Vec<f32>,
-    before: Option<Arc<Link>>,
+    before: Option<Arc<TokenLink>>,
 }
 
 /// A possible next token of a path.
@@ -112,7 +112,7 @@ struct Candidate {
     confidence: f32,
 }
 
-impl Decoding {
+impl DecodingBatch {
     /// An empty batch, with or without timestamps in the text.
     pub fn new(timestamps: bool) -> Self {
         Self { timestamps, steps: None, windows: Vec::new() }
@@ -125,7 +125,7 @@ impl Decoding {
 
     /// Numbers of the unfinished windows. Empty after a failed step, which loses their state.
     pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        let known = self.windows.iter().filter(|window| self.steps.is_some() && !window.over);
+        let known = self.windows.iter().filter(|window| self.steps.is_some() && !window.finished);
         known.map(|window| window.number)
     }
 
@@ -139,7 +139,7 @@ impl Decoding {
         &mut self,
         model: &Whisper,
         frames: &Tensor<3>,
-        asks: Vec<(u64, DecodeOptions)>,
+        requests: Vec<(u64, DecodeOptions)>,
     ) -> Result<Vec<(u64, DecodedWindow)>> {
         let config = model.config();
         let special = &config.special;
@@ -147,48 +147,51 @@ impl Decoding {
         let mut steps = model.decoder().start(frames)?;
         let mut begins: Vec<Vec<u32>> = Vec::new();
         let mut follows: Vec<Vec<u32>> = Vec::new();
-        for (_, ask) in &asks {
+        for (_, options) in &requests {
             let mut begin = Vec::new();
-            if let Some(previous) = special.previous.filter(|_| !ask.previous.is_empty()) {
+            if let Some(previous) = special.previous.filter(|_| !options.previous.is_empty()) {
                 begin.push(previous);
-                begin.extend(&ask.previous[ask.previous.len().saturating_sub(room)..]);
+                begin.extend(&options.previous[options.previous.len().saturating_sub(room)..]);
             }
             begin.push(special.start);
             begins.push(begin);
-            let task = match ask.task {
+            let task = match options.task {
                 Task::Transcribe => special.transcribe,
                 Task::Translate => special.translate,
             };
-            let language = config.is_multilingual().then_some(ask.language);
+            let language = config.is_multilingual().then_some(options.language);
             let plain = (!self.timestamps).then_some(special.no_timestamps);
             follows.push([language, task.filter(|_| config.is_multilingual()), plain].into_iter().flatten().collect());
         }
         // The probability of no speech is that of its token at the start of the transcript.
-        let looked = model.decoder().forward(&mut steps, &begins);
-        let scores = looked.scores.read()?;
-        let no_speech = chances_of(&scores, asks.len(), special.no_speech as usize);
-        let looked = match follows.first().is_some_and(|follow| !follow.is_empty()) {
+        let output = model.decoder().forward(&mut steps, &begins);
+        let scores = output.scores.read()?;
+        let no_speech = probabilities_of(&scores, requests.len(), special.no_speech as usize);
+        let output = match follows.first().is_some_and(|follow| !follow.is_empty()) {
             true => model.decoder().forward(&mut steps, &follows),
-            false => DecoderOutput { scores: Scores::Cpu(scores), weights: looked.weights },
+            false => DecoderOutput { scores: Scores::Cpu(scores), weights: output.weights },
         };
         let prompts = begins.into_iter().zip(follows).map(|(begin, follow)| [begin, follow].concat());
-        let windows = asks.into_iter().zip(prompts.zip(no_speech)).map(|((number, ask), (prompt, no_speech))| Window {
-            number,
-            no_speech,
-            prompt,
-            chance: ask.seed,
-            ask,
-            paths: vec![Path::default()],
-            ended: Vec::new(),
-            over: false,
-        });
+        let windows =
+            requests.into_iter().zip(prompts.zip(no_speech)).map(|((number, options), (prompt, no_speech))| {
+                WindowState {
+                    number,
+                    no_speech,
+                    prompt,
+                    rng_state: options.seed,
+                    options,
+                    paths: vec![Hypothesis::default()],
+                    ended: Vec::new(),
+                    finished: false,
+                }
+            });
         if self.steps.is_none() {
             self.windows.clear();
         }
         let from = self.windows.len();
         self.windows.extend(windows);
         let before = self.steps.take();
-        let (steps, done) = self.choose(model, steps, looked, from)?;
+        let (steps, done) = self.choose(model, steps, output, from)?;
         self.steps = Some(match before {
             Some(before) => before.join(steps),
             None => steps,
@@ -201,32 +204,32 @@ impl Decoding {
     /// # Errors
     /// [`Error::Device`] when the device failed, and all windows are lost.
     pub fn step(&mut self, model: &Whisper) -> Result<Vec<(u64, DecodedWindow)>> {
-        self.tidy();
+        self.compact();
         let Some(mut steps) = self.steps.take() else { return Ok(Vec::new()) };
         let end = model.config().special.end;
-        let last = |path: &Path| vec![path.tokens.last().copied().unwrap_or(end)];
+        let last = |path: &Hypothesis| vec![path.tokens.last().copied().unwrap_or(end)];
         let tokens: Vec<Vec<u32>> = self.windows.iter().flat_map(|window| window.paths.iter().map(last)).collect();
-        let looked = model.decoder().forward(&mut steps, &tokens);
-        let (steps, done) = self.choose(model, steps, looked, 0)?;
+        let output = model.decoder().forward(&mut steps, &tokens);
+        let (steps, done) = self.choose(model, steps, output, 0)?;
         self.steps = Some(steps);
         Ok(done)
     }
 
     /// Removes a window.
     pub fn forget(&mut self, number: u64) {
-        self.windows.iter_mut().filter(|window| window.number == number).for_each(|window| window.over = true);
+        self.windows.iter_mut().filter(|window| window.number == number).for_each(|window| window.finished = true);
     }
 
     /// Removes finished rows once they are half of all, because a row's caches are large.
-    fn tidy(&mut self) {
-        let paths = |windows: &[Window]| windows.iter().map(|window| window.paths.len()).sum::<usize>();
-        let alive = self.windows.iter().flat_map(|window| window.paths.iter().map(|_| !window.over));
+    fn compact(&mut self) {
+        let paths = |windows: &[WindowState]| windows.iter().map(|window| window.paths.len()).sum::<usize>();
+        let alive = self.windows.iter().flat_map(|window| window.paths.iter().map(|_| !window.finished));
         let alive: Vec<usize> = alive.enumerate().filter_map(|(row, alive)| alive.then_some(row)).collect();
         if alive.is_empty() {
             (self.steps, self.windows) = (None, Vec::new());
         } else if 2 * alive.len() <= paths(&self.windows) {
             self.steps = self.steps.take().map(|steps| steps.keep(&alive));
-            self.windows.retain(|window| !window.over);
+            self.windows.retain(|window| !window.finished);
         }
     }
 
@@ -235,15 +238,15 @@ impl Decoding {
     fn choose(
         &mut self,
         model: &Whisper,
-        steps: Steps,
-        looked: DecoderOutput,
+        steps: DecoderState,
+        output: DecoderOutput,
         from: usize,
-    ) -> Result<(Steps, Vec<(u64, DecodedWindow)>)> {
+    ) -> Result<(DecoderState, Vec<(u64, DecodedWindow)>)> {
         let config = model.config();
         let (heads, frames) = (config.alignment_heads.len(), config.frames);
         let windows = &mut self.windows[from..];
-        let weights = looked.weights;
-        let candidates = candidates(looked.scores, windows, model.rules(), self.timestamps)?;
+        let weights = output.weights;
+        let candidates = candidates(output.scores, windows, model.rules(), self.timestamps)?;
         if candidates.iter().flatten().any(|candidate| !candidate.log_prob.is_finite()) {
             return Err(Error::Device {
                 device: "in use".into(),
@@ -255,26 +258,26 @@ impl Decoding {
         for window in windows {
             let count = window.paths.len();
             let found: Vec<Candidate> = candidates.by_ref().take(count).flatten().collect();
-            if window.over {
+            if window.finished {
                 rows.extend(first..first + count);
             } else {
-                let seen = window.ask.frames.min(frames);
-                let looked = |path: usize| -> Vec<f32> {
+                let seen = window.options.frames.min(frames);
+                let attention_of = |path: usize| -> Vec<f32> {
                     let of = |head: usize| &weights[((first + path) * heads + head) * frames..][..seen];
                     let none = seen == 0 || weights.is_empty();
                     if none { Vec::new() } else { (0..heads).flat_map(of).copied().collect() }
                 };
-                let limit = window.ask.most.min(config.positions.saturating_sub(window.prompt.len()));
-                let taken = window.go_on(found, config.special.end, limit, looked);
+                let limit = window.options.most.min(config.positions.saturating_sub(window.prompt.len()));
+                let taken = window.extend(found, config.special.end, limit, attention_of);
                 rows.extend(taken.into_iter().map(|path| first + path));
-                if window.over {
-                    let mut said = window.said(config.special.end);
-                    if seen > 0 && said.weights.is_empty() {
-                        let tokens = [window.prompt.as_slice(), &said.tokens].concat();
+                if window.finished {
+                    let mut result = window.result(config.special.end);
+                    if seen > 0 && result.weights.is_empty() {
+                        let tokens = [window.prompt.as_slice(), &result.tokens].concat();
                         let from = window.prompt.len();
-                        said.weights = model.decoder().look_back(&steps, first, &tokens, from, seen)?;
+                        result.weights = model.decoder().look_back(&steps, first, &tokens, from, seen)?;
                     }
-                    done.push((window.number, said));
+                    done.push((window.number, result));
                 }
             }
             first += count;
@@ -286,10 +289,15 @@ impl Decoding {
 
 /// The candidates of each path, the likeliest first: one for a window with one beam, twice the number of beams for
 /// others, none for finished windows.
-fn candidates(scores: Scores, windows: &mut [Window], rules: &Rules, timestamps: bool) -> Result<Vec<Vec<Candidate>>> {
+fn candidates(
+    scores: Scores,
+    windows: &mut [WindowState],
+    rules: &TokenRules,
+    timestamps: bool,
+) -> Result<Vec<Vec<Candidate>>> {
     let mut rows: Vec<SamplingParams> = Vec::new();
     for window in windows.iter_mut() {
-        let temperature = window.ask.temperature;
+        let temperature = window.options.temperature;
         let seed = if temperature > 0.0 { window.draw_seed() } else { 0 };
         rows.extend(window.paths.iter().map(|path| SamplingParams {
             temperature,
@@ -297,7 +305,7 @@ fn candidates(scores: Scores, windows: &mut [Window], rules: &Rules, timestamps:
             ..rules.after(&path.tokens, timestamps)
         }));
     }
-    let count = |window: &Window| match (window.over, window.beams()) {
+    let count = |window: &WindowState| match (window.finished, window.beams()) {
         (true, _) => 0,
         (false, 1) => 1,
         (false, beams) => 2 * beams,
@@ -344,38 +352,38 @@ fn candidates(scores: Scores, windows: &mut [Window], rules: &Rules, timestamps:
     Ok(found.collect())
 }
 
-impl Window {
+impl WindowState {
     fn beams(&self) -> usize {
-        if self.ask.temperature > 0.0 { 1 } else { self.ask.beams.max(1) }
+        if self.options.temperature > 0.0 { 1 } else { self.options.beams.max(1) }
     }
 
     /// Draws the seed of this step's sampling.
     fn draw_seed(&mut self) -> u32 {
-        self.chance = next(self.chance);
-        (self.chance >> 32) as u32
+        self.rng_state = next(self.rng_state);
+        (self.rng_state >> 32) as u32
     }
 
     /// Extends the best candidates, up to `limit` tokens. Returns the source path of each path that continues.
-    fn go_on(
+    fn extend(
         &mut self,
         mut found: Vec<Candidate>,
         end: u32,
         limit: usize,
-        looked: impl Fn(usize) -> Vec<f32>,
+        attention_of: impl Fn(usize) -> Vec<f32>,
     ) -> Vec<usize> {
         let beams = self.beams();
-        let penalty = if self.ask.length_penalty == 0.0 { 1.0 } else { self.ask.length_penalty };
+        let penalty = if self.options.length_penalty == 0.0 { 1.0 } else { self.options.length_penalty };
         // The sort is stable: equal candidates keep their order.
         found.sort_by(|a, b| b.total.total_cmp(&a.total));
         found.truncate(if beams > 1 { 2 * beams } else { 1 });
-        let links: Vec<Vec<f32>> = (0..self.paths.len()).map(&looked).collect();
-        let mut goes_on = Vec::with_capacity(beams);
+        let links: Vec<Vec<f32>> = (0..self.paths.len()).map(&attention_of).collect();
+        let mut unfinished = Vec::with_capacity(beams);
         for (rank, candidate) in found.into_iter().enumerate() {
             let from = &self.paths[candidate.path];
             let length = from.tokens.len() + 1;
             let ends = candidate.token == end || length >= limit;
             // A finished candidate counts only among the best; the ones after those replace it as unfinished paths.
-            if (ends && rank >= beams) || (!ends && goes_on.len() == beams) {
+            if (ends && rank >= beams) || (!ends && unfinished.len() == beams) {
                 continue;
             }
             let path = from.with(candidate, links[candidate.path].clone());
@@ -385,26 +393,26 @@ impl Window {
                 self.ended.insert(place, (score, path));
                 self.ended.truncate(beams);
             } else {
-                goes_on.push((candidate.path, path));
+                unfinished.push((candidate.path, path));
             }
         }
         // The best unfinished path cannot overtake the worst finished one.
         let settled = self.ended.len() == beams
-            && goes_on.first().is_none_or(|(_, path)| {
+            && unfinished.first().is_none_or(|(_, path)| {
                 let score = path.total / (path.tokens.len() as f32).powf(penalty);
                 self.ended.last().is_some_and(|(worst, _)| score <= *worst)
             });
-        self.over = settled || goes_on.is_empty();
-        if self.over {
+        self.finished = settled || unfinished.is_empty();
+        if self.finished {
             return (0..self.paths.len()).collect();
         }
-        let (from, paths) = goes_on.into_iter().unzip();
+        let (from, paths) = unfinished.into_iter().unzip();
         self.paths = paths;
         from
     }
 
     /// The best hypothesis.
-    fn said(&mut self, end: u32) -> DecodedWindow {
+    fn result(&mut self, end: u32) -> DecodedWindow {
         let Some((_, path)) = self.ended.drain(..).next() else { return DecodedWindow::default() };
         let (mut confidences, mut weights) = (Vec::new(), Vec::new());
         let mut link = path.last.as_deref();
@@ -428,11 +436,11 @@ impl Window {
     }
 }
 
-impl Path {
+impl Hypothesis {
     fn with(&self, candidate: Candidate, weights: Vec<f32>) -> Self {
         let mut tokens = self.tokens.clone();
         tokens.push(candidate.token);
-        let link = Link { confidence: candidate.confidence, weights, before: self.last.clone() };
+        let link = TokenLink { confidence: candidate.confidence, weights, before: self.last.clone() };
         Self {
             tokens,
             last: Some(Arc::new(link)),
@@ -451,7 +459,7 @@ fn next(state: u64) -> u64 {
 }
 
 /// The probability of one token in each of `rows` rows of scores.
-fn chances_of(scores: &[f32], rows: usize, token: usize) -> Vec<f32> {
-    let chance = |scores: &[f32]| (scores[token] - SoftmaxStats::of(scores).log_sum()).exp();
-    scores.chunks_exact(scores.len() / rows.max(1)).map(chance).collect()
+fn probabilities_of(scores: &[f32], rows: usize, token: usize) -> Vec<f32> {
+    let probability = |scores: &[f32]| (scores[token] - SoftmaxStats::of(scores).log_sum()).exp();
+    scores.chunks_exact(scores.len() / rows.max(1)).map(probability).collect()
 }

@@ -110,7 +110,7 @@ impl Encoder {
     /// Runs a range of the blocks over `[rows, frames, size]`.
     pub fn run(&self, x: Tensor<3>, blocks: std::ops::Range<usize>) -> Tensor<3> {
         self.blocks[blocks].iter().fold(x, |x, block| {
-            let attended = block.attention.among(block.attention_norm.forward(x.clone()));
+            let attended = block.attention.self_attention(block.attention_norm.forward(x.clone()));
             block.feed_forward.forward(x + attended)
         })
     }

@@ -12,10 +12,10 @@ mod token_mask;
 mod vocabulary;
 
 pub use align::{median_filter, token_times, warp};
-pub use config::{Config, Special};
-pub use decoder::{DecoderOutput, Scores, Steps};
-pub use decoding::{DecodeOptions, DecodedWindow, Decoding, Task};
+pub use config::{Config, SpecialTokens};
+pub use decoder::{DecoderOutput, DecoderState, Scores};
+pub use decoding::{DecodeOptions, DecodedWindow, DecodingBatch, Task};
 pub use model::Whisper;
 pub use sequence::Previous;
-pub use token_mask::{Rules, compression_ratio};
+pub use token_mask::{TokenRules, compression_ratio};
 pub use vocabulary::{Vocabulary, WordTokens};

@@ -11,7 +11,7 @@ use tokenizers::Tokenizer;
 use super::config::Config;
 use super::decoder::Decoder;
 use super::encoder::Encoder;
-use super::token_mask::Rules;
+use super::token_mask::TokenRules;
 use super::vocabulary::Vocabulary;
 use crate::audio::SAMPLE_RATE;
 use crate::error::{Error, Result};
@@ -26,7 +26,7 @@ pub struct Whisper {
     front_end: LogMel,
     encoder: Encoder,
     decoder: Decoder,
-    rules: Rules,
+    rules: TokenRules,
     vocabulary: Vocabulary,
     device: Device,
     parameters: usize,
@@ -65,7 +65,7 @@ impl Whisper {
         weights.scope("proj_out").ignore("weight");
         weights.finish()?;
         let vocabulary = Vocabulary::new(tokenizer, &config.special, config.vocab_size);
-        let rules = Rules::new(&config, device);
+        let rules = TokenRules::new(&config, device);
         Ok(Self { config, front_end, encoder, decoder, rules, vocabulary, device: device.clone(), parameters })
     }
 
@@ -75,7 +75,7 @@ impl Whisper {
     }
 
     /// Rules for the tokens that may be decoded.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &TokenRules {
         &self.rules
     }
 

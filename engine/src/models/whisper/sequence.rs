@@ -1,7 +1,7 @@
 //! Decoding of consecutive windows: the start of the next window, and its prompt of earlier text. The prompt includes
 //! the timestamps, as in training.
 
-use super::config::Special;
+use super::config::SpecialTokens;
 use super::decoding::DecodedWindow;
 
 /// The earlier text in the next window's prompt.
@@ -10,7 +10,7 @@ pub struct Previous {
     /// The user's prompt of expected words.
     prompt: Vec<u32>,
     /// The prompt and the text since.
-    said: Vec<u32>,
+    text: Vec<u32>,
     /// Most tokens that are kept.
     room: usize,
     /// True if the latest text is a reliable prompt.
@@ -23,23 +23,23 @@ const UNRELIABLE: f32 = 0.5;
 impl Previous {
     /// The state before the first window; prompts have at most `room` tokens.
     pub fn new(prompt: Vec<u32>, room: usize) -> Self {
-        Self { said: prompt.clone(), prompt, room, reliable: true }
+        Self { text: prompt.clone(), prompt, room, reliable: true }
     }
 
     /// The prompt tokens of the next window.
     pub fn tokens(&self) -> &[u32] {
-        if self.reliable { &self.said } else { &self.prompt }
+        if self.reliable { &self.text } else { &self.prompt }
     }
 
     /// Adds the accepted tokens of a window, decoded at this temperature.
     pub fn add(&mut self, tokens: &[u32], temperature: f32) {
-        self.said.extend_from_slice(tokens);
-        self.said.drain(..self.said.len().saturating_sub(self.room));
+        self.text.extend_from_slice(tokens);
+        self.text.drain(..self.text.len().saturating_sub(self.room));
         self.reliable = temperature < UNRELIABLE;
     }
 }
 
-impl Special {
+impl SpecialTokens {
     /// Number of a window's accepted tokens, and the frames of 20 ms that they cover; no frames if the whole window is
     /// complete.
     ///

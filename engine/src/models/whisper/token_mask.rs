@@ -7,28 +7,28 @@ use burn::tensor::Device;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-use super::config::{Config, Special};
+use super::config::{Config, SpecialTokens};
 
 /// Rules for the tokens that may be decoded.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct TokenRules {
     mask: TokenMask,
-    special: Special,
+    special: SpecialTokens,
     latest_first: Option<usize>,
 }
 
 /// Classes of tokens: always suppressed, suppressed at the first position, suppressed in text with timestamps.
 const NEVER: u32 = 1;
 const NOT_FIRST: u32 = 2;
-const UNTIMED: u32 = 4;
+const NOT_WITH_TIMESTAMPS: u32 = 4;
 
-impl Rules {
+impl TokenRules {
     /// The rules of a checkpoint.
     pub fn new(config: &Config, device: &Device) -> Self {
         let marked = vec![
             (NEVER, config.suppressed.clone()),
             (NOT_FIRST, config.suppressed_first.clone()),
-            (UNTIMED, vec![config.special.no_timestamps]),
+            (NOT_WITH_TIMESTAMPS, vec![config.special.no_timestamps]),
         ];
         let split = config.special.first_timestamp() as usize;
         let mask = TokenMask::new(config.vocab_size, split, marked, device);
@@ -40,27 +40,27 @@ impl Rules {
         &self.mask
     }
 
-    /// Sampling parameters for the token after `said`, the tokens that follow the prompt.
-    pub fn after(&self, said: &[u32], timestamps: bool) -> SamplingParams {
+    /// Sampling parameters for the token after `decoded`, the tokens that follow the prompt.
+    pub fn after(&self, decoded: &[u32], timestamps: bool) -> SamplingParams {
         let mut row = SamplingParams { masked_classes: NEVER, ..SamplingParams::greedy() };
-        if said.is_empty() {
+        if decoded.is_empty() {
             row.masked_classes |= NOT_FIRST;
         }
         if timestamps {
-            self.keep_time(&mut row, said);
+            self.constrain_timestamps(&mut row, decoded);
         }
         row
     }
 
-    fn keep_time(&self, row: &mut SamplingParams, said: &[u32]) {
+    fn constrain_timestamps(&self, row: &mut SamplingParams, decoded: &[u32]) {
         let first = self.special.first_timestamp() as usize;
-        let is_time = |at: usize| said.len().checked_sub(at).map(|at| self.special.is_timestamp(said[at]));
+        let is_time = |at: usize| decoded.len().checked_sub(at).map(|at| self.special.is_timestamp(decoded[at]));
         let last_was_time = is_time(1) == Some(true);
         let one_before_was_time = is_time(2) != Some(false);
-        row.masked_classes |= UNTIMED;
+        row.masked_classes |= NOT_WITH_TIMESTAMPS;
         // If all timestamps together are likelier than any other token, a timestamp is chosen.
         row.prefer_timestamps = true;
-        if let Some(last) = said.iter().rev().find(|token| self.special.is_timestamp(**token)) {
+        if let Some(last) = decoded.iter().rev().find(|token| self.special.is_timestamp(**token)) {
             // A segment's end may equal the next one's start, but a segment is not empty.
             let same_again = last_was_time && !one_before_was_time;
             row.timestamps.start = *last as usize + usize::from(!same_again);
@@ -72,7 +72,7 @@ impl Rules {
             // A segment has ended: the next one's start or the end follows.
             row.text_start = self.special.end as usize;
         }
-        if said.is_empty() {
+        if decoded.is_empty() {
             row.text_start = first;
             if let Some(latest) = self.latest_first {
                 row.timestamps.end = first + latest + 1;

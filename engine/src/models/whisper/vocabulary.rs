@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tokenizers::Tokenizer;
 
-use super::config::Special;
+use super::config::SpecialTokens;
 use crate::error::{Error, Result};
 
 /// Languages that are written without spaces between words.
@@ -34,7 +34,7 @@ pub struct WordTokens {
 
 impl Vocabulary {
     /// Reads the tokens of a byte-level tokenizer.
-    pub fn new(tokenizer: Tokenizer, special: &Special, size: usize) -> Self {
+    pub fn new(tokenizer: Tokenizer, special: &SpecialTokens, size: usize) -> Self {
         let bytes = byte_of_char();
         let piece = |id: u32| {
             let text = tokenizer.id_to_token(id).filter(|_| id < special.end)?;

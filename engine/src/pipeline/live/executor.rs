@@ -9,7 +9,7 @@ use super::slot::{LiveAudio, LiveRequest, LiveSlot, Part, StepOutput};
 use crate::audio::SAMPLE_RATE;
 use crate::decoding::Beam;
 use crate::error::{Error, Result};
-use crate::models::silero::{CHUNK, Memory, Silero};
+use crate::models::silero::{CHUNK, Silero, VadState};
 use crate::pipeline::groups::{BatchGroup, BatchGroups};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
@@ -62,7 +62,7 @@ impl LiveExecutor {
         let Some(detector) = self.detector.clone() else {
             return Err(Error::internal("a step of the detector without one"));
         };
-        let (mut samples, mut memories): (Vec<Vec<f32>>, Vec<Memory>) = (Vec::new(), Vec::new());
+        let (mut samples, mut memories): (Vec<Vec<f32>>, Vec<VadState>) = (Vec::new(), Vec::new());
         for slot in slots {
             let slot = self.slots.get_mut(*slot)?;
             samples.push(slot.take_samples());

@@ -8,7 +8,7 @@ use auricle_kernels::logmel::LogMelStream;
 
 use super::slot::{LiveAudio, LiveRequest, StepOutput};
 use super::turns::{LiveEvent, Turns};
-use crate::audio::{Resampler, SAMPLE_RATE, tame};
+use crate::audio::{Resampler, SAMPLE_RATE, sanitize};
 use crate::decoding::fusion::{self, Fusion};
 use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
@@ -127,7 +127,7 @@ impl LiveInput {
         }
         let mut input = self.unsent.take().unwrap_or_default();
         let before = input.samples.len();
-        let samples: Vec<f32> = samples.iter().copied().map(tame).collect();
+        let samples: Vec<f32> = samples.iter().copied().map(sanitize).collect();
         self.resampler.push(&samples, &mut input.samples)?;
         input.mel.extend(self.mel.push(&input.samples[before..]));
         self.count(input.samples.len() - before);

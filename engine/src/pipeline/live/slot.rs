@@ -8,7 +8,7 @@ use crate::decoding::fusion::Fusion;
 use crate::decoding::{Beam, Search, Token};
 use crate::error::Result;
 use crate::models::fastconformer::Stream;
-use crate::models::silero::{CHUNK, Memory};
+use crate::models::silero::{CHUNK, VadState};
 use crate::pipeline::groups::BatchGroup;
 use crate::vad::endpointer::{Endpoint, Endpointer, EndpointingRules};
 
@@ -70,7 +70,7 @@ pub(super) struct LiveSlot {
     pub request: LiveRequest,
     /// Number of its group.
     pub group: usize,
-    pub memory: Memory,
+    pub memory: VadState,
     /// Samples that the detector has not heard.
     samples: Vec<f32>,
     /// What it said of the chunks after those that count as heard: a turn is encoded to its end before the next one begins.
@@ -112,7 +112,7 @@ impl LiveSlot {
     pub fn new(request: LiveRequest, group: usize) -> Result<Self> {
         let config = &request.group.model.config().encoder;
         let mut slot = Self {
-            memory: Memory::default(),
+            memory: VadState::default(),
             samples: Vec::new(),
             chances: VecDeque::new(),
             heard: 0,

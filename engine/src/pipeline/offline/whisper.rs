@@ -10,7 +10,7 @@ use super::whisper_executor::{Language, SAMPLES_PER_FRAME, TranscribedWindow, Wh
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::models::silero::Silero;
-use crate::models::whisper::{Previous, Special, Task, Whisper, token_times};
+use crate::models::whisper::{Previous, SpecialTokens, Task, Whisper, token_times};
 use crate::options::TranscribeOptions;
 use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
@@ -261,7 +261,7 @@ fn words(model: &Whisper, written: &TranscribedWindow, window: &Window) -> Resul
 }
 
 /// For each token whether it belongs to what was said where something was heard: stretches of text between timestamps.
-fn spoken_tokens(special: &Special, tokens: &[u32], end_ms: u64, near: impl Fn(u64, u64) -> bool) -> Vec<bool> {
+fn spoken_tokens(special: &SpecialTokens, tokens: &[u32], end_ms: u64, near: impl Fn(u64, u64) -> bool) -> Vec<bool> {
     let time = |token: u32| u64::from(token - special.first_timestamp()) * FRAME_MS;
     let mut spoken = vec![true; tokens.len()];
     let (mut from, mut at) = (0, 0);

@@ -9,7 +9,7 @@ use burn::tensor::Tensor;
 
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
-use crate::models::whisper::{DecodeOptions, DecodedWindow, Decoding, Task, Whisper, compression_ratio};
+use crate::models::whisper::{DecodeOptions, DecodedWindow, DecodingBatch, Task, Whisper, compression_ratio};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
 /// Windows that are decoded at a time: what is read of the weights serves all of them.
@@ -93,7 +93,7 @@ pub struct WhisperExecutor {
 
 struct ModelState {
     model: Arc<Whisper>,
-    decoding: Decoding,
+    decoding: DecodingBatch,
     windows: BTreeMap<u64, ActiveWindow>,
     next: u64,
 }
@@ -307,7 +307,12 @@ impl BatchExecutor for WhisperExecutor {
         let known = self.models.iter().position(|model| Arc::ptr_eq(&model.model, &request.model));
         let model = known.unwrap_or_else(|| {
             let model = request.model.clone();
-            self.models.push(ModelState { model, decoding: Decoding::new(true), windows: BTreeMap::new(), next: 0 });
+            self.models.push(ModelState {
+                model,
+                decoding: DecodingBatch::new(true),
+                windows: BTreeMap::new(),
+                next: 0,
+            });
             self.models.len() - 1
         });
         let (waiting, done) = (VecDeque::new(), Vec::new());

@@ -20,22 +20,22 @@ use crate::weights::Scope;
 /// The encoder of every FastConformer checkpoint.
 #[derive(Debug)]
 pub struct Encoder {
-    body: Body,
+    body: EncoderBackend,
     config: EncoderConfig,
 }
 
 #[derive(Debug)]
-enum Body {
+enum EncoderBackend {
     Gpu(Box<gpu::Encoder>),
     Cpu(Box<cpu::Encoder>),
 }
 
 /// State of streams between chunks, for any number of rows. Its size is fixed by the checkpoint and the look-ahead.
 #[derive(Debug)]
-pub struct EncoderState(StateBody);
+pub struct EncoderState(StateBackend);
 
 #[derive(Debug)]
-enum StateBody {
+enum StateBackend {
     Gpu(gpu::State),
     Cpu(cpu::State),
 }
@@ -47,9 +47,9 @@ impl Encoder {
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
         let body = if is_cpu(scope.device()) {
-            Body::Cpu(Box::new(cpu::Encoder::load(scope, class, config)?))
+            EncoderBackend::Cpu(Box::new(cpu::Encoder::load(scope, class, config)?))
         } else {
-            Body::Gpu(Box::new(gpu::Encoder::load(scope, class, config)?))
+            EncoderBackend::Gpu(Box::new(gpu::Encoder::load(scope, class, config)?))
         };
         Ok(Self { body, config: config.clone() })
     }
@@ -68,8 +68,8 @@ impl Encoder {
     /// The state before an utterance, for `batch` rows and a look-ahead in encoder frames.
     pub fn start(&self, batch: usize, look_ahead: usize, device: &Device) -> EncoderState {
         EncoderState(match &self.body {
-            Body::Gpu(encoder) => StateBody::Gpu(encoder.start(batch, look_ahead, device)),
-            Body::Cpu(encoder) => StateBody::Cpu(encoder.start(batch, look_ahead)),
+            EncoderBackend::Gpu(encoder) => StateBackend::Gpu(encoder.start(batch, look_ahead, device)),
+            EncoderBackend::Cpu(encoder) => StateBackend::Cpu(encoder.start(batch, look_ahead)),
         })
     }
 
@@ -87,8 +87,8 @@ impl Encoder {
             return Err(Error::InvalidOption(why));
         }
         match &self.body {
-            Body::Gpu(encoder) => Ok(encoder.forward(features, lengths)),
-            Body::Cpu(encoder) => encoder.forward(features, lengths),
+            EncoderBackend::Gpu(encoder) => Ok(encoder.forward(features, lengths)),
+            EncoderBackend::Cpu(encoder) => encoder.forward(features, lengths),
         }
     }
 
@@ -108,11 +108,11 @@ impl Encoder {
         states: &mut [&mut EncoderState],
     ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
         match &self.body {
-            Body::Gpu(encoder) => {
+            EncoderBackend::Gpu(encoder) => {
                 let mut states: Vec<&mut gpu::State> = states.iter_mut().filter_map(|state| state.device()).collect();
                 encoder.forward_chunk(features, valid, &mut states)
             }
-            Body::Cpu(encoder) => {
+            EncoderBackend::Cpu(encoder) => {
                 let mut states: Vec<&mut cpu::State> = states.iter_mut().filter_map(|state| state.host()).collect();
                 encoder.forward_chunk(features, valid, &mut states)
             }
@@ -126,8 +126,8 @@ impl Encoder {
     #[doc(hidden)]
     pub fn stages(&self, features: Tensor<3>, lengths: &[usize], look_ahead: Option<usize>) -> Result<[Tensor<3>; 2]> {
         match &self.body {
-            Body::Gpu(encoder) => Ok(encoder.stages(features, lengths, look_ahead)),
-            Body::Cpu(encoder) => encoder.stages(features, lengths, look_ahead),
+            EncoderBackend::Gpu(encoder) => Ok(encoder.stages(features, lengths, look_ahead)),
+            EncoderBackend::Cpu(encoder) => encoder.stages(features, lengths, look_ahead),
         }
     }
 }
@@ -136,22 +136,22 @@ impl EncoderState {
     /// Bytes of the state.
     pub fn bytes(&self) -> usize {
         match &self.0 {
-            StateBody::Gpu(state) => state.bytes(),
-            StateBody::Cpu(state) => state.bytes(),
+            StateBackend::Gpu(state) => state.bytes(),
+            StateBackend::Cpu(state) => state.bytes(),
         }
     }
 
     fn device(&mut self) -> Option<&mut gpu::State> {
         match &mut self.0 {
-            StateBody::Gpu(state) => Some(state),
-            StateBody::Cpu(_) => None,
+            StateBackend::Gpu(state) => Some(state),
+            StateBackend::Cpu(_) => None,
         }
     }
 
     fn host(&mut self) -> Option<&mut cpu::State> {
         match &mut self.0 {
-            StateBody::Cpu(state) => Some(state),
-            StateBody::Gpu(_) => None,
+            StateBackend::Cpu(state) => Some(state),
+            StateBackend::Gpu(_) => None,
         }
     }
 }

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::super::config::Config;
 use super::{DecoderOutput, Scores};
 use crate::error::Result;
-use crate::layers::{Bias, Linear, Packed, PackedNorm, change, scaled};
+use crate::layers::{Bias, Linear, Packed, PackedNorm, apply_in_place, scaled};
 use crate::weights::Scope;
 
 /// The decoder.
@@ -48,12 +48,12 @@ struct Block {
 
 /// Decoder state of rows.
 #[derive(Clone, Debug, Default)]
-pub struct Steps {
-    rows: Vec<Row>,
+pub struct DecoderState {
+    rows: Vec<RowCaches>,
 }
 
 #[derive(Clone, Debug)]
-struct Row {
+struct RowCaches {
     /// Cache of the audio, for each block and head: `[blocks * heads]`.
     cross: Arc<Vec<KvCache>>,
     /// Cache of the tokens so far, for each block and head.
@@ -120,7 +120,7 @@ impl Decoder {
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
-    pub fn start(&self, frames: &Tensor<3>) -> Result<Steps> {
+    pub fn start(&self, frames: &Tensor<3>) -> Result<DecoderState> {
         let [rows, count, size] = frames.dims();
         let head = size / self.heads;
         let mut cross: Vec<Vec<KvCache>> =
@@ -142,20 +142,25 @@ impl Decoder {
             }
         }
         let own = vec![KvCache::new(head); self.blocks.len() * self.heads];
-        let row = |cross| Row { cross: Arc::new(cross), own: own.clone(), position: 0 };
-        Ok(Steps { rows: cross.into_iter().map(row).collect() })
+        let row = |cross| RowCaches { cross: Arc::new(cross), own: own.clone(), position: 0 };
+        Ok(DecoderState { rows: cross.into_iter().map(row).collect() })
     }
 
     /// Processes the next tokens of every row; also returns the output of the first `blocks` blocks, `[size]` for each
     /// token.
-    pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (DecoderOutput, Vec<f32>) {
+    pub fn forward_through(
+        &self,
+        steps: &mut DecoderState,
+        tokens: &[Vec<u32>],
+        blocks: usize,
+    ) -> (DecoderOutput, Vec<f32>) {
         thread_pool::run(|pool| self.run(pool, steps, tokens, blocks))
     }
 
     fn run(
         &self,
         pool: &ThreadPool,
-        steps: &mut Steps,
+        steps: &mut DecoderState,
         tokens: &[Vec<u32>],
         blocks: usize,
     ) -> (DecoderOutput, Vec<f32>) {
@@ -178,14 +183,14 @@ impl Decoder {
             if number == blocks {
                 middle.clone_from(&x);
             }
-            let asked = block.own_in.forward(pool, &block.own_norm.forward(pool, &x));
-            let attended = self.attend_own(pool, steps, tokens, number, &asked);
+            let qkv = block.own_in.forward(pool, &block.own_norm.forward(pool, &x));
+            let attended = self.attend_own(pool, steps, tokens, number, &qkv);
             block.own_out.add_to(pool, &attended, &mut x);
             let query = block.cross_query.forward(pool, &block.cross_norm.forward(pool, &x));
             let attended = self.attend_cross(pool, steps, tokens, number, &query, &mut weights);
             block.cross_out.add_to(pool, &attended, &mut x);
             let mut inner = block.up.forward(pool, &block.norm.forward(pool, &x));
-            change(pool, &mut inner, gelu_in_place);
+            apply_in_place(pool, &mut inner, gelu_in_place);
             block.down.add_to(pool, &inner, &mut x);
         }
         if blocks >= self.blocks.len() {
@@ -204,30 +209,30 @@ impl Decoder {
         (DecoderOutput { scores: Scores::Cpu(scores), weights: weights.concat() }, middle)
     }
 
-    /// Causal self-attention of tokens. `asked` `[tokens, 3 * size]`: queries, keys, values.
+    /// Causal self-attention of tokens. `qkv` `[tokens, 3 * size]`: queries, keys, values.
     fn attend_own(
         &self,
         pool: &ThreadPool,
-        steps: &mut Steps,
+        steps: &mut DecoderState,
         tokens: &[Vec<u32>],
         block: usize,
-        asked: &[f32],
+        qkv: &[f32],
     ) -> Vec<f32> {
         let (size, heads) = (self.size(), self.heads);
         let head = size / heads;
-        let mut out = vec![0f32; asked.len() / 3];
+        let mut out = vec![0f32; qkv.len() / 3];
         let mut work = Vec::with_capacity(steps.rows.len());
-        let (mut rest, mut asked) = (out.as_mut_slice(), asked);
+        let (mut rest, mut qkv) = (out.as_mut_slice(), qkv);
         for (row, tokens) in steps.rows.iter_mut().zip(tokens) {
             let (mine, others) = rest.split_at_mut(tokens.len() * size);
-            let (asks, more) = asked.split_at(tokens.len() * 3 * size);
-            work.push((&mut row.own[block * heads..][..heads], mine, asks));
-            (rest, asked) = (others, more);
+            let (row_qkv, more) = qkv.split_at(tokens.len() * 3 * size);
+            work.push((&mut row.own[block * heads..][..heads], mine, row_qkv));
+            (rest, qkv) = (others, more);
         }
-        pool.for_each_item(&mut work, |_, (seen, out, asked)| {
+        pool.for_each_item(&mut work, |_, (seen, out, qkv)| {
             let mut looked = Vec::new();
-            for (out, asked) in out.chunks_exact_mut(size).zip(asked.chunks_exact(3 * size)) {
-                let (query, key_value) = asked.split_at(size);
+            for (out, qkv) in out.chunks_exact_mut(size).zip(qkv.chunks_exact(3 * size)) {
+                let (query, key_value) = qkv.split_at(size);
                 let (key, value) = key_value.split_at(size);
                 for (at, (seen, out)) in seen.iter_mut().zip(out.chunks_exact_mut(head)).enumerate() {
                     let part = at * head..(at + 1) * head;
@@ -244,7 +249,7 @@ impl Decoder {
     fn attend_cross(
         &self,
         pool: &ThreadPool,
-        steps: &Steps,
+        steps: &DecoderState,
         tokens: &[Vec<u32>],
         block: usize,
         query: &[f32],
@@ -254,7 +259,7 @@ impl Decoder {
         let head = self.size() / heads;
         let mut out = vec![0f32; query.len()];
         let rows = steps.rows.iter().zip(tokens);
-        let row_of: Vec<&Row> = rows.flat_map(|(row, tokens)| std::iter::repeat_n(row, tokens.len())).collect();
+        let row_of: Vec<&RowCaches> = rows.flat_map(|(row, tokens)| std::iter::repeat_n(row, tokens.len())).collect();
         let mut work: Vec<_> = out.chunks_exact_mut(head).map(|out| (out, Vec::new())).collect();
         pool.for_each_item(&mut work, |number, (out, looked)| {
             let (row, at) = (row_of[number / heads], number % heads);
@@ -271,7 +276,7 @@ impl Decoder {
     }
 }
 
-impl Steps {
+impl DecoderState {
     pub fn join(mut self, other: Self) -> Self {
         self.rows.extend(other.rows);
         self

@@ -46,7 +46,7 @@ struct Block {
 /// Decoder state of rows, which are windows decoded together. Their tokens end at the same column; rows with fewer
 /// tokens begin later, after padding columns.
 #[derive(Debug)]
-pub struct Steps {
+pub struct DecoderState {
     /// For each block: the audio, and the tokens so far with spare columns. These are filled in place, so nothing else
     /// may hold the tensor.
     cross: Vec<KeyValues>,
@@ -91,8 +91,8 @@ impl Decoder {
     }
 
     /// State of rows over encoder frames `[rows, frames, size]`, before their first token.
-    pub fn start(&self, frames: &Tensor<3>) -> Steps {
-        Steps {
+    pub fn start(&self, frames: &Tensor<3>) -> DecoderState {
+        DecoderState {
             cross: self.blocks.iter().map(|block| block.cross.key_values(frames.clone())).collect(),
             own: vec![None; self.blocks.len()],
             pads: vec![0; frames.dims()[0]],
@@ -103,7 +103,12 @@ impl Decoder {
     /// Processes the next tokens of every row. Returns the scores of the token after them, `[rows, vocabulary]`, and
     /// the output of the first `blocks` blocks, `[rows, count, size]`; a row with fewer tokens than another has them at
     /// the end, after zeros.
-    pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (Tensor<2>, Tensor<3>) {
+    pub fn forward_through(
+        &self,
+        steps: &mut DecoderState,
+        tokens: &[Vec<u32>],
+        blocks: usize,
+    ) -> (Tensor<2>, Tensor<3>) {
         let mut x = self.embed(steps, tokens);
         let count = x.dims()[1];
         let seen = steps.seen(count, &x.device());
@@ -112,11 +117,11 @@ impl Decoder {
             if at == blocks {
                 middle = x.clone();
             }
-            x = block.look_at_text(x, &mut steps.own[at], &seen);
+            x = block.attend_text(x, &mut steps.own[at], &seen);
             let normed = block.cross_norm.forward(x.clone());
             let attended = match &seen.text {
-                Text::One(_) => block.cross.forward_one(normed, &steps.cross[at], &seen.audio),
-                Text::Several(_) => block.cross.forward(normed, &steps.cross[at], None),
+                TextMask::One(_) => block.cross.forward_one(normed, &steps.cross[at], &seen.audio),
+                TextMask::Several(_) => block.cross.forward(normed, &steps.cross[at], None),
             };
             x = block.feed_forward.forward(x + attended);
         }
@@ -136,8 +141,8 @@ impl Decoder {
     ///
     /// Processes all tokens again in one pass, so that no step has to store or read attention that is needed once per
     /// window.
-    pub fn look_back(&self, steps: &Steps, row: usize, tokens: &[u32], from: usize) -> Tensor<3> {
-        let mut alone = Steps {
+    pub fn look_back(&self, steps: &DecoderState, row: usize, tokens: &[u32], from: usize) -> Tensor<3> {
+        let mut alone = DecoderState {
             cross: steps.cross.iter().map(|kept| kept.row(row)).collect(),
             own: vec![None; self.blocks.len()],
             pads: vec![0],
@@ -147,7 +152,7 @@ impl Decoder {
         let seen = alone.seen(tokens.len(), &x.device());
         let mut weights = Vec::new();
         for (at, (block, heads)) in self.blocks.iter().zip(&self.alignment_heads).enumerate() {
-            x = block.look_at_text(x, &mut alone.own[at], &seen);
+            x = block.attend_text(x, &mut alone.own[at], &seen);
             let (normed, cross) = (block.cross_norm.forward(x.clone()), &alone.cross[at]);
             let attended = if heads.is_empty() {
                 block.cross.forward(normed, cross, None)
@@ -163,7 +168,7 @@ impl Decoder {
     }
 
     /// Embeddings of the next tokens of every row, with their positions: `[rows, count, size]`.
-    fn embed(&self, steps: &mut Steps, tokens: &[Vec<u32>]) -> Tensor<3> {
+    fn embed(&self, steps: &mut DecoderState, tokens: &[Vec<u32>]) -> Tensor<3> {
         let device = self.tokens.device();
         let (rows, count) = (tokens.len(), tokens.iter().map(Vec::len).max().unwrap_or(0));
         if steps.columns == 0 {
@@ -186,16 +191,16 @@ impl Decoder {
 
 impl Block {
     /// Causal self-attention of `x` `[rows, count, size]`, whose keys and values are appended to the cache.
-    fn look_at_text(&self, x: Tensor<3>, own: &mut Option<KeyValues>, seen: &Seen) -> Tensor<3> {
+    fn attend_text(&self, x: Tensor<3>, own: &mut Option<KeyValues>, seen: &VisibleKeys) -> Tensor<3> {
         let normed = self.own_norm.forward(x.clone());
         let new = self.own.key_values(normed.clone());
         let text = match own.take() {
-            Some(past) => past.and(new, seen.columns),
+            Some(past) => past.append_columns(new, seen.columns),
             None => new,
         };
         let attended = match &seen.text {
-            Text::One(spans) => self.own.forward_one(normed, &text, spans),
-            Text::Several(mask) => self.own.forward(normed, &text.columns(0..seen.columns), Some(mask)),
+            TextMask::One(spans) => self.own.forward_one(normed, &text, spans),
+            TextMask::Several(mask) => self.own.forward(normed, &text.columns(0..seen.columns), Some(mask)),
         };
         *own = Some(text);
         x + attended
@@ -203,29 +208,29 @@ impl Block {
 }
 
 /// The keys that the last tokens of every row attend to.
-struct Seen {
+struct VisibleKeys {
     /// Columns of the text, these tokens included.
     columns: usize,
-    text: Text,
+    text: TextMask,
     /// All frames of the audio.
     audio: KeyRanges,
 }
 
-enum Text {
+enum TextMask {
     /// For one token per row.
     One(KeyRanges),
     /// For several tokens: true at masked columns, which are padding or later tokens, `[rows, 1, count, columns]`.
     Several(Tensor<4, Bool>),
 }
 
-impl Steps {
+impl DecoderState {
     /// The keys that the last `count` tokens attend to.
-    fn seen(&self, count: usize, device: &Device) -> Seen {
+    fn seen(&self, count: usize, device: &Device) -> VisibleKeys {
         let columns = self.columns;
         let frames = self.cross.first().map_or(0, |kept| kept.keys.dims()[2]);
         let audio = KeyRanges::new(vec![0..frames; self.pads.len()], device);
         let text = if count == 1 {
-            Text::One(KeyRanges::new(self.pads.iter().map(|pad| *pad..columns).collect(), device))
+            TextMask::One(KeyRanges::new(self.pads.iter().map(|pad| *pad..columns).collect(), device))
         } else {
             let hidden: Vec<bool> = self
                 .pads
@@ -234,18 +239,18 @@ impl Steps {
                 .flat_map(|(pad, query)| (0..columns).map(move |column| column < pad || column > query))
                 .collect();
             let shape = [self.pads.len(), 1, count, columns];
-            Text::Several(Tensor::from_data(TensorData::new(hidden, shape), device))
+            TextMask::Several(Tensor::from_data(TensorData::new(hidden, shape), device))
         };
-        Seen { columns, text, audio }
+        VisibleKeys { columns, text, audio }
     }
 
     /// Joins these rows and others to one batch: shorter rows get padding columns at their start.
     pub fn join(self, other: Self) -> Self {
         let columns = self.columns.max(other.columns);
         let (one, two) = (self.widen(columns), other.widen(columns));
-        let own = |(one, two): (Option<KeyValues>, Option<KeyValues>)| Some(one?.beside(two?));
+        let own = |(one, two): (Option<KeyValues>, Option<KeyValues>)| Some(one?.append_rows(two?));
         Self {
-            cross: one.cross.into_iter().zip(two.cross).map(|(one, two)| one.beside(two)).collect(),
+            cross: one.cross.into_iter().zip(two.cross).map(|(one, two)| one.append_rows(two)).collect(),
             own: one.own.into_iter().zip(two.own).map(own).collect(),
             pads: one.pads.into_iter().chain(two.pads).collect(),
             columns,
@@ -302,7 +307,7 @@ impl KeyValues {
     }
 
     /// Appends columns, which are the last of `columns`: in the spare columns, or in a larger new tensor.
-    fn and(self, more: Self, columns: usize) -> Self {
+    fn append_columns(self, more: Self, columns: usize) -> Self {
         let count = more.keys.dims()[2];
         let add = |kept: Tensor<4>, new: Tensor<4>| {
             let [rows, heads, room, head] = kept.dims();
@@ -316,7 +321,7 @@ impl KeyValues {
     }
 
     /// Appends rows.
-    fn beside(self, more: Self) -> Self {
+    fn append_rows(self, more: Self) -> Self {
         Self {
             keys: Tensor::cat(vec![self.keys, more.keys], 0),
             values: Tensor::cat(vec![self.values, more.values], 0),

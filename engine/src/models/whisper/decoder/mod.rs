@@ -25,11 +25,11 @@ pub enum Decoder {
 
 /// Decoder state of rows, which are windows decoded together.
 #[derive(Debug)]
-pub enum Steps {
+pub enum DecoderState {
     /// On a GPU.
-    Gpu(gpu::Steps),
+    Gpu(gpu::DecoderState),
     /// On the CPU.
-    Cpu(cpu::Steps),
+    Cpu(cpu::DecoderState),
 }
 
 /// Output of a pass for each row's last token.
@@ -79,15 +79,15 @@ impl Decoder {
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
-    pub fn start(&self, frames: &Tensor<3>) -> Result<Steps> {
+    pub fn start(&self, frames: &Tensor<3>) -> Result<DecoderState> {
         match self {
-            Self::Gpu(decoder) => Ok(Steps::Gpu(decoder.start(frames))),
-            Self::Cpu(decoder) => decoder.start(frames).map(Steps::Cpu),
+            Self::Gpu(decoder) => Ok(DecoderState::Gpu(decoder.start(frames))),
+            Self::Cpu(decoder) => decoder.start(frames).map(DecoderState::Cpu),
         }
     }
 
     /// Processes the next tokens of every row.
-    pub fn forward(&self, steps: &mut Steps, tokens: &[Vec<u32>]) -> DecoderOutput {
+    pub fn forward(&self, steps: &mut DecoderState, tokens: &[Vec<u32>]) -> DecoderOutput {
         self.forward_through(steps, tokens, usize::MAX).0
     }
 
@@ -96,13 +96,18 @@ impl Decoder {
     ///
     /// # Panics
     /// If `steps` belong to another device's decoder.
-    pub fn forward_through(&self, steps: &mut Steps, tokens: &[Vec<u32>], blocks: usize) -> (DecoderOutput, Tensor<2>) {
+    pub fn forward_through(
+        &self,
+        steps: &mut DecoderState,
+        tokens: &[Vec<u32>],
+        blocks: usize,
+    ) -> (DecoderOutput, Tensor<2>) {
         match (self, steps) {
-            (Self::Gpu(decoder), Steps::Gpu(steps)) => {
+            (Self::Gpu(decoder), DecoderState::Gpu(steps)) => {
                 let (scores, middle) = decoder.forward_through(steps, tokens, blocks);
                 (DecoderOutput { scores: Scores::Gpu(Box::new(scores)), weights: Vec::new() }, middle.flatten(0, 1))
             }
-            (Self::Cpu(decoder), Steps::Cpu(steps)) => {
+            (Self::Cpu(decoder), DecoderState::Cpu(steps)) => {
                 let (looked, middle) = decoder.forward_through(steps, tokens, blocks);
                 let rows = middle.len() / decoder.size();
                 let shape = burn::tensor::TensorData::new(middle, [rows, decoder.size()]);
@@ -118,9 +123,16 @@ impl Decoder {
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
-    pub fn look_back(&self, steps: &Steps, row: usize, tokens: &[u32], from: usize, seen: usize) -> Result<Vec<f32>> {
+    pub fn look_back(
+        &self,
+        steps: &DecoderState,
+        row: usize,
+        tokens: &[u32],
+        from: usize,
+        seen: usize,
+    ) -> Result<Vec<f32>> {
         match (self, steps) {
-            (Self::Gpu(decoder), Steps::Gpu(steps)) => {
+            (Self::Gpu(decoder), DecoderState::Gpu(steps)) => {
                 crate::device::read(decoder.look_back(steps, row, tokens, from - 1).narrow(2, 0, seen))
             }
             _ => Ok(Vec::new()),
@@ -128,7 +140,7 @@ impl Decoder {
     }
 }
 
-impl Steps {
+impl DecoderState {
     /// Joins these rows and others to one batch.
     #[must_use]
     pub fn join(self, other: Self) -> Self {

@@ -9,7 +9,7 @@ use auricle_kernels::relative_attention::{MAX_QUERIES, PositionKeys, RelativeQue
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::super::context::position_embeddings;
-use super::Shape;
+use super::StepLayout;
 use crate::error::Result;
 use crate::layers::{Bias, Packed, scaled};
 use crate::models::fastconformer::config::EncoderConfig;
@@ -19,7 +19,7 @@ use crate::weights::Scope;
 #[derive(Debug)]
 pub struct Attention {
     /// Query (already scaled), key and value, concatenated.
-    asked: Packed,
+    qkv: Packed,
     output: Packed,
     /// Projects position embeddings; no bias.
     relative_key: Packed,
@@ -46,7 +46,7 @@ impl Attention {
             Ok(values.into_iter().map(|value| value * scale).collect::<Vec<f32>>())
         };
         Ok(Self {
-            asked: Packed::new(&weights.concat(), biases.concat(), Precision::F32),
+            qkv: Packed::new(&weights.concat(), biases.concat(), Precision::F32),
             output: Packed::load_scaled(&scope.scope("o_proj"), &[size, size], bias, 1.0)?,
             relative_key: Packed::load_scaled(&scope.scope("relative_k_proj"), &[size, size], Bias::Without, 1.0)?,
             biases: [of_query("bias_u")?, of_query("bias_v")?],
@@ -65,16 +65,16 @@ impl Attention {
         pool: &ThreadPool,
         x: &[f32],
         positions: &PositionKeys,
-        shape: &Shape,
+        shape: &StepLayout,
         pasts: &mut [&mut SlidingKvCache],
         out: &mut [f32],
     ) {
-        let Shape { frames, size, valid, context } = *shape;
-        let asked = self.asked.forward(pool, x);
-        let mut work: Vec<_> = asked.chunks_exact(frames * 3 * size).zip(pasts.iter_mut()).collect();
-        pool.for_each_item(&mut work, |_, (asked, past)| {
-            for asked in asked.chunks_exact(3 * size) {
-                past.push(&asked[size..2 * size], &asked[2 * size..]);
+        let StepLayout { frames, size, valid, context } = *shape;
+        let qkv = self.qkv.forward(pool, x);
+        let mut work: Vec<_> = qkv.chunks_exact(frames * 3 * size).zip(pasts.iter_mut()).collect();
+        pool.for_each_item(&mut work, |_, (qkv, past)| {
+            for qkv in qkv.chunks_exact(3 * size) {
+                past.push(&qkv[size..2 * size], &qkv[2 * size..]);
             }
         });
         let mut found = vec![0f32; frames * size * valid.len()];
@@ -92,14 +92,14 @@ impl Attention {
             let seen: Vec<Range<usize>> = (from..from + found.len() / size)
                 .map(|query| context.seen(start + query, start + valid[*row].end.min(frames)))
                 .collect();
-            let asked = RelativeQueries {
-                queries: &asked[(*row * frames + from) * 3 * size..],
+            let qkv = RelativeQueries {
+                queries: &qkv[(*row * frames + from) * 3 * size..],
                 stride: 3 * size,
                 biases: [by_content, by_position],
                 frame: start + from,
                 seen: &seen,
             };
-            past.attend(positions, asked, found);
+            past.attend(positions, qkv, found);
         });
         // Dropped now rather than in the next step, so that an idle stream keeps only what that step reads.
         pasts.iter_mut().for_each(|past| past.forget_before(context.first_seen(past.end())));
@@ -115,16 +115,16 @@ impl Attention {
 
 /// The relative keys of every block, for the largest distances requested so far.
 #[derive(Debug, Default)]
-pub struct Positions(Mutex<Known>);
+pub struct RelativeKeyCache(Mutex<CachedKeys>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct CachedKeys {
     farthest: usize,
     nearest: usize,
     keys: Arc<Vec<PositionKeys>>,
 }
 
-impl Positions {
+impl RelativeKeyCache {
     /// Relative keys of each block's attention that cover these distances.
     pub fn get<'a>(
         &self,
@@ -137,7 +137,7 @@ impl Positions {
             // The range includes the known one, so that alternating look-aheads reuse it.
             let (farthest, nearest) = (farthest.max(known.farthest), nearest.max(known.nearest));
             let keys = attentions.map(|attention| attention.distances(pool, farthest, nearest)).collect();
-            *known = Known { farthest, nearest, keys: Arc::new(keys) };
+            *known = CachedKeys { farthest, nearest, keys: Arc::new(keys) };
         }
         known.keys.clone()
     }

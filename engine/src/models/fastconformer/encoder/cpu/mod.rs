@@ -10,12 +10,12 @@ use auricle_kernels::depthwise::Depthwise;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::{Tensor, TensorData};
 
-use self::attention::{Attention, Positions, SlidingKvCache};
-use self::subsampling::{Carry, Subsampling};
+use self::attention::{Attention, RelativeKeyCache, SlidingKvCache};
+use self::subsampling::{Subsampling, SubsamplingState};
 use super::context::Context;
 use super::fold_batch_norm;
 use crate::error::{Error, Result};
-use crate::layers::{Bias, Packed, PackedNorm, change};
+use crate::layers::{Bias, Packed, PackedNorm, apply_in_place};
 use crate::models::fastconformer::config::{Class, EncoderConfig};
 use crate::weights::Scope;
 
@@ -24,7 +24,7 @@ use crate::weights::Scope;
 pub struct Encoder {
     subsampling: Subsampling,
     blocks: Vec<Block>,
-    positions: Positions,
+    positions: RelativeKeyCache,
     config: EncoderConfig,
 }
 
@@ -32,12 +32,12 @@ pub struct Encoder {
 #[derive(Clone, Debug)]
 pub struct State {
     context: Context,
-    rows: Vec<Row>,
+    rows: Vec<RowState>,
 }
 
 #[derive(Clone, Debug)]
-struct Row {
-    subsampling: Carry,
+struct RowState {
+    subsampling: SubsamplingState,
     blocks: Vec<BlockState>,
 }
 
@@ -80,7 +80,7 @@ struct Convolution {
 }
 
 /// Layout of a step's frames: `rows` of `frames` each, of which `valid` are real.
-struct Shape<'a> {
+struct StepLayout<'a> {
     frames: usize,
     size: usize,
     valid: &'a [Range<usize>],
@@ -90,7 +90,7 @@ struct Shape<'a> {
 impl State {
     pub fn bytes(&self) -> usize {
         let block = |block: &BlockState| block.past.bytes() + size_of_val(block.convolution.as_slice());
-        let row = |row: &Row| row.subsampling.bytes() + row.blocks.iter().map(block).sum::<usize>();
+        let row = |row: &RowState| row.subsampling.bytes() + row.blocks.iter().map(block).sum::<usize>();
         self.rows.iter().map(row).sum()
     }
 }
@@ -103,7 +103,7 @@ impl Encoder {
         Ok(Self {
             subsampling: Subsampling::load(&scope.scope("subsampling"), class, config)?,
             blocks,
-            positions: Positions::default(),
+            positions: RelativeKeyCache::default(),
             config: config.clone(),
         })
     }
@@ -114,12 +114,12 @@ impl Encoder {
     }
 
     /// State of a row before its first frame.
-    fn row(&self) -> Row {
+    fn row(&self) -> RowState {
         let block = |block: &Block| BlockState {
             past: block.attention.start(),
             convolution: vec![0.0; (self.config.conv_kernel_size - 1) * self.config.hidden_size],
         };
-        Row { subsampling: self.subsampling.start(), blocks: self.blocks.iter().map(block).collect() }
+        RowState { subsampling: self.subsampling.start(), blocks: self.blocks.iter().map(block).collect() }
     }
 
     pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> Result<(Tensor<3>, Vec<usize>)> {
@@ -137,7 +137,7 @@ impl Encoder {
     ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
         let none = || Error::InvalidOption("a step has at least one stream".into());
         let context = states.first().ok_or_else(none)?.context;
-        let mut rows: Vec<&mut Row> = states.iter_mut().flat_map(|state| &mut state.rows).collect();
+        let mut rows: Vec<&mut RowState> = states.iter_mut().flat_map(|state| &mut state.rows).collect();
         self.run(features, valid, context, &mut rows)
     }
 
@@ -147,13 +147,13 @@ impl Encoder {
             Some(look_ahead) => (self.start(0, look_ahead).context, self.config.lead()),
         };
         let mut rows = vec![self.row(); lengths.len()];
-        let mut rows: Vec<&mut Row> = rows.iter_mut().collect();
+        let mut rows: Vec<&mut RowState> = rows.iter_mut().collect();
         let valid: Vec<_> = lengths.iter().map(|length| lead..lead + length).collect();
-        let features = Features::read(features)?;
+        let features = MelFrames::read(features)?;
         thread_pool::run(|pool| {
             let (subsampled, valid) = self.subsampled(pool, features, &valid, &mut rows);
             let mut x = subsampled.clone();
-            let shape = Shape::of(&x, &valid, self.config.hidden_size, context);
+            let shape = StepLayout::of(&x, &valid, self.config.hidden_size, context);
             self.run_blocks(pool, &mut x, &shape, &mut rows, 1);
             Ok([shape.tensor(subsampled), shape.tensor(x)])
         })
@@ -164,12 +164,12 @@ impl Encoder {
         features: Tensor<3>,
         valid: &[Range<usize>],
         context: Context,
-        rows: &mut [&mut Row],
+        rows: &mut [&mut RowState],
     ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
-        let features = Features::read(features)?;
+        let features = MelFrames::read(features)?;
         Ok(thread_pool::run(|pool| {
             let (mut x, valid) = self.subsampled(pool, features, valid, rows);
-            let shape = Shape::of(&x, &valid, self.config.hidden_size, context);
+            let shape = StepLayout::of(&x, &valid, self.config.hidden_size, context);
             self.run_blocks(pool, &mut x, &shape, rows, self.blocks.len());
             (shape.tensor(x), valid)
         }))
@@ -179,15 +179,22 @@ impl Encoder {
     fn subsampled(
         &self,
         pool: &ThreadPool,
-        features: Features,
+        features: MelFrames,
         valid: &[Range<usize>],
-        rows: &mut [&mut Row],
+        rows: &mut [&mut RowState],
     ) -> (Vec<f32>, Vec<Range<usize>>) {
-        let mut carries: Vec<&mut Carry> = rows.iter_mut().map(|row| &mut row.subsampling).collect();
+        let mut carries: Vec<&mut SubsamplingState> = rows.iter_mut().map(|row| &mut row.subsampling).collect();
         self.subsampling.forward(pool, features.values, features.frames, valid, &mut carries)
     }
 
-    fn run_blocks(&self, pool: &ThreadPool, x: &mut Vec<f32>, shape: &Shape, rows: &mut [&mut Row], count: usize) {
+    fn run_blocks(
+        &self,
+        pool: &ThreadPool,
+        x: &mut Vec<f32>,
+        shape: &StepLayout,
+        rows: &mut [&mut RowState],
+        count: usize,
+    ) {
         if self.config.scale_input {
             let scale = (shape.size as f32).sqrt();
             x.iter_mut().for_each(|x| *x *= scale);
@@ -209,19 +216,19 @@ impl Encoder {
 }
 
 /// Mel frames: `[rows, frames, mels]`.
-struct Features {
+struct MelFrames {
     values: Vec<f32>,
     frames: usize,
 }
 
-impl Features {
+impl MelFrames {
     fn read(tensor: Tensor<3>) -> Result<Self> {
         let frames = tensor.dims()[1];
         Ok(Self { values: crate::device::read(tensor)?, frames })
     }
 }
 
-impl<'a> Shape<'a> {
+impl<'a> StepLayout<'a> {
     fn of(x: &[f32], valid: &'a [Range<usize>], size: usize, context: Context) -> Self {
         Self { frames: x.len() / (valid.len() * size).max(1), size, valid, context }
     }
@@ -260,7 +267,7 @@ impl FeedForward {
     /// Adds its output, already halved, to frames `[.., hidden]`.
     fn add_to(&self, pool: &ThreadPool, x: &mut [f32]) {
         let mut inner = self.up.forward(pool, &self.norm.forward(pool, x));
-        change(pool, &mut inner, activation::silu_in_place);
+        apply_in_place(pool, &mut inner, activation::silu_in_place);
         self.down.add_to(pool, &inner, x);
     }
 }
@@ -293,8 +300,8 @@ impl Convolution {
 
     /// Adds its output to frames. Frames that are not real count as zero. In a stream the convolution is causal and
     /// `pasts` are advanced; otherwise it covers as many frames after a frame as before it.
-    fn add_to(&self, pool: &ThreadPool, shape: &Shape, pasts: &mut [&mut Vec<f32>], x: &mut [f32]) {
-        let Shape { frames, size, valid, context } = *shape;
+    fn add_to(&self, pool: &ThreadPool, shape: &StepLayout, pasts: &mut [&mut Vec<f32>], x: &mut [f32]) {
+        let StepLayout { frames, size, valid, context } = *shape;
         let gated = self.gated.forward(pool, &self.norm.forward(pool, x));
         let around = (self.depthwise.taps() - 1) * size;
         let mut out = vec![0f32; x.len()];
@@ -321,7 +328,7 @@ impl Convolution {
             Some(norm) => norm.forward(pool, &out),
             None => out,
         };
-        change(pool, &mut out, activation::silu_in_place);
+        apply_in_place(pool, &mut out, activation::silu_in_place);
         self.output.add_to(pool, &out, x);
     }
 }

@@ -8,7 +8,7 @@ use auricle_kernels::thread_pool::ThreadPool;
 
 use super::super::stages::{self, KERNEL, Padding, STRIDE};
 use crate::error::Result;
-use crate::layers::{Bias, Packed, change};
+use crate::layers::{Bias, Packed, apply_in_place};
 use crate::models::fastconformer::config::{Class, EncoderConfig};
 use crate::weights::Scope;
 
@@ -26,9 +26,9 @@ pub struct Subsampling {
 
 /// The last input frame of each causal stage: `[bins, channels]`.
 #[derive(Clone, Debug)]
-pub struct Carry(Vec<Vec<f32>>);
+pub struct SubsamplingState(Vec<Vec<f32>>);
 
-impl Carry {
+impl SubsamplingState {
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|stage| size_of_val(stage.as_slice())).sum()
     }
@@ -67,13 +67,13 @@ impl Subsampling {
     }
 
     /// The state before the first chunk: silence before the utterance.
-    pub fn start(&self) -> Carry {
+    pub fn start(&self) -> SubsamplingState {
         let channels = self.first.outputs();
         let widths = (0..=self.stages.len()).map(|stage| {
             let bins = self.padding.bins_after(stage, self.mels);
             if stage == 0 { bins } else { bins * channels }
         });
-        Carry(widths.map(|width| vec![0.0; width]).collect())
+        SubsamplingState(widths.map(|width| vec![0.0; width]).collect())
     }
 
     /// Subsamples `features` `[rows, frames, mels]`, of which each row's `valid` are real, to `[rows, frames / 8,
@@ -85,14 +85,14 @@ impl Subsampling {
         features: Vec<f32>,
         frames: usize,
         valid: &[Range<usize>],
-        carries: &mut [&mut Carry],
+        carries: &mut [&mut SubsamplingState],
     ) -> (Vec<f32>, Vec<Range<usize>>) {
         let mut valid = valid.to_vec();
         let (mut x, mut frames, mut bins) = (features, frames, self.mels);
         let channels = self.first.outputs();
         for stage in 0..=self.stages.len() {
             let width = if stage == 0 { bins } else { bins * channels };
-            silence(&mut x, frames * width, width, &valid);
+            zero_padding(&mut x, frames * width, width, &valid);
             let (count, wide) = (frames.div_ceil(STRIDE), self.padding.bins(bins));
             let shape = [frames * width, width];
             let carried: Vec<&mut Vec<f32>> = carries.iter_mut().map(|carry| &mut carry.0[stage]).collect();
@@ -116,10 +116,10 @@ impl Subsampling {
             };
             // Frame t of a causal stage depends on frames 2t-1, 2t, 2t+1 of its input.
             valid.iter_mut().for_each(|valid| *valid = valid.start / STRIDE..valid.end.div_ceil(STRIDE));
-            change(pool, &mut next, |values| values.iter_mut().for_each(|value| *value = value.max(0.0)));
+            apply_in_place(pool, &mut next, |values| values.iter_mut().for_each(|value| *value = value.max(0.0)));
             (x, frames, bins) = (next, count, wide);
         }
-        silence(&mut x, frames * bins * channels, bins * channels, &valid);
+        zero_padding(&mut x, frames * bins * channels, bins * channels, &valid);
         (self.projection.forward(pool, &x), valid)
     }
 
@@ -174,7 +174,7 @@ impl Subsampling {
 }
 
 /// Zeroes the frames of `x` `[rows, row]`, of `width` values each, outside each row's `valid` range.
-fn silence(x: &mut [f32], row: usize, width: usize, valid: &[Range<usize>]) {
+fn zero_padding(x: &mut [f32], row: usize, width: usize, valid: &[Range<usize>]) {
     for (x, valid) in x.chunks_exact_mut(row).zip(valid) {
         let end = (valid.end * width).min(row);
         x[..(valid.start * width).min(end)].fill(0.0);

@@ -15,15 +15,15 @@ const SPARE: usize = 8;
 #[derive(Debug)]
 pub struct Arena {
     pub context: Context,
-    layout: Layout,
+    layout: SlotLayout,
     device: Device,
-    places: Mutex<Places>,
-    memory: Mutex<Memory>,
+    allocator: Mutex<SlotAllocator>,
+    memory: Mutex<ArenaTensors>,
 }
 
 /// Shapes of the state of one stream, `[outer, columns, inner]` each.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct SlotLayout {
     /// The last input frame of each stage of the subsampling.
     pub subsampling: Vec<[usize; 3]>,
     /// Keys of a block's attention; the values have the same shape.
@@ -34,7 +34,7 @@ pub struct Layout {
 }
 
 #[derive(Debug, Default)]
-struct Places {
+struct SlotAllocator {
     /// Slots that were returned.
     free: Vec<usize>,
     /// First slot that was never used.
@@ -43,35 +43,35 @@ struct Places {
 
 /// State of all streams.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct ArenaTensors {
     slots: usize,
-    pub subsampling: Vec<Kept>,
-    pub blocks: Vec<BlockMemory>,
+    pub subsampling: Vec<StateTensor>,
+    pub blocks: Vec<BlockTensors>,
     /// Thread of the last change, and a tensor that it created then.
     last: Option<(ThreadId, Tensor<1, Int>)>,
 }
 
 #[derive(Debug)]
-pub struct BlockMemory {
-    pub keys: Kept,
-    pub values: Kept,
-    pub convolution: Kept,
+pub struct BlockTensors {
+    pub keys: StateTensor,
+    pub values: StateTensor,
+    pub convolution: StateTensor,
 }
 
 /// One kind of state for all streams: `[slots, outer, columns, inner]`; none if it is empty.
 #[derive(Debug)]
-pub struct Kept(Option<Tensor<4>>);
+pub struct StateTensor(Option<Tensor<4>>);
 
 /// A batch of streams of one arena.
 #[derive(Debug)]
 pub struct State {
     pub arena: Arc<Arena>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<StreamSlot>,
 }
 
 /// A stream.
 #[derive(Debug)]
-pub struct Row {
+pub struct StreamSlot {
     slot: usize,
     /// True after the first chunk.
     pub begun: bool,
@@ -80,23 +80,23 @@ pub struct Row {
 }
 
 impl Arena {
-    pub fn new(context: Context, layout: Layout, device: &Device) -> Self {
-        let (places, memory) = (Mutex::default(), Mutex::default());
-        Self { context, layout, device: device.clone(), places, memory }
+    pub fn new(context: Context, layout: SlotLayout, device: &Device) -> Self {
+        let (allocator, memory) = (Mutex::default(), Mutex::default());
+        Self { context, layout, device: device.clone(), allocator, memory }
     }
 
     /// Allocates slots for new streams.
     pub fn open(self: &Arc<Self>, count: usize) -> State {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allocator = self.allocator.lock().unwrap_or_else(PoisonError::into_inner);
         let mut take = || {
-            places.free.pop().unwrap_or_else(|| {
-                places.next += 1;
-                places.next - 1
+            allocator.free.pop().unwrap_or_else(|| {
+                allocator.next += 1;
+                allocator.next - 1
             })
         };
-        let rows: Vec<Row> = (0..count).map(|_| Row { slot: take(), begun: false, cached: 0 }).collect();
-        let needed = places.next;
-        drop(places);
+        let rows: Vec<StreamSlot> = (0..count).map(|_| StreamSlot { slot: take(), begun: false, cached: 0 }).collect();
+        let needed = allocator.next;
+        drop(allocator);
         let mut memory = self.memory();
         if needed > memory.slots {
             memory.grow(needed.next_power_of_two(), &self.layout, &self.device);
@@ -104,7 +104,7 @@ impl Arena {
         State { arena: self.clone(), rows }
     }
 
-    pub fn memory(&self) -> MutexGuard<'_, Memory> {
+    pub fn memory(&self) -> MutexGuard<'_, ArenaTensors> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,19 +130,19 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        let mut places = self.arena.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.free.extend(self.rows.iter().map(|row| row.slot));
-        if places.free.len() == places.next {
-            *places = Places::default();
+        let mut allocator = self.arena.allocator.lock().unwrap_or_else(PoisonError::into_inner);
+        allocator.free.extend(self.rows.iter().map(|row| row.slot));
+        if allocator.free.len() == allocator.next {
+            *allocator = SlotAllocator::default();
             let mut memory = self.arena.memory();
             if memory.slots > SPARE {
-                *memory = Memory::default();
+                *memory = ArenaTensors::default();
             }
         }
     }
 }
 
-impl Memory {
+impl ArenaTensors {
     /// Orders changes between threads; called before each change, with a tensor that the same thread has just created.
     ///
     /// A device runs the operations of one thread in order. The operations of two threads are ordered only if one reads
@@ -157,24 +157,24 @@ impl Memory {
         self.last = Some((here, made.clone()));
     }
 
-    fn grow(&mut self, slots: usize, layout: &Layout, device: &Device) {
+    fn grow(&mut self, slots: usize, layout: &SlotLayout, device: &Device) {
         self.begin(&Tensor::from_data([0], device));
         let more = slots - self.slots;
         let zeros = |[outer, columns, inner]: [usize; 3]| {
             (columns > 0).then(|| Tensor::<4>::zeros([more, outer, columns, inner], device))
         };
         if self.slots == 0 {
-            self.subsampling = layout.subsampling.iter().map(|shape| Kept(zeros(*shape))).collect();
-            let block = || BlockMemory {
-                keys: Kept(zeros(layout.attention)),
-                values: Kept(zeros(layout.attention)),
-                convolution: Kept(zeros(layout.convolution)),
+            self.subsampling = layout.subsampling.iter().map(|shape| StateTensor(zeros(*shape))).collect();
+            let block = || BlockTensors {
+                keys: StateTensor(zeros(layout.attention)),
+                values: StateTensor(zeros(layout.attention)),
+                convolution: StateTensor(zeros(layout.convolution)),
             };
             self.blocks = (0..layout.blocks).map(|_| block()).collect();
         } else {
             let blocks = self.blocks.iter_mut();
             let kept = blocks.flat_map(|block| [&mut block.keys, &mut block.values, &mut block.convolution]);
-            for Kept(kept) in kept.chain(&mut self.subsampling) {
+            for StateTensor(kept) in kept.chain(&mut self.subsampling) {
                 *kept = kept.take().map(|kept| {
                     let [_, outer, columns, inner] = kept.dims();
                     Tensor::cat(vec![kept, Tensor::zeros([more, outer, columns, inner], device)], 0)
@@ -185,7 +185,7 @@ impl Memory {
     }
 }
 
-impl Kept {
+impl StateTensor {
     /// Concatenates the rows' state with `new` `[rows, outer, more, inner]`, and keeps the last columns as the next
     /// state.
     pub fn follow(&mut self, slots: &BatchSlots, new: Tensor<4>) -> Tensor<4> {
@@ -203,7 +203,8 @@ mod tests {
     #[test]
     fn slots_are_given_out_once_and_again_when_they_are_given_back() {
         let device = Device::flex();
-        let layout = Layout { subsampling: vec![[1, 1, 4]], attention: [2, 3, 2], convolution: [1, 2, 4], blocks: 2 };
+        let layout =
+            SlotLayout { subsampling: vec![[1, 1, 4]], attention: [2, 3, 2], convolution: [1, 2, 4], blocks: 2 };
         let context = Context::Chunked { left: 3, look_ahead: 0 };
         let arena = Arc::new(Arena::new(context, layout, &device));
         let slots = |state: &State| state.rows.iter().map(|row| row.slot).collect::<Vec<_>>();
@@ -226,7 +227,7 @@ mod tests {
     #[test]
     fn a_stream_keeps_its_own_columns() {
         let device = Device::flex();
-        let layout = Layout { subsampling: vec![], attention: [1, 2, 1], convolution: [1, 2, 1], blocks: 1 };
+        let layout = SlotLayout { subsampling: vec![], attention: [1, 2, 1], convolution: [1, 2, 1], blocks: 1 };
         let context = Context::Chunked { left: 2, look_ahead: 0 };
         let arena = Arc::new(Arena::new(context, layout, &device));
         let step = |states: &mut [&mut State], new: &[f32]| -> Vec<Vec<f32>> {

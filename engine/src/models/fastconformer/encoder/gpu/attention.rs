@@ -8,7 +8,7 @@ use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Device, Tensor, TensorData, module};
 
 use super::super::context::Context;
-use super::arena::Kept;
+use super::arena::StateTensor;
 use crate::error::Result;
 use crate::layers::{Bias, Linear};
 use crate::models::fastconformer::config::EncoderConfig;
@@ -74,7 +74,7 @@ impl Attention {
         x: Tensor<3>,
         relative_keys: &Tensor<4>,
         mask: Option<&Tensor<4, Bool>>,
-        past: Option<(&mut Kept, &mut Kept, &BatchSlots)>,
+        past: Option<(&mut StateTensor, &mut StateTensor, &BatchSlots)>,
     ) -> Tensor<3> {
         let [batch, frames, size] = x.dims();
         let split = |t: Tensor<3>| t.reshape([batch, frames, self.heads, self.head]).swap_dims(1, 2);
@@ -149,18 +149,18 @@ pub fn mask(
 /// The relative keys of every block for the step shapes in use, so that a steady stream computes them once.
 #[derive(Debug, Default)]
 pub struct RelativeKeys {
-    recent: Mutex<Vec<(Shape, Vec<Tensor<4>>)>>,
+    recent: Mutex<Vec<(StepShape, Vec<Tensor<4>>)>>,
 }
 
 /// Kept frames and frames of a step.
-type Shape = (usize, usize);
+type StepShape = (usize, usize);
 
 /// Number of step shapes in the cache: those of a file's steps, and of each size of a live stream's steps.
 const REMEMBERED: usize = 12;
 
 impl RelativeKeys {
     /// Returns the relative keys for `shape`; calls `compute` on first use.
-    pub fn get(&self, shape: Shape, compute: impl FnOnce() -> Vec<Tensor<4>>) -> Vec<Tensor<4>> {
+    pub fn get(&self, shape: StepShape, compute: impl FnOnce() -> Vec<Tensor<4>>) -> Vec<Tensor<4>> {
         let mut recent = self.recent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let found = match recent.iter().position(|(known, _)| *known == shape) {
             Some(at) => recent.remove(at),

@@ -14,7 +14,7 @@ use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData, module};
 
 pub use self::arena::State;
-use self::arena::{Arena, BlockMemory, Kept, Layout};
+use self::arena::{Arena, BlockTensors, SlotLayout, StateTensor};
 use self::attention::{Attention, RelativeKeys, mask};
 use self::subsampling::Subsampling;
 use super::context::{Context, position_embeddings};
@@ -92,7 +92,7 @@ impl Encoder {
         let arena = arenas.entry(look_ahead).or_insert_with(|| {
             let context = Context::Chunked { left: config.sliding_window - 1, look_ahead };
             let (size, heads) = (config.hidden_size, config.num_attention_heads);
-            let layout = Layout {
+            let layout = SlotLayout {
                 subsampling: self.subsampling.carried(config.num_mel_bins),
                 attention: [heads, context.kept(), size / heads],
                 convolution: [1, config.conv_kernel_size - 1, size],
@@ -159,7 +159,7 @@ impl Encoder {
         context: Context,
         valid: &[Range<usize>],
         cached: &[usize],
-        mut states: Option<(&mut [BlockMemory], &BatchSlots)>,
+        mut states: Option<(&mut [BlockTensors], &BatchSlots)>,
     ) -> Tensor<3> {
         let device = x.device();
         let [_, frames, size] = x.dims();
@@ -253,7 +253,12 @@ impl Convolution {
     /// Applies the module to `[batch, frames, hidden]`; the output has the same shape. `silence` `[batch, frames, 1]`
     /// is 0 at frames that are not real; `past` `[slots, 1, kernel - 1, hidden]` makes the convolution causal and is
     /// advanced.
-    fn forward(&self, x: Tensor<3>, silence: Option<&Tensor<3>>, past: Option<(&mut Kept, &BatchSlots)>) -> Tensor<3> {
+    fn forward(
+        &self,
+        x: Tensor<3>,
+        silence: Option<&Tensor<3>>,
+        past: Option<(&mut StateTensor, &BatchSlots)>,
+    ) -> Tensor<3> {
         let mut x = activation::glu(self.gated.forward(self.norm.forward(x)));
         if let Some(silence) = silence {
             x = x * silence.clone();

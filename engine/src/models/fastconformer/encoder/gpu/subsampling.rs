@@ -8,7 +8,7 @@ use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Tensor, TensorData, module};
 
 use super::super::stages::{self, KERNEL, Padding, STRIDE};
-use super::arena::Kept;
+use super::arena::StateTensor;
 use crate::error::Result;
 use crate::layers::{Bias, Linear};
 use crate::models::fastconformer::config::{Class, EncoderConfig};
@@ -88,7 +88,7 @@ impl Subsampling {
         &self,
         features: Tensor<3>,
         valid: &[Range<usize>],
-        carried: &mut [Kept],
+        carried: &mut [StateTensor],
         slots: &BatchSlots,
     ) -> (Tensor<3>, Vec<Range<usize>>) {
         debug_assert_eq!(self.padding, Padding::Causal);
