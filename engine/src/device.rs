@@ -173,7 +173,7 @@ fn first_kernel(device: &Device) -> std::result::Result<(), String> {
         };
         let (here, there) = (product(&Device::flex())?, product(device)?);
         let worst = here.iter().zip(&there).map(|(a, b)| (a - b).abs() / (1.0 + a.abs())).fold(0.0, f32::max);
-        if here.len() == there.len() && worst < 1e-3 { Ok(()) } else { Err("its first product is wrong".into()) }
+        if here.len() == there.len() && worst < 1e-3 { Ok(()) } else { Err("its first matrix product is wrong".into()) }
     })
 }
 

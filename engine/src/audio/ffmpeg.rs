@@ -202,7 +202,10 @@ impl FfmpegDecoder {
                 let Some(header) = AuHeader::read(&self.carried) else {
                     if self.carried.len() >= CHUNK {
                         self.abort();
-                        return Err(Error::Ffmpeg(format!("{}: its output is not what was asked for", self.name)));
+                        return Err(Error::Ffmpeg(format!(
+                            "{}: its output has another format than requested",
+                            self.name
+                        )));
                     }
                     return Ok(None);
                 };

@@ -157,7 +157,7 @@ impl NativeDecoder {
             reader,
         };
         if choice == TrackSelection::Decodable {
-            this.notes.push("another audio track than the default one was taken, which needs ffmpeg".into());
+            this.notes.push("the default audio track needs ffmpeg; another audio track is decoded instead".into());
         }
         this.prime(out)?;
         Ok(this)
@@ -215,7 +215,7 @@ impl NativeDecoder {
         }
         if let Some(at) = self.missing_at_s {
             let missing = self.missing_s;
-            warnings.push(format!("{missing:.1} s are missing, the first at {at:.1} s: silence stands for them"));
+            warnings.push(format!("{missing:.1} s are missing, the first at {at:.1} s; they are replaced by silence"));
         }
         if self.state == ReadState::Ended {
             let got = self.position_s();
@@ -223,7 +223,7 @@ impl NativeDecoder {
             let promised = self.promised_s.filter(|promised| promised - got > 0.1_f64.max(promised * 0.001));
             match promised {
                 Some(promised) => {
-                    warnings.push(format!("the file is cut off: {got:.1} s of {promised:.1} s are there"))
+                    warnings.push(format!("the file is cut off: {got:.1} s of {promised:.1} s are present"))
                 }
                 None if self.cut => warnings.push(format!("the file is cut off after {got:.1} s")),
                 None => {}
@@ -290,7 +290,7 @@ impl NativeDecoder {
             }
             Ok((_, 0)) => {}
             Ok((rate, channels)) => {
-                return self.end(Some(format!("{channels} channels at {rate} Hz are more than can be handled")));
+                return self.end(Some(format!("{channels} channels at {rate} Hz are not supported")));
             }
             Err(SymphoniaError::IoError(error))
                 if error.kind() == ErrorKind::Other && error.to_string() == PANICKED =>

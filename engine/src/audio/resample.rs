@@ -160,7 +160,7 @@ impl RateConverter {
 }
 
 fn failed(rate: u32, reason: &dyn std::fmt::Display) -> Error {
-    Error::UnsupportedMedia(format!("audio at {rate} Hz cannot be brought to 16 kHz: {reason}"))
+    Error::UnsupportedMedia(format!("audio at {rate} Hz cannot be converted to 16 kHz: {reason}"))
 }
 
 fn gcd(a: usize, b: usize) -> usize {

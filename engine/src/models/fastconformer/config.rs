@@ -188,7 +188,7 @@ impl Config {
         let text = std::fs::read_to_string(&path).map_err(|e| bad(e.to_string()))?;
         let file: File = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
         let class = Class::from_model_type(&file.model_type)
-            .ok_or_else(|| bad(format!("model_type {} is none that Auricle has", file.model_type)))?;
+            .ok_or_else(|| bad(format!("model_type {} is not supported", file.model_type)))?;
         let config = Self::from_file(class, file);
         config.check().map_err(bad)?;
         Ok(config)
@@ -264,7 +264,7 @@ impl Config {
             (self.max_symbols_per_step > 0, "max_symbols_per_step must be at least 1".into()),
             (
                 self.class != Class::ParakeetTdt || self.durations.iter().any(|d| *d > 0),
-                "durations need one above 0".into(),
+                "durations needs a value above 0".into(),
             ),
             (self.prompt.is_none_or(|p| p.automatic < p.slots), "default_prompt_id is outside num_prompts".into()),
         ];

@@ -226,7 +226,7 @@ impl FastConformer {
     /// As [`Self::recognise`].
     pub fn encode_utterances(&self, features: Tensor<3>, lengths: &[usize]) -> Result<Encoded> {
         if self.config.class.is_streaming() {
-            return Err(Error::InvalidOption("a streaming checkpoint is fed in chunks".into()));
+            return Err(Error::InvalidOption("a streaming checkpoint takes its audio in chunks".into()));
         }
         let (frames, lengths) = self.encoder.forward(features, lengths)?;
         Ok(Encoded { input: self.head_input(frames, 0), lengths })

@@ -250,7 +250,7 @@ impl DecodingBatch {
         if candidates.iter().flatten().any(|candidate| !candidate.log_prob.is_finite()) {
             return Err(Error::Device {
                 device: "in use".into(),
-                reason: "the decoder's scores are no numbers".into(),
+                reason: "the decoder's scores are not finite".into(),
             });
         }
         let (mut first, mut done, mut rows) = (0, Vec::new(), Vec::new());

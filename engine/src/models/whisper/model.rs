@@ -129,7 +129,8 @@ impl Whisper {
         Ok(self.encoder.forward(self.features(windows)?))
     }
 
-    /// Probabilities of the language tokens `among`, normalised to a sum of one, for each window of `frames` `[windows, 1500,
+    /// Probabilities of the language tokens `among`, normalised to a sum of one, for each window of `frames`
+    /// `[windows, 1500, size]`.
     /// size]`.
     ///
     /// # Errors
@@ -172,7 +173,7 @@ fn check_front_end(dir: &Path, config: &Config) -> Result<()> {
         }
     }
     if config.frames * 320 != WINDOW {
-        return Err(bad(format!("the model hears windows of {} frames, not 1500", config.frames)));
+        return Err(bad(format!("the model's windows have {} frames, not 1500", config.frames)));
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ impl Vocabulary {
     /// [`Error::InvalidOption`] for a text that the tokenizer cannot encode.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let encoded = self.tokenizer.encode_fast(text, false);
-        let encoded = encoded.map_err(|error| Error::InvalidOption(format!("{text:?} cannot be read: {error}")))?;
+        let encoded = encoded.map_err(|error| Error::InvalidOption(format!("{text:?} cannot be encoded: {error}")))?;
         Ok(encoded.get_ids().iter().copied().filter(|id| *id < self.end).collect())
     }
 
