@@ -57,7 +57,7 @@ pub struct Engine {
     worker: Mutex<Option<Arc<Scheduler<DeviceExecutor>>>>,
 }
 
-/// What was read from files so far. The lock is held while reading: two callers must not read the same twice.
+/// Values read from files, by path. The lock is held while reading, so that no file is read twice.
 type Loaded<T> = Mutex<BTreeMap<PathBuf, Arc<T>>>;
 
 impl Engine {
@@ -93,7 +93,7 @@ impl Engine {
         &self.catalog
     }
 
-    /// What was noteworthy at opening, a line each.
+    /// Warnings of opening the device, a line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -135,7 +135,7 @@ impl Engine {
                 return Err(Error::InvalidOption("windows one after another are for Whisper checkpoints".into()));
             }
             Checkpoint::FastConformer(model) => {
-                // Which is spoken it finds by itself; one that it lacks is refused all the same.
+                // The checkpoint finds the language by itself; a language that it lacks is still an error.
                 options.languages.iter().try_for_each(|language| choice.check_language(language))?;
                 offline::transducer::transcribe(model, &worker, audio, options, language_model, detector, progress)?
             }
@@ -269,7 +269,7 @@ fn check_search(fusion: &FusionWeights, beam: Option<usize>) -> Result<()> {
     fusion.check()
 }
 
-/// What was read from `path`, read now if it was not yet.
+/// The value of `path`: reads it if it was not read before.
 fn once<T>(loaded: &Loaded<T>, path: &Path, read: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
     let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = loaded.get(path) {

@@ -16,11 +16,11 @@ pub struct EngineOptions {
     pub models: PathBuf,
     /// The device that computes.
     pub device: DeviceChoice,
-    /// How exactly the weights of Whisper's decoder are kept; other checkpoints keep them in full.
+    /// Precision of the weights of Whisper's decoder; other checkpoints keep full precision.
     pub precision: Precision,
     /// Live streams at a time. Fifty sessions of the service with the starter took 2.5 MB each, sockets included; the
-    /// attention's cache grows with the checkpoint, to 14 MB at 0.6 B parameters (by its shapes), and is there while somebody
-    /// speaks.
+    /// attention's cache grows with the checkpoint, to 14 MB at 0.6 B parameters (by its shapes), and exists only while a turn
+    /// goes on.
     pub live_streams: usize,
     /// Recordings at a time.
     pub recordings: usize,
@@ -69,7 +69,7 @@ pub struct TranscribeOptions {
     pub look_ahead_ms: Option<u32>,
     /// The language model that joins the search.
     pub language_model: LanguageModelChoice,
-    /// How much the language model counts.
+    /// Weights of the fusion with the language model.
     pub fusion: FusionWeights,
     /// Texts that are followed at a time, at least 1; more is slower and, up to a point, better. If left out, 16 where a
     /// language model joins the search, and 1 for a Whisper checkpoint; no part is played elsewhere.
@@ -79,7 +79,7 @@ pub struct TranscribeOptions {
     pub sequential: bool,
 }
 
-/// Which language model joins the search; without one it is greedy.
+/// The language model of the search; without one the search is greedy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LanguageModelChoice {
     /// The one that the catalog names for the starter; none for a published checkpoint.
@@ -135,7 +135,7 @@ pub struct ListenOptions {
     /// The language model that joins the search. [`LanguageModelChoice::Shipped`] does on a CPU; on a GPU sessions are greedy
     /// unless a file is named, as a beam's small steps would each wait for the device.
     pub language_model: LanguageModelChoice,
-    /// How much the language model counts.
+    /// Weights of the fusion with the language model.
     pub fusion: FusionWeights,
     /// Texts that are followed at a time where a language model joins the search, at least 1; 16 if left out.
     pub beam: Option<usize>,

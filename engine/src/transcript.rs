@@ -28,7 +28,7 @@ pub struct Transcript {
     pub audio_duration_sec: f64,
     /// The service model.
     pub model: String,
-    /// What was noteworthy about the audio, a line each.
+    /// Warnings about the audio, a line each.
     pub warnings: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct ModelReport {
     pub hidden_size: usize,
     /// Tokens, the blank included.
     pub vocab_size: usize,
-    /// Whether it transcribes live.
+    /// It can transcribe live.
     pub streaming: bool,
     /// Look-aheads it was trained with, in ms; empty where none are named.
     pub look_aheads_ms: Vec<u32>,

@@ -11,7 +11,7 @@ use super::*;
 #[derive(Default)]
 struct Adder {
     slots: BTreeMap<usize, Adding>,
-    /// What it waits for before its first step, so that a test can fill the queues.
+    /// Blocks the first step until a message comes, so that a test can fill the queues.
     gate: Option<std::sync::mpsc::Receiver<()>>,
     seen: Arc<Seen>,
 }
@@ -356,7 +356,7 @@ fn a_full_queue_gives_the_input_back() {
     assert_eq!(sums(all(outputs)).last(), Some(&(pushed + 1)), "nothing was lost");
 }
 
-/// What one stream is fed leaves room for others to begin.
+/// The input of one stream leaves room for others to begin.
 #[test]
 fn a_full_queue_turns_no_stream_away() {
     let (scheduler, _, go) = gated(2);
