@@ -3,7 +3,7 @@
     python benches/whisper_peers.py tiny --folder FOLDER [--device cpu|cuda] [--batches 1,8] [--tokens 100] [--threads 2]
 
 All take the same checkpoint, the same windows of 30 s and write the same number of tokens to each; the best of the repeats
-counts. Needs faster-whisper (which brings CTranslate2), torch and transformers, and `cargo build --release --examples`.
+counts. Needs faster-whisper (which brings CTranslate2), torch and transformers, and `cargo build --release --workspace --bin whisper_speed`.
 FOLDER keeps the checkpoints; give it again to save their making.
 """
 
@@ -96,7 +96,7 @@ def transformers(folder, arguments, mels):
 
 
 def ours(folder, precision, arguments):
-    program = arguments.program or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/examples/whisper_speed"
+    program = arguments.program or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/whisper_speed"
     command = [program, folder, "--device", "cpu" if arguments.device == "cpu" else "gpu", "--tokens", str(arguments.tokens),
                "--batches", ",".join(map(str, arguments.batches)), "--repeats", str(arguments.repeats),
                "--precision", precision]  # fmt: skip
@@ -116,7 +116,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=100)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--program", type=Path, help="the built example, if it is elsewhere")
+    parser.add_argument("--program", type=Path, help="path of the whisper_speed program")
     parser.add_argument("--who", default="ours,ctranslate,transformers")
     arguments = parser.parse_args()
     folder = arguments.folder / arguments.shape

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds what benches/gpu/run.sh runs and packs it into benches/gpu/bin/programs.tar.xz, to be carried to a machine with a GPU.
+# Builds the programs that benches/gpu/run.sh runs and packs them into benches/gpu/bin/programs.tar.xz, for a machine with a GPU.
 #
 #   benches/gpu/pack.sh [--features vulkan] [-- PROGRAM...]
 #
-# All of them are 55 MB; where less can be carried, name some: auricle, features, fastconformer, gemv, kernels, whisper, whisper_gpu,
-# whisper_speed, streams, logmel, activation, encoder. run.sh leaves out what is not there, and says so.
+# All of them are 55 MB; for a smaller archive, name some: auricle, numerics, whisper_speed,
+# stream_steps, logmel, activation, encoder. run.sh skips missing programs with a message.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 options=()
@@ -13,7 +13,7 @@ wanted=" ${*:2} "
 out=benches/gpu/bin
 rm -rf "$out" && mkdir -p "$out/programs"
 
-# The programs that cargo built, from its own messages.
+# Prints the name and path of each program that cargo built.
 programs() {
   cargo "$@" --message-format=json |
     python3 -c 'import json,sys
@@ -22,18 +22,17 @@ for line in sys.stdin:
     if m.get("executable"): print(m["target"]["name"], m["executable"])'
 }
 {
-  # The whole workspace each time: the features of one package alone would compile burn again.
+  # Always the whole workspace: the features of one package alone would compile burn again.
   programs build --release --workspace --bin auricle "${options[@]}"
-  programs test --release --workspace --no-run --test fastconformer --test features --test gemv --test kernels \
-    --test whisper --test whisper_gpu "${options[@]}"
-  programs build --release --workspace --example whisper_speed --example streams "${options[@]}"
+  programs test --release --workspace --no-run --test numerics "${options[@]}"
+  programs build --release --workspace --bin whisper_speed --bin stream_steps "${options[@]}"
   programs bench --workspace --no-run --bench encoder --bench activation --bench logmel "${options[@]}"
 } | while read -r name file; do
   [ "$wanted" = "  " ] || [[ "$wanted" == *" $name "* ]] || continue
   cp "$file" "$out/programs/$name"
   strip "$out/programs/$name" 2>/dev/null || true
 done
-# The programs hold much of the same code: a window that reaches over all of them keeps it once.
+# The programs share much code: a window larger than all of them stores it once.
 ls -l "$out/programs"
 tar -C "$out" -cf - programs | xz --lzma2=preset=0,mode=fast,mf=hc4,dict=256MiB >"$out/programs.tar.xz"
 rm -r "$out/programs"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Everything there is to know about a GPU, correctness first: builds nothing, runs what benches/gpu/pack.sh packed.
+# Checks and measures a GPU, correctness first, with the programs that benches/gpu/pack.sh packed.
 #
 #   benches/gpu/run.sh [FOLDER FOR LOGS]
 #
-# Needs a Vulkan driver and its loader (Debian: libvulkan1). Ends at the first stage that is not right.
+# Needs a Vulkan driver and its loader (Debian: libvulkan1). Ends at the first stage that fails.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 packed=benches/gpu/bin/programs.tar.xz
@@ -12,26 +12,26 @@ mkdir -p "$out"
 [ -r "$packed" ] || { echo "$packed is missing: run benches/gpu/pack.sh where there is a compiler" >&2; exit 2; }
 unpacked=$(mktemp -d)
 trap 'rm -rf "$unpacked"' EXIT
-# Python, as bare machines with a GPU have it more often than xz.
+# Python, because it is installed on bare machines more often than xz.
 python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2], filter="data")' "$packed" "$unpacked"
 bin=$unpacked/programs
 
 export AURICLE_MODELS=$PWD/models AURICLE_TESTS=$PWD/tests AURICLE_TESTS_REQUIRE_ALL=1
 stage() { printf '\n== %s\n' "$1"; shift; "$@" 2>&1 | tee -a "$out/gpu.log"; }
-# A stage by a program that may have been left at home.
+# A stage by a program that may not be packed.
 by() {
-  if [ -x "$bin/$2" ]; then stage "$1" "$bin/$2" "${@:3}"; else printf '\n== %s: left out, %s was not packed\n' "$1" "$2"; fi
+  if [ -x "$bin/$2" ]; then stage "$1" "$bin/$2" "${@:3}"; else printf '\n== %s: skipped, %s is not packed\n' "$1" "$2"; fi
 }
 
 date -u | tee "$out/gpu.log"
 stage "devices" "$bin/auricle" devices
 "$bin/auricle" devices | grep -qE 'discrete|integrated|virtual' || { echo "no GPU here" >&2; exit 1; }
-by "features against the published extractors" features
-by "models against the published classes" fastconformer --skip published_size
-by "kernels against their twins" kernels
-by "kernels against burn's own operations" gemv
-by "Whisper against the published class" whisper
-by "Whisper writes the same on the GPU as on the CPU" whisper_gpu
+by "features against the published extractors" numerics features::
+by "models against the published classes" numerics fastconformer:: --skip published_size
+by "kernels against their twins" numerics kernels::
+by "kernels against burn's own operations" numerics gemv:: activation::
+by "Whisper against the published class" numerics whisper::
+by "Whisper writes the same on the GPU as on the CPU" numerics whisper_gpu::
 stage "the same words as on the CPU" bash -c '
   for device in cpu gpu; do '"$bin"'/auricle transcribe models/samples/jfk.flac --device $device --format json >'"$out"'/$device.json; done
   python3 - '"$out"'/cpu.json '"$out"'/gpu.json <<PY
@@ -41,11 +41,11 @@ assert cpu["text"] == gpu["text"], (cpu["text"], gpu["text"])
 print("equal:", gpu["text"])
 PY'
 stage "this machine" "$bin/auricle" bench --device gpu
-# What other programs reach on such a card at the size of 0.6 billion: 240 streams at 80 ms, 2,400 at 1.12 s.
-by "live streams" streams --device gpu --look-aheads 0 --rows 1,64,240,480
-by "live streams, 1.12 s" streams --device gpu --look-aheads 13 --rows 240,2400
+# Other programs reach 240 streams at 80 ms and 2,400 at 1.12 s on such a card, at the size of 0.6 billion.
+by "live streams" stream_steps --device gpu --look-aheads 0 --streams 1,64,240,480
+by "live streams, 1.12 s" stream_steps --device gpu --look-aheads 13 --streams 240,2400
 for bench in logmel activation; do by "bench $bench" "$bench" --bench; done
-# Beside the published class, and CTranslate2 where it is installed: random weights, all writing as many tokens.
+# Next to the published class, and CTranslate2 if it is installed: random weights, equal numbers of tokens.
 if [ -x "$bin/whisper_speed" ] && python3 -c 'import torch, transformers' 2>/dev/null; then
   who=ours,transformers
   python3 -c 'import ctranslate2' 2>/dev/null && who=$who,ctranslate

@@ -1,9 +1,9 @@
 //! Attention of all queries to all keys, with heads side by side in the last dimension, as linear layers leave them.
 //!
-//! On flex a tile of queries at a time: its scores, their softmax in vectors, what they weigh; nothing is copied into another
-//! order. Elsewhere burn's own operations.
+//! On flex it computes one tile of queries at a time: their scores, the softmax and the weighted sum of the values, without a copy
+//! into another layout. Elsewhere it is burn's own operations.
 //!
-//! [`single_query_attention`] is for texts that grow by a token: on GPUs one launch, a cube a head.
+//! [`single_query_attention`] serves decoders that emit one token per step: on GPUs it is one launch with a cube per head.
 
 use std::ops::Range;
 
@@ -14,29 +14,29 @@ use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Shape, Tensor, TensorData};
 use rayon::prelude::*;
 
-use crate::matmul::{Target, product};
+use crate::matmul::{SharedOutput, product};
 use crate::vector_math::{Softmax, contiguous, tensor};
 
-/// Queries of a tile: their scores over 1,500 keys stay in a core's cache.
+/// Queries of a tile: their scores over 1,500 keys fit into a core's cache.
 const TILE: usize = 96;
 
-/// `query` `[rows, queries, heads * head]`, already scaled, over `keys` and `values` `[rows, keys, heads * head]`, to the
-/// shape of the queries.
+/// Attention of `query` `[rows, queries, heads * head]`, already scaled, over `keys` and `values` `[rows, keys, heads * head]`.
+/// Returns `[rows, queries, heads * head]`.
 pub fn attention(query: Tensor<3>, keys: Tensor<3>, values: Tensor<3>, heads: usize) -> Tensor<3> {
     let (query, keys, values) = (query.into_dispatch(), keys.into_dispatch(), values.into_dispatch());
-    Tensor::from_dispatch(Dispatch::attention_side_by_side(query, keys, values, heads))
+    Tensor::from_dispatch(Dispatch::multi_head_attention(query, keys, values, heads))
 }
 
-/// Which keys the query of each row may see.
+/// The range of keys that the query of each row attends to.
 #[derive(Clone, Debug)]
 pub struct KeyRanges {
     rows: Vec<Range<usize>>,
-    /// `[rows, 2]`, flat.
+    /// `[rows, 2]`, flat: start and end.
     packed: Tensor<1, Int>,
 }
 
 impl KeyRanges {
-    /// Of each row, none of them empty.
+    /// `rows` has one range per row; no range is empty.
     pub fn new(rows: Vec<Range<usize>>, device: &Device) -> Self {
         let packed: Vec<i32> = rows.iter().flat_map(|row| [row.start as i32, row.end as i32]).collect();
         let packed = Tensor::from_data(TensorData::new(packed, [rows.len() * 2]), device);
@@ -44,16 +44,16 @@ impl KeyRanges {
     }
 }
 
-/// A query a row, `[rows, heads, 1, head]`, already scaled, over those of `keys` and `values` `[rows, heads, columns, head]`
-/// that it may see: `[rows, 1, heads * head]`.
-pub fn single_query_attention(query: Tensor<4>, keys: Tensor<4>, values: Tensor<4>, spans: &KeyRanges) -> Tensor<3> {
+/// Attention of one query per row, `[rows, heads, 1, head]`, already scaled, over the keys and values `[rows, heads, columns, head]`
+/// in its range. Returns `[rows, 1, heads * head]`.
+pub fn single_query_attention(query: Tensor<4>, keys: Tensor<4>, values: Tensor<4>, ranges: &KeyRanges) -> Tensor<3> {
     let (query, keys, values) = (query.into_dispatch(), keys.into_dispatch(), values.into_dispatch());
-    let packed = spans.packed.clone().into_dispatch();
-    Tensor::from_dispatch(Dispatch::attention_of_one(query, keys, values, packed, spans.rows.clone()))
+    let packed = ranges.packed.clone().into_dispatch();
+    Tensor::from_dispatch(Dispatch::single_query_attention(query, keys, values, packed, ranges.rows.clone()))
 }
 
 /// [`single_query_attention`] in burn's own operations.
-fn one_by_operations<B: Backend>(
+fn single_query_by_burn<B: Backend>(
     query: FloatTensor<B>,
     keys: FloatTensor<B>,
     values: FloatTensor<B>,
@@ -61,8 +61,8 @@ fn one_by_operations<B: Backend>(
 ) -> FloatTensor<B> {
     let (shape, columns) = (query.shape(), keys.shape()[2]);
     let [count, heads, head] = [shape[0], shape[1], shape[3]];
-    let hidden = |row: &Range<usize>, column: usize| if row.contains(&column) { 0.0 } else { MASKED };
-    let bias = rows.iter().flat_map(|row| (0..heads * columns).map(|at| hidden(row, at % columns)));
+    let mask = |row: &Range<usize>, column: usize| if row.contains(&column) { 0.0 } else { MASKED };
+    let bias = rows.iter().flat_map(|row| (0..heads * columns).map(|at| mask(row, at % columns)));
     let bias = TensorData::new(bias.collect::<Vec<f32>>(), [count, heads, 1, columns]);
     let bias = B::float_from_data(bias, &query.device());
     let options = AttentionModuleOptions { scale: Some(1.0), softcap: None, is_causal: false };
@@ -70,20 +70,20 @@ fn one_by_operations<B: Backend>(
     B::float_reshape(out, Shape::from([count, 1, heads * head]))
 }
 
-/// Added to the score of a key that a query may not see.
+/// Added to the score of a key outside the range of its query.
 const MASKED: f32 = -1e4;
 
 #[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
 pub(crate) trait AttentionOps: Backend {
-    fn attention_of_one(
+    fn single_query_attention(
         query: FloatTensor<Self>,
         keys: FloatTensor<Self>,
         values: FloatTensor<Self>,
-        spans: IntTensor<Self>,
+        ranges: IntTensor<Self>,
         rows: Vec<Range<usize>>,
     ) -> FloatTensor<Self>;
 
-    fn attention_side_by_side(
+    fn multi_head_attention(
         query: FloatTensor<Self>,
         keys: FloatTensor<Self>,
         values: FloatTensor<Self>,
@@ -103,66 +103,69 @@ pub(crate) trait AttentionOps: Backend {
 
 #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
 impl AttentionOps for burn::backend::Cube {
-    fn attention_of_one(
+    fn single_query_attention(
         query: FloatTensor<Self>,
         keys: FloatTensor<Self>,
         values: FloatTensor<Self>,
-        spans: IntTensor<Self>,
+        ranges: IntTensor<Self>,
         rows: Vec<Range<usize>>,
     ) -> FloatTensor<Self> {
-        let fits = rows.iter().all(|row| row.len() <= kernel::MOST) && query.shape()[3] <= kernel::UNITS;
+        let fits = rows.iter().all(|row| row.len() <= kernel::MAX_KEYS) && query.shape()[3] <= kernel::UNITS;
         match fits {
-            true => kernel::single_query_attention(query, keys, values, spans),
-            false => one_by_operations::<Self>(query, keys, values, &rows),
+            true => kernel::single_query_attention(query, keys, values, ranges),
+            false => single_query_by_burn::<Self>(query, keys, values, &rows),
         }
     }
 }
 
 impl AttentionOps for Flex {
-    fn attention_of_one(
+    fn single_query_attention(
         query: FloatTensor<Self>,
         keys: FloatTensor<Self>,
         values: FloatTensor<Self>,
-        _spans: IntTensor<Self>,
+        _ranges: IntTensor<Self>,
         rows: Vec<Range<usize>>,
     ) -> FloatTensor<Self> {
-        one_by_operations::<Self>(query, keys, values, &rows)
+        single_query_by_burn::<Self>(query, keys, values, &rows)
     }
 
-    fn attention_side_by_side(
+    fn multi_head_attention(
         query: FloatTensor<Self>,
         keys: FloatTensor<Self>,
         values: FloatTensor<Self>,
         heads: usize,
     ) -> FloatTensor<Self> {
         let [query, keys, values] = [query, keys, values].map(contiguous);
-        let (shape, seen) = (query.shape(), keys.shape());
+        let (shape, key_shape) = (query.shape(), keys.shape());
         let [rows, queries, size] = [shape[0], shape[1], shape[2]];
-        let (count, head) = (seen[1], size / heads);
-        assert!(seen[0] == rows && seen[2] == size && seen == values.shape(), "shapes of attention differ");
+        let (count, head) = (key_shape[1], size / heads);
+        assert!(
+            key_shape[0] == rows && key_shape[2] == size && key_shape == values.shape(),
+            "attention: shapes of query, keys and values"
+        );
         let [q, k, v] = [&query, &keys, &values].map(|x| x.as_slice::<f32>().unwrap_or_default());
         let mut out = vec![0f32; rows * queries * size];
         let tiles = queries.div_ceil(TILE);
-        let target = Target::new(&mut out);
+        let output = SharedOutput::new(&mut out);
         let vectors = pulp::Arch::new();
         (0..rows * heads * tiles).into_par_iter().for_each_init(Vec::new, |scores: &mut Vec<f32>, work| {
-            let (row, at, tile) = (work / (heads * tiles), work / tiles % heads, work % tiles);
+            let (row, index, tile) = (work / (heads * tiles), work / tiles % heads, work % tiles);
             let first = tile * TILE;
-            let taken = TILE.min(queries - first);
-            scores.resize(taken * count, 0.0);
-            let q = &q[(row * queries + first) * size + at * head..];
-            let k = &k[row * count * size + at * head..];
-            let v = &v[row * count * size + at * head..];
-            if taken == 0 || count == 0 {
+            let tile_queries = TILE.min(queries - first);
+            scores.resize(tile_queries * count, 0.0);
+            let q = &q[(row * queries + first) * size + index * head..];
+            let k = &k[row * count * size + index * head..];
+            let v = &v[row * count * size + index * head..];
+            if tile_queries == 0 || count == 0 {
                 return;
             }
-            let shape = [taken, count, head];
-            // SAFETY: `scores` has that many values.
+            let shape = [tile_queries, count, head];
+            // SAFETY: `scores` has `tile_queries * count` values.
             unsafe { product(shape, (scores.as_mut_ptr(), count), (q, [size, 1]), (k, [1, size])) };
             vectors.dispatch(Softmax { logits: scores, width: count });
-            let to = (target.at((row * queries + first) * size + at * head), size);
-            // SAFETY: this head's values of these queries are within `out`, and written here alone.
-            unsafe { product([taken, head, count], to, (scores, [count, 1]), (v, [size, 1])) };
+            let to = (output.at((row * queries + first) * size + index * head), size);
+            // SAFETY: the values of this head of these queries lie within `out`, and only this task writes them.
+            unsafe { product([tile_queries, head, count], to, (scores, [count, 1]), (v, [size, 1])) };
         });
         tensor(out, shape)
     }
@@ -177,17 +180,17 @@ mod kernel {
 
     use crate::reduce::{cube_max, cube_sum};
 
-    /// Units of a cube, a power of two: the widest head.
+    /// Units of a cube, a power of two, and the largest head size.
     pub const UNITS: usize = 128;
-    /// Keys that a query sees at most: their weights stay in shared memory, with all else within the 16 KiB of every device.
-    pub const MOST: usize = 2048;
+    /// Largest number of keys of a query: their weights and the other buffers fit into the 16 KiB of shared memory of every device.
+    pub const MAX_KEYS: usize = 2048;
 
-    /// As [`super::single_query_attention`].
+    /// See [`super::single_query_attention`].
     pub fn single_query_attention(
         query: FloatTensor<Cube>,
         keys: FloatTensor<Cube>,
         values: FloatTensor<Cube>,
-        spans: IntTensor<Cube>,
+        ranges: IntTensor<Cube>,
     ) -> FloatTensor<Cube> {
         let (client, device, shape) = (query.client.clone(), query.device(), query.shape());
         let [rows, heads, head] = [shape[0], shape[1], shape[3]];
@@ -199,53 +202,54 @@ mod kernel {
             query.into_tensor_arg(),
             keys.into_tensor_arg(),
             values.into_tensor_arg(),
-            spans.into_tensor_arg(),
+            ranges.into_tensor_arg(),
             out.clone().into_tensor_arg(),
             head,
         );
         out
     }
 
-    /// One cube a head of a row: scores a unit a key, then what they weigh, a unit a dimension and a share of the keys.
+    /// One cube per head of a row: scores with one unit per key, then the weighted sum with one unit per dimension and share of the
+    /// keys.
     #[cube(launch)]
     fn one_query_kernel(
         query: &Tensor<f32>,
         keys: &Tensor<f32>,
         values: &Tensor<f32>,
-        spans: &Tensor<i32>,
+        ranges: &Tensor<i32>,
         out: &mut Tensor<f32>,
         #[comptime] head: usize,
     ) {
-        let mut asked = Shared::<[f32]>::new_slice(head);
-        let mut weights = Shared::<[f32]>::new_slice(MOST);
+        let mut shared_query = Shared::<[f32]>::new_slice(head);
+        let mut weights = Shared::<[f32]>::new_slice(MAX_KEYS);
         let mut work = Shared::<[f32]>::new_slice(UNITS);
         let unit = UNIT_POS as usize;
-        let (at, row) = (CUBE_POS_X as usize, CUBE_POS_Y as usize);
-        let from = spans[row * 2] as usize;
-        let count = spans[row * 2 + 1] as usize - from;
+        let (index, row) = (CUBE_POS_X as usize, CUBE_POS_Y as usize);
+        let from = ranges[row * 2] as usize;
+        let count = ranges[row * 2 + 1] as usize - from;
         if unit < head {
-            asked[unit] = query[row * query.stride(0) + at * query.stride(1) + unit * query.stride(3)];
+            shared_query[unit] = query[row * query.stride(0) + index * query.stride(1) + unit * query.stride(3)];
         }
         sync_cube();
 
-        let first = row * keys.stride(0) + at * keys.stride(1) + from * keys.stride(2);
-        let mut most = f32::new(-3.0e38);
+        let first = row * keys.stride(0) + index * keys.stride(1) + from * keys.stride(2);
+        let mut max_score = f32::new(-3.0e38);
         let mut column = unit;
         while column < count {
             let place = first + column * keys.stride(2);
             let mut score = f32::new(0.0);
             for i in 0..head {
-                score += asked[i] * keys[place + i * keys.stride(3)];
+                score += shared_query[i] * keys[place + i * keys.stride(3)];
             }
             weights[column] = score;
-            most = max(most, score);
+            max_score = max(max_score, score);
             column += UNITS;
         }
-        let most = cube_max(&mut work, most, UNITS);
+        let max_score = cube_max(&mut work, max_score, UNITS);
         let mut sum = f32::new(0.0);
         column = unit;
         while column < count {
-            let weight = (weights[column] - most).exp();
+            let weight = (weights[column] - max_score).exp();
             weights[column] = weight;
             sum += weight;
             column += UNITS;
@@ -254,23 +258,24 @@ mod kernel {
 
         let shares = comptime!(UNITS / head);
         let (dim, share) = (unit % head, unit / head);
-        let first = row * values.stride(0) + at * values.stride(1) + from * values.stride(2) + dim * values.stride(3);
-        let mut found = f32::new(0.0);
+        let first =
+            row * values.stride(0) + index * values.stride(1) + from * values.stride(2) + dim * values.stride(3);
+        let mut weighted = f32::new(0.0);
         if share < shares {
             column = share;
             while column < count {
-                found += weights[column] * values[first + column * values.stride(2)];
+                weighted += weights[column] * values[first + column * values.stride(2)];
                 column += shares;
             }
         }
-        work[unit] = found;
+        work[unit] = weighted;
         sync_cube();
         if unit < head {
             let mut all = f32::new(0.0);
             for share in 0..shares {
                 all += work[share * head + unit];
             }
-            let place = row * out.stride(0) + at * head + unit;
+            let place = row * out.stride(0) + index * head + unit;
             out[place] = all / sum;
         }
     }

@@ -1,19 +1,19 @@
-//! What the kernels for GPUs share.
+//! Launch sizes and memory layout of GPU kernels.
 
 use burn::backend::Cube;
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::backend::tensor::FloatTensor;
 use cubecl::prelude::CubeCount;
 
-/// Cubes along one axis of a launch, at most, by WebGPU.
-const AXIS: usize = 65_535;
+/// Largest number of cubes along one axis of a launch in WebGPU.
+pub(crate) const MAX_CUBES_PER_AXIS: usize = 65_535;
 
-/// So many cubes, over two axes where one is too short; then the last few may be beyond the count.
+/// A launch of at least `count` cubes, over two axes when one is too short. The last cubes may lie beyond `count`.
 pub(crate) fn cubes(count: usize) -> CubeCount {
-    CubeCount::Static(count.min(AXIS) as u32, count.div_ceil(AXIS) as u32, 1)
+    CubeCount::Static(count.min(MAX_CUBES_PER_AXIS) as u32, count.div_ceil(MAX_CUBES_PER_AXIS) as u32, 1)
 }
 
-/// The same values in one piece of memory, in the order of the dimensions.
+/// `x`, copied into row-major order if it is not contiguous.
 pub(crate) fn contiguous(x: FloatTensor<Cube>) -> FloatTensor<Cube> {
     if x.is_contiguous() {
         return x;

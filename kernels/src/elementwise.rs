@@ -1,11 +1,11 @@
-//! Functions of one value each, on a GPU: one launch.
+//! Activations on a GPU in one launch.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Cube, FloatDType, TensorMetadata};
 use cubecl::prelude::*;
 
-/// What is computed of a value.
+/// An activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Function {
     /// The larger of `x` and 0.
@@ -18,7 +18,7 @@ pub(crate) enum Function {
     Glu,
 }
 
-/// The function of every value of `x`, of any shape.
+/// Applies `function` to `x`, of any shape.
 pub(crate) fn map(x: FloatTensor<Cube>, function: Function) -> FloatTensor<Cube> {
     let x = crate::cube::contiguous(x);
     let (client, device, mut shape) = (x.client.clone(), x.device(), x.shape());
@@ -42,7 +42,7 @@ pub(crate) fn map(x: FloatTensor<Cube>, function: Function) -> FloatTensor<Cube>
     out
 }
 
-/// One value a unit. `x` and `out` lie in one piece each.
+/// One unit per value of `out`. `x` and `out` are contiguous.
 #[cube(launch)]
 fn map_kernel(x: &Tensor<f32>, out: &mut Tensor<f32>, values: u32, half: u32, #[comptime] function: Function) {
     let at = ABSOLUTE_POS;

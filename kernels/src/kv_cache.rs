@@ -4,33 +4,34 @@
 use crate::gemv::{PANEL, ROWS, multiply};
 use crate::vector_math::Softmax;
 
-/// What one head has seen: keys in panels of 32 keys, `[panels, head, 32]`; values in panels of 32 of a head's values,
-/// `[panels][count, 32]`.
+/// The keys and values of one head.
 #[derive(Clone, Debug)]
 pub struct KvCache {
+    /// Keys in panels of 32 keys: `[panels, head, 32]`.
     keys: Vec<f32>,
+    /// Values in panels of 32 values of a head: `[panels][count, 32]`.
     values: Vec<Vec<f32>>,
     head: usize,
     count: usize,
 }
 
 impl KvCache {
-    /// Nothing yet, of heads of this width.
+    /// An empty cache of a head of `head` values.
     pub fn new(head: usize) -> Self {
         Self { keys: Vec::new(), values: vec![Vec::new(); head.div_ceil(PANEL)], head, count: 0 }
     }
 
-    /// How many keys it holds.
+    /// Number of keys.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// One more key and value, `[head]` each.
+    /// Appends a key and a value, `[head]` each.
     ///
     /// # Panics
-    /// When they are of another length.
+    /// When `key` or `value` has another length.
     pub fn push(&mut self, key: &[f32], value: &[f32]) {
-        assert!(key.len() == self.head && value.len() == self.head, "a head's key and value");
+        assert!(key.len() == self.head && value.len() == self.head, "KV cache: lengths of key and value");
         if self.count.is_multiple_of(PANEL) {
             self.keys.resize(self.keys.len() + self.head * PANEL, 0.0);
         }
@@ -43,23 +44,27 @@ impl KvCache {
         self.count += 1;
     }
 
-    /// `query` `[head]`, already scaled, over all keys: what they give, `[head]`, and how much it looked at each, `[count]`.
+    /// Attends with `query` `[head]`, already scaled, over all keys: writes the result to `out` `[head]` and the attention weight of
+    /// each key to `weights` `[count]`.
     ///
     /// # Panics
-    /// When `query` is of another length, or there is no key.
-    pub fn attend(&self, query: &[f32], out: &mut [f32], looked: &mut Vec<f32>) {
-        assert!(query.len() == self.head && out.len() == self.head && self.count > 0, "a head's query");
-        looked.clear();
-        looked.resize(self.keys.len() / self.head, 0.0);
+    /// When `query` or `out` has another length, or the cache is empty.
+    pub fn attend(&self, query: &[f32], out: &mut [f32], weights: &mut Vec<f32>) {
+        assert!(
+            query.len() == self.head && out.len() == self.head && self.count > 0,
+            "KV cache: lengths of query and out, and at least one key"
+        );
+        weights.clear();
+        weights.resize(self.keys.len() / self.head, 0.0);
         let mut sums = [[0f32; PANEL]; ROWS];
-        for (scores, keys) in looked.chunks_exact_mut(PANEL).zip(self.keys.chunks_exact(self.head * PANEL)) {
+        for (scores, keys) in weights.chunks_exact_mut(PANEL).zip(self.keys.chunks_exact(self.head * PANEL)) {
             multiply(1, query, keys, &mut sums);
             scores.copy_from_slice(&sums[0]);
         }
-        looked.truncate(self.count);
-        pulp::Arch::new().dispatch(Softmax { logits: looked, width: self.count });
+        weights.truncate(self.count);
+        pulp::Arch::new().dispatch(Softmax { logits: weights, width: self.count });
         for (out, values) in out.chunks_mut(PANEL).zip(&self.values) {
-            multiply(1, looked, values, &mut sums);
+            multiply(1, weights, values, &mut sums);
             out.copy_from_slice(&sums[0][..out.len()]);
         }
     }

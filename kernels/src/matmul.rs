@@ -1,33 +1,33 @@
-//! PackedMatrix products of plain memory.
+//! Matrix products of plain slices.
 
-/// Values that several threads fill, each its own.
+/// An output slice that several threads write at the same time, each to its own values.
 #[derive(Clone, Copy)]
-pub(crate) struct Target(*mut f32);
+pub(crate) struct SharedOutput(*mut f32);
 
-// SAFETY: what is written through it is `unsafe`, and has to say why no two threads write the same value.
-unsafe impl Send for Target {}
+// SAFETY: every write through the pointer is `unsafe` and states why no two threads write the same value.
+unsafe impl Send for SharedOutput {}
 // SAFETY: as above.
-unsafe impl Sync for Target {}
+unsafe impl Sync for SharedOutput {}
 
-impl Target {
+impl SharedOutput {
     pub(crate) fn new(values: &mut [f32]) -> Self {
         Self(values.as_mut_ptr())
     }
 
-    /// The place of a value.
+    /// Pointer to the value at `index`.
     pub(crate) fn at(self, index: usize) -> *mut f32 {
         self.0.wrapping_add(index)
     }
 }
 
-/// `out = a b` on this thread alone, `a` `[m, depth]` and `b` `[depth, n]` with their strides; rows of `out` `[m, n]` lie
-/// `out.1` values apart.
+/// Computes `out = a b` on this thread: `a` `[m, depth]` and `b` `[depth, n]` with their strides; rows of `out` `[m, n]` lie `out.1`
+/// values apart.
 ///
 /// # Panics
-/// When a source is too short for its shape and strides.
+/// When `a` or `b` is too short for its shape and strides.
 ///
 /// # Safety
-/// `out` can be written at all its values, and nothing else reads or writes them meanwhile.
+/// All values of `out` are writable, and nothing else accesses them during the call.
 pub(crate) unsafe fn product(
     [m, n, depth]: [usize; 3],
     out: (*mut f32, usize),
@@ -40,9 +40,9 @@ pub(crate) unsafe fn product(
     let last = |[rows, columns]: [usize; 2], [down, along]: [usize; 2]| (rows - 1) * down + (columns - 1) * along;
     assert!(
         depth > 0 && last([m, depth], a.1) < a.0.len() && last([depth, n], b.1) < b.0.len(),
-        "a product's source is short"
+        "product: lengths of a and b"
     );
-    // SAFETY: the sources are long enough, as was just seen; the caller answers for `out`.
+    // SAFETY: the lengths of `a` and `b` are checked above; the caller guarantees `out`.
     unsafe {
         gemm::gemm(
             m,

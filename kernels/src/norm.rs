@@ -1,6 +1,6 @@
 //! Layer normalisation.
 //!
-//! On flex burn's own operation, on GPUs one launch: a cube a row. [`layer_norm_rows`] is for values that are no tensor.
+//! On flex it is burn's own operation, on GPUs one launch with a cube per row. [`layer_norm_rows`] works on plain slices.
 
 use burn::backend::Dispatch;
 use burn::backend::ops::ModuleOps;
@@ -9,28 +9,23 @@ use burn::backend::{Backend, Flex, backend_extension};
 use burn::tensor::Tensor;
 
 const LANES: usize = 16;
-/// As in all published classes.
+/// The epsilon of all published model classes.
 const EPSILON: f32 = 1e-5;
 
-/// Each row of `x` `[.., size]`, less its mean and over its deviation, times `gamma` and with `beta` added; `gamma` and `beta` are
-/// `[size]`, epsilon is 1e-5.
+/// Normalises each row of `x` `[.., size]` to mean 0 and deviation 1, multiplies it by `gamma` `[size]` and adds `beta` `[size]`;
+/// epsilon is 1e-5.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Tensor<1>) -> Tensor<D> {
     let (x, gamma, beta) = (x.into_dispatch(), gamma.into_dispatch(), beta.into_dispatch());
-    Tensor::from_dispatch(Dispatch::layer_norm_of_rows(x, gamma, beta))
+    Tensor::from_dispatch(Dispatch::fused_layer_norm(x, gamma, beta))
 }
 
 #[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
 pub(crate) trait NormOps: Backend {
-    fn layer_norm_of_rows(x: FloatTensor<Self>, gamma: FloatTensor<Self>, beta: FloatTensor<Self>)
-    -> FloatTensor<Self>;
+    fn fused_layer_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, beta: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
 impl NormOps for Flex {
-    fn layer_norm_of_rows(
-        x: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
+    fn fused_layer_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, beta: FloatTensor<Self>) -> FloatTensor<Self> {
         Self::layer_norm(x, gamma, Some(beta), f64::from(EPSILON))
     }
 }
@@ -49,7 +44,7 @@ mod kernel {
     const UNITS: usize = 128;
 
     impl NormOps for Cube {
-        fn layer_norm_of_rows(
+        fn fused_layer_norm(
             x: FloatTensor<Self>,
             gamma: FloatTensor<Self>,
             beta: FloatTensor<Self>,
@@ -74,7 +69,7 @@ mod kernel {
         }
     }
 
-    /// One cube a row. `x` and `out` lie in one piece each.
+    /// One cube per row. `x` and `out` are contiguous.
     #[cube(launch)]
     fn norm_kernel(
         x: &Tensor<f32>,
@@ -101,8 +96,8 @@ mod kernel {
             let mut squares = f32::new(0.0);
             at = unit;
             while at < end {
-                let off = x[base + at] - mean;
-                squares += off * off;
+                let difference = x[base + at] - mean;
+                squares += difference * difference;
                 at += UNITS;
             }
             let deviation = (cube_sum(&mut values, squares, UNITS) / count + f32::new(comptime!(EPSILON))).sqrt();
@@ -115,14 +110,16 @@ mod kernel {
     }
 }
 
-/// Each row of `x` `[rows, size]`, less its mean and over its deviation, times `gamma` and with `beta` added, to `out` of the
-/// same shape; `gamma` and `beta` are `[size]`, epsilon is 1e-5. In the widest vectors the processor has.
+/// [`layer_norm`] of slices: `x` `[rows, size]` to `out` of the same shape. Runs in the widest vectors the processor has.
 ///
 /// # Panics
-/// When the lengths do not fit together.
+/// When the lengths do not match.
 pub fn layer_norm_rows(x: &[f32], gamma: &[f32], beta: &[f32], out: &mut [f32]) {
     let size = gamma.len();
-    assert!(beta.len() == size && out.len() == x.len() && x.len().is_multiple_of(size), "the rows of a norm");
+    assert!(
+        beta.len() == size && out.len() == x.len() && x.len().is_multiple_of(size),
+        "layer norm: lengths of x, gamma, beta and out"
+    );
     pulp::Arch::new().dispatch(LayerNorm { x, gamma, beta, out });
 }
 
@@ -151,6 +148,7 @@ impl pulp::NullaryFnOnce for LayerNorm<'_> {
     }
 }
 
+/// The sum of `of` over all values, in sixteen lanes.
 #[inline(always)]
 fn sum(x: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     let mut sums = [0f32; LANES];
@@ -175,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_norm_is_that_of_the_definition() {
+    fn layer_norm_matches_the_definition() {
         for size in [1, 15, 16, 37, 256] {
             let x: Vec<f32> = (0..3 * size).map(|n| (n as f32 * 0.7).sin() * 9.0 + 4.0).collect();
             let gamma: Vec<f32> = (0..size).map(|n| (n as f32 * 1.3).cos()).collect();

@@ -1,21 +1,22 @@
-//! A few rows times a large matrix in eight bits, on GPUs: a quarter of what is read of one in full.
+//! Products of a few rows with an 8-bit matrix on GPUs: a product reads a quarter of the bytes of an f32 matrix.
 //!
-//! Weights are those of [`crate::gemv::PackedMatrix`] in eight bits, which is the twin: a scale for each output, what goes in and sums
-//! in f32. They are unpacked in registers, four from a word.
+//! The weights are those of [`PackedMatrix`](crate::gemv::PackedMatrix) in 8 bits, which is the CPU twin: one scale for each output,
+//! inputs and sums in f32. A word holds four weights, which the kernel unpacks in registers.
 
 use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
+use crate::gemv::int8_scale;
 use crate::vector_math::{contiguous, tensor};
 
-/// Weights in a word.
+/// Weights of one word.
 const WORD: usize = 4;
-/// What is added to a weight, so that it is not negative.
-const ZERO: i32 = 128;
+/// Offset of a stored weight, which is unsigned.
+const OFFSET: i32 = 128;
 
-/// A matrix `[outputs, inputs]` in eight bits.
+/// A matrix `[outputs, inputs]` of 8-bit weights.
 #[derive(Clone, Debug)]
 pub struct QuantizedMatrix {
     /// `[outputs, inputs / 4]`: weights plus 128, the first in the lowest byte.
@@ -25,20 +26,19 @@ pub struct QuantizedMatrix {
 }
 
 impl QuantizedMatrix {
-    /// Packs `values` `[outputs, inputs]`; `inputs` is a multiple of four.
+    /// Packs `values` `[outputs, inputs]`.
     ///
     /// # Panics
-    /// When it is not, or there are no whole outputs.
+    /// When `inputs` is not a multiple of four, or `values` is not a whole number of outputs.
     pub fn new(values: &[f32], inputs: usize, device: &Device) -> Self {
         assert!(
             inputs.is_multiple_of(WORD) && values.len().is_multiple_of(inputs),
-            "the shape of a matrix in eight bits"
+            "8-bit matrix: inputs and number of values"
         );
         let (mut words, mut scales) = (Vec::with_capacity(values.len() / WORD), Vec::new());
         for row in values.chunks_exact(inputs) {
-            let scale = row.iter().fold(0f32, |most, value| most.max(value.abs())) / 127.0;
-            let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
-            let byte = |value: f32| ((value * inverse).round() as i32 + ZERO) as u8;
+            let (scale, inverse) = int8_scale(row);
+            let byte = |value: f32| ((value * inverse).round() as i32 + OFFSET) as u8;
             words.extend(row.as_chunks::<WORD>().0.iter().map(|four| i32::from_le_bytes(four.map(byte))));
             scales.push(scale);
         }
@@ -49,7 +49,7 @@ impl QuantizedMatrix {
         }
     }
 
-    /// `x` `[rows, inputs]` to `[rows, outputs]`.
+    /// Multiplies `x` `[rows, inputs]` to `[rows, outputs]`.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
         let (words, scales) = (self.words.clone().into_dispatch(), self.scales.clone().into_dispatch());
         Tensor::from_dispatch(Dispatch::quantized_product(x.into_dispatch(), words, scales))
@@ -61,7 +61,7 @@ pub(crate) trait QuantizedOps: Backend {
     fn quantized_product(x: FloatTensor<Self>, words: IntTensor<Self>, scales: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
-/// For tests; models on the CPU use [`crate::gemv`].
+/// Used by tests; models on the CPU use [`crate::gemv`].
 impl QuantizedOps for Flex {
     fn quantized_product(x: FloatTensor<Self>, words: IntTensor<Self>, scales: FloatTensor<Self>) -> FloatTensor<Self> {
         let [rows, inputs] = [x.shape()[0], x.shape()[1]];
@@ -72,7 +72,7 @@ impl QuantizedOps for Flex {
         for x in x.chunks_exact(inputs) {
             for (words, scale) in words.chunks_exact(inputs / WORD).zip(scales) {
                 let weights =
-                    words.iter().flat_map(|word| word.to_le_bytes()).map(|byte| (i32::from(byte) - ZERO) as f32);
+                    words.iter().flat_map(|word| word.to_le_bytes()).map(|byte| (i32::from(byte) - OFFSET) as f32);
                 out.push(weights.zip(x).map(|(weight, x)| weight * x).sum::<f32>() * scale);
             }
         }
@@ -87,12 +87,12 @@ mod kernel {
     use burn::backend::{Cube, FloatDType, TensorMetadata};
     use cubecl::prelude::*;
 
-    use super::{QuantizedOps, WORD, ZERO};
+    use super::{OFFSET, QuantizedOps, WORD};
 
-    /// Units that share an output, and outputs of a cube; powers of two.
+    /// Units per output and outputs per cube; powers of two.
     const LANES: usize = 32;
     const OUTPUTS: usize = 8;
-    /// Rows for which a weight is read once, at most: their sums fit into 8 KiB of shared memory.
+    /// Largest number of rows that share one read of a weight: their sums fit into 8 KiB of shared memory.
     const ROWS: usize = 8;
 
     impl QuantizedOps for Cube {
@@ -105,53 +105,53 @@ mod kernel {
             let (client, device, rows) = (x.client.clone(), x.device(), x.shape()[0]);
             let outputs = scales.shape()[0];
             let out = Self::float_empty([rows, outputs].into(), &device, FloatDType::F32);
-            let taken = rows.next_power_of_two().min(ROWS);
+            let cube_rows = rows.next_power_of_two().min(ROWS);
             product_kernel::launch(
                 &client,
-                CubeCount::Static(outputs.div_ceil(OUTPUTS) as u32, rows.div_ceil(taken) as u32, 1),
+                CubeCount::Static(outputs.div_ceil(OUTPUTS) as u32, rows.div_ceil(cube_rows) as u32, 1),
                 CubeDim::new_2d(LANES as u32, OUTPUTS as u32),
                 x.into_tensor_arg(),
                 words.into_tensor_arg(),
                 scales.into_tensor_arg(),
                 out.clone().into_tensor_arg(),
-                taken,
+                cube_rows,
             );
             out
         }
     }
 
-    /// One cube a few outputs of a few rows, a row of units an output. `x`, `words` and `out` lie in one piece each.
+    /// One cube per group of outputs and rows, with a row of units per output. `x`, `words` and `out` are contiguous.
     #[cube(launch)]
     fn product_kernel(
         x: &Tensor<f32>,
         words: &Tensor<i32>,
         scales: &Tensor<f32>,
         out: &mut Tensor<f32>,
-        #[comptime] taken: usize,
+        #[comptime] cube_rows: usize,
     ) {
-        let mut partial = Shared::<[f32]>::new_slice(comptime!(taken * OUTPUTS * LANES));
+        let mut partial = Shared::<[f32]>::new_slice(comptime!(cube_rows * OUTPUTS * LANES));
         let (lane, at) = (UNIT_POS_X as usize, UNIT_POS_Y as usize);
         let (rows, inputs) = (x.shape(0), x.shape(1));
         let (outputs, width) = (words.shape(0), words.shape(1));
         let output = CUBE_POS_X as usize * OUTPUTS + at;
-        let first = CUBE_POS_Y as usize * taken;
+        let first = CUBE_POS_Y as usize * cube_rows;
 
-        let mut sums = Array::<f32>::new(taken);
+        let mut sums = Array::<f32>::new(cube_rows);
         #[unroll]
-        for row in 0..taken {
+        for row in 0..cube_rows {
             sums[row] = f32::new(0.0);
         }
         if output < outputs {
             let mut word = lane;
             while word < width {
                 let four = u32::cast_from(words[output * width + word]);
-                let a = f32::cast_from(four & 255u32) - f32::new(comptime!(ZERO as f32));
-                let b = f32::cast_from((four >> 8u32) & 255u32) - f32::new(comptime!(ZERO as f32));
-                let c = f32::cast_from((four >> 16u32) & 255u32) - f32::new(comptime!(ZERO as f32));
-                let d = f32::cast_from(four >> 24u32) - f32::new(comptime!(ZERO as f32));
+                let a = f32::cast_from(four & 255u32) - f32::new(comptime!(OFFSET as f32));
+                let b = f32::cast_from((four >> 8u32) & 255u32) - f32::new(comptime!(OFFSET as f32));
+                let c = f32::cast_from((four >> 16u32) & 255u32) - f32::new(comptime!(OFFSET as f32));
+                let d = f32::cast_from(four >> 24u32) - f32::new(comptime!(OFFSET as f32));
                 #[unroll]
-                for row in 0..taken {
-                    // Rows past the last are computed as the last, to no effect.
+                for row in 0..cube_rows {
+                    // Rows past the last repeat the last row; their sums are not written.
                     let place = min(first + row, rows - 1) * inputs + word * WORD;
                     sums[row] += a * x[place] + b * x[place + 1] + c * x[place + 2] + d * x[place + 3];
                 }
@@ -159,7 +159,7 @@ mod kernel {
             }
         }
         #[unroll]
-        for row in 0..taken {
+        for row in 0..cube_rows {
             partial[(row * OUTPUTS + at) * LANES + lane] = sums[row];
         }
         sync_cube();
@@ -167,7 +167,7 @@ mod kernel {
         while reach > 0 {
             if lane < reach {
                 #[unroll]
-                for row in 0..taken {
+                for row in 0..cube_rows {
                     let place = (row * OUTPUTS + at) * LANES + lane;
                     partial[place] += partial[place + reach];
                 }
@@ -178,7 +178,7 @@ mod kernel {
         if lane == 0 && output < outputs {
             let scale = scales[output];
             #[unroll]
-            for row in 0..taken {
+            for row in 0..cube_rows {
                 if first + row < rows {
                     let place = (first + row) * outputs + output;
                     out[place] = partial[(row * OUTPUTS + at) * LANES] * scale;

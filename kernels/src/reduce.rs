@@ -1,8 +1,8 @@
-//! What the units of a cube find together; no subgroup operation, which software rasterisers lack.
+//! Reductions over the units of a cube, without subgroup operations, which software rasterisers lack.
 
 use cubecl::prelude::*;
 
-/// The largest value of a cube's `units`, a power of two; `values` is shared memory of as many.
+/// The largest `value` of the `units` of a cube. `units` is a power of two, and `values` has as many elements.
 #[cube]
 pub(crate) fn cube_max(values: &mut Shared<[f32]>, value: f32, #[comptime] units: usize) -> f32 {
     let unit = UNIT_POS as usize;
@@ -16,13 +16,13 @@ pub(crate) fn cube_max(values: &mut Shared<[f32]>, value: f32, #[comptime] units
         sync_cube();
         reach /= 2;
     }
-    let found = values[0];
-    // All have read it before the next use writes.
+    let result = values[0];
+    // All units read the result before the next use of `values` writes.
     sync_cube();
-    found
+    result
 }
 
-/// The sum of the values of a cube's `units`, as [`cube_max`].
+/// The sum of `value` over the `units` of a cube, as [`cube_max`].
 #[cube]
 pub(crate) fn cube_sum(values: &mut Shared<[f32]>, value: f32, #[comptime] units: usize) -> f32 {
     let unit = UNIT_POS as usize;
@@ -36,7 +36,7 @@ pub(crate) fn cube_sum(values: &mut Shared<[f32]>, value: f32, #[comptime] units
         sync_cube();
         reach /= 2;
     }
-    let found = values[0];
+    let result = values[0];
     sync_cube();
-    found
+    result
 }

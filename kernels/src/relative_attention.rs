@@ -1,5 +1,5 @@
-//! Attention with relative positions (Transformer-XL form) of a few queries to what their stream has seen, on the CPU. Keys lie
-//! in the panels of [`crate::gemv`], of which a stream drops the oldest, so that nothing is moved from step to step.
+//! Attention with relative positions (Transformer-XL form) of a few queries over the sliding KV cache of their stream, on the CPU. Keys
+//! are stored in the panels of [`crate::gemv`]. A stream drops its oldest panels, so nothing moves in memory from step to step.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,33 +7,34 @@ use std::ops::Range;
 use crate::gemv::{PANEL, ROWS, multiply};
 use crate::vector_math::softmax;
 
-/// Queries of one call at most.
+/// Largest number of queries of one call.
 pub const MAX_QUERIES: usize = ROWS;
 
-/// The keys of distances, of one block: `[heads, panels, head, 32]`, the farthest past first.
+/// The relative position keys of one block, from the most distant past on: `[heads, panels, head, 32]`.
 #[derive(Clone, Debug)]
 pub struct PositionKeys {
     keys: Vec<f32>,
+    /// Distance of the first key, in frames.
     farthest: usize,
     count: usize,
     heads: usize,
 }
 
 impl PositionKeys {
-    /// From `rows` `[count, heads * head]`, whose first is that of the distance `farthest` and each next one is for a key one
-    /// frame later.
+    /// `rows` are the keys `[count, heads * head]`: the first for the distance `farthest`, each next one for a distance one frame
+    /// smaller.
     ///
     /// # Panics
-    /// When these are no rows of so many heads.
+    /// When `rows` is empty or is not `count` rows of `heads` heads.
     pub fn new(rows: &[f32], farthest: usize, count: usize, heads: usize) -> Self {
-        assert!(count > 0 && rows.len().is_multiple_of(count * heads), "the keys of distances");
+        assert!(count > 0 && rows.len().is_multiple_of(count * heads), "position keys: length of rows");
         let size = rows.len() / count;
         let head = size / heads;
         let panels = count.div_ceil(PANEL);
         let mut keys = vec![0f32; heads * panels * head * PANEL];
         for (at, row) in rows.chunks_exact(size).enumerate() {
-            for (number, row) in row.chunks_exact(head).enumerate() {
-                let from = (number * panels + at / PANEL) * head * PANEL + at % PANEL;
+            for (index, row) in row.chunks_exact(head).enumerate() {
+                let from = (index * panels + at / PANEL) * head * PANEL + at % PANEL;
                 keys[from..].iter_mut().step_by(PANEL).zip(row).for_each(|(to, value)| *to = *value);
             }
         }
@@ -41,69 +42,69 @@ impl PositionKeys {
     }
 }
 
-/// The keys and values of one row of one block: what its queries may still look at. Frames are numbered from the stream's
-/// first.
+/// The keys and values of one stream in one block that its next queries may attend to. Frames are numbered from the first frame of
+/// the stream.
 #[derive(Clone, Debug)]
 pub struct SlidingKvCache {
-    panels: VecDeque<Panel>,
+    panels: VecDeque<KvPanel>,
     /// Number of the first frame of the first panel.
     first: usize,
-    /// Frames that there have been.
+    /// Number of the next frame.
     end: usize,
     heads: usize,
     head: usize,
 }
 
-/// Thirty-two frames.
+/// The keys and values of 32 frames.
 #[derive(Clone, Debug)]
-struct Panel {
+struct KvPanel {
     /// `[heads, head, 32]`
     keys: Vec<f32>,
-    /// `[heads, parts, 32 frames, 32]`: a head's values in parts of 32, the last filled up.
+    /// `[heads, parts, 32 frames, 32]`: the values of a head in parts of 32, the last padded with 0.
     values: Vec<f32>,
 }
 
-/// What is asked of a [`SlidingKvCache`].
+/// The queries of one [`SlidingKvCache::attend`] call.
 #[derive(Clone, Copy, Debug)]
 pub struct RelativeQueries<'a> {
-    /// Queries, already scaled: of each the first `heads * head` values of a row.
+    /// The queries, already scaled: the first `heads * head` values of each row.
     pub queries: &'a [f32],
-    /// Values from one query's first to the next one's.
+    /// Length of a row, in values.
     pub stride: usize,
-    /// What a query has more where it asks for content, and for a position, already scaled: `[heads * head]` each.
+    /// The biases that are added to a query for content and for position, already scaled: `[heads * head]` each.
     pub biases: [&'a [f32]; 2],
-    /// The frame of the first query; the others follow it.
+    /// Frame number of the first query; the others follow it.
     pub frame: usize,
-    /// The frames that each query may look at.
-    pub seen: &'a [Range<usize>],
+    /// The frames that each query attends to.
+    pub visible: &'a [Range<usize>],
 }
 
 impl SlidingKvCache {
-    /// Nothing yet.
+    /// An empty cache of `heads` heads of `head` values.
     pub fn new(heads: usize, head: usize) -> Self {
         Self { panels: VecDeque::new(), first: 0, end: 0, heads, head }
     }
 
-    /// Frames that there have been.
+    /// Number of the next frame: the frames that were pushed so far.
     pub fn end(&self) -> usize {
         self.end
     }
 
-    /// Bytes that it holds.
+    /// Size of the keys and values, in bytes.
     pub fn bytes(&self) -> usize {
         self.panels.iter().map(|panel| 4 * (panel.keys.len() + panel.values.len())).sum()
     }
 
-    /// The next frame's key and value: `[heads * head]` each.
+    /// Appends the key and value of the next frame: `[heads * head]` each.
     ///
     /// # Panics
-    /// When they are of another length.
+    /// When `key` or `value` has another length.
     pub fn push(&mut self, key: &[f32], value: &[f32]) {
         let (head, parts) = (self.head, self.head.div_ceil(PANEL));
-        assert!(key.len() == self.heads * head && value.len() == key.len(), "a frame's key and value");
+        assert!(key.len() == self.heads * head && value.len() == key.len(), "KV cache: lengths of key and value");
         let lane = self.end % PANEL;
         if lane == 0 {
-            let panel = Panel {
+            let panel = KvPanel {
                 keys: vec![0.0; self.heads * head * PANEL],
                 values: vec![0.0; self.heads * parts * PANEL * PANEL],
             };
@@ -120,54 +121,56 @@ impl SlidingKvCache {
         self.end += 1;
     }
 
-    /// Nothing before `frame` will be looked at any more.
-    pub fn forget_before(&mut self, frame: usize) {
+    /// Drops panels that lie before `frame`.
+    pub fn drop_before(&mut self, frame: usize) {
         while self.first + PANEL <= frame.min(self.end) {
             self.panels.pop_front();
             self.first += PANEL;
         }
     }
 
-    /// What up to [`MAX_QUERIES`] queries find: `[queries, heads * head]`; nought where there is nothing to see.
+    /// Attends with up to [`MAX_QUERIES`] queries and writes `out` `[queries, heads * head]`; a query that sees no frame gives 0.
     ///
     /// # Panics
-    /// When more is asked than there is, or than `distances` have.
-    pub fn attend(&self, distances: &PositionKeys, asked: RelativeQueries, out: &mut [f32]) {
+    /// When a query sees a frame that is not in the cache, or a distance that is not in `positions`.
+    pub fn attend(&self, positions: &PositionKeys, queries: RelativeQueries, out: &mut [f32]) {
         let (heads, head) = (self.heads, self.head);
         let size = heads * head;
-        let taken = asked.seen.len();
+        let count = queries.visible.len();
         assert!(
-            (1..=MAX_QUERIES).contains(&taken)
-                && out.len() == taken * size
-                && asked.queries.len() >= (taken - 1) * asked.stride + size
-                && asked.biases.iter().all(|bias| bias.len() == size)
-                && distances.heads == heads,
-            "what is asked of a past"
+            (1..=MAX_QUERIES).contains(&count)
+                && out.len() == count * size
+                && queries.queries.len() >= (count - 1) * queries.stride + size
+                && queries.biases.iter().all(|bias| bias.len() == size)
+                && positions.heads == heads,
+            "relative attention: number and lengths of the queries"
         );
-        let some = asked.seen.iter().enumerate().filter(|(_, seen)| !seen.is_empty());
-        let low = some.clone().map(|(_, seen)| seen.start).min();
-        let high = some.clone().map(|(_, seen)| seen.end).max();
-        // The key of frame j is, for the query of frame i, at the distance i - j, and so in place `farthest - i + j`.
-        let place = |row: usize, frame: usize| (distances.farthest + frame).checked_sub(asked.frame + row);
-        let from = some.clone().map(|(row, seen)| place(row, seen.start)).min().flatten();
-        let to = some.map(|(row, seen)| place(row, seen.end)).max().flatten();
+        let visible = queries.visible.iter().enumerate().filter(|(_, visible)| !visible.is_empty());
+        let low = visible.clone().map(|(_, frames)| frames.start).min();
+        let high = visible.clone().map(|(_, frames)| frames.end).max();
+        // The query of frame i has the distance i - j to frame j, whose position key has the index `farthest - i + j`.
+        let index = |row: usize, frame: usize| (positions.farthest + frame).checked_sub(queries.frame + row);
+        let from = visible.clone().map(|(row, frames)| index(row, frames.start)).min().flatten();
+        let to = visible.map(|(row, frames)| index(row, frames.end)).max().flatten();
         let (Some(low), Some(high)) = (low, high) else { return out.fill(0.0) };
-        assert!(low >= self.first && high <= self.end, "frames that are not there");
-        let (Some(from), Some(to)) = (from, to) else { panic!("distances that are not there") };
-        assert!(to <= distances.count, "distances that are not there");
-        let places = from / PANEL..to.div_ceil(PANEL);
-        pulp::Arch::new().dispatch(Attend { past: self, distances, asked, frames: low..high, places, out });
+        assert!(low >= self.first && high <= self.end, "relative attention: frames outside the cache");
+        let (Some(from), Some(to)) = (from, to) else {
+            panic!("relative attention: distances outside the position keys")
+        };
+        assert!(to <= positions.count, "relative attention: distances outside the position keys");
+        let position_panels = from / PANEL..to.div_ceil(PANEL);
+        pulp::Arch::new().dispatch(Attend { cache: self, positions, queries, frames: low..high, position_panels, out });
     }
 }
 
 struct Attend<'a> {
-    past: &'a SlidingKvCache,
-    distances: &'a PositionKeys,
-    asked: RelativeQueries<'a>,
-    /// All that one of the queries may look at.
+    cache: &'a SlidingKvCache,
+    positions: &'a PositionKeys,
+    queries: RelativeQueries<'a>,
+    /// From the first to the last frame that any query sees.
     frames: Range<usize>,
-    /// Panels of distances that they need.
-    places: Range<usize>,
+    /// Panels of the position keys that the queries need.
+    position_panels: Range<usize>,
     out: &'a mut [f32],
 }
 
@@ -176,78 +179,80 @@ impl pulp::NullaryFnOnce for Attend<'_> {
 
     #[inline(always)]
     fn call(self) {
-        let Self { past, distances, asked, frames, places, out } = self;
-        let (heads, head, parts) = (past.heads, past.head, past.head.div_ceil(PANEL));
-        let (taken, width) = (asked.seen.len(), asked.seen.len().next_power_of_two());
-        let panels = (frames.start - past.first) / PANEL..(frames.end - past.first).div_ceil(PANEL);
-        let base = past.first + panels.start * PANEL;
+        let Self { cache, positions, queries, frames, position_panels, out } = self;
+        let (heads, head, parts) = (cache.heads, cache.head, cache.head.div_ceil(PANEL));
+        let (count, width) = (queries.visible.len(), queries.visible.len().next_power_of_two());
+        let panels = (frames.start - cache.first) / PANEL..(frames.end - cache.first).div_ceil(PANEL);
+        let base = cache.first + panels.start * PANEL;
         let columns = panels.len() * PANEL;
-        let reach = places.len() * PANEL;
-        let all = distances.count.div_ceil(PANEL) * head * PANEL;
-        let mut scores = vec![0f32; taken * columns];
-        let mut by_place = vec![0f32; taken * reach];
-        let mut turned = vec![0f32; width * columns.max(2 * head)];
+        let position_columns = position_panels.len() * PANEL;
+        let head_keys = positions.count.div_ceil(PANEL) * head * PANEL;
+        let mut scores = vec![0f32; count * columns];
+        let mut position_scores = vec![0f32; count * position_columns];
+        let mut transposed = vec![0f32; width * columns.max(2 * head)];
         let mut sums = [[0f32; PANEL]; ROWS];
-        for number in 0..heads {
+        for index in 0..heads {
             {
-                let (content, position) = turned.split_at_mut(width * head);
-                let at = number * head..(number + 1) * head;
-                for row in 0..taken {
-                    let query = &asked.queries[row * asked.stride..][at.clone()];
-                    let biases = asked.biases[0][at.clone()].iter().zip(&asked.biases[1][at.clone()]);
-                    for (input, (query, (by_content, by_position))) in query.iter().zip(biases).enumerate() {
-                        content[input * width + row] = query + by_content;
-                        position[input * width + row] = query + by_position;
+                let (content, position) = transposed.split_at_mut(width * head);
+                let at = index * head..(index + 1) * head;
+                for row in 0..count {
+                    let query = &queries.queries[row * queries.stride..][at.clone()];
+                    let biases = queries.biases[0][at.clone()].iter().zip(&queries.biases[1][at.clone()]);
+                    for (input, (query, (content_bias, position_bias))) in query.iter().zip(biases).enumerate() {
+                        content[input * width + row] = query + content_bias;
+                        position[input * width + row] = query + position_bias;
                     }
                 }
                 let content = &content[..width * head];
-                for (column, panel) in past.panels.range(panels.clone()).enumerate() {
-                    multiply(width, content, &panel.keys[number * head * PANEL..][..head * PANEL], &mut sums);
-                    for (row, sums) in sums.iter().take(taken).enumerate() {
+                for (column, panel) in cache.panels.range(panels.clone()).enumerate() {
+                    multiply(width, content, &panel.keys[index * head * PANEL..][..head * PANEL], &mut sums);
+                    for (row, sums) in sums.iter().take(count).enumerate() {
                         scores[row * columns + column * PANEL..][..PANEL].copy_from_slice(sums);
                     }
                 }
                 let position = &position[..width * head];
-                let keys = &distances.keys[number * all..][..all];
-                for (column, keys) in keys.chunks_exact(head * PANEL).skip(places.start).take(places.len()).enumerate()
+                let keys = &positions.keys[index * head_keys..][..head_keys];
+                for (column, keys) in
+                    keys.chunks_exact(head * PANEL).skip(position_panels.start).take(position_panels.len()).enumerate()
                 {
                     multiply(width, position, keys, &mut sums);
-                    for (row, sums) in sums.iter().take(taken).enumerate() {
-                        by_place[row * reach + column * PANEL..][..PANEL].copy_from_slice(sums);
+                    for (row, sums) in sums.iter().take(count).enumerate() {
+                        position_scores[row * position_columns + column * PANEL..][..PANEL].copy_from_slice(sums);
                     }
                 }
             }
-            turned[..width * columns].fill(0.0);
-            for (row, seen) in asked.seen.iter().enumerate() {
-                if seen.is_empty() {
+            transposed[..width * columns].fill(0.0);
+            for (row, visible) in queries.visible.iter().enumerate() {
+                if visible.is_empty() {
                     continue;
                 }
-                let place = distances.farthest + seen.start - (asked.frame + row) - places.start * PANEL;
-                let places = &by_place[row * reach + place..][..seen.len()];
-                let scores = &mut scores[row * columns + seen.start - base..][..seen.len()];
-                for (score, place) in scores.iter_mut().zip(places) {
-                    *score += place;
+                let first_key =
+                    positions.farthest + visible.start - (queries.frame + row) - position_panels.start * PANEL;
+                let position_scores = &position_scores[row * position_columns + first_key..][..visible.len()];
+                let scores = &mut scores[row * columns + visible.start - base..][..visible.len()];
+                for (score, position_score) in scores.iter_mut().zip(position_scores) {
+                    *score += position_score;
                 }
                 softmax(scores);
-                for (at, chance) in scores.iter().enumerate() {
-                    turned[(seen.start - base + at) * width + row] = *chance;
+                for (at, weight) in scores.iter().enumerate() {
+                    transposed[(visible.start - base + at) * width + row] = *weight;
                 }
             }
             for part in 0..parts {
-                let mut found = [[0f32; PANEL]; ROWS];
-                let chances = turned[..width * columns].chunks_exact(width * PANEL);
-                for (panel, chances) in past.panels.range(panels.clone()).zip(chances) {
-                    let values = &panel.values[(number * parts + part) * PANEL * PANEL..][..PANEL * PANEL];
-                    multiply(width, chances, values, &mut sums);
-                    for (found, sums) in found.iter_mut().zip(&sums).take(taken) {
-                        for (found, sum) in found.iter_mut().zip(sums) {
-                            *found += sum;
+                let mut result = [[0f32; PANEL]; ROWS];
+                let weights = transposed[..width * columns].chunks_exact(width * PANEL);
+                for (panel, weights) in cache.panels.range(panels.clone()).zip(weights) {
+                    let values = &panel.values[(index * parts + part) * PANEL * PANEL..][..PANEL * PANEL];
+                    multiply(width, weights, values, &mut sums);
+                    for (result, sums) in result.iter_mut().zip(&sums).take(count) {
+                        for (result, sum) in result.iter_mut().zip(sums) {
+                            *result += sum;
                         }
                     }
                 }
                 let wide = PANEL.min(head - part * PANEL);
-                for (row, found) in found.iter().take(taken).enumerate() {
-                    out[row * heads * head + number * head + part * PANEL..][..wide].copy_from_slice(&found[..wide]);
+                for (row, result) in result.iter().take(count).enumerate() {
+                    out[row * heads * head + index * head + part * PANEL..][..wide].copy_from_slice(&result[..wide]);
                 }
             }
         }
@@ -259,19 +264,20 @@ mod tests {
     use super::*;
 
     /// The definition, in f64, for one query and head.
-    fn exact(query: [&[f64]; 2], seen: &[(Vec<f64>, Vec<f64>, Vec<f64>)]) -> Vec<f64> {
+    fn exact(query: [&[f64]; 2], visible: &[(Vec<f64>, Vec<f64>, Vec<f64>)]) -> Vec<f64> {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        let scores: Vec<f64> = seen.iter().map(|(key, place, _)| dot(query[0], key) + dot(query[1], place)).collect();
+        let scores: Vec<f64> =
+            visible.iter().map(|(key, place, _)| dot(query[0], key) + dot(query[1], place)).collect();
         let sum: f64 = scores.iter().map(|score| score.exp()).sum();
         let mut out = vec![0.0; query[0].len()];
-        for (score, (_, _, value)) in scores.iter().zip(seen) {
+        for (score, (_, _, value)) in scores.iter().zip(visible) {
             out.iter_mut().zip(value).for_each(|(out, value)| *out += score.exp() / sum * value);
         }
         out
     }
 
     #[test]
-    fn queries_find_what_the_definition_says_at_any_age_of_a_stream() {
+    fn attention_matches_the_definition_at_any_age_of_a_stream() {
         let mut state = 1u32;
         let mut draw = |count: usize| -> Vec<f32> {
             let one = |_| {
@@ -286,27 +292,32 @@ mod tests {
             let farthest = kept + ahead;
             let count = farthest + ahead + 1;
             let (places, biases) = (draw(count * size), [draw(size), draw(size)]);
-            let distances = PositionKeys::new(&places, farthest, count, heads);
-            let mut past = SlidingKvCache::new(heads, head);
+            let positions = PositionKeys::new(&places, farthest, count, heads);
+            let mut cache = SlidingKvCache::new(heads, head);
             let (mut keys, mut values): (Vec<Vec<f32>>, Vec<Vec<f32>>) = (Vec::new(), Vec::new());
             for step in 0..60 {
                 let frames = [4, 8, 1, 5][step % 4].min(4 * (1 + step % 2));
-                let frame = past.end();
+                let frame = cache.end();
                 for _ in 0..frames {
                     keys.push(draw(size));
                     values.push(draw(size));
-                    past.push(&keys[keys.len() - 1], &values[values.len() - 1]);
+                    cache.push(&keys[keys.len() - 1], &values[values.len() - 1]);
                 }
-                let end = past.end();
-                let seen: Vec<Range<usize>> =
+                let end = cache.end();
+                let visible: Vec<Range<usize>> =
                     (frame..end).map(|at| at.saturating_sub(kept)..(at + ahead + 1).min(end)).collect();
                 let stride = size + 5;
                 let queries = draw(frames * stride);
                 let mut out = vec![0.0; frames * size];
-                let asked =
-                    RelativeQueries { queries: &queries, stride, biases: [&biases[0], &biases[1]], frame, seen: &seen };
-                past.attend(&distances, asked, &mut out);
-                for (row, range) in seen.iter().enumerate() {
+                let query_rows = RelativeQueries {
+                    queries: &queries,
+                    stride,
+                    biases: [&biases[0], &biases[1]],
+                    frame,
+                    visible: &visible,
+                };
+                cache.attend(&positions, query_rows, &mut out);
+                for (row, range) in visible.iter().enumerate() {
                     for number in 0..heads {
                         let part = |row: &[f32]| -> Vec<f64> {
                             row[number * head..][..head].iter().map(|value| f64::from(*value)).collect()
@@ -315,32 +326,34 @@ mod tests {
                         let with = |bias: &[f32]| -> Vec<f64> {
                             query.iter().zip(part(bias)).map(|(query, bias)| query + bias).collect()
                         };
-                        let looked: Vec<_> = range
+                        let attended: Vec<_> = range
                             .clone()
                             .map(|at| {
                                 let place = farthest + at - (frame + row);
                                 (part(&keys[at]), part(&places[place * size..]), part(&values[at]))
                             })
                             .collect();
-                        let exact = exact([&with(&biases[0]), &with(&biases[1])], &looked);
+                        let exact = exact([&with(&biases[0]), &with(&biases[1])], &attended);
                         let ours = part(&out[row * size..]);
                         let error = ours.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
                         assert!(error < 1e-5, "{heads} x {head}, frame {}: {error}", frame + row);
                     }
                 }
-                past.forget_before(end.saturating_sub(kept));
+                cache.drop_before(end.saturating_sub(kept));
             }
-            assert!(past.end() > 200 && past.bytes() <= 3 * 4 * PANEL * heads * (head + head.div_ceil(PANEL) * PANEL));
+            assert!(
+                cache.end() > 200 && cache.bytes() <= 3 * 4 * PANEL * heads * (head + head.div_ceil(PANEL) * PANEL)
+            );
             let mut out = vec![1.0; size];
             let nothing = std::slice::from_ref(&(0..0));
-            let asked = RelativeQueries {
+            let query_rows = RelativeQueries {
                 queries: &draw(size),
                 stride: size,
                 biases: [&biases[0], &biases[1]],
-                frame: past.end(),
-                seen: nothing,
+                frame: cache.end(),
+                visible: nothing,
             };
-            past.attend(&distances, asked, &mut out);
+            cache.attend(&positions, query_rows, &mut out);
             assert!(out.iter().all(|value| *value == 0.0));
         }
     }

@@ -1,15 +1,16 @@
-//! What the CPU's kernels share: functions without branches, which run in vectors, and tensors out of values.
+//! Branch-free scalar functions that compile to vector code, and conversions between tensors and slices, for the CPU kernels.
 //!
-//! What is to run in the widest vectors of the processor is a [`pulp::NullaryFnOnce`] with an `#[inline(always)]` body: a
-//! closure, or what `for_each` calls, would be that only where the compiler happens to inline it.
+//! Code that runs in the widest vectors of the processor is a [`pulp::NullaryFnOnce`] with an `#[inline(always)]` body. A closure, or
+//! a function that `for_each` calls, would be vectorised only if the compiler inlines it.
 
 use burn::backend::Flex;
 use burn::backend::tensor::FloatTensor;
 use burn::tensor::{Shape, TensorData};
 
-/// Values a thread takes at a time: 64 KiB.
+/// Number of values of one task of a thread: 64 KiB.
 pub(crate) const CHUNK: usize = 16 * 1024;
 
+/// A tensor of `values`.
 pub(crate) fn tensor(values: Vec<f32>, shape: Shape) -> FloatTensor<Flex> {
     burn::backend::flex::FlexTensor::from_data(TensorData::new(values, shape))
 }
@@ -41,17 +42,17 @@ pub(crate) fn gelu(x: f32) -> f32 {
         .mul_add(t, 1.421_413_7)
         .mul_add(t, -0.284_496_74)
         .mul_add(t, 0.254_829_6);
-    // 1 - erf(|x| / sqrt 2); far out nothing, not a number below the normal ones, as in [`exp_or_zero`].
+    // 1 - erf(|x| / sqrt 2). For large |x| it is 0 instead of a subnormal number, as in [`exp_or_zero`].
     let rest = if half < 8.0 { p * t * exp(-half * half) } else { 0.0 };
     0.5 * x * if x < 0.0 { rest } else { 2.0 - rest }
 }
 
-/// `e^x` without a branch, so that it runs in vectors: 2^n times a polynomial on +-ln(2)/2 (the coefficients of Cephes'
-/// `expf`). Arguments are held within the range where neither factor overflows.
+/// `e^x` without branches, so that it compiles to vector code: 2^n times a polynomial on +-ln(2)/2 (the coefficients of Cephes'
+/// `expf`). Arguments are clamped to the range in which neither factor overflows.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.0, 87.0);
-    // Adding and taking away 1.5 * 2^23 rounds to a whole number.
+    // Adding and subtracting 1.5 * 2^23 rounds to an integer.
     const ROUND: f32 = 12_582_912.0;
     let rounded = x.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = rounded - ROUND;
@@ -64,7 +65,7 @@ pub(crate) fn exp(x: f32) -> f32 {
         .mul_add(r, 1.666_666_5e-1)
         .mul_add(r, 0.5);
     let p = p.mul_add(r * r, r) + 1.0;
-    // The sum's lowest bits are n: shifted, they are the exponent of 2^n, less that of 1.
+    // The lowest bits of `rounded` are n; shifted, they are the exponent of 2^n minus that of 1.
     f32::from_bits((rounded.to_bits() << 23).wrapping_add(1f32.to_bits())) * p
 }
 
@@ -144,19 +145,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chances_are_normal_numbers_or_none() {
+    fn softmax_gives_normal_numbers_or_zero() {
         for count in [5, 16, 1500] {
             let mut scores: Vec<f32> = (0..count).map(|n| -110.0 * n as f32 / count as f32).collect();
             let exact: Vec<f64> = scores.iter().map(|x| f64::from(*x).exp()).collect();
             let sum: f64 = exact.iter().sum();
             softmax(&mut scores);
-            assert!(scores.iter().all(|chance| *chance == 0.0 || chance.is_normal()));
+            assert!(scores.iter().all(|value| *value == 0.0 || value.is_normal()));
             assert!(scores.iter().zip(&exact).all(|(ours, exact)| (f64::from(*ours) - exact / sum).abs() < 1e-6));
         }
     }
 
     #[test]
-    fn gelu_gives_normal_numbers_or_none() {
+    fn gelu_gives_normal_numbers_or_zero() {
         for step in -4000..=4000 {
             let value = gelu(step as f32 / 100.0);
             assert!(value == 0.0 || value.is_normal(), "{step}: {value:e}");
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exponential_is_right_over_its_whole_range() {
+    fn exponentials_are_accurate_over_their_range() {
         for step in -87_000..=87_000 {
             let x = step as f32 / 1000.0;
             let (ours, exact) = (f64::from(exp(x)), f64::from(x).exp());

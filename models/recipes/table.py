@@ -3,7 +3,7 @@
     python -m recipes.table --set EVAL/librispeech-sample --data DATA --work WORK [--model starter/asr-en]
 
 The sets that `recipes.conditions` makes are made in WORK, and so is one of the held-out readers. Words are counted by the engine
-(`cargo run --release --example wer`), greedily and with the language model that ships; `false_words` counts what it hears in
+(`cargo run --release --bin wer`), greedily and with the language model that ships; `false_words` counts what it hears in
 ten minutes of each of nine sounds without speech. At the end PyTorch hears the first set, greedily and without the detector, as the
 engine does then: their texts should be the same.
 """
@@ -28,9 +28,9 @@ LOOK_AHEADS_MS = {"the same, look-ahead 6 frames": 560, "3 frames": 320, "1 fram
 DETECTOR = re.compile(r"^\[detector\]\n(?:[^\[\n].*\n|\n)*", re.M)
 
 
-def example(name: str, *arguments: object) -> str:
-    """What one of the engine's example programs printed."""
-    command = ["cargo", "run", "--release", "--quiet", "--example", name, "--", *map(str, arguments)]
+def load_tool(name: str, *arguments: object) -> str:
+    """Returns the output of one of the programs of `benches/src/bin`."""
+    command = ["cargo", "run", "--release", "--quiet", "--bin", name, "--", *map(str, arguments)]
     return subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
@@ -84,12 +84,12 @@ def main() -> None:
         rows += [("said by a synthetic voice never trained on", made / "synthetic", ()), ("held-out readers", reading, ())]
         print("| Set | Greedy | With the language model |\n|---|---|---|", flush=True)
         for name, folder, more in rows:
-            rates = re.findall(r"WER (\S+) %", example("wer", folder.resolve(), *common, models, *more))
+            rates = re.findall(r"WER (\S+) %", load_tool("wer", folder.resolve(), *common, models, *more))
             print(f"| {name} | {' | '.join(f'{float(rate):.1f}' for rate in rates)} |", flush=True)
-        print("\n" + example("false_words", "--models", models, "--minutes", args.minutes), flush=True)
+        print("\n" + load_tool("false_words", "--models", models, "--minutes", args.minutes), flush=True)
 
-        shown = example("wer", args.set.resolve(), *common, bare, "--lm", "off", "--show")
-        by_engine = dict(re.findall(r"^(\S+)\n  said: .*\n  heard: (.*)$", shown, flags=re.M))
+        shown = load_tool("wer", args.set.resolve(), *common, bare, "--lm", "off", "--show")
+        by_engine = dict(re.findall(r"^(\S+)\n  reference: .*\n  hypothesis: (.*)$", shown, flags=re.M))
     model, processor = load(args.model, "cpu")
     by_pytorch = {name: transcribe(model, processor, decode(args.set / name)) for name in by_engine}
     same = sum(text.split() == by_pytorch[name].split() for name, text in by_engine.items())

@@ -54,7 +54,7 @@ impl Lstm {
         let mut next = Vec::with_capacity(self.layers.len());
         for (layer, cell) in self.layers.iter().enumerate() {
             let gates = cell.gates.forward(Tensor::cat(vec![output, before(2 * layer)], 1));
-            let after = lstm::cells(gates, before(2 * layer + 1));
+            let after = lstm::cell_batch(gates, before(2 * layer + 1));
             output = after.clone().narrow(1, 0, width);
             next.push(after);
         }

@@ -76,17 +76,15 @@ mod cube {
     use cubecl::prelude::*;
 
     use super::{LogMelOps, LogMelRequest};
+    use crate::cube::MAX_CUBES_PER_AXIS;
     use crate::logmel::config::{LogMelConfig, Normalization, radices};
     use crate::logmel::kernel::{KernelConfig, logmel_kernel};
     use crate::logmel::kernel_normalize::{COLUMNS, LANES, UNITS, VALUES, per_feature_kernel, whisper_kernel};
 
-    /// Units that share a frame: as many as a radix-4 stage of 256 points has butterflies.
+    /// Units that share a frame: the number of butterflies of a radix-4 stage of 256 points.
     const FRAME_UNITS: usize = 64;
-    /// Frames a cube: 256 units, and at n_fft 512 the 16 KiB of shared memory that every WebGPU device has.
+    /// Frames of a cube: 256 units, and at n_fft 512 the 16 KiB of shared memory that every WebGPU device has.
     const CUBE_FRAMES: usize = 4;
-    /// Cubes along one axis of a launch, at most, by WebGPU.
-    const AXIS: usize = 65_535;
-
     impl LogMelOps for Cube {
         fn logmel(
             audio: FloatTensor<Self>,
@@ -107,7 +105,11 @@ mod cube {
             let peaks = Self::float_empty(Shape::new(peaks), &device, FloatDType::F32);
             logmel_kernel::launch(
                 &client,
-                CubeCount::Static(groups.min(AXIS) as u32, groups.div_ceil(AXIS) as u32, rows as u32),
+                CubeCount::Static(
+                    groups.min(MAX_CUBES_PER_AXIS) as u32,
+                    groups.div_ceil(MAX_CUBES_PER_AXIS) as u32,
+                    rows as u32,
+                ),
                 CubeDim::new_2d(config.lanes as u32, config.frames_per_cube as u32),
                 audio.into_tensor_arg(),
                 tables.into_tensor_arg(),
@@ -151,7 +153,7 @@ mod cube {
             normalization: config.normalization,
             radices: radices(config.n_fft / 2).unwrap_or_default(),
             lanes: FRAME_UNITS,
-            // Longer transforms: fewer frames, so that shared memory stays within what every device has.
+            // Fewer frames for longer transforms, so that shared memory fits on every device.
             frames_per_cube: (1 << (CUBE_FRAMES * 512 / config.n_fft).ilog2()).min(CUBE_FRAMES),
         }
     }

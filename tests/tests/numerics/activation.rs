@@ -2,7 +2,7 @@
 //! shapes.
 
 use auricle_kernels::activation as kernels;
-use auricle_kernels::lstm::cells;
+use auricle_kernels::lstm::cell_batch;
 use auricle_kernels::norm::layer_norm;
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{Device, Distribution, Tensor, activation, module};
@@ -45,7 +45,7 @@ fn an_lstm_step_on_a_device_equals_the_cpu() {
             };
             // The cell state is a view into a wider tensor.
             let step = |device: &Device| {
-                cells(random(4 * hidden, device), random(3 * hidden, device).narrow(1, hidden, hidden))
+                cell_batch(random(4 * hidden, device), random(3 * hidden, device).narrow(1, hidden, hidden))
             };
             let (ours, cpu) = (Oracle::values(step(&device)), Oracle::values(step(&Device::flex())));
             assert_eq!(ours.len(), rows * 2 * hidden);

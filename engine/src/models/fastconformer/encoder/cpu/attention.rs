@@ -97,12 +97,12 @@ impl Attention {
                 stride: 3 * size,
                 biases: [by_content, by_position],
                 frame: start + from,
-                seen: &seen,
+                visible: &seen,
             };
             past.attend(positions, qkv, found);
         });
         // Dropped now rather than in the next step, so that an idle stream keeps only what that step reads.
-        pasts.iter_mut().for_each(|past| past.forget_before(context.first_seen(past.end())));
+        pasts.iter_mut().for_each(|past| past.drop_before(context.first_seen(past.end())));
         self.output.add_to(pool, &found, out);
     }
 

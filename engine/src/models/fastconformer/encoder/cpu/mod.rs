@@ -6,7 +6,7 @@ mod subsampling;
 use std::ops::Range;
 
 use auricle_kernels::activation;
-use auricle_kernels::depthwise::Depthwise;
+use auricle_kernels::depthwise::DepthwiseConv;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::{Tensor, TensorData};
 
@@ -73,7 +73,7 @@ struct Convolution {
     norm: PackedNorm,
     gated: Packed,
     /// Parakeet's batch norm is folded in.
-    depthwise: Depthwise,
+    depthwise: DepthwiseConv,
     /// Nemotron normalises over channels instead.
     channel_norm: Option<PackedNorm>,
     output: Packed,
@@ -292,7 +292,7 @@ impl Convolution {
         Ok(Self {
             norm,
             gated: Packed::load_scaled(&scope.scope("pointwise_conv1"), &[2 * size, size, 1], bias, 1.0)?,
-            depthwise: Depthwise::new(&weight, depthwise_bias.unwrap_or_else(|| vec![0.0; size])),
+            depthwise: DepthwiseConv::new(&weight, depthwise_bias.unwrap_or_else(|| vec![0.0; size])),
             channel_norm,
             output: Packed::load_scaled(&scope.scope("pointwise_conv2"), &[size, size, 1], bias, 1.0)?,
         })

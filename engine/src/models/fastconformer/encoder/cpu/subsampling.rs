@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use auricle_kernels::depthwise::Depthwise;
+use auricle_kernels::depthwise::DepthwiseConv;
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 
@@ -18,7 +18,7 @@ pub struct Subsampling {
     /// The first convolution, over a window of 3 x 3 values.
     first: Packed,
     /// The other stages: a depthwise convolution, then a 1x1 convolution over the channels.
-    stages: Vec<(Depthwise, Packed)>,
+    stages: Vec<(DepthwiseConv, Packed)>,
     projection: Packed,
     padding: Padding,
     mels: usize,
@@ -51,7 +51,7 @@ impl Subsampling {
         let stage = |(strided, over): &(Scope, Scope)| {
             let (weight, bias) = weights(strided)?;
             let over = Packed::load_scaled(over, &[channels, channels, 1, 1], Bias::With, 1.0)?;
-            Ok((Depthwise::new(&weight, bias), over))
+            Ok((DepthwiseConv::new(&weight, bias), over))
         };
         let stages = others.iter().map(stage).collect::<Result<Vec<_>>>()?;
         // The published weights have channels outermost, bins inside; here bins are outermost.
@@ -109,7 +109,7 @@ impl Subsampling {
                     let mut each = vec![0f32; valid.len() * count * wide * channels];
                     let out = each.chunks_exact_mut(count * wide * channels);
                     self.windows(pool, &x, shape, carried, out, |frames, out| {
-                        depthwise.frame(frames, self.before(), out);
+                        depthwise.forward_frame(frames, self.before(), out);
                     });
                     over.forward(pool, &each)
                 }

@@ -1,38 +1,58 @@
-//! Words that a model makes of what is not speech, an hour: digital silence, faint noise, tones, music, noise, and sound
-//! files without speech.
-//!
-//!     cargo run --release --example false_words -- [FILE...] [--model svc-best] [--models DIR] [--minutes 10]
-//!
-//! The made-up sounds are this program's own: no detector was trained on them. Files are heard one by one.
+//! Words per hour that a model recognizes in audio without speech.
 
+use std::error::Error;
 use std::f32::consts::TAU;
 use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
+use auricle_benches::report;
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::{DeviceChoice, Engine, EngineOptions, Result, TranscribeOptions, Transcript};
+use clap::Parser;
 
-fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
+/// Words per hour that a model recognizes in audio without speech
+///
+/// Transcribes nine synthetic sounds: digital silence, noise, hum, tones, music. No detector was trained on them. Then it
+/// transcribes the given files, one at a time. Runs on the CPU.
+#[derive(Parser)]
+#[command(after_help = "Examples:
+  cargo run --release --bin false_words
+  cargo run --release --bin false_words -- noise/*.flac --model svc-fast --minutes 1")]
+struct Arguments {
+    /// Audio files without speech
+    files: Vec<PathBuf>,
+    /// Model of the catalog [default: the engine's]
+    #[arg(long)]
+    model: Option<String>,
+    /// Folder of models with catalog.toml [default: the one that ships]
+    #[arg(long)]
+    models: Option<PathBuf>,
+    /// Minutes of each synthetic sound
+    #[arg(long, default_value_t = 10)]
+    minutes: usize,
+}
+
+fn main() -> ExitCode {
+    report(run(Arguments::parse()))
+}
+
+fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn Error>> {
     let mut open = EngineOptions { device: DeviceChoice::Cpu, ..EngineOptions::default() };
     let mut options = TranscribeOptions::default();
-    let (mut files, mut minutes) = (Vec::new(), 10);
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
-        match argument.as_str() {
-            "--model" => options.model = value()?,
-            "--models" => open.models = value()?.into(),
-            "--minutes" => minutes = value()?.parse()?,
-            _ => files.push(PathBuf::from(argument)),
-        }
+    if let Some(models) = arguments.models {
+        open.models = models;
+    }
+    if let Some(model) = arguments.model {
+        options.model = model;
     }
     let engine = Engine::open(open)?;
-    println!("{:<26} {:>8} {:>12}  warnings", "what", "minutes", "words/hour");
+    println!("{:<26} {:>8} {:>12}  warnings", "sound", "minutes", "words/hour");
     let mut all = Count::default();
     for (name, sound) in sounds() {
         let mut noise = Noise(7);
-        let samples = minutes * 60 * SAMPLE_RATE as usize;
+        let samples = arguments.minutes * 60 * SAMPLE_RATE as usize;
         let pcm: Vec<u8> = (0..samples)
             .map(|n| sound(n as f32 / SAMPLE_RATE as f32, &mut noise).clamp(-1.0, 1.0))
             .flat_map(|sample| ((sample * 32_767.0).round() as i16).to_le_bytes())
@@ -43,10 +63,11 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         count.print(name);
         all.join(&count);
     }
+    let files = &arguments.files;
     if !files.is_empty() {
         let mut count = Count::default();
-        for file in &files {
-            count.add(hear(&engine, file, &options)?);
+        for file in files {
+            count.add(transcribe(&engine, file, &options)?);
         }
         count.print(&format!("{} files", files.len()));
         all.join(&count);
@@ -55,7 +76,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn hear(engine: &Engine, file: &std::path::Path, options: &TranscribeOptions) -> Result<Transcript> {
+fn transcribe(engine: &Engine, file: &std::path::Path, options: &TranscribeOptions) -> Result<Transcript> {
     engine.transcribe(AudioStream::open(file)?, options, &mut |_| ControlFlow::Continue(()))
 }
 
@@ -89,7 +110,7 @@ impl Count {
     }
 }
 
-/// A generator of even noise (xorshift), -1 to 1.
+/// Uniform noise between -1 and 1 (xorshift).
 struct Noise(u64);
 
 impl Noise {
@@ -103,7 +124,7 @@ impl Noise {
 
 type Sound = fn(f32, &mut Noise) -> f32;
 
-/// Sounds by the second.
+/// Each sound as a function of the time in seconds.
 fn sounds() -> [(&'static str, Sound); 9] {
     [
         ("digital silence", |_, _| 0.0),
@@ -129,13 +150,13 @@ fn tone(hertz: f32, t: f32) -> f32 {
     (TAU * (hertz * t).fract()).sin()
 }
 
-/// A pseudo-random step out of `of`, a new one every `every` seconds.
+/// A pseudo-random integer below `of`, another one every `every` seconds.
 fn step(t: f32, every: f32, of: u32) -> f32 {
     let number = (t / every) as u32;
     (number.wrapping_mul(2_654_435_761).rotate_left(13) % of) as f32
 }
 
-/// A note with eight partials that dies away, begun anew every `every` seconds.
+/// A decaying note of eight partials that starts every `every` seconds.
 fn pluck(hertz: f32, t: f32, every: f32) -> f32 {
     let since = t % every;
     (1..9).map(|k| tone(hertz * k as f32, t) / k as f32 * (-since * (1.5 + k as f32)).exp()).sum()
