@@ -131,7 +131,6 @@ impl Whisper {
 
     /// Probabilities of the language tokens `among`, normalised to a sum of one, for each window of `frames`
     /// `[windows, 1500, size]`.
-    /// size]`.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
