@@ -66,7 +66,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
             let mut decoding = DecodingBatch::new(false);
             let ask = || DecodeOptions {
                 language: *model.config().special.languages.values().next().unwrap_or(&0),
-                most: tokens,
+                max_tokens: tokens,
                 ..DecodeOptions::default()
             };
             let asks = (0..batch).map(|row| (row as u64, ask())).collect();

@@ -117,7 +117,7 @@ impl Case {
             language: after.first().copied().unwrap_or(0),
             task: if translate { Task::Translate } else { Task::Transcribe },
             previous: prefix[..start].iter().skip(1).copied().collect(),
-            most: 448,
+            max_tokens: 448,
             frames: 1500,
             ..DecodeOptions::default()
         }
@@ -224,9 +224,9 @@ fn greedy_texts_are_those_of_the_class() {
             for window in fact["windows"].as_array().unwrap() {
                 let (prefix, expected) = (numbers(&window["prefix"]), numbers(&window["tokens"]));
                 let frames = case.frames(fact["clip"].as_str().unwrap(), window["seek"].as_u64().unwrap() as usize);
-                let most = fact["max_new_tokens"].as_u64().map_or(448 - prefix.len(), |most| most as usize);
+                let max_tokens = fact["max_new_tokens"].as_u64().map_or(448 - prefix.len(), |most| most as usize);
                 let said =
-                    case.decode(&frames, timestamps, vec![DecodeOptions { most, ..case.ask(&prefix) }]).remove(0);
+                    case.decode(&frames, timestamps, vec![DecodeOptions { max_tokens, ..case.ask(&prefix) }]).remove(0);
                 assert_eq!(said.tokens, expected, "{} {fact}", case.name);
                 assert_eq!(said.confidences.len(), said.tokens.len());
                 assert!(said.confidences.iter().all(|sure| (0.0..=1.0).contains(sure)));
@@ -248,11 +248,11 @@ fn beam_search_texts_are_those_of_the_class() {
             for window in fact["windows"].as_array().unwrap() {
                 let (prefix, expected) = (numbers(&window["prefix"]), numbers(&window["tokens"]));
                 let frames = case.frames(fact["clip"].as_str().unwrap(), window["seek"].as_u64().unwrap() as usize);
-                let most = fact["max_new_tokens"].as_u64().map_or(448 - prefix.len(), |most| most as usize);
+                let max_tokens = fact["max_new_tokens"].as_u64().map_or(448 - prefix.len(), |most| most as usize);
                 let length_penalty = fact.get("length_penalty").map_or(1.0, |penalty| penalty.as_f64().unwrap() as f32);
                 let beams = fact["num_beams"].as_u64().unwrap() as usize;
-                let ask = DecodeOptions { most, beams, length_penalty, ..case.ask(&prefix) };
-                let beside = DecodeOptions { beams: 0, most: 7, ..ask.clone() };
+                let ask = DecodeOptions { max_tokens, beams, length_penalty, ..case.ask(&prefix) };
+                let beside = DecodeOptions { beams: 0, max_tokens: 7, ..ask.clone() };
                 let frames = Tensor::cat(vec![frames.clone(), frames], 0);
                 let said = case.decode(&frames, fact["timestamps"] == true, vec![ask, beside]);
                 assert_eq!(said[0].tokens, expected, "{} {fact}", case.name);
@@ -293,7 +293,7 @@ fn sequential_windows_are_those_of_the_class() {
                 let rest = Tensor::zeros([1, 3000 - length, config.mels], &case.device);
                 let frames = Tensor::cat(vec![features.clone().narrow(1, seek, length), rest], 1);
                 let frames = case.model.encoder().forward(frames);
-                let ask = DecodeOptions { most: config.positions - prefix.len(), ..case.ask(&prefix) };
+                let ask = DecodeOptions { max_tokens: config.positions - prefix.len(), ..case.ask(&prefix) };
                 let mut said = case.decode(&frames, true, vec![ask]).remove(0);
                 assert_eq!(said.tokens, expected, "{} at {seek}", case.name);
                 let (kept, covered) = config.special.settled(&said.tokens);
@@ -431,7 +431,7 @@ fn temperature_fallback_criteria_are_those_of_the_class() {
             let (prefix, expected) = (numbers(&fact["prefix"]), numbers(&fact["tokens"]));
             let timestamps = fact["timestamps"] == true;
             let frames = case.frames(fact["clip"].as_str().unwrap(), 0);
-            let ask = DecodeOptions { most: 448 - prefix.len(), frames: 0, ..case.ask(&prefix) };
+            let ask = DecodeOptions { max_tokens: 448 - prefix.len(), frames: 0, ..case.ask(&prefix) };
             let said = case.decode(&frames, timestamps, vec![ask]).remove(0);
             let end = case.model.config().special.end;
             assert_eq!(said.tokens, expected.iter().copied().filter(|token| *token != end).collect::<Vec<_>>());
@@ -496,7 +496,7 @@ fn token_times_are_those_of_the_class() {
             let window = &fact["windows"][0];
             let prefix = numbers(&window["prefix"]);
             let frames = fact["num_frames"].as_u64().unwrap() as usize / 2;
-            let ask = DecodeOptions { most: 448 - prefix.len(), frames, ..case.ask(&prefix) };
+            let ask = DecodeOptions { max_tokens: 448 - prefix.len(), frames, ..case.ask(&prefix) };
             let encoded = case.frames(fact["clip"].as_str().unwrap(), 0);
             let said = case.decode(&encoded, false, vec![ask]).remove(0);
             assert_eq!(said.tokens, numbers(&window["tokens"]));

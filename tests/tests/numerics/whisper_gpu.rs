@@ -31,8 +31,12 @@ fn decoding_on_a_gpu_equals_the_cpu() {
     let on = |device: &Device, precision| Whisper::load_with(&folder, device, precision).unwrap();
     let here = on(&Device::flex(), Precision::F32);
     let language = |code: &str| here.config().special.languages[code];
-    let plain =
-        |code: &str| DecodeOptions { language: language(code), most: 60, frames: 400, ..DecodeOptions::default() };
+    let plain = |code: &str| DecodeOptions {
+        language: language(code),
+        max_tokens: 60,
+        frames: 400,
+        ..DecodeOptions::default()
+    };
     let asks = [
         ("greedy", true, [plain("en"), plain("de")]),
         ("without timestamps", false, [plain("en"), DecodeOptions { frames: 0, ..plain("de") }]),
@@ -42,11 +46,11 @@ fn decoding_on_a_gpu_equals_the_cpu() {
             true,
             [
                 DecodeOptions { temperature: 0.4, seed: 5, ..plain("en") },
-                DecodeOptions { temperature: 1.0, seed: 6, most: 12, ..plain("de") },
+                DecodeOptions { temperature: 1.0, seed: 6, max_tokens: 12, ..plain("de") },
             ],
         ),
         ("after something", true, [DecodeOptions { previous: vec![300, 301, 302], ..plain("en") }, plain("de")]),
-        ("cut off", true, [DecodeOptions { most: 3, ..plain("en") }, plain("de")]),
+        ("cut off", true, [DecodeOptions { max_tokens: 3, ..plain("en") }, plain("de")]),
     ];
     if let Some((device, _)) = devices().into_iter().find(|(_, on_cpu)| !on_cpu) {
         let full = [(here, on(&device, Precision::F32), 2e-3)];

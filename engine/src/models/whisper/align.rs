@@ -83,7 +83,7 @@ pub fn token_times(weights: &[f32], rows: usize, heads: usize, frames: usize, fi
         let smooth = median_filter(&normal, frames, filter);
         mean.iter_mut().zip(smooth).for_each(|(sum, value)| *sum += f64::from(value) / heads as f64);
     }
-    let costs: Vec<f64> = mean.into_iter().map(|looked| -looked).collect();
+    let costs: Vec<f64> = mean.into_iter().map(|attention| -attention).collect();
     let mut times = vec![0; rows];
     let mut next = 0;
     for (row, frame) in warp(&costs, rows, frames) {

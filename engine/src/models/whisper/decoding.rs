@@ -41,7 +41,7 @@ pub struct DecodeOptions {
     /// Hypotheses are ranked by their total log probability divided by this power of their length; 0 stands for 1.
     pub length_penalty: f32,
     /// Most tokens.
-    pub most: usize,
+    pub max_tokens: usize,
     /// Encoder frames of real audio for the attention in the result; 0 to omit it.
     pub frames: usize,
 }
@@ -267,7 +267,7 @@ impl DecodingBatch {
                     let none = seen == 0 || weights.is_empty();
                     if none { Vec::new() } else { (0..heads).flat_map(of).copied().collect() }
                 };
-                let limit = window.options.most.min(config.positions.saturating_sub(window.prompt.len()));
+                let limit = window.options.max_tokens.min(config.positions.saturating_sub(window.prompt.len()));
                 let taken = window.extend(found, config.special.end, limit, attention_of);
                 rows.extend(taken.into_iter().map(|path| first + path));
                 if window.finished {

@@ -261,7 +261,7 @@ impl WhisperExecutor {
                 seed: number as u64,
                 beams: slot.request.beams,
                 length_penalty: 1.0,
-                most: MOST_TOKENS,
+                max_tokens: MOST_TOKENS,
                 frames: samples.len().div_ceil(SAMPLES_PER_FRAME),
             };
             windows.push(ActiveWindow { slot: index, number, frames, ask, tries: 0 });

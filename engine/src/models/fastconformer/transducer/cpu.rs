@@ -94,7 +94,7 @@ impl Transducer {
         self.scores(&x)
     }
 
-    pub fn unheard(&self, prediction: &Prediction, rows: &[usize]) -> Scores {
+    pub fn internal_lm(&self, prediction: &Prediction, rows: &[usize]) -> Scores {
         let hidden = self.hidden;
         let x = rows.iter().flat_map(|row| prediction.output[row * hidden..][..hidden].iter().map(|x| x.max(0.0)));
         self.scores(&x.collect::<Vec<f32>>())

@@ -118,8 +118,8 @@ impl Transducer {
         self.head.forward(activation::relu(frames + predicted)).flatten(0, 1)
     }
 
-    /// Joint scores without a frame: `[rows, outputs]`.
-    pub fn unheard(&self, prediction: &Prediction, rows: &[usize]) -> Tensor<2> {
+    /// Scores of the internal language model, which are the joint without a frame: `[rows, outputs]`.
+    pub fn internal_lm(&self, prediction: &Prediction, rows: &[usize]) -> Tensor<2> {
         self.head.forward(activation::relu(select_rows(prediction.output(), rows)))
     }
 }

@@ -134,8 +134,10 @@ impl TransducerNetwork for Transducer {
 
     fn internal_lm(&self, prediction: &Prediction, rows: &[usize]) -> Result<Scores> {
         match (self, prediction) {
-            (Self::Gpu(transducer), Prediction::Gpu(prediction)) => Scores::read(transducer.unheard(prediction, rows)),
-            (Self::Cpu(transducer), Prediction::Cpu(prediction)) => Ok(transducer.unheard(prediction, rows)),
+            (Self::Gpu(transducer), Prediction::Gpu(prediction)) => {
+                Scores::read(transducer.internal_lm(prediction, rows))
+            }
+            (Self::Cpu(transducer), Prediction::Cpu(prediction)) => Ok(transducer.internal_lm(prediction, rows)),
             _ => mixed_up(),
         }
     }

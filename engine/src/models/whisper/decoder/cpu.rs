@@ -230,14 +230,14 @@ impl Decoder {
             (rest, qkv) = (others, more);
         }
         pool.for_each_item(&mut work, |_, (seen, out, qkv)| {
-            let mut looked = Vec::new();
+            let mut scores = Vec::new();
             for (out, qkv) in out.chunks_exact_mut(size).zip(qkv.chunks_exact(3 * size)) {
                 let (query, key_value) = qkv.split_at(size);
                 let (key, value) = key_value.split_at(size);
                 for (at, (seen, out)) in seen.iter_mut().zip(out.chunks_exact_mut(head)).enumerate() {
                     let part = at * head..(at + 1) * head;
                     seen.push(&key[part.clone()], &value[part.clone()]);
-                    seen.attend(&query[part], out, &mut looked);
+                    seen.attend(&query[part], out, &mut scores);
                 }
             }
         });
@@ -261,9 +261,9 @@ impl Decoder {
         let rows = steps.rows.iter().zip(tokens);
         let row_of: Vec<&RowCaches> = rows.flat_map(|(row, tokens)| std::iter::repeat_n(row, tokens.len())).collect();
         let mut work: Vec<_> = out.chunks_exact_mut(head).map(|out| (out, Vec::new())).collect();
-        pool.for_each_item(&mut work, |number, (out, looked)| {
+        pool.for_each_item(&mut work, |number, (out, scores)| {
             let (row, at) = (row_of[number / heads], number % heads);
-            row.cross[block * heads + at].attend(&query[number * head..][..head], out, looked);
+            row.cross[block * heads + at].attend(&query[number * head..][..head], out, scores);
         });
         let mut end = 0;
         for (tokens, weights) in tokens.iter().zip(weights) {

@@ -157,9 +157,9 @@ impl Decoder {
             let attended = if heads.is_empty() {
                 block.cross.forward(normed, cross, None)
             } else {
-                let (attended, looked) = block.cross.forward_with_weights(normed, cross);
-                let looked = looked.narrow(2, from, tokens.len() - from).squeeze_dim::<3>(0);
-                weights.push(looked.select(0, row_indices(heads, &x.device())));
+                let (attended, head_weights) = block.cross.forward_with_weights(normed, cross);
+                let head_weights = head_weights.narrow(2, from, tokens.len() - from).squeeze_dim::<3>(0);
+                weights.push(head_weights.select(0, row_indices(heads, &x.device())));
                 attended
             };
             x = block.feed_forward.forward(x + attended);

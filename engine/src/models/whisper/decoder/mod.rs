@@ -108,10 +108,10 @@ impl Decoder {
                 (DecoderOutput { scores: Scores::Gpu(Box::new(scores)), weights: Vec::new() }, middle.flatten(0, 1))
             }
             (Self::Cpu(decoder), DecoderState::Cpu(steps)) => {
-                let (looked, middle) = decoder.forward_through(steps, tokens, blocks);
+                let (output, middle) = decoder.forward_through(steps, tokens, blocks);
                 let rows = middle.len() / decoder.size();
                 let shape = burn::tensor::TensorData::new(middle, [rows, decoder.size()]);
-                (looked, Tensor::from_data(shape, &Device::flex()))
+                (output, Tensor::from_data(shape, &Device::flex()))
             }
             _ => unreachable!("steps are their decoder's"),
         }
