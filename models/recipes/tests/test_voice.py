@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from recipes.voice import acoustic, spelling
-from recipes.voice.align import LEAST_FRAMES, SILENCE, best_states, spoken, states, symbols_and_durations
+from recipes.voice import acoustic, g2p
+from recipes.voice.align import LEAST_FRAMES, SILENCE, viterbi, words_as_phones, states, symbols_and_durations
 from recipes.voice.annotate import by_symbol
 from recipes.voice.discriminators import Discriminators, discriminator_loss, generator_losses
 from recipes.voice.pitch import continuous, pitch
@@ -66,7 +66,7 @@ def test_text_becomes_phones_and_marks():
 
 
 def test_alignment_finds_phones_and_pauses():
-    words = spoken("Cat, at a cat", Lexicon())
+    words = words_as_phones("Cat, at a cat", Lexicon())
     classes, skippable = states(words)
     phones = [(SILENCE, 3), (2, 2), (2, 3), (2, 2), (SILENCE, 5), (2, 2), (2, 3), (SILENCE, 0), (2, 2), (SILENCE, 6), (2, 2), (2, 2),
               (2, 2), (SILENCE, 4)]  # fmt: skip
@@ -77,29 +77,29 @@ def test_alignment_finds_phones_and_pauses():
     ])  # fmt: skip
     scores = np.full((len(truth), 40), -5.0)
     scores[np.arange(len(truth)), classes[truth]] = 0
-    path = best_states(scores, classes, skippable)
+    path = viterbi(scores, classes, skippable)
     np.testing.assert_array_equal(classes[path], classes[truth])
     symbols, durations = symbols_and_durations(words, path)
     assert symbols == [EDGE, "K", "AE1", "T", ",", "AE1", "T", "AH0", ",", "K", "AE1", "T", "."]
     assert durations == [3, 2, 3, 2, 5, 2, 3, 2, 6, 2, 2, 2, 4]
-    assert best_states(scores[:5], classes, skippable) is None
+    assert viterbi(scores[:5], classes, skippable) is None
 
 
 def test_means_over_symbols():
     np.testing.assert_allclose(by_symbol(np.array([1.0, 3, 5, 7]), [2, 0, 1, 1]), [2, 0, 5, 7])
 
 
-def test_the_vocoder_gives_a_hop_each_frame_and_learns_from_judges():
+def test_the_vocoder_gives_a_hop_each_frame_and_learns_from_discriminators():
     torch.manual_seed(0)
-    model, judges = Vocos(32, 64, 2), Discriminators(4)
+    model, discriminators = Vocos(32, 64, 2), Discriminators(4)
     heard = torch.from_numpy(np.stack([tone(100, 0.8), tone(200, 0.8)]))[:, : 48 * HOP]
     said = model(LogMel()(heard))
     assert said.shape == heard.shape
-    real, made = judges(heard), judges(said)
+    real, made = discriminators(heard), discriminators(said)
     adversarial, matching = generator_losses(real, made)
     loss = discriminator_loss(real, made) + adversarial + matching + sum(SpectralLoss()(said, heard).values())
     loss.backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in [*model.parameters(), *judges.parameters()])
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in [*model.parameters(), *discriminators.parameters()])
     assert all(float(value) < 1e-4 for value in SpectralLoss()(heard, heard).values())
     names = set(model.state_dict())
     assert {"backbone.embed.weight", "backbone.convnext.0.pwconv1.weight", "backbone.convnext.1.gamma", "head.out.bias",
@@ -121,7 +121,7 @@ def small_batch() -> acoustic.AcousticBatch:
 
 def test_symbols_are_stretched_to_their_durations():
     hidden = torch.arange(3.0)[None, :, None]
-    stretched = acoustic.stretch(hidden, torch.tensor([[2, 0, 3]]), 7)[0, :, 0]
+    stretched = acoustic.regulate_length(hidden, torch.tensor([[2, 0, 3]]), 7)[0, :, 0]
     assert stretched.tolist() == [0, 0, 2, 2, 2, 0, 0]
 
 
@@ -129,7 +129,7 @@ def test_teaching_is_the_published_forward_pass():
     torch.manual_seed(0)
     model = acoustic.FastSpeech2ConformerModel(acoustic.build_config(2, 32, 1, 64)).eval()
     batch = small_batch()
-    predicted = acoustic.teach(model, batch)
+    predicted = acoustic.teacher_forced(model, batch)
     model.train()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout | torch.nn.BatchNorm1d):
@@ -148,15 +148,15 @@ def test_teaching_is_the_published_forward_pass():
 
 
 def test_repeated_decisions_count_once():
-    words, held_out = spelling.entries()
+    words, held_out = g2p.entries()
     assert len(words) > 100_000 and not {word for word, _ in words} & {word for word, _ in held_out}
     torch.manual_seed(0)
-    model = spelling.build(32, 1).eval()
+    model = g2p.build(32, 1).eval()
     with torch.no_grad():
         model.classifier.weight.zero_()
         model.classifier.bias.zero_()
         model.classifier.bias[5] = 1  # the first decision of each letter says phone 5, the others nothing
-    assert spelling.spell(model, ["ab", "c"]) == [[spelling.PHONES[4]] * 2, [spelling.PHONES[4]]]
+    assert g2p.pronounce(model, ["ab", "c"]) == [[g2p.PHONES[4]] * 2, [g2p.PHONES[4]]]
 
 
 def test_training_goes_on_where_it_was(tmp_path):

@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
     annotate.add_argument("--store", type=Path, required=True)
     annotate.add_argument("--voices", required=True, help="speakers, with commas between")
     annotate.add_argument("--recogniser", type=Path, required=True, help="an exported recogniser with its training/")
-    annotate.add_argument("--speller", type=Path, help="clips with words outside the dictionary are left out without it")
+    annotate.add_argument("--g2p", type=Path, help="clips with words outside the dictionary are left out without it")
     annotate.add_argument("--rounds", type=int, default=3)
     annotate.add_argument("--steps", type=int, default=600, help="of the classifier, a round")
     annotate.add_argument("--out", type=Path, required=True)
@@ -49,17 +49,17 @@ def main(arguments: list[str] | None = None) -> None:
         one.add_argument("--channels", type=int, default=288)
         one.add_argument("--inner", type=int, default=768)
         one.add_argument("--layers", type=int, default=8)
-        one.add_argument("--judge-channels", type=int, default=16)
+        one.add_argument("--discriminator-channels", type=int, default=16)
         one.add_argument("--seed", type=int, default=7)
 
-    speller = commands.add_parser("train-speller", help="train letters to phones, or go on with what is in --out")
-    speller.add_argument("--out", type=Path, required=True)
-    speller.add_argument("--minutes", type=float, default=50, help="of processor time, over all runs into --out")
-    speller.add_argument("--rows", type=int, default=768, help="words a step")
-    speller.add_argument("--rate", type=float, default=2e-3)
-    speller.add_argument("--hidden", type=int, default=128)
-    speller.add_argument("--layers", type=int, default=5)
-    speller.add_argument("--seed", type=int, default=7)
+    g2p = commands.add_parser("train-g2p", help="train letters to phones, or go on with what is in --out")
+    g2p.add_argument("--out", type=Path, required=True)
+    g2p.add_argument("--minutes", type=float, default=50, help="of processor time, over all runs into --out")
+    g2p.add_argument("--rows", type=int, default=768, help="words a step")
+    g2p.add_argument("--rate", type=float, default=2e-3)
+    g2p.add_argument("--hidden", type=int, default=128)
+    g2p.add_argument("--layers", type=int, default=5)
+    g2p.add_argument("--seed", type=int, default=7)
 
     acoustic = commands.add_parser("train-acoustic", help="train the acoustic model, or go on with what is in --out")
     acoustic.add_argument("--store", type=Path, required=True)
@@ -76,17 +76,17 @@ def main(arguments: list[str] | None = None) -> None:
     acoustic.add_argument("--seed", type=int, default=7)
 
     export = commands.add_parser("export", help="write the three models as one folder")
-    for name in ("acoustic", "vocoder", "speller", "out"):
+    for name in ("acoustic", "vocoder", "g2p", "out"):
         export.add_argument(f"--{name}", type=Path, required=True)
 
     evaluate = commands.add_parser("evaluate", help="words wrong, DNSMOS and speed on a hundred sentences")
     evaluate.add_argument("--model", type=Path, help="an exported folder")
-    for name in ("acoustic", "vocoder", "speller"):
+    for name in ("acoustic", "vocoder", "g2p"):
         evaluate.add_argument(f"--{name}", type=Path, help="a run's folder, without --model")
-    evaluate.add_argument("--recordings", type=Path, help="a store: its held-out clips are judged too, as they are and vocoded")
+    evaluate.add_argument("--recordings", type=Path, help="a store: its held-out clips are scored too, as they are and vocoded")
     evaluate.add_argument("--voices", default="", help="with commas between; all, without it")
     evaluate.add_argument("--limit", type=int, help="so many sentences")
-    evaluate.add_argument("--tools", default=sys.executable, help="a Python that has what judge.py needs")
+    evaluate.add_argument("--tools", default=sys.executable, help="a Python that has what score_wavs.py needs")
     evaluate.add_argument("--keep", type=Path, help="leave the sound files here")
 
     args = parser.parse_args(arguments)
@@ -97,10 +97,10 @@ def main(arguments: list[str] | None = None) -> None:
         run(args.corpus, args.restored, args.out, args.limit)
     elif args.command == "annotate":
         from .annotate import annotate as run
-        from .spelling import Speller
+        from .g2p import G2p
         from .symbols import Lexicon
 
-        lexicon = Lexicon(Speller(args.speller) if args.speller else None)
+        lexicon = Lexicon(G2p(args.g2p) if args.g2p else None)
         run(args.store, args.voices.split(","), args.recogniser, lexicon, args.out, args.rounds, args.steps)
     elif args.command in ("train-vocoder", "tune-vocoder"):
         from .train_vocoder import train as run
@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> None:
     elif args.command == "export":
         from .export import export as run
 
-        run(args.acoustic, args.vocoder, args.speller, args.out)
+        run(args.acoustic, args.vocoder, args.g2p, args.out)
     elif args.command == "evaluate":
         from .evaluate import evaluate as run
 
@@ -118,8 +118,8 @@ def main(arguments: list[str] | None = None) -> None:
         from .train_acoustic import train as run
 
         run(args)
-    elif args.command == "train-speller":
-        from .spelling import train as run
+    elif args.command == "train-g2p":
+        from .g2p import train as run
 
         run(args)
 

@@ -56,7 +56,7 @@ class Predicted:
     energy: torch.Tensor
 
 
-def stretch(hidden: torch.Tensor, durations: torch.Tensor, frames: int) -> torch.Tensor:
+def regulate_length(hidden: torch.Tensor, durations: torch.Tensor, frames: int) -> torch.Tensor:
     """`[rows, symbols, hidden]` with each symbol repeated, zero past the end, `[rows, frames, hidden]`."""
     ends = durations.cumsum(1)
     at = torch.arange(frames, device=hidden.device)
@@ -66,7 +66,7 @@ def stretch(hidden: torch.Tensor, durations: torch.Tensor, frames: int) -> torch
     return hidden.gather(1, index) * inside
 
 
-def teach(model: FastSpeech2ConformerModel, batch: AcousticBatch) -> Predicted:
+def teacher_forced(model: FastSpeech2ConformerModel, batch: AcousticBatch) -> Predicted:
     """The published forward pass in training, with known durations, pitch and energy."""
     known = (batch.symbols > 0).unsqueeze(1).int()
     hidden = model.encoder(batch.symbols, known, return_dict=True).last_hidden_state
@@ -77,14 +77,14 @@ def teach(model: FastSpeech2ConformerModel, batch: AcousticBatch) -> Predicted:
     pitch = model.pitch_predictor(hidden.detach()).squeeze(2)
     energy = model.energy_predictor(hidden.detach()).squeeze(2)
     hidden = hidden + model.pitch_embed(batch.pitch.unsqueeze(2)) + model.energy_embed(batch.energy.unsqueeze(2))
-    hidden = stretch(hidden, batch.durations, batch.mel.shape[1])
+    hidden = regulate_length(hidden, batch.durations, batch.mel.shape[1])
     decoded = model.decoder(hidden.float(), batch.frame_mask.unsqueeze(1).int(), return_dict=True).last_hidden_state
     _, mel = model.speech_decoder_postnet(decoded)
     return Predicted(mel.float(), durations.float(), pitch.float(), energy.float())
 
 
 def run_layers(layers, hidden: torch.Tensor) -> torch.Tensor:
-    """`[rows, symbols, hidden]` through a predictor's convolutions, `[rows, channels, symbols]`; logarithms in training and without."""
+    """A predictor's convolutions without its output layer: `[rows, symbols, hidden]` to `[rows, channels, symbols]`."""
     hidden = hidden.transpose(1, 2)
     for layer in layers:
         hidden = layer(hidden)
@@ -96,14 +96,12 @@ def losses(predicted: Predicted, batch: AcousticBatch) -> dict[str, torch.Tensor
     heard = batch.durations > 0
     symbols = batch.symbols > 0
     frames = batch.frame_mask.unsqueeze(2)
-    distance = (predicted.mel - batch.mel).abs() * frames
     # edges in time and frequency, which a mean blurs first
-    slopes = 0.0
-    for dim in (1, 2):
-        slopes = slopes + ((predicted.mel.diff(dim=dim) - batch.mel.diff(dim=dim)).abs() * frames[:, : -1 if dim == 1 else None]).sum()
+    error = predicted.mel - batch.mel
+    slopes = (error.diff(dim=1).abs() * frames[:, 1:]).sum() + (error.diff(dim=2).abs() * frames).sum()
     count = batch.frame_mask.sum() * batch.mel.shape[2]
     return {
-        "mel": distance.sum() / count,
+        "mel": (error.abs() * frames).sum() / count,
         "slopes": slopes / count,
         "duration": F.mse_loss(predicted.log_durations[symbols], (batch.durations[symbols] + 1).float().log()),
         "pitch": F.mse_loss(predicted.pitch[heard], batch.pitch[heard]),

@@ -1,6 +1,6 @@
-"""Where each symbol of a clip lies: a frame classifier and the likeliest monotonic path, in turns.
+"""Forced alignment of clips with their phones: a frame classifier and Viterbi search, in turns.
 
-The first guess is the published-form recogniser's phone head (`recipes.words`), whose CTC tells roughly when each phone is heard.
+The first guess is the published-form recogniser's phone head (`recipes.words`), whose CTC says roughly when each phone is heard.
 From then on a small convolutional classifier learns the frames' phones from the last alignment, and the likeliest
 path through its scores is the next one. Silence may lie between words and at the ends.
 """
@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .sound import MELS
-from .symbols import BARE, EDGE, MARKS, Lexicon, tokens
+from .symbols import BARE, EDGE, PUNCTUATION, Lexicon, tokens
 
 SILENCE = 0
 CLASSES = {phone: number for number, phone in enumerate(BARE, start=1)}
@@ -41,11 +41,11 @@ class Classifier(nn.Module):
         return self.out(x)
 
 
-def spoken(text: str, lexicon: Lexicon) -> list[list[str]] | None:
+def words_as_phones(text: str, lexicon: Lexicon) -> list[list[str]] | None:
     """Phones of each token of a text; a mark stands alone. None where a word is unknown."""
     found = []
     for token in tokens(text):
-        phones = [token] if token in MARKS else lexicon.phones(token)
+        phones = [token] if token in PUNCTUATION else lexicon.phones(token)
         if phones is None:
             return None
         found.append(phones)
@@ -56,7 +56,7 @@ def states(words: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
     """The classes along a sentence, `LEAST_FRAMES` a phone, silence before, between and after words, and which may be skipped."""
     classes, skippable = [SILENCE], [True]
     for phones in words:
-        if phones[0] in MARKS:
+        if phones[0] in PUNCTUATION:
             continue
         for phone in phones:
             classes += [CLASSES[phone.rstrip("012")]] * LEAST_FRAMES
@@ -66,7 +66,7 @@ def states(words: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(classes), np.array(skippable)
 
 
-def best_states(scores: np.ndarray, classes: np.ndarray, skippable: np.ndarray) -> np.ndarray | None:
+def viterbi(scores: np.ndarray, classes: np.ndarray, skippable: np.ndarray) -> np.ndarray | None:
     """The state of each frame on the likeliest path through `scores` `[frames, classes]`; None where frames are too few."""
     along = scores[:, classes]
     from_two = np.zeros(len(classes), dtype=bool)
@@ -98,7 +98,7 @@ def symbols_and_durations(words: list[list[str]], path: np.ndarray) -> tuple[lis
     counts = np.bincount(path, minlength=int(path.max()) + 2).tolist()
     symbols, durations, state = [EDGE], [counts[0]], 1
     for number, phones in enumerate(words):
-        if phones[0] in MARKS:
+        if phones[0] in PUNCTUATION:
             continue
         for phone in phones:
             symbols.append(phone)
@@ -106,7 +106,7 @@ def symbols_and_durations(words: list[list[str]], path: np.ndarray) -> tuple[lis
             state += LEAST_FRAMES
         pause = counts[state] if state < len(counts) else 0
         state += 1
-        mark = words[number + 1][0] if number + 1 < len(words) and words[number + 1][0] in MARKS else None
+        mark = words[number + 1][0] if number + 1 < len(words) and words[number + 1][0] in PUNCTUATION else None
         if mark is not None:
             symbols.append(mark)
             durations.append(pause)
@@ -146,7 +146,7 @@ def train_classifier(mels: list[np.ndarray], labels: list[np.ndarray], steps: in
 
 def first_labels(levels: np.ndarray, middles: np.ndarray, words: list[list[str]]) -> np.ndarray:
     """Classes of frames whose `levels` are known, from the frames in which each phone is heard."""
-    classes = [CLASSES[phone.rstrip("012")] for phones in words if phones[0] not in MARKS for phone in phones]
+    classes = [CLASSES[phone.rstrip("012")] for phones in words if phones[0] not in PUNCTUATION for phone in phones]
     edges = (middles[1:] + middles[:-1]) / 2
     labels = np.array(classes)[np.searchsorted(edges, np.arange(len(levels)))]
     labels[levels < np.percentile(levels, 95) - 3.5] = SILENCE
@@ -154,11 +154,13 @@ def first_labels(levels: np.ndarray, middles: np.ndarray, words: list[list[str]]
 
 
 @torch.no_grad()
-def realign(model: Classifier, mels: list[np.ndarray], all_words: list[list[list[str]]], share: np.ndarray) -> list[np.ndarray | None]:
+def realign(
+    model: Classifier, mels: list[np.ndarray], all_words: list[list[list[str]]], share: np.ndarray
+) -> list[np.ndarray | None]:
     """State paths of all clips; `share` `[classes]` is how frequent each class is."""
     paths = []
     for mel, words in zip(mels, all_words, strict=True):
         around = F.pad(torch.from_numpy(mel.T[None].astype(np.float32)), (REACH, REACH), mode="replicate")
         scores = model(around)[0].T.log_softmax(1).numpy()
-        paths.append(best_states(scores - PRIOR * np.log(share + 1e-4), *states(words)))
+        paths.append(viterbi(scores - PRIOR * np.log(share + 1e-4), *states(words)))
     return paths

@@ -1,4 +1,4 @@
-"""What the acoustic model learns from: mels, symbols with durations, pitch and energy of each symbol.
+"""Training data of the acoustic model: mels, symbols with durations, pitch and energy of each symbol.
 
 Written to a folder as `mels.f16` (`[frames, 80]`, clips end to end), `utterances.jsonl` and `voices.json`, which says how each
 voice's pitch and energy are scaled.
@@ -16,11 +16,11 @@ import torch
 from ..features import log_mel
 from ..phones import PHONES as HEARD_PHONES
 from ..words import Aligner, lateness
-from .align import first_labels, realign, spoken, states, symbols_and_durations, train_classifier
+from .align import first_labels, realign, states, symbols_and_durations, train_classifier, words_as_phones
 from .clips import Clip, Clips
 from .pitch import continuous, pitch
 from .sound import HOP, MELS, RATE, LogMel
-from .symbols import ID, MARKS, Lexicon
+from .symbols import ID, PUNCTUATION, Lexicon
 
 FRAME_MS = 1000 * HOP / RATE
 OCTAVES = 0.3  # one unit of pitch
@@ -42,7 +42,7 @@ class Utterance:
 
 
 class Utterances:
-    """Read access to what `annotate` wrote."""
+    """Read access to the output of `annotate`."""
 
     def __init__(self, folder: Path):
         self._mels = np.memmap(folder / "mels.f16", dtype=np.float16, mode="r").reshape(-1, MELS)
@@ -56,11 +56,11 @@ class Utterances:
 
 
 def middles_of_phones(clips: Clips, chosen: list[Clip], words: list[list[list[str]]], model: Path) -> list[np.ndarray | None]:
-    """Where the recogniser hears each phone, in frames of the voice's mels."""
+    """The frames, on the grid of the voice's mels, at which the recogniser detects each phone."""
     aligner, heard = Aligner(model), []
     for number, (clip, said) in enumerate(zip(chosen, words, strict=True)):
         mel = log_mel(clips.sound(clip))
-        phones = [_HEARD[phone.rstrip("012")] for word in said if word[0] not in MARKS for phone in word]
+        phones = [_HEARD[phone.rstrip("012")] for word in said if word[0] not in PUNCTUATION for phone in word]
         heard.append((mel, phones, aligner(mel, phones)))
         if number % 200 == 199:
             print(f"heard {number + 1} of {len(chosen)} clips", flush=True)
@@ -84,7 +84,7 @@ def annotate(store: Path, voices: list[str], recogniser: Path, lexicon: Lexicon,
     clips, mel_of = Clips(store), LogMel()
     chosen, words, numbers = [], [], []
     for number, clip in enumerate(clips.all):
-        said = spoken(clip.text, lexicon) if clip.speaker in voices else None
+        said = words_as_phones(clip.text, lexicon) if clip.speaker in voices else None
         if said is not None:
             chosen.append(clip)
             words.append(said)
@@ -103,9 +103,10 @@ def annotate(store: Path, voices: list[str], recogniser: Path, lexicon: Lexicon,
         used = [i for i, path in enumerate(paths) if path is not None]
         labels = [states(words[i])[0][paths[i]] for i in used]
         print(f"round {turn + 1}: {len(used)} clips aligned", flush=True)
-    usual = {voice: usual_pitch(clips, [clip for clip in chosen if clip.speaker == voice]) for voice in {c.speaker for c in chosen}}
+    speakers = sorted({clip.speaker for clip in chosen})
+    medians = {speaker: median_pitch(clips, [clip for clip in chosen if clip.speaker == speaker]) for speaker in speakers}
     found = [
-        measured(clips, numbers[i], mels[i], symbols_and_durations(words[i], path), usual[chosen[i].speaker])
+        measured(clips, numbers[i], mels[i], symbols_and_durations(words[i], path), medians[chosen[i].speaker])
         for i, path in enumerate(paths) if path is not None
     ]  # fmt: skip
     write([one for one in found if one is not None], out)
@@ -129,18 +130,18 @@ class Measured:
         return np.array(self.durations) > 0
 
 
-def usual_pitch(clips: Clips, of_voice: list[Clip]) -> float | None:
+def median_pitch(clips: Clips, of_voice: list[Clip]) -> float | None:
     """The median of a voice's pitch over some of its clips, Hz."""
     curves = np.concatenate([pitch(clips.sound(clip)) for clip in of_voice[:: max(1, len(of_voice) // 20)]])
     return float(np.median(curves[curves > 0])) if curves.any() else None
 
 
 def measured(
-    clips: Clips, number: int, mel: np.ndarray, aligned: tuple[list[str], list[int]], usual_hz: float | None
+    clips: Clips, number: int, mel: np.ndarray, aligned: tuple[list[str], list[int]], median_hz: float | None
 ) -> Measured | None:
     """None where nothing in the clip has a voice."""
     clip, (symbols, durations) = clips.all[number], aligned
-    curve = continuous(pitch(clips.sound(clip), usual_hz))
+    curve = continuous(pitch(clips.sound(clip), median_hz))
     if curve is None:
         return None
     return Measured(number, clip.speaker, mel, symbols, durations, by_symbol(curve, durations), by_symbol(mel.mean(1), durations))

@@ -1,7 +1,7 @@
-"""The clips that the voice is trained on: which readers, where their sound lies, what they say.
+"""The recordings that the voice is trained on, with their speakers and texts.
 
 A store is a folder with `sound.i16` (16 kHz, clips end to end) and `clips.tsv` (corpus, file, speaker, first sample,
-samples, text). What is found out about the clips later lies beside it.
+samples, text).
 """
 
 from __future__ import annotations

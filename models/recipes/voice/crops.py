@@ -1,4 +1,4 @@
-"""What the vocoder trains on: mels with the sound they are of, in short crops, a function of the seed and the step alone."""
+"""Training batches of the vocoder: short crops of mels and waveforms, a function of the seed and the step alone."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PredictedCrops:
             if held_out(clip) or utterance.frames < FRAMES + 2:
                 continue
             with torch.no_grad():
-                predicted = acoustic.teach(model, collate(utterances, voices, [utterance]))
+                predicted = acoustic.teacher_forced(model, collate(utterances, voices, [utterance]))
             self.used.append(clip)
             self._mels.append(predicted.mel[0, : utterance.frames].half())
         print(f"mels of {len(self.used)} clips are predicted", flush=True)

@@ -10,7 +10,7 @@ WINDOWS = (512, 1024, 256)
 
 
 class SpectrogramDiscriminator(nn.Module):
-    """Scores `[rows, frames, bins]` of each place of a spectrogram, and what lies before them."""
+    """Scores `[rows, frames, bins]` of each place of a spectrogram, and the activations of each layer."""
 
     def __init__(self, window: int, channels: int):
         super().__init__()
@@ -53,7 +53,7 @@ def discriminator_loss(real: list, made: list) -> torch.Tensor:
 
 
 def generator_losses(real: list, made: list) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a made sound lacks in the discriminators' eyes, and how far their activations are from the recording's."""
+    """The hinge loss of the generator, and the feature matching loss, relative to the recording's activations."""
     adversarial = sum(F.relu(1 - m[0].float()).mean() for m in made) / len(made)
     distances = [
         F.l1_loss(b.float(), a.detach().float()) / a.detach().float().abs().mean().clamp(min=1e-4)

@@ -1,4 +1,4 @@
-"""What a voice is worth on a hundred sentences of The Adventures of Sherlock Holmes (public domain; no training text has them).
+"""Scores a voice on a hundred sentences of The Adventures of Sherlock Holmes (public domain; no training text has them).
 
 Words wrong by Whisper base, after its published normaliser; DNSMOS; and the real-time factor on one core.
 """
@@ -24,9 +24,9 @@ from .speak import Voice
 SENTENCES = Path(__file__).with_name("sentences.txt")
 
 
-def judged(tools: str, folder: Path) -> dict[str, dict]:
-    judge = Path(__file__).with_name("judge.py")
-    return json.loads(subprocess.run([tools, judge, folder], check=True, capture_output=True, text=True).stdout)
+def scored(tools: str, folder: Path) -> dict[str, dict]:
+    script = Path(__file__).with_name("score_wavs.py")
+    return json.loads(subprocess.run([tools, script, folder], check=True, capture_output=True, text=True).stdout)
 
 
 def row(name: str, said: dict[str, str], heard: dict[str, dict], factor: float | None) -> str:
@@ -51,7 +51,7 @@ def evaluate(args: argparse.Namespace) -> None:
             recordings(args, out)
         if args.model is None and args.acoustic is None:
             return
-        voice = Voice.exported(args.model) if args.model else Voice(args.acoustic, args.vocoder, args.speller)
+        voice = Voice.exported(args.model) if args.model else Voice(args.acoustic, args.vocoder, args.g2p)
         for name in args.voices.split(",") if args.voices else voice.voices:
             folder, said, spent, seconds = out / name, {}, 0.0, 0.0
             folder.mkdir(parents=True, exist_ok=True)
@@ -62,11 +62,11 @@ def evaluate(args: argparse.Namespace) -> None:
                 spent, seconds = spent + time.process_time() - began, seconds + len(sound) / RATE
                 said[f"{number:03}"] = text
                 soundfile.write(folder / f"{number:03}.wav", sound.clip(-1, 1), RATE)
-            print(row(name, said, judged(args.tools, folder), spent / seconds), flush=True)
+            print(row(name, said, scored(args.tools, folder), spent / seconds), flush=True)
 
 
 def recordings(args: argparse.Namespace, out: Path) -> None:
-    """The same of held-out recordings, and of what the vocoder makes of their mels."""
+    """Scores held-out recordings, and the vocoder's copies of them."""
     import torch
 
     from . import vocos
@@ -88,4 +88,4 @@ def recordings(args: argparse.Namespace, out: Path) -> None:
                         sound = vocoder(LogMel()(torch.from_numpy(sound)[None]))[0].numpy()
                 said[f"{number:03}"] = clip.text
                 soundfile.write(folder / f"{number:03}.wav", sound.clip(-1, 1), RATE)
-            print(row(f"{speaker}, {kind}", said, judged(args.tools, folder), None), flush=True)
+            print(row(f"{speaker}, {kind}", said, scored(args.tools, folder), None), flush=True)

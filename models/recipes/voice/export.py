@@ -1,4 +1,4 @@
-"""Writes trained runs as one folder: `acoustic/`, `vocoder/` and `speller/`, each of `config.json` and `model.safetensors` in f16."""
+"""Writes trained runs as one folder: `acoustic/`, `vocoder/` and `g2p/`, each of `config.json` and `model.safetensors` in f16."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from .sound import FLOOR, HOP, MELS, RATE, WINDOW
-from .spelling import LETTERS, SLOTS
+from .g2p import LETTERS, SLOTS
 from .symbols import ID, PHONES
 from .training import load_modules
 
@@ -19,10 +19,10 @@ def half(value: torch.Tensor) -> torch.Tensor:
     return value.half().contiguous() if value.is_floating_point() else value.contiguous()
 
 
-def export(acoustic: Path, vocoder: Path, speller: Path, out: Path) -> None:
+def export(acoustic: Path, vocoder: Path, g2p: Path, out: Path) -> None:
     partial = out.with_name(out.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    for name, run in (("acoustic", acoustic), ("vocoder", vocoder), ("speller", speller)):
+    for name, run in (("acoustic", acoustic), ("vocoder", vocoder), ("g2p", g2p)):
         folder = partial / name
         folder.mkdir(parents=True)
         save_file({key: half(value) for key, value in load_modules(run).items()}, folder / "model.safetensors")
@@ -35,7 +35,7 @@ def export(acoustic: Path, vocoder: Path, speller: Path, out: Path) -> None:
         if name == "vocoder":
             config |= {"model_type": "vocos", "sample_rate": RATE, "n_fft": WINDOW, "hop_length": HOP, "n_mels": MELS,
                        "padding": "center", "mel_scale": "htk", "magnitude_floor": FLOOR}  # fmt: skip
-        if name == "speller":
+        if name == "g2p":
             config |= {"architectures": ["BertForTokenClassification"], "slots": SLOTS, "letters": LETTERS, "phones": PHONES}
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     shutil.rmtree(out, ignore_errors=True)

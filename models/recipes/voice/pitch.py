@@ -1,4 +1,4 @@
-"""Fundamental frequency of speech: YIN (de Cheveigné and Kawahara 2002), with the likeliest path through its dips."""
+"""Fundamental frequency of speech: YIN (de Cheveigné and Kawahara 2002), with a Viterbi search over its minima."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from .sound import HOP, RATE, WINDOW
 
 LOWEST_HZ, HIGHEST_HZ = 60.0, 420.0
-USUAL = (0.6, 2.0)  # a voice's range, times its median
+RANGE = (0.6, 2.0)  # of a speaker, times the median
 _SHORTEST, _LONGEST = int(RATE / HIGHEST_HZ), int(RATE / LOWEST_HZ)
 _CANDIDATES = 6
 _JUMP = 3.0  # cost of an octave between frames
-_VOICED = 0.4  # frames whose difference stays above are voiceless
+_VOICED = 0.4  # frames whose difference stays above are unvoiced
 
 
 def differences(sound: np.ndarray) -> np.ndarray:
@@ -30,15 +30,15 @@ def differences(sound: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ones((frames, 1)), difference[:, 1:] / np.maximum(mean, 1e-12)], 1)
 
 
-def pitch(sound: np.ndarray, usual_hz: float | None = None) -> np.ndarray:
-    """`[samples]` to `[frames]`: Hz, 0 where there is no voice. Near what is usual for the voice, if that is known."""
+def pitch(sound: np.ndarray, median_hz: float | None = None) -> np.ndarray:
+    """`[samples]` to `[frames]`: Hz, 0 in unvoiced frames. Within `RANGE` of the speaker's median where it is given."""
     table = differences(sound)
     inner = table[:, _SHORTEST:-1]
     dips = (inner <= table[:, _SHORTEST - 1 : -2]) & (inner < table[:, _SHORTEST + 1 :])
     depth = np.where(dips, inner, np.inf)
-    if usual_hz is not None:
+    if median_hz is not None:
         hertz = RATE / np.arange(_SHORTEST, _LONGEST)
-        depth[:, (hertz < USUAL[0] * usual_hz) | (hertz > USUAL[1] * usual_hz)] = np.inf
+        depth[:, (hertz < RANGE[0] * median_hz) | (hertz > RANGE[1] * median_hz)] = np.inf
     lags = np.argsort(depth, 1)[:, :_CANDIDATES]
     cost = np.minimum(np.take_along_axis(depth, lags, 1), 2.0)
     octaves = np.log2(lags + _SHORTEST)
@@ -59,7 +59,7 @@ def pitch(sound: np.ndarray, usual_hz: float | None = None) -> np.ndarray:
 
 
 def continuous(hertz: np.ndarray) -> np.ndarray | None:
-    """`log2` of the pitch, drawn straight through what has no voice; None where nothing has."""
+    """`log2` of the pitch, interpolated over unvoiced frames; None where no frame is voiced."""
     voiced = np.flatnonzero(hertz)
     if not len(voiced):
         return None

@@ -16,7 +16,7 @@ RECOGNISER = Path(__file__).parents[2] / "starter" / "asr-en"
 
 
 def run(corpus: Path, out: Path) -> None:
-    """Trains on a corpus whose transcripts have case, and speaks; what is said is noise."""
+    """Trains on a corpus whose transcripts have case, and speaks."""
 
     def step(command: str, **options: object) -> None:
         pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in options.items())
@@ -26,15 +26,15 @@ def run(corpus: Path, out: Path) -> None:
     step("prepare", corpus=corpus, out=store, limit=16)
     voices = list(Clips(store).seconds_by_speaker())[:2]
     step("annotate", store=store, voices=",".join(voices), recogniser=RECOGNISER, out=annotated, rounds=2, steps=10)
-    step("train-speller", out=out / "speller", hidden=32, layers=1, rows=32, minutes=0.02)
+    step("train-g2p", out=out / "g2p", hidden=32, layers=1, rows=32, minutes=0.02)
     small = {"channels": 32, "inner": 64, "layers": 2}
-    step("train-vocoder", store=store, out=out / "vocoder", rows=4, judge_channels=4, spectral=0.01, minutes=0.03, **small)
+    step("train-vocoder", store=store, out=out / "vocoder", rows=4, discriminator_channels=4, spectral=0.01, minutes=0.03, **small)
     sizes = {"hidden": 32, "layers": 1, "feedforward": 64, "frames": 400, "dev_every": 3}
     step("train-acoustic", store=store, annotated=annotated, out=out / "acoustic", minutes=0.03, **sizes)
     step("tune-vocoder", store=store, annotated=annotated, acoustic=out / "acoustic", start=out / "vocoder",
-         out=out / "tuned", rows=4, judge_channels=4, minutes=0.02, **small)  # fmt: skip
+         out=out / "tuned", rows=4, discriminator_channels=4, minutes=0.02, **small)  # fmt: skip
     exported = out / "voice-en"
-    step("export", acoustic=out / "acoustic", vocoder=out / "tuned", speller=out / "speller", out=exported)
+    step("export", acoustic=out / "acoustic", vocoder=out / "tuned", g2p=out / "g2p", out=exported)
     voice = Voice.exported(exported)
     sound = voice.speak("The old man went home, I think.", voice.voices[0])
     assert len(sound) and np.isfinite(sound).all()

@@ -8,22 +8,22 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from . import acoustic, spelling, vocos
+from . import acoustic, g2p, vocos
 from .symbols import ID, Lexicon, sequence
 
 
 class Voice:
     """An export, or the folders of runs that it is made of."""
 
-    def __init__(self, acoustic_folder: Path, vocoder_folder: Path, speller_folder: Path | None):
+    def __init__(self, acoustic_folder: Path, vocoder_folder: Path, g2p_folder: Path | None):
         self.voices = list(json.loads((acoustic_folder / "voices.json").read_text(encoding="utf-8")))
-        self.lexicon = Lexicon(spelling.Speller(speller_folder) if speller_folder else None)
+        self.lexicon = Lexicon(g2p.G2p(g2p_folder) if g2p_folder else None)
         self.acoustic = acoustic.load(acoustic_folder)
         self.vocoder = vocos.load(vocoder_folder)
 
     @classmethod
     def exported(cls, folder: Path) -> Voice:
-        return cls(folder / "acoustic", folder / "vocoder", folder / "speller")
+        return cls(folder / "acoustic", folder / "vocoder", folder / "g2p")
 
     @torch.no_grad()
     def mel(self, text: str, voice: str) -> torch.Tensor:

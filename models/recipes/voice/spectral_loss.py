@@ -1,4 +1,4 @@
-"""Distances between waveforms: log-mels, and magnitudes of STFTs at several resolutions (Yamamoto et al. 2020, arXiv 1910.11480)."""
+"""Distances between waveforms: log-mels, and STFT magnitudes at several resolutions (Yamamoto et al. 2020, arXiv 1910.11480)."""
 
 from __future__ import annotations
 

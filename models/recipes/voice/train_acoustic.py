@@ -11,7 +11,7 @@ from transformers import FastSpeech2ConformerModel
 
 from ..optimiser import Muon
 from ..tickets import Tickets
-from .acoustic import AcousticBatch, build_config, losses, teach
+from .acoustic import AcousticBatch, build_config, losses, teacher_forced
 from .annotate import Utterance, Utterances
 from .clips import Clips, held_out
 from .sound import MELS
@@ -21,7 +21,7 @@ NEAR = 40  # a batch is drawn from so many neighbours by length on either side
 FRAMES_GRID, SYMBOLS_GRID = 32, 8
 
 
-class Drawn:
+class BatchSampler:
     """Batches of utterances of like lengths, a function of the seed and the step alone."""
 
     def __init__(self, utterances: Utterances, used: list[Utterance], frames: int, seed: int, favoured: dict[str, float]):
@@ -71,7 +71,7 @@ def dev_losses(model: FastSpeech2ConformerModel, batches: list[AcousticBatch]) -
     model.eval()
     sums: dict[str, float] = {}
     for batch in batches:
-        for name, value in losses(teach(model, batch), batch).items():
+        for name, value in losses(teacher_forced(model, batch), batch).items():
             sums[name] = sums.get(name, 0.0) + value.item() / len(batches)
     model.train()
     return sums
@@ -83,15 +83,15 @@ def train(args: argparse.Namespace) -> None:
     unseen = [one for one in utterances.all if held_out(clips.all[one.clip])]
     used = [one for one in utterances.all if not held_out(clips.all[one.clip])]
     favoured = {name: float(weight) for name, _, weight in (part.partition("=") for part in args.favoured.split(",") if part)}
-    drawn = Drawn(utterances, used, args.frames, args.seed, favoured)
-    config = build_config(len(drawn.voices), args.hidden, args.layers, args.feedforward)
+    sampler = BatchSampler(utterances, used, args.frames, args.seed, favoured)
+    config = build_config(len(sampler.voices), args.hidden, args.layers, args.feedforward)
     model = FastSpeech2ConformerModel(config)
     with torch.no_grad():
         mean = np.concatenate([utterances.mel(one) for one in used[:: max(1, len(used) // 50)]]).mean(0)
         model.speech_decoder_postnet.feat_out.bias.copy_(torch.from_numpy(mean / 2))
         model.speaker_id_embedding.weight.mul_(0.3)
-    matrices = [p for name, p in model.named_parameters()
-                if "conformer_layers" in name and p.ndim >= 2 and p.numel() == p.shape[0] * p.shape[1] and "bias" not in name]  # fmt: skip
+    in_layers = [p for name, p in model.named_parameters() if "conformer_layers" in name and "bias" not in name]
+    matrices = [p for p in in_layers if p.ndim >= 2 and p.numel() == p.shape[0] * p.shape[1]]
     taken = {id(p) for p in matrices}
     rest = [p for p in model.parameters() if id(p) not in taken]
     optimisers: dict[str, torch.optim.Optimizer] = {
@@ -100,17 +100,17 @@ def train(args: argparse.Namespace) -> None:
     }
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "config.json").write_text(config.to_json_string(), encoding="utf-8")
-    voices = {name: utterances.voices[name] for name in drawn.voices}
+    voices = {name: utterances.voices[name] for name in sampler.voices}
     (args.out / "voices.json").write_text(json.dumps(voices, indent=1) + "\n", encoding="utf-8")
     run = Run(args.out, {"model": model}, optimisers, args.minutes)
-    apart = [collate(utterances, drawn.voices, [one]) for one in unseen]
+    apart = [collate(utterances, sampler.voices, [one]) for one in unseen]
     model.train()
     for step in run.steps():
         for name in optimisers:
             run.rate(name, cosine(run.part, args.rate, args.rate / 30))
-        batch = drawn.batch(step)
+        batch = sampler.batch(step)
         with mixed_precision():
-            predicted = teach(model, batch)
+            predicted = teacher_forced(model, batch)
         found = losses(predicted, batch)
         loss = found["mel"] + 0.5 * found["slopes"] + found["duration"] + 0.3 * found["pitch"] + 0.3 * found["energy"]
         for optimiser in optimisers.values():
@@ -124,6 +124,6 @@ def train(args: argparse.Namespace) -> None:
         if apart and step % args.dev_every == args.dev_every - 1:
             kept = {name: value.clone() for name, value in model.state_dict().items()}
             model.load_state_dict(run.average)
-            told = " ".join(f"{name} {value:.4f}" for name, value in dev_losses(model, apart).items())
+            logged = " ".join(f"{name} {value:.4f}" for name, value in dev_losses(model, apart).items())
             model.load_state_dict(kept)
-            print(f"held out: {told}", flush=True)
+            print(f"held out: {logged}", flush=True)

@@ -33,54 +33,54 @@ def train(args: argparse.Namespace) -> None:
     else:
         crops = Crops(clips, args.seed, tuple(args.favoured.split(",")), args.weight)
     model = Vocos(args.channels, args.inner, args.layers)
-    judges = Discriminators(args.judge_channels)
+    discriminators = Discriminators(args.discriminator_channels)
     optimisers: dict[str, torch.optim.Optimizer] = {
         "model": torch.optim.AdamW(model.parameters(), lr=args.rate, betas=(0.8, 0.98), weight_decay=0.01),
-        "judges": torch.optim.AdamW(judges.parameters(), lr=args.rate, betas=(0.5, 0.9), weight_decay=0.01),
+        "discriminators": torch.optim.AdamW(discriminators.parameters(), lr=args.rate, betas=(0.5, 0.9), weight_decay=0.01),
     }
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "config.json").write_text(json.dumps(model.shape) + "\n", encoding="utf-8")
     if args.start:
         started = torch.load(args.start / "checkpoint.pt", weights_only=True)
         model.load_state_dict(started["average"])
-        judges.load_state_dict(started["modules"]["judges"])
-    run = Run(args.out, {"model": model, "judges": judges}, optimisers, args.minutes)
-    spectral, judged_since = SpectralLoss(), 0
+        discriminators.load_state_dict(started["modules"]["discriminators"])
+    run = Run(args.out, {"model": model, "discriminators": discriminators}, optimisers, args.minutes)
+    spectral, adversarial_steps = SpectralLoss(), 0
     for step in run.steps():
         spent = run.spent_s / 60
         value = rate(spent, args)
         run.rate("model", value)
-        run.rate("judges", min(value, args.rate / 3))
+        run.rate("discriminators", min(value, args.rate / 3))
         mel, heard = crops.batch(step, args.rows)
         with mixed_precision():
             hidden = model.backbone(mel)
         said = model.head(hidden)
         losses = spectral(said, heard)
-        told = {name: loss.item() for name, loss in losses.items()}
+        logged = {name: loss.item() for name, loss in losses.items()}
         loss = args.mel_weight * losses["mel"] + losses["log"] + losses["convergence"]
         if spent >= args.spectral:
-            # exact magnitudes matter less once the judges are there: they ask for noise to be like noise
+            # exact magnitudes would keep noise from being like noise, which the discriminators ask for
             loss = 2 * args.mel_weight * losses["mel"] + 0.3 * (losses["log"] + losses["convergence"])
-            judged_since += 1
+            adversarial_steps += 1
             with mixed_precision():
-                real, made = judges(heard), judges(said.detach())
-            judged = discriminator_loss(real, made)
-            optimisers["judges"].zero_grad(set_to_none=True)
-            judged.backward()
-            optimisers["judges"].step()
-            told["judges"] = judged.item()
-            if judged_since > ADVERSARIAL_WARM_UP:
-                judges.requires_grad_(False)
+                real, made = discriminators(heard), discriminators(said.detach())
+            discriminator = discriminator_loss(real, made)
+            optimisers["discriminators"].zero_grad(set_to_none=True)
+            discriminator.backward()
+            optimisers["discriminators"].step()
+            logged["discriminators"] = discriminator.item()
+            if adversarial_steps > ADVERSARIAL_WARM_UP:
+                discriminators.requires_grad_(False)
                 with mixed_precision():
                     with torch.no_grad():
-                        real = judges(heard)
-                    made = judges(said)
+                        real = discriminators(heard)
+                    made = discriminators(said)
                 adversarial, matching = generator_losses(real, made)
-                judges.requires_grad_(True)
+                discriminators.requires_grad_(True)
                 loss = loss + args.adversarial_weight * (adversarial + 2 * matching)
-                told |= {"adversarial": adversarial.item(), "matching": matching.item()}
+                logged |= {"adversarial": adversarial.item(), "matching": matching.item()}
         optimisers["model"].zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 10.0)
         optimisers["model"].step()
-        run.log(told)
+        run.log(logged)

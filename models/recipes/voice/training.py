@@ -1,4 +1,4 @@
-"""What all trainings of the voice share: a budget in processor time, checkpoints that a later sitting goes on from, a log."""
+"""The training loop that the voice's models share: a budget in processor time, checkpoints, an average of the weights, a log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def mixed_precision() -> torch.autocast:
 class Run:
     """A training's state in a folder: modules and optimisers by name, steps and processor seconds spent.
 
-    The average is of the module named `model`, and is what is exported.
+    The exponential moving average is of the module named `model`; it is what `export` writes.
     """
 
     def __init__(self, out: Path, modules: dict[str, nn.Module], optimisers: dict[str, torch.optim.Optimizer], minutes: float):
@@ -93,8 +93,8 @@ class Run:
         for name, value in losses.items():
             self._losses[name] = self._losses.get(name, 0.0) + value / LOG_EVERY
         if (self.step + 1) % LOG_EVERY == 0:
-            told = " ".join(f"{name} {value:.4f}" for name, value in self._losses.items())
-            print(f"step {self.step + 1} minutes {self.spent_s / 60:.1f} {told}", flush=True)
+            logged = " ".join(f"{name} {value:.4f}" for name, value in self._losses.items())
+            print(f"step {self.step + 1} minutes {self.spent_s / 60:.1f} {logged}", flush=True)
             with (self.out / "curve.tsv").open("a", encoding="utf-8") as curve:
                 values = "\t".join(f"{name}\t{value:.4f}" for name, value in self._losses.items())
                 curve.write(f"{self.step + 1}\t{self.spent_s / 60:.2f}\t{values}\n")

