@@ -4,23 +4,23 @@
 //!
 //! A module uses modules below it in this list, never above. A test holds this order.
 //!
-//! - [`cli`]: one module per command; [`fuzz`]: entry points of the fuzz targets
-//! - [`serve`]: starts and stops the service: assembly of its parts, housekeeping
-//! - [`dispatch`]: the way of every request: route, authenticate, limit, handle, log
-//! - [`openapi`]: the OpenAPI document, built from the routes
-//! - [`routes`]: the routing table, the one file that knows all handlers
-//! - [`state`]: the state, one part per resource
-//! - [`api`], [`live`], [`dashboard`]: handlers: the resources of `/v2`, WebSocket sessions, pages and payment events
-//! - [`context`]: a request with its parameters and its sender
-//! - [`auth`]: API keys, signed URLs, session tokens, credit
-//! - [`jobs`], [`webhook_outbox`], [`usage_reports`], [`metering`]: background work: transcription, webhooks, reports to the
+//! - `cli`: one module per command; `fuzz`: entry points of the fuzz targets
+//! - `serve`: starts and stops the service: assembly of its parts, housekeeping
+//! - `dispatch`: the way of every request: route, authenticate, limit, handle, log
+//! - `openapi`: the OpenAPI document, built from the routes
+//! - `routes`: the routing table, the one file that knows all handlers
+//! - `state`: the state, one part per resource
+//! - `api`, `live`, `dashboard`: handlers: the resources of `/v2`, WebSocket sessions, pages and payment events
+//! - `context`: a request with its parameters and its sender
+//! - `auth`: API keys, signed URLs, session tokens, credit
+//! - `jobs`, `webhook_outbox`, `usage_reports`, `metering`: background work: transcription, webhooks, reports to the
 //!   payment provider, time of live sessions
-//! - [`http`]: connections, bodies, queries, responses, rate limits
-//! - [`billing`]: prices, payment providers
-//! - [`storage`]: the object store; [`outbound`]: requests to URLs of users; [`model_hub`]: checkpoints from a model hub
-//! - [`store`]: the database; SQL lives here alone
-//! - [`config`]: settings; [`languages`]: language codes
-//! - [`notify`], [`backoff`], [`ids`], [`clock`]: signals between tasks, retry delays, identifiers, time
+//! - `http`: connections, bodies, queries, responses, rate limits
+//! - `billing`: prices, payment providers
+//! - `storage`: the object store; `outbound`: requests to URLs of users; `model_hub`: checkpoints from a model hub
+//! - `store`: the database; SQL lives here alone
+//! - `config`: settings; `languages`: language codes
+//! - `notify`, `backoff`, `ids`, `clock`: signals between tasks, retry delays, identifiers, time
 
 mod api;
 mod auth;

@@ -194,8 +194,9 @@ pub fn check(sources: &Sources, ranks: &[&[&str]], cyclic: &[&str]) -> Vec<Fault
 pub fn check_layout(root: &str, ranks: &[&[&str]]) -> Option<Fault> {
     let list = root.lines().skip_while(|line| line.trim() != "//! # Layout").take_while(|line| line.starts_with("//!"));
     let text: String = list.filter(|line| !line.contains("# Layout")).collect::<Vec<_>>().join("\n");
-    let listed: Vec<String> =
-        text.split("[`").skip(1).filter_map(|rest| Some(rest.split_once('`')?.0.to_owned())).collect();
+    let is_module =
+        |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || b"_:".contains(&byte));
+    let listed: Vec<String> = text.split('`').skip(1).step_by(2).filter(is_module).map(str::to_owned).collect();
     let expected: Vec<String> = ranks.iter().flat_map(|rank| rank.iter().map(|module| (*module).to_owned())).collect();
     let ordered = listed.iter().map(|module| rank(ranks, module)).is_sorted();
     let same = listed.iter().collect::<BTreeSet<_>>() == expected.iter().collect::<BTreeSet<_>>();

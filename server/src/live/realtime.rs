@@ -1,10 +1,9 @@
 //! `/v2/realtime`: creates session tokens and opens sessions.
 
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use auricle_engine::{Catalog, EndpointingRules, Error, ListenOptions};
+use auricle_engine::{Catalog, EndpointingRules, Error, ListenOptions, SAMPLE_RATES};
 use http_body_util::Full;
 use hyper::StatusCode;
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
@@ -28,8 +27,6 @@ use crate::languages;
 /// The path of the WebSocket.
 pub const PATH: &str = "/v2/realtime/ws";
 
-/// Sample rates that a session may have, in hertz.
-const SAMPLE_RATES: RangeInclusive<i64> = 8_000..=48_000;
 const DEFAULT_SAMPLE_RATE: u32 = 16_000;
 
 const UNSUPPORTED: &str = "Unsupported realtime language.";
@@ -43,7 +40,8 @@ pub async fn create_token(state: Arc<RealtimeState>, request: RequestContext) ->
     let body = body::read(request.into_request(), MAX_JSON_BYTES).await?;
     let mut fields = Fields::optional(&headers, &body)?;
     let model = fields.string("model")?;
-    let sample_rate = fields.integer("sample_rate", SAMPLE_RATES)?;
+    let sample_rates = i64::from(*SAMPLE_RATES.start())..=i64::from(*SAMPLE_RATES.end());
+    let sample_rate = fields.integer("sample_rate", sample_rates)?;
     let language_code = fields.string("language_code")?;
     let medical_mode = fields.flag("medical_mode")?;
     let expires_in = fields.integer("expires_in", 60..=3600)?.unwrap_or(900);
