@@ -40,7 +40,7 @@ pub(super) async fn migrate(store: &Store) -> Result<()> {
             Ok(()) => return Ok(()),
             Err(error) if tries + 1 < MAX_TRIES && is_lock_conflict(&error) => {
                 tries += 1;
-                tracing::warn!(%error, tries, "the database is in use; trying the migration again");
+                tracing::warn!(%error, tries, "the database is in use; trying again to bring its schema up to date");
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => return Err(error.into()),
