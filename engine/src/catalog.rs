@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::language::primary_subtag;
 
 /// The models of a models folder.
 #[derive(Clone, Debug)]
@@ -220,7 +221,7 @@ impl SelectedCheckpoint<'_> {
     /// # Errors
     /// [`Error::Language`], which names checkpoints and languages that are available.
     pub fn check_language(&self, language: &str) -> Result<()> {
-        let base = language.split(['-', '_']).next().unwrap_or(language).to_lowercase();
+        let base = primary_subtag(language);
         if self.languages.contains(&base) {
             return Ok(());
         }

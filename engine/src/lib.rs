@@ -31,7 +31,7 @@
 //! - [`text`]: words and spans in, words and spans out.
 //! - [`layers`], [`weights`]: layers that families share, and the files that their weights come from.
 //! - [`audio`]: files to samples, as a stream.
-//! - [`catalog`], [`device`], [`error`]: the models folder, the device, the one error type.
+//! - [`catalog`], [`device`], [`language`], [`error`]: the models folder, the device, language codes, the one error type.
 
 pub mod audio;
 pub mod catalog;
@@ -39,6 +39,7 @@ pub mod decoding;
 pub mod device;
 mod engine;
 pub mod error;
+pub mod language;
 pub mod layers;
 pub mod models;
 mod options;

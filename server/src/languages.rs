@@ -1,15 +1,12 @@
 //! Language codes of the API.
 
+pub use auricle_engine::language::primary_subtag;
+
 /// Codes that realtime sessions accept.
 pub const REALTIME: [&str; 9] = ["en", "en_au", "en_uk", "en_us", "es", "de", "fr", "pt", "it"];
 
 /// Languages with a medical vocabulary.
 const MEDICAL: [&str; 4] = ["en", "es", "de", "fr"];
-
-/// The primary subtag of a code, in lower case: `en` of `en_us`.
-pub fn primary_subtag(code: &str) -> String {
-    code.split(['-', '_']).next().unwrap_or(code).to_lowercase()
-}
 
 /// Tells if medical mode applies to a language. Without a code it does, because the model may find any language.
 pub fn has_medical_mode(code: Option<&str>) -> bool {

@@ -14,6 +14,7 @@ use crate::decoding::keyterms::Keyterms;
 use crate::decoding::{self, Beam, BeamState, GreedyState, Search, Token, TransducerRules};
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
+use crate::language;
 use crate::layers::{Bias, Linear};
 use crate::text::tokens::Vocabulary;
 use crate::weights::{Scope, Weights};
@@ -138,13 +139,8 @@ impl FastConformer {
     pub fn language_slot(&self, language: Option<&str>) -> Result<usize> {
         let Some(prompt) = self.config().prompt else { return Ok(0) };
         let Some(language) = language else { return Ok(prompt.automatic) };
-        let known = &self.preprocessor().languages;
-        let wanted = language.replace('_', "-").to_lowercase();
-        let slot = known.iter().find(|(name, _)| name.to_lowercase() == wanted).or_else(|| {
-            let base = wanted.split('-').next().unwrap_or_default();
-            known.iter().find(|(name, _)| name.to_lowercase().split('-').next() == Some(base))
-        });
-        slot.map(|(_, slot)| *slot).ok_or_else(|| Error::Language(format!("the checkpoint has no language {language}")))
+        let slot = language::find(language, &self.preprocessor().languages).copied();
+        slot.ok_or_else(|| Error::Language(format!("the checkpoint has no language {language}")))
     }
 
     /// Look-ahead in encoder frames: the largest trained one within `wanted_ms`, else the largest trained one.
