@@ -1,4 +1,4 @@
-//! How sure a model is of what it wrote.
+//! Confidence of a model in its tokens.
 
 use auricle_kernels::softmax_stats::SoftmaxStats;
 
@@ -7,7 +7,7 @@ pub fn confidence(scores: &[f32]) -> f32 {
     confidence_of(&SoftmaxStats::of(scores), scores.len())
 }
 
-/// The same of the spread of so many scores.
+/// [`confidence`] from the softmax statistics of `count` scores.
 pub fn confidence_of(stats: &SoftmaxStats, count: usize) -> f32 {
     (1.0 - stats.entropy() / (count as f32).ln()).clamp(0.0, 1.0)
 }

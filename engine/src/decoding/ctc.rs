@@ -9,8 +9,8 @@ use super::transducer::Scores;
 use super::{Search, Token, argmax, ctc_prefix_beam};
 use crate::error::Result;
 
-/// CTC over `scores` `[rows, frames, vocabulary]` of which `lengths` frames are real, each row searched in its way: equal
-/// neighbours merge, blanks go. A beam of one that nothing is added to is greedy search.
+/// CTC over `scores` `[rows, frames, vocabulary]` of which `lengths` frames are real, with a search for each row: equal
+/// neighbours merge, blanks are dropped. A beam of one without fusion is greedy search.
 ///
 /// # Errors
 /// [`crate::Error::Device`] when the device failed.

@@ -1,13 +1,14 @@
-//! CTC prefix beam search (Graves, 2012; Hannun and others, 2014): a prefix's probability is that of all its alignments.
+//! CTC prefix beam search (Graves, 2012; Hannun and others, 2014): a prefix's probability is that of all its
+//! alignments.
 
 use std::collections::BTreeMap;
 
 use super::Token;
 use super::confidence::confidence;
 use super::fusion::{Fusion, FusionState};
-use super::rnnt_beam::{Beam, follow, log_add, log_softmax};
+use super::rnnt_beam::{Beam, extend_history, log_add, log_softmax};
 
-/// A token whose own score leaves its prefix this far behind the best is not looked at.
+/// Pruning margin: a token that puts its prefix this far behind the best one is not expanded.
 const MARGIN: f32 = 12.0;
 
 #[derive(Clone)]
@@ -15,11 +16,11 @@ struct Prefix {
     /// ln P of the alignments that end in a blank, and of those that end in the last token.
     blank: f32,
     label: f32,
-    /// What fusion added.
-    added: f32,
+    /// Sum of the fusion scores.
+    fusion_score: f32,
     tokens: Vec<Token>,
-    /// Whether the last token still sounds on the likeliest alignment.
-    sounds: bool,
+    /// True while the likeliest alignment repeats the last token.
+    label_active: bool,
     fusion_state: Option<FusionState>,
 }
 
@@ -29,7 +30,7 @@ impl Prefix {
     }
 
     fn score(&self) -> f32 {
-        self.log_prob() + self.added
+        self.log_prob() + self.fusion_score
     }
 }
 
@@ -37,7 +38,8 @@ impl Prefix {
 pub(super) fn search<'s>(scores: impl Iterator<Item = &'s [f32]>, blank: u32, beam: Beam) -> Vec<Token> {
     let fusion_state = beam.fusion.map(Fusion::start);
     let none = f32::NEG_INFINITY;
-    let first = Prefix { blank: 0.0, label: none, added: 0.0, tokens: Vec::new(), sounds: false, fusion_state };
+    let first =
+        Prefix { blank: 0.0, label: none, fusion_score: 0.0, tokens: Vec::new(), label_active: false, fusion_state };
     let mut prefixes = vec![(0u64, first)];
     for (frame, scores) in scores.enumerate() {
         let log_probs = log_softmax(scores);
@@ -49,8 +51,8 @@ pub(super) fn search<'s>(scores: impl Iterator<Item = &'s [f32]>, blank: u32, be
             let mut stays = prefix.clone();
             stays.blank = prefix.log_prob() + log_probs[blank as usize];
             stays.label = last.map_or(none, |last| prefix.label + log_probs[last as usize]);
-            stays.sounds = prefix.sounds && stays.label > stays.blank;
-            if let Some(token) = stays.tokens.last_mut().filter(|_| stays.sounds) {
+            stays.label_active = prefix.label_active && stays.label > stays.blank;
+            if let Some(token) = stays.tokens.last_mut().filter(|_| stays.label_active) {
                 token.span += 1;
                 token.confidence = token.confidence.max(confidence);
             }
@@ -59,20 +61,27 @@ pub(super) fn search<'s>(scores: impl Iterator<Item = &'s [f32]>, blank: u32, be
                 let id = id as u32;
                 // A token after itself needs a blank between them.
                 let before = if last == Some(id) { prefix.blank } else { prefix.log_prob() };
-                if id == blank || before + prefix.added + log_prob < best - MARGIN {
+                if id == blank || before + prefix.fusion_score + log_prob < best - MARGIN {
                     continue;
                 }
                 let fused = beam
                     .fusion
                     .zip(prefix.fusion_state.as_ref())
                     .map(|(fusion, fusion_state)| fusion.score(fusion_state, id));
-                let (added, fusion_state) =
-                    fused.map_or((0.0, None), |(added, fusion_state)| (added, Some(fusion_state)));
+                let (fusion_score, fusion_state) =
+                    fused.map_or((0.0, None), |(fusion_score, fusion_state)| (fusion_score, Some(fusion_state)));
                 let mut tokens = prefix.tokens.clone();
                 tokens.push(Token { id, frame, span: 1, confidence });
-                let added = prefix.added + added;
-                let grown = Prefix { blank: none, label: before + log_prob, added, tokens, sounds: true, fusion_state };
-                merge(&mut next, follow(*history, id), grown);
+                let fusion_score = prefix.fusion_score + fusion_score;
+                let grown = Prefix {
+                    blank: none,
+                    label: before + log_prob,
+                    fusion_score,
+                    tokens,
+                    label_active: true,
+                    fusion_state,
+                };
+                merge(&mut next, extend_history(*history, id), grown);
             }
         }
         prefixes = next.into_iter().collect();
@@ -90,7 +99,7 @@ pub(super) fn search<'s>(scores: impl Iterator<Item = &'s [f32]>, blank: u32, be
     best.map(|prefix| prefix.tokens).unwrap_or_default()
 }
 
-/// Adds a prefix to those after this frame: alignments of one prefix add up, the likelier one's times stay.
+/// Adds a prefix after this frame: probabilities of equal prefixes add up, the times of the likelier one stay.
 fn merge(prefixes: &mut BTreeMap<u64, Prefix>, history: u64, new: Prefix) {
     match prefixes.entry(history) {
         std::collections::btree_map::Entry::Vacant(place) => drop(place.insert(new)),
@@ -109,7 +118,7 @@ fn merge(prefixes: &mut BTreeMap<u64, Prefix>, history: u64, new: Prefix) {
 mod tests {
     use super::*;
 
-    /// Every sequence's probability, by going through every alignment.
+    /// Probability of every sequence, summed over all alignments.
     fn exhaustive(frames: &[[f32; 3]]) -> BTreeMap<Vec<u32>, f64> {
         let mut sums = BTreeMap::new();
         for alignment in 0..3usize.pow(frames.len() as u32) {

@@ -1,9 +1,9 @@
-//! Shallow fusion: what beam search adds to a model's own scores, from a language model and from keyterms.
+//! Shallow fusion: adds scores of a language model and of keyterms to a model's own scores in beam search.
 //!
-//! A language model counts words, a recogniser writes pieces of words. A word's probability is therefore paid letter by
-//! letter: a beginning costs what all words that begin so are likely together, and the word's end settles the difference to
-//! P(word | words before). Case and punctuation do not count. A word that the model does not have pays for `<unk>` and for
-//! each letter.
+//! A language model scores words, a recogniser emits pieces of words. A word is therefore scored letter by letter: a
+//! beginning has the summed unigram probability of all words that begin with it, and the end of the word adds the
+//! difference to P(word | words before). Case and punctuation do not count. An unknown word costs `<unk>` and each of
+//! its letters.
 
 use std::sync::Arc;
 
@@ -12,28 +12,30 @@ use crate::error::{Error, Result};
 use crate::text::lm::{Context, LanguageModel, Lexicon, Place};
 use crate::text::tokens::{Vocabulary, WORD_START};
 
-/// How much a text's score counts.
+/// Weights of the scores that fusion adds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FusionWeights {
     /// Multiplies ln P of the language model.
     pub lm: f32,
     /// Added for every word: without it, fewer and longer words win.
     pub word: f32,
-    /// Multiplies the ln P of a token that a transducer expects without hearing anything, which is taken off: what it
-    /// learned of text from transcripts is little, and the language model knows better. Not taken off marks.
+    /// Multiplies ln P of the transducer's internal language model, which is subtracted: it has learned from little
+    /// text, and the external model is better. Not subtracted for punctuation.
     pub internal: f32,
-    /// ln P of each letter of a word that the language model does not have.
+    /// ln P of each letter of an unknown word.
     pub unknown_letter: f32,
 }
 
 impl FusionWeights {
-    /// A language model of this weight, and the rest in proportion: 0 leaves a recogniser's own scores as they are.
+    /// Weights in proportion to the language model's weight `lm`; 0 leaves a recogniser's own scores unchanged.
     pub fn new(lm: f32) -> Self {
         Self { lm, word: lm * 1.1, internal: lm * 0.6, unknown_letter: -3.0 }
     }
 
+    /// Checks that the weights are in range.
+    ///
     /// # Errors
-    /// [`Error::InvalidOption`] for a weight that cannot be meant.
+    /// [`Error::InvalidOption`] for a weight out of range.
     pub fn check(&self) -> Result<()> {
         let others = [self.word, self.internal, self.unknown_letter];
         if (0.0..=10.0).contains(&self.lm) && others.iter().all(|weight| weight.abs() <= 100.0) {
@@ -45,58 +47,58 @@ impl FusionWeights {
 }
 
 impl Default for FusionWeights {
-    /// What gave the starter few errors on readers it was not trained on, and lost few of their words.
+    /// Weights tuned for few errors and few lost words of the starter on speakers outside its training data.
     fn default() -> Self {
         Self::new(0.45)
     }
 }
 
-/// Prefixes that are kept in a search with a language model, unless another number is wanted.
+/// Default beam width with a language model.
 pub const BEAM: usize = 16;
 
 /// ln P of a keyterm's word, in place of that of `<unk>` and its letters.
 const TERM: f32 = -7.0;
 
-/// What is added to a model's scores.
+/// Scores that beam search adds to a model's scores.
 pub struct Fusion {
     model: Arc<LanguageModel>,
     weights: FusionWeights,
-    /// Tokens as they are read: lower-case letters and digits, a space where a word begins or ends.
+    /// Normalised text of each token: lower-case letters and digits, a space at the boundary of a word.
     spellings: Vec<Box<[u8]>>,
-    /// Tokens of punctuation alone.
+    /// A flag for each token: true for punctuation alone.
     marks: Vec<bool>,
     keyterms: Option<Keyterms>,
     /// The words of the keyterms.
     terms: Lexicon,
 }
 
-/// What a prefix's text is, as far as further scores depend on it.
+/// State of a prefix's text on which further scores depend.
 #[derive(Clone, Debug)]
 pub struct FusionState {
     context: Context,
     /// The word that is being spelled.
     word: Option<Spelling>,
     bias: Bias,
-    /// Tells texts apart, whatever pieces spell them.
+    /// Hash of the text, independent of the tokens that spell it.
     text: u64,
 }
 
-/// A word that has begun.
+/// A word without its end.
 #[derive(Clone, Copy, Debug)]
 struct Spelling {
-    /// Where it is in the language model's lexicon, while some word begins so.
+    /// Its place in the language model's lexicon, while some word begins with its letters.
     known: Option<Place>,
-    /// Where it is among the keyterms' words.
+    /// Its place in the lexicon of the keyterms' words.
     term: Option<Place>,
     letters: u16,
     /// An apostrophe that counts only if letters follow.
     apostrophe: bool,
-    /// What it has cost so far, ln P.
-    paid: f32,
+    /// Its score so far, ln P.
+    log_prob: f32,
 }
 
 impl Fusion {
-    /// Scores for the tokens of `vocabulary`.
+    /// Fusion scores for the tokens of `vocabulary`.
     pub fn new(
         model: Arc<LanguageModel>,
         weights: FusionWeights,
@@ -113,7 +115,7 @@ impl Fusion {
         Self { model, weights, spellings, marks, keyterms, terms }
     }
 
-    /// How much its scores count.
+    /// Weights of its scores.
     pub fn weights(&self) -> &FusionWeights {
         &self.weights
     }
@@ -123,13 +125,13 @@ impl Fusion {
         FusionState { context: self.model.ngram().start(), word: None, bias: Bias::default(), text: 0 }
     }
 
-    /// What multiplies the ln P of a token that a transducer expects unheard. Marks are none of the language model's
-    /// business, so what the transducer knows of them stays: taken off, the least likely ones would gain most.
+    /// Weight of the internal language model for a token; 0 for punctuation, which the external model does not score:
+    /// subtracted, the internal score would favour the least likely marks.
     pub fn internal(&self, token: u32) -> f32 {
         if self.marks.get(token as usize) == Some(&true) { 0.0 } else { self.weights.internal }
     }
 
-    /// What a token adds to the score, and the state after it.
+    /// Score that a token adds, and the state after it.
     pub fn score(&self, state: &FusionState, token: u32) -> (f32, FusionState) {
         let mut next = state.clone();
         let mut score = 0.0;
@@ -140,26 +142,27 @@ impl Fusion {
             };
         }
         if let Some(keyterms) = &self.keyterms {
-            score += keyterms.follow(&mut next.bias, token);
+            score += keyterms.score(&mut next.bias, token);
         }
         (score, next)
     }
 
-    /// Whether a token goes on with the word that the text ends in.
-    pub fn goes_on(&self, state: &FusionState, token: u32) -> bool {
+    /// True if a token continues the last word of the text.
+    pub fn continues_word(&self, state: &FusionState, token: u32) -> bool {
         state.word.is_some() && self.spellings.get(token as usize).is_some_and(|text| text.first() > Some(&b' '))
     }
 
-    /// What the end of the text adds.
+    /// Score that the end of the text adds.
     pub fn end(&self, state: &FusionState) -> f32 {
         self.end_word(&mut state.clone())
     }
 
     fn letter(&self, state: &mut FusionState, letter: u8) -> f32 {
         let root = Some(self.model.lexicon().root());
-        let begun = Spelling { known: root, term: Some(self.terms.root()), letters: 0, apostrophe: false, paid: 0.0 };
+        let begun =
+            Spelling { known: root, term: Some(self.terms.root()), letters: 0, apostrophe: false, log_prob: 0.0 };
         if letter == b'\'' {
-            // Before a word it is a quotation mark; after it, too, or nothing that error rates count.
+            // Before a word it is a quotation mark; after a word it is one too, or does not count in error rates.
             if let Some(word) = &mut state.word {
                 word.apostrophe = true;
             }
@@ -171,27 +174,28 @@ impl Fusion {
             word.known = word.known.and_then(|place| self.model.lexicon().step(place, *byte));
             word.term = word.term.and_then(|place| self.terms.step(place, *byte));
             word.letters = word.letters.saturating_add(1);
-            state.text = mixed(state.text, *byte);
+            state.text = hash_byte(state.text, *byte);
         }
         let cost = self.cost(word, word.known.map(|place| self.model.lexicon().log_mass(place)));
-        let change = cost - word.paid;
-        word.paid = cost;
+        let change = cost - word.log_prob;
+        word.log_prob = cost;
         self.weights.lm * change
     }
 
     fn end_word(&self, state: &mut FusionState) -> f32 {
         let Some(word) = state.word.take() else { return 0.0 };
-        state.text = mixed(state.text, b' ');
+        state.text = hash_byte(state.text, b' ');
         let id = word.known.and_then(|place| self.model.lexicon().word(place));
         let (score, context) = self.model.score(&state.context, id);
         state.context = context;
         let term = Spelling { term: word.term.filter(|place| self.terms.word(*place).is_some()), ..word };
-        // What <unk> costs depends on the context; its letters do not.
+        // The score of <unk> depends on the context; those of its letters do not.
         let cost = self.cost(&term, id.map(|_| score));
-        self.weights.lm * (cost - word.paid) + self.weights.word
+        self.weights.lm * (cost - word.log_prob) + self.weights.word
     }
 
-    /// ln P of a word's letters so far: `known` if the language model has it, else as a keyterm or letter by letter.
+    /// ln P of a word's letters so far: `known` if the language model has the word, else as a keyterm or letter by
+    /// letter.
     fn cost(&self, word: &Spelling, known: Option<f32>) -> f32 {
         let unknown = || self.model.unknown() + self.weights.unknown_letter * f32::from(word.letters);
         let term = word.term.map(|_| TERM);
@@ -200,20 +204,20 @@ impl Fusion {
 }
 
 impl FusionState {
-    /// Equal for two readings if their texts are equal.
+    /// Hash of the text: equal texts have equal hashes.
     pub fn text(&self) -> u64 {
         self.text
     }
 }
 
-/// One more byte of a text.
-fn mixed(text: u64, byte: u8) -> u64 {
+/// Adds a byte to the hash of a text.
+fn hash_byte(text: u64, byte: u8) -> u64 {
     // FNV-1a, with the high half folded in so that short texts differ in all bits.
     let text = (text ^ u64::from(byte)).wrapping_add(0xcbf2_9ce4_8422_2325).wrapping_mul(0x0000_0100_0000_01b3);
     text ^ (text >> 29)
 }
 
-/// A token's text as words are compared: letters, digits and apostrophes, all else a space.
+/// Normalised text of a token: letters, digits and apostrophes; a space for any other character.
 fn spelling(text: &str) -> String {
     let mut spelled = String::new();
     for c in text.chars() {
@@ -234,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_expected_unheard_is_taken_off_letters_and_not_off_marks() {
+    fn the_internal_language_model_is_subtracted_for_letters_and_not_for_punctuation() {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let vocabulary = Vocabulary::read(&repository.join("models/starter/asr-en"), 383).unwrap();
         let model = LanguageModel::open(&repository.join("tests/fixtures/lm/small.ngram")).unwrap();

@@ -9,7 +9,7 @@ use super::transducer::{JointOutput, PredictorState, TransducerNetwork, Transduc
 use super::{Token, argmax};
 use crate::error::Result;
 
-/// Where the decoding of a batch of streams stands.
+/// State of the greedy search of a batch of streams.
 #[derive(Debug)]
 pub struct GreedyState<P> {
     prediction: P,
@@ -18,9 +18,9 @@ pub struct GreedyState<P> {
 
 #[derive(Clone, Debug, Default)]
 struct Utterance {
-    /// Frame of the next score, from the utterance's first; a TDT duration may point past what is there.
+    /// Frame of the next score, from the utterance's first; a TDT duration may point past the available frames.
     frame: usize,
-    /// Frames that earlier calls brought.
+    /// Frames of earlier calls.
     consumed: usize,
     /// Tokens emitted at `frame`.
     symbols: usize,
@@ -47,8 +47,8 @@ impl<P: PredictorState> GreedyState<P> {
         Self { prediction: self.prediction.select(&[row]), rows: vec![self.rows[row].clone()] }
     }
 
-    /// Decodes the next `lengths[row]` of `total` frames of every row, which each have their keyterms; gives the new tokens of
-    /// each.
+    /// Decodes the next `lengths[row]` of `total` frames of every row with the row's keyterms; returns the new tokens
+    /// of each.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -73,7 +73,7 @@ impl<P: PredictorState> GreedyState<P> {
             let width = transducer.frames_ahead().min(left);
             let ahead = |&row: &usize| (0..width).map(move |ahead| row * total + (next(row) + ahead).min(total - 1));
             let at: Vec<usize> = active.iter().flat_map(ahead).collect();
-            // Keyterms lean any score.
+            // Keyterms may raise any score, so all scores are needed.
             let whole = active.iter().any(|row| keyterms[*row].is_some());
             let output = transducer.joint_output(frames, &at, &self.prediction, &active, whole)?;
             let (mut emitted_rows, mut emitted_tokens) = (Vec::new(), Vec::new());
@@ -101,7 +101,7 @@ impl<P: PredictorState> GreedyState<P> {
 }
 
 impl Utterance {
-    /// Looks at this row's frame, which is number `at`: moves on, and gives the token if it is not blank.
+    /// Takes the joint output of this row's frame, number `at`: moves on, and returns the token unless it is blank.
     fn advance_frame(
         &mut self,
         output: &JointOutput,
@@ -123,7 +123,7 @@ impl Utterance {
         let duration = duration.map(|at| rules.durations[at]);
         let frame = self.frame;
         if best == rules.blank as usize {
-            // A blank always moves on, whatever duration it came with.
+            // A blank always moves on by at least one frame.
             self.advance(duration.unwrap_or(1).max(1));
             return None;
         }

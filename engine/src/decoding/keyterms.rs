@@ -1,16 +1,16 @@
-//! Keyterms: a trie of phrases that leans greedy decoding towards names and jargon the user expects.
+//! Keyterms: a trie of phrases that biases decoding towards names and jargon that the user expects.
 
 use std::collections::BTreeMap;
 
 use crate::error::Result;
 use crate::text::tokens::Vocabulary;
 
-/// Added to the score of a token that begins a keyterm, and to each that continues one. Logits: a token as good as the
-/// best but for a factor of e^2 wins. Beginnings get less, since most words begin like some keyterm.
+/// Bonuses, in logits, for a token that begins a keyterm and for each that continues one. The bonus for a beginning is
+/// smaller, since most words begin like some keyterm.
 const BEGIN: f32 = 1.0;
 const CONTINUE: f32 = 2.5;
 
-/// Phrases as paths of tokens. Which phrases a stream is within is its [`Bias`].
+/// Phrases as paths of tokens. The [`Bias`] of a stream has the phrases that it has begun.
 #[derive(Clone, Debug, Default)]
 pub struct Keyterms {
     nodes: Vec<Node>,
@@ -21,7 +21,7 @@ struct Node {
     next: BTreeMap<u32, usize>,
     /// Tokens from the root.
     depth: u16,
-    /// Whether a phrase ends here.
+    /// True if a phrase ends here.
     ends: bool,
 }
 
@@ -29,13 +29,13 @@ struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct Bias {
     within: Vec<usize>,
-    /// What beam search gave for phrases that are not complete yet: taken back if they do not go on.
-    lent: f32,
+    /// Bonus of incomplete phrases in beam search: subtracted if they break off.
+    pending_bonus: f32,
 }
 
 impl Keyterms {
-    /// A trie of `terms`, each as written and with a capital, none where there are no terms; and the terms that the model
-    /// cannot write, which are left out.
+    /// A trie of `terms`, each as given and with a capital, or none without terms; and the terms that the model cannot
+    /// write, which are left out.
     ///
     /// # Errors
     /// [`crate::Error::InvalidOption`] when the tokenizer fails.
@@ -71,9 +71,9 @@ impl Keyterms {
         self.nodes[at].ends = true;
     }
 
-    /// The best token that is not blank, phrases counted in; moves `bias` on by it.
+    /// The best token that is not blank, with the bonuses of phrases; moves `bias` on by it.
     ///
-    /// Whether there is a token at all is decided without phrases, so that they never make words out of silence.
+    /// The choice between blank and token is made without bonuses, so that phrases never make words out of silence.
     pub fn choose(&self, scores: &[f32], blank: u32, bias: &mut Bias) -> u32 {
         let mut best = (f32::NEG_INFINITY, 0u32);
         let mut consider = |token: u32, bonus: f32| {
@@ -93,18 +93,18 @@ impl Keyterms {
         best.1
     }
 
-    /// What a token adds to the score of a prefix in beam search; moves `bias` on by it. A phrase earns what [`choose`]
-    /// would give its tokens, and gives it back where it breaks off.
+    /// Score that a token adds to a prefix in beam search; moves `bias` on by it. A phrase gets the bonuses of
+    /// [`choose`], and loses them if it breaks off.
     ///
     /// [`choose`]: Self::choose
-    pub fn follow(&self, bias: &mut Bias, token: u32) -> f32 {
+    pub fn score(&self, bias: &mut Bias, token: u32) -> f32 {
         self.advance(bias, token);
         let earned = |node: &usize| BEGIN + CONTINUE * f32::from(self.nodes[*node].depth - 1);
         let best = bias.within.iter().map(earned).fold(0.0, f32::max);
-        let change = best - bias.lent;
-        bias.lent = best;
+        let change = best - bias.pending_bonus;
+        bias.pending_bonus = best;
         if bias.within.iter().any(|node| self.nodes[*node].ends) {
-            // A whole phrase keeps what it earned; the next one begins anew.
+            // A complete phrase keeps its bonus; the next one starts from zero.
             *bias = Bias::default();
         }
         change
@@ -147,7 +147,7 @@ mod tests {
         let terms = trie(&[&[1, 2, 3]]);
         let scores = |tokens: &[u32]| {
             let mut bias = Bias::default();
-            tokens.iter().map(|token| terms.follow(&mut bias, *token)).collect::<Vec<f32>>()
+            tokens.iter().map(|token| terms.score(&mut bias, *token)).collect::<Vec<f32>>()
         };
         assert_eq!(scores(&[1, 2, 3, 3]), [BEGIN, CONTINUE, CONTINUE, 0.0]);
         assert_eq!(scores(&[1, 2, 9, 9]), [BEGIN, CONTINUE, -BEGIN - CONTINUE, 0.0]);

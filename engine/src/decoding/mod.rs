@@ -1,8 +1,8 @@
-//! Decoding: scores in, tokens out. No model family is known here; a transducer is a [`TransducerNetwork`].
+//! Decoding: scores in, tokens out. Independent of model families: a transducer is a [`TransducerNetwork`].
 //!
 //! - [`fusion`]: shallow fusion with an n-gram language model.
 //! - [`keyterms`]: biasing towards phrases.
-//! - `transducer`: predictor and joint, as decoding sees them.
+//! - `transducer`: interface of predictor and joint.
 //! - `greedy`: greedy search of transducers.
 //! - `rnnt_beam`: beam search of transducers.
 //! - `ctc`, `ctc_prefix_beam`: greedy and prefix beam search of CTC.
@@ -25,12 +25,12 @@ use keyterms::Keyterms;
 pub use rnnt_beam::{Beam, BeamState};
 pub use transducer::{JointOutput, PredictorState, Scores, TransducerNetwork, TransducerRules};
 
-/// How tokens are chosen from a model's scores.
+/// Search for tokens in a model's scores.
 #[derive(Clone, Copy)]
 pub enum Search<'a> {
-    /// The best at every step. Keyterms lean it.
+    /// Greedy search: the best token at every step, biased by keyterms.
     Greedy(Option<&'a Keyterms>),
-    /// The best sequence that a beam finds.
+    /// Beam search.
     Beam(Beam<'a>),
 }
 
@@ -43,7 +43,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// As a beam: greedy search is one of a single prefix.
+    /// The search as a beam: greedy search has a beam of one.
     pub(crate) fn as_beam(&self) -> Beam<'a> {
         match self {
             Self::Greedy(_) => Beam { width: 1, fusion: None },

@@ -1,8 +1,8 @@
-//! Beam search for RNN-T and TDT: the likeliest prefixes side by side, frame by frame, resumable from chunk to chunk.
+//! Beam search for RNN-T and TDT: the likeliest prefixes, frame by frame, resumable from chunk to chunk.
 //!
-//! All prefixes that stand at a frame are scored in one product, over and over, until none of those that emitted a token
-//! there is among the best (modified adaptive expansion search, Kim and others, 2020, without its bound on tokens a frame
-//! but the model's own). Prefixes of one text are one: their probabilities add up, the likelier one's tokens stay.
+//! All prefixes at a frame are scored in one product, repeatedly, until no prefix that emitted a token there is among
+//! the best (modified adaptive expansion search, Kim and others, 2020, without its bound on tokens a frame but the
+//! model's own). Prefixes of one text are one: their probabilities add up, the likelier one's tokens stay.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,42 +15,42 @@ use super::transducer::{PredictorState, TransducerNetwork, TransducerRules};
 use super::{Token, argmax};
 use crate::error::Result;
 
-/// A token whose own score leaves its prefix this far behind the best is not joint at.
+/// Pruning margin: a token that puts its prefix this far behind the best one is not expanded.
 const MARGIN: f32 = 9.0;
 
-/// Frames after which a word does not go on, about a second: who pauses so long has said it. Without this, half a word
-/// could wait for its other half while all between goes unheard, since only a finished word is paid for in full.
-const LONGEST_WITHIN: usize = 12;
+/// Most frames between two tokens of a word, about a second. Without this limit an unfinished word could skip the
+/// speech up to a later continuation, since only a finished word gets its full language model score.
+const MAX_WORD_GAP: usize = 12;
 
-/// Most tokens that the prefixes may disagree on. Past it the best one wins, so that memory stays bounded.
+/// Most open tokens, on which the prefixes disagree. Beyond it only the best prefix is kept, which bounds memory.
 const MAX_OPEN: usize = 256;
 
-/// How a beam is searched.
+/// Options of beam search.
 #[derive(Clone, Copy)]
 pub struct Beam<'a> {
-    /// Prefixes that are kept, at least 1.
+    /// Beam width: number of prefixes, at least 1.
     pub width: usize,
-    /// What is added to the model's scores.
+    /// Scores that are added to the model's scores.
     pub fusion: Option<&'a Fusion>,
 }
 
-/// Where the beam search of one stream stands.
+/// State of the beam search of one stream.
 #[derive(Debug)]
 pub struct BeamState<P> {
-    /// The best first.
+    /// Prefixes, the best first.
     prefixes: Vec<Prefix>,
-    /// The predictor after each prefix, by [`Prefix::row`].
+    /// Predictor state after each prefix, by [`Prefix::row`].
     predictions: P,
-    /// What the model expects after each prefix without hearing anything, by [`Prefix::row`]: log probabilities of labels
-    /// that are no blank; empty where fusion does not ask for it.
+    /// Internal language model scores after each prefix, by [`Prefix::row`]: log probabilities of the labels without
+    /// the blank; empty if fusion does not need them.
     internal_lm: Vec<Vec<f32>>,
-    /// The tokens that were not given out yet: prefixes share what they begin with.
+    /// Open tokens: prefixes share their common beginnings.
     trail: Trail,
-    /// Frames that earlier calls brought.
+    /// Frames of earlier calls.
     consumed: usize,
 }
 
-/// Tokens, each with the place of the one before it.
+/// Open tokens of all prefixes, as linked lists: each with the place of the token before it.
 #[derive(Debug, Default)]
 struct Trail {
     links: Vec<(Token, Option<usize>)>,
@@ -58,22 +58,22 @@ struct Trail {
 
 #[derive(Clone, Debug)]
 struct Prefix {
-    /// ln P, and what fusion added.
+    /// ln P, with the scores of fusion.
     score: f32,
-    /// Frame of the next score, from the utterance's first; a TDT duration may point past what is there.
+    /// Frame of the next score, from the utterance's first; a TDT duration may point past the available frames.
     frame: usize,
     /// Row of the predictions.
     row: usize,
-    /// Tells token sequences apart.
+    /// Hash of the token sequence.
     history: u64,
     /// The last token in the trail.
     last: Option<usize>,
-    /// Its frame, given out or not.
-    said: usize,
+    /// Frame of the last token, open or not.
+    last_frame: usize,
     fusion_state: Option<FusionState>,
 }
 
-/// A prefix and a token that may come next.
+/// A prefix and a candidate for its next token.
 struct Extension {
     score: f32,
     parent: usize,
@@ -81,7 +81,7 @@ struct Extension {
     fusion_state: Option<FusionState>,
 }
 
-/// Log probabilities at one frame, by history: prefixes that come by one history twice are scored once.
+/// Log probabilities at one frame, by history: prefixes with equal histories are scored once.
 #[derive(Default)]
 struct JointCache {
     rows: BTreeMap<u64, (Vec<f32>, Vec<f32>)>,
@@ -91,12 +91,12 @@ impl<P: PredictorState> BeamState<P> {
     /// The state before an utterance.
     pub fn start<T: TransducerNetwork<Prediction = P>>(transducer: &T, rules: &TransducerRules, beam: Beam) -> Self {
         let fusion_state = beam.fusion.map(Fusion::start);
-        let first = Prefix { score: 0.0, frame: 0, row: 0, history: 0, last: None, said: 0, fusion_state };
+        let first = Prefix { score: 0.0, frame: 0, row: 0, history: 0, last: None, last_frame: 0, fusion_state };
         let predictions = transducer.start(1, rules.blank);
         Self { prefixes: vec![first], predictions, internal_lm: Vec::new(), trail: Trail::default(), consumed: 0 }
     }
 
-    /// Decodes the next frames, those of `frames` that the range says; gives the new tokens that all prefixes agree on.
+    /// Decodes the given range of `frames`; returns the new tokens that all prefixes agree on.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -111,19 +111,19 @@ impl<P: PredictorState> BeamState<P> {
         while let Some(frame) = self.prefixes.iter().map(|prefix| prefix.frame).min().filter(|frame| *frame < end) {
             let at = range.start + frame - self.consumed;
             self.score_internal_lm(transducer, rules, beam)?;
-            self.look(transducer, rules, (frames, at), frame, beam)?;
-            self.forget_predictions();
+            self.expand(transducer, rules, (frames, at), frame, beam)?;
+            self.drop_unused_predictions();
         }
         self.consumed = end;
-        Ok(self.take_agreed())
+        Ok(self.take_common_tokens())
     }
 
-    /// The tokens of the best prefix that were not given out yet: what was heard, as it looks now.
+    /// The open tokens of the best prefix, which may still change.
     pub fn open(&self) -> Vec<Token> {
         self.prefixes.first().map(|best| self.trail.tokens(best.last)).unwrap_or_default()
     }
 
-    /// The tokens of the best prefix that were not given out yet, now that nothing follows.
+    /// Ends the search; returns the open tokens of the best prefix.
     pub fn finish(self, beam: Beam) -> Vec<Token> {
         let whole = |prefix: &Prefix| {
             let end = beam
@@ -136,8 +136,8 @@ impl<P: PredictorState> BeamState<P> {
         best.map(|prefix| self.trail.tokens(prefix.last)).unwrap_or_default()
     }
 
-    /// Moves all prefixes that stand at `frame` past it.
-    fn look<T: TransducerNetwork<Prediction = P>>(
+    /// Moves all prefixes at `frame` past it.
+    fn expand<T: TransducerNetwork<Prediction = P>>(
         &mut self,
         transducer: &T,
         rules: &TransducerRules,
@@ -155,7 +155,7 @@ impl<P: PredictorState> BeamState<P> {
                 let (labels, durations) = joint.of(prefix);
                 for (duration, log_prob) in self::durations(rules, durations, beam.width) {
                     let score = prefix.score + labels[rules.blank as usize] + log_prob;
-                    // A blank always moves on, whatever duration it came with.
+                    // A blank always moves on by at least one frame.
                     let moved = Prefix { score, frame: frame + duration.unwrap_or(1).max(1), ..prefix.clone() };
                     merge(&mut passed, moved);
                 }
@@ -169,7 +169,7 @@ impl<P: PredictorState> BeamState<P> {
             let mut emitted = Vec::new();
             for extension in kept {
                 let parent = &active[extension.parent];
-                let history = follow(parent.history, extension.token.id);
+                let history = extend_history(parent.history, extension.token.id);
                 let row = *predicted.entry(history).or_insert_with(|| {
                     rows.push(parent.row);
                     tokens.push(extension.token.id);
@@ -186,7 +186,7 @@ impl<P: PredictorState> BeamState<P> {
                     row,
                     history,
                     last: Some(self.trail.push(Token { span, ..token }, parent.last)),
-                    said: frame,
+                    last_frame: frame,
                     fusion_state: extension.fusion_state,
                 };
                 if moved > 0 { merge(&mut passed, prefix) } else { emitted.push(prefix) }
@@ -202,16 +202,16 @@ impl<P: PredictorState> BeamState<P> {
         }
         passed.sort_by(|a, b| b.score.total_cmp(&a.score));
         passed.truncate(beam.width);
-        // Only differences count: over hours the sums would lose their last digits. Frame by frame, so that it does not matter
-        // in what pieces frames come.
+        // Only differences count: over hours the sums would lose precision. Normalised at every frame, so that the size
+        // of chunks does not matter.
         let best = passed.first().map_or(0.0, |best| best.score);
         passed.iter_mut().for_each(|prefix| prefix.score -= best);
         self.prefixes = passed;
         Ok(())
     }
 
-    /// Finds what the model expects after the predictions for which that is not known yet: the joint without a frame
-    /// (Meng and others, 2021).
+    /// Computes the internal language model scores of new predictions: the joint without a frame (Meng and others,
+    /// 2021).
     fn score_internal_lm<T: TransducerNetwork<Prediction = P>>(
         &mut self,
         transducer: &T,
@@ -231,12 +231,12 @@ impl<P: PredictorState> BeamState<P> {
         Ok(())
     }
 
-    /// Drops predictions that no prefix stands on any more.
-    fn forget_predictions(&mut self) {
+    /// Drops predictions that no prefix uses.
+    fn drop_unused_predictions(&mut self) {
         let mut rows: Vec<usize> = self.prefixes.iter().map(|prefix| prefix.row).collect();
         rows.sort_unstable();
         rows.dedup();
-        // Selecting costs as much for a few rows as for some more: not after every frame.
+        // Selecting costs nearly the same for any number of rows, so it is not done after every frame.
         if self.predictions.rows() > 4 * rows.len().max(4) {
             self.predictions = self.predictions.select(&rows);
             self.internal_lm =
@@ -247,8 +247,8 @@ impl<P: PredictorState> BeamState<P> {
         }
     }
 
-    /// Takes out the tokens that all prefixes begin with, as the best one has them.
-    fn take_agreed(&mut self) -> Vec<Token> {
+    /// Removes and returns the common beginning of all prefixes, with the times of the best one.
+    fn take_common_tokens(&mut self) -> Vec<Token> {
         // Sorted: the best comes first.
         if self.prefixes.is_empty() {
             return Vec::new();
@@ -259,27 +259,27 @@ impl<P: PredictorState> BeamState<P> {
             self.prefixes.truncate(1);
         }
         let (first, others) = open.split_at(1);
-        let agreed = others.iter().fold(first[0].len(), |agreed, other| {
-            let pairs = first[0].iter().zip(other).take(agreed);
+        let shared = others.iter().fold(first[0].len(), |shared, other| {
+            let pairs = first[0].iter().zip(other).take(shared);
             pairs.take_while(|(a, b)| a.id == b.id).count()
         });
-        let settled = first[0][..agreed].to_vec();
+        let common = first[0][..shared].to_vec();
         self.trail = Trail::default();
         for (prefix, open) in self.prefixes.iter_mut().zip(&open) {
-            prefix.last = open[agreed..].iter().fold(None, |before, token| Some(self.trail.push(*token, before)));
+            prefix.last = open[shared..].iter().fold(None, |before, token| Some(self.trail.push(*token, before)));
         }
-        settled
+        common
     }
 }
 
 impl Trail {
-    /// Adds a token; its place.
+    /// Adds a token and returns its place.
     fn push(&mut self, token: Token, before: Option<usize>) -> usize {
         self.links.push((token, before));
         self.links.len() - 1
     }
 
-    /// The tokens up to this one, the first of them first.
+    /// The tokens up to this one, in order.
     fn tokens(&self, last: Option<usize>) -> Vec<Token> {
         let link = |at: usize| self.links[at];
         let mut tokens: Vec<Token> =
@@ -290,7 +290,7 @@ impl Trail {
 }
 
 impl JointCache {
-    /// Scores the prefixes whose history was not seen at this frame yet.
+    /// Scores the prefixes with new histories at this frame.
     fn add<T: TransducerNetwork>(
         &mut self,
         active: &[Prefix],
@@ -320,7 +320,7 @@ impl JointCache {
     }
 }
 
-/// The tokens that may come next after the active prefixes.
+/// Candidates for the next tokens of the active prefixes.
 fn extensions(
     active: &[Prefix],
     passed: &[Prefix],
@@ -341,8 +341,9 @@ fn extensions(
                 continue;
             }
             let id = id as u32;
-            let within = beam.fusion.zip(prefix.fusion_state.as_ref()).is_some_and(|(fusion, r)| fusion.goes_on(r, id));
-            if within && frame > prefix.said + LONGEST_WITHIN {
+            let within =
+                beam.fusion.zip(prefix.fusion_state.as_ref()).is_some_and(|(fusion, r)| fusion.continues_word(r, id));
+            if within && frame > prefix.last_frame + MAX_WORD_GAP {
                 continue;
             }
             let fused = beam
@@ -362,7 +363,7 @@ fn extensions(
     found
 }
 
-/// The durations worth following, with their log probabilities: for a beam of one, the likeliest alone.
+/// Durations to expand, with their log probabilities: for a beam of one, only the likeliest.
 fn durations(rules: &TransducerRules, log_probs: &[f32], width: usize) -> Vec<(Option<usize>, f32)> {
     if log_probs.is_empty() {
         return vec![(None, 0.0)];
@@ -375,7 +376,7 @@ fn durations(rules: &TransducerRules, log_probs: &[f32], width: usize) -> Vec<(O
     (0..log_probs.len()).filter(worth).map(|at| (Some(rules.durations[at]), log_probs[at])).collect()
 }
 
-/// Leaves the best `width` of both: gives the extensions among them.
+/// Keeps the best `width` of prefixes and extensions together; returns the extensions among them.
 fn best_of(passed: &mut Vec<Prefix>, mut extensions: Vec<Extension>, width: usize) -> Vec<Extension> {
     let mut scores: Vec<f32> = passed.iter().map(|p| p.score).chain(extensions.iter().map(|e| e.score)).collect();
     if scores.len() > width {
@@ -387,7 +388,7 @@ fn best_of(passed: &mut Vec<Prefix>, mut extensions: Vec<Extension>, width: usiz
     extensions
 }
 
-/// Adds a prefix; one with the same text at the same frame is the same.
+/// Adds a prefix, or merges it with the one that has the same text at the same frame.
 fn merge(prefixes: &mut Vec<Prefix>, new: Prefix) {
     let same = |prefix: &&mut Prefix| {
         prefix.frame == new.frame
@@ -408,8 +409,8 @@ fn merge(prefixes: &mut Vec<Prefix>, new: Prefix) {
     }
 }
 
-/// The history with one token more.
-pub(super) fn follow(history: u64, token: u32) -> u64 {
+/// The history after one more token.
+pub(super) fn extend_history(history: u64, token: u32) -> u64 {
     let mixed = (history ^ u64::from(token).wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ (mixed >> 32)
 }

@@ -1,4 +1,4 @@
-//! Predictor and joint of a transducer, as decoding sees them.
+//! Interface of predictor and joint of a transducer for decoding.
 
 use auricle_kernels::sampling::TopTokens;
 use burn::tensor::Tensor;
@@ -37,7 +37,8 @@ pub trait TransducerNetwork {
     /// Appends the predictions after one more token each of the given rows, in their order.
     fn follow(&self, prediction: &mut Self::Prediction, rows: &[usize], tokens: &[u32]);
 
-    /// Scores of frames against the predictions of `rows`, each against the same number of frames: `at` `[rows * frames]`.
+    /// Scores of frames against the predictions of `rows`, each against the same number of frames: `at` `[rows *
+    /// frames]`.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -49,7 +50,8 @@ pub trait TransducerNetwork {
         rows: &[usize],
     ) -> Result<Scores>;
 
-    /// As [`TransducerNetwork::joint`], reduced to the values that greedy search reads; `all_scores` asks for every score.
+    /// As [`TransducerNetwork::joint`], reduced to the values that greedy search reads; `all_scores` asks for every
+    /// score.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -81,7 +83,7 @@ pub trait PredictorState: Sized {
     fn select(&self, rows: &[usize]) -> Self;
 }
 
-/// Joint output of each frame, as greedy search reads it.
+/// Joint output of each frame for greedy search.
 #[derive(Clone, Debug)]
 pub enum JointOutput {
     /// All scores.
@@ -90,7 +92,7 @@ pub enum JointOutput {
     Best(Vec<TopTokens>, Vec<usize>),
 }
 
-/// Scores in host memory: `[frames, outputs]`.
+/// Scores in CPU memory: `[frames, outputs]`.
 #[derive(Clone, Debug)]
 pub struct Scores {
     values: Vec<f32>,
@@ -117,7 +119,7 @@ impl Scores {
         &self.values[at * self.outputs..][..self.outputs]
     }
 
-    /// All values, and how many a frame has.
+    /// All values, and the number of values of a frame.
     pub fn into_values(self) -> (Vec<f32>, usize) {
         (self.values, self.outputs)
     }

@@ -1,4 +1,4 @@
-//! A checkpoint folder, of whichever family.
+//! A checkpoint folder of any family.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,12 +34,12 @@ impl Checkpoint {
         let family = std::fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str::<Family>(&text).ok());
         match family.and_then(|family| family.model_type).as_deref() {
             Some("whisper") => Ok(Self::Whisper(Arc::new(Whisper::load_with(dir, device, precision)?))),
-            // It says what is wrong with all others.
+            // Its loader reports the fault of any other folder.
             _ => Ok(Self::FastConformer(Arc::new(FastConformer::load(dir, device)?))),
         }
     }
 
-    /// What it holds.
+    /// Class, size and capabilities of the checkpoint.
     pub fn report(&self) -> ModelReport {
         match self {
             Self::FastConformer(model) => {
@@ -71,10 +71,10 @@ impl Checkpoint {
         }
     }
 
-    /// The checkpoint as one that hears streams of frames, which live sessions take.
+    /// The checkpoint as a FastConformer, which live sessions need.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] for one that writes whole windows.
+    /// [`Error::InvalidOption`] for a checkpoint that transcribes whole windows only.
     pub fn streaming(&self) -> Result<&Arc<FastConformer>> {
         match self {
             Self::FastConformer(model) => Ok(model),

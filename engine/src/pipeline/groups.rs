@@ -1,10 +1,10 @@
-//! Which streams can share a step.
+//! Batch groups: streams that can share a step.
 
 use std::sync::Arc;
 
 use crate::models::fastconformer::FastConformer;
 
-/// What streams of one step have in common.
+/// Settings that streams of one step have in common.
 #[derive(Clone)]
 pub struct BatchGroup {
     pub model: Arc<FastConformer>,
@@ -20,12 +20,12 @@ impl PartialEq for BatchGroup {
     }
 }
 
-/// The groups that there have been; there are as many as models and settings in use, which is few.
+/// All groups so far, one for each combination of model and settings in use.
 #[derive(Default)]
 pub struct BatchGroups(Vec<BatchGroup>);
 
 impl BatchGroups {
-    /// The number of a group.
+    /// Number of a group, which is added if it is new.
     pub fn number(&mut self, group: &BatchGroup) -> usize {
         self.0.iter().position(|known| known == group).unwrap_or_else(|| {
             self.0.push(group.clone());

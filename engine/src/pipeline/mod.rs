@@ -1,10 +1,10 @@
-//! Tasks of the engine, in the order in which data flows.
+//! Transcription pipelines, in the order in which data flows.
 //!
 //! - [`offline`]: a recording to a transcript.
 //! - [`live`]: a live session: samples in, turns out.
-//! - [`executor`]: the batch executor of a device, over those of all families.
-//! - [`checkpoint`]: a checkpoint folder of any family.
-//! - `recogniser`, `groups`: a FastConformer checkpoint on its device, and the streams of it that can share a step.
+//! - `executor`: the batch executor of a device, over the executors of all families.
+//! - `checkpoint`: a checkpoint folder of any family.
+//! - `groups`: streams of a FastConformer checkpoint that can share a step.
 //! - [`stage_times`]: duration of each stage of a model.
 
 pub(crate) mod checkpoint;

@@ -1,4 +1,4 @@
-//! How long the stages of a model take, one by one.
+//! Durations of the stages of a model.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor};
 use crate::error::Result;
 use crate::models::fastconformer::FastConformer;
 
-/// Time of one pass over a recording, kernels compiled before.
+/// Durations of one pass over a recording, with compiled kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct StageTimes {
     /// Log-mel features, from samples in memory.
@@ -16,8 +16,8 @@ pub struct StageTimes {
     pub encoder: Duration,
 }
 
-/// Runs features and encoder over `samples` (16 kHz) twice, and times the second round: a GPU compiles its kernels in the
-/// first. A device works on after a call has returned, so that each stage ends with a number that is read back.
+/// Runs features and encoder over `samples` (16 kHz) twice and times the second round: a GPU compiles its kernels in
+/// the first. Each stage ends with a number that is read back, because a device works on after a call has returned.
 pub(crate) fn stages(model: &FastConformer, samples: &[f32], device: &Device) -> Result<StageTimes> {
     let read = |tensor: Tensor<3>| tensor.sum().into_scalar::<f32>();
     let mut times = StageTimes { features: Duration::ZERO, encoder: Duration::ZERO };

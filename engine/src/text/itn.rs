@@ -1,4 +1,4 @@
-//! What was said, as it is written: numbers in digits, a capital first, an end to the sentence.
+//! Inverse text normalisation (ITN): numbers in digits, a capital at the start, a full stop at the end.
 
 use std::borrow::Cow;
 
@@ -7,22 +7,22 @@ use text2num::{Language, Occurence, Token, find_numbers, get_interpreter_for};
 use super::Word;
 use super::sentence_boundaries::CLOSERS;
 use super::tokens::{is_unspaced, joined};
+use crate::language::without_region;
 
 /// Smaller numbers that stand alone stay words.
-const LEAST_ALONE: f64 = 10.0;
+const MIN_SINGLE_NUMBER: f64 = 10.0;
 
-/// A pause after which a number does not go on, ms.
+/// Pause that ends a number, ms.
 const PAUSE_MS: u64 = 500;
 
-/// What ends a sentence.
+/// Marks that end a sentence.
 const ENDS: [char; 9] = ['.', '?', '!', '\u{2026}', '\u{3002}', '\u{ff1f}', '\u{ff01}', '\u{061f}', '\u{0964}'];
 
-/// The words of a finished turn as they are written, and its text. A word that stands for several has their span, and the
-/// least of their confidences.
-pub fn written(words: &[Word], language: &str) -> (Vec<Word>, String) {
-    let base = language.split(['-', '_']).next().unwrap_or(language);
-    let mut words = match get_interpreter_for(base) {
-        Some(numbers) => in_digits(words, &numbers),
+/// Formats a finished turn; returns its words and its text. A word that replaces several has their span and the least
+/// of their confidences.
+pub fn format(words: &[Word], language: &str) -> (Vec<Word>, String) {
+    let mut words = match get_interpreter_for(without_region(language)) {
+        Some(numbers) => numbers_to_digits(words, &numbers),
         None => words.to_vec(),
     };
     if let Some(first) = words.first_mut()
@@ -44,7 +44,7 @@ pub fn written(words: &[Word], language: &str) -> (Vec<Word>, String) {
     (words, text)
 }
 
-/// "iPhone" begins as it should.
+/// True if the text has a capital anywhere: "iPhone" stays as it is.
 fn has_capital(text: &str) -> bool {
     text.chars().any(char::is_uppercase)
 }
@@ -58,15 +58,15 @@ fn capitalised(text: &str) -> String {
 }
 
 /// A word without the punctuation around it.
-struct Spoken<'a> {
+struct BareWord<'a> {
     word: &'a Word,
     bare: &'a str,
     lower: String,
-    /// Punctuation stands between it and the word before.
+    /// True if punctuation stands between it and the word before.
     apart: bool,
 }
 
-impl Token for &Spoken<'_> {
+impl Token for &BareWord<'_> {
     fn text(&self) -> Cow<'_, str> {
         self.bare.into()
     }
@@ -80,21 +80,21 @@ impl Token for &Spoken<'_> {
     }
 }
 
-fn in_digits(words: &[Word], language: &Language) -> Vec<Word> {
+fn numbers_to_digits(words: &[Word], language: &Language) -> Vec<Word> {
     let mut apart = false;
-    let spoken: Vec<Spoken> = words
+    let spoken: Vec<BareWord> = words
         .iter()
         .map(|word| {
             let bare = word.text.trim_matches(|c: char| !c.is_alphanumeric());
             let tail = trailing(&word.text);
-            let found = Spoken { word, bare, lower: bare.to_lowercase(), apart };
+            let found = BareWord { word, bare, lower: bare.to_lowercase(), apart };
             apart = !tail.is_empty();
             found
         })
         .collect();
     let mut written = Vec::with_capacity(words.len());
     let mut next = 0;
-    for number in years(find_numbers(spoken.iter(), language, LEAST_ALONE), language, &spoken) {
+    for number in years(find_numbers(spoken.iter(), language, MIN_SINGLE_NUMBER), language, &spoken) {
         if number.start < next || number.end > words.len() || number.start >= number.end {
             continue;
         }
@@ -113,8 +113,8 @@ fn in_digits(words: &[Word], language: &Language) -> Vec<Word> {
     written
 }
 
-/// English says years in two halves, "nineteen ninety": they are one number.
-fn years(numbers: Vec<Occurence>, language: &Language, spoken: &[Spoken]) -> Vec<Occurence> {
+/// Joins the two halves of English years, as in "nineteen ninety", to one number.
+fn years(numbers: Vec<Occurence>, language: &Language, spoken: &[BareWord]) -> Vec<Occurence> {
     if !matches!(language, Language::English(_)) {
         return numbers;
     }
@@ -148,7 +148,7 @@ fn trailing(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> Vec<Word> {
+    fn words_of(text: &str) -> Vec<Word> {
         text.split(' ')
             .enumerate()
             .map(|(at, word)| Word {
@@ -160,8 +160,8 @@ mod tests {
             .collect()
     }
 
-    fn text(said_text: &str, language: &str) -> String {
-        written(&said(said_text), language).1
+    fn text(spoken: &str, language: &str) -> String {
+        format(&words_of(spoken), language).1
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_number_spans_its_words() {
-        let (words, _) = written(&said("about two hundred and five people"), "en");
+        let (words, _) = format(&words_of("about two hundred and five people"), "en");
         assert_eq!(words.len(), 3);
         assert_eq!((words[1].text.as_str(), words[1].start, words[1].end), ("205", 300, 1450));
         assert!((words[1].confidence - 0.86).abs() < 1e-6);
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(text("McDonald went", "en"), "McDonald went.");
         assert_eq!(text("he said \"no.\"", "en"), "He said \"no.\"");
         assert_eq!(text("(so it is", "en"), "(so it is.");
-        assert_eq!(written(&[], "en").1, "");
+        assert_eq!(format(&[], "en").1, "");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where words and short phrases occur in a transcript.
+//! Search for words and short phrases in a transcript.
 
 use serde::Serialize;
 use unicode_normalization::UnicodeNormalization as _;
@@ -6,15 +6,15 @@ use unicode_normalization::UnicodeNormalization as _;
 use super::Word;
 use super::sentence_boundaries::is_unspaced_script;
 
-/// Words that a phrase has at most.
+/// Most words of a phrase.
 pub const LONGEST_PHRASE: usize = 5;
 
-/// All places of one phrase.
+/// All occurrences of one phrase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Match {
-    /// The phrase as it was asked for, spaces made single.
+    /// The phrase as requested, with single spaces.
     pub text: String,
-    /// How often it occurs.
+    /// Number of occurrences.
     pub count: usize,
     /// `[start, end]` of each occurrence, ms.
     pub timestamps: Vec<[u64; 2]>,
@@ -24,7 +24,7 @@ pub struct Match {
 
 /// Finds each phrase, case and punctuation ignored; a phrase that does not occur, or holds no letter or digit, has
 /// count 0. Whole words are found, and any run of characters of a script that is written without spaces. Phrases have
-/// at most [`LONGEST_PHRASE`] words, which the caller checks with [`words_of`].
+/// at most [`LONGEST_PHRASE`] words, which the caller checks with [`word_count`].
 #[must_use]
 pub fn find(words: &[Word], phrases: &[&str]) -> Vec<Match> {
     let spoken = Folded::new(words.iter().map(|word| word.text.as_str()));
@@ -42,16 +42,16 @@ pub fn find(words: &[Word], phrases: &[&str]) -> Vec<Match> {
         .collect()
 }
 
-/// How many words a phrase has: what holds no letter or digit is none.
+/// Number of words of a phrase; a word has at least one letter or digit.
 #[must_use]
-pub fn words_of(phrase: &str) -> usize {
+pub fn word_count(phrase: &str) -> usize {
     phrase.split_whitespace().filter(|word| !folded(word).is_empty()).count()
 }
 
-/// Words as they are compared: one text, and where each word begins in it.
+/// Words in the form in which they are compared: one text, and the start of each word in it.
 struct Folded {
     text: String,
-    /// Byte where a word begins, and the word's position.
+    /// First byte of a word, and the word's position.
     words: Vec<(usize, usize)>,
 }
 
@@ -63,7 +63,7 @@ impl Folded {
             if word.is_empty() {
                 continue;
             }
-            if !all.text.is_empty() && !may_part(&all.text, &word) {
+            if !all.text.is_empty() && !may_split(&all.text, &word) {
                 all.text.push(' ');
             }
             all.words.push((all.text.len(), at));
@@ -86,11 +86,11 @@ impl Folded {
         places
     }
 
-    /// Whether a word begins or ends here: at a space, or anywhere in a script without.
+    /// True if a word begins or ends here: at a space, or anywhere in a script without spaces.
     fn is_edge(&self, at: usize) -> bool {
         let (before, after) = self.text.split_at(at);
         let is_edge = |character: Option<char>| character.is_none_or(|character| character == ' ');
-        is_edge(before.chars().next_back()) || is_edge(after.chars().next()) || may_part(before, after)
+        is_edge(before.chars().next_back()) || is_edge(after.chars().next()) || may_split(before, after)
     }
 
     fn word_at(&self, byte: usize) -> usize {
@@ -99,15 +99,15 @@ impl Folded {
     }
 }
 
-/// Whether words may end between the two with no space there: "2024" and "年" are two or one, however they were written.
-fn may_part(before: &str, after: &str) -> bool {
+/// True if a word may end between the two without a space: "2024" and "年" are one word or two.
+fn may_split(before: &str, after: &str) -> bool {
     let is_unspaced = |character: Option<char>| character.is_some_and(is_unspaced_script);
     is_unspaced(before.chars().next_back()) || is_unspaced(after.chars().next())
 }
 
-/// Letters and digits alone, however they are written: "Don't," is "dont", "ΟΔΟΣ" is "οδοσ", "ﬁ" is "fi".
+/// Letters and digits only, in one form: "Don't," is "dont", "ΟΔΟΣ" is "οδοσ", "ﬁ" is "fi".
 fn folded(word: &str) -> String {
-    // By way of capitals, letters that have two small forms become one.
+    // Conversion to capitals first makes letters with two lower-case forms equal.
     let capitals = word.nfkc().flat_map(char::to_uppercase);
     capitals.flat_map(char::to_lowercase).nfkc().filter(|character| character.is_alphanumeric()).collect()
 }
@@ -146,7 +146,7 @@ mod tests {
         let found = find(&words, &["salt and", "pepper - please", "– salt"]);
         assert_eq!(found.iter().map(|found| found.indexes.as_slice()).collect::<Vec<_>>(), [&[0], &[3], &[0]]);
         assert_eq!(found[1].timestamps, [[30, 59]]);
-        assert_eq!((words_of("a - b – c"), words_of("!"), words_of("")), (3, 0, 0));
+        assert_eq!((word_count("a - b – c"), word_count("!"), word_count("")), (3, 0, 0));
     }
 
     #[test]

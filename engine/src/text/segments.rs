@@ -8,19 +8,19 @@ use super::sentence_boundaries::{ends_sentence, is_spaced};
 /// A silence this long between two words ends a sentence even without a mark.
 const SENTENCE_PAUSE_MS: u64 = 2_000;
 
-/// Text that never pauses and has no marks is cut after so many words.
+/// A sentence without pauses and marks is cut after this number of words.
 const SENTENCE_WORDS: usize = 80;
 
 /// A silence this long between two sentences starts a new paragraph.
 const PARAGRAPH_PAUSE_MS: u64 = 1_500;
 
-/// A paragraph ends with the sentence in which it reaches so many words.
+/// A paragraph ends with the sentence in which it reaches this number of words.
 const PARAGRAPH_WORDS: usize = 100;
 
 /// Consecutive words of a transcript.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Segment<'a> {
-    /// The words as they are written together.
+    /// Text of the words.
     pub text: String,
     /// First moment of the first word, ms.
     pub start: u64,
@@ -65,7 +65,7 @@ pub fn sentences(words: &[Word]) -> Vec<Segment<'_>> {
 /// The paragraphs of a transcript, whole sentences each: every word is in exactly one, in order.
 #[must_use]
 pub fn paragraphs(words: &[Word]) -> Vec<Segment<'_>> {
-    // Where sentences end, as positions in `words`.
+    // Ends of sentences, as positions in `words`.
     let ends: Vec<usize> = sentences(words)
         .iter()
         .scan(0, |end, sentence| {

@@ -1,23 +1,23 @@
-//! What punctuation says of words: where sentences and clauses end, and between which words a space stands.
+//! Sentence and clause boundaries by punctuation, and spaces between words.
 
-/// What may follow the mark that ends a sentence or a clause.
+/// Characters that may follow the mark that ends a sentence or a clause.
 pub const CLOSERS: [char; 10] = ['"', '\'', ')', ']', '»', '”', '’', '」', '』', '）'];
 
-/// What a name, a number or an example follows.
+/// Abbreviations that a name, a number or an example follows.
 const NEVER_LAST: [&str; 18] = [
     "mr", "mrs", "ms", "mx", "dr", "prof", "messrs", "mme", "mlle", "vs", "approx", "e.g", "i.e", "sra", "srta", "nr",
     "bzw", "z.b",
 ];
 
-/// Offices, which are common words in small letters ("one more rep.").
-const OFFICES: [&str; 16] =
+/// Titles and labels that are common words in lower case ("one more rep.").
+const TITLES: [&str; 16] =
     ["Gen", "Col", "Maj", "Capt", "Lt", "Cmdr", "Sgt", "Rev", "Hon", "Gov", "Sen", "Rep", "Fig", "Vol", "Mt", "Ft"];
 
 /// Abbreviations that end a sentence as often as not, beside single capitals and those with full stops inside.
 const SOMETIMES_LAST: [&str; 9] = ["st", "jr", "sr", "inc", "ltd", "co", "corp", "ave", "blvd"];
 
 /// Words that begin a sentence far oftener than a name, in English.
-const BEGINNERS: [&str; 83] = [
+const SENTENCE_STARTERS: [&str; 83] = [
     "a", "after", "all", "also", "an", "and", "another", "are", "as", "at", "because", "before", "but", "can", "could",
     "did", "do", "every", "for", "from", "have", "he", "her", "here", "his", "how", "however", "i", "if", "in", "is",
     "it", "its", "just", "let", "many", "maybe", "most", "my", "no", "nobody", "not", "nothing", "now", "of", "on",
@@ -26,8 +26,8 @@ const BEGINNERS: [&str; 83] = [
     "where", "while", "who", "why", "with", "would", "yes", "you", "your",
 ];
 
-/// The same in German, Dutch, French, Spanish, Italian and Portuguese. Some of them are parts of names ("M. Le Pen").
-const BEGINNERS_ELSEWHERE: [&str; 110] = [
+/// Such words in German, Dutch, French, Spanish, Italian and Portuguese. Some are parts of names ("M. Le Pen").
+const SENTENCE_STARTERS_ELSEWHERE: [&str; 110] = [
     "aber",
     "als",
     "am",
@@ -140,7 +140,7 @@ const BEGINNERS_ELSEWHERE: [&str; 110] = [
     "mas",
 ];
 
-/// Whether a sentence ends with `word`, where `next` follows it.
+/// True if a sentence ends with `word`, which `next` follows.
 pub(crate) fn ends_sentence(word: &str, next: &str) -> bool {
     let word = word.trim_end_matches(CLOSERS);
     let next = next.trim_start_matches(|character: char| !character.is_alphanumeric());
@@ -152,13 +152,13 @@ pub(crate) fn ends_sentence(word: &str, next: &str) -> bool {
     }
 }
 
-/// The same for a word whose one full stop was taken off: it may be that of an abbreviation, or of a number that counts
-/// ("5. Mai").
+/// True if a sentence ends with a word whose single full stop is removed: the stop may belong to an abbreviation or to
+/// an ordinal ("5. Mai").
 fn ends_with_full_stop(stem: &str, next: &str) -> bool {
     let lower = stem.to_lowercase();
     let is_one_of = |words: &[&str]| words.contains(&lower.as_str());
     let goes_on = next.starts_with(char::is_lowercase);
-    if is_one_of(&NEVER_LAST) || OFFICES.contains(&stem) {
+    if is_one_of(&NEVER_LAST) || TITLES.contains(&stem) {
         false
     } else if lower == "no" {
         !next.starts_with(char::is_numeric)
@@ -166,22 +166,25 @@ fn ends_with_full_stop(stem: &str, next: &str) -> bool {
         !goes_on
     } else if stem.starts_with(char::is_numeric) {
         let first = first_word(next).to_lowercase();
-        // "Am 5. Mai", "der 3. Platz": a noun has a capital, too, so that only words that are none tell.
+        // "Am 5. Mai", "der 3. Platz": German nouns have capitals too, so only other words indicate a new sentence.
         let may_count = stem.len() <= 2 && next.starts_with(char::is_uppercase);
-        !goes_on && (!may_count || BEGINNERS.contains(&first.as_str()) || BEGINNERS_ELSEWHERE.contains(&first.as_str()))
+        !goes_on
+            && (!may_count
+                || SENTENCE_STARTERS.contains(&first.as_str())
+                || SENTENCE_STARTERS_ELSEWHERE.contains(&first.as_str()))
     } else if stem == "I" {
         !is_initial(next)
-    } else if is_capital(stem) || is_short_for_words(stem) || is_one_of(&SOMETIMES_LAST) {
-        // "J." is followed by a name, "U.S." by what it tells of: unless what follows is neither.
+    } else if is_capital(stem) || is_dotted_abbreviation(stem) || is_one_of(&SOMETIMES_LAST) {
+        // A name follows "J.", a noun follows "U.S."; a common first word of sentences is neither.
         next.starts_with(char::is_uppercase)
             && !is_initial(next)
-            && BEGINNERS.contains(&first_word(next).to_lowercase().as_str())
+            && SENTENCE_STARTERS.contains(&first_word(next).to_lowercase().as_str())
     } else {
         true
     }
 }
 
-/// "It" of "It's,".
+/// The first word of a text: "It" of "It's,".
 fn first_word(text: &str) -> &str {
     text.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default()
 }
@@ -191,23 +194,23 @@ fn is_capital(stem: &str) -> bool {
     characters.next().is_some_and(char::is_uppercase) && characters.next().is_none()
 }
 
-/// "U.S", "Ph.D"; not "auricle.com".
-fn is_short_for_words(stem: &str) -> bool {
+/// True for an abbreviation with full stops inside: "U.S", "Ph.D"; not "auricle.com".
+fn is_dotted_abbreviation(stem: &str) -> bool {
     stem.contains('.') && stem.split('.').all(|part| part.chars().count() <= 2 && part.chars().all(char::is_alphabetic))
 }
 
-/// "J."
+/// True for an initial: "J."
 fn is_initial(word: &str) -> bool {
     word.strip_suffix('.').is_some_and(is_capital)
 }
 
-/// Whether a clause ends with `word`, where `next` follows it.
+/// True if a clause ends with `word`, which `next` follows.
 pub(super) fn ends_clause(word: &str, next: &str) -> bool {
     let bare = word.trim_end_matches(CLOSERS);
     bare.ends_with([',', ';', ':', '–', '—', '、', '，', '；', '：', '،']) || ends_sentence(word, next)
 }
 
-/// Whether a space stands between the two: not if both are of a script that is written without.
+/// True if a space stands between the two words: not if both are of a script without spaces.
 pub(crate) fn is_spaced(before: &str, after: &str) -> bool {
     let unspaced = |character: Option<char>| character.is_some_and(is_unspaced_script);
     !(unspaced(before.chars().next_back()) && unspaced(after.chars().next()))
@@ -225,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_a_sentence_and_what_does_not() {
+    fn sentences_end_at_marks_and_not_at_abbreviations() {
         for (word, next) in [
             ("came.", "He"),
             ("came.", "he"),

@@ -1,6 +1,6 @@
-//! SRT and WebVTT from words: captions that a viewer can read, cut where speech itself pauses.
+//! SRT and WebVTT from words: readable captions, cut at pauses of the speech.
 //!
-//! The way: words -> segments (a sentence, or what lies between two pauses) -> cues (the cheapest way to cut a segment
+//! Stages: words -> segments (a sentence, or the words between two pauses) -> cues (the cheapest way to cut a segment
 //! into pieces that fit two lines and seven seconds) -> lines (balanced) -> text in one of the two formats.
 
 use std::fmt::Write as _;
@@ -8,22 +8,22 @@ use std::fmt::Write as _;
 use super::Word;
 use super::sentence_boundaries::{ends_clause, ends_sentence, is_spaced};
 
-/// Lines a cue has at most.
+/// Most lines of a cue.
 const LINES: usize = 2;
 
-/// A sentence that is shown for less than this takes the next one along, if no pause lies between: "Yes." alone would
-/// only flash.
+/// A sentence shorter than this shares a cue with the next one, if no pause lies between: "Yes." alone would only
+/// flash.
 const SHORTEST_SENTENCE_MS: u64 = 1_000;
 
-/// A silence after a word that makes the place after it a good one to cut, as a comma does.
+/// A silence that makes the place after a word a good cut, as a comma does.
 const BREATH_MS: u64 = 300;
 
-/// How captions are cut.
+/// Limits of captions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubtitleOptions {
-    /// Characters that a line has at most; a longer word is kept whole on a line of its own. At least 1.
+    /// Most characters of a line, at least 1; a longer word is kept whole on a line of its own.
     pub line_chars: usize,
-    /// How long a cue is shown at most, in milliseconds.
+    /// Longest duration of a cue, in milliseconds.
     pub longest_cue_ms: u64,
     /// A silence longer than this, in milliseconds, always ends a cue.
     pub pause_ms: u64,
@@ -88,18 +88,18 @@ struct Cue {
     lines: Vec<String>,
 }
 
-/// A word as it is shown: no line feeds inside (they would end a cue), measured, and in time order.
-struct Shown {
+/// A word of a caption: without line feeds (they would end a cue), measured, and in time order.
+struct CaptionWord {
     text: String,
     chars: usize,
-    /// Characters before it if all words were one line: the length of any run of words is one subtraction.
+    /// Characters before it if all words were one line: the length of a run of words is a difference of two.
     column: usize,
     start_ms: u64,
     /// Never past the start of the next word.
     end_ms: u64,
 }
 
-/// A time as both formats write it; they differ in the mark before the milliseconds.
+/// A time in the notation of both formats, which differ in the mark before the milliseconds.
 struct Clock(u64, char);
 
 impl std::fmt::Display for Clock {
@@ -111,12 +111,12 @@ impl std::fmt::Display for Clock {
 }
 
 fn cues(words: &[Word], options: &SubtitleOptions) -> Vec<Cue> {
-    let words = shown(words);
+    let words = caption_words(words);
     let mut cues: Vec<Cue> = Vec::new();
     for segment in segments(&words, options) {
         let layout = Layout { words: segment, options };
         for (from, to) in layout.cut() {
-            // Only a cue of no length, which is given a millisecond, can reach into the next one.
+            // Only an empty cue, which gets one millisecond, can reach into the next one.
             let start_ms = cues.last().map_or(0, |last| last.end_ms).max(segment[from].start_ms);
             let longest = start_ms.saturating_add(options.longest_cue_ms);
             let end_ms = segment[to - 1].end_ms.min(longest).max(start_ms.saturating_add(1));
@@ -128,8 +128,8 @@ fn cues(words: &[Word], options: &SubtitleOptions) -> Vec<Cue> {
 }
 
 /// Models may let neighbouring words overlap, or even step back; captions must not.
-fn shown(words: &[Word]) -> Vec<Shown> {
-    let mut all: Vec<Shown> = Vec::with_capacity(words.len());
+fn caption_words(words: &[Word]) -> Vec<CaptionWord> {
+    let mut all: Vec<CaptionWord> = Vec::with_capacity(words.len());
     for word in words {
         let text = word.text.split_whitespace().collect::<Vec<_>>().join(" ");
         if text.is_empty() {
@@ -142,13 +142,13 @@ fn shown(words: &[Word]) -> Vec<Shown> {
             before.end_ms = before.end_ms.min(start_ms);
             column = before.column + before.chars + usize::from(is_spaced(&before.text, &text));
         }
-        all.push(Shown { chars: text.chars().count(), text, column, start_ms, end_ms: word.end.max(start_ms) });
+        all.push(CaptionWord { chars: text.chars().count(), text, column, start_ms, end_ms: word.end.max(start_ms) });
     }
     all
 }
 
-/// The pieces that no cue may reach across: sentences, and what lies between two pauses.
-fn segments<'a>(words: &'a [Shown], options: &SubtitleOptions) -> Vec<&'a [Shown]> {
+/// Segments that no cue may cross: sentences, and the words between two pauses.
+fn segments<'a>(words: &'a [CaptionWord], options: &SubtitleOptions) -> Vec<&'a [CaptionWord]> {
     let mut pieces = Vec::new();
     let mut first = 0;
     for (index, pair) in words.windows(2).enumerate() {
@@ -168,7 +168,7 @@ fn segments<'a>(words: &'a [Shown], options: &SubtitleOptions) -> Vec<&'a [Shown
 
 /// A segment and the rules to set it by.
 struct Layout<'a> {
-    words: &'a [Shown],
+    words: &'a [CaptionWord],
     options: &'a SubtitleOptions,
 }
 
@@ -239,7 +239,7 @@ impl Layout<'_> {
         self.options.line_chars.max(1)
     }
 
-    /// Whether the place before word `at` is a good one to cut: after a comma or the like, or in a short silence.
+    /// True if the place before word `at` is a good cut: after a comma or the like, or in a short silence.
     fn is_good_break(&self, at: usize) -> bool {
         let (this, next) = (&self.words[at - 1], &self.words[at]);
         ends_clause(&this.text, &next.text) || next.start_ms - this.end_ms > BREATH_MS

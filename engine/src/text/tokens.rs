@@ -1,4 +1,4 @@
-//! Tokens with times become words with times.
+//! Tokens with times to words with times.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use tokenizers::Tokenizer;
 use super::Word;
 use crate::error::{Error, Result};
 
-/// What SentencePiece writes where a word begins.
+/// SentencePiece mark of the start of a word.
 pub const WORD_START: char = '\u{2581}';
 
 /// A checkpoint's tokenizer.
@@ -38,7 +38,7 @@ pub struct Token {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PieceKind {
-    /// Part of the text.
+    /// A part of the text.
     Text,
     /// A language tag such as `<en-US>`.
     Language,
@@ -46,7 +46,7 @@ enum PieceKind {
     Hidden,
 }
 
-/// What a token sequence says.
+/// Text of a token sequence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spoken {
     /// The words, in order.
@@ -65,7 +65,7 @@ impl Spoken {
     }
 }
 
-/// The text of words: a space between two, but beside scripts that are written without.
+/// The text of words, with spaces between them except in scripts without spaces.
 pub fn joined(words: &[Word]) -> String {
     let mut text = String::new();
     for word in words {
@@ -98,7 +98,7 @@ impl Vocabulary {
             tokenizer.get_added_tokens_decoder().into_iter().filter(|(_, t)| t.special).map(|(id, _)| id).collect();
         let pieces = (0..size as u32).map(|id| {
             let text = tokenizer.id_to_token(id).unwrap_or_default();
-            // The model's own blank wins over what the tokenizer calls that id.
+            // The model's blank takes precedence over the tokenizer's piece with that id.
             let kind = if id == blank {
                 PieceKind::Hidden
             } else if is_language_tag(&text) {
@@ -125,7 +125,7 @@ impl Vocabulary {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// As [`Self::encode`], with plain apostrophes; none for a phrase with a letter or sign that the tokens do not have.
+    /// As [`Self::encode`], with plain apostrophes; none for a phrase with a character that no token has.
     ///
     /// # Errors
     /// As [`Self::encode`].
@@ -135,7 +135,7 @@ impl Vocabulary {
         Ok(ids.iter().all(shown).then_some(ids))
     }
 
-    /// The text of every token, by id: with [`WORD_START`] where a word begins, empty for what is never shown.
+    /// The text of every token, by id: with [`WORD_START`] at the start of a word, empty for control tokens.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().map(|piece| if piece.kind == PieceKind::Text { piece.text.as_str() } else { "" })
     }
@@ -167,8 +167,8 @@ impl Vocabulary {
         spoken
     }
 
-    /// The tokens of a word up to its last letter: a full stop is written when the silence after a word is heard, and does not
-    /// make the word longer.
+    /// The tokens of a word up to its last letter: models emit a full stop in the silence after a word, which must not
+    /// lengthen the word.
     fn sounded<'a>(&self, tokens: &'a [Token]) -> &'a [Token] {
         let has_letter = |token: &Token| {
             self.pieces.get(token.id as usize).is_some_and(|piece| piece.text.chars().any(char::is_alphanumeric))
@@ -181,7 +181,7 @@ impl Vocabulary {
 
     fn decode(&self, tokens: &[Token]) -> String {
         let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
-        // Ids come from the model's own vocabulary; what the tokenizer cannot write is left out.
+        // Ids come from the model's own vocabulary; ids that the tokenizer cannot decode are left out.
         self.tokenizer.decode(&ids, true).unwrap_or_default().trim().to_string()
     }
 }
@@ -198,7 +198,7 @@ fn word(text: String, tokens: &[Token], next: Option<usize>, frame_ms: f64, end_
     Word { text, start, end: ms(last).clamp(start, end_ms.max(start)), confidence }
 }
 
-/// Whether a piece begins a word: a SentencePiece word start, or a character of a script written without spaces.
+/// True if a piece begins a word: a SentencePiece word start, or a character of a script written without spaces.
 fn starts_word(piece: &str) -> bool {
     piece.starts_with(WORD_START) || piece.chars().next().is_some_and(is_unspaced)
 }
@@ -208,7 +208,7 @@ pub(crate) fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{0E00}'..='\u{0E7F}' | '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{20000}'..='\u{2FA1F}')
 }
 
-/// `<en-US>`, `<de>`: two or three lower-case letters, and a region.
+/// True for a tag of two or three lower-case letters and a region: `<en-US>`.
 fn is_language_tag(text: &str) -> bool {
     let Some(tag) = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) else { return false };
     let mut parts = tag.split('-');

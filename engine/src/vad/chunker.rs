@@ -1,4 +1,4 @@
-//! Long audio for checkpoints that hear whole utterances: windows cut at silence, and their words joined again.
+//! Long audio for whole-utterance checkpoints: cuts windows at silence, and joins their words again.
 
 use std::collections::VecDeque;
 
@@ -15,150 +15,152 @@ const MS: usize = SAMPLE_RATE as usize / 1000;
 /// Length of an energy frame.
 const FRAME: usize = 10 * MS;
 /// Longest window.
-const LONGEST: usize = 24_000 * MS;
-/// A window is not cut before this.
-const SHORTEST: usize = 8_000 * MS;
-/// Quiet that makes a pause.
-const PAUSE: usize = 200 * MS;
-/// Chunks whose chance of speech is below this are quiet.
-const UNSPOKEN: f32 = 0.35;
+const MAX_WINDOW: usize = 24_000 * MS;
+/// Shortest window.
+const MIN_WINDOW: usize = 8_000 * MS;
+/// Shortest pause.
+const MIN_PAUSE: usize = 200 * MS;
+/// A chunk whose speech probability is below this is quiet.
+const QUIET_PROBABILITY: f32 = 0.35;
 /// A frame is quiet when its energy is below the window's noise floor times this (8 dB).
 const ABOVE_FLOOR: f32 = 6.3;
-/// And below the window's loud frames times this (-17 dB).
+/// A quiet frame is also below the energy of the window's loud frames times this (-17 dB).
 const BELOW_LOUD: f32 = 0.02;
-/// What two windows share where there is no pause to cut at.
-const SHARED: usize = 3_000 * MS;
+/// Overlap of two windows that are cut without a pause.
+const OVERLAP: usize = 3_000 * MS;
 
-/// A stretch of audio that is recognised by itself.
+/// A piece of audio that is recognised by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
     /// Time of the first sample, ms from the start of the audio.
     pub start_ms: u64,
     /// `[samples]` at 16 kHz.
     pub samples: Vec<f32>,
-    /// How much of its beginning the window before has as well, ms; 0 after a pause.
-    pub shared_ms: u64,
-    /// With a detector: how far ahead of the window its first chunk begins, samples, and the chances of speech.
-    chances: Option<(usize, Vec<f32>)>,
+    /// Overlap with the window before, ms; 0 after a pause.
+    pub overlap_ms: u64,
+    /// With a detector: distance of its first chunk ahead of the window, samples, and the speech probabilities.
+    probabilities: Option<(usize, Vec<f32>)>,
 }
 
 impl Window {
-    /// Leaves the first samples, if there are more.
+    /// Keeps at most the first `samples` samples.
     pub fn truncate(&mut self, samples: usize) {
         if samples < self.samples.len() {
             self.samples.truncate(samples);
-            if let Some((before, chances)) = &mut self.chances {
-                chances.truncate((*before + samples) / CHUNK);
+            if let Some((before, probabilities)) = &mut self.probabilities {
+                probabilities.truncate((*before + samples) / CHUNK);
             }
         }
     }
 
-    /// Where it holds something to write down.
+    /// The window's spans of speech.
     ///
     /// # Errors
     /// As [`SpeechFilter::new`].
-    pub fn heard(&self) -> Result<SpeechSpans> {
-        match &self.chances {
-            Some((before, chances)) => SpeechSpans::in_chunks(chances, *before, self.samples.len()),
+    pub fn speech(&self) -> Result<SpeechSpans> {
+        match &self.probabilities {
+            Some((before, probabilities)) => {
+                SpeechSpans::from_probabilities(probabilities, *before, self.samples.len())
+            }
             None => {
-                let mut gate = SpeechFilter::new(None)?;
-                gate.push(&self.samples)?;
-                gate.finish()
+                let mut filter = SpeechFilter::new(None)?;
+                filter.push(&self.samples)?;
+                filter.finish()
             }
         }
     }
 }
 
-/// What is at hand of a stream of samples, and where the detector heard speech in it.
+/// Buffered samples of a stream, and their speech probabilities.
 #[derive(Debug)]
-struct AtHand<'a> {
+struct BufferedAudio<'a> {
     buffer: Vec<f32>,
-    /// The buffer's first sample.
+    /// Position of the buffer's first sample in the stream.
     start: usize,
-    listener: Option<VadStream<'a>>,
-    /// Chances of speech from the chunk on in which the buffer begins; none without a detector.
-    chances: Option<Vec<f32>>,
+    vad: Option<VadStream<'a>>,
+    /// Speech probabilities from the chunk in which the buffer begins; none without a detector.
+    probabilities: Option<Vec<f32>>,
 }
 
-impl<'a> AtHand<'a> {
+impl<'a> BufferedAudio<'a> {
     fn new(detector: Option<&'a Silero>) -> Self {
-        let chances = detector.map(|_| Vec::new());
-        Self { buffer: Vec::new(), start: 0, listener: detector.map(VadStream::new), chances }
+        let probabilities = detector.map(|_| Vec::new());
+        Self { buffer: Vec::new(), start: 0, vad: detector.map(VadStream::new), probabilities }
     }
 
     fn push(&mut self, samples: &[f32]) -> Result<()> {
-        if let (Some(listener), Some(chances)) = (&mut self.listener, &mut self.chances) {
-            chances.extend(listener.push(samples)?);
+        if let (Some(vad), Some(probabilities)) = (&mut self.vad, &mut self.probabilities) {
+            probabilities.extend(vad.push(samples)?);
         }
         self.buffer.extend_from_slice(samples);
         Ok(())
     }
 
-    /// The stream's end.
+    /// Ends the stream.
     fn finish(&mut self) -> Result<()> {
-        if let (Some(listener), Some(chances)) = (self.listener.take(), &mut self.chances) {
-            chances.extend(listener.finish()?);
+        if let (Some(vad), Some(probabilities)) = (self.vad.take(), &mut self.probabilities) {
+            probabilities.extend(vad.finish()?);
         }
         Ok(())
     }
 
-    /// The chances of the chunks that end within the buffer's first `samples`, however many more are known: windows are not
-    /// to depend on how samples arrive. At the stream's end the last chunk counts as well.
-    fn chances(&self, samples: usize) -> Option<&[f32]> {
-        let chances = self.chances.as_ref()?;
-        let to_the_end = self.listener.is_none() && samples == self.buffer.len();
+    /// The probabilities of the chunks that end within the buffer's first `samples`, even if more are known: windows
+    /// must not depend on the size of pushes. At the end of the stream an incomplete last chunk counts too.
+    fn probabilities(&self, samples: usize) -> Option<&[f32]> {
+        let probabilities = self.probabilities.as_ref()?;
+        let at_end = self.vad.is_none() && samples == self.buffer.len();
         let whole = (self.start % CHUNK + samples) / CHUNK;
-        Some(if to_the_end { chances } else { &chances[..whole.min(chances.len())] })
+        Some(if at_end { probabilities } else { &probabilities[..whole.min(probabilities.len())] })
     }
 
-    /// The buffer's first samples, the first `shared` of which the window before has as well.
-    fn window(&self, length: usize, shared: usize) -> Window {
+    /// A window of the buffer's first samples, of which `overlap` overlap with the window before.
+    fn window(&self, length: usize, overlap: usize) -> Window {
         Window {
             start_ms: (self.start / MS) as u64,
             samples: self.buffer[..length].to_vec(),
-            shared_ms: (shared / MS) as u64,
-            chances: self.chances(length).map(|chances| (self.start % CHUNK, chances.to_vec())),
+            overlap_ms: (overlap / MS) as u64,
+            probabilities: self.probabilities(length).map(|probabilities| (self.start % CHUNK, probabilities.to_vec())),
         }
     }
 
-    /// Leaves samples behind.
-    fn pass(&mut self, samples: usize) {
-        if let Some(chances) = &mut self.chances {
-            let passed = (self.start + samples) / CHUNK - self.start / CHUNK;
-            chances.drain(..passed.min(chances.len()));
+    /// Drops the first samples of the buffer.
+    fn advance(&mut self, samples: usize) {
+        if let Some(probabilities) = &mut self.probabilities {
+            let whole = (self.start + samples) / CHUNK - self.start / CHUNK;
+            probabilities.drain(..whole.min(probabilities.len()));
         }
         self.buffer.drain(..samples);
         self.start += samples;
     }
 }
 
-/// Cuts a stream of samples into windows: where nobody speaks, by the detector, or where it is quiet, without one.
+/// Cuts a stream of samples into windows at pauses, which the detector or, without one, the energy shows.
 #[derive(Debug)]
 pub struct Chunker<'a> {
-    audio: AtHand<'a>,
-    shared: usize,
+    audio: BufferedAudio<'a>,
+    overlap: usize,
     ready: VecDeque<Window>,
 }
 
-/// Gives windows of a stream of samples that each begin where the one before was done with.
+/// Windows of a stream of samples, each of which begins where the caller has stopped in the one before.
 #[derive(Debug)]
-pub struct WindowFollower<'a> {
-    audio: AtHand<'a>,
+pub struct SequentialWindows<'a> {
+    audio: BufferedAudio<'a>,
     ended: bool,
 }
 
-impl<'a> WindowFollower<'a> {
+impl<'a> SequentialWindows<'a> {
     /// Longest window, samples: 30 s.
-    const LONGEST: usize = 30_000 * MS;
+    const MAX_WINDOW: usize = 30_000 * MS;
 
-    /// Before the first sample.
+    /// A stream without samples.
     pub fn new(detector: Option<&'a Silero>) -> Self {
-        Self { audio: AtHand::new(detector), ended: false }
+        Self { audio: BufferedAudio::new(detector), ended: false }
     }
 
-    /// Whether more samples are needed for the next window.
-    pub fn is_hungry(&self) -> bool {
-        !self.ended && self.audio.buffer.len() < Self::LONGEST
+    /// True if the next window needs more samples.
+    pub fn needs_samples(&self) -> bool {
+        !self.ended && self.audio.buffer.len() < Self::MAX_WINDOW
     }
 
     /// Takes samples.
@@ -169,7 +171,7 @@ impl<'a> WindowFollower<'a> {
         self.audio.push(samples)
     }
 
-    /// The stream's end.
+    /// Ends the stream.
     ///
     /// # Errors
     /// As [`Chunker::push`].
@@ -180,39 +182,40 @@ impl<'a> WindowFollower<'a> {
 
     /// The next window; none when there are no samples left.
     pub fn window(&self) -> Option<Window> {
-        let length = self.audio.buffer.len().min(Self::LONGEST);
+        let length = self.audio.buffer.len().min(Self::MAX_WINDOW);
         (length > 0).then(|| self.audio.window(length, 0))
     }
 
-    /// Samples are done with, at most those of the window.
-    pub fn pass(&mut self, samples: usize) {
-        self.audio.pass(samples.min(self.audio.buffer.len()));
+    /// Moves on by `samples`, at most the length of the window.
+    pub fn advance(&mut self, samples: usize) {
+        self.audio.advance(samples.min(self.audio.buffer.len()));
     }
 }
 
 impl<'a> Chunker<'a> {
-    /// Before the first sample.
+    /// A stream without samples.
     pub fn new(detector: Option<&'a Silero>) -> Self {
-        Self { audio: AtHand::new(detector), shared: 0, ready: VecDeque::new() }
+        Self { audio: BufferedAudio::new(detector), overlap: 0, ready: VecDeque::new() }
     }
 
-    /// Takes samples, gives the windows that are now complete.
+    /// Takes samples; returns the windows that are now complete.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the detector's device failed.
     pub fn push(&mut self, samples: &[f32]) -> Result<Vec<Window>> {
         self.audio.push(samples)?;
-        while self.audio.buffer.len() >= LONGEST {
-            let pause = match self.audio.chances(LONGEST) {
-                Some(chances) => {
-                    let unspoken: Vec<bool> = chances.iter().map(|chance| *chance < UNSPOKEN).collect();
-                    longest_pause(&unspoken, CHUNK, self.audio.start % CHUNK)
+        while self.audio.buffer.len() >= MAX_WINDOW {
+            let pause = match self.audio.probabilities(MAX_WINDOW) {
+                Some(probabilities) => {
+                    let quiet: Vec<bool> =
+                        probabilities.iter().map(|probability| *probability < QUIET_PROBABILITY).collect();
+                    longest_pause(&quiet, CHUNK, self.audio.start % CHUNK)
                 }
-                None => longest_pause(&quiet(&self.audio.buffer[..LONGEST]), FRAME, 0),
+                None => longest_pause(&quiet(&self.audio.buffer[..MAX_WINDOW]), FRAME, 0),
             };
             match pause {
                 Some(at) => self.cut(at, 0),
-                None => self.cut(LONGEST, SHARED),
+                None => self.cut(MAX_WINDOW, OVERLAP),
             }
         }
         Ok(self.ready.drain(..).collect())
@@ -225,32 +228,32 @@ impl<'a> Chunker<'a> {
     pub fn finish(&mut self) -> Result<Option<Window>> {
         self.audio.finish()?;
         let left = self.audio.buffer.len();
-        // What is left may be no more than what the last window already had.
-        Ok((left > self.shared).then(|| self.audio.window(left, self.shared)))
+        // The rest may be no more than the overlap with the last window.
+        Ok((left > self.overlap).then(|| self.audio.window(left, self.overlap)))
     }
 
-    fn cut(&mut self, at: usize, shared: usize) {
-        self.ready.push_back(self.audio.window(at, self.shared));
-        self.audio.pass(at - shared);
-        self.shared = shared;
+    fn cut(&mut self, at: usize, overlap: usize) {
+        self.ready.push_back(self.audio.window(at, self.overlap));
+        self.audio.advance(at - overlap);
+        self.overlap = overlap;
     }
 }
 
-/// Whether each frame of 10 ms is quiet.
+/// A flag for each frame of 10 ms: true if it is quiet.
 fn quiet(samples: &[f32]) -> Vec<bool> {
     let energies: Vec<f32> =
         samples.chunks_exact(FRAME).map(|f| f.iter().map(|s| s * s).sum::<f32>() / FRAME as f32).collect();
     let mut sorted = energies.clone();
     sorted.sort_by(f32::total_cmp);
-    // The quietest fiftieth of the frames is taken for the noise floor, and quiet is well below what is loudest: a steady
-    // sound has no pauses. Digital silence is quiet anyway.
+    // The quietest 2 % of the frames are the noise floor, and quiet is well below the loudest 2 %: a steady sound has
+    // no pauses. Digital silence is always quiet.
     let (floor, loud) = (sorted[sorted.len() / 50], sorted[sorted.len() - 1 - sorted.len() / 50]);
     let limit = (floor * ABOVE_FLOOR).min(loud * BELOW_LOUD).max(1e-8);
     energies.iter().map(|energy| *energy <= limit).collect()
 }
 
-/// The middle of the best pause to cut at, in samples: the longest, a later one over an earlier one of nearly its length.
-/// `quiet` has a flag a frame of this many samples; the first frame begins `before` samples ahead.
+/// The middle of the longest pause, in samples; of two pauses of nearly equal length, the later one. `quiet` has a flag
+/// for each frame of `frame` samples; the first frame begins `before` samples ahead.
 fn longest_pause(quiet: &[bool], frame: usize, before: usize) -> Option<usize> {
     let mut best: Option<(usize, usize)> = None;
     let mut run = 0usize;
@@ -261,7 +264,7 @@ fn longest_pause(quiet: &[bool], frame: usize, before: usize) -> Option<usize> {
         }
         let middle = ((at - run.div_ceil(2)) * frame).saturating_sub(before);
         let longest = best.map_or(0, |(length, _)| length);
-        if run * frame >= PAUSE && middle >= SHORTEST && run * 5 >= longest * 4 {
+        if run * frame >= MIN_PAUSE && middle >= MIN_WINDOW && run * 5 >= longest * 4 {
             best = Some((run.max(longest), middle));
         }
         run = 0;
@@ -271,16 +274,16 @@ fn longest_pause(quiet: &[bool], frame: usize, before: usize) -> Option<usize> {
 
 /// Adds the words of a window to those before it.
 ///
-/// After a pause they simply follow. Where two windows share audio, both may have heard its words: the word that both
-/// heard nearest to the middle of what they share becomes the seam, the first window's words before it are kept and
-/// the second's after it. A word cut at one window's edge is thus taken from the window that heard it whole.
+/// After a pause they are appended. Windows that overlap may both have the words of the overlap: the common word
+/// nearest to the middle of the overlap is the seam, the first window gives the words before it and the second those
+/// after it. A word that the edge of one window cuts is thus taken whole from the other.
 pub fn join(spoken: &mut Spoken, mut part: Spoken, window: &Window) {
     for word in &mut part.words {
         word.start += window.start_ms;
         word.end += window.start_ms;
     }
     spoken.language = spoken.language.take().or(part.language);
-    if window.shared_ms > 0 {
+    if window.overlap_ms > 0 {
         seam(&mut spoken.words, &mut part.words, window);
         spoken.words.append(&mut part.words);
         spoken.text = joined(&spoken.words);
@@ -293,24 +296,24 @@ pub fn join(spoken: &mut Spoken, mut part: Spoken, window: &Window) {
     }
 }
 
-/// How far apart two windows may place the same word, ms.
+/// Largest distance between the times that two windows give the same word, ms.
 const SAME_WORD_MS: u64 = 400;
 
-/// Cuts `before` and `after` to one side each of the seam.
+/// Cuts `before` and `after` at the seam.
 fn seam(before: &mut Vec<Word>, after: &mut Vec<Word>, window: &Window) {
-    let middle = window.start_ms + window.shared_ms / 2;
-    let end = window.start_ms + window.shared_ms;
+    let middle = window.start_ms + window.overlap_ms / 2;
+    let end = window.start_ms + window.overlap_ms;
     let centre = |word: &Word| word.start.midpoint(word.end);
-    let first_shared = before.partition_point(|word| word.end <= window.start_ms);
-    let last_shared = after.partition_point(|word| word.start < end);
+    let first_overlapping = before.partition_point(|word| word.end <= window.start_ms);
+    let last_overlapping = after.partition_point(|word| word.start < end);
     let mut best: Option<(u64, usize, usize)> = None;
-    for (i, left) in before.iter().enumerate().skip(first_shared) {
-        for (j, right) in after.iter().enumerate().take(last_shared) {
+    for (i, left) in before.iter().enumerate().skip(first_overlapping) {
+        for (j, right) in after.iter().enumerate().take(last_overlapping) {
             let apart = left.start.abs_diff(right.start);
-            if apart > SAME_WORD_MS || !same(&left.text, &right.text) {
+            if apart > SAME_WORD_MS || !same_word(&left.text, &right.text) {
                 continue;
             }
-            // Where a word is said twice in a row, agreeing in time counts for more than lying near the middle.
+            // For a word said twice in a row, equal times count for more than a place near the middle.
             let cost = centre(left).midpoint(centre(right)).abs_diff(middle) + 10 * apart;
             if best.is_none_or(|(least, _, _)| cost < least) {
                 best = Some((cost, i, j));
@@ -323,15 +326,15 @@ fn seam(before: &mut Vec<Word>, after: &mut Vec<Word>, window: &Window) {
             after.drain(..=j);
         }
         None => {
-            // Nothing in common: each side of the middle from the window that has more around it.
+            // Without a common word the middle is the seam: each window has more context on its side.
             before.retain(|word| centre(word) < middle);
             after.retain(|word| centre(word) >= middle);
         }
     }
 }
 
-/// Equal but for case and punctuation.
-fn same(a: &str, b: &str) -> bool {
+/// True if the words are equal but for case and punctuation.
+fn same_word(a: &str, b: &str) -> bool {
     let letters =
         |text: &str| text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>();
     letters(a) == letters(b)
@@ -353,21 +356,21 @@ mod tests {
     }
 
     fn windows(samples: &[f32], push: usize) -> Vec<Window> {
-        let mut cutter = Chunker::new(None);
-        let mut windows: Vec<Window> = samples.chunks(push).flat_map(|chunk| cutter.push(chunk).unwrap()).collect();
-        windows.extend(cutter.finish().unwrap());
+        let mut chunker = Chunker::new(None);
+        let mut windows: Vec<Window> = samples.chunks(push).flat_map(|chunk| chunker.push(chunk).unwrap()).collect();
+        windows.extend(chunker.finish().unwrap());
         windows
     }
 
     #[test]
-    fn every_sample_is_in_a_window_once_but_for_what_is_shared() {
+    fn every_sample_is_in_a_window_once_except_in_overlaps() {
         for samples in [audio(70.0, |t| t % 5.0 < 4.4), audio(70.0, |_| true), audio(3.0, |_| true), Vec::new()] {
             let cut = windows(&samples, 8000);
             let mut joined: Vec<f32> = Vec::new();
             for window in &cut {
-                assert!(window.samples.len() <= LONGEST);
+                assert!(window.samples.len() <= MAX_WINDOW);
                 let at = window.start_ms as usize * MS;
-                assert_eq!(at + window.shared_ms as usize * MS, joined.len());
+                assert_eq!(at + window.overlap_ms as usize * MS, joined.len());
                 joined.truncate(at);
                 joined.extend(&window.samples);
             }
@@ -380,7 +383,7 @@ mod tests {
     fn cuts_lie_in_pauses_where_there_are_any() {
         let spoken = |t: f32| t % 5.0 < 4.4;
         for window in windows(&audio(70.0, spoken), 8000).iter().skip(1) {
-            assert_eq!(window.shared_ms, 0);
+            assert_eq!(window.overlap_ms, 0);
             assert!(!spoken(window.start_ms as f32 / 1000.0), "cut at {} ms", window.start_ms);
         }
     }
@@ -401,10 +404,9 @@ mod tests {
             t += length + (n * 53) % 180;
         }
         for cut in (3000..t - 1000).step_by(100) {
-            let shared = 3000;
-            // Each window hears whole words right, gives them its own slightly different times, and mangles what its
-            // edge cuts through.
-            let heard = |from: u64, to: u64, shift: u64| -> Vec<Word> {
+            let overlap = 3000;
+            // Each window recognises whole words, with slightly different times, and distorts words that its edge cuts.
+            let recognised = |from: u64, to: u64, shift: u64| -> Vec<Word> {
                 said.iter()
                     .filter(|w| w.end > from && w.start < to)
                     .map(|w| {
@@ -414,13 +416,14 @@ mod tests {
                     })
                     .collect()
             };
-            let mut spoken = Spoken { words: heard(0, cut, 0), ..Spoken::default() };
-            let mut part = heard(cut - shared, t, 40);
+            let mut spoken = Spoken { words: recognised(0, cut, 0), ..Spoken::default() };
+            let mut part = recognised(cut - overlap, t, 40);
             part.iter_mut().for_each(|w| {
-                w.start -= cut - shared;
-                w.end -= cut - shared;
+                w.start -= cut - overlap;
+                w.end -= cut - overlap;
             });
-            let window = Window { start_ms: cut - shared, samples: Vec::new(), shared_ms: shared, chances: None };
+            let window =
+                Window { start_ms: cut - overlap, samples: Vec::new(), overlap_ms: overlap, probabilities: None };
             join(&mut spoken, Spoken { words: part, ..Spoken::default() }, &window);
             let texts = |words: &[Word]| words.iter().map(|w| w.text.clone()).collect::<Vec<_>>();
             assert_eq!(texts(&spoken.words), texts(&said), "cut at {cut} ms");

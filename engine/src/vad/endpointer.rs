@@ -1,16 +1,16 @@
-//! When a turn begins and ends.
+//! Endpointing: the beginnings and ends of turns.
 
-use super::segmenter::{Edge, SegmentationParameters, Segmenter};
+use super::segmenter::{SegmentationParameters, Segmenter, SpeechBoundary};
 use crate::error::Result;
 
-/// What decides the end of a turn.
+/// Rules that end a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointingRules {
-    /// Silence that ends it, ms.
+    /// Silence that ends the turn, ms.
     pub silence_ms: u32,
-    /// Without a token for so long (and no less than `silence_ms`), it ends though the detector hears something, ms.
+    /// Time without a token that ends the turn even if the detector reports speech, ms; at least `silence_ms`.
     pub blank_ms: u32,
-    /// A longer one ends at its next short pause, ms.
+    /// Length after which the turn ends at its next short pause, ms.
     pub longest_ms: u32,
 }
 
@@ -22,32 +22,32 @@ impl Default for EndpointingRules {
 
 /// A pause between words, ms.
 const SHORT_PAUSE_MS: u64 = 240;
-/// A turn that is too long and has no pause ends after so much more, ms.
-const AT_LAST_MS: u64 = 15_000;
+/// A turn without a pause ends this long after `longest_ms`, ms.
+const MAX_OVERRUN_MS: u64 = 15_000;
 
-/// What the detector's next chunk changes.
+/// Change that a chunk of the detector brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// Somebody speaks, since this sample.
+    /// Speech has begun.
     Speech {
         /// The first sample of speech.
         since: usize,
     },
-    /// Nobody has spoken for as long as ends a turn.
+    /// Silence has lasted long enough to end a turn.
     Silence,
 }
 
-/// Follows a session from turn to turn.
+/// Finds the turns of a live session.
 #[derive(Clone, Debug)]
 pub struct Endpointer {
     rules: EndpointingRules,
     segmenter: Segmenter,
-    /// End of the turn's last token, ms from its start.
-    said_ms: Option<u64>,
+    /// End of the turn's last token, ms from the turn's start.
+    last_token_ms: Option<u64>,
 }
 
 impl Endpointer {
-    /// Before the first sample.
+    /// An endpointer at the start of a session.
     ///
     /// # Errors
     /// As [`Segmenter::new`].
@@ -59,36 +59,36 @@ impl Endpointer {
             least_silence_ms: rules.silence_ms as usize,
             padding_ms: 0,
         };
-        // A pause that does not end the turn has no tokens either.
+        // A pause shorter than `silence_ms` has no tokens and must not end the turn.
         let rules = EndpointingRules { blank_ms: rules.blank_ms.max(rules.silence_ms), ..rules };
-        Ok(Self { rules, segmenter: Segmenter::new(speech)?, said_ms: None })
+        Ok(Self { rules, segmenter: Segmenter::new(speech)?, last_token_ms: None })
     }
 
-    /// Takes the chance of speech in the next chunk.
-    pub fn hear(&mut self, chance: f32) -> Option<Endpoint> {
-        self.segmenter.push(&[chance]).into_iter().next_back().map(|edge| match edge {
-            Edge::Start(since) => Endpoint::Speech { since },
-            Edge::End(_) => Endpoint::Silence,
+    /// Takes the speech probability of the next chunk.
+    pub fn push(&mut self, probability: f32) -> Option<Endpoint> {
+        self.segmenter.push(&[probability]).into_iter().next_back().map(|boundary| match boundary {
+            SpeechBoundary::Start(since) => Endpoint::Speech { since },
+            SpeechBoundary::End(_) => Endpoint::Silence,
         })
     }
 
-    /// Takes the end of a step's last token, if it gave any, and how far into the turn it came, ms; whether the turn is over
-    /// though the detector has not said so.
-    pub fn follow(&mut self, said_ms: Option<u64>, encoded_ms: u64) -> bool {
-        self.said_ms = said_ms.or(self.said_ms);
+    /// Takes the end of a step's last token, if there is one, and the end of the encoded audio, both ms from the turn's
+    /// start. True if the turn ends by [`EndpointingRules`] although the detector reports no silence.
+    pub fn update(&mut self, last_token_ms: Option<u64>, encoded_ms: u64) -> bool {
+        self.last_token_ms = last_token_ms.or(self.last_token_ms);
         let longest = u64::from(self.rules.longest_ms);
-        let Some(said) = self.said_ms else {
-            return encoded_ms > longest + AT_LAST_MS;
+        let Some(last_token_ms) = self.last_token_ms else {
+            return encoded_ms > longest + MAX_OVERRUN_MS;
         };
-        let blank = encoded_ms.saturating_sub(said);
+        let blank = encoded_ms.saturating_sub(last_token_ms);
         blank >= u64::from(self.rules.blank_ms)
             || (encoded_ms > longest && blank >= SHORT_PAUSE_MS)
-            || encoded_ms > longest + AT_LAST_MS
+            || encoded_ms > longest + MAX_OVERRUN_MS
     }
 
-    /// The turn is over; whether somebody speaks all the same.
-    pub fn turn_over(&mut self) -> bool {
-        self.said_ms = None;
+    /// Ends the turn; true if speech goes on.
+    pub fn end_turn(&mut self) -> bool {
+        self.last_token_ms = None;
         self.segmenter.is_speech()
     }
 }
@@ -103,37 +103,39 @@ mod tests {
 
     #[test]
     fn a_turn_begins_with_speech_and_ends_after_enough_silence() {
-        let mut keeper = Endpointer::new(EndpointingRules::default()).unwrap();
-        let mut hear = |chance: f32, ms: usize| (0..chunks(ms)).filter_map(|_| keeper.hear(chance)).collect::<Vec<_>>();
-        assert_eq!(hear(0.1, 2_000), []);
-        assert_eq!(hear(0.9, 1_000), [Endpoint::Speech { since: chunks(2_000) * 512 }]);
-        assert_eq!(hear(0.1, 600), [], "a pause for breath");
-        assert_eq!(hear(0.9, 500), []);
-        assert_eq!(hear(0.1, 800), [Endpoint::Silence]);
-        assert_eq!(hear(0.9, 40), [], "a click is no turn");
-        assert_eq!(hear(0.1, 2_000), []);
+        let mut endpointer = Endpointer::new(EndpointingRules::default()).unwrap();
+        let mut push = |probability: f32, ms: usize| {
+            (0..chunks(ms)).filter_map(|_| endpointer.push(probability)).collect::<Vec<_>>()
+        };
+        assert_eq!(push(0.1, 2_000), []);
+        assert_eq!(push(0.9, 1_000), [Endpoint::Speech { since: chunks(2_000) * 512 }]);
+        assert_eq!(push(0.1, 600), [], "a pause for breath");
+        assert_eq!(push(0.9, 500), []);
+        assert_eq!(push(0.1, 800), [Endpoint::Silence]);
+        assert_eq!(push(0.9, 40), [], "a click is no turn");
+        assert_eq!(push(0.1, 2_000), []);
     }
 
     #[test]
-    fn what_never_falls_silent_ends_all_the_same() {
+    fn a_turn_without_silence_ends_by_its_tokens_and_length() {
         let rules = EndpointingRules::default();
-        let mut keeper = Endpointer::new(rules).unwrap();
-        assert!(!keeper.follow(Some(3_000), 3_200));
-        assert!(!keeper.follow(None, 5_400));
-        assert!(keeper.follow(None, 5_500), "noise after the last word");
-        keeper.turn_over();
-        assert!(!keeper.follow(None, 9_000), "no word yet: nothing to end");
-        assert!(!keeper.follow(Some(60_000), 60_100));
-        assert!(keeper.follow(Some(60_400), 60_700), "too long, at a pause");
-        keeper.turn_over();
-        assert!(keeper.follow(Some(75_080), 75_081), "far too long");
+        let mut endpointer = Endpointer::new(rules).unwrap();
+        assert!(!endpointer.update(Some(3_000), 3_200));
+        assert!(!endpointer.update(None, 5_400));
+        assert!(endpointer.update(None, 5_500), "noise after the last word");
+        endpointer.end_turn();
+        assert!(!endpointer.update(None, 9_000), "no word yet: nothing to end");
+        assert!(!endpointer.update(Some(60_000), 60_100));
+        assert!(endpointer.update(Some(60_400), 60_700), "too long, at a pause");
+        endpointer.end_turn();
+        assert!(endpointer.update(Some(75_080), 75_081), "far too long");
     }
 
     #[test]
-    fn a_pause_that_is_to_be_borne_is() {
-        let mut keeper =
+    fn a_pause_shorter_than_the_silence_rule_does_not_end_a_turn() {
+        let mut endpointer =
             Endpointer::new(EndpointingRules { silence_ms: 5_000, ..EndpointingRules::default() }).unwrap();
-        assert!(!keeper.follow(Some(1_000), 5_900));
-        assert!(keeper.follow(None, 6_000));
+        assert!(!endpointer.update(Some(1_000), 5_900));
+        assert!(endpointer.update(None, 6_000));
     }
 }

@@ -1,4 +1,4 @@
-//! Voice activity: where speech is, what that means for turns, windows and words.
+//! Voice activity: speech in audio, and the turns, windows and words that follow from it.
 //!
 //! - [`chunker`]: cuts recordings into windows at silence.
 //! - [`endpointer`]: ends turns of live speech.

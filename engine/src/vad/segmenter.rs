@@ -1,4 +1,4 @@
-//! Chances of speech to stretches of speech, by the rules of the published `get_speech_timestamps`.
+//! Speech probabilities to segments of speech, by the rules of the published `get_speech_timestamps`.
 
 use crate::error::{Error, Result};
 use crate::models::silero::CHUNK;
@@ -6,18 +6,18 @@ use crate::models::silero::CHUNK;
 /// Samples in a millisecond.
 const MS: usize = 16;
 
-/// When speech begins and ends.
+/// Thresholds at which speech begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SegmentationParameters {
-    /// Speech begins with a chunk whose chance is at least this.
+    /// Speech begins with a chunk whose probability is at least this.
     pub on: f32,
-    /// It ends where chances fall below this.
+    /// Speech ends where probabilities fall below this.
     pub off: f32,
-    /// Speech that is no longer than this does not count, ms.
+    /// Speech must be longer than this, ms.
     pub least_speech_ms: usize,
     /// Shorter silence does not end speech, ms.
     pub least_silence_ms: usize,
-    /// How much is added at both ends, ms.
+    /// Padding at both ends, ms.
     pub padding_ms: usize,
 }
 
@@ -28,24 +28,24 @@ impl Default for SegmentationParameters {
     }
 }
 
-/// A stretch of speech, in samples at 16 kHz from the start of the audio.
+/// A segment of speech, in samples at 16 kHz from the start of the audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct SpeechSegment {
     /// The first sample.
     pub start: usize,
     /// Past the last sample.
     pub end: usize,
 }
 
-impl Segment {
-    /// Boundaries in order, a start and an end in turn, as segments.
-    pub fn between(edges: &[Edge]) -> Vec<Self> {
+impl SpeechSegment {
+    /// Segments from boundaries in order, which alternate between start and end.
+    pub fn between(boundaries: &[SpeechBoundary]) -> Vec<Self> {
         let mut segments: Vec<Self> = Vec::new();
-        for edge in edges {
-            match (*edge, segments.last_mut()) {
-                (Edge::Start(start), _) => segments.push(Self { start, end: start }),
-                (Edge::End(end), Some(last)) => last.end = end,
-                (Edge::End(_), None) => {}
+        for boundary in boundaries {
+            match (*boundary, segments.last_mut()) {
+                (SpeechBoundary::Start(start), _) => segments.push(Self { start, end: start }),
+                (SpeechBoundary::End(end), Some(last)) => last.end = end,
+                (SpeechBoundary::End(_), None) => {}
             }
         }
         segments
@@ -54,34 +54,34 @@ impl Segment {
 
 /// A boundary of speech, at a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Edge {
-    /// Speech began here. Told once it is long enough to count.
+pub enum SpeechBoundary {
+    /// Speech begins here. Reported once the speech is long enough.
     Start(usize),
-    /// It ended here. Told once the silence is long enough.
+    /// Speech ends here. Reported once the silence is long enough.
     End(usize),
 }
 
-/// Follows the chances of one stream. Its memory is fixed.
+/// Finds the boundaries of speech in one stream, in constant memory.
 #[derive(Clone, Debug)]
 pub struct Segmenter {
     rules: SegmentationParameters,
-    /// Sample of the next chunk.
+    /// First sample of the next chunk.
     at: usize,
     speech: Option<Speech>,
 }
 
-/// Speech that goes on.
+/// Speech that has not ended.
 #[derive(Clone, Copy, Debug)]
 struct Speech {
     start: usize,
-    /// Where chances fell below `off`, unless they have been above `on` since.
-    quiet: Option<usize>,
-    /// Whether its start was told.
-    told: bool,
+    /// First sample with a probability below `off`, unless one has reached `on` since.
+    quiet_since: Option<usize>,
+    /// True once its start is reported.
+    reported: bool,
 }
 
 impl Segmenter {
-    /// Before the first chunk.
+    /// A segmenter without chunks.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when padding could make neighbours overlap, or `off` is above `on`.
@@ -90,73 +90,75 @@ impl Segmenter {
             return Err(Error::InvalidOption("padding is to be no more than half of the shortest silence".into()));
         }
         if !(0.0..=1.0).contains(&rules.on) || !(rules.off..=1.0).contains(&rules.on) {
-            return Err(Error::InvalidOption("chances are 0 to 1, and speech ends no higher than it begins".into()));
+            return Err(Error::InvalidOption(
+                "probabilities are 0 to 1, and speech ends no higher than it begins".into(),
+            ));
         }
         Ok(Self { rules, at: 0, speech: None })
     }
 
-    /// Takes the chances of the next chunks; gives the boundaries that are now certain.
-    pub fn push(&mut self, chances: &[f32]) -> Vec<Edge> {
-        let mut edges = Vec::new();
-        for chance in chances {
-            self.step(*chance, &mut edges);
+    /// Takes the probabilities of the next chunks; returns the boundaries that are now certain.
+    pub fn push(&mut self, probabilities: &[f32]) -> Vec<SpeechBoundary> {
+        let mut boundaries = Vec::new();
+        for probability in probabilities {
+            self.step(*probability, &mut boundaries);
             self.at += CHUNK;
         }
-        edges
+        boundaries
     }
 
-    /// The end of the audio, which has this many samples; speech that goes on ends with it.
-    pub fn finish(mut self, samples: usize) -> Vec<Edge> {
-        let mut edges = Vec::new();
+    /// Ends the audio, which has this many samples, and with it any speech.
+    pub fn finish(mut self, samples: usize) -> Vec<SpeechBoundary> {
+        let mut boundaries = Vec::new();
         if let Some(mut speech) = self.speech.take() {
             if samples.saturating_sub(speech.start) > self.rules.least_speech_ms * MS {
-                self.tell(&mut speech, &mut edges);
+                self.report(&mut speech, &mut boundaries);
             }
-            if speech.told {
-                edges.push(Edge::End(samples));
+            if speech.reported {
+                boundaries.push(SpeechBoundary::End(samples));
             }
         }
-        edges
+        boundaries
     }
 
-    /// Whether speech goes on, be it too short to count yet.
+    /// True if speech goes on, even if it is still too short to count.
     pub fn is_speech(&self) -> bool {
         self.speech.is_some()
     }
 
-    fn step(&mut self, chance: f32, edges: &mut Vec<Edge>) {
+    fn step(&mut self, probability: f32, boundaries: &mut Vec<SpeechBoundary>) {
         let Some(mut speech) = self.speech else {
-            if chance >= self.rules.on {
-                self.speech = Some(Speech { start: self.at, quiet: None, told: false });
+            if probability >= self.rules.on {
+                self.speech = Some(Speech { start: self.at, quiet_since: None, reported: false });
             }
             return;
         };
-        if chance >= self.rules.on {
-            speech.quiet = None;
-        } else if chance < self.rules.off {
-            speech.quiet.get_or_insert(self.at);
+        if probability >= self.rules.on {
+            speech.quiet_since = None;
+        } else if probability < self.rules.off {
+            speech.quiet_since.get_or_insert(self.at);
         }
-        // What is certain to be part of it reaches to the end of the audio so far, or to where it fell quiet.
-        let certain = speech.quiet.unwrap_or(self.at);
+        // Certain speech reaches to the end of the audio so far, or to the point where it became quiet.
+        let certain = speech.quiet_since.unwrap_or(self.at);
         if certain - speech.start > self.rules.least_speech_ms * MS {
-            self.tell(&mut speech, edges);
+            self.report(&mut speech, boundaries);
         }
         self.speech = Some(speech);
-        if let Some(quiet) = speech.quiet
-            && chance < self.rules.off
-            && self.at - quiet >= self.rules.least_silence_ms * MS
+        if let Some(quiet_since) = speech.quiet_since
+            && probability < self.rules.off
+            && self.at - quiet_since >= self.rules.least_silence_ms * MS
         {
-            if speech.told {
-                edges.push(Edge::End(quiet + self.rules.padding_ms * MS));
+            if speech.reported {
+                boundaries.push(SpeechBoundary::End(quiet_since + self.rules.padding_ms * MS));
             }
             self.speech = None;
         }
     }
 
-    fn tell(&self, speech: &mut Speech, edges: &mut Vec<Edge>) {
-        if !speech.told {
-            speech.told = true;
-            edges.push(Edge::Start(speech.start.saturating_sub(self.rules.padding_ms * MS)));
+    fn report(&self, speech: &mut Speech, boundaries: &mut Vec<SpeechBoundary>) {
+        if !speech.reported {
+            speech.reported = true;
+            boundaries.push(SpeechBoundary::Start(speech.start.saturating_sub(self.rules.padding_ms * MS)));
         }
     }
 }

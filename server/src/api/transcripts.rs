@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use auricle_engine::Word;
-use auricle_engine::text::search::{self, LONGEST_PHRASE, words_of};
+use auricle_engine::text::search::{self, LONGEST_PHRASE, word_count};
 use auricle_engine::text::segments::{self, Segment};
 use auricle_engine::text::subtitles::{self, SubtitleOptions};
 use data_encoding::HEXLOWER;
@@ -265,7 +265,7 @@ pub async fn word_search(state: Arc<TranscriptsState>, request: RequestContext) 
     if phrases().next().is_none() {
         return Err(ApiError::invalid("`words` is missing: words or phrases to look for, with commas between them."));
     }
-    if let Some(long) = phrases().find(|phrase| words_of(phrase) > LONGEST_PHRASE) {
+    if let Some(long) = phrases().find(|phrase| word_count(phrase) > LONGEST_PHRASE) {
         return Err(ApiError::invalid(format!("A phrase may have {LONGEST_PHRASE} words; {long:?} has more.")));
     }
     let phrases: Vec<String> = phrases().map(str::to_owned).collect();

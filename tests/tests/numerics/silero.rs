@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::models::silero::{CHUNK, Silero, VadState};
-use auricle_engine::vad::segmenter::{Edge, Segment, SegmentationParameters, Segmenter};
+use auricle_engine::vad::segmenter::{SegmentationParameters, Segmenter, SpeechBoundary, SpeechSegment};
 use auricle_engine::vad::stream::{SegmentStream, VadStream, speech};
 use auricle_engine::{Catalog, Error, models_dir};
 use auricle_tests::{Oracle, devices};
@@ -104,16 +104,17 @@ fn segments_are_those_of_the_published_package() {
         let chances: Vec<f32> =
             case["chances"].as_array().unwrap().iter().map(|c| c.as_f64().unwrap() as f32).collect();
         let number = |value: &serde_json::Value| value.as_u64().unwrap() as usize;
-        let expected: Vec<Segment> = case["segments"]
+        let expected: Vec<SpeechSegment> = case["segments"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|s| Segment { start: number(&s[0]), end: number(&s[1]) })
+            .map(|s| SpeechSegment { start: number(&s[0]), end: number(&s[1]) })
             .collect();
         let mut segmenter = Segmenter::new(rules).unwrap();
-        let mut edges: Vec<Edge> = chances.iter().flat_map(|chance| segmenter.push(&[*chance])).collect();
-        edges.extend(segmenter.finish(number(&case["samples"])));
-        assert_eq!(Segment::between(&edges), expected, "{case}");
+        let mut boundaries: Vec<SpeechBoundary> =
+            chances.iter().flat_map(|chance| segmenter.push(&[*chance])).collect();
+        boundaries.extend(segmenter.finish(number(&case["samples"])));
+        assert_eq!(SpeechSegment::between(&boundaries), expected, "{case}");
     }
 }
 
@@ -125,9 +126,10 @@ fn a_file_gives_the_segments_of_its_live_stream() {
     let segments = speech(&model, &mut open(), SegmentationParameters::default()).unwrap();
     let samples = open().read_to_end().unwrap();
     let mut stream = SegmentStream::new(&model, SegmentationParameters::default()).unwrap();
-    let mut edges: Vec<Edge> = samples.chunks(160).flat_map(|piece| stream.push(piece).unwrap()).collect();
-    edges.extend(stream.finish().unwrap());
-    assert_eq!(Segment::between(&edges), segments);
+    let mut boundaries: Vec<SpeechBoundary> =
+        samples.chunks(160).flat_map(|piece| stream.push(piece).unwrap()).collect();
+    boundaries.extend(stream.finish().unwrap());
+    assert_eq!(SpeechSegment::between(&boundaries), segments);
     // "And so, my fellow Americans ... for your country", from 0.3 s to 10.5 s, in phrases with pauses.
     let second = SAMPLE_RATE as usize;
     assert!((3..=8).contains(&segments.len()), "{segments:?}");

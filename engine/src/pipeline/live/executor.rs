@@ -1,11 +1,11 @@
-//! What the worker runs for live streams: the detector over all that came in, encoder steps over those with a chunk.
+//! Batch executor of live streams: the detector runs over all samples, the encoder over streams with a complete chunk.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use burn::tensor::{Tensor, TensorData};
 
-use super::slot::{LiveAudio, LiveRequest, LiveSlot, Part, StepOutput};
+use super::slot::{EncoderInput, LiveAudio, LiveRequest, LiveSlot, StepOutput};
 use crate::audio::SAMPLE_RATE;
 use crate::decoding::Beam;
 use crate::error::{Error, Result};
@@ -13,9 +13,9 @@ use crate::models::silero::{CHUNK, Silero, VadState};
 use crate::pipeline::groups::{BatchGroup, BatchGroups};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
-/// Rows of an encoder step at most.
-const MOST_ROWS: usize = 64;
-/// How long a chunk of the detector's is.
+/// Most streams of an encoder step.
+const MAX_STREAMS: usize = 64;
+/// Duration of a chunk of the detector.
 const DETECTOR_CHUNK: Duration = Duration::from_millis((CHUNK * 1000 / SAMPLE_RATE as usize) as u64);
 
 /// The live streams of a device.
@@ -25,35 +25,35 @@ pub struct LiveExecutor {
     groups: BatchGroups,
 }
 
-/// What a slot is ready for.
+/// Next step of a slot. Slots with equal keys share a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LiveBatchKey {
-    /// The detector.
+    /// Runs the detector.
     Detect,
-    /// So many chunks through the encoder.
+    /// Encodes and decodes chunks.
     Encode {
-        /// Which streams can share it.
+        /// Number of the batch group.
         group: usize,
-        /// How they are searched.
+        /// Search of the group.
         search: SearchKind,
-        /// A power of two.
+        /// Number of chunks, a power of two.
         chunks: usize,
     },
-    /// The end of a turn that nothing is left of.
-    Settle,
+    /// Ends a turn that is already encoded.
+    EndTurn,
 }
 
-/// A search to search.
+/// Kind of search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SearchKind {
     /// The best token at every step.
     Greedy,
-    /// Several texts side by side.
+    /// Several hypotheses at once.
     Beam,
 }
 
 impl LiveExecutor {
-    /// No stream yet.
+    /// An executor without streams.
     pub fn new(detector: Option<Arc<Silero>>) -> Self {
         Self { detector, slots: SlotTable::default(), groups: BatchGroups::default() }
     }
@@ -65,18 +65,18 @@ impl LiveExecutor {
         let (mut samples, mut memories): (Vec<Vec<f32>>, Vec<VadState>) = (Vec::new(), Vec::new());
         for slot in slots {
             let slot = self.slots.get_mut(*slot)?;
-            samples.push(slot.take_samples());
+            samples.push(slot.take_detector_samples());
             memories.push(slot.memory.clone());
         }
         let rows: Vec<&[f32]> = samples.iter().map(Vec::as_slice).collect();
-        let chances = detector.chances(&rows, &mut memories)?;
+        let probabilities = detector.chances(&rows, &mut memories)?;
         slots
             .iter()
-            .zip(chances.iter().zip(memories))
-            .map(|(slot, (chances, memory))| {
+            .zip(probabilities.iter().zip(memories))
+            .map(|(slot, (probabilities, memory))| {
                 let slot = self.slots.get_mut(*slot)?;
                 slot.memory = memory;
-                slot.detected(chances).map(Some)
+                slot.push_probabilities(probabilities).map(Some)
             })
             .collect()
     }
@@ -93,16 +93,16 @@ impl LiveExecutor {
         };
         let config = &model.config().encoder;
         let rows = chunks * (look_ahead + 1) * config.subsampling_factor;
-        let mut parts: Vec<Part> = Vec::with_capacity(slots.len());
+        let mut inputs: Vec<EncoderInput> = Vec::with_capacity(slots.len());
         for slot in slots {
-            let part = self.slots.get_mut(*slot)?.part(rows);
-            parts.push(part.ok_or_else(|| Error::internal("an encoder step without a turn"))?);
+            let input = self.slots.get_mut(*slot)?.take_encoder_input(rows);
+            inputs.push(input.ok_or_else(|| Error::internal("an encoder step without a turn"))?);
         }
-        let mel: Vec<f32> = parts.iter_mut().flat_map(|part| std::mem::take(&mut part.mel)).collect();
-        let valid: Vec<_> = parts.iter().map(|part| part.valid.clone()).collect();
+        let mel: Vec<f32> = inputs.iter_mut().flat_map(|input| std::mem::take(&mut input.mel)).collect();
+        let valid: Vec<_> = inputs.iter().map(|input| input.valid.clone()).collect();
         let shape = [slots.len(), rows, config.num_mel_bins];
         let features = Tensor::from_data(TensorData::new(mel, shape), model.device());
-        let mut streams: Vec<_> = parts.iter_mut().map(|part| &mut part.stream).collect();
+        let mut streams: Vec<_> = inputs.iter_mut().map(|input| &mut input.stream).collect();
         let encoded = model.encode(&mut streams, features, &valid)?;
         let tokens = match search {
             SearchKind::Greedy => model.search_together(&mut streams, &encoded, &vec![None; slots.len()])?,
@@ -115,8 +115,8 @@ impl LiveExecutor {
         };
         slots
             .iter()
-            .zip(parts.into_iter().zip(tokens))
-            .map(|(slot, (part, tokens))| Ok(Some(self.slots.get_mut(*slot)?.encoded(part.stream, tokens))))
+            .zip(inputs.into_iter().zip(tokens))
+            .map(|(slot, (input, tokens))| Ok(Some(self.slots.get_mut(*slot)?.encoded(input.stream, tokens))))
             .collect()
     }
 }
@@ -151,25 +151,25 @@ impl BatchExecutor for LiveExecutor {
 
     fn next_step(&self, slot: usize) -> Option<LiveBatchKey> {
         let slot = self.slots.find(slot)?;
-        if slot.is_for_detector() {
+        if slot.needs_detector() {
             return Some(LiveBatchKey::Detect);
         }
-        if slot.settled() {
-            return Some(LiveBatchKey::Settle);
+        if slot.is_turn_encoded() {
+            return Some(LiveBatchKey::EndTurn);
         }
-        let chunks = slot.chunks()?;
+        let chunks = slot.step_chunks()?;
         let search = if slot.request.fusion.is_some() { SearchKind::Beam } else { SearchKind::Greedy };
         Some(LiveBatchKey::Encode { group: slot.group, search, chunks })
     }
 
     fn waiting_since(&self, slot: usize) -> Option<Instant> {
-        self.slots.find(slot)?.whole_since()
+        self.slots.find(slot)?.ready_since()
     }
 
     fn budget(&self, key: LiveBatchKey) -> Duration {
         match key {
-            LiveBatchKey::Settle => Duration::ZERO,
-            // The next chunk is complete by then.
+            LiveBatchKey::EndTurn => Duration::ZERO,
+            // The next chunk is complete after this time.
             LiveBatchKey::Detect => DETECTOR_CHUNK,
             LiveBatchKey::Encode { group, .. } => self.groups.get(group).map_or(Duration::ZERO, |group| {
                 let chunk_ms = (group.look_ahead + 1) as f64 * group.model.frame_ms();
@@ -180,8 +180,8 @@ impl BatchExecutor for LiveExecutor {
 
     fn max_batch(&self, key: LiveBatchKey) -> usize {
         match key {
-            LiveBatchKey::Detect | LiveBatchKey::Settle => usize::MAX,
-            LiveBatchKey::Encode { .. } => MOST_ROWS,
+            LiveBatchKey::Detect | LiveBatchKey::EndTurn => usize::MAX,
+            LiveBatchKey::Encode { .. } => MAX_STREAMS,
         }
     }
 
@@ -189,7 +189,7 @@ impl BatchExecutor for LiveExecutor {
         match key {
             LiveBatchKey::Detect => "detect",
             LiveBatchKey::Encode { .. } => "encode",
-            LiveBatchKey::Settle => "settle",
+            LiveBatchKey::EndTurn => "settle",
         }
     }
 
@@ -197,12 +197,12 @@ impl BatchExecutor for LiveExecutor {
         match key {
             LiveBatchKey::Detect => self.detect(slots),
             LiveBatchKey::Encode { group, search, chunks } => self.encode(group, search, chunks, slots),
-            LiveBatchKey::Settle => slots
+            LiveBatchKey::EndTurn => slots
                 .iter()
                 .map(|slot| {
                     let slot = self.slots.get_mut(*slot)?;
-                    let heard = slot.heard(Vec::new());
-                    Ok(Some(slot.settle(heard)))
+                    let output = slot.output(Vec::new());
+                    Ok(Some(slot.end_turn(output)))
                 })
                 .collect(),
         }
@@ -220,7 +220,7 @@ mod tests {
     use crate::models::fastconformer::FastConformer;
     use crate::vad::endpointer::EndpointingRules;
 
-    /// Runs the detector for as long as it is first.
+    /// Runs the detector until no samples wait for it.
     fn detect(executor: &mut LiveExecutor) {
         while executor.next_step(0) == Some(LiveBatchKey::Detect) {
             assert_eq!(executor.waiting_since(0), None, "from when it is seen");
@@ -228,9 +228,9 @@ mod tests {
         }
     }
 
-    /// A chunk that waits for the encoder is no younger for what the detector hears meanwhile.
+    /// A chunk keeps its waiting time while the detector processes later samples.
     #[test]
-    fn what_comes_in_keeps_no_chunk_from_its_turn() {
+    fn new_input_does_not_reset_the_waiting_time_of_a_chunk() {
         let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
         let model = Arc::new(FastConformer::load(&models.join("starter/asr-en"), &Device::flex()).unwrap());
         let detector = Silero::load(&models.join("starter/vad"), &Device::flex()).unwrap();
@@ -238,7 +238,7 @@ mod tests {
         let mut executor = LiveExecutor::new(Some(Arc::new(detector)));
         let group = BatchGroup { model, look_ahead: 6, language: 0 };
         let request =
-            LiveRequest { group, endpointing: EndpointingRules::default(), detected: true, fusion: None, beam: 1 };
+            LiveRequest { group, endpointing: EndpointingRules::default(), has_detector: true, fusion: None, beam: 1 };
         executor.open(0, request).unwrap();
         let sound = AudioStream::open(&models.join("samples/jfk.flac")).unwrap().read_to_end().unwrap();
         let mut pieces = sound.chunks(1_600).map(|piece| LiveAudio { samples: piece.to_vec(), mel: mel.push(piece) });

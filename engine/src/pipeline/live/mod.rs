@@ -1,4 +1,4 @@
-//! Live transcription: samples in as they are spoken, turns of text out while they go on.
+//! Live transcription: samples in as they are spoken, turns of text out while they are spoken.
 //!
 //! - [`session`]: the two halves that a caller holds, samples in and events out.
 //! - `executor`: the steps of all live streams.

@@ -1,4 +1,4 @@
-//! Live transcription: samples in as they are spoken, turns of text out while they go on.
+//! Live transcription: samples in as they are spoken, turns of text out while they are spoken.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,43 +18,44 @@ use crate::pipeline::groups::BatchGroup;
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::lm::LanguageModel;
 
-/// How much of a session's audio was pushed and is dealt with, ms.
+/// Pushed and processed audio of a session, ms.
 #[derive(Debug, Default)]
 struct Backlog {
     pushed: AtomicU64,
-    heard: AtomicU64,
+    processed: AtomicU64,
 }
 
 impl Backlog {
     fn waiting_ms(&self) -> u64 {
-        self.pushed.load(Ordering::Relaxed).saturating_sub(self.heard.load(Ordering::Relaxed))
+        self.pushed.load(Ordering::Relaxed).saturating_sub(self.processed.load(Ordering::Relaxed))
     }
 }
 
-/// The way into a session. Dropped before it is finished, it ends the session at once, and what was not told yet is lost.
+/// Input of a live session. Dropped before [`LiveInput::finish`], it ends the session at once and its remaining events
+/// are lost.
 pub struct LiveInput {
     stream: Stream<DeviceExecutor>,
     resampler: Resampler,
     mel: LogMelStream,
-    /// Half a sample that a push ended with.
-    odd: Option<u8>,
-    /// What the queue has had no room for yet.
+    /// First byte of a sample that a push has split.
+    odd_byte: Option<u8>,
+    /// Audio for which the queue had no room.
     unsent: Option<LiveAudio>,
     samples: u64,
     finished: bool,
-    progress: Arc<Backlog>,
+    backlog: Arc<Backlog>,
 }
 
-/// What comes out of a session.
+/// Events of a live session.
 pub struct LiveEvents {
     results: Results<StreamOutput>,
     model: Arc<FastConformer>,
     turns: Turns,
     ready: VecDeque<LiveEvent>,
-    progress: Arc<Backlog>,
+    backlog: Arc<Backlog>,
 }
 
-/// Opens a session on the worker; `look_ahead_ms` and `language_model` are what the options or the catalog say.
+/// Opens a session on the worker; `look_ahead_ms` and `language_model` come from the options or the catalog.
 ///
 /// # Errors
 /// [`Error::InvalidOption`], [`Error::Language`] for options; [`Error::Busy`] when there is no room.
@@ -64,7 +65,7 @@ pub(crate) fn open(
     options: &ListenOptions,
     look_ahead_ms: Option<u32>,
     language_model: Option<Arc<LanguageModel>>,
-    detected: bool,
+    has_detector: bool,
 ) -> Result<(LiveInput, LiveEvents)> {
     if !SAMPLE_RATES.contains(&options.sample_rate) {
         return Err(Error::InvalidOption(format!(
@@ -78,8 +79,8 @@ pub(crate) fn open(
         return Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()));
     }
     let mut rules = options.turns;
-    if !detected {
-        // Blanks are all there is to tell silence by.
+    if !has_detector {
+        // Without a detector only blanks indicate silence.
         rules.blank_ms = rules.silence_ms;
     }
     let group = BatchGroup {
@@ -92,32 +93,33 @@ pub(crate) fn open(
     let request = StreamRequest::Live(LiveRequest {
         group,
         endpointing: rules,
-        detected,
+        has_detector,
         fusion,
         beam: options.beam.unwrap_or(fusion::BEAM),
     });
     let resampler = Resampler::live(options.sample_rate)?;
     let mel = model.preprocessor().stream()?;
     let (stream, results) = scheduler.open(request, Priority::Live)?;
-    let progress = Arc::new(Backlog::default());
+    let backlog = Arc::new(Backlog::default());
     let input = LiveInput {
         stream,
         resampler,
         mel,
-        odd: None,
+        odd_byte: None,
         unsent: None,
         samples: 0,
         finished: false,
-        progress: progress.clone(),
+        backlog: backlog.clone(),
     };
     let turns = Turns::new(options.language.clone());
-    Ok((input, LiveEvents { results, model, turns, ready: VecDeque::new(), progress }))
+    Ok((input, LiveEvents { results, model, turns, ready: VecDeque::new(), backlog }))
 }
 
 impl LiveInput {
-    /// Pushes samples, -1 to 1, of any number, without waiting; what is no number counts as 0. [`LiveInput::waiting_ms`]
-    /// says how far ahead of the device they are: who pushes faster than it works should wait for it (see
-    /// [`LiveInput::send_on`]), for what waits takes memory. After [`LiveInput::finish`] nothing is taken any more.
+    /// Pushes any number of samples, -1 to 1, without waiting; NaN counts as 0. Samples that the device has not
+    /// processed take memory ([`LiveInput::waiting_ms`]), so a caller that pushes faster than real time should wait
+    /// (see
+    /// [`LiveInput::send_on`]). After [`LiveInput::finish`], samples are ignored.
     ///
     /// # Errors
     /// [`Error::UnsupportedMedia`] when the samples cannot be brought to 16 kHz.
@@ -138,8 +140,8 @@ impl LiveInput {
         Ok(())
     }
 
-    /// Hands over what the device's queue had no room for when it was pushed, as every push does; false if there is no room
-    /// still. Who waits for [`LiveInput::waiting_ms`] to fall calls this each time they look.
+    /// Sends audio for which the device's queue had no room, as every push does; false if there is still no room. A
+    /// caller that waits for [`LiveInput::waiting_ms`] to fall calls this before each check.
     pub fn send_on(&mut self) -> bool {
         if let Some(input) = self.unsent.take() {
             self.unsent = match self.stream.push(StreamInput::Live(input)) {
@@ -150,12 +152,12 @@ impl LiveInput {
         self.unsent.is_none()
     }
 
-    /// Pushes 16-bit samples, little-endian, cut anywhere: half a sample waits for its other half.
+    /// Pushes 16-bit samples, little-endian; a push may end within a sample.
     ///
     /// # Errors
     /// As [`LiveInput::push`].
     pub fn push_pcm16(&mut self, bytes: &[u8]) -> Result<()> {
-        let joined = self.odd.take().into_iter().chain(bytes.iter().copied());
+        let joined = self.odd_byte.take().into_iter().chain(bytes.iter().copied());
         let mut samples = Vec::with_capacity(bytes.len() / 2 + 1);
         let mut low = None;
         for byte in joined {
@@ -164,11 +166,11 @@ impl LiveInput {
                 Some(low) => samples.push(f32::from(i16::from_le_bytes([low, byte])) / 32_768.0),
             }
         }
-        self.odd = low;
+        self.odd_byte = low;
         self.push(&samples)
     }
 
-    /// Says that nothing follows: the turn that goes on is completed, then the events end.
+    /// Ends the input: the current turn is completed, then the events end.
     ///
     /// # Errors
     /// As [`LiveInput::push`].
@@ -187,19 +189,19 @@ impl LiveInput {
         Ok(())
     }
 
-    /// Audio that was pushed and is not dealt with yet, ms.
+    /// Audio that is pushed and not processed yet, ms.
     pub fn waiting_ms(&self) -> u64 {
-        self.progress.waiting_ms()
+        self.backlog.waiting_ms()
     }
 
     fn count(&mut self, samples: usize) {
         self.samples += samples as u64;
-        self.progress.pushed.store(self.samples * 1000 / u64::from(SAMPLE_RATE), Ordering::Relaxed);
+        self.backlog.pushed.store(self.samples * 1000 / u64::from(SAMPLE_RATE), Ordering::Relaxed);
     }
 }
 
 impl LiveEvents {
-    /// The next event; none once everything was told.
+    /// The next event; none at the end of the session.
     ///
     /// # Errors
     /// [`Error::Device`] and the like end the session.
@@ -209,13 +211,13 @@ impl LiveEvents {
                 return Some(Ok(event));
             }
             match self.results.next().await?.and_then(StreamOutput::live) {
-                Ok(heard) => self.take(heard),
+                Ok(output) => self.take(output),
                 Err(error) => return Some(Err(error)),
             }
         }
     }
 
-    /// As [`LiveEvents::next`], for threads that may wait.
+    /// Blocking form of [`LiveEvents::next`].
     ///
     /// # Errors
     /// As [`LiveEvents::next`].
@@ -225,11 +227,11 @@ impl LiveEvents {
 
     /// As [`LiveInput::waiting_ms`].
     pub fn waiting_ms(&self) -> u64 {
-        self.progress.waiting_ms()
+        self.backlog.waiting_ms()
     }
 
-    fn take(&mut self, heard: StepOutput) {
-        self.progress.heard.fetch_max(heard.heard_ms, Ordering::Relaxed);
-        self.ready.extend(self.turns.take(heard, &self.model));
+    fn take(&mut self, output: StepOutput) {
+        self.backlog.processed.fetch_max(output.processed_ms, Ordering::Relaxed);
+        self.ready.extend(self.turns.take(output, &self.model));
     }
 }

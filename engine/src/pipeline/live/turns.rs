@@ -1,4 +1,4 @@
-//! A turn's tokens become what is shown of it.
+//! Turns the tokens of a turn into partial, final and formatted captions.
 
 use serde::Serialize;
 
@@ -8,65 +8,65 @@ use crate::models::fastconformer::FastConformer;
 use crate::text::Word;
 use crate::text::itn;
 
-/// What is shown of a turn.
+/// Text of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Caption {
-    /// The turn so far, or the whole turn.
+    /// Text of the turn so far, or of the whole turn.
     pub text: String,
-    /// Its words; times count from the first sample of the session.
+    /// Words of the text; times count from the first sample of the session.
     pub words: Vec<Word>,
 }
 
-/// What happens in a session.
+/// An event of a live session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LiveEvent {
-    /// The turn so far. It replaces the partial before it.
+    /// The turn so far. Replaces the partial before it.
     Partial(Caption),
-    /// The turn is complete, as the model wrote it.
+    /// The complete turn, as the model wrote it.
     Final(Caption),
-    /// The turn just completed, as it is written: numbers in digits, a capital first, an end to the sentence.
+    /// The turn of the last final, formatted: numbers in digits, a capital at the start, a full stop at the end.
     Formatted(Caption),
 }
 
-/// The turn that goes on.
+/// The current turn.
 #[derive(Default)]
 pub struct Turns {
     tokens: Vec<Token>,
-    /// Those that follow as it looks now.
+    /// Open tokens, which may still change.
     open: Vec<Token>,
-    /// What the last partial said.
+    /// Text of the last partial.
     shown: String,
-    /// The language that is spoken, where it is known.
+    /// Language of the speech, if it is known.
     language: Option<String>,
 }
 
 impl Turns {
-    /// Before the first turn; the language, if it was given.
+    /// No turn yet; `language` is the requested language, if any.
     pub fn new(language: Option<String>) -> Self {
         Self { language, ..Self::default() }
     }
 
-    /// Takes what was heard; gives what there is to show.
-    pub fn take(&mut self, heard: StepOutput, model: &FastConformer) -> Vec<LiveEvent> {
-        let reopened = heard.open.filter(|open| *open != self.open);
-        let changed = !heard.tokens.is_empty() || reopened.is_some();
-        self.tokens.extend(heard.tokens);
-        self.open = reopened.unwrap_or(std::mem::take(&mut self.open));
+    /// Takes the output of a step; returns the events that follow from it.
+    pub fn take(&mut self, output: StepOutput, model: &FastConformer) -> Vec<LiveEvent> {
+        let new_open = output.open.filter(|open| *open != self.open);
+        let changed = !output.tokens.is_empty() || new_open.is_some();
+        self.tokens.extend(output.tokens);
+        self.open = new_open.unwrap_or(std::mem::take(&mut self.open));
         let mut events = Vec::new();
-        if changed || heard.ended {
+        if changed || output.ended {
             // The last frame may reach past the last sample.
-            let caption = self.caption(heard.turn_ms, heard.until_ms.saturating_sub(heard.turn_ms), model);
-            if heard.ended && !caption.text.is_empty() {
-                let (words, text) = itn::written(&caption.words, self.language.as_deref().unwrap_or("en"));
+            let caption = self.caption(output.turn_ms, output.until_ms.saturating_sub(output.turn_ms), model);
+            if output.ended && !caption.text.is_empty() {
+                let (words, text) = itn::format(&caption.words, self.language.as_deref().unwrap_or("en"));
                 events.push(LiveEvent::Final(caption));
                 events.push(LiveEvent::Formatted(Caption { text, words }));
             } else if caption.text != self.shown {
-                // Also where nothing is left of what was shown: there is no final to replace it.
+                // An empty partial too: it takes back a text that gets no final.
                 self.shown.clone_from(&caption.text);
                 events.push(LiveEvent::Partial(caption));
             }
         }
-        if heard.ended {
+        if output.ended {
             self.tokens.clear();
             self.open.clear();
             self.shown.clear();
@@ -74,7 +74,7 @@ impl Turns {
         events
     }
 
-    /// The turn as it looks, which begins at `turn_ms` and is `length_ms` long.
+    /// Caption of the turn, which begins at `turn_ms` and is `length_ms` long.
     fn caption(&mut self, turn_ms: u64, length_ms: u64, model: &FastConformer) -> Caption {
         let tokens = [self.tokens.as_slice(), &self.open].concat();
         let spoken = model.vocabulary().words(&tokens, model.frame_ms(), length_ms);
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_open_is_shown_until_it_is_taken_back() {
+    fn open_tokens_are_shown_until_they_change() {
         let starter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/starter/asr-en");
         let model = FastConformer::load(&starter, &Device::flex()).unwrap();
         let mut turns = Turns::new(None);
@@ -108,8 +108,8 @@ mod tests {
         let mut take = |tokens: &[&str], open: Option<&[&str]>, ended: bool| -> Vec<(char, String)> {
             let tokens = tokens.iter().map(|text| word(text)).collect();
             let open = open.map(|open| open.iter().map(|text| word(text)).collect());
-            let heard = StepOutput { tokens, open, ended, until_ms: 1_000, ..StepOutput::default() };
-            let shown = turns.take(heard, &model).into_iter().map(|event| match event {
+            let output = StepOutput { tokens, open, ended, until_ms: 1_000, ..StepOutput::default() };
+            let shown = turns.take(output, &model).into_iter().map(|event| match event {
                 LiveEvent::Partial(caption) => ('p', caption.text),
                 LiveEvent::Final(caption) => ('f', caption.text),
                 LiveEvent::Formatted(caption) => ('w', caption.text),

@@ -1,5 +1,5 @@
-//! Audio to words: decoded blocks, features, encoder steps, tokens, words; in constant memory. The device's worker runs the
-//! steps, this thread what comes before and after them, at the same time.
+//! Audio to words with a FastConformer checkpoint: decoded blocks, features, encoder steps, tokens, words; in constant
+//! memory. The device's worker runs the encoder steps; this thread runs the other stages at the same time.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -23,37 +23,39 @@ use crate::transcript::{Progress, Transcript};
 use crate::vad::chunker::{Chunker, Window, join};
 use crate::vad::speech_filter::{SpeechFilter, SpeechSpans};
 
-/// How far ahead of the device a recording is read: mel rows of a stream (27 s at 10 ms), and windows.
+/// Input that is read ahead of the device: mel rows of a stream (27 s at 10 ms), and windows.
 const ROWS_AHEAD: usize = 2_688;
 const WINDOWS_AHEAD: usize = 8;
 
-/// What stays the same over one transcription.
-struct Job<'a> {
+/// Options and state of one transcription.
+struct Transcription<'a> {
     keyterms: Option<Arc<Keyterms>>,
     fusion: Option<Fusion>,
     beam: usize,
     group: BatchGroup,
     detector: Option<&'a Silero>,
-    /// Words left out because no speech was heard near them.
-    unheard: usize,
-    report: Report<'a>,
+    /// Number of words dropped because they are far from speech.
+    dropped_words: usize,
+    progress: ProgressReport<'a>,
 }
 
-/// Tells how far a transcription has come.
-pub(crate) struct Report<'a> {
+/// Reports the progress of a transcription.
+pub(crate) struct ProgressReport<'a> {
     progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     total_s: Option<f64>,
 }
 
-impl<'a> Report<'a> {
-    /// To whom, about this audio.
+impl<'a> ProgressReport<'a> {
+    /// Reports progress over `audio` to a callback.
     pub fn new(progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>, audio: &AudioStream) -> Self {
         Self { progress, total_s: audio.duration_s() }
     }
 
+    /// Reports that the audio is processed up to `audio_s`.
+    ///
     /// # Errors
-    /// [`Error::Canceled`] if nobody wants the rest.
-    pub fn at(&mut self, audio_s: f64) -> Result<()> {
+    /// [`Error::Canceled`] if the callback stops the transcription.
+    pub fn report(&mut self, audio_s: f64) -> Result<()> {
         match (self.progress)(Progress { audio_s, total_s: self.total_s }) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Canceled),
@@ -61,33 +63,36 @@ impl<'a> Report<'a> {
     }
 }
 
-impl Job<'_> {
-    /// The search that there is to do here: with a beam where there is a language model to search with, else the worker
-    /// does it.
+impl Transcription<'_> {
+    /// Search on this thread: beam search with a language model. Without one the worker searches.
     fn search(&self) -> Option<Search<'_>> {
         self.fusion.as_ref().map(|fusion| Search::Beam(Beam { width: self.beam, fusion: Some(fusion) }))
     }
 
+    /// Opens a stream on the worker.
+    ///
     /// # Errors
     /// [`Error::Busy`] when there is no room.
-    fn open(&self, worker: &Scheduler<DeviceExecutor>) -> Result<Open> {
+    fn open(&self, worker: &Scheduler<DeviceExecutor>) -> Result<OpenStream> {
         let search = match self.fusion {
             Some(_) => SearchPlacement::OnCaller,
             None => SearchPlacement::OnWorker(self.keyterms.clone()),
         };
         let request = StreamRequest::Transducer(TransducerRequest { group: self.group.clone(), search });
         let (stream, results) = worker.open(request, Priority::Offline)?;
-        Ok(Open { stream, results })
+        Ok(OpenStream { stream, results })
     }
 }
 
 /// A recording on the worker.
-struct Open {
+struct OpenStream {
     stream: Stream<DeviceExecutor>,
     results: Results<StreamOutput>,
 }
 
-impl Open {
+impl OpenStream {
+    /// Sends input to the worker.
+    ///
     /// # Errors
     /// [`Error::Busy`] when the queue is full.
     fn push(&self, input: TransducerInput) -> Result<()> {
@@ -99,20 +104,20 @@ impl Open {
         self.stream.finish(last.map(StreamInput::Transducer));
     }
 
-    /// What the next step gave; none once everything was dealt with.
+    /// Waits for the output of the next step; none after the last one.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Errors of the device.
     fn next(&mut self) -> Result<Option<StepOutput>> {
         self.results.wait().map(|output| output.and_then(StreamOutput::transducer)).transpose()
     }
 }
 
-/// Transcribes audio to its end, with a beam where there is a language model; words count where the detector heard
-/// speech, or without one wherever it is not silent.
+/// Transcribes audio to its end, by beam search if there is a language model. Drops words far from speech, or from
+/// sound without a detector.
 ///
 /// # Errors
-/// What decoding or the device reports; [`Error::InvalidOption`] and [`Error::Language`] for options that the
+/// Errors of decoding and of the device; [`Error::InvalidOption`] and [`Error::Language`] for options that the
 /// checkpoint cannot serve; [`Error::Busy`] when the worker has no room.
 pub(crate) fn transcribe(
     model: &Arc<FastConformer>,
@@ -128,7 +133,7 @@ pub(crate) fn transcribe(
     let fusion = language_model.map(|language_model| {
         Fusion::new(language_model, options.fusion, vocabulary, keyterms.clone(), &options.keyterms)
     });
-    let mut job = Job {
+    let mut run = Transcription {
         keyterms: keyterms.map(Arc::new),
         fusion,
         beam: options.beam.unwrap_or(BEAM),
@@ -138,13 +143,13 @@ pub(crate) fn transcribe(
             language: model.language_slot(options.language.as_deref())?,
         },
         detector,
-        unheard: 0,
-        report: Report::new(progress, &audio),
+        dropped_words: 0,
+        progress: ProgressReport::new(progress, &audio),
     };
     let spoken = if model.config().class.is_streaming() {
-        straight_through(model, worker, &mut audio, &mut job)?
+        transcribe_stream(model, worker, &mut audio, &mut run)?
     } else {
-        in_windows(model, worker, &mut audio, &mut job)?
+        transcribe_windows(model, worker, &mut audio, &mut run)?
     };
     let confidence = spoken.confidence();
     Ok(Transcript {
@@ -157,25 +162,25 @@ pub(crate) fn transcribe(
         warnings: audio
             .warnings()
             .into_iter()
-            .chain(left_out(job.unheard))
+            .chain(dropped_words_warning(run.dropped_words))
             .chain(unwritable.into_iter().map(|term| format!("the model cannot write the keyterm {term:?}: left out")))
             .collect(),
     })
 }
 
-/// A cache-aware checkpoint: one stream from the first sample to the last.
-fn straight_through(
+/// Transcribes with a cache-aware checkpoint: one stream from the first sample to the last.
+fn transcribe_stream(
     model: &FastConformer,
     worker: &Scheduler<DeviceExecutor>,
     audio: &mut AudioStream,
-    job: &mut Job,
+    run: &mut Transcription,
 ) -> Result<Spoken> {
     let mut mel = model.preprocessor().stream()?;
     let mels = model.config().encoder.num_mel_bins;
     let row_s = model.preprocessor().hop_ms() / 1000.0;
-    let mut open = job.open(worker)?;
+    let mut open = run.open(worker)?;
     let mut searching = model.searching(1)?;
-    let mut filter = SpeechFilter::new(job.detector)?;
+    let mut filter = SpeechFilter::new(run.detector)?;
     let mut tokens: Vec<Token> = Vec::new();
     let (mut pushed, mut processed) = (0, 0);
     let mut ended = false;
@@ -198,8 +203,8 @@ fn straight_through(
         }
         let Some(output) = open.next()? else { break };
         processed += output.rows;
-        for found in output.results {
-            match (found, job.search()) {
+        for result in output.results {
+            match (result, run.search()) {
                 (StepResult::Tokens(new), _) => tokens.extend(new),
                 (StepResult::Frames(frames), Some(search)) => {
                     tokens.extend(model.search(&mut searching, &frames, &[search])?.into_iter().flatten());
@@ -207,25 +212,25 @@ fn straight_through(
                 (StepResult::Frames(_), None) => return Err(Error::internal("frames to search without a search")),
             }
         }
-        job.report.at((processed as f64 * row_s).min(audio.position_s()))?;
+        run.progress.report((processed as f64 * row_s).min(audio.position_s()))?;
     }
-    if let Some(search) = job.search() {
+    if let Some(search) = run.search() {
         tokens.extend(model.finish_search(searching, &[search]).into_iter().flatten());
     }
-    keep_heard(model, &filter.finish()?, &mut tokens, job);
+    drop_far_tokens(model, &filter.finish()?, &mut tokens, run);
     let end_ms = (audio.position_s() * 1000.0).round() as u64;
     Ok(model.vocabulary().words(&tokens, model.frame_ms(), end_ms))
 }
 
-/// A whole-utterance checkpoint: windows cut at silence, several at a time.
-fn in_windows(
+/// Transcribes with a whole-utterance checkpoint: windows cut at silence, several at once.
+fn transcribe_windows(
     model: &FastConformer,
     worker: &Scheduler<DeviceExecutor>,
     audio: &mut AudioStream,
-    job: &mut Job,
+    run: &mut Transcription,
 ) -> Result<Spoken> {
-    let mut chunker = Chunker::new(job.detector);
-    let mut open = job.open(worker)?;
+    let mut chunker = Chunker::new(run.detector);
+    let mut open = run.open(worker)?;
     let mut waiting: VecDeque<Window> = VecDeque::new();
     let mut spoken = Spoken::default();
     let mut ended = false;
@@ -247,8 +252,8 @@ fn in_windows(
             }
         }
         let Some(output) = open.next()? else { break };
-        for found in output.results {
-            let mut tokens = match (found, job.search()) {
+        for result in output.results {
+            let mut tokens = match (result, run.search()) {
                 (StepResult::Tokens(tokens), _) => tokens,
                 (StepResult::Frames(frames), Some(search)) => {
                     model.search_utterances(&frames, &[search])?.into_iter().flatten().collect()
@@ -258,24 +263,24 @@ fn in_windows(
             let Some(window) = waiting.pop_front() else {
                 return Err(Error::internal("more results than windows"));
             };
-            keep_heard(model, &window.heard()?, &mut tokens, job);
+            drop_far_tokens(model, &window.speech()?, &mut tokens, run);
             let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
             let part = model.vocabulary().words(&tokens, model.frame_ms(), length_ms);
             join(&mut spoken, part, &window);
-            job.report.at((window.start_ms + length_ms) as f64 / 1000.0)?;
+            run.progress.report((window.start_ms + length_ms) as f64 / 1000.0)?;
         }
     }
     Ok(spoken)
 }
 
-/// Leaves out the tokens that have no speech near them, and counts their words.
-fn keep_heard(model: &FastConformer, heard: &SpeechSpans, tokens: &mut Vec<Token>, job: &mut Job) {
-    let unheard = heard.keep_near(tokens, model.frame_ms());
-    job.unheard += model.vocabulary().words(&unheard, model.frame_ms(), u64::MAX).words.len();
+/// Drops the tokens far from speech, and counts their words.
+fn drop_far_tokens(model: &FastConformer, speech: &SpeechSpans, tokens: &mut Vec<Token>, run: &mut Transcription) {
+    let dropped = speech.keep_near(tokens, model.frame_ms());
+    run.dropped_words += model.vocabulary().words(&dropped, model.frame_ms(), u64::MAX).words.len();
 }
 
-/// The warning that words were left out.
-pub(crate) fn left_out(words: usize) -> Option<String> {
+/// Warning about dropped words.
+pub(crate) fn dropped_words_warning(words: usize) -> Option<String> {
     match words {
         0 => None,
         1 => Some("1 word where no speech was detected was left out".into()),

@@ -1,5 +1,6 @@
-//! What the worker runs for recordings: encoder steps of streams, batches of windows, and greedy search over both. Whoever
-//! searches with a beam is handed the frames instead: that is work for their own thread, beside the next step.
+//! Batch executor of recordings for FastConformer checkpoints: encoder steps of streams, batches of windows, and greedy
+//! search over both. For beam search the caller gets the frames and searches on its own thread, parallel to the next
+//! step.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,23 +17,23 @@ use crate::models::fastconformer::{Encoded, Stream};
 use crate::pipeline::groups::{BatchGroup, BatchGroups};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
-/// About how many encoder frames a step takes: long enough to fill the device, short enough that attention over frames it
-/// may not see stays cheap, and that live streams wait for little.
+/// Approximate number of encoder frames of a step: large enough to fill the device, small enough that attention over
+/// masked frames stays cheap and live streams wait only a short time.
 const STEP_FRAMES: usize = 112;
-/// TransducerExecutor in a step, or windows, on a GPU. One fills a CPU.
-const MOST_ROWS: usize = 32;
+/// Most streams or windows of a step on a GPU. One is enough to fill a CPU.
+const MAX_ROWS: usize = 32;
 
-/// What a recording is opened with.
+/// Options of a recording.
 pub struct TransducerRequest {
     pub group: BatchGroup,
     pub search: SearchPlacement,
 }
 
-/// Who finds the tokens.
+/// Thread that runs the search.
 pub enum SearchPlacement {
-    /// The worker, greedily.
+    /// The worker, by greedy search.
     OnWorker(Option<Arc<Keyterms>>),
-    /// Whoever opened it.
+    /// The thread that opened the recording.
     OnCaller,
 }
 
@@ -45,7 +46,7 @@ impl SearchPlacement {
     }
 }
 
-/// A piece of a recording. A checkpoint that hears streams takes the first kind, one that hears utterances the second.
+/// A piece of a recording. Streaming checkpoints take rows, whole-utterance checkpoints take windows.
 pub enum TransducerInput {
     /// Mel rows, `[rows, mels]`.
     Rows(Vec<f32>),
@@ -53,15 +54,15 @@ pub enum TransducerInput {
     Window(Vec<f32>),
 }
 
-/// What a step gives a recording.
+/// Output of a step for a recording.
 pub struct StepOutput {
-    /// Of a stream, one; of windows, one each, in the order in which they came.
+    /// One result for a stream, or one for each window, in the order of the input.
     pub results: Vec<StepResult>,
-    /// Mel rows of a stream that were outputs with.
+    /// Processed mel rows of a stream.
     pub rows: usize,
 }
 
-/// What was results in a step's part of a stream, or in a window.
+/// Result for a stream or a window.
 pub enum StepResult {
     /// The new tokens.
     Tokens(Vec<Token>),
@@ -69,11 +70,11 @@ pub enum StepResult {
     Frames(Box<Encoded>),
 }
 
-/// What a slot is ready for.
+/// Slots with equal keys share a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransducerBatchKey {
     group: usize,
-    /// Whether the worker searches.
+    /// True if the worker runs the search.
     on_worker: bool,
     /// Mel rows of each stream; none for windows.
     rows: Option<usize>,
@@ -88,9 +89,9 @@ pub struct TransducerExecutor {
 
 struct TransducerSlot {
     group: usize,
-    /// As many rows as a step takes.
+    /// Mel rows of a full step.
     step_rows: usize,
-    /// Rows of the shortest step; on a GPU steps are a power of two of these, so that shapes are few.
+    /// On a GPU, rows of the shortest step: steps are a power of two times this, so that there are few shapes.
     unit: Option<usize>,
     mels: usize,
     search: SearchPlacement,
@@ -102,7 +103,7 @@ enum PendingInput {
     Stream {
         stream: Box<Stream>,
         rows: Vec<f32>,
-        /// The first row that is real: an utterance's first chunk begins with some that are not.
+        /// The first row after the padding with which an utterance's first chunk begins.
         first: usize,
     },
     Windows(VecDeque<Vec<f32>>),
@@ -135,21 +136,21 @@ impl TransducerSlot {
         matches!(self.search, SearchPlacement::OnWorker(_))
     }
 
-    /// Rows of its next step.
+    /// Rows of the next step; none if too few have arrived.
     fn next_rows(&self, factor: usize) -> Option<usize> {
         let PendingInput::Stream { rows, first, .. } = &self.pending else { return None };
-        let there = rows.len() / self.mels;
-        if there >= self.step_rows {
+        let available = rows.len() / self.mels;
+        if available >= self.step_rows {
             return Some(self.step_rows);
         }
-        let last = self.finishing && there > *first;
+        let last = self.finishing && available > *first;
         last.then(|| match self.unit {
-            None => there.next_multiple_of(factor),
-            Some(unit) => (there.div_ceil(unit).next_power_of_two() * unit).min(self.step_rows),
+            None => available.next_multiple_of(factor),
+            Some(unit) => (available.div_ceil(unit).next_power_of_two() * unit).min(self.step_rows),
         })
     }
 
-    /// Takes up to `count` rows out, filled up with rows that are not real; which are real.
+    /// Moves up to `count` rows to `into`, padded to `count`; returns the range of rows that are not padding.
     fn take_rows(&mut self, count: usize, into: &mut Vec<f32>) -> Range<usize> {
         let PendingInput::Stream { rows, first, .. } = &mut self.pending else { return 0..0 };
         let real = (rows.len() / self.mels).min(count);
@@ -201,14 +202,14 @@ impl TransducerExecutor {
         let Some(BatchGroup { model, .. }) = self.groups.get(key.group).cloned() else {
             return Err(Error::internal("a step of an unknown batch group"));
         };
-        let most = self.max_batch(key);
+        let max_batch = self.max_batch(key);
         let mut slots = self.slots.several_mut(slots)?;
-        // One of each in turn, so that no long recording keeps the others waiting.
+        // One window of each recording in turn, so that a long recording does not delay the others.
         let mut batch: Vec<(usize, Vec<f32>)> = Vec::new();
         loop {
             let before = batch.len();
             for (at, slot) in slots.iter_mut().enumerate() {
-                if batch.len() < most
+                if batch.len() < max_batch
                     && let PendingInput::Windows(windows) = &mut slot.pending
                 {
                     batch.extend(windows.pop_front().map(|window| (at, window)));
@@ -258,7 +259,7 @@ impl BatchExecutor for TransducerExecutor {
             (PendingInput::Windows(windows), TransducerInput::Window(window)) => windows.push_back(window),
             (PendingInput::Stream { .. }, TransducerInput::Window(_))
             | (PendingInput::Windows(_), TransducerInput::Rows(_)) => {
-                debug_assert!(false, "a recording is fed what its checkpoint hears");
+                debug_assert!(false, "input of the wrong kind for the checkpoint");
             }
         }
     }
@@ -287,13 +288,13 @@ impl BatchExecutor for TransducerExecutor {
     }
 
     fn budget(&self, _: TransducerBatchKey) -> Duration {
-        // Nobody waits for one step; the recording that has waited longest goes first.
+        // Single steps have no deadline; the recording with the longest wait goes first.
         Duration::from_secs(60)
     }
 
     fn max_batch(&self, key: TransducerBatchKey) -> usize {
         let on_cpu = self.groups.get(key.group).is_none_or(|group| is_cpu(group.model.device()));
-        if on_cpu { 1 } else { MOST_ROWS }
+        if on_cpu { 1 } else { MAX_ROWS }
     }
 
     fn step_name(&self, _: TransducerBatchKey) -> &'static str {

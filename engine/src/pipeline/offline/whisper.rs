@@ -1,14 +1,15 @@
-//! Audio to words for checkpoints that write windows as text, token by token: windows cut at silence, their tokens, their
-//! words with the times at which the model looked.
+//! Audio to words with a Whisper checkpoint: windows cut at silence, their tokens, and words with times from
+//! cross-attention.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::transducer::{Report, left_out};
-use super::whisper_executor::{Language, SAMPLES_PER_FRAME, TranscribedWindow, WhisperInput, WhisperRequest};
+use super::transducer::{ProgressReport, dropped_words_warning};
+use super::whisper_executor::{LanguageChoice, SAMPLES_PER_FRAME, TranscribedWindow, WhisperInput, WhisperRequest};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
+use crate::language::primary_subtag;
 use crate::models::silero::Silero;
 use crate::models::whisper::{Previous, SpecialTokens, Task, Whisper, token_times};
 use crate::options::TranscribeOptions;
@@ -17,22 +18,22 @@ use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::Word;
 use crate::text::tokens::{Spoken, joined};
 use crate::transcript::{Progress, Transcript};
-use crate::vad::chunker::{Chunker, Window, WindowFollower, join};
+use crate::vad::chunker::{Chunker, SequentialWindows, Window, join};
 
-/// How far ahead of the device a recording is read.
+/// Windows that are read ahead of the device.
 const WINDOWS_AHEAD: usize = 16;
 /// Milliseconds of an encoder frame.
 const FRAME_MS: u64 = 20;
-/// What belongs to speech on both sides of what the detector heard.
+/// Margin on both sides of detected speech, ms.
 const MARGIN_MS: u64 = 200;
-/// What a window that stands in part covers at least.
-const LEAST_MS: u64 = 1000;
+/// Least audio by which a window must move on, ms.
+const MIN_ADVANCE_MS: u64 = 1000;
 
-/// Transcribes audio to its end; words count where the detector heard speech, or without one wherever it is not silent.
+/// Transcribes audio to its end. Drops words far from speech, or from sound without a detector.
 ///
 /// # Errors
-/// What decoding or the device reports; [`Error::InvalidOption`] and [`Error::Language`] for options that the checkpoint
-/// cannot serve; [`Error::Busy`] when the worker has no room.
+/// Errors of decoding and of the device; [`Error::InvalidOption`] and [`Error::Language`] for options that the
+/// checkpoint cannot serve; [`Error::Busy`] when the worker has no room.
 pub(crate) fn transcribe(
     model: &Arc<Whisper>,
     worker: &Scheduler<DeviceExecutor>,
@@ -50,70 +51,71 @@ pub(crate) fn transcribe(
         task: Task::Transcribe,
         beams: options.beam.unwrap_or(1),
     };
-    let expected = expected(model, &options.keyterms)?;
+    let keyterms = keyterm_prompt(model, &options.keyterms)?;
     let open = worker.open(StreamRequest::Whisper(request), Priority::Offline)?;
-    let report = Report::new(progress, &audio);
-    let mut text = Text { model, spoken: Spoken::default(), guess: None, unheard: 0, report };
+    let progress = ProgressReport::new(progress, &audio);
+    let mut text =
+        TranscriptBuilder { model, spoken: Spoken::default(), silence_language: None, dropped_words: 0, progress };
     if options.sequential {
-        one_after_another(open, &mut audio, detector, expected, &mut text)?;
+        transcribe_sequential(open, &mut audio, detector, keyterms, &mut text)?;
     } else {
-        side_by_side(open, &mut audio, detector, &expected, &mut text)?;
+        transcribe_parallel(open, &mut audio, detector, &keyterms, &mut text)?;
     }
-    let Text { spoken, guess, unheard, .. } = text;
+    let TranscriptBuilder { spoken, silence_language, dropped_words, .. } = text;
     let confidence = spoken.confidence();
     Ok(Transcript {
         text: joined(&spoken.words),
         words: spoken.words,
         confidence,
-        language_code: options.language.clone().or(spoken.language).or(guess),
+        language_code: options.language.clone().or(spoken.language).or(silence_language),
         audio_duration_sec: audio.position_s(),
         model: options.model.clone(),
-        warnings: audio.warnings().into_iter().chain(left_out(unheard)).collect(),
+        warnings: audio.warnings().into_iter().chain(dropped_words_warning(dropped_words)).collect(),
     })
 }
 
-/// What was written so far.
-struct Text<'a> {
+/// Transcript so far.
+struct TranscriptBuilder<'a> {
     model: &'a Whisper,
     spoken: Spoken,
-    /// The language of the first window in which nothing was said.
-    guess: Option<String>,
-    /// Words left out because no speech was heard near them.
-    unheard: usize,
-    report: Report<'a>,
+    /// Language of the first window without words.
+    silence_language: Option<String>,
+    /// Number of words dropped because they are far from speech.
+    dropped_words: usize,
+    progress: ProgressReport<'a>,
 }
 
-impl Text<'_> {
+impl TranscriptBuilder<'_> {
     fn add(&mut self, written: &TranscribedWindow, window: &Window) -> Result<()> {
-        let (mut part, none) = words(self.model, written, window)?;
-        self.unheard += none;
+        let (mut part, dropped) = words(self.model, written, window)?;
+        self.dropped_words += dropped;
         if part.words.is_empty() {
             let language = part.language.take();
-            self.guess = self.guess.take().or(language);
+            self.silence_language = self.silence_language.take().or(language);
         }
         join(&mut self.spoken, part, window);
-        self.report.at(window.start_ms as f64 / 1000.0 + window.samples.len() as f64 / f64::from(SAMPLE_RATE))
+        self.progress.report(window.start_ms as f64 / 1000.0 + window.samples.len() as f64 / f64::from(SAMPLE_RATE))
     }
 }
 
-type Open = (Stream<DeviceExecutor>, Results<StreamOutput>);
+type OpenStream = (Stream<DeviceExecutor>, Results<StreamOutput>);
 
 fn push(stream: &mut Stream<DeviceExecutor>, window: &Window, previous: Vec<u32>) -> Result<()> {
-    let input = WhisperInput { samples: window.samples.clone(), previous, spoken: !window.heard()?.is_empty() };
+    let input = WhisperInput { samples: window.samples.clone(), previous, has_speech: !window.speech()?.is_empty() };
     stream.push(StreamInput::Whisper(input)).map_err(|_| Error::Busy("too many recordings at once".into()))
 }
 
-/// Windows cut at silence, several at a time.
-fn side_by_side(
-    (mut stream, mut results): Open,
+/// Transcribes windows cut at silence, several at once.
+fn transcribe_parallel(
+    (mut stream, mut results): OpenStream,
     audio: &mut AudioStream,
     detector: Option<&Silero>,
-    expected: &[u32],
-    text: &mut Text,
+    keyterms: &[u32],
+    text: &mut TranscriptBuilder,
 ) -> Result<()> {
     let mut chunker = Chunker::new(detector);
     let mut waiting: VecDeque<Window> = VecDeque::new();
-    // Windows are done in any order.
+    // Windows finish in any order.
     let mut written: BTreeMap<usize, TranscribedWindow> = BTreeMap::new();
     let mut next = 0;
     let mut ended = false;
@@ -127,7 +129,7 @@ fn side_by_side(
                 }
             };
             for window in cut {
-                push(&mut stream, &window, expected.to_vec())?;
+                push(&mut stream, &window, keyterms.to_vec())?;
                 waiting.push_back(window);
             }
             if ended {
@@ -146,90 +148,89 @@ fn side_by_side(
     }
 }
 
-/// Windows one after another, each from where the one before stopped, and told what was said there.
-fn one_after_another(
-    (mut stream, mut results): Open,
+/// Transcribes windows one after the other: each begins where the one before stopped, and has its text as prompt.
+fn transcribe_sequential(
+    (mut stream, mut results): OpenStream,
     audio: &mut AudioStream,
     detector: Option<&Silero>,
-    expected: Vec<u32>,
-    text: &mut Text,
+    keyterms: Vec<u32>,
+    text: &mut TranscriptBuilder,
 ) -> Result<()> {
     let config = text.model.config();
-    let mut follower = WindowFollower::new(detector);
-    let mut previous = Previous::new(expected, config.positions / 2 - 1);
+    let mut windows = SequentialWindows::new(detector);
+    let mut previous = Previous::new(keyterms, config.positions / 2 - 1);
     loop {
-        while follower.is_hungry() {
+        while windows.needs_samples() {
             match audio.next_block()? {
-                Some(block) => follower.push(&block)?,
-                None => follower.finish()?,
+                Some(block) => windows.push(&block)?,
+                None => windows.finish()?,
             }
         }
-        let Some(mut window) = follower.window() else { break };
+        let Some(mut window) = windows.window() else { break };
         push(&mut stream, &window, previous.tokens().to_vec())?;
         let Some(output) = results.wait() else {
             return Err(Error::internal("the results ended before the windows"));
         };
         for mut written in output?.whisper()? {
-            // One that hardly moves on is done with as it is: a checkpoint could go on so without end.
-            let (kept, frames) = match config.special.settled(&written.said.tokens) {
-                (kept, Some(frames)) if frames as u64 * FRAME_MS >= LEAST_MS => (kept, frames),
-                _ => (written.said.tokens.len(), usize::MAX),
+            // A window that hardly moves on is accepted whole, because a checkpoint could go on so without end.
+            let (kept, frames) = match config.special.settled(&written.decoded.tokens) {
+                (kept, Some(frames)) if frames as u64 * FRAME_MS >= MIN_ADVANCE_MS => (kept, frames),
+                _ => (written.decoded.tokens.len(), usize::MAX),
             };
-            written.said.truncate(kept);
+            written.decoded.truncate(kept);
             window.truncate(frames.saturating_mul(SAMPLES_PER_FRAME));
-            previous.add(&written.said.tokens, written.temperature);
+            previous.add(&written.decoded.tokens, written.temperature);
             text.add(&written, &window)?;
-            follower.pass(window.samples.len());
+            windows.advance(window.samples.len());
         }
     }
     stream.finish(None);
     Ok(())
 }
 
-/// The language that is spoken, or how to find it.
-fn language(model: &Whisper, options: &TranscribeOptions) -> Result<Language> {
+/// The requested language, or the way to detect it.
+fn language(model: &Whisper, options: &TranscribeOptions) -> Result<LanguageChoice> {
     let known = &model.config().special.languages;
     if known.is_empty() {
-        return Ok(Language::Known(0));
+        return Ok(LanguageChoice::Known(0));
     }
     let token = |code: &String| {
-        let base = code.split(['-', '_']).next().unwrap_or(code).to_lowercase();
-        let found = known.get(&base).copied();
+        let found = known.get(&primary_subtag(code)).copied();
         found.ok_or_else(|| Error::Language(format!("the checkpoint has no language {code}")))
     };
     match (&options.language, options.languages.as_slice()) {
-        (Some(code), _) => token(code).map(Language::Known),
-        (None, []) => Ok(Language::Found(known.values().copied().collect())),
-        (None, codes) => codes.iter().map(token).collect::<Result<_>>().map(Language::Mixed),
+        (Some(code), _) => token(code).map(LanguageChoice::Known),
+        (None, []) => Ok(LanguageChoice::Detect(known.values().copied().collect())),
+        (None, codes) => codes.iter().map(token).collect::<Result<_>>().map(LanguageChoice::DetectEachWindow),
     }
 }
 
-/// Terms to expect, as if they had just been said.
-fn expected(model: &Whisper, terms: &[String]) -> Result<Vec<u32>> {
+/// Prompt with the keyterms, as if they were the text before the audio.
+fn keyterm_prompt(model: &Whisper, terms: &[String]) -> Result<Vec<u32>> {
     let terms: Vec<&str> = terms.iter().map(|term| term.trim()).filter(|term| !term.is_empty()).collect();
     if terms.is_empty() { Ok(Vec::new()) } else { model.vocabulary().encode(&format!(" {}.", terms.join(", "))) }
 }
 
-/// The words of a window, their times from its start, and how many there were besides where nobody spoke.
+/// The words of a window, with times from its start, and the number of words dropped because they are far from speech.
 ///
-/// The checkpoint's own timestamps tell which of its sentences lie where something was heard; the others are none. Where the
-/// words of those that are kept were said is looked for in what was heard alone: attention that strays into a pause would
-/// take words along.
+/// Sentences are kept if the checkpoint's own timestamps place them near speech. Word times come from cross-attention
+/// over frames with speech only: attention that strays into a pause would move words there.
 fn words(model: &Whisper, written: &TranscribedWindow, window: &Window) -> Result<(Spoken, usize)> {
-    let (config, said) = (model.config(), &written.said);
-    let heard = window.heard()?;
+    let (config, decoded) = (model.config(), &written.decoded);
+    let speech = window.speech()?;
     let code = config.special.language(written.language);
     let end_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
-    let spelled = model.vocabulary().words(&said.tokens, code.unwrap_or("en"));
-    let (rows, heads) = (said.tokens.len() + 1, config.alignment_heads.len());
-    let frames = said.weights.len() / (rows * heads.max(1));
-    // What stands of a window may end before what was looked at.
-    let kept = heard.frames(frames.min(window.samples.len().div_ceil(SAMPLES_PER_FRAME)), FRAME_MS, MARGIN_MS);
-    let spoken = spoken_tokens(&config.special, &said.tokens, end_ms, |from, to| heard.is_near(from as f64, to as f64));
-    // The end is where the last word ends.
-    let places: Vec<usize> = (0..rows).filter(|place| spoken.get(*place).copied().unwrap_or(true)).collect();
+    let spelled = model.vocabulary().words(&decoded.tokens, code.unwrap_or("en"));
+    let (rows, heads) = (decoded.tokens.len() + 1, config.alignment_heads.len());
+    let frames = decoded.weights.len() / (rows * heads.max(1));
+    // The kept part of a window may end before its attention weights.
+    let kept = speech.frames(frames.min(window.samples.len().div_ceil(SAMPLES_PER_FRAME)), FRAME_MS, MARGIN_MS);
+    let near_speech =
+        tokens_near_speech(&config.special, &decoded.tokens, end_ms, |from, to| speech.is_near(from as f64, to as f64));
+    // The last place is the end of the text, where the last word ends.
+    let places: Vec<usize> = (0..rows).filter(|place| near_speech.get(*place).copied().unwrap_or(true)).collect();
     let of = |place: &usize| {
-        let rows = said.weights[place * heads * frames..][..heads * frames].chunks_exact(frames.max(1));
+        let rows = decoded.weights[place * heads * frames..][..heads * frames].chunks_exact(frames.max(1));
         rows.flat_map(|row| kept.iter().map(|frame| row[*frame])).collect::<Vec<f32>>()
     };
     let times = match kept.is_empty() || heads == 0 {
@@ -239,17 +240,17 @@ fn words(model: &Whisper, written: &TranscribedWindow, window: &Window) -> Resul
             token_times(&weights, places.len(), heads, kept.len(), config.median_filter)
         }
     };
-    // Of a place, or of the next one that is kept: a number in `kept`.
+    // Time of a place, or of the next kept place, as an index into `kept`.
     let time = |place: usize| times[places.partition_point(|other| *other < place).min(places.len() - 1)];
-    let (mut found, mut unheard) = (Vec::with_capacity(spelled.len()), 0);
+    let (mut found, mut dropped) = (Vec::with_capacity(spelled.len()), 0);
     for word in spelled {
         let span = word.span();
-        if kept.is_empty() || !spoken.get(span.start).copied().unwrap_or(false) {
-            unheard += 1;
+        if kept.is_empty() || !near_speech.get(span.start).copied().unwrap_or(false) {
+            dropped += 1;
             continue;
         }
-        let sum: f32 = word.tokens.iter().filter_map(|token| said.confidences.get(*token)).sum();
-        let (start, end) = in_one_piece(&kept, time(span.start), time(span.end));
+        let sum: f32 = word.tokens.iter().filter_map(|token| decoded.confidences.get(*token)).sum();
+        let (start, end) = longest_run(&kept, time(span.start), time(span.end));
         found.push(Word {
             confidence: sum / word.tokens.len().max(1) as f32,
             text: word.text.trim().to_owned(),
@@ -257,13 +258,18 @@ fn words(model: &Whisper, written: &TranscribedWindow, window: &Window) -> Resul
             end: (end as u64 * FRAME_MS).min(end_ms),
         });
     }
-    Ok((Spoken { words: found, language: code.map(str::to_owned), ..Spoken::default() }, unheard))
+    Ok((Spoken { words: found, language: code.map(str::to_owned), ..Spoken::default() }, dropped))
 }
 
-/// For each token whether it belongs to what was said where something was heard: stretches of text between timestamps.
-fn spoken_tokens(special: &SpecialTokens, tokens: &[u32], end_ms: u64, near: impl Fn(u64, u64) -> bool) -> Vec<bool> {
+/// A flag for each token: true if the text between the timestamps around it lies near speech.
+fn tokens_near_speech(
+    special: &SpecialTokens,
+    tokens: &[u32],
+    end_ms: u64,
+    near: impl Fn(u64, u64) -> bool,
+) -> Vec<bool> {
     let time = |token: u32| u64::from(token - special.first_timestamp()) * FRAME_MS;
-    let mut spoken = vec![true; tokens.len()];
+    let mut near_speech = vec![true; tokens.len()];
     let (mut from, mut at) = (0, 0);
     while at < tokens.len() {
         if special.is_timestamp(tokens[at]) {
@@ -273,15 +279,15 @@ fn spoken_tokens(special: &SpecialTokens, tokens: &[u32], end_ms: u64, near: imp
         }
         let next = tokens[at..].iter().position(|token| special.is_timestamp(*token)).map(|length| at + length);
         let to = next.map_or(end_ms, |next| time(tokens[next]));
-        spoken[at..next.unwrap_or(tokens.len())].fill(near(from, to.max(from)));
+        near_speech[at..next.unwrap_or(tokens.len())].fill(near(from, to.max(from)));
         at = next.unwrap_or(tokens.len());
     }
-    spoken
+    near_speech
 }
 
-/// The frames of a word from one of the kept ones to another, without what is not kept between them: the longest piece, the
-/// first of equals.
-fn in_one_piece(kept: &[usize], from: usize, to: usize) -> (usize, usize) {
+/// The longest run of consecutive frames of a word, which lies between two indexes into `kept`; the first of equal
+/// runs.
+fn longest_run(kept: &[usize], from: usize, to: usize) -> (usize, usize) {
     let (mut best, mut first) = (from..from, from);
     for at in from..to {
         let breaks = at + 1 == to || kept[at + 1] != kept[at] + 1;
@@ -305,11 +311,11 @@ mod tests {
     #[test]
     fn a_word_does_not_reach_over_a_pause() {
         let kept = [0, 1, 2, 3, 50, 51, 52];
-        assert_eq!(in_one_piece(&kept, 1, 3), (1, 3));
-        assert_eq!(in_one_piece(&kept, 2, 4), (2, 4), "it ends where the pause begins");
-        assert_eq!(in_one_piece(&kept, 1, 6), (1, 4));
-        assert_eq!(in_one_piece(&kept, 3, 6), (50, 52));
-        assert_eq!(in_one_piece(&kept, 4, 4), (50, 50));
-        assert_eq!(in_one_piece(&kept, 6, 6), (52, 52));
+        assert_eq!(longest_run(&kept, 1, 3), (1, 3));
+        assert_eq!(longest_run(&kept, 2, 4), (2, 4), "it ends where the pause begins");
+        assert_eq!(longest_run(&kept, 1, 6), (1, 4));
+        assert_eq!(longest_run(&kept, 3, 6), (50, 52));
+        assert_eq!(longest_run(&kept, 4, 4), (50, 50));
+        assert_eq!(longest_run(&kept, 6, 6), (52, 52));
     }
 }

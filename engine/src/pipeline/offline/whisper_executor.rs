@@ -1,5 +1,5 @@
-//! What the worker runs for checkpoints that write a window of 30 s as text, token by token: windows of all recordings are
-//! decoded side by side, and where one is done the next takes its place.
+//! Batch executor of recordings for Whisper checkpoints: windows of 30 s of all recordings are decoded as one batch,
+//! token by token; a new window takes the place of a finished one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,42 +12,42 @@ use crate::error::{Error, Result};
 use crate::models::whisper::{DecodeOptions, DecodedWindow, DecodingBatch, Task, Whisper, compression_ratio};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
-/// Windows that are decoded at a time: what is read of the weights serves all of them.
+/// Most windows that are decoded at once: they share each pass over the weights.
 const MAX_ROWS_CPU: usize = 8;
 const MAX_ROWS_GPU: usize = 32;
-/// Windows that are encoded in a step.
+/// Most windows that are encoded in a step.
 const MAX_ENCODED_CPU: usize = 1;
 const MAX_ENCODED_GPU: usize = 8;
-/// Tokens of a window at most, as in the published program.
-const MOST_TOKENS: usize = 224;
-/// A window that was written badly is written again, with more and more left to chance.
+/// Most tokens of a window, as in the published program.
+const MAX_TOKENS: usize = 224;
+/// Temperature fallback: a window with a bad result is decoded again at the next higher temperature.
 const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
-/// What is badly written: it says the same over and over, or the model does not believe it.
+/// A result above this compression ratio (repetition) or below this mean log probability is bad.
 const MAX_COMPRESSION_RATIO: f32 = 1.35;
 const MIN_MEAN_LOG_PROB: f32 = -1.0;
-/// Unlikely text where there is likely no speech is none.
+/// An unlikely result is dropped as silence above this no-speech probability.
 const MAX_NO_SPEECH: f32 = 0.6;
 /// Samples of an encoder frame.
 pub const SAMPLES_PER_FRAME: usize = 320;
 
-/// What a recording is opened with.
+/// Options of a recording.
 pub struct WhisperRequest {
     pub model: Arc<Whisper>,
-    pub language: Language,
+    pub language: LanguageChoice,
     pub task: Task,
-    /// Texts that are followed at a time.
+    /// Beam width.
     pub beams: usize,
 }
 
-/// The language that is spoken, by its token.
+/// The language of a recording, by its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Language {
-    /// It is known.
+pub enum LanguageChoice {
+    /// A known language.
     Known(u32),
-    /// The first window in which somebody speaks tells, among these.
-    Found(Vec<u32>),
-    /// Each window tells for itself, among these.
-    Mixed(Vec<u32>),
+    /// One of these, detected in the first window with speech.
+    Detect(Vec<u32>),
+    /// One of these, detected in each window.
+    DetectEachWindow(Vec<u32>),
 }
 
 /// A window.
@@ -55,32 +55,32 @@ pub enum Language {
 pub struct WhisperInput {
     /// At 16 kHz, 30 s at most.
     pub samples: Vec<f32>,
-    /// Tokens that were said before it, or are expected.
+    /// Prompt: tokens of the text before the window, or of the keyterms.
     pub previous: Vec<u32>,
-    /// Whether somebody speaks in it.
-    pub spoken: bool,
+    /// True if the window has speech.
+    pub has_speech: bool,
 }
 
-/// What was said in a window.
+/// Result of a window.
 #[derive(Clone, Debug)]
 pub struct TranscribedWindow {
-    /// The window's number, from 0 on, as they came.
+    /// Number of the window, from 0, in the order of the input.
     pub window: usize,
-    pub said: DecodedWindow,
-    /// The token of its language.
+    pub decoded: DecodedWindow,
+    /// Token of its language.
     pub language: u32,
-    /// How much was left to chance.
+    /// Temperature of the last decoding.
     pub temperature: f32,
 }
 
-/// What a slot is ready for.
+/// Next step of a slot. Slots with equal keys share a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WhisperBatchKey {
-    /// Windows through the encoder, and into the decoder, of this model.
+    /// Encodes windows and adds them to the decoder of this model.
     Encode(usize),
-    /// One more token of each window.
+    /// Decodes one more token of each window.
     Decode(usize),
-    /// What was done in steps of others.
+    /// Delivers windows that were finished in steps of other slots.
     Deliver,
 }
 
@@ -104,8 +104,9 @@ struct ActiveWindow {
     number: usize,
     /// `[1, 1500, size]`
     frames: Tensor<3>,
-    ask: DecodeOptions,
-    tries: usize,
+    options: DecodeOptions,
+    /// Index of its temperature.
+    attempt: usize,
 }
 
 struct WhisperSlot {
@@ -113,49 +114,54 @@ struct WhisperSlot {
     /// Number of its model.
     model: usize,
     waiting: VecDeque<(usize, WhisperInput)>,
-    taken: usize,
-    at_work: usize,
+    /// Number of windows that have arrived.
+    arrived: usize,
+    /// Number of windows in the decoder.
+    in_decoder: usize,
     done: Vec<TranscribedWindow>,
 }
 
-/// What to make of a window that was written.
+/// Assessment of a decoded window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    Good,
-    Again,
+    Accept,
+    Retry,
     NoSpeech,
 }
 
-fn judge(said: &DecodedWindow, vocab_size: usize) -> Verdict {
-    if said.log_prob < MIN_MEAN_LOG_PROB && said.no_speech > MAX_NO_SPEECH {
+fn assess(decoded: &DecodedWindow, vocab_size: usize) -> Verdict {
+    if decoded.log_prob < MIN_MEAN_LOG_PROB && decoded.no_speech > MAX_NO_SPEECH {
         Verdict::NoSpeech
-    } else if said.log_prob < MIN_MEAN_LOG_PROB || compression_ratio(&said.tokens, vocab_size) > MAX_COMPRESSION_RATIO {
-        Verdict::Again
+    } else if decoded.log_prob < MIN_MEAN_LOG_PROB
+        || compression_ratio(&decoded.tokens, vocab_size) > MAX_COMPRESSION_RATIO
+    {
+        Verdict::Retry
     } else {
-        Verdict::Good
+        Verdict::Accept
     }
 }
 
 impl ModelState {
-    fn most(&self, on_cpu: usize, on_gpu: usize) -> usize {
+    fn limit(&self, on_cpu: usize, on_gpu: usize) -> usize {
         if is_cpu(self.model.device()) { on_cpu } else { on_gpu }
     }
 
     fn room(&self) -> usize {
-        self.most(MAX_ROWS_CPU, MAX_ROWS_GPU).saturating_sub(self.decoding.rows())
+        self.limit(MAX_ROWS_CPU, MAX_ROWS_GPU).saturating_sub(self.decoding.rows())
     }
 
-    /// Takes windows into the decoder; those that are done at once.
+    /// Adds windows to the decoder; returns those that are finished at once.
     fn add(&mut self, frames: &Tensor<3>, windows: Vec<ActiveWindow>) -> Result<Vec<(ActiveWindow, DecodedWindow)>> {
         let first = self.next;
         self.next += windows.len() as u64;
-        let asks = windows.iter().enumerate().map(|(at, window)| (first + at as u64, window.ask.clone())).collect();
+        let options =
+            windows.iter().enumerate().map(|(at, window)| (first + at as u64, window.options.clone())).collect();
         self.windows.extend(windows.into_iter().enumerate().map(|(at, window)| (first + at as u64, window)));
-        let done = self.decoding.add(&self.model, frames, asks)?;
-        self.settle(done)
+        let done = self.decoding.add(&self.model, frames, options)?;
+        self.accept_or_retry(done)
     }
 
-    /// Takes the windows into the decoder again that a step which failed has lost; those that are done at once.
+    /// Adds the windows again that a failed step has lost; returns those that are finished at once.
     fn restore(&mut self) -> Result<Vec<(ActiveWindow, DecodedWindow)>> {
         let held: BTreeSet<u64> = self.decoding.numbers().collect();
         let lost: Vec<(&u64, &ActiveWindow)> =
@@ -164,39 +170,44 @@ impl ModelState {
             return Ok(Vec::new());
         }
         let frames = Tensor::cat(lost.iter().map(|(_, window)| window.frames.clone()).collect(), 0);
-        let asks = lost.into_iter().map(|(number, window)| (*number, window.ask.clone())).collect();
-        let done = self.decoding.add(&self.model, &frames, asks)?;
-        self.settle(done)
+        let options = lost.into_iter().map(|(number, window)| (*number, window.options.clone())).collect();
+        let done = self.decoding.add(&self.model, &frames, options)?;
+        self.accept_or_retry(done)
     }
 
-    /// Sorts out what was written: what is to be written again goes back into the decoder.
-    fn settle(&mut self, done: Vec<(u64, DecodedWindow)>) -> Result<Vec<(ActiveWindow, DecodedWindow)>> {
-        let mut settled = Vec::new();
+    /// Accepts results, or adds their windows again at a higher temperature; returns the accepted ones.
+    fn accept_or_retry(&mut self, done: Vec<(u64, DecodedWindow)>) -> Result<Vec<(ActiveWindow, DecodedWindow)>> {
+        let mut accepted = Vec::new();
         let mut waiting = done;
-        while let Some((number, mut said)) = waiting.pop() {
+        while let Some((number, mut decoded)) = waiting.pop() {
             let Some(window) = self.windows.get_mut(&number) else { continue };
-            match judge(&said, self.model.config().vocab_size) {
-                Verdict::Again if window.tries + 1 < TEMPERATURES.len() => {
-                    window.tries += 1;
-                    window.ask.temperature = TEMPERATURES[window.tries];
-                    let (frames, ask) = (window.frames.clone(), window.ask.clone());
-                    waiting.extend(self.decoding.add(&self.model, &frames, vec![(number, ask)])?);
+            match assess(&decoded, self.model.config().vocab_size) {
+                Verdict::Retry if window.attempt + 1 < TEMPERATURES.len() => {
+                    window.attempt += 1;
+                    window.options.temperature = TEMPERATURES[window.attempt];
+                    let (frames, options) = (window.frames.clone(), window.options.clone());
+                    waiting.extend(self.decoding.add(&self.model, &frames, vec![(number, options)])?);
                     continue;
                 }
-                Verdict::Again => cut_loop(&mut said),
-                Verdict::NoSpeech => said = DecodedWindow { no_speech: said.no_speech, ..DecodedWindow::default() },
-                Verdict::Good => {}
+                Verdict::Retry => cut_repetition(&mut decoded),
+                Verdict::NoSpeech => {
+                    decoded = DecodedWindow { no_speech: decoded.no_speech, ..DecodedWindow::default() }
+                }
+                Verdict::Accept => {}
             }
-            settled.push((number, said));
+            accepted.push((number, decoded));
         }
-        // Not before nothing can fail any more: they would be done, and nobody would be told.
-        Ok(settled.into_iter().filter_map(|(number, said)| Some((self.windows.remove(&number)?, said))).collect())
+        // Windows are removed only when nothing can fail any more; an error before would lose their results.
+        Ok(accepted
+            .into_iter()
+            .filter_map(|(number, decoded)| Some((self.windows.remove(&number)?, decoded)))
+            .collect())
     }
 }
 
-/// Leaves one of what is said over and over at the end.
-fn cut_loop(said: &mut DecodedWindow) {
-    let tokens = &said.tokens;
+/// Cuts repetitions at the end down to one.
+fn cut_repetition(decoded: &mut DecodedWindow) {
+    let tokens = &decoded.tokens;
     let longest = tokens.len() / 3;
     let repeats = |period: &usize| {
         let last = &tokens[tokens.len() - period..];
@@ -204,7 +215,7 @@ fn cut_loop(said: &mut DecodedWindow) {
     };
     let looped = (1..=longest).map(|period| (period, repeats(&period))).find(|(_, times)| *times >= 3);
     if let Some((period, times)) = looped {
-        said.truncate(tokens.len() - period * (times - 1));
+        decoded.truncate(tokens.len() - period * (times - 1));
     }
 }
 
@@ -217,20 +228,20 @@ impl WhisperExecutor {
         slots.iter().map(take).collect()
     }
 
-    fn keep(&mut self, settled: Vec<(ActiveWindow, DecodedWindow)>) {
-        for (window, said) in settled {
+    fn store(&mut self, accepted: Vec<(ActiveWindow, DecodedWindow)>) {
+        for (window, decoded) in accepted {
             if let Some(slot) = self.slots.find_mut(window.slot) {
-                slot.at_work -= 1;
-                let DecodeOptions { language, temperature, .. } = window.ask;
-                slot.done.push(TranscribedWindow { window: window.number, said, language, temperature });
+                slot.in_decoder -= 1;
+                let DecodeOptions { language, temperature, .. } = window.options;
+                slot.done.push(TranscribedWindow { window: window.number, decoded, language, temperature });
             }
         }
     }
 
     fn encode(&mut self, number: usize, slots: &[usize]) -> Result<()> {
         let model = model_state(&mut self.models, number)?;
-        let most = model.room().min(model.most(MAX_ENCODED_CPU, MAX_ENCODED_GPU)).max(1);
-        // One of each in turn, so that no long recording keeps the others waiting.
+        let most = model.room().min(model.limit(MAX_ENCODED_CPU, MAX_ENCODED_GPU)).max(1);
+        // One window of each recording in turn, so that a long recording does not delay the others.
         let mut batch: Vec<(usize, usize, WhisperInput)> = Vec::new();
         loop {
             let before = batch.len();
@@ -248,12 +259,12 @@ impl WhisperExecutor {
         let samples: Vec<&[f32]> = batch.iter().map(|(_, _, window)| window.samples.as_slice()).collect();
         let frames = model.model.encode(&samples)?;
         let mut windows = Vec::with_capacity(batch.len());
-        for (row, (index, number, WhisperInput { samples, previous, spoken })) in batch.into_iter().enumerate() {
+        for (row, (index, number, WhisperInput { samples, previous, has_speech })) in batch.into_iter().enumerate() {
             let slot = self.slots.get_mut(index)?;
             let frames = frames.clone().narrow(0, row, 1);
-            let language = slot.language(&frames, spoken)?;
-            slot.at_work += 1;
-            let ask = DecodeOptions {
+            let language = slot.language(&frames, has_speech)?;
+            slot.in_decoder += 1;
+            let options = DecodeOptions {
                 language,
                 task: slot.request.task,
                 previous,
@@ -261,30 +272,30 @@ impl WhisperExecutor {
                 seed: number as u64,
                 beams: slot.request.beams,
                 length_penalty: 1.0,
-                max_tokens: MOST_TOKENS,
+                max_tokens: MAX_TOKENS,
                 frames: samples.len().div_ceil(SAMPLES_PER_FRAME),
             };
-            windows.push(ActiveWindow { slot: index, number, frames, ask, tries: 0 });
+            windows.push(ActiveWindow { slot: index, number, frames, options, attempt: 0 });
         }
-        let settled = model.add(&frames, windows)?;
-        self.keep(settled);
+        let accepted = model.add(&frames, windows)?;
+        self.store(accepted);
         Ok(())
     }
 }
 
 impl WhisperSlot {
-    /// The token of the language of a window. One in which nobody speaks says nothing about the others.
-    fn language(&mut self, frames: &Tensor<3>, spoken: bool) -> Result<u32> {
-        let among = match &self.request.language {
-            Language::Known(token) => return Ok(*token),
-            Language::Found(among) | Language::Mixed(among) => among,
+    /// Token of the language of a window. A window without speech does not decide the language of the others.
+    fn language(&mut self, frames: &Tensor<3>, has_speech: bool) -> Result<u32> {
+        let candidates = match &self.request.language {
+            LanguageChoice::Known(token) => return Ok(*token),
+            LanguageChoice::Detect(candidates) | LanguageChoice::DetectEachWindow(candidates) => candidates,
         };
-        let chances = self.request.model.languages(frames, among)?;
-        let chances = chances.first().into_iter().flatten().copied();
-        let likeliest = among.iter().copied().zip(chances).max_by(|(_, a), (_, b)| a.total_cmp(b));
+        let probabilities = self.request.model.languages(frames, candidates)?;
+        let probabilities = probabilities.first().into_iter().flatten().copied();
+        let likeliest = candidates.iter().copied().zip(probabilities).max_by(|(_, a), (_, b)| a.total_cmp(b));
         let token = likeliest.map_or(0, |(token, _)| token);
-        if spoken && matches!(self.request.language, Language::Found(_)) {
-            self.request.language = Language::Known(token);
+        if has_speech && matches!(self.request.language, LanguageChoice::Detect(_)) {
+            self.request.language = LanguageChoice::Known(token);
         }
         Ok(token)
     }
@@ -316,14 +327,14 @@ impl BatchExecutor for WhisperExecutor {
             self.models.len() - 1
         });
         let (waiting, done) = (VecDeque::new(), Vec::new());
-        self.slots.insert(slot, WhisperSlot { request, model, waiting, taken: 0, at_work: 0, done });
+        self.slots.insert(slot, WhisperSlot { request, model, waiting, arrived: 0, in_decoder: 0, done });
         Ok(())
     }
 
     fn push(&mut self, slot: usize, window: WhisperInput) {
         if let Some(slot) = self.slots.find_mut(slot) {
-            slot.waiting.push_back((slot.taken, window));
-            slot.taken += 1;
+            slot.waiting.push_back((slot.arrived, window));
+            slot.arrived += 1;
         }
     }
 
@@ -347,8 +358,8 @@ impl BatchExecutor for WhisperExecutor {
         match () {
             () if !slot.done.is_empty() => Some(WhisperBatchKey::Deliver),
             () if !slot.waiting.is_empty() && room > 0 => Some(WhisperBatchKey::Encode(slot.model)),
-            // One whose windows wait for room goes along, until there is some.
-            () if !slot.waiting.is_empty() || slot.at_work > 0 => Some(WhisperBatchKey::Decode(slot.model)),
+            // A slot whose windows wait for room takes part in decoding until there is room.
+            () if !slot.waiting.is_empty() || slot.in_decoder > 0 => Some(WhisperBatchKey::Decode(slot.model)),
             () => None,
         }
     }
@@ -356,7 +367,7 @@ impl BatchExecutor for WhisperExecutor {
     fn budget(&self, key: WhisperBatchKey) -> Duration {
         match key {
             WhisperBatchKey::Deliver => Duration::ZERO,
-            // The decoder is kept full.
+            // Encoding goes first, to keep the decoder full.
             WhisperBatchKey::Encode(_) => Duration::from_secs(1),
             WhisperBatchKey::Decode(_) => Duration::from_secs(2),
         }
@@ -378,8 +389,8 @@ impl BatchExecutor for WhisperExecutor {
         if let WhisperBatchKey::Encode(number) | WhisperBatchKey::Decode(number) = key
             && let Some(model) = self.models.get_mut(number)
         {
-            let settled = model.restore()?;
-            self.keep(settled);
+            let accepted = model.restore()?;
+            self.store(accepted);
         }
         match key {
             WhisperBatchKey::Encode(model) => self.encode(model, slots)?,
@@ -387,8 +398,8 @@ impl BatchExecutor for WhisperExecutor {
                 let model = model_state(&mut self.models, number)?;
                 let whisper = model.model.clone();
                 let done = model.decoding.step(&whisper)?;
-                let settled = model.settle(done)?;
-                self.keep(settled);
+                let accepted = model.accept_or_retry(done)?;
+                self.store(accepted);
             }
             WhisperBatchKey::Deliver => {}
         }
@@ -405,13 +416,13 @@ mod tests {
     use super::*;
     use crate::audio::AudioStream;
 
-    /// Steps over this slot until it has nothing left; what was written.
+    /// Runs steps of this slot until it has none left; returns the results.
     fn run(executor: &mut WhisperExecutor, slot: usize) -> Vec<(Vec<u32>, u32)> {
-        let mut written = Vec::new();
+        let mut results = Vec::new();
         while let Some(key) = executor.next_step(slot) {
-            written.extend(executor.step(key, &[slot]).unwrap().into_iter().flatten().flatten());
+            results.extend(executor.step(key, &[slot]).unwrap().into_iter().flatten().flatten());
         }
-        written.into_iter().map(|written: TranscribedWindow| (written.said.tokens, written.language)).collect()
+        results.into_iter().map(|window: TranscribedWindow| (window.decoded.tokens, window.language)).collect()
     }
 
     #[test]
@@ -420,11 +431,11 @@ mod tests {
         let model = Arc::new(Whisper::load(&taught, &Device::flex()).unwrap());
         let sound = AudioStream::open(&taught.join("sounds/english.flac")).unwrap().read_to_end().unwrap();
         let input =
-            |samples: &[f32]| WhisperInput { samples: samples.to_vec(), spoken: true, ..WhisperInput::default() };
+            |samples: &[f32]| WhisperInput { samples: samples.to_vec(), has_speech: true, ..WhisperInput::default() };
         let languages: Vec<u32> = model.config().special.languages.values().copied().collect();
         let kind = || WhisperRequest {
             model: model.clone(),
-            language: Language::Found(languages.clone()),
+            language: LanguageChoice::Detect(languages.clone()),
             task: Task::Transcribe,
             beams: 1,
         };
@@ -442,11 +453,12 @@ mod tests {
             executor.step(key, &[0]).unwrap();
         }
         executor.open(1, kind()).unwrap();
-        // Its scores are no numbers, which is found out once the step has begun.
+        // NaN scores make the step fail after it has begun.
         let begun = &mut executor.models[0];
         let window = begun.windows.values().next().unwrap();
         let frames = Tensor::full(window.frames.dims(), f32::NAN, &Device::flex());
-        let window = ActiveWindow { slot: 1, number: 0, frames: frames.clone(), ask: window.ask.clone(), tries: 0 };
+        let window =
+            ActiveWindow { slot: 1, number: 0, frames: frames.clone(), options: window.options.clone(), attempt: 0 };
         assert!(begun.add(&frames, vec![window]).is_err());
         executor.close(1);
         executor.open(1, kind()).unwrap();
@@ -456,17 +468,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_over_and_over_is_said_once() {
+    fn repetitions_at_the_end_are_cut_to_one() {
         let weights = |rows: usize| (0..rows).flat_map(|row| [row as f32; 4]).collect::<Vec<f32>>();
         let cut = |tokens: &[u32]| {
             let tokens = tokens.to_vec();
             let confidences = vec![0.5; tokens.len()];
-            let mut said =
+            let mut decoded =
                 DecodedWindow { weights: weights(tokens.len() + 1), tokens, confidences, ..DecodedWindow::default() };
-            cut_loop(&mut said);
-            assert_eq!(said.confidences.len(), said.tokens.len());
-            assert_eq!(said.weights, weights(said.tokens.len() + 1));
-            said.tokens
+            cut_repetition(&mut decoded);
+            assert_eq!(decoded.confidences.len(), decoded.tokens.len());
+            assert_eq!(decoded.weights, weights(decoded.tokens.len() + 1));
+            decoded.tokens
         };
         assert_eq!(cut(&[1, 2, 3, 7, 8, 7, 8, 7, 8]), [1, 2, 3, 7, 8]);
         assert_eq!(cut(&[5, 5, 5, 5]), [5]);
@@ -475,18 +487,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_badly_written_is_written_again_and_silence_is_none() {
-        let said = |log_prob: f32, no_speech: f32, tokens: Vec<u32>| DecodedWindow {
+    fn bad_results_are_decoded_again_and_silence_is_dropped() {
+        let decoded = |log_prob: f32, no_speech: f32, tokens: Vec<u32>| DecodedWindow {
             tokens,
             log_prob,
             no_speech,
             ..DecodedWindow::default()
         };
         let plain: Vec<u32> = (0..40).map(|n| n * 997 % 50_000).collect();
-        assert_eq!(judge(&said(-0.3, 0.1, plain.clone()), 51_865), Verdict::Good);
-        assert_eq!(judge(&said(-0.3, 0.9, plain.clone()), 51_865), Verdict::Good, "it is sure of the text");
-        assert_eq!(judge(&said(-1.2, 0.1, plain.clone()), 51_865), Verdict::Again);
-        assert_eq!(judge(&said(-1.2, 0.9, plain), 51_865), Verdict::NoSpeech);
-        assert_eq!(judge(&said(-0.1, 0.1, vec![900; 100]), 51_865), Verdict::Again);
+        assert_eq!(assess(&decoded(-0.3, 0.1, plain.clone()), 51_865), Verdict::Accept);
+        assert_eq!(assess(&decoded(-0.3, 0.9, plain.clone()), 51_865), Verdict::Accept, "it is sure of the text");
+        assert_eq!(assess(&decoded(-1.2, 0.1, plain.clone()), 51_865), Verdict::Retry);
+        assert_eq!(assess(&decoded(-1.2, 0.9, plain), 51_865), Verdict::NoSpeech);
+        assert_eq!(assess(&decoded(-0.1, 0.1, vec![900; 100]), 51_865), Verdict::Retry);
     }
 }

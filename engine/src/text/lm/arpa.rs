@@ -40,7 +40,7 @@ impl<R: BufRead> Lines<R> {
 /// Reads a model. The error is one line that names the line at fault.
 pub(super) fn read(input: impl BufRead) -> Result<Parsed, String> {
     let mut lines = Lines { input, line: String::new(), number: 0 };
-    // Anything may stand before the mark.
+    // Any text may stand before the mark.
     while lines.next().map_err(|_| "no \\data\\ line, so this is no ARPA file".to_string())? != "\\data\\" {}
     let counts = header(&mut lines)?;
     let mut parsed = Parsed::default();
@@ -67,7 +67,7 @@ pub(super) fn read(input: impl BufRead) -> Result<Parsed, String> {
     Ok(parsed)
 }
 
-/// `ngram 1=5` and so on, to the mark of the first section.
+/// Reads `ngram 1=5` and so on, to the mark of the first section.
 fn header(lines: &mut Lines<impl BufRead>) -> Result<Vec<usize>, String> {
     let mut counts = Vec::new();
     loop {
@@ -89,7 +89,7 @@ fn section(lines: &mut Lines<impl BufRead>, length: usize) -> Result<(), String>
     if lines.next()? == mark { Ok(()) } else { Err(format!("line {}: {mark} should stand here", lines.number)) }
 }
 
-/// `log10(p) word ... [log10(backoff)]`
+/// Reads `log10(p) word ... [log10(backoff)]`.
 fn entry(line: &str, length: usize, parsed: &mut Parsed, known: &mut HashMap<String, u32>) -> Result<Entry, String> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let with_backoff = fields.len() == length + 2;
@@ -98,7 +98,7 @@ fn entry(line: &str, length: usize, parsed: &mut Parsed, known: &mut HashMap<Str
     }
     let number = |text: &str| {
         let value = text.parse::<f32>().ok().filter(|value| value.is_finite());
-        // Powers of ten in the file, of e here.
+        // The file has logarithms to base 10; natural logarithms are stored.
         value.map(|value| value * std::f32::consts::LN_10).ok_or_else(|| format!("{text:?} is no number"))
     };
     let log_prob = number(fields[0])?;

@@ -15,7 +15,7 @@ use std::io::BufRead;
 use super::Parsed;
 use super::ngram::{Entry, check_counts};
 
-/// What a file of this form begins with.
+/// First bytes of a file in the compact form.
 pub(super) const MAGIC: &[u8] = b"AURLM001";
 
 /// Longest word, bytes.
@@ -89,7 +89,7 @@ pub(super) fn read(input: impl BufRead) -> Result<Parsed, String> {
         let log_probs = bytes.codebook()?;
         books.push((log_probs, if length < order { bytes.codebook()? } else { Vec::new() }));
     }
-    // How many n-grams continue each of the length before: at first the empty one.
+    // Number of continuations of each n-gram of the level before, which at first is the empty n-gram.
     let mut children = vec![counts[0]];
     for (level, (log_probs, backoffs)) in books.iter().enumerate() {
         let (mut entries, mut next) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Words letter by letter: what a word that has only begun may become, and how likely that is.
+//! Trie of the spellings of words, with the probability of each beginning.
 
 /// No word ends here.
 const NONE: u32 = u32::MAX;
@@ -61,12 +61,12 @@ impl Lexicon {
         Self { nodes }
     }
 
-    /// Where every word begins.
+    /// The empty beginning, which all words share.
     pub fn root(&self) -> Place {
         Place(0)
     }
 
-    /// One byte further, if some word goes on so.
+    /// The place after one more byte, if some word continues with it.
     pub fn step(&self, place: Place, byte: u8) -> Option<Place> {
         let node = self.nodes[place.0 as usize];
         let children = &self.nodes[node.first as usize..][..usize::from(node.children)];

@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 pub use lexicon::{Lexicon, Place};
 pub use ngram::{Context, MAX_NGRAMS, MAX_ORDER, Ngram};
 
-/// ln P of a word that a model without `<unk>` does not have.
+/// ln P of an unknown word in a model without `<unk>`.
 const UNKNOWN: f32 = -16.0;
 
-/// An n-gram model of words, and the words letter by letter.
+/// An n-gram model of words, and a trie of their spellings.
 #[derive(Debug)]
 pub struct LanguageModel {
     ngram: Ngram,
@@ -28,10 +28,10 @@ pub struct LanguageModel {
     end: Option<u32>,
 }
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Debug, Default)]
 struct Parsed {
-    /// By number.
+    /// Words by number.
     words: Vec<String>,
     ngram: Ngram,
 }
@@ -68,7 +68,7 @@ impl LanguageModel {
         &self.lexicon
     }
 
-    /// ln P(word | context) and the context after it; for a word that the model does not have, that of `<unk>`.
+    /// ln P(word | context) and the context after it; for an unknown word, those of `<unk>`.
     pub fn score(&self, context: &Context, word: Option<u32>) -> (f32, Context) {
         match word.or(self.unknown) {
             Some(word) => self.ngram.score(context, word),
@@ -76,7 +76,7 @@ impl LanguageModel {
         }
     }
 
-    /// ln P of a word that the model does not have, whatever came before.
+    /// ln P of an unknown word without context.
     pub fn unknown(&self) -> f32 {
         self.unknown.map_or(UNKNOWN, |unknown| self.ngram.unigram(unknown))
     }
@@ -86,7 +86,8 @@ impl LanguageModel {
         self.end.map_or(0.0, |end| self.ngram.score(context, end).0)
     }
 
-    /// ln P of every word of a text given those before it, and of its end: what other readers of the same file give.
+    /// ln P of every word of a text given the words before it, and of the end of the text, as other programs compute
+    /// them from the file.
     pub fn scores(&self, text: &str) -> Vec<f32> {
         let mut context = self.ngram.start();
         let mut scores = Vec::new();
@@ -100,7 +101,7 @@ impl LanguageModel {
     }
 }
 
-/// A word as models are asked for it: lower case, one kind of apostrophe.
+/// The form in which models have a word: lower case, one kind of apostrophe.
 fn normalised(word: &str) -> String {
     word.to_lowercase().replace('\u{2019}', "'")
 }

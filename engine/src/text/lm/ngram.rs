@@ -1,24 +1,24 @@
 //! A backoff n-gram model as a trie of sorted arrays, one a level.
 
-/// The longest n-grams there may be.
+/// Largest order of a model.
 pub const MAX_ORDER: usize = 6;
 
-/// Most n-grams of all lengths together, and most words: bounds what a file can make this program hold.
+/// Most n-grams of all lengths together, and most words: bounds the memory that a file can take.
 pub const MAX_NGRAMS: usize = 1 << 25;
 
-/// No such node, no such word.
+/// Marks a missing node or word.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A backoff n-gram model over word numbers. Probabilities are natural logarithms.
 #[derive(Clone, Debug, Default)]
 pub struct Ngram {
-    /// By length of n-gram, words alone first: there the place in the level is the word.
+    /// Levels by length of n-gram, unigrams first; the place in the unigram level is the word.
     levels: Vec<Level>,
     /// The word `<s>`, if there is one.
     begin: Option<u32>,
 }
 
-/// The n-grams of one length, sorted by what they continue, then by their last word.
+/// The n-grams of one length, sorted by the n-gram that they continue, then by their last word.
 #[derive(Clone, Debug, Default)]
 struct Level {
     /// The last word of each; empty in the first level.
@@ -26,14 +26,15 @@ struct Level {
     log_probs: Vec<f32>,
     /// Empty in the last level.
     backoffs: Vec<f32>,
-    /// Where the n-grams that continue each begin in the next level, and a last one where they end. Empty in the last.
+    /// Start of the continuations of each n-gram in the next level, and the end of the last ones. Empty in the last
+    /// level.
     first: Vec<u32>,
 }
 
-/// One n-gram on its way into a level.
+/// One n-gram before it is added to a level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// Place of the n-gram without its last word, in the level before; 0 for words alone.
+    /// Place of the n-gram without its last word, in the level before; 0 for unigrams.
     pub parent: u32,
     /// The last word.
     pub word: u32,
@@ -43,12 +44,12 @@ pub(super) struct Entry {
     pub backoff: f32,
 }
 
-/// What the model remembers of the words so far: the place of the n-gram of the last 1, 2, ... words, or [`NONE`].
+/// State of the model after the words so far: the place of the n-gram of the last 1, 2, ... words, or [`NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context([u32; MAX_ORDER - 1]);
 
 impl Ngram {
-    /// Adds the next level. Entries are sorted here; of two for the same n-gram the likelier stays.
+    /// Adds the next level and sorts its entries; of two entries for the same n-gram the likelier stays.
     pub(super) fn push_level(&mut self, mut entries: Vec<Entry>) {
         entries.sort_unstable_by(|a, b| {
             (a.parent, a.word).cmp(&(b.parent, b.word)).then(b.log_prob.total_cmp(&a.log_prob))
@@ -71,7 +72,7 @@ impl Ngram {
         });
     }
 
-    /// The last level was pushed; `begin` is the word `<s>`.
+    /// Completes the model after the last level; `begin` is the word `<s>`.
     pub(super) fn finish(&mut self, begin: Option<u32>) {
         self.begin = begin;
         if let Some(last) = self.levels.last_mut() {
@@ -95,7 +96,7 @@ impl Ngram {
         self.levels.iter().map(|level| level.log_probs.len()).collect()
     }
 
-    /// ln P(word), whatever came before.
+    /// ln P(word) without context.
     pub fn unigram(&self, word: u32) -> f32 {
         self.levels[0].log_probs[word as usize]
     }
@@ -105,7 +106,7 @@ impl Ngram {
         self.begin.map_or(self.empty(), |begin| self.score(&self.empty(), begin).1)
     }
 
-    /// The context of which nothing is known.
+    /// The empty context.
     pub fn empty(&self) -> Context {
         Context([NONE; MAX_ORDER - 1])
     }
@@ -114,7 +115,7 @@ impl Ngram {
     pub fn score(&self, context: &Context, word: u32) -> (f32, Context) {
         let mut next = Context([NONE; MAX_ORDER - 1]);
         next.0[0] = word;
-        // From short to long: the longest n-gram known gives the probability, contexts longer than that their backoff.
+        // From short to long: the longest known n-gram gives the probability, longer contexts give their backoff.
         let mut log_prob = self.unigram(word);
         for (level, &node) in context.0.iter().enumerate().take(self.levels.len().saturating_sub(1)) {
             if node == NONE {
