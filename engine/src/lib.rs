@@ -31,7 +31,8 @@
 //! - [`text`]: words and spans in, words and spans out.
 //! - [`layers`], [`weights`]: layers that families share, and the files that their weights come from.
 //! - [`audio`]: files to samples, as a stream.
-//! - [`catalog`], [`device`], [`language`], [`error`]: the models folder, the device, language codes, the one error type.
+//! - [`catalog`], [`device`]: the models folder, the device.
+//! - [`error`], [`language`]: the one error type, language codes.
 
 pub mod audio;
 pub mod catalog;

@@ -50,7 +50,7 @@ pub const ORDERS: [Order; 3] = [
             &["layers", "weights"],
             &["audio"],
             &["catalog", "device"],
-            &["error"],
+            &["error", "language"],
         ],
         cyclic: &["audio", "pipeline"],
         has_layout: false,
