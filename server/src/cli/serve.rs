@@ -20,7 +20,7 @@ const DEFAULT_MODEL: &str = "svc-best";
 The first start creates the data folder, an account and an API key. It prints the key once, with a curl line to try.
 
 Every setting has a key: in the file of --config (TOML), and as AURICLE_KEY_IN_CAPITALS in the environment. Flags win over
-the environment, which wins over the file. The README lists them all.
+the environment, which wins over the file. docs/settings.md lists them all.
 
 Examples:
   auricle serve

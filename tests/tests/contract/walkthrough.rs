@@ -1,4 +1,4 @@
-//! The walk-through of the README, run as printed.
+//! The walk-through of the service's page, run as printed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,8 +7,8 @@ use auricle_tests::{Setup, ended, skip};
 
 /// The first shell block of a section.
 fn block(section: &str) -> String {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, rest) = readme.split_once(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("no section {section}"));
+    let page = std::fs::read_to_string(root().join("docs/service.md")).unwrap();
+    let (_, rest) = page.split_once(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("no section {section}"));
     let section = rest.split("\n## ").next().unwrap();
     let (_, rest) = section.split_once("\n```sh\n").unwrap_or_else(|| panic!("no shell block: {section}"));
     rest.split("\n```").next().unwrap().to_owned()
@@ -29,7 +29,7 @@ fn the_walk_through_works_as_printed() {
     let account = service.account();
     let before = files();
     let mut shell = Command::new("bash");
-    shell.args(["-euxo", "pipefail", "-c", &block("The service")]).current_dir(root()).stdin(Stdio::null());
+    shell.args(["-euxo", "pipefail", "-c", &block("Transcribe a file")]).current_dir(root()).stdin(Stdio::null());
     shell.env("AURICLE_URL", service.api()).env("AURICLE_KEY", &account.key);
     let run = ended(shell.output().unwrap());
     assert_eq!(run.status, Some(0), "{}{}", run.stdout, run.stderr);

@@ -308,7 +308,7 @@ fn batched_streams_equal_single_streams() {
     }
 }
 
-/// The README states this bound for a live session of any length.
+/// `docs/service.md` states this bound for a live session of any length.
 #[test]
 fn a_streams_state_has_a_bound() {
     for (device, on_cpu) in devices() {
