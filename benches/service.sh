@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How much the service takes, on a machine with nothing else to do: reads, creates, one huge upload, idle connections.
+# Throughput of the service, on an otherwise idle machine: reads, creates, one huge upload, idle connections.
 # Needs wrk, curl, jq and python3. Usage: benches/service.sh [SECONDS]; AURICLE_BIN names the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
