@@ -1,4 +1,4 @@
-"""Averages two exports that one course led to: often better than either, and steadier on recordings unlike the training's.
+"""Averages two exports of one training run: often better than either, and more robust on recordings unlike the training data.
 
     python -m recipes.average --one FOLDER --two FOLDER --weight-of-two 0.5 --out FOLDER
 """

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from .augment import Augmentation
 from .features import FRAMES_PER_SECOND, MELS, MelStore, Stored
-from .joining import Joiner, join, load_words
+from .aligned_mix import AlignedMixer, concatenate, load_alignments
 from .phones import Pronunciations
 from .targets import load_targets
 from .units import Units, blend
@@ -126,18 +126,18 @@ class Sampler:
             weights[~machine] *= real_share / self._frames[~machine].sum()
         self._weights = weights
         self._store, self._augmentation, self._seed = store, augmentation, seed
-        self._joiner: Joiner | None = None
+        self._mixer: AlignedMixer | None = None
         self._units: Units | None = None
-        self._joined_share = self._units_share = 0.0
+        self._mix_share = self._units_share = 0.0
 
-    def make_more(self, joined: float, units: float, words: Path, sentences: list[str], targets: Targets) -> None:
-        """From now on, shares of the utterances are words of several, joined, and `sentences` that readers are made to say."""
-        known = load_words(words, [(e.parts[0], e.text) for e in self._examples])
+    def make_more(self, mix: float, units: float, words: Path, sentences: list[str], targets: Targets) -> None:
+        """Replaces shares of the utterances: `mix` by mixes of aligned words, `units` by `sentences` made from phones of a reader."""
+        known = load_alignments(words, [(e.parts[0], e.text) for e in self._examples])
         if not known:
-            raise SystemExit(f"no words are known in {words}: run recipes.words first, or leave the shares out")
+            raise SystemExit(f"{words} has no word alignments: run recipes.words first, or omit the shares")
         weights = {e.parts[0]: weight for e, weight in zip(self._examples, self._weights, strict=True)}
-        self._joiner = Joiner(known, np.array([weights[utterance.stored] for utterance in known]))
-        self._joined_share, self._units_share, self._targets = joined, units, targets
+        self._mixer = AlignedMixer(known, np.array([weights[utterance.stored] for utterance in known]))
+        self._mix_share, self._units_share, self._targets = mix, units, targets
         if units:
             self._units = Units(known, sentences, targets.pronunciations)
             if not (self._units.voices and self._units.sentences):
@@ -165,9 +165,9 @@ class Sampler:
     def _or_another(self, example: Example, rng: np.random.Generator) -> Example:
         """By the shares, an example that is made, of about the same length."""
         drawn, made = rng.random(), None
-        if drawn < self._joined_share:
-            made = self._targets.example(*self._joiner.draw(example.frames, rng))
-        elif drawn < self._joined_share + self._units_share:
+        if drawn < self._mix_share:
+            made = self._targets.example(*self._mixer.draw(example.frames, rng))
+        elif drawn < self._mix_share + self._units_share:
             said = self._units.draw(example.frames, rng)
             made = self._targets.example(*said, of_units=True) if said else None
         return example if made is None or made.too_dense else made
@@ -188,7 +188,7 @@ class Sampler:
         parts = [self._store.mel(part) for part in example.parts]
         if example.of_units:
             return blend(parts, [self._store.colour(part) for part in example.parts])
-        return parts[0] if len(parts) == 1 else join(parts, rng)
+        return parts[0] if len(parts) == 1 else concatenate(parts, rng)
 
 
 def _on_grid(size: int, grid: int) -> int:

@@ -72,7 +72,7 @@ def main() -> None:
     natural = some(trained)
     sampler = Sampler(trained, store, Augmentation(0), 1.0, seed=1)
     print("| Utterances | Transducer, nats a token | Phones, nats a phone |\n|---|---|---|", flush=True)
-    made = {"words of several readers, joined": (1.0, 0.0), "sentences made of phones": (0.0, 1.0)}
+    made = {"words of several readers, mixed": (1.0, 0.0), "sentences made of phones": (0.0, 1.0)}
     rows = {"readers of the training": natural, "held-out readers": some(held_out)}
     for name, shares in made.items():
         sampler.make_more(*shares, args.store, args.sentences.read_text(encoding="utf-8").splitlines(), targets)

@@ -197,8 +197,8 @@ class Recogniser(nn.Module):
         return transducer_moves(heard, predicted, self.asr.joint.head, labels, inside, blank)
 
     @torch.no_grad()
-    def heard_on_average(self, hidden: torch.Tensor, by_token: torch.Tensor, frames: torch.Tensor) -> torch.Tensor:
-        """The encoder's part in the joint, `[hidden]`, averaged over the frames where `ctc_log_probs` tells a token."""
+    def encoder_mean(self, hidden: torch.Tensor, by_token: torch.Tensor, frames: torch.Tensor) -> torch.Tensor:
+        """The mean of the encoder's part of the joint, `[hidden]`, over the frames in which `ctc_log_probs` has a token."""
         valid = torch.arange(hidden.shape[1], device=hidden.device)[None] < frames[:, None]
         told = valid & (by_token.argmax(-1).t() != self.asr.config.blank_token_id)
         return self.asr.encoder_projector(hidden)[told if told.any() else valid].mean(0)
@@ -206,7 +206,7 @@ class Recogniser(nn.Module):
     def text_log_probs(self, text: torch.Tensor, heard: torch.Tensor) -> torch.Tensor:
         """How likely the transducer finds each token of `text` `[lines, tokens]` after those before it: no sound, no blank.
 
-        `[lines, tokens, vocab]`. `heard` `[hidden]` stands for the encoder (`heard_on_average`): with nothing in its place the
+        `[lines, tokens, vocab]`. `heard` `[hidden]` stands for the encoder (`encoder_mean`): with nothing in its place the
         joint's ReLU is nowhere near where it works. After internal language model training (Meng et al. 2021, arXiv 2102.01380).
         """
         blank = self.asr.config.blank_token_id
@@ -215,10 +215,12 @@ class Recogniser(nn.Module):
         return scores.index_fill(-1, torch.tensor([blank], device=text.device), float("-inf")).log_softmax(-1)
 
     @torch.no_grad()
-    def centre(self, heard: torch.Tensor) -> None:
-        """Moves `heard` `[hidden]` from the encoder's side of the joint to the predictor's. Nothing else changes, but without
-        an encoder the joint then says what the transducer expects on average, which is what a search with a language model
-        takes off."""
+    def move_encoder_mean(self, heard: torch.Tensor) -> None:
+        """Moves `heard` `[hidden]` from the encoder's side of the joint to the predictor's.
+
+        The output with the encoder does not change. Without the encoder the joint then gives the internal language model, whose
+        score a search with an external language model subtracts.
+        """
         self.asr.encoder_projector.bias -= heard
         self.asr.decoder.decoder_projector.bias += heard
 

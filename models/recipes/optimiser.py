@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import distributed, nn
 
-from .tickets import Tickets
+from .work_queue import WorkQueue
 
 _NS = (3.4445, -4.7750, 2.0315)
 
@@ -33,9 +33,9 @@ class Muon(torch.optim.Optimizer):
 
     PARTS = 12  # what the processes share out among them
 
-    def __init__(self, parameters, lr: float, tickets: Tickets, momentum: float = 0.95, weight_decay: float = 0.02):
+    def __init__(self, parameters, lr: float, queue: WorkQueue, momentum: float = 0.95, weight_decay: float = 0.02):
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
-        self._tickets = tickets
+        self._queue = queue
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -50,7 +50,7 @@ class Muon(torch.optim.Optimizer):
                 state["momentum"].lerp_(p.grad, 1 - group["momentum"])
             ends = torch.tensor([p.numel() for p in parameters]).cumsum(0).tolist()
             updates = torch.zeros(ends[-1], device=parameters[0].device)
-            for part in self._tickets.round_of(self.PARTS):
+            for part in self._queue.deal(self.PARTS):
                 for p, end in list(zip(parameters, ends, strict=True))[part :: self.PARTS]:
                     nesterov = p.grad.lerp(self.state[p]["momentum"], group["momentum"])
                     matrix = nesterov.reshape(p.shape[0], -1)
@@ -63,7 +63,7 @@ class Muon(torch.optim.Optimizer):
                 p.add_(updates[end - p.numel() : end].view_as(p), alpha=-group["lr"])
 
 
-def build_optimisers(model: nn.Module, lr: float, muon: bool, tickets: Tickets) -> list[torch.optim.Optimizer]:
+def build_optimisers(model: nn.Module, lr: float, muon: bool, queue: WorkQueue) -> list[torch.optim.Optimizer]:
     """One or two optimisers over all parameters; biases, norms and tables do not decay."""
     matrices, decayed, plain = [], [], []
     for name, p in model.named_parameters():
@@ -77,5 +77,5 @@ def build_optimisers(model: nn.Module, lr: float, muon: bool, tickets: Tickets) 
     groups = [{"params": decayed, "weight_decay": 0.02}, {"params": plain, "weight_decay": 0.0}]
     optimisers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))]
     if matrices:
-        optimisers.append(Muon(matrices, lr=lr, tickets=tickets))
+        optimisers.append(Muon(matrices, lr=lr, queue=queue))
     return optimisers

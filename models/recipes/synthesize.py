@@ -19,7 +19,7 @@ import numpy as np
 import soundfile
 from scipy.signal import resample_poly
 
-from .tickets import ahead
+from .work_queue import prefetch
 
 SAMPLE_RATE = 16000
 FLITE_VOICES = ["slt", "rms", "awb", "kal16"]
@@ -81,7 +81,7 @@ def main() -> None:
     numbers = range(len(done), len(pool) if seconds < args.hours * 3600 else 0)
     # threads do: what takes time are the synthesisers, which are programs of their own
     with table.open("a", encoding="utf-8") as rows:
-        for name, pcm in ahead(lambda n: utterance(n, pool[n]), numbers, args.processes):
+        for name, pcm in prefetch(lambda n: utterance(n, pool[n]), numbers, args.processes):
             soundfile.write(args.out / name, pcm, SAMPLE_RATE, subtype="PCM_16")
             rows.write(f"{name}\t{pool[int(name.rpartition('-')[2].removesuffix('.flac'))]}\n")
             rows.flush()

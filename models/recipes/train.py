@@ -3,7 +3,7 @@
     python -m recipes.train --data DATA --store STORE --restored TEXT --tokenizer tokenizer.json --out RUN
 
 Resumes from `RUN/checkpoint.pt` where there is one; SIGTERM writes it and ends. Progress is counted in hours of
-audio seen, so that a run on other hardware follows the same course.
+audio seen, so that a run on other hardware follows the same schedule.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .optimiser import build_optimisers
 from .passages import Passages
 from .phones import PHONES, Pronunciations
 from .rnnt_loss import rnnt_loss
-from .tickets import Tickets, ahead
+from .work_queue import WorkQueue, prefetch
 
 LOSSES = ("rnnt", "ctc", "phone", "text")
 LONGEST_S = 20.0
@@ -61,13 +61,13 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     paths.add_argument("--tokenizer", type=Path, required=True)
     paths.add_argument("--start", type=Path, help="an exported folder to go on from, without its optimiser")
     paths.add_argument("--out", type=Path, required=True)
-    course = parser.add_argument_group("the course, in hours of audio seen")
-    course.add_argument("--hours", type=float, default=600.0, help="end of training")
-    course.add_argument("--rnnt-from", type=float, default=300.0, help="the transducer's loss joins in")
-    course.add_argument("--joint-alone", type=float, default=2.0, help="hours of it with the encoder frozen")
-    course.add_argument("--decay-from", type=float, default=450.0, help="the learning rate falls from here to the end")
-    course.add_argument("--minutes", type=float, help="stop after so much time, whatever has been seen")
-    course.add_argument("--decay-minutes", type=float, help="the learning rate falls over the last so many of --minutes")
+    schedule = parser.add_argument_group("the schedule, in hours of audio")
+    schedule.add_argument("--hours", type=float, default=600.0, help="end of training")
+    schedule.add_argument("--rnnt-from", type=float, default=300.0, help="the transducer loss starts")
+    schedule.add_argument("--joint-alone", type=float, default=2.0, help="hours of transducer training with a frozen encoder")
+    schedule.add_argument("--decay-from", type=float, default=450.0, help="the learning rate falls from here to the end")
+    schedule.add_argument("--minutes", type=float, help="stop after this time")
+    schedule.add_argument("--decay-minutes", type=float, help="the learning rate falls over this part at the end of --minutes")
     how = parser.add_argument_group("how")
     how.add_argument("--lr", type=float, default=1.5e-3)
     how.add_argument("--adamw", action="store_true", help="AdamW for everything, no Muon")
@@ -79,7 +79,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     how.add_argument("--device", default="cpu")
     how.add_argument("--augment", type=float, default=0.45)
     how.add_argument("--spec-augment", action="store_true")
-    how.add_argument("--joined-share", type=float, default=0.0, help="utterances joined from words; needs recipes.words")
+    how.add_argument("--aligned-mix-share", type=float, default=0.0, help="share of utterances mixed from aligned words; needs recipes.words")
     how.add_argument("--units-share", type=float, default=0.0, help="--sentences that readers are made to say; as well")
     how.add_argument("--sentences", type=Path, help="one a line (recipes.text_pool)")
     how.add_argument("--text", type=Path, help="lines for the prediction network alone (recipes.text_pool --passages)")
@@ -111,7 +111,7 @@ def learning_rate(args: argparse.Namespace, step: int, hours: float, time_left: 
 class Trainer:
     """One process's part of the training."""
 
-    def __init__(self, args: argparse.Namespace, rank: int, world: int, passes: Tickets, parts: Tickets):
+    def __init__(self, args: argparse.Namespace, rank: int, world: int, passes: WorkQueue, parts: WorkQueue):
         self.args, self.rank, self.world, self.passes = args, rank, world, passes
         torch.manual_seed(args.seed)
         self.device = torch.device(args.device)
@@ -123,10 +123,10 @@ class Trainer:
         noise = tuple(u for u in store.utterances if u.corpus == NOISE)
         augmentation = Augmentation(args.augment, noise, tuple(e.parts[0] for e in training), args.spec_augment)
         self.sampler = Sampler(training, store, augmentation, args.real_share, args.seed)
-        if args.joined_share or args.units_share:
+        if args.aligned_mix_share or args.units_share:
             lines = args.sentences.read_text(encoding="utf-8").splitlines() if args.sentences else []
             sentences = sorted(set(lines) - {example.text for example in held_out})
-            self.sampler.make_more(args.joined_share, args.units_share, args.store, sentences, targets)
+            self.sampler.make_more(args.aligned_mix_share, args.units_share, args.store, sentences, targets)
         self.passages = None
         if args.text:
             self.passages = Passages(tokenizer, args.text.read_text(encoding="utf-8").splitlines(), args.seed)
@@ -143,13 +143,13 @@ class Trainer:
         if args.keep_front:
             for layer in (self.model.asr.encoder.subsampling.conv_in, self.model.asr.encoder.subsampling.layers):
                 layer.requires_grad_(False)
-        self.optimisers = build_optimisers(self.model, args.lr, muon=not args.adamw, tickets=parts)
+        self.optimisers = build_optimisers(self.model, args.lr, muon=not args.adamw, queue=parts)
         self.step, self.hours, self.transducer_ready = 0, 0.0, False
         load_checkpoint(self, args.out / "checkpoint.pt", args.start)
-        self.ahead: Iterator[Batch] | None = None
+        self.prefetched: Iterator[Batch] | None = None
         if args.loaders:
             passes_to_come = (divmod(n, args.passes) for n in itertools.count(self.step * args.passes))
-            self.ahead = ahead(lambda place: self.batch(*place), passes_to_come, args.loaders)
+            self.prefetched = prefetch(lambda place: self.batch(*place), passes_to_come, args.loaders)
         torch.manual_seed((args.seed * 1_000_003 + self.step) * world + rank)  # what each process drops is its own
         self.stopping = False
         self.began = time.monotonic()
@@ -210,7 +210,7 @@ class Trainer:
             if self.passages and transducer and not frozen:
                 tokens = int(TEXT_TOKENS * self.args.batch_seconds)
                 text, text_counts = (t.to(self.device) for t in self.passages.batch(self.step, number, tokens))
-                expected = self.model.text_log_probs(text, self.model.heard_on_average(hidden, by_token, frames))
+                expected = self.model.text_log_probs(text, self.model.encoder_mean(hidden, by_token, frames))
                 valid = torch.arange(text.shape[1], device=self.device)[None] < text_counts[:, None]
                 found["text"] = -expected.gather(-1, text[..., None])[..., 0][valid].mean()
         counts = batch.token_counts.sum()
@@ -240,8 +240,8 @@ class Trainer:
         trained = self.trained_in(stage)
         sums = torch.zeros(len(LOSSES) + 2, device=self.device)
         sums[-1] = self.time_left() if self.rank == 0 else 0.0  # one clock for all: rates must not differ
-        for number in self.passes.round_of(self.args.passes):
-            batch = (next(self.ahead) if self.ahead else self.batch(self.step, number)).to(self.device)
+        for number in self.passes.deal(self.args.passes):
+            batch = (next(self.prefetched) if self.prefetched else self.batch(self.step, number)).to(self.device)
             losses = self.losses(batch, lookahead, number)
             self.total(losses).backward()
             found = [float(losses[name].detach()) if name in losses else 0.0 for name in LOSSES]
@@ -323,7 +323,7 @@ def work(rank: int, args: argparse.Namespace, world: int, *counters) -> None:
     if world > 1:
         meeting = args.out / f"meeting-{os.getppid()}"
         distributed.init_process_group("gloo", init_method=meeting.resolve().as_uri(), rank=rank, world_size=world)
-    passes, parts = (Tickets(counter) for counter in counters or (None, None))
+    passes, parts = (WorkQueue(counter) for counter in counters or (None, None))
     Trainer(args, rank, world, passes, parts).run()
     if world > 1:
         distributed.destroy_process_group()

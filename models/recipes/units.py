@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from .features import FRAMES_PER_SECOND, Stored
-from .joining import Known
+from .aligned_mix import AlignedUtterance
 from .phones import Pronunciations
 
 PAUSE = 0  # among phones, whose ids begin at 1
@@ -88,7 +88,7 @@ class Voice:
         return pieces
 
 
-def with_pauses(known: Known, words: list[list[int]]) -> tuple[list[int], list[int]] | None:
+def with_pauses(known: AlignedUtterance, words: list[list[int]]) -> tuple[list[int], list[int]] | None:
     """An utterance's phones and their middles, with the pauses around it and within it."""
     if len(known.middles) != sum(map(len, words)):
         return None
@@ -108,7 +108,7 @@ def with_pauses(known: Known, words: list[list[int]]) -> tuple[list[int], list[i
 class Units:
     """Draws sentences and readers who are made to say them."""
 
-    def __init__(self, utterances: list[Known], sentences: list[str], pronunciations: Pronunciations):
+    def __init__(self, utterances: list[AlignedUtterance], sentences: list[str], pronunciations: Pronunciations):
         by_reader: dict[tuple[str, str], list[tuple[Stored, list[int], list[int]]]] = {}
         for known in utterances:
             words = [pronunciations.phones(word) for word in known.words]

@@ -45,7 +45,7 @@ def test_text_is_told_by_the_joint_at_its_average_and_teaches_the_encoder_nothin
     by_token[..., 39] = 0.0  # blank everywhere but at two frames, one of which is padding
     by_token[4, 0, 39] = by_token[-1, 1, 39] = -20.0
     text = torch.tensor([[3, 5, 8], [9, 2, 0]])
-    found = model.text_log_probs(text, model.heard_on_average(hidden, by_token, frames))
+    found = model.text_log_probs(text, model.encoder_mean(hidden, by_token, frames))
     assert found.shape == (2, 3, 40) and (found[..., 39] == float("-inf")).all()
     torch.testing.assert_close(found[..., :39].exp().sum(-1), torch.ones(2, 3))
 
@@ -59,14 +59,14 @@ def test_text_is_told_by_the_joint_at_its_average_and_teaches_the_encoder_nothin
     assert moved == {"decoder", "joint"}
 
 
-def test_a_centred_joint_hears_the_same_and_expects_by_itself_what_it_did_on_average():
+def test_ilm_calibration_keeps_the_output_and_makes_the_internal_model_right():
     torch.manual_seed(4)
     model = Recogniser(build_config(vocab_size=40, hidden=64, layers=1, channels=8), phones=10)
     asr, tokens, state = model.asr, torch.tensor([[39, 9, 4]]), torch.randn(1, 1, 64)
     heard = torch.randn(64)
     with torch.no_grad():
         scores, expected = asr.joint(asr.decoder(tokens), asr.encoder_projector(state)), model.text_log_probs(tokens, heard)
-        model.centre(heard)
+        model.move_encoder_mean(heard)
         torch.testing.assert_close(asr.joint(asr.decoder(tokens), asr.encoder_projector(state)), scores)
         torch.testing.assert_close(model.text_log_probs(tokens, torch.zeros(64)), expected)
 

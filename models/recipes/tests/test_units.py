@@ -9,7 +9,7 @@ from recipes import units as module
 from recipes.augment import Augmentation
 from recipes.batches import Example, Sampler, Targets
 from recipes.features import MELS, MelStore, Stored
-from recipes.joining import Known
+from recipes.aligned_mix import AlignedUtterance
 from recipes.units import LEAST_S, PAUSE, Units, Voice, blend, with_pauses
 
 WORDS = {"tea": [1, 2], "eat": [2, 1], "sea": [3, 2], "at": [4, 1], "zoo": [5, 6]}
@@ -28,14 +28,14 @@ def stored(number: int, frames: int) -> Stored:
     return Stored("readers", f"19-{number}", 100_000 * number, frames)
 
 
-def recorded(number: int, text: str) -> Known:
+def recorded(number: int, text: str) -> AlignedUtterance:
     """A pause of `WIDTH`, the phones, a pause."""
     count = len(Spoken().phones(text))
     middles = [WIDTH * at + WIDTH // 2 for at in range(1, count + 1)]
-    return Known(stored(number, WIDTH * (count + 2)), text.split(), [WIDTH * (2 * n + 1) for n in range(count // 2 + 1)], middles)
+    return AlignedUtterance(stored(number, WIDTH * (count + 2)), text.split(), [WIDTH * (2 * n + 1) for n in range(count // 2 + 1)], middles)
 
 
-def heard(pieces: list[Stored], recordings: list[Known]) -> list[int]:
+def heard(pieces: list[Stored], recordings: list[AlignedUtterance]) -> list[int]:
     """The phones that the pieces' frames belong to, one after the other."""
     phones = []
     for piece in pieces:
@@ -45,7 +45,7 @@ def heard(pieces: list[Stored], recordings: list[Known]) -> list[int]:
     return [phone for phone, _ in groupby(phones)]
 
 
-def voice(recordings: list[Known]) -> Voice:
+def voice(recordings: list[AlignedUtterance]) -> Voice:
     spoken = [(one.stored, *with_pauses(one, [Spoken().phones(word) for word in one.words])) for one in recordings]
     return Voice(spoken)
 
@@ -69,7 +69,7 @@ def test_what_was_said_is_one_piece():
 
 
 def test_a_gap_between_words_is_a_pause():
-    known = Known(stored(0, 200), ["tea", "sea."], [0, 70, 200], [10, 20, 110, 120])
+    known = AlignedUtterance(stored(0, 200), ["tea", "sea."], [0, 70, 200], [10, 20, 110, 120])
     assert with_pauses(known, [[1, 2], [3, 2]]) == ([PAUSE, 1, 2, PAUSE, 3, 2, PAUSE], [0, 10, 20, 70, 110, 120, 200])
     assert with_pauses(known, [[1, 2], [3]]) is None
 
@@ -77,7 +77,7 @@ def test_a_gap_between_words_is_a_pause():
 def test_sentences_find_room_and_readers_with_little_are_left_out():
     text = "tea at sea eat zoo " * 10
     recordings = [recorded(number, text) for number in range(round(LEAST_S * 100 / (WIDTH * 102)) + 1)]
-    few = [Known(Stored("readers", "20-1", 0, 40), ["tea"], [0, 40], [15, 25])]
+    few = [AlignedUtterance(Stored("readers", "20-1", 0, 40), ["tea"], [0, 40], [15, 25])]
     units = Units(recordings + few, ["Tea, at sea.", "Nobody knows.", "Eat zoo."], Spoken())
     assert len(units.voices) == 1
     told = [units.draw(160, np.random.default_rng(seed)) for seed in range(30)]

@@ -1,10 +1,10 @@
-"""Words are found where they are, and what is joined of them says what it says."""
+"""Words are aligned with their frames, and a mix of words has their text."""
 
 
 import numpy as np
 
 from recipes.features import MELS, Stored
-from recipes.joining import Joiner, join, load_words
+from recipes.aligned_mix import AlignedMixer, concatenate, load_alignments
 from recipes.words import boundaries, lateness
 
 
@@ -29,18 +29,18 @@ def test_how_late_labels_come_is_seen_in_what_is_heard():
     assert lateness(mels, phones, begins) == 11
 
 
-def test_joined_words_are_where_their_text_says(tmp_path):
+def test_a_mix_has_the_words_of_its_text(tmp_path):
     texts = ["He saw Mary. Then he went", "The dog slept"]
     utterances = [(Stored("a@0.5", "1", 1000, 600), texts[0]), (Stored("b", "2", 5000, 150), texts[1])]
     (tmp_path / "a.words").write_text("1\t0,50,100,150,200,250,300\t25,275\n")
     (tmp_path / "b.words").write_text("2\t0,50,100,150\t25,125\nanother\t0,50\t25\n")
-    known = load_words(tmp_path, [*utterances, (Stored("b", "unknown", 0, 100), "Who?")])
+    known = load_alignments(tmp_path, [*utterances, (Stored("b", "unknown", 0, 100), "Who?")])
     assert [(one.stored, one.middles) for one in known] == [(utterances[0][0], [50, 550]), (utterances[1][0], [25, 125])]
-    joiner = Joiner(known, np.ones(2))
+    mixer = AlignedMixer(known, np.ones(2))
     spoken = {"a@0.5": texts[0].lower().split(), "b": texts[1].lower().split()}
     several = 0
     for seed in range(200):
-        parts, text = joiner.draw(700, np.random.default_rng(seed))
+        parts, text = mixer.draw(700, np.random.default_rng(seed))
         said = []
         for part in parts:
             origin, width = (1000, 100) if part.corpus == "a@0.5" else (5000, 50)
@@ -58,6 +58,6 @@ def test_joined_words_are_where_their_text_says(tmp_path):
 
 def test_parts_come_to_one_level():
     quiet, loud = np.full((20, MELS), -9, dtype=np.float32), np.full((30, MELS), -3, dtype=np.float32)
-    joined = join([quiet, loud], np.random.default_rng(0))
-    assert joined.shape == (50, MELS) and joined.dtype == np.float32
-    assert abs(joined[0, 0] - joined[-1, 0]) <= 1.4
+    mixed = concatenate([quiet, loud], np.random.default_rng(0))
+    assert mixed.shape == (50, MELS) and mixed.dtype == np.float32
+    assert abs(mixed[0, 0] - mixed[-1, 0]) <= 1.4

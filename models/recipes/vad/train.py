@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch.nn import functional as F
 
 from ..optimiser import Muon
-from ..tickets import Tickets
+from ..work_queue import WorkQueue
 from .model import Detector
 from .scenes import SAMPLES, Scenes
 from .sounds import Sounds
@@ -43,7 +43,7 @@ def build_optimisers(model: Detector, args: argparse.Namespace) -> list[torch.op
     rest = [p for p in model.parameters() if p.requires_grad and id(p) not in taken]
     optimisers: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, lr=args.rate, weight_decay=0.01, betas=(0.9, 0.98))]
     if matrices:
-        optimisers.append(Muon(matrices, lr=args.rate, tickets=Tickets()))
+        optimisers.append(Muon(matrices, lr=args.rate, queue=WorkQueue()))
     return optimisers
 
 

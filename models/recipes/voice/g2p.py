@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertForTokenClassification
 
 from ..optimiser import Muon
-from ..tickets import Tickets
+from ..work_queue import WorkQueue
 from .symbols import PHONES
 from .training import Run, cosine, load_modules, mixed_precision
 
@@ -100,7 +100,7 @@ def train(args: argparse.Namespace) -> None:
     rest = [p for p in model.parameters() if id(p) not in taken]
     optimisers: dict[str, torch.optim.Optimizer] = {
         "model": torch.optim.AdamW(rest, lr=args.rate, weight_decay=0.01, betas=(0.9, 0.98)),
-        "matrices": Muon(matrices, lr=args.rate, tickets=Tickets()),
+        "matrices": Muon(matrices, lr=args.rate, queue=WorkQueue()),
     }
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "config.json").write_text(model.config.to_json_string(), encoding="utf-8")

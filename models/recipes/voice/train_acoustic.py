@@ -10,7 +10,7 @@ import torch
 from transformers import FastSpeech2ConformerModel
 
 from ..optimiser import Muon
-from ..tickets import Tickets
+from ..work_queue import WorkQueue
 from .acoustic import AcousticBatch, build_config, losses, teacher_forced
 from .annotate import Utterance, Utterances
 from .clips import Clips, held_out
@@ -96,7 +96,7 @@ def train(args: argparse.Namespace) -> None:
     rest = [p for p in model.parameters() if id(p) not in taken]
     optimisers: dict[str, torch.optim.Optimizer] = {
         "model": torch.optim.AdamW(rest, lr=args.rate, weight_decay=0.01, betas=(0.9, 0.98)),
-        "matrices": Muon(matrices, lr=args.rate, tickets=Tickets()),
+        "matrices": Muon(matrices, lr=args.rate, queue=WorkQueue()),
     }
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "config.json").write_text(config.to_json_string(), encoding="utf-8")

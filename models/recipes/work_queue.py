@@ -1,4 +1,4 @@
-"""Work shared out as it is taken, so that a process whose core is busy with other things does not hold up the rest; or done ahead."""
+"""Work that several processes share, and work that threads prepare in advance."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from typing import TypeVar
 In, Out = TypeVar("In"), TypeVar("Out")
 
 
-class Tickets:
-    """A counter over all processes. In each round, which ends where all meet, `round_of(n)` deals `0..n-1` once."""
+class WorkQueue:
+    """Deals the items of each round to all processes, so that a process on a busy core takes fewer of them.
+
+    The processes synchronise at the end of each round. Without a counter one process takes every item.
+    """
 
     def __init__(self, counter=None):
-        self._counter = counter  # multiprocessing.Value("q"), or None for one process alone
-        self._before = 0
+        self._counter = counter  # multiprocessing.Value("q") that all processes share, or None
+        self._dealt = 0
 
-    def round_of(self, count: int) -> Iterator[int]:
-        first, self._before = self._before, self._before + count
+    def deal(self, count: int) -> Iterator[int]:
+        """Yields the items of this process in a round of `0..count-1`; over all processes each item occurs once."""
+        first, self._dealt = self._dealt, self._dealt + count
         if self._counter is None:
             yield from range(count)
             return
@@ -32,8 +36,8 @@ class Tickets:
             yield number - first
 
 
-def ahead(make: Callable[[In], Out], items: Iterable[In], threads: int) -> Iterator[Out]:
-    """`make` of each item, in order, by threads before it is asked for."""
+def prefetch(make: Callable[[In], Out], items: Iterable[In], threads: int) -> Iterator[Out]:
+    """Yields `make(item)` of each item in order; threads compute the next results in advance."""
     items = iter(items)
     with ThreadPoolExecutor(threads) as workers:
         waiting = deque(workers.submit(make, item) for item in islice(items, 2 * threads))
