@@ -6,21 +6,26 @@
 //!
 //! # Layout
 //!
-//! - [`activation`]: ReLU, SiLU, GELU and GLU in one pass.
-//! - [`attention`]: multi-head attention, and attention of a single query over a KV cache on GPUs.
-//! - [`depthwise`]: depthwise convolutions on the CPU.
-//! - [`gemv`]: products of a few rows with a packed matrix, on the CPU.
-//! - [`kv_cache`]: attention of a single query over the keys and values of one head, on the CPU.
-//! - [`logmel`]: samples to log-mel frames, for whole utterances and live streams.
-//! - [`lstm`]: the pointwise part of an LSTM step.
-//! - [`norm`]: layer normalisation.
-//! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs.
-//! - [`relative_attention`]: attention with relative positions over a sliding KV cache, on the CPU.
-//! - [`sampling`]: the next token of each row of logits, greedy or drawn, under a token mask.
-//! - [`softmax_stats`]: log-sum-exp and entropy of logits.
-//! - [`state_cache`]: the cached state of many streams in one tensor.
-//! - [`thread_pool`]: threads that share many small tasks.
-//! - [`vulkan_layers`]: the environment of the Vulkan loader.
+//! A module uses modules below it in this list, never above. A test holds this order.
+//!
+//! - [`relative_attention`]: attention with relative positions over a sliding KV cache, on the CPU
+//! - [`attention`]: multi-head attention, and attention of a single query over a KV cache on GPUs
+//! - [`kv_cache`]: attention of a single query over the keys and values of one head, on the CPU
+//! - [`state_cache`]: the cached state of many streams in one tensor
+//! - [`sampling`]: the next token of each row of logits, greedy or drawn, under a token mask
+//! - [`lstm`]: the pointwise part of an LSTM step
+//! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs
+//! - [`activation`]: ReLU, SiLU, GELU and GLU in one pass
+//! - [`depthwise`]: depthwise convolutions on the CPU
+//! - [`logmel`]: samples to log-mel frames, for whole utterances and live streams
+//! - [`norm`]: layer normalisation
+//! - [`gemv`]: products of a few rows with a packed matrix, on the CPU
+//! - [`softmax_stats`]: log-sum-exp and entropy of logits
+//! - [`thread_pool`]: threads that share many small tasks
+//! - `matmul`: products of slices; `vector_math`: vectorised functions of slices; both on the CPU
+//! - `elementwise`, `reduce`: activations and reductions inside GPU kernels
+//! - `cube`: launch sizes and memory layout of GPU kernels
+//! - [`vulkan_layers`]: the environment of the Vulkan loader
 
 pub mod activation;
 pub mod attention;

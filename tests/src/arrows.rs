@@ -33,7 +33,7 @@ pub const ORDERS: [Order; 3] = [
             &["cube", "vulkan_layers"],
         ],
         cyclic: &[],
-        has_layout: false,
+        has_layout: true,
     },
     Order {
         name: "engine",

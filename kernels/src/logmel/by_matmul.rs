@@ -1,4 +1,4 @@
-//! The front end in burn's own operations: the second opinion that the kernels are tested and timed against.
+//! The front end in burn's own operations, the reference for tests and benchmarks of the kernels.
 
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use super::{Features, LogMel, check_lengths, tables};
 
 /// A front end in burn's own operations: frames by `unfold`, the Fourier transform and the mel bank by matrix products.
 ///
-/// It runs on every backend, holds a frame's samples 2.5 times over and multiplies by a dense matrix: for comparison,
-/// not for use. Rows must be longer than `n_fft / 2` samples where the padding is [`Padding::Reflect`].
+/// It runs on every backend, but holds each sample in 2.5 frames and multiplies by a dense matrix: use it for comparison only. Rows must be longer than `n_fft / 2` samples where the padding is [`Padding::Reflect`].
 #[derive(Clone, Debug)]
 pub struct LogMelByMatmul {
     plan: Arc<Plan>,
@@ -53,7 +52,7 @@ impl LogMelByMatmul {
         }
     }
 
-    /// What [`LogMel::forward`] returns.
+    /// The same as [`LogMel::forward`].
     ///
     /// # Errors
     ///

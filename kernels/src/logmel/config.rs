@@ -1,13 +1,13 @@
-//! What a log-mel front end is made of, and which combinations exist.
+//! The parameters of a log-mel front end.
 
 use thiserror::Error;
 
-/// The parameters of a log-mel front end, as a checkpoint's `preprocessor_config.json` gives them.
+/// The parameters of a log-mel front end, as in a checkpoint's `preprocessor_config.json`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogMelConfig {
     /// Samples a second; the mel bank spans 0 Hz to half of it.
     pub sample_rate: usize,
-    /// Samples a Fourier transform takes: at most 2048, even, and half of it a product of 2s and 5s (400, 512, 640, ...).
+    /// Samples of a Fourier transform: at most 2048, even, and half of it a product of 2s and 5s (400, 512, 640, ...).
     pub n_fft: usize,
     /// Samples under the window, centred in `n_fft`; at most `n_fft`.
     pub win_length: usize,
@@ -19,15 +19,15 @@ pub struct LogMelConfig {
     pub preemphasis: Option<f32>,
     /// The window's shape.
     pub window: Window,
-    /// What stands left of the first and right of the last sample: frames are centred, so both edges need `n_fft / 2`.
+    /// Padding before the first and after the last sample. Frames are centred, so each end needs `n_fft / 2` samples.
     pub padding: Padding,
     /// The logarithm and its guard.
     pub log: LogScale,
-    /// What is done to a whole utterance's frames after the logarithm.
+    /// Normalisation of the frames of a whole utterance, after the logarithm.
     pub normalization: Normalization,
-    /// The precision that the window and the mel bank are rounded to; arithmetic is f32 always.
+    /// The precision to which the window and the mel bank are rounded; the arithmetic is always f32.
     pub tables: TablePrecision,
-    /// What becomes of the last, half empty frame.
+    /// Treatment of the last, half empty frame.
     pub tail: Tail,
 }
 
@@ -40,12 +40,12 @@ pub enum Window {
     SymmetricHann,
 }
 
-/// What stands beyond both ends of a row.
+/// Padding beyond both ends of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Padding {
     /// Zeros (Parakeet, Nemotron).
     Zero,
-    /// The row mirrored about its first and last sample; the row's whole width counts, not the valid part (Whisper).
+    /// The row mirrored at the first and last sample of its whole width, not of its valid part (Whisper).
     Reflect,
 }
 
@@ -58,10 +58,10 @@ pub enum LogScale {
     Log10Clamped,
 }
 
-/// What is done to the frames of a whole utterance.
+/// Normalisation of the frames of a whole utterance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Normalization {
-    /// Nothing: the only kind that streams.
+    /// None; the only choice for streams.
     None,
     /// Each mel band to mean 0 and deviation 1 over the valid frames, `(x - mean) / (std + 1e-5)` with the unbiased std
     /// (Parakeet). One valid frame alone gives 0.
@@ -79,7 +79,7 @@ pub enum TablePrecision {
     Bf16,
 }
 
-/// What becomes of the last frame, whose centre is at or beyond the last full hop.
+/// Treatment of the last frame, whose centre is at or beyond the last full hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tail {
     /// Kept in the output, all zero: `samples / hop + 1` frames, `length / hop` of them valid (Parakeet, Nemotron).
@@ -88,7 +88,7 @@ pub enum Tail {
     Dropped,
 }
 
-/// Why a front end cannot be built or used.
+/// Errors of a log-mel front end.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum LogMelError {
@@ -97,15 +97,15 @@ pub enum LogMelError {
     Parameter {
         /// The field of [`LogMelConfig`].
         parameter: &'static str,
-        /// What it holds.
+        /// Its value.
         value: usize,
-        /// What it may hold.
+        /// The values that it may have.
         wanted: &'static str,
     },
     /// `lengths` and the audio tensor do not fit each other.
     #[error("log-mel front end: row {row} is {length} samples long in a batch of {rows} rows of {samples} samples")]
     Lengths {
-        /// The row at fault; the batch's row count where too few or too many lengths were given.
+        /// The row with the wrong length, or the number of rows when the number of lengths is wrong.
         row: usize,
         /// Its length, or the number of lengths.
         length: usize,
@@ -204,7 +204,7 @@ impl LogMelConfig {
         (self.n_fft - self.win_length) / 2
     }
 
-    /// What a frame that is not computed at all would hold: its place in the output is zero.
+    /// Returns true if frames past the valid ones are not computed and stay 0.
     pub(crate) fn masks_frames(&self) -> bool {
         self.tail == Tail::Masked
     }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn frame_counts_are_those_of_the_extractors() {
+    fn frame_counts_equal_those_of_the_extractors() {
         let nemotron = LogMelConfig::nemotron(80);
         assert_eq!([0, 159, 160, 480_000].map(|n| nemotron.frames(n)), [1, 1, 2, 3001]);
         assert_eq!([0, 159, 160, 480_000].map(|n| nemotron.valid_frames(n, n)), [0, 0, 1, 3000]);

@@ -1,4 +1,4 @@
-//! The plain Rust twin: the arithmetic of one frame, in one place for whole utterances, batches and streams.
+//! The CPU twin: the arithmetic of one frame, for whole utterances, batches and streams.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use super::config::{LogMelConfig, LogMelError, LogScale, Normalization, Padding}
 use super::tables::{self, MelBank};
 
 /// Frames that one rayon task computes: some 200 µs of work.
-const FRAMES_A_TASK: usize = 64;
-/// Frames from which the work is worth spreading.
-const FRAMES_TO_SPREAD: usize = 256;
+const FRAMES_PER_TASK: usize = 64;
+/// Smallest number of frames that is computed on all cores.
+const PARALLEL_FRAMES: usize = 256;
 
 /// A validated front end and its constants on the host.
 pub(crate) struct Plan {
@@ -27,13 +27,13 @@ pub(crate) struct Plan {
 pub(crate) struct AudioRow<'a> {
     /// The row's samples, at its whole width.
     pub samples: &'a [f32],
-    /// The index of the first sample of frame 0's transform; negative where padding comes first.
+    /// Index of the first sample of the transform of frame 0; negative when padding comes first.
     pub left: isize,
-    /// How much of it is read.
+    /// The valid part.
     pub extent: Extent,
 }
 
-/// What of a row is valid.
+/// The valid part of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Valid samples; later ones are read as zero.
@@ -57,7 +57,7 @@ impl Plan {
         Ok(Self { config, window, bank, transform })
     }
 
-    /// Where a whole utterance's frame 0 begins: frames are centred.
+    /// Index of the first sample of frame 0 of a whole utterance; frames are centred.
     pub fn centred(&self) -> isize {
         -((self.config.n_fft / 2) as isize)
     }
@@ -66,7 +66,7 @@ impl Plan {
     pub fn extent(&self, length: usize, samples: usize) -> Extent {
         let frames = match self.config.masks_frames() {
             true => self.config.valid_frames(length, samples),
-            // Unmasked padding is part of what the model was trained on, and of the maximum.
+            // The model was trained on unmasked padding, and the maximum includes it.
             false => self.config.frames(samples),
         };
         Extent { samples: length, frames }
@@ -78,14 +78,14 @@ impl Plan {
         let valid = &mut out[..row.extent.frames * mels];
         let task = |scratch: &mut Scratch, (task, frames): (usize, &mut [f32])| {
             for (frame, out) in frames.chunks_exact_mut(mels).enumerate() {
-                self.frame(row, task * FRAMES_A_TASK + frame, scratch, out);
+                self.frame(row, task * FRAMES_PER_TASK + frame, scratch, out);
             }
         };
-        if row.extent.frames < FRAMES_TO_SPREAD {
+        if row.extent.frames < PARALLEL_FRAMES {
             let mut scratch = Scratch::new(self);
-            valid.chunks_mut(FRAMES_A_TASK * mels).enumerate().for_each(|item| task(&mut scratch, item));
+            valid.chunks_mut(FRAMES_PER_TASK * mels).enumerate().for_each(|item| task(&mut scratch, item));
         } else {
-            valid.par_chunks_mut(FRAMES_A_TASK * mels).enumerate().for_each_init(|| Scratch::new(self), task);
+            valid.par_chunks_mut(FRAMES_PER_TASK * mels).enumerate().for_each_init(|| Scratch::new(self), task);
         }
         match self.config.normalization {
             Normalization::None => {}
@@ -100,10 +100,10 @@ impl Plan {
         let offset = self.config.window_offset();
         let start = row.left + (frame * self.config.hop + offset) as isize;
         self.windowed(row, start, &mut input[offset..offset + self.window.len()]);
-        // The transform uses its input as scratch space, so what the window does not cover must be zeroed again.
+        // The transform overwrites its input, so the samples outside the window must be zeroed again.
         input[..offset].fill(0.0);
         input[offset + self.window.len()..].fill(0.0);
-        // Fails only for buffers of a wrong length, and these are the transform's own.
+        // Fails only for buffers of a wrong length; these are the transform's own.
         let transformed = self.transform.process_with_scratch(input, spectrum, work);
         debug_assert!(transformed.is_ok());
         for (power, bin) in power.iter_mut().zip(spectrum.iter()) {
@@ -145,14 +145,14 @@ impl Plan {
     }
 }
 
-/// `2^-24`, what NeMo adds before the logarithm.
+/// `2^-24`, which NeMo adds before the logarithm.
 pub(crate) const LOG_GUARD: f32 = 1.0 / 16_777_216.0;
 /// Whisper's floor of a mel band's power.
 pub(crate) const LOG10_FLOOR: f32 = 1e-10;
-/// What NeMo adds to a deviation.
+/// The term that NeMo adds to a deviation.
 pub(crate) const STD_GUARD: f32 = 1e-5;
 
-/// One task's buffers.
+/// Buffers of one task.
 struct Scratch {
     input: Vec<f32>,
     spectrum: Vec<Complex<f32>>,
@@ -178,7 +178,7 @@ pub(crate) fn reflect(position: isize, width: usize) -> isize {
     folded.min(2 * last - folded)
 }
 
-/// Sums in four chains, so that no addition waits for the one before.
+/// Dot product in four independent sums, so that additions do not wait for each other.
 fn dot(power: &[f32], weights: &[f32]) -> f32 {
     let (power_fours, power_rest) = power.as_chunks::<4>();
     let (weight_fours, weight_rest) = weights.as_chunks::<4>();

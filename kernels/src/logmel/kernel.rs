@@ -11,7 +11,7 @@ use super::config::{LogScale, Normalization, Padding};
 use super::cpu::{LOG_GUARD, LOG10_FLOOR};
 use super::kernel_normalize::cube_max;
 
-/// What a kernel is compiled for.
+/// Constants of a compiled kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KernelConfig {
     pub n_fft: usize,
@@ -20,13 +20,13 @@ pub(crate) struct KernelConfig {
     pub mels: usize,
     pub padding: Padding,
     pub log: LogScale,
-    /// Whisper's makes each cube leave the largest value of its frames in `peaks`.
+    /// For Whisper's normalisation each cube writes the largest value of its frames to `peaks`.
     pub normalization: Normalization,
     /// Radices of the stages, in order; their product is `n_fft / 2`.
     pub radices: Vec<usize>,
     /// Units that share a frame.
     pub lanes: usize,
-    /// Frames a cube computes.
+    /// Frames of a cube.
     pub frames_per_cube: usize,
 }
 
@@ -36,12 +36,12 @@ impl KernelConfig {
         (self.n_fft - self.win_length) / 2
     }
 
-    /// Product of the radices before `stage`: the length of the transforms that it joins.
+    /// Product of the radices before `stage`: the length of the transforms that the stage combines.
     fn joined(&self, stage: usize) -> usize {
         self.radices[..stage].iter().product()
     }
 
-    /// Where in `tables` the cosines, the sines and the mel weights begin; the window stands first.
+    /// Offsets of the cosines, the sines and the mel weights in `tables`; the window comes first.
     pub fn table_offsets(&self) -> [usize; 3] {
         [self.win_length, self.win_length + self.n_fft, self.win_length + 2 * self.n_fft]
     }
@@ -200,7 +200,7 @@ fn sample(
 /// A position folded into a row of `width` samples by mirrors at its first and last sample.
 #[cube]
 fn mirror(at: i32, width: i32) -> i32 {
-    // The first mirror leaves a position that is not negative, so that the remainder's sign is no question.
+    // After the first mirror the position is not negative, so the remainder is not negative either.
     let mut folded = max(at, 0 - at);
     if folded >= width {
         let last = max(width - 1, 0);

@@ -1,4 +1,4 @@
-//! Live audio: what has come in so far, cut into frames as they complete.
+//! Frames of live audio, as they complete.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use super::cpu::{AudioRow, Extent, Plan};
 
 /// The log-mel front end of one live stream.
 ///
-/// Frames are bit-equal to those of the whole audio on the same device, whatever the sizes of the pushes. Only what the
-/// next frame needs is held: `win_length + hop` samples at most between pushes. After `finish` the stream starts anew.
+/// Frames are bit-equal to those of the whole audio on the same device, whatever the sizes of the pushes. Between
+/// pushes it holds only the samples that the next frame needs: at most `win_length + hop`. After `finish` the stream starts again.
 #[derive(Clone, Debug)]
 pub struct LogMelStream {
     plan: Arc<Plan>,
-    /// Samples from the one before the next frame's window on; zeros stand for what comes before the audio.
+    /// Samples from the one before the next frame's window on, with zeros before the audio.
     pending: Vec<f32>,
     received: usize,
     emitted: usize,
 }
 
-/// Samples of one stream that hold some complete frames, for [`LogMel::forward_blocks`].
+/// Samples of one stream with some complete frames, for [`LogMel::forward_blocks`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogMelBlock {
     pub(crate) samples: Vec<f32>,
-    /// Frames in it; 0 where none has completed.
+    /// Number of complete frames; 0 if none has completed.
     pub frames: usize,
 }
 
@@ -32,7 +32,7 @@ impl LogMelStream {
     ///
     /// # Errors
     ///
-    /// [`LogMelError::NotStreamable`] where the front end normalises over the utterance or mirrors its end.
+    /// [`LogMelError::NotStreamable`] when the front end normalises over the utterance or mirrors its end.
     pub fn new(front_end: &LogMel) -> Result<Self, LogMelError> {
         let plan = front_end.plan.clone();
         if plan.config.normalization != Normalization::None {
@@ -46,7 +46,7 @@ impl LogMelStream {
         Ok(stream)
     }
 
-    /// Takes samples in and returns the frames that they complete, `[frames, mels]`, computed on this CPU.
+    /// Appends samples and returns the frames that they complete, `[frames, mels]`, computed on this CPU.
     pub fn push(&mut self, samples: &[f32]) -> Vec<f32> {
         let frames = self.receive(samples);
         self.take(frames, |plan, samples| compute(plan, samples, frames))
@@ -54,7 +54,7 @@ impl LogMelStream {
 
     /// Ends the stream: returns the remaining frames, `[frames, mels]`, computed on this CPU.
     ///
-    /// All in all the stream has then given `samples / hop` frames, the valid ones of the whole audio.
+    /// The stream has then returned `samples / hop` frames in all, the valid ones of the whole audio.
     pub fn finish(&mut self) -> Vec<f32> {
         let frames = self.remaining();
         let rest = self.take(frames, |plan, samples| compute(plan, samples, frames));
@@ -62,13 +62,13 @@ impl LogMelStream {
         rest
     }
 
-    /// Takes samples in and returns the frames that they complete, to be computed on a device.
+    /// Appends samples and returns a block with the frames that they complete, to be computed on a device.
     pub fn push_block(&mut self, samples: &[f32]) -> LogMelBlock {
         let frames = self.receive(samples);
         self.take(frames, |_, samples| LogMelBlock { samples: samples.to_vec(), frames })
     }
 
-    /// Ends the stream: returns the remaining frames, to be computed on a device.
+    /// Ends the stream: returns a block with the remaining frames, to be computed on a device.
     pub fn finish_block(&mut self) -> LogMelBlock {
         let frames = self.remaining();
         let rest = self.take(frames, |_, samples| LogMelBlock { samples: samples.to_vec(), frames });
@@ -76,7 +76,7 @@ impl LogMelStream {
         rest
     }
 
-    /// Takes samples in and counts the frames that are complete: those whose window lies in what has come.
+    /// Appends samples and returns the number of complete frames: those whose window lies within the samples.
     fn receive(&mut self, samples: &[f32]) -> usize {
         self.pending.extend_from_slice(samples);
         self.received += samples.len();
@@ -85,12 +85,12 @@ impl LogMelStream {
         complete.min(self.remaining())
     }
 
-    /// Valid frames of what has come that have not been given out.
+    /// Number of valid frames of the samples that were not returned yet.
     fn remaining(&self) -> usize {
         self.received / self.plan.config.hop - self.emitted
     }
 
-    /// Hands over the samples under the next `frames` frames, and drops what no later frame needs.
+    /// Passes the samples of the next `frames` frames to `with` and drops those that no later frame needs.
     fn take<R>(&mut self, frames: usize, with: impl FnOnce(&Plan, &[f32]) -> R) -> R {
         let (window, hop) = (self.plan.config.win_length, self.plan.config.hop);
         let needed = frames.checked_sub(1).map_or(0, |hops| hops * hop + window + 1);
@@ -109,7 +109,7 @@ impl LogMelStream {
     }
 }
 
-/// Where frame 0's transform begins in a block: its window begins at the block's second sample.
+/// Index of the first sample of the transform of frame 0 in a block. Its window begins at the second sample of the block.
 pub(crate) fn block_left(plan: &Plan) -> isize {
     1 - plan.config.window_offset() as isize
 }

@@ -2,12 +2,12 @@
 
 use super::config::{LogMelConfig, TablePrecision, Window};
 
-/// The mel filters, each by its support alone: consecutive bins, all below `n_fft / 2`, and their weights.
+/// The mel filters, stored as their nonzero weights: consecutive bins, all below `n_fft / 2`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct MelBank {
     /// Each filter's first bin.
     pub starts: Vec<usize>,
-    /// Where each filter's weights begin in `weights`, and after the last one where they end.
+    /// Index of each filter's first weight in `weights`, then the number of all weights.
     pub offsets: Vec<usize>,
     /// The weights of all filters, one after the other.
     pub weights: Vec<f32>,
@@ -21,8 +21,8 @@ impl MelBank {
     }
 }
 
-/// The window, `win_length` points, as `torch.hann_window` computes it: in f32 throughout, because bf16 rounding of the
-/// near-zero ends would show any other way.
+/// The window, `win_length` points, as `torch.hann_window` computes it: in f32 throughout, because
+/// rounding the near-zero ends to bf16 makes any other precision visible.
 pub(crate) fn window(config: &LogMelConfig) -> Vec<f32> {
     let points = config.win_length;
     let period = match config.window {
@@ -50,7 +50,7 @@ pub(crate) fn mel_bank(config: &LogMelConfig) -> MelBank {
             .map(|bin| {
                 let rising = (bin_hertz(bin) - edge[0]) / (edge[1] - edge[0]);
                 let falling = (edge[2] - bin_hertz(bin)) / (edge[2] - edge[1]);
-                // f32 first, then the area: the published extractors round twice, and bf16 would show it.
+                // f32 first, then the area: the published extractors round twice, and bf16 makes the difference visible.
                 let triangle = rising.min(falling).max(0.0) as f32;
                 round(config.tables, (f64::from(triangle) * area) as f32)
             })
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_end_as_their_kind_says() {
+    fn windows_have_the_ends_of_their_shape() {
         let symmetric = window(&LogMelConfig::parakeet(80));
         assert!(symmetric[0] == 0.0 && symmetric[399] == 0.0);
         let periodic = window(&LogMelConfig::whisper(80));

@@ -1,32 +1,21 @@
 //! Products of a few rows with a packed matrix (GEMV) on the CPU, as in a decoder that emits one token per step. Such a product reads
 //! many weights and computes little with each, so weights are stored in the order in which they are read.
 
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{
-    __m512, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_castsi512_ps, _mm512_cvtepi8_epi32,
-    _mm512_cvtepi32_ps, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps,
-    _mm512_setzero_ps, _mm512_slli_epi32, _mm512_storeu_ps,
-};
+mod panel;
 
 use half::{bf16, f16};
 use rayon::prelude::*;
 
 use crate::matmul::SharedOutput;
 use crate::thread_pool::ThreadPool;
+pub(crate) use panel::{PANEL, ROWS, multiply};
+use panel::{Weight, widen};
 
-/// Outputs of one panel: two of the widest vectors.
-pub(crate) const PANEL: usize = 32;
-/// Largest number of rows of a block: their sums over one panel fill the registers of the processor.
-pub(crate) const ROWS: usize = 8;
 /// Smallest number of weights of one task of a thread.
 const TASK_WEIGHTS: usize = 32 * 1024;
 
 /// From this number of row blocks on, a panel of 8-bit or 16-bit weights is converted to f32 once instead of once per block.
 const WIDEN_FROM_BLOCKS: usize = 3;
-
-/// Distance of the prefetch ahead of the read, in bytes.
-#[cfg(target_arch = "x86_64")]
-const PREFETCH_BYTES: usize = 4096;
 
 /// Precision of stored weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,74 +54,6 @@ enum PackedWeights {
     Bf16(Vec<bf16>),
     /// The weights, and the scale of each output.
     Int8(Vec<i8>, Vec<f32>),
-}
-
-/// A stored weight of a product.
-pub(crate) trait Weight: Copy + Sync {
-    fn to_f32(self) -> f32;
-
-    /// Loads sixteen weights as f32.
-    ///
-    /// # Safety
-    /// Sixteen weights are readable at `from`, and the processor has AVX-512.
-    #[cfg(target_arch = "x86_64")]
-    unsafe fn load_16(from: *const Self) -> __m512;
-}
-
-impl Weight for f32 {
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        self
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    unsafe fn load_16(from: *const Self) -> __m512 {
-        // SAFETY: the caller guarantees it.
-        unsafe { _mm512_loadu_ps(from) }
-    }
-}
-
-impl Weight for f16 {
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        Self::to_f32(self)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    unsafe fn load_16(from: *const Self) -> __m512 {
-        // SAFETY: the caller guarantees it.
-        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
-    }
-}
-
-impl Weight for bf16 {
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        Self::to_f32(self)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    unsafe fn load_16(from: *const Self) -> __m512 {
-        // SAFETY: the caller guarantees it. bf16 is the upper half of f32.
-        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())))) }
-    }
-}
-
-impl Weight for i8 {
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        f32::from(self)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    unsafe fn load_16(from: *const Self) -> __m512 {
-        // SAFETY: the caller guarantees it.
-        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
-    }
 }
 
 impl PackedMatrix {
@@ -187,9 +108,9 @@ impl PackedMatrix {
         let at = (0..self.inputs).map(|input| from + input * PANEL);
         match &self.weights {
             PackedWeights::F32(weights) => at.map(|at| weights[at]).collect(),
-            PackedWeights::F16(weights) => at.map(|at| weights[at].to_f32()).collect(),
-            PackedWeights::Bf16(weights) => at.map(|at| weights[at].to_f32()).collect(),
-            PackedWeights::Int8(weights, scales) => at.map(|at| weights[at].to_f32() * scales[output]).collect(),
+            PackedWeights::F16(weights) => at.map(|at| weights[at].as_f32()).collect(),
+            PackedWeights::Bf16(weights) => at.map(|at| weights[at].as_f32()).collect(),
+            PackedWeights::Int8(weights, scales) => at.map(|at| weights[at].as_f32() * scales[output]).collect(),
         }
     }
 
@@ -303,28 +224,6 @@ fn is_exact(values: &[f32], round_trip: impl Fn(f32) -> f32 + Sync) -> bool {
     false
 }
 
-/// Converts the weights of a panel to f32.
-fn widen<W: Weight>(weights: &[W], wide: &mut [f32]) {
-    assert!(weights.len() == wide.len() && wide.len().is_multiple_of(PANEL), "packed matrix: length of a panel");
-    #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has AVX-512, and the lengths are checked above.
-        return unsafe { widen_512(weights, wide) };
-    }
-    wide.iter_mut().zip(weights).for_each(|(wide, weight)| *wide = weight.to_f32());
-}
-
-/// # Safety
-/// The processor has AVX-512; `weights` and `wide` have the same length, a multiple of sixteen.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn widen_512<W: Weight>(weights: &[W], wide: &mut [f32]) {
-    for at in (0..wide.len()).step_by(16) {
-        // SAFETY: both have sixteen values from `at` on.
-        unsafe { _mm512_storeu_ps(wide.as_mut_ptr().add(at), W::load_16(weights.as_ptr().add(at))) };
-    }
-}
-
 /// Up to eight rows, transposed.
 struct RowBlock<'a> {
     source: &'a [f32],
@@ -363,108 +262,6 @@ impl<'a> RowBlock<'a> {
     }
 }
 
-/// Multiplies `x` `[inputs, width]` with `weights` `[inputs, 32]` into the first `width` rows of `sums`; `width` is 1, 2, 4 or 8.
-pub(crate) fn multiply<W: Weight>(width: usize, x: &[f32], weights: &[W], sums: &mut [[f32; PANEL]; ROWS]) {
-    assert_eq!(x.len() * PANEL, weights.len() * width, "packed matrix: inputs of a panel");
-    #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx512f") {
-        let inputs = weights.len() / PANEL;
-        // SAFETY: the processor has AVX-512, and the lengths are checked above.
-        unsafe {
-            match width {
-                1 => panel_512::<1, W>(x, weights, inputs, sums),
-                2 => panel_512::<2, W>(x, weights, inputs, sums),
-                4 => panel_512::<4, W>(x, weights, inputs, sums),
-                _ => panel_512::<8, W>(x, weights, inputs, sums),
-            }
-        }
-        return;
-    }
-    pulp::Arch::new().dispatch(Multiply { width, x, weights, sums });
-}
-
-/// [`multiply`] in AVX-512, with the sums in registers. The order of the additions does not depend on the number of rows, so a row
-/// has the same result to the last bit in every block.
-///
-/// # Safety
-/// The processor has AVX-512; `x` has `inputs * R` values, `weights` `inputs * 32`.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn panel_512<const R: usize, W: Weight>(
-    x: &[f32],
-    weights: &[W],
-    inputs: usize,
-    sums: &mut [[f32; PANEL]; ROWS],
-) {
-    let mut rows = [[_mm512_setzero_ps(); 2]; R];
-    let (mut x, mut weights) = (x.as_ptr(), weights.as_ptr());
-    for _ in 0..inputs {
-        // The hardware prefetcher stops at the end of a page. A prefetch of an invalid address has no effect.
-        for line in 0..(PANEL * size_of::<W>()).div_ceil(64) {
-            _mm_prefetch::<_MM_HINT_T1>(weights.cast::<i8>().wrapping_add(PREFETCH_BYTES + 64 * line));
-        }
-        // SAFETY: the caller guarantees `inputs` rows of both.
-        let (one, two) = unsafe { (W::load_16(weights), W::load_16(weights.add(16))) };
-        for (row, sums) in rows.iter_mut().enumerate() {
-            // SAFETY: as above.
-            let x = _mm512_set1_ps(unsafe { *x.add(row) });
-            sums[0] = _mm512_fmadd_ps(x, one, sums[0]);
-            sums[1] = _mm512_fmadd_ps(x, two, sums[1]);
-        }
-        // SAFETY: at most one past the end.
-        (x, weights) = unsafe { (x.add(R), weights.add(PANEL)) };
-    }
-    for (row, sums) in rows.iter().zip(sums) {
-        // SAFETY: a row of sums has 32 values.
-        unsafe {
-            _mm512_storeu_ps(sums.as_mut_ptr(), row[0]);
-            _mm512_storeu_ps(sums.as_mut_ptr().add(16), row[1]);
-        }
-    }
-}
-
-/// [`multiply`] for any processor.
-struct Multiply<'a, W> {
-    width: usize,
-    x: &'a [f32],
-    weights: &'a [W],
-    sums: &'a mut [[f32; PANEL]; ROWS],
-}
-
-impl<W: Weight> pulp::NullaryFnOnce for Multiply<'_, W> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        match self.width {
-            1 => panel::<1, W>(self.x, self.weights, self.sums),
-            2 => panel::<2, W>(self.x, self.weights, self.sums),
-            4 => panel::<4, W>(self.x, self.weights, self.sums),
-            _ => panel::<8, W>(self.x, self.weights, self.sums),
-        }
-    }
-}
-
-/// [`multiply`] for `R` rows.
-#[inline(always)]
-fn panel<const R: usize, W: Weight>(x: &[f32], weights: &[W], sums: &mut [[f32; PANEL]; ROWS]) {
-    let mut rows = [[0f32; PANEL]; R];
-    let (x, _) = x.as_chunks::<R>();
-    let (weights, _) = weights.as_chunks::<PANEL>();
-    for (x, weights) in x.iter().zip(weights) {
-        let mut wide = [0f32; PANEL];
-        for (wide, weight) in wide.iter_mut().zip(weights) {
-            *wide = weight.to_f32();
-        }
-        for (row, x) in rows.iter_mut().zip(x) {
-            for (sum, weight) in row.iter_mut().zip(&wide) {
-                *sum = x.mul_add(*weight, *sum);
-            }
-        }
-    }
-    sums[..R].copy_from_slice(&rows);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -487,38 +284,6 @@ mod tests {
                 assert_eq!(forward(&packed), forward(&full), "{rows} rows");
             }
             assert_eq!(packed.output(69), weights[69 * inputs..]);
-        }
-    }
-
-    /// The AVX-512 body equals the portable one, to the last bit.
-    #[test]
-    fn both_bodies_of_multiply_are_equal() {
-        let mut state = 1u32;
-        let mut draw = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-        };
-        for width in [1, 2, 4, 8] {
-            for inputs in [1, 2, 3, 4, 5, 63, 64, 385] {
-                let x: Vec<f32> = (0..inputs * width).map(|_| draw()).collect();
-                let weights: Vec<f32> = (0..inputs * PANEL).map(|_| draw()).collect();
-                let int8: Vec<i8> = weights.iter().map(|weight| (weight * 127.0) as i8).collect();
-                let (mut one, mut two) = ([[0f32; PANEL]; ROWS], [[0f32; PANEL]; ROWS]);
-                multiply(width, &x, &weights, &mut one);
-                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &weights, sums: &mut two });
-                assert_eq!(one, two, "{width} {inputs}");
-                multiply(width, &x, &int8, &mut one);
-                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &int8, sums: &mut two });
-                assert_eq!(one, two, "{width} {inputs}, int8");
-                let halves: Vec<f16> = weights.iter().map(|weight| f16::from_f32(*weight)).collect();
-                multiply(width, &x, &halves, &mut one);
-                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &halves, sums: &mut two });
-                assert_eq!(one, two, "{width} {inputs}, f16");
-                let halves: Vec<bf16> = weights.iter().map(|weight| bf16::from_f32(*weight)).collect();
-                multiply(width, &x, &halves, &mut one);
-                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &halves, sums: &mut two });
-                assert_eq!(one, two, "{width} {inputs}, bf16");
-            }
         }
     }
 }
