@@ -103,7 +103,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let search = if lm == Switch::On { "with the language model" } else { "greedy" };
     println!("{}, {search}, {count} utterances a session, frames of {frame_ms} ms\n", clients.model);
     println!(
-        "| Sessions | Final after end of speech, ms: p50 | p95 | p99 | Missed, of | WER % | CPU, cores | Memory, MB | Latest frame sent, ms late | Failed |"
+        "| Sessions | Final after end of turn (700 ms of silence left out), ms: p50 | p95 | p99 | Missed, of | WER % | CPU, cores | Memory, MB | Latest frame sent, ms late | Failed |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
     for level in levels {
