@@ -9,13 +9,17 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use auricle_kernels::vulkan_layers::disable_mesa_device_select;
+use clap::Parser;
+
 pub mod process;
 pub mod speech_set;
 pub mod word_errors;
 
-/// Runs a program and prints its error, if it has one, on standard error.
-pub fn report(result: Result<(), Box<dyn Error>>) -> ExitCode {
-    match result {
+/// Parses the arguments, runs `program` and prints its error, if it has one, on standard error.
+pub fn run<A: Parser>(program: impl FnOnce(A) -> Result<(), Box<dyn Error>>) -> ExitCode {
+    disable_mesa_device_select();
+    match program(A::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

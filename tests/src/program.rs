@@ -46,9 +46,11 @@ pub fn binary() -> &'static Path {
         if let Some(named) = std::env::var_os("AURICLE_BIN") {
             return named.into();
         }
-        // target/release/deps/cli-0123456789abcdef
-        let this = std::env::current_exe().expect("a test knows its path");
-        let folder = this.ancestors().nth(2).expect("tests lie in target/PROFILE/deps");
+        // A test is target/release/deps/cli-0123456789abcdef, a load tool target/release/live_load.
+        let this = std::env::current_exe().expect("a program knows its path");
+        let folder = this.parent().expect("a program is in a folder");
+        let folder =
+            if folder.ends_with("deps") { folder.parent().expect("deps is in target/PROFILE") } else { folder };
         let profile = match folder.file_name().and_then(|name| name.to_str()) {
             Some("debug") | None => "dev",
             Some(profile) => profile,

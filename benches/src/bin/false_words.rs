@@ -7,7 +7,6 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use auricle_benches::report;
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::{DeviceChoice, Engine, EngineOptions, Result, TranscribeOptions, Transcript};
 use clap::Parser;
@@ -35,7 +34,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    report(run(Arguments::parse()))
+    auricle_benches::run(run)
 }
 
 fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn Error>> {

@@ -10,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use auricle_benches::process::{cpu_seconds, resident_mb};
-use auricle_benches::report;
 use auricle_benches::speech_set::references;
 use auricle_benches::word_errors::{WordErrors, normalize};
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
@@ -36,7 +35,7 @@ struct Arguments {
     /// Folder with audio files and refs.tsv: a file name, a tab and a text a line
     folder: PathBuf,
     /// Numbers of sessions, measured one after the other
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 25, 50])]
+    #[arg(long, value_delimiter = ',', default_value = "1,10,25,50")]
     levels: Vec<usize>,
     /// Live model
     #[arg(long, default_value = "svc-realtime-pro")]
@@ -83,7 +82,7 @@ struct SessionResult {
 }
 
 fn main() -> ExitCode {
-    report(run(Arguments::parse()))
+    auricle_benches::run(run)
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use auricle_benches::report;
 use auricle_engine::models::fastconformer::{FastConformer, Stream};
 use auricle_engine::{DeviceChoice, device};
 use burn::tensor::{Distribution, Tensor};
@@ -26,10 +25,10 @@ struct Arguments {
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
     /// Look-aheads, in encoder frames
-    #[arg(long, value_delimiter = ',', default_values_t = [0, 13])]
+    #[arg(long, value_delimiter = ',', default_value = "0,13")]
     look_aheads: Vec<usize>,
     /// Numbers of streams
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
+    #[arg(long, value_delimiter = ',', default_value = "1,8,64")]
     streams: Vec<usize>,
     /// Timed steps of each row of the table
     #[arg(long, default_value_t = 10)]
@@ -37,7 +36,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    report(run(Arguments::parse()))
+    auricle_benches::run(run)
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use auricle_benches::report;
 use auricle_benches::speech_set::references;
 use auricle_benches::word_errors::{WordErrors, normalize};
 use auricle_engine::audio::AudioStream;
@@ -61,7 +60,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    report(run(Arguments::parse()))
+    auricle_benches::run(run)
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {

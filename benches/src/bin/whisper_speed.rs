@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use auricle_benches::process::own_peak_mb;
-use auricle_benches::report;
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::models::whisper::{DecodeOptions, DecodingBatch, Whisper};
 use auricle_engine::{DeviceChoice, Precision, device};
@@ -35,7 +34,7 @@ struct Arguments {
     #[arg(long, default_value = "full")]
     precision: Precision,
     /// Numbers of windows of 30 s that are decoded together
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
+    #[arg(long, value_delimiter = ',', default_value = "1,8")]
     batches: Vec<usize>,
     /// Tokens of each window
     #[arg(long, default_value_t = 100)]
@@ -46,7 +45,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    report(run(Arguments::parse()))
+    auricle_benches::run(run)
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
