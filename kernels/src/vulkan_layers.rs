@@ -21,7 +21,7 @@ pub fn disable_mesa_device_select() -> bool {
     true
 }
 
-/// Whether the kernel lists exactly one thread of this process; false where it lists none, as on systems other than Linux.
+/// True if the kernel lists exactly one thread of this process; false where it lists none, as on systems other than Linux.
 fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }

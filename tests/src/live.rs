@@ -112,9 +112,9 @@ pub enum Frame {
 pub struct TranscriptFrame {
     /// Its text.
     pub text: String,
-    /// Whether the turn is complete.
+    /// True if the turn is complete.
     pub end_of_turn: bool,
-    /// Whether this is the formatted form of a finished turn.
+    /// True if this is the formatted form of a finished turn.
     pub formatted: bool,
     /// Its words.
     pub words: Vec<TranscriptWord>,

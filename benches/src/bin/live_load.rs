@@ -43,7 +43,7 @@ struct Arguments {
     /// Utterances of each session
     #[arg(long, default_value_t = 4)]
     utterances: usize,
-    /// Whether the service searches with the language model
+    /// The service searches with the language model
     #[arg(long, value_enum, default_value = "on")]
     lm: Switch,
     /// Length of a frame of audio, in milliseconds

@@ -7,7 +7,7 @@ use text2num::{Language, Occurence, Token, find_numbers, get_interpreter_for};
 use super::Word;
 use super::sentence_boundaries::CLOSERS;
 use super::tokens::{is_unspaced, joined};
-use crate::language::without_region;
+use crate::language::primary_subtag;
 
 /// Smaller numbers that stand alone stay words.
 const MIN_SINGLE_NUMBER: f64 = 10.0;
@@ -21,7 +21,7 @@ const ENDS: [char; 9] = ['.', '?', '!', '\u{2026}', '\u{3002}', '\u{ff1f}', '\u{
 /// Formats a finished turn; returns its words and its text. A word that replaces several has their span and the least
 /// of their confidences.
 pub fn format(words: &[Word], language: &str) -> (Vec<Word>, String) {
-    let mut words = match get_interpreter_for(without_region(language)) {
+    let mut words = match get_interpreter_for(&primary_subtag(language)) {
         Some(numbers) => numbers_to_digits(words, &numbers),
         None => words.to_vec(),
     };
@@ -172,6 +172,7 @@ mod tests {
             "In 2026 we saw 20, 30 or 45."
         );
         assert_eq!(text("it is three", "en_us"), "It is three.");
+        assert_eq!(text("twenty three", "EN-us"), "23.");
         assert_eq!(text("the twenty first, of may", "en"), "The 21st, of may.");
         assert_eq!(text("es sind zweiundzwanzig", "de"), "Es sind 22.");
         assert_eq!(text("cuesta treinta y dos euros", "es"), "Cuesta 32 euros.");
