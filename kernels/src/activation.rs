@@ -12,7 +12,7 @@ use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 use crate::elementwise::{Function, map};
 use crate::vector_math::{self, CHUNK, contiguous, sigmoid, tensor};
 
@@ -101,7 +101,7 @@ impl pulp::NullaryFnOnce for GluRows<'_> {
     }
 }
 
-#[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+#[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait ActivationOps: Backend {
     fn fused_relu(x: FloatTensor<Self>) -> FloatTensor<Self>;
     fn fused_silu(x: FloatTensor<Self>) -> FloatTensor<Self>;
@@ -109,7 +109,7 @@ pub(crate) trait ActivationOps: Backend {
     fn fused_glu(x: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 impl ActivationOps for burn::backend::Cube {
     fn fused_relu(x: FloatTensor<Self>) -> FloatTensor<Self> {
         map(x, Function::Relu)

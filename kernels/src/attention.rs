@@ -73,7 +73,7 @@ fn single_query_by_burn<B: Backend>(
 /// Added to the score of a key outside the range of its query.
 const MASKED: f32 = -1e4;
 
-#[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+#[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait AttentionOps: Backend {
     fn single_query_attention(
         query: FloatTensor<Self>,
@@ -101,7 +101,7 @@ pub(crate) trait AttentionOps: Backend {
     }
 }
 
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 impl AttentionOps for burn::backend::Cube {
     fn single_query_attention(
         query: FloatTensor<Self>,
@@ -171,7 +171,7 @@ impl AttentionOps for Flex {
     }
 }
 
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 mod kernel {
     use burn::backend::ops::FloatTensorOps;
     use burn::backend::tensor::{FloatTensor, IntTensor};

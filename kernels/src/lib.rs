@@ -29,10 +29,10 @@
 
 pub mod activation;
 pub mod attention;
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 mod cube;
 pub mod depthwise;
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 mod elementwise;
 pub mod gemv;
 pub mod kv_cache;
@@ -41,7 +41,7 @@ pub mod lstm;
 mod matmul;
 pub mod norm;
 pub mod quantized;
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 mod reduce;
 pub mod relative_attention;
 pub mod sampling;

@@ -14,7 +14,7 @@ pub fn cell_batch(gates: Tensor<2>, state: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(Dispatch::lstm_cell_batch(gates.into_dispatch(), state.into_dispatch()))
 }
 
-#[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+#[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait LstmOps: Backend {
     fn lstm_cell_batch(gates: FloatTensor<Self>, state: FloatTensor<Self>) -> FloatTensor<Self>;
 }
@@ -35,7 +35,7 @@ impl LstmOps for Flex {
     }
 }
 
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 mod kernel {
     use burn::backend::ops::FloatTensorOps;
     use burn::backend::tensor::FloatTensor;

@@ -19,7 +19,7 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Tensor<1
     Tensor::from_dispatch(Dispatch::fused_layer_norm(x, gamma, beta))
 }
 
-#[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+#[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait NormOps: Backend {
     fn fused_layer_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, beta: FloatTensor<Self>) -> FloatTensor<Self>;
 }
@@ -30,7 +30,7 @@ impl NormOps for Flex {
     }
 }
 
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 mod kernel {
     use burn::backend::ops::FloatTensorOps;
     use burn::backend::tensor::FloatTensor;

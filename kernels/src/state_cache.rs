@@ -55,7 +55,7 @@ pub fn write_columns(cache: Tensor<4>, at: usize, new: Tensor<4>) -> Tensor<4> {
     Tensor::from_dispatch(Dispatch::cache_write(cache.into_dispatch(), new.into_dispatch(), at))
 }
 
-#[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+#[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait StateCacheOps: Backend {
     fn cache_write(cache: FloatTensor<Self>, new: FloatTensor<Self>, at: usize) -> FloatTensor<Self>;
 
@@ -127,7 +127,7 @@ impl StateCacheOps for Flex {
     }
 }
 
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 mod kernel {
     use burn::backend::ops::FloatTensorOps;
     use burn::backend::tensor::{FloatTensor, IntTensor};

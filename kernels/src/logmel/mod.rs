@@ -8,9 +8,9 @@
 mod by_matmul;
 mod config;
 mod cpu;
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 mod kernel;
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 mod kernel_normalize;
 mod ops;
 mod stream;

@@ -22,7 +22,7 @@ pub(crate) struct LogMelRequest {
 
 /// Log-mel frames on a backend. For a device whose backend is not listed use
 /// [`LogMelByMatmul`](super::LogMelByMatmul).
-#[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+#[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait LogMelOps: Backend {
     /// - `audio` `[rows, samples]`, f32
     /// - `tables`, `bands`: the front end's constants, as the kernel documents them
@@ -67,7 +67,7 @@ impl LogMelOps for Flex {
     }
 }
 
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 mod cube {
     use burn::backend::ops::FloatTensorOps;
     use burn::backend::tensor::{FloatTensor, IntTensor};

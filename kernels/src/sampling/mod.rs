@@ -4,7 +4,7 @@
 //! vocabulary may have none. On a GPU one cube reads one row of logits, and only a few values of each row are read back. The plain
 //! Rust twin handles one row at a time.
 
-#[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "wgpu")]
 mod kernel;
 
 use std::ops::Range;
@@ -250,7 +250,7 @@ pub(crate) struct SamplingRequest {
     count: usize,
 }
 
-#[backend_extension(Flex, Cube: cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+#[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait SamplingOps: Backend {
     /// `logits` `[rows, tokens]`, `classes` `[tokens]`, `params` `[rows, PARAMS]` to `[rows, HEADER + 2 count]`.
     fn top_tokens(
