@@ -3,8 +3,8 @@
 //! `taskset -c 0 cargo bench --workspace --bench detector`: on one core. The throughput is in samples; 16,000 a second
 //! is real time.
 
-use auricle_engine::models::silero::{CHUNK, Silero, VadState};
-use auricle_engine::vad::stream::VadStream;
+use auricle_engine::unstable::models::silero::{CHUNK, Silero, VadState};
+use auricle_engine::unstable::vad::stream::VadStream;
 use auricle_engine::{Error, audio::BLOCK};
 use burn::tensor::Device;
 use criterion::{Criterion, Throughput};

@@ -1,7 +1,7 @@
 //! The encoder of the published 0.6B size, 30 s of audio, on the CPU. `benches/torch_encoder.py` times the same class in
 //! PyTorch.
 
-use auricle_engine::models::fastconformer::FastConformer;
+use auricle_engine::unstable::models::fastconformer::FastConformer;
 use burn::tensor::{Device, Distribution, Tensor};
 use criterion::{Criterion, criterion_group, criterion_main};
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use auricle_engine::Result;
-use auricle_engine::scheduler::{BatchExecutor, Priority, Scheduler, SlotCounts};
+use auricle_engine::unstable::scheduler::{BatchExecutor, Priority, Scheduler, SlotCounts};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 const SLOTS: usize = 64;

@@ -33,6 +33,9 @@ pub struct CatalogModel {
     pub id: String,
     /// The purpose: `prerecorded` or `realtime`.
     pub kind: String,
+    /// True for the model that is used where none of its kind is named.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub default: bool,
     /// The published checkpoint to use in production, by its name on the model hub.
     pub published: String,
     /// Folder of the published checkpoint once it is pulled, relative to the models folder.
@@ -124,7 +127,8 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::Checkpoint`] when it is missing or malformed.
-    pub fn read(dir: &Path) -> Result<Self> {
+    pub fn read(dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref();
         let path = dir.join("catalog.toml");
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
         let text = std::fs::read_to_string(&path)
@@ -142,6 +146,17 @@ impl Catalog {
     /// All models, in the catalog's order.
     pub fn models(&self) -> &[CatalogModel] {
         &self.models
+    }
+
+    /// The model of a kind (`prerecorded` or `realtime`) that is used where none is named: the catalog's default, else the first.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`] if the catalog has no model of this kind.
+    pub fn default_model(&self, kind: &str) -> Result<&CatalogModel> {
+        let mut models = self.models.iter().filter(|model| model.kind == kind);
+        let first = models.clone().next();
+        let none = || Error::UnknownModel(format!("of the kind {kind}: the catalog has none"));
+        models.find(|model| model.default).or(first).ok_or_else(none)
     }
 
     /// The folder of the voice activity detector, if the catalog has one: the published one if it is present, else the

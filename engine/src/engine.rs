@@ -1,281 +1,246 @@
-//! The engine: a device, and the models on it.
+//! The engine: calls that are awaited.
 
-use std::collections::BTreeMap;
+use std::any::Any;
+use std::future::Future;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
-use auricle_kernels::gemv::Precision;
-use burn::tensor::Device;
+use tokio::sync::oneshot;
 
 use crate::audio::AudioStream;
-use crate::catalog::{Catalog, SelectedCheckpoint};
-use crate::decoding::fusion::FusionWeights;
-use crate::device::{self, DeviceInfo};
+use crate::blocking;
+use crate::catalog::Catalog;
+use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
-use crate::models::fastconformer::FastConformer;
-use crate::models::silero::Silero;
-use crate::options::{EngineOptions, LanguageModelChoice, ListenOptions, TranscribeOptions};
-use crate::pipeline::checkpoint::Checkpoint;
-use crate::pipeline::executor::DeviceExecutor;
-use crate::pipeline::live::LiveExecutor;
-use crate::pipeline::live::session::{self, LiveEvents, LiveInput};
-use crate::pipeline::offline;
-use crate::pipeline::stage_times::{self, StageTimes};
-use crate::scheduler::{Scheduler, SlotCounts};
-use crate::text::lm::LanguageModel;
-use crate::transcript::{ModelReport, Progress, Transcript};
+use crate::options::{EngineOptions, ListenOptions, TranscribeOptions};
+use crate::pipeline::live::session::{LiveEvents, LiveInput};
+use crate::transcript::{Progress, Transcript};
 
-/// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
-/// the number of values in its tensors.
-///
-/// # Errors
-/// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-pub fn check_detector(dir: &Path) -> Result<usize> {
-    Ok(Silero::load(dir, &Device::flex())?.parameters())
+/// The engine: a device and the models on it, loaded at first use. Clones share it. Its futures run on any asynchronous
+/// runtime: the engine computes on threads of its own. [`blocking::Engine`] is the same for threads that may block.
+#[derive(Clone)]
+pub struct Engine(Arc<blocking::Engine>);
+
+impl From<blocking::Engine> for Engine {
+    fn from(engine: blocking::Engine) -> Self {
+        Self(Arc::new(engine))
+    }
 }
-
-/// Loads a checkpoint on the CPU to see that every tensor is there, has its shape, and none is left over.
-///
-/// # Errors
-/// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-pub fn check_model(dir: &Path) -> Result<ModelReport> {
-    Ok(Checkpoint::load(dir, &Device::flex(), Precision::F32)?.report())
-}
-
-/// The engine: a device and the models on it, loaded at first use.
-pub struct Engine {
-    catalog: Catalog,
-    device: Device,
-    precision: Precision,
-    info: DeviceInfo,
-    warnings: Vec<String>,
-    checkpoints: Loaded<Checkpoint>,
-    language_models: Loaded<LanguageModel>,
-    detector: Mutex<Option<Arc<Silero>>>,
-    slots: SlotCounts,
-    worker: Mutex<Option<Arc<Scheduler<DeviceExecutor>>>>,
-}
-
-/// Values read from files, by path. The lock is held while reading, so that no file is read twice.
-type Loaded<T> = Mutex<BTreeMap<PathBuf, Arc<T>>>;
 
 impl Engine {
-    /// Opens a device and reads the catalog; loads no model yet.
+    /// Opens a device and reads the catalog; loads no model yet. It blocks for the time that the device takes to open, 0.1 to 1 s
+    /// for a GPU.
     ///
     /// # Errors
-    /// [`Error::Device`] when the device asked for is not there or does not work, [`Error::Checkpoint`] when the
-    /// catalog is missing or malformed.
+    /// As [`blocking::Engine::open`].
     pub fn open(options: EngineOptions) -> Result<Self> {
-        let catalog = Catalog::read(&options.models)?;
-        let opened = device::open(options.device)?;
-        Ok(Self {
-            catalog,
-            device: opened.device,
-            precision: options.precision,
-            info: opened.info,
-            warnings: opened.warning.into_iter().collect(),
-            checkpoints: Mutex::default(),
-            language_models: Mutex::default(),
-            detector: Mutex::default(),
-            slots: SlotCounts { live: options.live_streams, agent: 0, offline: options.recordings },
-            worker: Mutex::default(),
-        })
+        blocking::Engine::open(options).map(Self::from)
+    }
+
+    /// The same engine, for threads that may block.
+    pub fn blocking(&self) -> &blocking::Engine {
+        &self.0
     }
 
     /// The device that computes.
     pub fn device(&self) -> &DeviceInfo {
-        &self.info
+        self.0.device()
     }
 
     /// The models there are.
     pub fn catalog(&self) -> &Catalog {
-        &self.catalog
+        self.0.catalog()
     }
 
     /// Warnings of opening the device, a line each.
     pub fn warnings(&self) -> &[String] {
-        &self.warnings
+        self.0.warnings()
+    }
+
+    /// Transcribes audio to its end, in constant memory. Recordings share the device's steps; live sessions go first.
+    pub fn transcribe(&self, audio: AudioStream, options: &TranscribeOptions) -> Transcription {
+        self.transcription(Audio::Stream(Box::new(audio)), options)
+    }
+
+    /// [`Engine::transcribe`] of a file.
+    pub fn transcribe_file(&self, path: impl AsRef<Path>, options: &TranscribeOptions) -> Transcription {
+        self.transcription(Audio::File(path.as_ref().to_path_buf()), options)
+    }
+
+    fn transcription(&self, audio: Audio, options: &TranscribeOptions) -> Transcription {
+        let request = Request { engine: self.0.clone(), audio, options: options.clone(), on_progress: None };
+        Transcription { request: Some(request), running: None }
+    }
+
+    /// Opens a live session: samples go into the first part, events come out of the second. All sessions share the device's
+    /// steps. The first session of a model loads it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`] for options; [`Error::Busy`] when there are as
+    /// many sessions as there may be; what loading reports.
+    pub async fn listen(&self, options: &ListenOptions) -> Result<(LiveInput, LiveEvents)> {
+        let options = options.clone();
+        self.run(move |engine| engine.open_live(&options)).await
     }
 
     /// Loads the checkpoint and the language model that a transcription with these options takes, so that the first does
     /// not wait for them.
     ///
     /// # Errors
-    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], [`Error::LanguageModel`].
-    pub fn load(&self, options: &TranscribeOptions) -> Result<()> {
-        let choice = self.catalog.choose(&options.model)?;
-        self.detector()?;
-        self.language_model(&choice, &options.language_model)?;
-        self.checkpoint(&choice.dir).map(|_| ())
+    /// As [`blocking::Engine::load`].
+    pub async fn load(&self, options: &TranscribeOptions) -> Result<()> {
+        let options = options.clone();
+        self.run(move |engine| engine.load(&options)).await
     }
 
-    /// Transcribes audio to its end, in constant memory; `progress` is called after every step, and says whether to go
-    /// on. Recordings share the device's steps; live sessions go first.
+    /// [`Engine::load`] for live sessions.
     ///
     /// # Errors
-    /// [`Error::Busy`] when there are as many recordings as there may be; [`Error::Canceled`] if `progress` broke off; [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`]
-    /// for options; what loading, decoding or the device reports.
-    pub fn transcribe(
+    /// As [`blocking::Engine::load_live`].
+    pub async fn load_live(&self, options: &ListenOptions) -> Result<()> {
+        let options = options.clone();
+        self.run(move |engine| engine.load_live(&options)).await
+    }
+
+    /// [`blocking::Engine::warm_up`], awaited.
+    ///
+    /// # Errors
+    /// As [`blocking::Engine::warm_up`].
+    pub async fn warm_up(&self) -> Result<()> {
+        self.run(blocking::Engine::warm_up).await
+    }
+
+    /// Runs a blocking call on a thread of its own.
+    async fn run<T: Send + 'static>(
         &self,
-        audio: AudioStream,
-        options: &TranscribeOptions,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<Transcript> {
-        let choice = self.catalog.choose(&options.model)?;
-        if let Some(language) = &options.language {
-            choice.check_language(language)?;
-        }
-        check_search(&options.fusion, options.beam)?;
-        let language_model = self.language_model(&choice, &options.language_model)?;
-        let detector = self.detector()?;
-        let (checkpoint, worker, detector) = (self.checkpoint(&choice.dir)?, self.worker()?, detector.as_deref());
-        let mut transcript = match &*checkpoint {
-            Checkpoint::FastConformer(_) if options.sequential => {
-                return Err(Error::InvalidOption("windows one after another are for Whisper checkpoints".into()));
-            }
-            Checkpoint::FastConformer(model) => {
-                // The checkpoint finds the language by itself; a language that it lacks is still an error.
-                options.languages.iter().try_for_each(|language| choice.check_language(language))?;
-                offline::transducer::transcribe(model, &worker, audio, options, language_model, detector, progress)?
-            }
-            Checkpoint::Whisper(_) if language_model.is_some() => {
-                return Err(Error::InvalidOption("a Whisper checkpoint takes no language model".into()));
-            }
-            Checkpoint::Whisper(model) => {
-                offline::whisper::transcribe(model, &worker, audio, options, detector, progress)?
-            }
-        };
-        if transcript.language_code.is_none()
-            && let [only] = choice.languages
-        {
-            transcript.language_code = Some(only.clone());
-        }
-        Ok(transcript)
-    }
-
-    /// Loads what live sessions of a model take, so that the first does not wait for it.
-    ///
-    /// # Errors
-    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], [`Error::LanguageModel`].
-    pub fn load_live(&self, options: &ListenOptions) -> Result<()> {
-        let choice = self.catalog.choose(&options.model)?;
-        self.worker()?;
-        self.live_language_model(&choice, &options.language_model)?;
-        self.streaming_model(&choice.dir).map(|_| ())
-    }
-
-    /// Opens a live session: samples go into the first part, turns of text come out of the second. All sessions share the
-    /// device's steps.
-    ///
-    /// # Errors
-    /// [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`] for options; [`Error::Busy`] when there are as
-    /// many sessions as there may be; what loading reports.
-    pub fn listen(&self, options: &ListenOptions) -> Result<(LiveInput, LiveEvents)> {
-        let choice = self.catalog.choose(&options.model)?;
-        if let Some(language) = &options.language {
-            choice.check_language(language)?;
-        }
-        check_search(&options.fusion, options.beam)?;
-        let mut options = options.clone();
-        let look_ahead_ms = options.look_ahead_ms.or(choice.model.look_ahead_ms);
-        let model = self.streaming_model(&choice.dir)?;
-        if options.language.is_none()
-            && let [only] = choice.languages
-        {
-            options.language = Some(only.clone());
-        }
-        let language_model = self.live_language_model(&choice, &options.language_model)?;
-        let detected = self.detector()?.is_some();
-        session::open(&*self.worker()?, model, &options, look_ahead_ms, language_model, detected)
-    }
-
-    /// The device's worker, started at first use.
-    fn worker(&self) -> Result<Arc<Scheduler<DeviceExecutor>>> {
-        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(worker) = worker.as_ref() {
-            return Ok(worker.clone());
-        }
-        let detector = self.detector()?;
-        let started = Arc::new(Scheduler::start(self.slots, move || DeviceExecutor::new(LiveExecutor::new(detector)))?);
-        *worker = Some(started.clone());
-        Ok(started)
-    }
-
-    /// The voice activity detector, if the catalog names one. It runs on the CPU wherever the models run: it is too small
-    /// for a GPU to be worth the way there and back.
-    ///
-    /// # Errors
-    /// [`Error::Checkpoint`], [`Error::Weights`].
-    pub fn detector(&self) -> Result<Option<Arc<Silero>>> {
-        let Some(dir) = self.catalog.detector() else { return Ok(None) };
-        let mut loaded = self.detector.lock().unwrap_or_else(PoisonError::into_inner);
-        if loaded.is_none() {
-            *loaded = Some(Arc::new(Silero::load(&dir, &Device::flex())?));
-        }
-        Ok(loaded.clone())
-    }
-
-    /// Times the stages of a model over a recording: `samples` at 16 kHz.
-    ///
-    /// # Errors
-    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], and what the device reports.
-    pub fn measure(&self, model: &str, samples: &[f32]) -> Result<StageTimes> {
-        let model = self.streaming_model(&self.catalog.choose(model)?.dir)?;
-        stage_times::stages(&model, samples, &self.device)
-    }
-
-    fn checkpoint(&self, dir: &Path) -> Result<Arc<Checkpoint>> {
-        once(&self.checkpoints, dir, || Checkpoint::load(dir, &self.device, self.precision))
-    }
-
-    /// A checkpoint that hears streams of frames.
-    fn streaming_model(&self, dir: &Path) -> Result<Arc<FastConformer>> {
-        self.checkpoint(dir)?.streaming().cloned()
-    }
-
-    fn language_model(
-        &self,
-        choice: &SelectedCheckpoint,
-        wanted: &LanguageModelChoice,
-    ) -> Result<Option<Arc<LanguageModel>>> {
-        let path = match wanted {
-            LanguageModelChoice::Off => None,
-            LanguageModelChoice::File(path) => Some(path),
-            LanguageModelChoice::Shipped => choice.language_model.as_ref(),
-        };
-        path.map(|path| once(&self.language_models, path, || LanguageModel::open(path))).transpose()
-    }
-
-    /// As [`Self::language_model`], for live sessions.
-    fn live_language_model(
-        &self,
-        choice: &SelectedCheckpoint,
-        wanted: &LanguageModelChoice,
-    ) -> Result<Option<Arc<LanguageModel>>> {
-        match wanted {
-            LanguageModelChoice::Shipped if !device::is_cpu(&self.device) => Ok(None),
-            _ => self.language_model(choice, wanted),
-        }
+        call: impl FnOnce(&blocking::Engine) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let engine = self.0.clone();
+        let finished = on_thread(move || call(&engine))?;
+        finished.await.unwrap_or_else(|_| Err(thread_lost()))
     }
 }
 
+/// Runs a call on a thread of its own. A panic reaches whoever waits as an error.
+///
 /// # Errors
-/// [`Error::InvalidOption`] for a search that cannot be meant.
-fn check_search(fusion: &FusionWeights, beam: Option<usize>) -> Result<()> {
-    if beam == Some(0) {
-        return Err(Error::InvalidOption("a beam has at least one text".into()));
-    }
-    fusion.check()
+/// [`Error::Busy`] if the system refuses a thread.
+fn on_thread<T: Send + 'static>(
+    call: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<oneshot::Receiver<Result<T>>> {
+    let (give, finished) = oneshot::channel();
+    let run = move || {
+        let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(&*panic)));
+        // Nobody may wait any more.
+        let _ = give.send(result);
+    };
+    let started = std::thread::Builder::new().name("auricle-call".into()).spawn(run);
+    started.map_err(|error| Error::Busy(format!("a thread cannot be started: {error}")))?;
+    Ok(finished)
 }
 
-/// The value of `path`: reads it if it was not read before.
-fn once<T>(loaded: &Loaded<T>, path: &Path, read: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
-    let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = loaded.get(path) {
-        return Ok(found.clone());
+fn thread_lost() -> Error {
+    Error::internal("a thread of the engine ended without a result")
+}
+
+/// The error of a thread that panicked. (The default hook has printed the panic with its place.)
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+    Error::internal(format!("a thread panicked: {}", message.as_deref().unwrap_or("no message")))
+}
+
+enum Audio {
+    File(PathBuf),
+    Stream(Box<AudioStream>),
+}
+
+type OnProgress = Box<dyn FnMut(Progress) + Send>;
+
+struct Request {
+    engine: Arc<blocking::Engine>,
+    audio: Audio,
+    options: TranscribeOptions,
+    on_progress: Option<OnProgress>,
+}
+
+/// A transcription: a future of its [`Transcript`]. It starts when it is first polled, on a thread of its own; dropped, it
+/// ends with the step that the device is in.
+///
+/// # Errors
+/// As [`blocking::Engine::transcribe_file`].
+#[must_use = "it starts when it is awaited"]
+pub struct Transcription {
+    /// Until the first poll.
+    request: Option<Request>,
+    running: Option<Running>,
+}
+
+struct Running {
+    result: oneshot::Receiver<Result<Transcript>>,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.dropped.store(true, Ordering::Relaxed);
     }
-    let found = Arc::new(read()?);
-    loaded.insert(path.to_path_buf(), found.clone());
-    Ok(found)
+}
+
+impl Transcription {
+    /// Calls `progress` after every step, on the transcription's thread.
+    pub fn on_progress(mut self, progress: impl FnMut(Progress) + Send + 'static) -> Self {
+        if let Some(request) = &mut self.request {
+            request.on_progress = Some(Box::new(progress));
+        }
+        self
+    }
+}
+
+impl Future for Transcription {
+    type Output = Result<Transcript>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(request) = self.request.take() {
+            match request.start() {
+                Ok(running) => self.running = Some(running),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        let Some(running) = &mut self.running else {
+            return Poll::Ready(Err(Error::internal("a transcription is polled after its end")));
+        };
+        let result = std::task::ready!(Pin::new(&mut running.result).poll(context));
+        self.running = None;
+        Poll::Ready(result.unwrap_or_else(|_| Err(thread_lost())))
+    }
+}
+
+impl Request {
+    fn start(self) -> Result<Running> {
+        let Self { engine, audio, options, mut on_progress } = self;
+        let dropped = Arc::new(AtomicBool::new(false));
+        let canceled = dropped.clone();
+        let result = on_thread(move || {
+            let audio = match audio {
+                Audio::File(path) => AudioStream::open(path)?,
+                Audio::Stream(audio) => *audio,
+            };
+            engine.transcribe_with(audio, &options, |progress| {
+                if canceled.load(Ordering::Relaxed) {
+                    return ControlFlow::Break(());
+                }
+                if let Some(on_progress) = &mut on_progress {
+                    on_progress(progress);
+                }
+                ControlFlow::Continue(())
+            })
+        })?;
+        Ok(Running { result, dropped })
+    }
 }

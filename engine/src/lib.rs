@@ -1,67 +1,96 @@
 //! Auricle's speech engine: audio in, structured text out.
 //!
 //! ```no_run
-//! use auricle_engine::{Engine, EngineOptions, TranscribeOptions, audio::AudioStream};
+//! use auricle_engine::{Engine, EngineOptions, TranscribeOptions};
 //!
-//! fn main() -> auricle_engine::Result<()> {
-//!     let engine = Engine::open(EngineOptions::default())?;
-//!     let audio = AudioStream::open("talk.mp3".as_ref())?;
-//!     let transcript = engine.transcribe(audio, &TranscribeOptions::default(), &mut |progress| {
-//!         eprintln!("{:.0} s", progress.audio_s);
-//!         std::ops::ControlFlow::Continue(())
-//!     })?;
-//!     for word in &transcript.words {
-//!         println!("{:>6} ms  {}", word.start, word.text);
-//!     }
-//!     Ok(())
+//! # async fn example() -> auricle_engine::Result<()> {
+//! let engine = Engine::open(EngineOptions::default())?;
+//! let transcript = engine
+//!     .transcribe_file("talk.mp3", &TranscribeOptions::default().language("en"))
+//!     .on_progress(|progress| eprintln!("{:.0} s", progress.audio_s))
+//!     .await?;
+//! for word in &transcript.words {
+//!     println!("{:>6} ms  {}", word.start, word.text);
 //! }
+//! # Ok(()) }
 //! ```
+//!
+//! [`Engine`]'s calls are awaited, on any asynchronous runtime; those of [`blocking::Engine`] block. `engine/examples/` has a
+//! program for a file, for many files, for a microphone, and a web service.
+//!
+//! # Features
+//!
+//! - `wgpu` (default), `vulkan` (SPIR-V kernels), `metal`: GPUs. Without any, the engine computes on the CPU.
+//! - `unstable`: makes the inner modules public, for tests and benchmarks. They change without notice.
 //!
 //! # Layout
 //!
 //! A module uses those below it, and none above it.
 //!
-//! - `engine`: the engine itself, which holds a device and the models on it.
-//! - [`pipeline`]: recordings and live sessions, in the order in which data flows.
+//! - `engine`: the engine with calls that are awaited.
+//! - [`blocking`]: the engine with calls that block; it holds a device and the models on it.
+//! - `pipeline`: recordings and live sessions, in the order in which data flows.
 //! - `options`, `transcript`: options and results.
-//! - [`scheduler`]: the worker thread of a device, and the batches that it runs.
-//! - [`vad`]: voice activity: segments, endpointing, chunking, the speech filter.
-//! - [`models`]: model families, one folder each.
-//! - [`decoding`]: scores to tokens: greedy and beam search, fusion, biasing.
-//! - [`text`]: words and spans in, words and spans out.
-//! - [`layers`], [`weights`]: layers that families share, and the files that their weights come from.
-//! - [`audio`]: files to samples, as a stream.
-//! - [`catalog`], [`device`]: the models folder, the device.
-//! - [`error`], [`language`]: the one error type, language codes.
+//! - `scheduler`: the worker thread of a device, and the batches that it runs.
+//! - `vad`: voice activity: segments, endpointing, chunking, the speech filter.
+//! - `models`: model families, one folder each.
+//! - `decoding`: scores to tokens: greedy and beam search, fusion, biasing.
+//! - `text`: words and spans in, words and spans out.
+//! - `layers`, `weights`: layers that families share, and the files that their weights come from.
+//! - `audio`: files to samples, as a stream.
+//! - `catalog`, `device`: the models folder, the device.
+//! - `error`, `language`: the one error type, language codes.
+
+// Without `unstable`, some of what tests use has no user.
+#![cfg_attr(not(feature = "unstable"), allow(dead_code, unused_imports))]
 
 pub mod audio;
-pub mod catalog;
-pub mod decoding;
-pub mod device;
+pub mod blocking;
+mod catalog;
+mod decoding;
+mod device;
 mod engine;
-pub mod error;
+mod error;
 pub mod language;
-pub mod layers;
-pub mod models;
+mod layers;
+mod models;
 mod options;
-pub mod pipeline;
-pub mod scheduler;
-pub mod text;
+mod pipeline;
+mod scheduler;
+mod text;
 mod transcript;
-pub mod vad;
-pub mod weights;
+mod vad;
+mod weights;
+
+/// The inner modules, for tests and benchmarks. They change without notice.
+#[cfg(feature = "unstable")]
+#[doc(hidden)]
+pub mod unstable {
+    macro_rules! inner_modules {
+        ($($name:ident)*) => { $(
+            #[doc = concat!("`", stringify!($name), "`, whole.")]
+            pub mod $name {
+                pub use crate::$name::*;
+            }
+        )* };
+    }
+
+    inner_modules! { decoding device layers models pipeline scheduler text vad weights }
+}
 
 pub use auricle_kernels::gemv::Precision;
-pub use catalog::{Catalog, CatalogDetector, CatalogModel, CatalogSize, WordErrorRate};
+pub use auricle_kernels::vulkan_layers::disable_mesa_device_select;
+pub use blocking::{check_detector, check_model};
+pub use catalog::{Catalog, CatalogDetector, CatalogModel, CatalogSize, SelectedCheckpoint, WordErrorRate};
 pub use decoding::fusion::FusionWeights;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
-pub use engine::{Engine, check_detector, check_model};
+pub use engine::{Engine, Transcription};
 pub use error::{Error, Result};
 pub use options::{EngineOptions, LanguageModelChoice, ListenOptions, SAMPLE_RATES, TranscribeOptions, models_dir};
-pub use pipeline::live::session::{LiveEvents, LiveInput};
+pub use pipeline::live::session::{LiveEvents, LiveInput, MAX_AHEAD_MS};
 pub use pipeline::live::{Caption, LiveEvent};
 pub use pipeline::stage_times::StageTimes;
-pub use text::Word;
+pub use text::{Word, search, segments, subtitles};
 pub use transcript::{ModelReport, Progress, Transcript};
 pub use vad::endpointer::EndpointingRules;
 

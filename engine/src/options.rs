@@ -1,6 +1,6 @@
 //! Options of the engine, of a transcription and of a live session.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use auricle_kernels::gemv::Precision;
 
@@ -9,8 +9,21 @@ use crate::decoding::fusion::FusionWeights;
 use crate::device::DeviceChoice;
 use crate::vad::endpointer::EndpointingRules;
 
+/// Writes the setters of options, which take the options and give them back.
+macro_rules! setters {
+    ($($name:ident: $given:ty => $value:expr),* $(,)?) => { $(
+        #[doc = concat!("Sets [`", stringify!($name), "`](Self#structfield.", stringify!($name), ").")]
+        #[must_use]
+        pub fn $name(mut self, $name: $given) -> Self {
+            self.$name = $value;
+            self
+        }
+    )* };
+}
+
 /// Options of an [`Engine`](crate::Engine).
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct EngineOptions {
     /// The folder with `catalog.toml` and the checkpoints.
     pub models: PathBuf,
@@ -27,10 +40,10 @@ pub struct EngineOptions {
 }
 
 impl Default for EngineOptions {
-    /// The folder that [`models_dir`] finds; the GPU if there is one.
+    /// The folder that [`models_dir`] finds, else `models`; the GPU if there is one.
     fn default() -> Self {
         Self {
-            models: models_dir(),
+            models: models_dir().unwrap_or_else(|| "models".into()),
             device: DeviceChoice::Auto,
             precision: Precision::F32,
             live_streams: 256,
@@ -39,25 +52,40 @@ impl Default for EngineOptions {
     }
 }
 
-/// The models folder: `AURICLE_MODELS`, else `models` in the working directory, beside the program or above it, else
-/// the one of the source tree that this was built from.
-pub fn models_dir() -> PathBuf {
-    if let Some(dir) = std::env::var_os("AURICLE_MODELS") {
-        return dir.into();
+impl EngineOptions {
+    setters! {
+        models: impl Into<PathBuf> => models.into(),
+        device: DeviceChoice => device,
+        precision: Precision => precision,
+        live_streams: usize => live_streams,
+        recordings: usize => recordings,
     }
-    let holds_catalog = |dir: &PathBuf| dir.join("catalog.toml").is_file();
+}
+
+/// The models folder: `AURICLE_MODELS`, else the first `models` with a `catalog.toml` in the working directory, beside the
+/// program or above it.
+pub fn models_dir() -> Option<PathBuf> {
+    if let Some(dir) = std::env::var_os("AURICLE_MODELS") {
+        return Some(dir.into());
+    }
     let program = std::env::current_exe().ok();
     let above = program.iter().flat_map(|program| program.ancestors().skip(1)).map(|dir| dir.join("models"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
-    let source = source.canonicalize().unwrap_or(source);
-    std::iter::once(PathBuf::from("models")).chain(above).find(holds_catalog).unwrap_or(source)
+    std::iter::once(PathBuf::from("models")).chain(above).find(|dir| dir.join("catalog.toml").is_file())
 }
 
 /// Options of a transcription.
-#[derive(Clone, Debug)]
+///
+/// ```
+/// use auricle_engine::TranscribeOptions;
+///
+/// let options = TranscribeOptions::default().model("svc-fast").language("en").keyterms(["Auricle"]);
+/// assert_eq!(options.language.as_deref(), Some("en"));
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct TranscribeOptions {
-    /// A model of the catalog.
-    pub model: String,
+    /// A model of the catalog; its default for recordings if left out.
+    pub model: Option<String>,
     /// The language spoken, `en` say; found by the model where it can, if left out.
     pub language: Option<String>,
     /// The languages that may be spoken, one here and another there: each window of a Whisper checkpoint tells for itself
@@ -91,19 +119,17 @@ pub enum LanguageModelChoice {
     File(PathBuf),
 }
 
-impl Default for TranscribeOptions {
-    fn default() -> Self {
-        Self {
-            model: "svc-best".into(),
-            language: None,
-            languages: Vec::new(),
-            keyterms: Vec::new(),
-            look_ahead_ms: None,
-            language_model: LanguageModelChoice::default(),
-            fusion: FusionWeights::default(),
-            beam: None,
-            sequential: false,
-        }
+impl TranscribeOptions {
+    setters! {
+        model: impl Into<String> => Some(model.into()),
+        language: impl Into<String> => Some(language.into()),
+        languages: impl IntoIterator<Item = impl Into<String>> => languages.into_iter().map(Into::into).collect(),
+        keyterms: impl IntoIterator<Item = impl Into<String>> => keyterms.into_iter().map(Into::into).collect(),
+        look_ahead_ms: u32 => Some(look_ahead_ms),
+        language_model: LanguageModelChoice => language_model,
+        fusion: FusionWeights => fusion,
+        beam: usize => Some(beam),
+        sequential: bool => sequential,
     }
 }
 
@@ -121,9 +147,10 @@ pub const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
 
 /// Options of a live session.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ListenOptions {
-    /// A live model of the catalog.
-    pub model: String,
+    /// A live model of the catalog; its default for live sessions if left out.
+    pub model: Option<String>,
     /// The language spoken, `en` say; found by the model where it can, if left out.
     pub language: Option<String>,
     /// Of the samples that will be pushed, in hertz: [`SAMPLE_RATES`].
@@ -144,7 +171,7 @@ pub struct ListenOptions {
 impl Default for ListenOptions {
     fn default() -> Self {
         Self {
-            model: "svc-realtime-pro".into(),
+            model: None,
             language: None,
             sample_rate: SAMPLE_RATE,
             look_ahead_ms: None,
@@ -153,5 +180,18 @@ impl Default for ListenOptions {
             fusion: FusionWeights::default(),
             beam: None,
         }
+    }
+}
+
+impl ListenOptions {
+    setters! {
+        model: impl Into<String> => Some(model.into()),
+        language: impl Into<String> => Some(language.into()),
+        sample_rate: u32 => sample_rate,
+        look_ahead_ms: u32 => Some(look_ahead_ms),
+        turns: EndpointingRules => turns,
+        language_model: LanguageModelChoice => language_model,
+        fusion: FusionWeights => fusion,
+        beam: usize => Some(beam),
     }
 }

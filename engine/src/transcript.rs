@@ -6,6 +6,7 @@ use crate::text::Word;
 
 /// Progress of a transcription.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Seconds of audio done.
     pub audio_s: f64,
@@ -15,6 +16,7 @@ pub struct Progress {
 
 /// The transcript of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Transcript {
     /// The whole text; empty where nothing was said.
     pub text: String,
@@ -34,6 +36,7 @@ pub struct Transcript {
 
 /// Facts of a checkpoint folder of which every tensor is accounted for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ModelReport {
     /// The published class.
     pub class: String,

@@ -10,13 +10,16 @@ use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 use url::Url;
 
+use crate::starter_models;
+
 /// All settings. The comment of each is its documentation. Defaults are in [`Config::default`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Folder of the database, the objects and temporary files. Default: `auricle-data`.
     pub data: PathBuf,
-    /// The models folder. Default: the folder that the engine finds.
+    /// The models folder. Default: `AURICLE_MODELS`, else `models` in the working directory, beside the program or above
+    /// it, else the user's own, which the program fills with its starters.
     pub models: PathBuf,
     /// `auto`, `cpu`, `gpu` or `vulkan:N`.
     pub device: String,
@@ -142,7 +145,7 @@ impl Default for Config {
         let local = |port| SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port);
         Self {
             data: "auricle-data".into(),
-            models: auricle_engine::models_dir(),
+            models: starter_models::default_folder(),
             device: "auto".into(),
             precision: "full".into(),
             role: Role::All,

@@ -20,6 +20,7 @@
 //! - `storage`: the object store; `outbound`: requests to URLs of users; `model_hub`: checkpoints from a model hub
 //! - `store`: the database; SQL lives here alone
 //! - `config`: settings; `languages`: language codes
+//! - `starter_models`: the starter models within the program
 //! - `notify`, `backoff`, `ids`, `clock`: signals between tasks, retry delays, identifiers, time
 
 mod api;
@@ -46,6 +47,7 @@ mod openapi;
 mod outbound;
 mod routes;
 mod serve;
+mod starter_models;
 mod state;
 mod storage;
 mod store;

@@ -40,6 +40,7 @@ pub const ORDERS: [Order; 3] = [
         sources: "engine/src",
         ranks: &[
             &["engine"],
+            &["blocking"],
             &["pipeline"],
             &["options", "transcript"],
             &["scheduler"],
@@ -53,7 +54,7 @@ pub const ORDERS: [Order; 3] = [
             &["error", "language"],
         ],
         cyclic: &["audio", "pipeline"],
-        has_layout: false,
+        has_layout: true,
     },
     Order {
         name: "server",
@@ -74,6 +75,7 @@ pub const ORDERS: [Order; 3] = [
             &["storage", "outbound", "model_hub"],
             &["store"],
             &["config", "languages"],
+            &["starter_models"],
             &["notify", "backoff"],
             &["ids"],
             &["clock"],

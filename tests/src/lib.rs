@@ -29,7 +29,9 @@ pub use media::{noise, silence, spoken, wav};
 pub use optional::{devices, fixtures, skip};
 pub use oracle::{Oracle, relative_error};
 pub use postgres::Postgres;
-pub use program::{Run, arpa, auricle, binary, command, ended, models_with, models_with_detector, speech, tiny_models};
+pub use program::{
+    Run, arpa, auricle, binary, command, ended, models, models_with, models_with_detector, speech, tiny_models,
+};
 pub use published::{write_published_size, write_streaming_size};
 pub use receiver::{Delivery, Gate, Receiver, Reply};
 pub use service::{Service, Setup, eventually, unique};

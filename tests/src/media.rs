@@ -52,7 +52,7 @@ pub fn wav(rate: u32, bits: u16, data: &[u8]) -> Vec<u8> {
 pub fn spoken(rate: u32) -> Vec<u8> {
     static SAMPLES: OnceLock<Vec<f32>> = OnceLock::new();
     let samples = SAMPLES.get_or_init(|| {
-        let mut stream = AudioStream::open(&crate::speech()).expect("the recording");
+        let mut stream = AudioStream::open(crate::speech()).expect("the recording");
         let mut samples = stream.read_to_end().expect("its samples");
         samples.resize(samples.len() + (SILENCE_S * f64::from(SAMPLE_RATE)) as usize, 0.0);
         samples

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use auricle_engine::device::{self, DeviceChoice};
+use auricle_engine::unstable::device::{self, DeviceChoice};
 use burn::tensor::Device;
 
 /// The folder of fixtures. `AURICLE_TESTS` names its parent for test programs that run on another machine.

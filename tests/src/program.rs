@@ -36,6 +36,8 @@ pub fn command() -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AURICLE_")) {
         command.env_remove(name);
     }
+    // The user's own models folder, which the program fills.
+    command.env("XDG_DATA_HOME", binary().with_file_name("data-home"));
     command
 }
 
@@ -104,9 +106,14 @@ pub fn models_with_detector(fixture: &str) -> TempDir {
     dir
 }
 
+/// The repository's models folder, with the starters.
+pub fn models() -> PathBuf {
+    crate::fixtures().join("../../models")
+}
+
 /// The recording of eleven seconds of speech that ships with the models.
 pub fn speech() -> PathBuf {
-    crate::fixtures().join("../../models/samples/jfk.flac")
+    models().join("samples/jfk.flac")
 }
 
 /// A unigram language model as ARPA text: these words are likely, all others are not.

@@ -86,7 +86,7 @@ impl Setup {
 
     /// On the checkpoints that ship with the repository.
     pub fn starter(mut self) -> Self {
-        self.models = Some(crate::fixtures().join("../../models"));
+        self.models = Some(crate::models());
         self
     }
 

@@ -3,12 +3,12 @@
 use std::error::Error;
 use std::f32::consts::TAU;
 use std::io::Cursor;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::{DeviceChoice, Engine, EngineOptions, Result, TranscribeOptions, Transcript};
+use auricle_engine::blocking::Engine;
+use auricle_engine::{DeviceChoice, EngineOptions, Result, TranscribeOptions, Transcript};
 use clap::Parser;
 
 /// Words per hour that a model recognizes in audio without speech
@@ -38,14 +38,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn Error>> {
-    let mut open = EngineOptions { device: DeviceChoice::Cpu, ..EngineOptions::default() };
+    let mut open = EngineOptions::default().device(DeviceChoice::Cpu);
     let mut options = TranscribeOptions::default();
     if let Some(models) = arguments.models {
         open.models = models;
     }
-    if let Some(model) = arguments.model {
-        options.model = model;
-    }
+    options.model = arguments.model;
     let engine = Engine::open(open)?;
     println!("{:<26} {:>8} {:>12}  warnings", "sound", "minutes", "words/hour");
     let mut all = Count::default();
@@ -58,7 +56,7 @@ fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn Error>> {
             .collect();
         let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm), SAMPLE_RATE, 1)?;
         let mut count = Count::default();
-        count.add(engine.transcribe(audio, &options, &mut |_| ControlFlow::Continue(()))?);
+        count.add(engine.transcribe(audio, &options)?);
         count.print(name);
         all.join(&count);
     }
@@ -76,7 +74,7 @@ fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn Error>> {
 }
 
 fn transcribe(engine: &Engine, file: &std::path::Path, options: &TranscribeOptions) -> Result<Transcript> {
-    engine.transcribe(AudioStream::open(file)?, options, &mut |_| ControlFlow::Continue(()))
+    engine.transcribe(AudioStream::open(file)?, options)
 }
 
 #[derive(Default)]

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use auricle_engine::models::fastconformer::{FastConformer, Stream};
-use auricle_engine::{DeviceChoice, device};
+use auricle_engine::DeviceChoice;
+use auricle_engine::unstable::device;
+use auricle_engine::unstable::models::fastconformer::{FastConformer, Stream};
 use burn::tensor::{Distribution, Tensor};
 use clap::Parser;
 

@@ -1,15 +1,14 @@
 //! Word error rate of a model over a folder of speech, and its speed.
 
 use std::error::Error;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use auricle_benches::speech_set::references;
 use auricle_benches::word_errors::{WordErrors, normalize};
-use auricle_engine::audio::AudioStream;
-use auricle_engine::{DeviceChoice, Engine, EngineOptions, LanguageModelChoice, TranscribeOptions};
+use auricle_engine::blocking::Engine;
+use auricle_engine::{DeviceChoice, EngineOptions, LanguageModelChoice, TranscribeOptions};
 use clap::Parser;
 
 /// Word error rate of a model over a folder of speech, and its speed
@@ -64,14 +63,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
-    let mut open = EngineOptions { device: arguments.device, ..EngineOptions::default() };
+    let mut open = EngineOptions::default().device(arguments.device);
     let mut options = TranscribeOptions::default();
     if let Some(models) = arguments.models {
         open.models = models;
     }
-    if let Some(model) = arguments.model {
-        options.model = model;
-    }
+    options.model = arguments.model;
     options.look_ahead_ms = arguments.look_ahead;
     options.beam = arguments.beam;
     let fusion = &mut options.fusion;
@@ -98,8 +95,7 @@ fn score(engine: &Engine, folder: &Path, options: &TranscribeOptions, show: bool
     let (mut audio_s, mut seconds) = (0.0, 0.0);
     for reference in &references {
         let start = Instant::now();
-        let transcript =
-            engine.transcribe(AudioStream::open(&reference.path)?, options, &mut |_| ControlFlow::Continue(()))?;
+        let transcript = engine.transcribe_file(&reference.path, options)?;
         seconds += start.elapsed().as_secs_f64();
         audio_s += transcript.audio_duration_sec;
         let (expected, recognized) = (normalize(&reference.text), normalize(&transcript.text));
@@ -118,7 +114,7 @@ fn score(engine: &Engine, folder: &Path, options: &TranscribeOptions, show: bool
     println!(
         "{} on {}, {search}: WER {:.2} % ({} words in {} files: {:.2} % substituted, {:.2} % deleted, \
          {:.2} % inserted)",
-        options.model,
+        options.model.as_deref().unwrap_or("the default model"),
         engine.device().name,
         rate(errors.total()),
         words,

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use auricle_benches::process::own_peak_mb;
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::models::whisper::{DecodeOptions, DecodingBatch, Whisper};
-use auricle_engine::{DeviceChoice, Precision, device};
+use auricle_engine::unstable::device;
+use auricle_engine::unstable::models::whisper::{DecodeOptions, DecodingBatch, Whisper};
+use auricle_engine::{DeviceChoice, Precision};
 use clap::Parser;
 use serde_json::json;
 
@@ -101,7 +102,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
 /// The shipped sample, repeated.
 fn speech(samples: usize) -> Result<Vec<f32>, Box<dyn Error>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/samples/jfk.flac");
-    let mut audio = AudioStream::open(path.as_ref())?.read_to_end()?;
+    let mut audio = AudioStream::open(path)?.read_to_end()?;
     let pause = SAMPLE_RATE as usize;
     audio.extend(vec![0.0; pause]);
     Ok(audio.iter().copied().cycle().take(samples).collect())

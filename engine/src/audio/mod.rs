@@ -46,6 +46,7 @@ pub const LIMIT: f32 = 16.0;
 
 /// Selects the `ffmpeg` for the formats that symphonia lacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ffmpeg {
     /// The program named by the variable `AURICLE_FFMPEG`, else the first `ffmpeg` on `PATH`.
     #[default]
@@ -58,11 +59,28 @@ pub enum Ffmpeg {
 
 /// Options to open an [`AudioStream`].
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct OpenOptions {
     /// The file's name in messages. Without it, its own file name (never its folder).
     pub name: Option<String>,
     /// The `ffmpeg` to use.
     pub ffmpeg: Ffmpeg,
+}
+
+impl OpenOptions {
+    /// Sets the file's name in messages.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets the `ffmpeg` to use.
+    #[must_use]
+    pub fn ffmpeg(mut self, ffmpeg: Ffmpeg) -> Self {
+        self.ffmpeg = ffmpeg;
+        self
+    }
 }
 
 /// A stream of 16 kHz mono samples decoded from a file, buffer or pipe.
@@ -73,7 +91,7 @@ pub struct OpenOptions {
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut audio = auricle_engine::audio::AudioStream::open("talk.mp3".as_ref())?;
+/// let mut audio = auricle_engine::audio::AudioStream::open("talk.mp3")?;
 /// while let Some(block) = audio.next_block()? {
 ///     // `block`: [samples], at 16 kHz
 /// }
@@ -117,7 +135,7 @@ impl AudioStream {
     /// # Errors
     /// [`Error::Read`] for a missing file, a directory or no permission; [`Error::UnsupportedMedia`] for input that is
     /// not media, is empty, corrupt or encrypted; [`Error::NoAudioTrack`]; [`Error::FfmpegMissing`]; [`Error::Ffmpeg`].
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &OpenOptions::default())
     }
 
@@ -125,7 +143,8 @@ impl AudioStream {
     ///
     /// # Errors
     /// As [`AudioStream::open`].
-    pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self> {
+    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        let path = path.as_ref();
         let cannot = |reason: String| Error::Read { path: path.to_path_buf(), reason };
         let metadata = std::fs::metadata(path).map_err(|error| cannot(plain_reason(&error)))?;
         if metadata.is_dir() {

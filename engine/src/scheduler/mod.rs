@@ -153,7 +153,11 @@ struct Shared<E: BatchExecutor> {
     finished: ArrayQueue<(SlotHandle, Option<E::Input>)>,
     /// Streams that the caller has dropped. There is room for one of each slot.
     dropped: ArrayQueue<SlotHandle>,
-    notify: Notify,
+    notify: Arc<Notify>,
+    /// A push has found its queue full since the worker last emptied it.
+    refused: AtomicBool,
+    /// Tells callers that a full queue has room again.
+    room: Arc<tokio::sync::Notify>,
     stopping: AtomicBool,
     /// The worker's thread has ended.
     ended: AtomicBool,
@@ -173,6 +177,7 @@ impl<E: BatchExecutor> Drop for EndGuard<E> {
     fn drop(&mut self) {
         self.0.ended.store(true, Ordering::SeqCst);
         self.0.drop_openings();
+        self.0.room.notify_waiters();
     }
 }
 
@@ -215,7 +220,9 @@ impl<E: BatchExecutor> Scheduler<E> {
             opening: ArrayQueue::new(slots.total().max(1)),
             finished: ArrayQueue::new(slots.total().max(1)),
             dropped: ArrayQueue::new(slots.total().max(1)),
-            notify: Notify::new(worker.thread().clone()),
+            notify: Arc::new(Notify::new(worker.thread().clone())),
+            refused: AtomicBool::new(false),
+            room: Arc::default(),
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
@@ -230,7 +237,7 @@ impl<E: BatchExecutor> Scheduler<E> {
     pub fn open(&self, request: E::Request, priority: Priority) -> Result<(Stream<E>, Results<E::Output>)> {
         let free = &self.shared.free[priority as usize];
         let handle = free.pop().ok_or_else(|| Error::Busy("all streams are in use".into()))?;
-        let (outputs, results) = Results::channel();
+        let (outputs, results) = Results::channel(self.shared.notify.clone());
         if self.shared.opening.push(Opening { handle, request, outputs }).is_err() {
             debug_assert!(false, "there is room for every slot");
         }
@@ -273,9 +280,24 @@ impl<E: BatchExecutor> Stream<E> {
     /// Gives the input back if the queue is full: nothing was lost, and the caller may try again.
     pub fn push(&self, input: E::Input) -> std::result::Result<(), E::Input> {
         let queue = &self.shared.queues[self.handle.priority as usize];
-        queue.push((self.handle, input)).map_err(|(_, input)| input)?;
+        if let Err(refused) = queue.push((self.handle, input)) {
+            // Tried again after it is told: the worker that makes room later than this sees it, and says so.
+            self.shared.refused.store(true, Ordering::SeqCst);
+            queue.push(refused).map_err(|(_, input)| input)?;
+        }
         self.shared.notify.notify();
         Ok(())
+    }
+
+    /// Completes when a queue that refused an input has room again, or the worker has ended. It counts from the call on,
+    /// not from the first poll.
+    pub fn room(&self) -> tokio::sync::futures::OwnedNotified {
+        self.shared.room.clone().notified_owned()
+    }
+
+    /// True if the worker's thread has ended.
+    pub fn worker_ended(&self) -> bool {
+        self.shared.ended.load(Ordering::SeqCst)
     }
 
     /// Ends the input, with a last piece. The remaining outputs follow, then the results end. It is always accepted; the

@@ -467,3 +467,67 @@ fn streams_of_a_worker_that_died_fail_and_do_not_wait() {
         assert!(matches!(told.as_slice(), [Err(Error::Internal { .. })]), "{told:?}");
     }
 }
+
+#[test]
+fn a_stream_that_nobody_reads_stops_at_its_bound_and_goes_on_when_read() {
+    let seen = Arc::new(Seen::default());
+    let adder = Adder { seen: seen.clone(), ..Adder::default() };
+    let scheduler = Scheduler::start(each(2), move || adder).unwrap();
+    let count = results::UNREAD_OUTPUTS * 3;
+    let (mut slow, unread) = scheduler.open("slow", Priority::Live).unwrap();
+    (0..count).for_each(|_| push(&slow, Feed::Number(1)));
+    slow.finish(None);
+    // Another stream is not held up, and by its end the worker has been free many times.
+    let (mut quick, outputs) = scheduler.open("a", Priority::Live).unwrap();
+    (0..count).for_each(|_| push(&quick, Feed::Number(1)));
+    quick.finish(None);
+    assert_eq!(sums(all(outputs)).len(), count);
+    let steps = || seen.steps.lock().unwrap().iter().flatten().filter(|name| **name == "slow").count();
+    assert_eq!(steps(), results::UNREAD_OUTPUTS);
+    assert_eq!(sums(all(unread)), (1..=count as u64).collect::<Vec<_>>());
+    assert_eq!(steps(), count);
+}
+
+#[test]
+fn whoever_drops_the_results_of_a_full_stream_frees_its_slot() {
+    let scheduler = Scheduler::start(each(1), Adder::default).unwrap();
+    let (mut stream, outputs) = scheduler.open("a", Priority::Live).unwrap();
+    (0..results::UNREAD_OUTPUTS * 2).for_each(|_| push(&stream, Feed::Number(1)));
+    stream.finish(None);
+    drop(stream);
+    drop(outputs);
+    while scheduler.free(Priority::Live) == 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn work_that_nobody_reads_does_not_keep_the_scheduler_from_its_end() {
+    let scheduler = Scheduler::start(each(1), Adder::default).unwrap();
+    let (mut stream, outputs) = scheduler.open("a", Priority::Live).unwrap();
+    let count = results::UNREAD_OUTPUTS * 2;
+    (0..count).for_each(|_| push(&stream, Feed::Number(1)));
+    stream.finish(None);
+    drop(scheduler);
+    assert_eq!(sums(all(outputs)).len(), count);
+}
+
+#[test]
+fn a_full_queue_tells_when_it_has_room() {
+    let (scheduler, _, gate) = gated(1);
+    let (stream, outputs) = scheduler.open("a", Priority::Live).unwrap();
+    push(&stream, Feed::Number(1));
+    // The worker waits in the first step, or is about to: from then on it takes nothing in.
+    let mut pushed = 1;
+    let room = loop {
+        let room = stream.room();
+        if stream.push(Feed::Number(1)).is_err() && pushed >= QUEUE_CAPACITY {
+            break room;
+        }
+        pushed += 1;
+    };
+    gate.send(()).unwrap();
+    cubecl::future::block_on(room);
+    push(&stream, Feed::Number(1));
+    drop((stream, outputs));
+}

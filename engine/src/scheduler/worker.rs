@@ -88,6 +88,9 @@ impl<E: BatchExecutor> Worker<E> {
                 self.push(handle, input);
             }
         }
+        if shared.refused.swap(false, Ordering::SeqCst) {
+            shared.room.notify_waiters();
+        }
         for (handle, last) in finished {
             self.finish(handle, last);
         }
@@ -114,7 +117,7 @@ impl<E: BatchExecutor> Worker<E> {
                 self.open.push(handle.slot);
             }
             Err(error) => {
-                let _ = outputs.send(Message::Failed(error));
+                outputs.send(Message::Failed(error));
             }
         }
     }
@@ -189,7 +192,7 @@ impl<E: BatchExecutor> Worker<E> {
         self.open.retain(|open| *open != slot);
         // Of a panic here the stream has nothing to learn: it has ended.
         let _ = catch_unwind(AssertUnwindSafe(|| self.executor.close(slot)));
-        let _ = stream.outputs.send(last);
+        stream.outputs.send(last);
         if stream.dropped {
             let generation = self.slots[slot].generation;
             self.free(SlotHandle { slot, priority: stream.priority, generation });
@@ -199,8 +202,17 @@ impl<E: BatchExecutor> Worker<E> {
     /// Asks every stream for its next step; ends those whose input has ended and that have none.
     fn find_next_steps(&mut self) {
         let now = Instant::now();
+        // At the end nobody may be left to read: what was submitted is computed all the same.
+        let stopping = self.shared.stopping.load(Ordering::Acquire);
         for at in (0..self.open.len()).rev() {
             let slot = self.open[at];
+            if let Some(stream) = &mut self.slots[slot].stream
+                && stream.outputs.is_full()
+                && !stopping
+            {
+                stream.next_step = None;
+                continue;
+            }
             let ask = |executor: &mut E| {
                 let key = executor.next_step(slot)?;
                 Some((key, executor.waiting_since(slot), executor.budget(key)))
@@ -265,8 +277,7 @@ impl<E: BatchExecutor> Worker<E> {
                     let Some(stream) = &mut self.slots[*slot].stream else { continue };
                     stream.next_step = None;
                     if let Some(output) = output {
-                        // The receiver may be gone: then the stream is dropped soon.
-                        let _ = stream.outputs.send(Message::Output(output));
+                        stream.outputs.send(Message::Output(output));
                     }
                 }
             }

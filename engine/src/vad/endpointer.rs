@@ -5,6 +5,7 @@ use crate::error::Result;
 
 /// Rules that end a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EndpointingRules {
     /// Silence that ends the turn, ms.
     pub silence_ms: u32,
@@ -17,6 +18,29 @@ pub struct EndpointingRules {
 impl Default for EndpointingRules {
     fn default() -> Self {
         Self { silence_ms: 700, blank_ms: 2_500, longest_ms: 60_000 }
+    }
+}
+
+impl EndpointingRules {
+    /// Sets the silence that ends the turn, ms.
+    #[must_use]
+    pub fn silence_ms(mut self, silence_ms: u32) -> Self {
+        self.silence_ms = silence_ms;
+        self
+    }
+
+    /// Sets the time without a token that ends the turn, ms.
+    #[must_use]
+    pub fn blank_ms(mut self, blank_ms: u32) -> Self {
+        self.blank_ms = blank_ms;
+        self
+    }
+
+    /// Sets the length after which the turn ends at its next short pause, ms.
+    #[must_use]
+    pub fn longest_ms(mut self, longest_ms: u32) -> Self {
+        self.longest_ms = longest_ms;
+        self
     }
 }
 

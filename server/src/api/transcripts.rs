@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use auricle_engine::Word;
-use auricle_engine::text::search::{self, LONGEST_PHRASE, word_count};
-use auricle_engine::text::segments::{self, Segment};
-use auricle_engine::text::subtitles::{self, SubtitleOptions};
+use auricle_engine::search::{self, LONGEST_PHRASE, word_count};
+use auricle_engine::segments::{self, Segment};
+use auricle_engine::subtitles::{self, SubtitleOptions};
 use data_encoding::HEXLOWER;
 use hyper::StatusCode;
 use serde::Serialize;

@@ -4,12 +4,13 @@ use std::io::Cursor;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use auricle_engine::TranscribeOptions;
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::{Engine, TranscribeOptions};
+use auricle_engine::blocking::Engine;
 use clap::Args;
 
 use super::progress::{Bar, clock, speed};
-use super::{EngineArgs, Result, interrupt, output};
+use super::{EngineArgs, Failure, Result, interrupt, output};
 
 /// Concurrent files of the last row.
 const CONCURRENT: usize = 4;
@@ -46,7 +47,10 @@ impl Table {
 }
 
 pub fn run(args: &BenchArgs) -> Result<()> {
-    let file = args.file.clone().unwrap_or_else(|| args.engine.models.path().join("samples/jfk.flac"));
+    let file = match &args.file {
+        Some(file) => file.clone(),
+        None => args.engine.models.path()?.join("samples/jfk.flac"),
+    };
     let bar = Bar::new(false);
     interrupt::on_signal(bar.clone());
     let mut table = Table(vec![["what", "audio", "time", "x real time"].map(String::from).to_vec()]);
@@ -56,14 +60,14 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     table.add("decoding", clip_s, work);
     let pcm: Vec<u8> = samples.iter().flat_map(|sample| ((sample * 32_767.0) as i16).to_le_bytes()).collect();
 
-    let options = TranscribeOptions { model: args.model.clone(), ..TranscribeOptions::default() };
+    let options = TranscribeOptions::default().model(&args.model);
     let transcribe = |engine: &Engine, repeats: usize, name: &str| {
         let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm.repeat(repeats)), SAMPLE_RATE, 1)?;
         let bar = bar.start(name);
         bar.begin(Some(clip_s * repeats as f64));
-        engine.transcribe(audio, &options, &mut |progress| bar.update(progress))
+        engine.transcribe_with(audio, &options, |progress| bar.update(progress))
     };
-    let (engine, opening) = timed(|| Engine::open(args.engine.options()))?;
+    let (engine, opening) = timed(|| Ok::<_, Failure>(Engine::open(args.engine.options()?)?))?;
     let (_, first) = timed(|| transcribe(&engine, 1, "first transcription"))?;
     table.add("first transcription, with loading", clip_s, opening + first);
     let stages = engine.measure(&args.model, &samples)?;

@@ -3,15 +3,16 @@
 use std::io::{self, IsTerminal as _, Read as _};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::{EndpointingRules, Engine, Error, ListenOptions, LiveEvent, LiveEvents, LiveInput};
+use auricle_engine::blocking::{Engine, Events};
+use auricle_engine::{EndpointingRules, Error, ListenOptions, LiveEvent, LiveInput};
 use clap::{Args, ValueEnum};
 use console::{Style, Term, measure_text_width, truncate_str};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::progress::clock;
 use super::{EngineArgs, Failure, Result, SearchArgs, hint, interrupt, output};
@@ -21,8 +22,6 @@ use crate::live::frames::TranscriptFrame;
 const BLOCK_MS: u64 = 100;
 /// Audio that may wait for the engine, in ms.
 const MAX_AHEAD_MS: u64 = 10_000;
-/// Interval of checking the waiting audio.
-const POLL: Duration = Duration::from_millis(10);
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -86,81 +85,82 @@ pub fn run(args: &ListenArgs) -> Result<()> {
         return Err(Failure::Usage("--fast is for files; standard input is taken as fast as it comes".into()));
     }
     let audio = if piped { None } else { Some(AudioStream::open(&args.file)?.with_block(samples(BLOCK_MS))) };
-    let engine = Engine::open(args.engine.options())?;
+    let engine = Engine::open(args.engine.options()?)?;
     if io::stderr().is_terminal() {
-        hint::say(&args.engine.models.path(), &args.model);
+        hint::say(&args.engine.models.path()?, &args.model);
     }
     for warning in engine.warnings() {
         output::say(&format_args!("warning: {warning}"));
     }
-    let options = ListenOptions {
-        model: args.model.clone(),
-        language: args.language.clone(),
-        sample_rate: if piped { args.rate } else { SAMPLE_RATE },
-        look_ahead_ms: args.look_ahead,
-        turns: EndpointingRules { silence_ms: args.silence, ..EndpointingRules::default() },
-        language_model: args.search.language_model(),
-        fusion: args.search.weights(),
-        beam: None,
-    };
+    let mut options = ListenOptions::default()
+        .model(&args.model)
+        .sample_rate(if piped { args.rate } else { SAMPLE_RATE })
+        .turns(EndpointingRules::default().silence_ms(args.silence))
+        .language_model(args.search.language_model())
+        .fusion(args.search.weights());
+    options.language.clone_from(&args.language);
+    options.look_ahead_ms = args.look_ahead;
     let (input, events) = engine.listen(&options)?;
-    let input = Arc::new(Mutex::new(input));
     // After the first Ctrl-C, the remaining text is still shown.
-    let spoken = input.clone();
+    let stop = CancellationToken::new();
     let term = Term::stdout();
     let left = term.clone();
-    let end = move || {
-        let _ = lock(&spoken).finish();
-    };
-    let shutdown = interrupt::Shutdown::on_signal(end, move || {
-        let _ = if left.is_term() { left.show_cursor() } else { Ok(()) };
-    });
+    let end = stop.clone();
+    let shutdown = interrupt::Shutdown::on_signal(
+        move || end.cancel(),
+        move || {
+            let _ = if left.is_term() { left.show_cursor() } else { Ok(()) };
+        },
+    );
     let view = match args.format {
         Lines::Text if term.is_term() => View::Terminal(Screen::new(term)),
         Lines::Text => View::Text,
         Lines::Json => View::Json,
     };
-    let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let fed = scope.spawn(|| {
-            let fed = match audio {
-                Some(audio) => feed_file(&input, audio, !args.fast, &over),
-                None => feed_pcm(&input, &over),
-            };
-            let finished = lock(&input).finish();
-            fed.and(finished.map_err(Failure::from))
-        });
+        let fed = scope.spawn(|| feed(input, audio, !args.fast, &stop));
         let shown = show(events, view);
         // If the output failed, the input ends as well.
-        over.store(true, Ordering::Release);
+        stop.cancel();
         shutdown.exit_if_signaled();
         fed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(shown)
     })
-}
-
-fn lock(input: &Mutex<LiveInput>) -> MutexGuard<'_, LiveInput> {
-    input.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn samples(ms: u64) -> usize {
     (ms * u64::from(SAMPLE_RATE) / 1000) as usize
 }
 
-fn feed_file(input: &Mutex<LiveInput>, mut audio: AudioStream, paced: bool, over: &AtomicBool) -> Result<()> {
-    let began = Instant::now();
+/// Feeds a session until its audio ends or `stop` is canceled, then ends its input.
+fn feed(mut input: LiveInput, audio: Option<AudioStream>, paced: bool, stop: &CancellationToken) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.map_err(|error| Failure::Service(format!("no timer: {error}")))?.block_on(async {
+        let feeding = async {
+            match audio {
+                Some(audio) => feed_file(&mut input, audio, paced).await,
+                None => feed_pcm(&mut input).await,
+            }
+        };
+        let fed = tokio::select! {
+            fed = feeding => fed,
+            () = stop.cancelled() => Ok(()),
+        };
+        let finished = input.finish();
+        fed.and(finished.map_err(Failure::from))
+    })
+}
+
+async fn feed_file(input: &mut LiveInput, mut audio: AudioStream, paced: bool) -> Result<()> {
+    let began = tokio::time::Instant::now();
     let mut sent = 0;
     while let Some(block) = audio.next_block()? {
         sent += block.len() as u64;
         if paced {
             // A block is available when its last sample has been spoken.
-            let spoken = began + Duration::from_micros(sent * 1_000_000 / u64::from(SAMPLE_RATE));
-            thread::sleep(spoken.saturating_duration_since(Instant::now()));
+            tokio::time::sleep_until(began + Duration::from_micros(sent * 1_000_000 / u64::from(SAMPLE_RATE))).await;
         }
-        lock(input).push(&block)?;
-        wait_for_device(input, over);
-        if over.load(Ordering::Acquire) {
-            break;
-        }
+        input.push(&block)?;
+        input.caught_up(MAX_AHEAD_MS).await;
     }
     for warning in audio.warnings() {
         output::say(&format_args!("warning: {warning}"));
@@ -168,34 +168,29 @@ fn feed_file(input: &Mutex<LiveInput>, mut audio: AudioStream, paced: bool, over
     Ok(())
 }
 
-fn feed_pcm(input: &Mutex<LiveInput>, over: &AtomicBool) -> Result<()> {
-    let mut stdin = io::stdin().lock();
-    let mut bytes = [0; 8192];
-    while !over.load(Ordering::Acquire) {
-        let read = match stdin.read(&mut bytes) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Error::Read { path: "-".into(), reason: error.to_string() }.into()),
-        };
-        lock(input).push_pcm16(&bytes[..read])?;
-        wait_for_device(input, over);
-    }
-    Ok(())
-}
-
-/// Waits until the engine has caught up.
-fn wait_for_device(input: &Mutex<LiveInput>, over: &AtomicBool) {
-    while !over.load(Ordering::Acquire) {
-        {
-            let mut input = lock(input);
-            input.send_on();
-            if input.waiting_ms() <= MAX_AHEAD_MS {
+async fn feed_pcm(input: &mut LiveInput) -> Result<()> {
+    // Reading a pipe blocks, so it has a thread of its own, which ends with the process.
+    let (give, mut pieces) = mpsc::channel(1);
+    thread::spawn(move || {
+        let mut stdin = io::stdin().lock();
+        let mut bytes = [0; 8192];
+        loop {
+            let piece = match stdin.read(&mut bytes) {
+                Ok(0) => return,
+                Ok(read) => Ok(bytes[..read].to_vec()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(Error::Read { path: "-".into(), reason: error.to_string() }),
+            };
+            if give.blocking_send(piece).is_err() {
                 return;
             }
         }
-        thread::sleep(POLL);
+    });
+    while let Some(piece) = pieces.recv().await {
+        input.push_pcm16(&piece?)?;
+        input.caught_up(MAX_AHEAD_MS).await;
     }
+    Ok(())
 }
 
 enum View {
@@ -204,8 +199,8 @@ enum View {
     Json,
 }
 
-fn show(mut events: LiveEvents, mut view: View) -> Result<()> {
-    while let Some(event) = events.blocking_next() {
+fn show(mut events: Events, mut view: View) -> Result<()> {
+    while let Some(event) = events.next() {
         let event = event?;
         match &mut view {
             View::Terminal(screen) => screen.show(&event, &events)?,
@@ -237,7 +232,7 @@ impl Screen {
         Self { term, began: Instant::now() }
     }
 
-    fn show(&self, event: &LiveEvent, events: &LiveEvents) -> Result<()> {
+    fn show(&self, event: &LiveEvent, events: &Events) -> Result<()> {
         let corner = format!("{}  {} ms behind", clock(self.began.elapsed().as_millis() as u64), events.waiting_ms());
         let drawn = match event {
             LiveEvent::Partial(caption) => self.draw(&caption.text, &corner),

@@ -20,6 +20,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::starter_models;
 use auricle_engine::{DeviceChoice, EngineOptions, Error, FusionWeights, LanguageModelChoice, Precision};
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -74,14 +75,18 @@ enum Command {
 #[derive(Args)]
 struct ModelsFolder {
     /// The models folder, with catalog.toml [default: AURICLE_MODELS, else `models` in the working directory, beside
-    /// the program or above it]
+    /// the program or above it, else the user's own, such as ~/.local/share/auricle/models]
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
 }
 
 impl ModelsFolder {
-    fn path(&self) -> PathBuf {
-        self.models.clone().unwrap_or_else(auricle_engine::models_dir)
+    /// # Errors
+    /// [`Failure::Service`] if the program cannot write its starters into the user's own models folder.
+    fn path(&self) -> Result<PathBuf> {
+        let path = self.models.clone().unwrap_or_else(starter_models::default_folder);
+        starter_models::prepare(&path).map_err(Failure::Service)?;
+        Ok(path)
     }
 }
 
@@ -100,9 +105,8 @@ struct EngineArgs {
 }
 
 impl EngineArgs {
-    fn options(&self) -> EngineOptions {
-        let (device, precision) = (self.device, self.precision);
-        EngineOptions { models: self.models.path(), device, precision, ..EngineOptions::default() }
+    fn options(&self) -> Result<EngineOptions> {
+        Ok(EngineOptions::default().models(self.models.path()?).device(self.device).precision(self.precision))
     }
 }
 
@@ -169,7 +173,7 @@ type Result<T, E = Failure> = std::result::Result<T, E>;
 /// Runs the program on its arguments.
 pub fn main() -> ExitCode {
     // Before any thread starts: the Vulkan loader's layers would write lines of their own to standard error.
-    auricle_engine::device::disable_mesa_device_select();
+    auricle_engine::disable_mesa_device_select();
     match Cli::try_parse_from(std::env::args_os()) {
         Ok(cli) => ExitCode::from(run(&cli.command.unwrap_or_else(|| Command::Serve(Box::default())))),
         Err(error) => {

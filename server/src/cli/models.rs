@@ -46,7 +46,7 @@ pub fn run(command: &ModelsCommand) -> Result<()> {
 }
 
 fn list(args: &ListArgs) -> Result<()> {
-    let dir = args.models.path();
+    let dir = args.models.path()?;
     let catalog = Catalog::read(&dir)?;
     let mut rows = vec![["model", "kind", "checkpoint", "state", "languages"].map(String::from).to_vec()];
     for model in catalog.models() {
@@ -86,10 +86,10 @@ fn list(args: &ListArgs) -> Result<()> {
 fn check(args: &CheckArgs) -> Result<()> {
     let dirs = match &args.dir {
         Some(dir) => vec![dir.clone()],
-        None => present(&args.models.path())?,
+        None => present(&args.models.path()?)?,
     };
     if dirs.is_empty() {
-        return Err(Failure::NoCheckpoint(args.models.path()));
+        return Err(Failure::NoCheckpoint(args.models.path()?));
     }
     let mut failed = false;
     for dir in &dirs {

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use auricle_engine::Transcript;
-use auricle_engine::text::subtitles::{self, SubtitleOptions};
+use auricle_engine::subtitles::{self, SubtitleOptions};
 use clap::ValueEnum;
 use serde::Serialize;
 

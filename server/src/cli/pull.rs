@@ -68,7 +68,7 @@ struct Target {
 }
 
 pub fn run(args: &PullArgs) -> Result<()> {
-    let models = args.models.path();
+    let models = args.models.path()?;
     let target = target(args, &models)?;
     let place = models.join(&target.folder);
     let is_there = place.join("model.safetensors").is_file() || place.join("config.json").is_file();

@@ -69,8 +69,7 @@ mod tests {
     use super::*;
 
     fn sizes() -> Vec<CatalogSize> {
-        let catalog =
-            auricle_engine::Catalog::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../models").as_ref()).unwrap();
+        let catalog = auricle_engine::Catalog::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../models")).unwrap();
         catalog.models().iter().find(|model| model.id == "svc-fast").unwrap().sizes.clone()
     }
 

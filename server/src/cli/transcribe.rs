@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use auricle_engine::audio::{AudioStream, OpenOptions};
-use auricle_engine::{Engine, Error, TranscribeOptions, Transcript};
+use auricle_engine::blocking::Engine;
+use auricle_engine::{EngineOptions, Error, TranscribeOptions, Transcript};
 use clap::Args;
 
 use super::output::{self, Format, OutFolder};
@@ -107,7 +108,7 @@ impl<'a> AudioInput<'a> {
 
     fn open(&self) -> Result<AudioStream, Error> {
         // The message on standard error begins with the file's name already.
-        let options = OpenOptions { name: Some("the file".into()), ..OpenOptions::default() };
+        let options = OpenOptions::default().name("the file");
         match self {
             Self::File(path) => AudioStream::open_with(path, &options),
             Self::StandardInput => {
@@ -140,7 +141,7 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
     };
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
-    let mut job = Job { args, bar, engine: None };
+    let mut job = Job { args, bar, engine_options: args.engine.options()?, engine: None };
     let (mut failed, mut printed) = (false, false);
     let with_headers = inputs.len() > 1 && (args.format == Format::Text || io::stdout().is_terminal());
     for (index, input) in inputs.iter().enumerate() {
@@ -190,6 +191,7 @@ fn print(text: &str, failed: bool) -> Result<()> {
 struct Job<'a> {
     args: &'a TranscribeArgs,
     bar: Bar,
+    engine_options: EngineOptions,
     engine: Option<Engine>,
 }
 
@@ -197,35 +199,34 @@ impl Job<'_> {
     fn transcribe(&mut self, input: &AudioInput<'_>, name: &str) -> Result<Transcript, Error> {
         let audio = input.open()?;
         if self.engine.is_none() && !self.bar.is_hidden() {
-            hint::say(&self.args.engine.models.path(), &self.args.model);
+            hint::say(&self.engine_options.models, &self.args.model);
         }
         let bar = self.bar.start(&file_name(input));
         let engine = match &mut self.engine {
             Some(engine) => engine,
             empty => {
-                let engine = Engine::open(self.args.engine.options())?;
+                let engine = Engine::open(self.engine_options.clone())?;
                 for warning in engine.warnings() {
                     output::say(&format_args!("warning: {warning}"));
                 }
                 empty.insert(engine)
             }
         };
-        let options = TranscribeOptions {
-            model: self.args.model.clone(),
-            language: self.args.language.clone(),
-            languages: self.args.languages.clone(),
-            keyterms: self.args.keyterms.clone(),
-            look_ahead_ms: self.args.look_ahead,
-            language_model: self.args.search.language_model(),
-            fusion: self.args.search.weights(),
-            beam: self.args.beam,
-            sequential: self.args.sequential,
-        };
+        let mut options = TranscribeOptions::default()
+            .model(&self.args.model)
+            .languages(self.args.languages.clone())
+            .keyterms(self.args.keyterms.clone())
+            .language_model(self.args.search.language_model())
+            .fusion(self.args.search.weights())
+            .sequential(self.args.sequential);
+        options.language.clone_from(&self.args.language);
+        options.look_ahead_ms = self.args.look_ahead;
+        options.beam = self.args.beam;
         engine.load(&options)?;
         tracing::info!(file = name, format = audio.format(), device = engine.device().name, "transcribing");
         bar.begin(audio.duration_s());
         let started = Instant::now();
-        let transcript = engine.transcribe(audio, &options, &mut |progress| bar.update(progress))?;
+        let transcript = engine.transcribe_with(audio, &options, |progress| bar.update(progress))?;
         if !self.bar.is_hidden() {
             self.bar.clear();
             let work = started.elapsed();

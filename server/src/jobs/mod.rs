@@ -69,7 +69,7 @@ pub struct JobRunner {
     pub store: Store,
     pub storage: Storage,
     pub outbound: Outbound,
-    pub engine: Arc<Engine>,
+    pub engine: Engine,
     pub notifiers: Arc<Notifiers>,
     pub settings: JobSettings,
 }
@@ -278,17 +278,17 @@ fn transcribe_options(job: &Job) -> TranscribeOptions {
     let keyterms = job.options["keyterms_prompt"].as_array().into_iter().flatten();
     let codes = job.options["language_codes"].as_array().into_iter().flatten();
     let languages: Vec<String> = codes.filter_map(|code| code.as_str()).map(str::to_owned).collect();
-    TranscribeOptions {
-        model: job.model.clone(),
-        // A list of one language names the language of the recording.
-        language: job.language_code.clone().or_else(|| {
-            let (first, others) = languages.split_first()?;
-            others.iter().all(|other| primary_subtag(other) == primary_subtag(first)).then(|| first.clone())
-        }),
-        languages,
-        keyterms: keyterms.filter_map(|term| term.as_str()).map(str::to_owned).collect(),
-        ..TranscribeOptions::default()
-    }
+    // A list of one language names the language of the recording.
+    let language = job.language_code.clone().or_else(|| {
+        let (first, others) = languages.split_first()?;
+        others.iter().all(|other| primary_subtag(other) == primary_subtag(first)).then(|| first.clone())
+    });
+    let mut options = TranscribeOptions::default()
+        .model(&job.model)
+        .languages(languages)
+        .keyterms(keyterms.filter_map(|term| term.as_str()));
+    options.language = language;
+    options
 }
 
 fn transcribe(
@@ -297,9 +297,9 @@ fn transcribe(
     options: &TranscribeOptions,
     on_progress: impl Fn(f64) -> ControlFlow<()>,
 ) -> auricle_engine::Result<Transcript> {
-    let named = OpenOptions { name: Some("the file".into()), ..OpenOptions::default() };
+    let named = OpenOptions::default().name("the file");
     let audio = AudioStream::open_with(path, &named)?;
-    engine.transcribe(audio, options, &mut |progress| on_progress(progress.audio_s))
+    engine.blocking().transcribe_with(audio, options, |progress| on_progress(progress.audio_s))
 }
 
 /// Decides if another attempt may succeed. Faults of the file and of the request are permanent. All others are faults of the

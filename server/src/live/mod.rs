@@ -24,7 +24,7 @@ pub struct RealtimeState {
     pub store: Store,
     pub catalog: Arc<Catalog>,
     /// None if this process does not transcribe.
-    pub engine: Option<Arc<Engine>>,
+    pub engine: Option<Engine>,
     pub metering: Arc<Metering>,
     pub threads: SessionThreads,
     /// Every connection from its handshake to its close. Shutdown waits for them.

@@ -152,22 +152,15 @@ async fn open(
     if state.stopping.is_cancelled() {
         return refuse(socket, UNAVAILABLE, 1013).await;
     }
-    let options = ListenOptions {
-        model: claims.model.clone(),
-        language: claims.language_code.clone(),
-        sample_rate: claims.sample_rate,
-        look_ahead_ms: None,
-        turns: EndpointingRules { silence_ms: state.settings.turn_silence_ms, ..EndpointingRules::default() },
-        language_model: state.settings.language_model.clone(),
-        ..ListenOptions::default()
-    };
+    let mut options = ListenOptions::default()
+        .model(&claims.model)
+        .sample_rate(claims.sample_rate)
+        .turns(EndpointingRules::default().silence_ms(state.settings.turn_silence_ms))
+        .language_model(state.settings.language_model.clone());
+    options.language.clone_from(&claims.language_code);
     let Some(engine) = state.engine.clone() else { return refuse(socket, UNAVAILABLE, 1013).await };
     // The first session may have to load the model.
-    let opened = match tokio::task::spawn_blocking(move || engine.listen(&options)).await {
-        Ok(opened) => opened,
-        Err(_) => return refuse(socket, NOT_STARTED, 1011).await,
-    };
-    match opened {
+    match engine.listen(&options).await {
         Ok((input, events)) => session::run(state, socket, OpenSession { claims, input, events }).await,
         Err(Error::Busy(_)) => refuse(socket, UNAVAILABLE, 1013).await,
         Err(Error::Language(reason)) => {

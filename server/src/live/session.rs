@@ -1,10 +1,9 @@
 //! A live session: passes audio from a socket to the engine, and results from the engine to the socket.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use auricle_engine::{LiveEvent, LiveEvents, LiveInput};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -15,8 +14,6 @@ use crate::auth::session_token::SessionClaims;
 
 /// Audio that a client may be ahead of the engine. Above it the socket is not read.
 const MAX_AHEAD_MS: u64 = 60_000;
-/// Interval of checking for room in the engine. During silence the engine sends no events that would tell.
-const ROOM_POLL: Duration = Duration::from_millis(50);
 
 /// A session that the engine has accepted.
 pub struct OpenSession {
@@ -92,8 +89,10 @@ async fn relay_until_end(
     }
     loop {
         let listening = ending.is_none();
-        let queue_full = listening && !input.send_on();
         let ahead = listening && input.waiting_ms() >= MAX_AHEAD_MS;
+        let refused = listening && input.is_refused();
+        // Short of the limit only the queue has to have room.
+        let ahead_ms = if ahead { MAX_AHEAD_MS - 1 } else { u64::MAX };
         tokio::select! {
             event = events.next() => match event {
                 Some(Ok(event)) => {
@@ -140,13 +139,11 @@ async fn relay_until_end(
                 ClientMessage::Disconnected => return None,
                 ClientMessage::ProtocolError(code) => return Some((code, "")),
             },
-            () = sleep(ROOM_POLL), if ahead || queue_full => {
-                if ahead {
-                    // The socket is not read meanwhile, so the client may well send audio.
-                    last_audio = Instant::now();
-                }
+            () = input.caught_up(ahead_ms), if ahead || refused => {
+                // The socket was not read meanwhile, so the client may well have sent audio.
+                last_audio = Instant::now();
             }
-            () = sleep_until(last_audio + settings.idle_timeout), if listening => {
+            () = sleep_until(last_audio + settings.idle_timeout), if listening && !ahead => {
                 send(socket, ServerFrame::Error { message: "Session timed out." }).await;
                 return Some((1000, "No audio came."));
             }

@@ -51,7 +51,7 @@ pub struct Opened<'a> {
     pub secret: String,
     pub catalog: Catalog,
     /// None if this process does not transcribe.
-    pub engine: Option<Arc<Engine>>,
+    pub engine: Option<Engine>,
     pub urls: &'a PublicUrls,
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auricle_engine::{Catalog, Engine, EngineOptions, ListenOptions, TranscribeOptions};
+use auricle_engine::{Catalog, Engine, EngineOptions, ListenOptions, TranscribeOptions, blocking};
 use data_encoding::HEXLOWER;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -25,6 +25,7 @@ use crate::live::RealtimeState;
 use crate::metering::Metering;
 use crate::notify::Notifiers;
 use crate::routes::Surface;
+use crate::starter_models;
 use crate::store::{Store, Topic};
 pub use assembly::{Opened, PublicUrls, Service};
 
@@ -200,34 +201,37 @@ async fn first_key(store: &Store, free_credit_cents: u32) -> crate::store::Resul
 }
 
 /// Opens the engine and loads the models, so that no request waits for them. With the API role, reads the catalog alone.
-async fn open_models(config: &Config) -> Result<(Catalog, Option<Arc<Engine>>), String> {
-    let options = EngineOptions {
-        models: config.models.clone(),
-        device: config.device.parse().map_err(|error| format!("settings: device: {error}"))?,
-        precision: config.precision.parse().map_err(|error| format!("settings: precision: {error}"))?,
+async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), String> {
+    let options = EngineOptions::default()
+        .models(&config.models)
+        .device(config.device.parse().map_err(|error| format!("settings: device: {error}"))?)
+        .precision(config.precision.parse().map_err(|error| format!("settings: precision: {error}"))?)
         // A new session may start before the engine has seen the end of an old one, so there are two slots for each.
-        live_streams: config.max_live_sessions.saturating_mul(2),
-        recordings: config.job_workers.saturating_mul(2),
-    };
+        .live_streams(config.max_live_sessions.saturating_mul(2))
+        .recordings(config.job_workers.saturating_mul(2));
+    starter_models::prepare(&config.models)?;
     if config.role == Role::Api {
         return Ok((Catalog::read(&config.models).map_err(|error| error.to_string())?, None));
     }
     let live_language_model = config.live_language_model_choice();
     let opened = tokio::task::spawn_blocking(move || {
-        let engine = Engine::open(options)?;
+        let engine = blocking::Engine::open(options)?;
         for price in PRICES.iter().filter(|price| engine.catalog().choose(price.model).is_ok()) {
             match price.kind {
                 ProductKind::Prerecorded => {
-                    engine.load(&TranscribeOptions { model: price.model.into(), ..TranscribeOptions::default() })?;
+                    engine.load(&TranscribeOptions::default().model(price.model))?;
                 }
                 ProductKind::Realtime => {
-                    let (model, language_model) = (price.model.into(), live_language_model.clone());
-                    engine.load_live(&ListenOptions { model, language_model, ..ListenOptions::default() })?;
+                    let options = ListenOptions::default().model(price.model);
+                    engine.load_live(&options.language_model(live_language_model.clone()))?;
                 }
                 ProductKind::Agent => {}
             }
         }
-        Ok::<_, auricle_engine::Error>(engine)
+        if engine.device().is_gpu() {
+            engine.warm_up()?;
+        }
+        Ok::<_, auricle_engine::Error>(Engine::from(engine))
     });
     let engine = match opened.await {
         Ok(engine) => engine.map_err(|error| error.to_string())?,
@@ -237,7 +241,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Arc<Engine>>), 
         tracing::warn!(warning, "engine");
     }
     tracing::info!(device = engine.device().name, "models are loaded");
-    Ok((engine.catalog().clone(), Some(Arc::new(engine))))
+    Ok((engine.catalog().clone(), Some(engine)))
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, String> {

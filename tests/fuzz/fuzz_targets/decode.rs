@@ -14,7 +14,7 @@ fuzz_target!(
     // The fuzzer's own hook ends the process at a panic, even one that the engine catches, as it must some of symphonia's.
     init: drop(std::panic::take_hook()),
     |bytes: &[u8]| {
-        let options = OpenOptions { name: Some("input".into()), ffmpeg: Ffmpeg::Never };
+        let options = OpenOptions::default().name("input").ffmpeg(Ffmpeg::Never);
         match AudioStream::from_source(Cursor::new(bytes.to_vec()), &options) {
             Ok(stream) => {
                 for block in stream.take(BLOCKS) {

@@ -431,15 +431,30 @@ fn models_check_accepts_a_whole_checkpoint_and_names_what_is_wrong_with_a_broken
 }
 
 #[test]
-fn the_starter_transcribes_from_any_folder_without_being_told_where_it_is() {
-    let starter = auricle_tests::fixtures().join("../../models/starter/asr-en");
-    if !starter.join("config.json").is_file() {
-        return skip("the starter checkpoint, models/starter/asr-en");
-    }
+fn a_program_far_from_its_models_carries_its_starters() {
     let place = Place::new();
-    let mut command = command();
-    command.args(["transcribe", "--format", "json"]).arg(speech()).current_dir(place.dir.path());
-    let run = ended(command.output().unwrap());
+    let home = place.dir.path().join("home");
+    let transcribe = || {
+        let mut command = command();
+        command.args(["transcribe", "--format", "json"]).arg(speech());
+        ended(command.current_dir(place.dir.path()).env("XDG_DATA_HOME", &home).output().unwrap())
+    };
+    let run = transcribe();
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     check_document(&json(&run.stdout));
+    // A starter that was damaged is mended; what was fetched beside it stays.
+    let models = home.join("auricle/models");
+    let weights = models.join("starter/asr-en/model.safetensors");
+    let whole = std::fs::read(&weights).unwrap();
+    std::fs::write(&weights, &whole[..whole.len() / 2]).unwrap();
+    std::fs::create_dir(models.join("mine")).unwrap();
+    let again = transcribe();
+    assert_eq!((again.status, &again.stdout), (Some(0), &run.stdout), "{}", again.stderr);
+    assert!(models.join("mine").is_dir() && std::fs::read(&weights).unwrap() == whole);
+    // A folder that cannot be written is said.
+    std::fs::remove_dir_all(&home).unwrap();
+    std::fs::write(&home, "a file").unwrap();
+    let run = transcribe();
+    assert_eq!(run.status, Some(1));
+    assert!(run.stderr.lines().count() == 1 && run.stderr.contains("--models"), "{}", run.stderr);
 }

@@ -2,10 +2,10 @@
 //! that the family is known for: a thanks for watching without speech, and a phrase that repeats without end.
 
 use std::io::Cursor;
-use std::ops::ControlFlow;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::{DeviceChoice, Engine, EngineOptions, TranscribeOptions, Transcript};
+use auricle_engine::blocking::Engine;
+use auricle_engine::{DeviceChoice, EngineOptions, TranscribeOptions, Transcript};
 use auricle_tests::{fixtures, models_with};
 use serde_json::Value;
 
@@ -19,8 +19,7 @@ struct Case {
 impl Case {
     fn new() -> Self {
         let open = |models: &std::path::Path| {
-            let options =
-                EngineOptions { models: models.into(), device: DeviceChoice::Cpu, ..EngineOptions::default() };
+            let options = EngineOptions::default().models(models).device(DeviceChoice::Cpu);
             Engine::open(options).unwrap()
         };
         let models = models_with("../whisper/taught");
@@ -43,14 +42,13 @@ impl Case {
     }
 
     fn transcribe(engine: &Engine, samples: &[f32], languages: &[&str]) -> Transcript {
-        let languages = languages.iter().map(ToString::to_string).collect();
-        Self::transcribe_with(engine, samples, &TranscribeOptions { languages, ..TranscribeOptions::default() })
+        Self::transcribe_with(engine, samples, &TranscribeOptions::default().languages(languages.iter().copied()))
     }
 
     fn transcribe_with(engine: &Engine, samples: &[f32], options: &TranscribeOptions) -> Transcript {
         let pcm: Vec<u8> = samples.iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
         let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm), SAMPLE_RATE, 1).unwrap();
-        let transcript = engine.transcribe(audio, options, &mut |_| ControlFlow::Continue(())).unwrap();
+        let transcript = engine.transcribe(audio, options).unwrap();
         let end = (samples.len() as u64 * 1000).div_ceil(u64::from(SAMPLE_RATE));
         for pair in transcript.words.windows(2) {
             assert!(pair[0].start <= pair[1].start && pair[0].end <= pair[1].end, "{pair:?}");
@@ -167,7 +165,7 @@ fn sequential_windows_keep_word_times() {
     let case = Case::new();
     let ((english, said), (faint, _)) = (case.sound("english"), case.sound("faint"));
     let all = apart(&[&english, &english, &faint, &english, &english, &english], 12.0);
-    let options = TranscribeOptions { language: Some("en".into()), sequential: true, ..TranscribeOptions::default() };
+    let options = TranscribeOptions::default().language("en").sequential(true);
     let found = Case::transcribe_with(&case.heard, &all, &options);
     let times = found.text.matches(said).count();
     assert!((3..=5).contains(&times), "{}", found.text);

@@ -4,12 +4,11 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::decoding::{Beam, Search, Token};
-use auricle_engine::models::fastconformer::FastConformer;
-use auricle_engine::text::lm::LanguageModel;
-use auricle_engine::{
-    DeviceChoice, Engine, EngineOptions, FusionWeights, LanguageModelChoice, TranscribeOptions, Transcript,
-};
+use auricle_engine::blocking::Engine;
+use auricle_engine::unstable::decoding::{Beam, Search, Token};
+use auricle_engine::unstable::models::fastconformer::FastConformer;
+use auricle_engine::unstable::text::lm::LanguageModel;
+use auricle_engine::{DeviceChoice, EngineOptions, FusionWeights, LanguageModelChoice, TranscribeOptions, Transcript};
 use auricle_tests::{Oracle, arpa, auricle, fixtures, models_with, speech};
 use burn::tensor::{Device, Tensor};
 
@@ -119,14 +118,11 @@ fn a_beam_continues_across_chunks_and_rows() {
 }
 
 fn engine(models: &Path) -> Engine {
-    Engine::open(EngineOptions { models: models.into(), device: DeviceChoice::Cpu, ..EngineOptions::default() })
-        .unwrap()
+    Engine::open(EngineOptions::default().models(models).device(DeviceChoice::Cpu)).unwrap()
 }
 
 fn transcribe(engine: &Engine, options: &TranscribeOptions) -> Transcript {
-    let transcript = engine
-        .transcribe(AudioStream::open(&speech()).unwrap(), options, &mut |_| std::ops::ControlFlow::Continue(()))
-        .unwrap();
+    let transcript = engine.transcribe(AudioStream::open(speech()).unwrap(), options).unwrap();
     let end = (transcript.audio_duration_sec * 1000.0).round() as u64;
     assert!(transcript.words.windows(2).all(|pair| pair[0].start <= pair[1].start), "{name:?}", name = options.model);
     for word in &transcript.words {
@@ -148,7 +144,7 @@ fn a_users_language_model_decides_between_similar_words() {
             // Without a word bonus the search writes punctuation alone, which the language model does not score.
             let fusion = FusionWeights { lm: 1.0, word: 30.0, ..FusionWeights::default() };
             let language_model = LanguageModelChoice::File(file);
-            transcribe(&engine, &TranscribeOptions { language_model, fusion, ..TranscribeOptions::default() })
+            transcribe(&engine, &TranscribeOptions::default().language_model(language_model).fusion(fusion))
         };
         let share = |transcript: &Transcript, wanted: &str| {
             let found = transcript.words.iter().filter(|word| word.text.to_lowercase().contains(wanted)).count();
@@ -165,8 +161,7 @@ fn without_a_language_model_a_search_stays_greedy() {
     let models = models_with("streaming");
     let engine = engine(models.path());
     let greedy = transcribe(&engine, &TranscribeOptions::default());
-    let off =
-        TranscribeOptions { language_model: LanguageModelChoice::Off, beam: Some(16), ..TranscribeOptions::default() };
+    let off = TranscribeOptions::default().language_model(LanguageModelChoice::Off).beam(16);
     assert_eq!(transcribe(&engine, &off), greedy);
 }
 
@@ -178,12 +173,10 @@ fn keyterms_are_written_more_often_beside_a_language_model_without_them() {
     std::fs::write(file.path(), arpa(&["zebra"])).unwrap();
     let terms = ["there", "time", "and", "the"];
     let count = |keyterms: &[&str]| {
-        let options = TranscribeOptions {
-            keyterms: keyterms.iter().map(ToString::to_string).collect(),
-            language_model: LanguageModelChoice::File(file.path().into()),
-            fusion: FusionWeights { lm: 0.5, word: 5.0, ..FusionWeights::default() },
-            ..TranscribeOptions::default()
-        };
+        let options = TranscribeOptions::default()
+            .keyterms(keyterms.iter().copied())
+            .language_model(LanguageModelChoice::File(file.path().into()))
+            .fusion(FusionWeights { lm: 0.5, word: 5.0, ..FusionWeights::default() });
         let text = transcribe(&engine, &options).text.to_lowercase();
         terms.iter().map(|term| text.matches(term).count()).sum::<usize>()
     };
@@ -193,14 +186,11 @@ fn keyterms_are_written_more_often_beside_a_language_model_without_them() {
 
 #[test]
 fn silence_gives_no_text_with_a_language_model() {
-    let engine = engine(&auricle_engine::models_dir());
+    let engine = engine(&auricle_tests::models());
     let pcm = vec![0; 2 * 20 * SAMPLE_RATE as usize];
     let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm), SAMPLE_RATE, 1).unwrap();
-    let options = TranscribeOptions {
-        language_model: LanguageModelChoice::File(lm("small.arpa")),
-        ..TranscribeOptions::default()
-    };
-    assert_eq!(engine.transcribe(audio, &options, &mut |_| std::ops::ControlFlow::Continue(())).unwrap().text, "");
+    let options = TranscribeOptions::default().language_model(LanguageModelChoice::File(lm("small.arpa")));
+    assert_eq!(engine.transcribe(audio, &options).unwrap().text, "");
 }
 
 #[test]

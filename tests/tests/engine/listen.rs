@@ -1,14 +1,14 @@
 //! Live sessions of the engine with the starter: real speech, one session and many, in pieces of any size.
 
-use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
+use auricle_engine::blocking::{Engine, Events};
 use auricle_engine::{
-    Caption, DeviceChoice, Engine, EngineOptions, Error, FusionWeights, LanguageModelChoice, ListenOptions, LiveEvent,
-    LiveEvents, LiveInput, TranscribeOptions, models_dir,
+    Caption, DeviceChoice, EngineOptions, Error, FusionWeights, LanguageModelChoice, ListenOptions, LiveEvent,
+    LiveInput, TranscribeOptions,
 };
 use auricle_tests::{arpa, models_with, speech};
 
@@ -21,19 +21,19 @@ fn engine() -> &'static Engine {
 
 fn open(live_streams: usize) -> Engine {
     let options =
-        EngineOptions { models: models_dir(), device: DeviceChoice::Cpu, live_streams, ..EngineOptions::default() };
+        EngineOptions::default().models(auricle_tests::models()).device(DeviceChoice::Cpu).live_streams(live_streams);
     Engine::open(options).unwrap()
 }
 
 fn model(model: &str) -> ListenOptions {
-    ListenOptions { model: model.into(), ..ListenOptions::default() }
+    ListenOptions::default().model(model)
 }
 
 /// Speech, and silence after it.
 fn spoken() -> &'static [f32] {
     static SPOKEN: OnceLock<Vec<f32>> = OnceLock::new();
     SPOKEN.get_or_init(|| {
-        let mut samples = AudioStream::open(&speech()).unwrap().read_to_end().unwrap();
+        let mut samples = AudioStream::open(speech()).unwrap().read_to_end().unwrap();
         samples.resize(samples.len() + 2 * SECOND, 0.0);
         samples
     })
@@ -50,8 +50,8 @@ fn noise(samples: usize, seed: u64) -> Vec<f32> {
     (0..samples).map(|_| next() * 0.5).collect()
 }
 
-fn all(mut events: LiveEvents) -> Vec<LiveEvent> {
-    std::iter::from_fn(|| events.blocking_next()).map(Result::unwrap).collect()
+fn all(events: Events) -> Vec<LiveEvent> {
+    events.map(Result::unwrap).collect()
 }
 
 fn heard(options: &ListenOptions, samples: &[f32], piece: usize) -> Vec<LiveEvent> {
@@ -116,9 +116,9 @@ fn a_session_beside_recordings_equals_one_alone() {
     let options = model("svc-realtime-pro");
     let alone = finals(&heard(&options, spoken(), SECOND / 10));
     let transcribe = || {
-        let greedy = TranscribeOptions { language_model: LanguageModelChoice::Off, ..TranscribeOptions::default() };
-        let audio = AudioStream::open(&speech()).unwrap();
-        engine().transcribe(audio, &greedy, &mut |_| ControlFlow::Continue(())).unwrap()
+        let greedy = TranscribeOptions::default().language_model(LanguageModelChoice::Off);
+        let audio = AudioStream::open(speech()).unwrap();
+        engine().transcribe(audio, &greedy).unwrap()
     };
     let by_itself = transcribe();
     let stop = AtomicBool::new(false);
@@ -150,16 +150,12 @@ fn pieces_of_any_size_give_the_same_turns() {
     }
 }
 
-/// Waits until less than this much audio is queued.
-fn wait_for_less_than(ms: u64, input: &mut LiveInput) {
-    let began = Instant::now();
-    while {
-        input.send_on();
-        input.waiting_ms() >= ms
-    } {
-        assert!(began.elapsed() < Duration::from_secs(60), "{} ms are waiting still", input.waiting_ms());
-        std::thread::sleep(Duration::from_millis(1));
-    }
+/// Waits until at most this much audio is queued.
+fn wait_for_at_most(ms: u64, input: &mut LiveInput) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let waited = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), input.caught_up(ms)).await });
+    assert!(waited.is_ok(), "{} ms are waiting still", input.waiting_ms());
+    assert!(input.waiting_ms() <= ms && !input.is_refused());
 }
 
 /// A caller that waits for the device before it pushes more gets all events so far, silence after a turn included.
@@ -170,7 +166,7 @@ fn a_caller_that_waits_gets_all_events() {
     for _ in 0..3 {
         input.push(spoken()).unwrap();
         input.push(&vec![0.0; 20 * SECOND]).unwrap();
-        wait_for_less_than(1_000, &mut input);
+        wait_for_at_most(1_000, &mut input);
     }
     input.finish().unwrap();
     assert!(finals(&told.join().unwrap()).len() >= 3);
@@ -187,14 +183,14 @@ fn audio_of_a_full_queue_is_not_lost() {
     let mut full = false;
     for _ in 0..200_000 {
         input.push(&[0.0]).unwrap();
-        full |= !input.send_on();
+        full |= input.is_refused();
         if full {
             break;
         }
     }
     assert!(full, "the queue was not full, with {before} ms of audio in front");
     input.push(spoken()).unwrap();
-    wait_for_less_than(1_000, &mut input);
+    wait_for_at_most(1_000, &mut input);
     input.finish().unwrap();
     let told = finals(&told.join().unwrap());
     assert!(told.len() >= 5, "{} turns", told.len());
@@ -218,7 +214,7 @@ fn the_pace_does_not_change_the_words() {
     let paced = std::thread::spawn(move || all(events));
     for piece in spoken().chunks(SECOND / 10) {
         input.push(piece).unwrap();
-        wait_for_less_than(450, &mut input);
+        wait_for_at_most(450, &mut input);
     }
     input.finish().unwrap();
     let paced = paced.join().unwrap();
@@ -271,7 +267,7 @@ fn a_users_language_model_joins_the_search_of_a_session() {
     std::fs::write(file.path(), arpa(&words)).unwrap();
     let others = |language_model: LanguageModelChoice| {
         let fusion = FusionWeights::new(2.0);
-        let options = ListenOptions { language_model, fusion, ..model("svc-realtime") };
+        let options = model("svc-realtime").language_model(language_model).fusion(fusion);
         let turns = finals(&heard(&options, spoken(), SECOND / 10));
         let said = turns.iter().flat_map(|turn| &turn.words).map(|word| word.text.to_lowercase());
         let (known, other): (Vec<String>, Vec<String>) =
@@ -287,7 +283,7 @@ fn a_users_language_model_joins_the_search_of_a_session() {
 /// A beam search may revise partial text; it never revises finished text.
 #[test]
 fn greedy_partials_only_grow() {
-    let options = ListenOptions { language_model: LanguageModelChoice::Off, ..model("svc-realtime-pro") };
+    let options = model("svc-realtime-pro").language_model(LanguageModelChoice::Off);
     let mut shown = String::new();
     for event in heard(&options, spoken(), SECOND / 10) {
         match event {
@@ -307,7 +303,7 @@ fn any_rate_gives_words() {
     for rate in [8_000, 11_025, 44_100, 48_000] {
         // Nearest-sample resampling is crude, and good enough for the same words.
         let resampled: Vec<f32> = (0..at_16k.len() * rate / SECOND).map(|n| at_16k[n * SECOND / rate]).collect();
-        let options = ListenOptions { sample_rate: rate as u32, ..ListenOptions::default() };
+        let options = ListenOptions::default().sample_rate(rate as u32);
         let turns = finals(&heard(&options, &resampled, rate / 10));
         let words: usize = turns.iter().map(|turn| turn.words.len()).sum();
         assert!(words >= 5, "{rate} Hz: {turns:?}");
@@ -377,18 +373,18 @@ fn unsupported_options_are_refused_by_name() {
         change(&mut options);
         options
     };
-    assert!(matches!(refused(with(|o| o.model = "svc-none".into())), Error::UnknownModel(_)));
+    assert!(matches!(refused(with(|o| o.model = Some("svc-none".into()))), Error::UnknownModel(_)));
     assert!(matches!(refused(with(|o| o.language = Some("de".into()))), Error::Language(_)));
     assert!(matches!(refused(with(|o| o.sample_rate = 7_999)), Error::InvalidOption(_)));
     assert!(matches!(refused(with(|o| o.sample_rate = 48_001)), Error::InvalidOption(_)));
     assert!(matches!(refused(with(|o| o.beam = Some(0))), Error::InvalidOption(_)));
     assert!(matches!(refused(with(|o| o.fusion.lm = -1.0)), Error::InvalidOption(_)));
     let nowhere = LanguageModelChoice::File("/nowhere.arpa".into());
-    let options = ListenOptions { language_model: nowhere, ..ListenOptions::default() };
+    let options = ListenOptions::default().language_model(nowhere);
     assert!(matches!(refused(options), Error::LanguageModel { .. } | Error::Read { .. }));
     assert!(matches!(refused(with(|o| o.look_ahead_ms = Some(20))), Error::InvalidOption(_)));
     let whole = models_with("tdt");
-    let options = EngineOptions { models: whole.path().into(), device: DeviceChoice::Cpu, ..EngineOptions::default() };
+    let options = EngineOptions::default().models(whole.path()).device(DeviceChoice::Cpu);
     let refused = Engine::open(options).unwrap().listen(&model("svc-best")).err().unwrap();
     assert!(matches!(refused, Error::InvalidOption(_)), "{refused}");
 }

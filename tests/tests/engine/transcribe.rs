@@ -4,20 +4,19 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
+use auricle_engine::blocking::Engine;
 use auricle_engine::{
-    DeviceChoice, Engine, EngineOptions, Error, LanguageModelChoice, ListenOptions, TranscribeOptions, Transcript,
-    Word, models_dir,
+    DeviceChoice, EngineOptions, Error, LanguageModelChoice, ListenOptions, TranscribeOptions, Transcript, Word,
 };
 use auricle_tests::{devices, models_with, models_with_detector, speech};
 
 fn engine(models: &std::path::Path) -> Engine {
-    Engine::open(EngineOptions { models: models.into(), device: DeviceChoice::Cpu, ..EngineOptions::default() })
-        .unwrap()
+    Engine::open(EngineOptions::default().models(models).device(DeviceChoice::Cpu)).unwrap()
 }
 
 /// The sample, `repeats` times over, as 16-bit samples.
 fn samples(repeats: usize) -> Vec<u8> {
-    let samples = AudioStream::open(&speech()).unwrap().read_to_end().unwrap();
+    let samples = AudioStream::open(speech()).unwrap().read_to_end().unwrap();
     let pcm: Vec<u8> = samples.iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
     pcm.repeat(repeats)
 }
@@ -27,7 +26,7 @@ fn transcribe(engine: &Engine, pcm: &[u8], block: usize, options: &TranscribeOpt
     let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm.to_vec()), SAMPLE_RATE, 1).unwrap().with_block(block);
     let mut reported = 0.0;
     let transcript = engine
-        .transcribe(audio, options, &mut |progress| {
+        .transcribe_with(audio, options, |progress| {
             assert!(progress.audio_s >= reported, "progress goes back");
             reported = progress.audio_s;
             ControlFlow::Continue(())
@@ -53,7 +52,7 @@ fn check_times(words: &[Word], end: u64) {
 fn audio_cut_at_every_second_loses_and_doubles_no_word() {
     let tiny = ["streaming", "tdt", "../whisper/multi"];
     let tiny = tiny.map(|name| [models_with(name).keep(), models_with_detector(name).keep()]);
-    for models in std::iter::once(models_dir()).chain(tiny.into_iter().flatten()) {
+    for models in std::iter::once(auricle_tests::models()).chain(tiny.into_iter().flatten()) {
         let engine = engine(&models);
         let pcm = samples(4);
         let whole = transcribe(&engine, &pcm, pcm.len(), &TranscribeOptions::default());
@@ -66,7 +65,7 @@ fn audio_cut_at_every_second_loses_and_doubles_no_word() {
 
 #[test]
 fn the_starter_transcribes_speech_and_writes_nothing_for_silence() {
-    let engine = engine(&models_dir());
+    let engine = engine(&auricle_tests::models());
     let heard = transcribe(&engine, &samples(1), 8000, &TranscribeOptions::default());
     assert!(heard.words.len() >= 3 && heard.language_code.as_deref() == Some("en"), "{}", heard.text);
     let silence = transcribe(&engine, &vec![0; 2 * 20 * SAMPLE_RATE as usize], 8000, &TranscribeOptions::default());
@@ -109,14 +108,12 @@ fn concurrent_recordings_equal_single_ones() {
     let devices = [DeviceChoice::Cpu].into_iter().chain((devices().len() > 1).then_some(DeviceChoice::Vulkan(0)));
     for (device, fixture) in devices.flat_map(|device| ["streaming", "tdt", "ctc"].map(|name| (device, name))) {
         let models = models_with(fixture);
-        let options = EngineOptions { models: models.path().into(), device, ..EngineOptions::default() };
+        let options = EngineOptions::default().models(models.path()).device(device);
         let engine = Engine::open(options).unwrap();
         let clips: Vec<Vec<u8>> = (1..5).map(|n| samples(1)[n * 20_000..].to_vec()).collect();
         // Each recording has its own keyterms.
-        let with = |n: usize| TranscribeOptions {
-            keyterms: if n == 2 { vec!["there".into(), "time".into()] } else { Vec::new() },
-            ..TranscribeOptions::default()
-        };
+        let with =
+            |n: usize| TranscribeOptions::default().keyterms(if n == 2 { vec!["there", "time"] } else { Vec::new() });
         let hear = |n: usize| {
             let transcript = transcribe(&engine, &clips[n], 8000, &with(n));
             // Another order of sums may change a confidence's last digits.
@@ -141,11 +138,9 @@ fn windows_of_several_recordings_share_a_batch() {
     let clips: Vec<Vec<u8>> = (0..4).map(|n| samples(1 + n)[n * 20_000..].to_vec()).collect();
     let hear = |n: usize| {
         // Each recording has its own keyterms and languages.
-        let options = TranscribeOptions {
-            keyterms: if n == 1 { vec!["country".into(), "do".into()] } else { Vec::new() },
-            languages: if n == 2 { vec!["de".into(), "fr".into()] } else { Vec::new() },
-            ..TranscribeOptions::default()
-        };
+        let options = TranscribeOptions::default()
+            .keyterms(if n == 1 { vec!["country", "do"] } else { Vec::new() })
+            .languages(if n == 2 { vec!["de", "fr"] } else { Vec::new() });
         transcribe(&engine, &clips[n], 8000, &options)
     };
     let alone: Vec<Transcript> = (0..clips.len()).map(hear).collect();
@@ -171,38 +166,32 @@ fn a_whisper_checkpoint_names_unsupported_options() {
     let models = models_with("../whisper/multi");
     let engine = engine(models.path());
     let with = |options: TranscribeOptions| {
-        let audio = AudioStream::open(&speech()).unwrap();
-        engine.transcribe(audio, &options, &mut |_| ControlFlow::Continue(()))
+        let audio = AudioStream::open(speech()).unwrap();
+        engine.transcribe(audio, &options)
     };
-    let look_ahead = TranscribeOptions { look_ahead_ms: Some(560), ..TranscribeOptions::default() };
+    let look_ahead = TranscribeOptions::default().look_ahead_ms(560);
     assert!(matches!(with(look_ahead), Err(Error::InvalidOption(_))));
-    let unknown = TranscribeOptions { languages: vec!["tlh".into()], ..TranscribeOptions::default() };
+    let unknown = TranscribeOptions::default().languages(["tlh"]);
     assert!(matches!(with(unknown), Err(Error::Language(_))));
     let lm = auricle_tests::fixtures().join("lm/small.arpa");
-    let fused = TranscribeOptions { language_model: LanguageModelChoice::File(lm), ..TranscribeOptions::default() };
+    let fused = TranscribeOptions::default().language_model(LanguageModelChoice::File(lm));
     assert!(matches!(with(fused), Err(Error::InvalidOption(_))));
-    let live = ListenOptions { model: "svc-best".into(), ..ListenOptions::default() };
+    let live = ListenOptions::default().model("svc-best");
     assert!(matches!(engine.listen(&live).err(), Some(Error::InvalidOption(_))));
 }
 
 #[test]
 fn a_recording_beyond_the_limit_is_refused_and_fits_later() {
     let models = models_with("streaming");
-    let options = EngineOptions {
-        models: models.path().into(),
-        device: DeviceChoice::Cpu,
-        recordings: 1,
-        live_streams: 1,
-        ..EngineOptions::default()
-    };
+    let options =
+        EngineOptions::default().models(models.path()).device(DeviceChoice::Cpu).recordings(1).live_streams(1);
     let engine = Engine::open(options).unwrap();
     let pcm = samples(6);
     let open = || AudioStream::from_pcm_s16le(Cursor::new(pcm.clone()), SAMPLE_RATE, 1).unwrap();
     let mut tried = None;
     engine
-        .transcribe(open(), &TranscribeOptions::default(), &mut |_| {
-            let second =
-                || engine.transcribe(open(), &TranscribeOptions::default(), &mut |_| ControlFlow::Continue(()));
+        .transcribe_with(open(), &TranscribeOptions::default(), |_| {
+            let second = || engine.transcribe(open(), &TranscribeOptions::default());
             tried.get_or_insert_with(second);
             ControlFlow::Continue(())
         })
@@ -211,7 +200,7 @@ fn a_recording_beyond_the_limit_is_refused_and_fits_later() {
     // The slot is free once the worker has seen the end of the recording.
     let began = std::time::Instant::now();
     loop {
-        match engine.transcribe(open(), &TranscribeOptions::default(), &mut |_| ControlFlow::Continue(())) {
+        match engine.transcribe(open(), &TranscribeOptions::default()) {
             Ok(_) => break,
             Err(Error::Busy(_)) if began.elapsed().as_secs() < 60 => std::thread::yield_now(),
             Err(error) => panic!("{error}"),
@@ -225,7 +214,7 @@ fn a_canceled_transcription_gets_no_more_progress() {
     let engine = engine(models.path());
     let audio = AudioStream::from_pcm_s16le(Cursor::new(samples(6)), SAMPLE_RATE, 1).unwrap();
     let mut steps = 0;
-    let result = engine.transcribe(audio, &TranscribeOptions::default(), &mut |_| {
+    let result = engine.transcribe_with(audio, &TranscribeOptions::default(), |_| {
         steps += 1;
         if steps == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -246,24 +235,18 @@ fn transcribe_works_on_a_thread_of_an_asynchronous_runtime() {
 fn a_shorter_look_ahead_is_taken_and_an_impossible_one_refused() {
     let models = models_with("streaming");
     let engine = engine(models.path());
-    let with = |ms| TranscribeOptions { look_ahead_ms: Some(ms), ..TranscribeOptions::default() };
+    let with = |ms| TranscribeOptions::default().look_ahead_ms(ms);
     transcribe(&engine, &samples(1), 8000, &with(100));
-    let audio = AudioStream::open(&speech()).unwrap();
-    assert!(matches!(
-        engine.transcribe(audio, &with(50), &mut |_| ControlFlow::Continue(())),
-        Err(Error::InvalidOption(_))
-    ));
+    let audio = AudioStream::open(speech()).unwrap();
+    assert!(matches!(engine.transcribe(audio, &with(50)), Err(Error::InvalidOption(_))));
 }
 
 #[test]
 fn a_keyterm_outside_the_vocabulary_gets_a_warning() {
-    let engine = engine(&auricle_engine::models_dir());
-    let options = TranscribeOptions {
-        keyterms: ["caf\u{e9}", "O\u{2019}Brien", "country"].map(Into::into).into(),
-        ..TranscribeOptions::default()
-    };
-    let audio = AudioStream::open(&speech()).unwrap();
-    let warnings = engine.transcribe(audio, &options, &mut |_| ControlFlow::Continue(())).unwrap().warnings;
+    let engine = engine(&auricle_tests::models());
+    let options = TranscribeOptions::default().keyterms(["caf\u{e9}", "O\u{2019}Brien", "country"]);
+    let audio = AudioStream::open(speech()).unwrap();
+    let warnings = engine.transcribe(audio, &options).unwrap().warnings;
     assert_eq!(warnings, ["the model cannot write the keyterm \"caf\u{e9}\": left out"]);
 }
 
@@ -274,8 +257,7 @@ fn keyterms_are_written_more_often() {
     let engine = engine(models.path());
     let terms = ["there", "time", "and", "the"];
     let count = |keyterms: &[&str]| {
-        let keyterms = keyterms.iter().map(ToString::to_string).collect();
-        let options = TranscribeOptions { keyterms, ..TranscribeOptions::default() };
+        let options = TranscribeOptions::default().keyterms(keyterms.iter().copied());
         let text = transcribe(&engine, &samples(1), 8000, &options).text.to_lowercase();
         terms.iter().map(|term| text.matches(term).count()).sum::<usize>()
     };

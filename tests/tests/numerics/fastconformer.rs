@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use auricle_engine::decoding::{Search, Token, TransducerNetwork};
-use auricle_engine::device;
-use auricle_engine::models::fastconformer::FastConformer;
+use auricle_engine::unstable::decoding::{Search, Token, TransducerNetwork};
+use auricle_engine::unstable::device;
+use auricle_engine::unstable::models::fastconformer::FastConformer;
 use auricle_tests::{Oracle, devices, relative_error};
 use burn::tensor::{Device, Tensor};
 use serde_json::Value;
@@ -312,7 +312,7 @@ fn batched_streams_equal_single_streams() {
 #[test]
 fn a_streams_state_has_a_bound() {
     for (device, on_cpu) in devices() {
-        let model = FastConformer::load(&auricle_engine::models_dir().join("starter/asr-en"), &device).unwrap();
+        let model = FastConformer::load(&auricle_tests::models().join("starter/asr-en"), &device).unwrap();
         let config = &model.config().encoder;
         // A stream that is behind catches up in long steps.
         for (look_ahead, chunks) in [(1, [1, 1]), (13, [1, 8])] {

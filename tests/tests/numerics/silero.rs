@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::models::silero::{CHUNK, Silero, VadState};
-use auricle_engine::vad::segmenter::{SegmentationParameters, Segmenter, SpeechBoundary, SpeechSegment};
-use auricle_engine::vad::stream::{SegmentStream, VadStream, speech};
-use auricle_engine::{Catalog, Error, models_dir};
+use auricle_engine::unstable::models::silero::{CHUNK, Silero, VadState};
+use auricle_engine::unstable::vad::segmenter::{SegmentationParameters, Segmenter, SpeechBoundary, SpeechSegment};
+use auricle_engine::unstable::vad::stream::{SegmentStream, VadStream, speech};
+use auricle_engine::{Catalog, Error};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::Device;
 use safetensors::SafeTensors;
@@ -120,9 +120,9 @@ fn segments_are_those_of_the_published_package() {
 
 #[test]
 fn a_file_gives_the_segments_of_its_live_stream() {
-    let models = Catalog::read(&models_dir()).unwrap();
+    let models = Catalog::read(auricle_tests::models()).unwrap();
     let model = Silero::load(&models.detector().unwrap(), &Device::flex()).unwrap();
-    let open = || AudioStream::open(&auricle_tests::speech()).unwrap();
+    let open = || AudioStream::open(auricle_tests::speech()).unwrap();
     let segments = speech(&model, &mut open(), SegmentationParameters::default()).unwrap();
     let samples = open().read_to_end().unwrap();
     let mut stream = SegmentStream::new(&model, SegmentationParameters::default()).unwrap();
@@ -176,7 +176,7 @@ fn audio_without_speech_gives_no_text() {
         let mut command = auricle_tests::command();
         command
             .args(["transcribe", "--device", "cpu", "--format", "json", "--models"])
-            .arg(models_dir())
+            .arg(auricle_tests::models())
             .arg(file(name));
         let run = auricle_tests::ended(command.output().unwrap());
         assert_eq!(run.status, Some(0), "{}", run.stderr);

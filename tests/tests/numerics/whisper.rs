@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use auricle_engine::Precision;
 use auricle_engine::audio::AudioStream;
-use auricle_engine::models::whisper::{
+use auricle_engine::unstable::device;
+use auricle_engine::unstable::models::whisper::{
     Config, DecodeOptions, DecodedWindow, DecodingBatch, Previous, SpecialTokens, Task, TokenRules, Whisper,
     compression_ratio, median_filter, token_times, warp,
 };
-use auricle_engine::{Precision, device};
 use auricle_kernels::logmel::{LogMel, LogMelConfig};
 use auricle_tests::{Oracle, devices, relative_error};
 use burn::tensor::{Device, Tensor, TensorData};

@@ -3,7 +3,7 @@
 
 use auricle_engine::Precision;
 use auricle_engine::audio::AudioStream;
-use auricle_engine::models::whisper::{DecodeOptions, DecodedWindow, DecodingBatch, Whisper};
+use auricle_engine::unstable::models::whisper::{DecodeOptions, DecodedWindow, DecodingBatch, Whisper};
 use auricle_tests::{devices, fixtures};
 use burn::tensor::Device;
 

@@ -194,7 +194,7 @@ impl BatchExecutor for LiveExecutor {
     }
 
     fn step(&mut self, key: LiveBatchKey, slots: &[usize]) -> Result<Vec<Option<StepOutput>>> {
-        match key {
+        let outputs = match key {
             LiveBatchKey::Detect => self.detect(slots),
             LiveBatchKey::Encode { group, search, chunks } => self.encode(group, search, chunks, slots),
             LiveBatchKey::EndTurn => slots
@@ -205,7 +205,13 @@ impl BatchExecutor for LiveExecutor {
                     Ok(Some(slot.end_turn(output)))
                 })
                 .collect(),
+        }?;
+        for (slot, output) in slots.iter().zip(&outputs) {
+            if let (Some(slot), Some(output)) = (self.slots.find(*slot), output) {
+                slot.request.backlog.processed(output.processed_ms);
+            }
         }
+        Ok(outputs)
     }
 }
 
@@ -215,6 +221,7 @@ mod tests {
 
     use burn::tensor::Device;
 
+    use super::super::backlog::BacklogReporter;
     use super::*;
     use crate::audio::AudioStream;
     use crate::models::fastconformer::FastConformer;
@@ -237,10 +244,16 @@ mod tests {
         let mut mel = model.preprocessor().stream().unwrap();
         let mut executor = LiveExecutor::new(Some(Arc::new(detector)));
         let group = BatchGroup { model, look_ahead: 6, language: 0 };
-        let request =
-            LiveRequest { group, endpointing: EndpointingRules::default(), has_detector: true, fusion: None, beam: 1 };
+        let request = LiveRequest {
+            group,
+            endpointing: EndpointingRules::default(),
+            has_detector: true,
+            fusion: None,
+            beam: 1,
+            backlog: BacklogReporter::new(Arc::default()),
+        };
         executor.open(0, request).unwrap();
-        let sound = AudioStream::open(&models.join("samples/jfk.flac")).unwrap().read_to_end().unwrap();
+        let sound = AudioStream::open(models.join("samples/jfk.flac")).unwrap().read_to_end().unwrap();
         let mut pieces = sound.chunks(1_600).map(|piece| LiveAudio { samples: piece.to_vec(), mel: mel.push(piece) });
         while executor.next_step(0).is_none_or(|key| key == LiveBatchKey::Detect) {
             executor.push(0, pieces.next().unwrap());

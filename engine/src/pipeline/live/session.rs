@@ -1,12 +1,16 @@
 //! Live transcription: samples in as they are spoken, turns of text out while they are spoken.
 
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 
 use auricle_kernels::logmel::LogMelStream;
+use futures_core::Stream;
 
-use super::slot::{LiveAudio, LiveRequest, StepOutput};
+use super::backlog::{Backlog, BacklogReporter};
+use super::slot::{LiveAudio, LiveRequest};
 use super::turns::{LiveEvent, Turns};
 use crate::audio::{Resampler, SAMPLE_RATE, sanitize};
 use crate::decoding::fusion::{self, Fusion};
@@ -15,26 +19,16 @@ use crate::models::fastconformer::FastConformer;
 use crate::options::{ListenOptions, SAMPLE_RATES};
 use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::pipeline::groups::BatchGroup;
-use crate::scheduler::{Priority, Results, Scheduler, Stream};
+use crate::scheduler::{self, Priority, Results, Scheduler};
 use crate::text::lm::LanguageModel;
 
-/// Pushed and processed audio of a session, ms.
-#[derive(Debug, Default)]
-struct Backlog {
-    pushed: AtomicU64,
-    processed: AtomicU64,
-}
-
-impl Backlog {
-    fn waiting_ms(&self) -> u64 {
-        self.pushed.load(Ordering::Relaxed).saturating_sub(self.processed.load(Ordering::Relaxed))
-    }
-}
+/// Audio that [`LiveInput::send`] lets wait for the device, ms.
+pub const MAX_AHEAD_MS: u64 = 5_000;
 
 /// Input of a live session. Dropped before [`LiveInput::finish`], it ends the session at once and its remaining events
 /// are lost.
 pub struct LiveInput {
-    stream: Stream<DeviceExecutor>,
+    stream: scheduler::Stream<DeviceExecutor>,
     resampler: Resampler,
     mel: LogMelStream,
     /// First byte of a sample that a push has split.
@@ -46,7 +40,7 @@ pub struct LiveInput {
     backlog: Arc<Backlog>,
 }
 
-/// Events of a live session.
+/// Events of a live session, a [`Stream`] of them.
 pub struct LiveEvents {
     results: Results<StreamOutput>,
     model: Arc<FastConformer>,
@@ -90,17 +84,18 @@ pub(crate) fn open(
     };
     let fusion = language_model
         .map(|language_model| Arc::new(Fusion::new(language_model, options.fusion, model.vocabulary(), None, &[])));
+    let backlog = Arc::new(Backlog::default());
     let request = StreamRequest::Live(LiveRequest {
         group,
         endpointing: rules,
         has_detector,
         fusion,
         beam: options.beam.unwrap_or(fusion::BEAM),
+        backlog: BacklogReporter::new(backlog.clone()),
     });
     let resampler = Resampler::live(options.sample_rate)?;
     let mel = model.preprocessor().stream()?;
     let (stream, results) = scheduler.open(request, Priority::Live)?;
-    let backlog = Arc::new(Backlog::default());
     let input = LiveInput {
         stream,
         resampler,
@@ -116,10 +111,54 @@ pub(crate) fn open(
 }
 
 impl LiveInput {
+    /// Pushes any number of samples, -1 to 1, and waits until at most [`MAX_AHEAD_MS`] of audio wait for the device. Events
+    /// have to be read at the same time: a session whose events nobody reads stands still.
+    ///
+    /// # Errors
+    /// As [`LiveInput::push`].
+    pub async fn send(&mut self, samples: &[f32]) -> Result<()> {
+        self.push(samples)?;
+        self.caught_up(MAX_AHEAD_MS).await;
+        Ok(())
+    }
+
+    /// [`LiveInput::send`] for a thread that may block.
+    ///
+    /// # Errors
+    /// As [`LiveInput::push`].
+    pub fn blocking_send(&mut self, samples: &[f32]) -> Result<()> {
+        cubecl::future::block_on(self.send(samples))
+    }
+
+    /// Waits until at most `ahead_ms` of pushed audio wait for the device, or the session has ended. It may be dropped and
+    /// called again at any time.
+    pub async fn caught_up(&mut self, ahead_ms: u64) {
+        loop {
+            // Both count from here on: nothing that happens between the look and the wait is missed.
+            let backlog = self.backlog.clone();
+            let (mut room, mut change) = (pin!(self.stream.room()), pin!(backlog.change()));
+            change.as_mut().enable();
+            let room_again = self.send_waiting();
+            let over = backlog.has_ended() || self.stream.worker_ended();
+            if over || (room_again && self.waiting_ms() <= ahead_ms) {
+                return;
+            }
+            let either = |context: &mut Context<'_>| match room.as_mut().poll(context) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => change.as_mut().poll(context),
+            };
+            poll_fn(either).await;
+        }
+    }
+
+    /// [`LiveInput::caught_up`] for a thread that may block.
+    pub fn blocking_caught_up(&mut self, ahead_ms: u64) {
+        cubecl::future::block_on(self.caught_up(ahead_ms));
+    }
+
     /// Pushes any number of samples, -1 to 1, without waiting; NaN counts as 0. Samples that the device has not
-    /// processed take memory ([`LiveInput::waiting_ms`]), so a caller that pushes faster than real time should wait
-    /// (see
-    /// [`LiveInput::send_on`]). After [`LiveInput::finish`], samples are ignored.
+    /// processed take memory ([`LiveInput::waiting_ms`]), so a caller that pushes faster than real time waits
+    /// ([`LiveInput::send`], [`LiveInput::caught_up`]). After [`LiveInput::finish`], samples are ignored.
     ///
     /// # Errors
     /// [`Error::UnsupportedMedia`] when the samples cannot be brought to 16 kHz.
@@ -136,13 +175,12 @@ impl LiveInput {
         if !input.samples.is_empty() {
             self.unsent = Some(input);
         }
-        self.send_on();
+        self.send_waiting();
         Ok(())
     }
 
-    /// Sends audio for which the device's queue had no room, as every push does; false if there is still no room. A
-    /// caller that waits for [`LiveInput::waiting_ms`] to fall calls this before each check.
-    pub fn send_on(&mut self) -> bool {
+    /// Sends audio for which the device's queue had no room; false if there is still none.
+    fn send_waiting(&mut self) -> bool {
         if let Some(input) = self.unsent.take() {
             self.unsent = match self.stream.push(StreamInput::Live(input)) {
                 Err(StreamInput::Live(input)) => Some(input),
@@ -150,6 +188,11 @@ impl LiveInput {
             };
         }
         self.unsent.is_none()
+    }
+
+    /// True if the device's queue had no room for the last audio: [`LiveInput::caught_up`] sends it.
+    pub fn is_refused(&self) -> bool {
+        self.unsent.is_some()
     }
 
     /// Pushes 16-bit samples, little-endian; a push may end within a sample.
@@ -196,7 +239,7 @@ impl LiveInput {
 
     fn count(&mut self, samples: usize) {
         self.samples += samples as u64;
-        self.backlog.pushed.store(self.samples * 1000 / u64::from(SAMPLE_RATE), Ordering::Relaxed);
+        self.backlog.pushed(self.samples * 1000 / u64::from(SAMPLE_RATE));
     }
 }
 
@@ -206,32 +249,32 @@ impl LiveEvents {
     /// # Errors
     /// [`Error::Device`] and the like end the session.
     pub async fn next(&mut self) -> Option<Result<LiveEvent>> {
-        loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(Ok(event));
-            }
-            match self.results.next().await?.and_then(StreamOutput::live) {
-                Ok(output) => self.take(output),
-                Err(error) => return Some(Err(error)),
-            }
-        }
+        poll_fn(|context| self.poll_event(context)).await
     }
 
-    /// Blocking form of [`LiveEvents::next`].
-    ///
-    /// # Errors
-    /// As [`LiveEvents::next`].
-    pub fn blocking_next(&mut self) -> Option<Result<LiveEvent>> {
-        cubecl::future::block_on(self.next())
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<LiveEvent>>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(event)));
+            }
+            match ready!(self.results.poll_next(context)).map(|output| output.and_then(StreamOutput::live)) {
+                Some(Ok(output)) => self.ready.extend(self.turns.take(output, &self.model)),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
     }
 
     /// As [`LiveInput::waiting_ms`].
     pub fn waiting_ms(&self) -> u64 {
         self.backlog.waiting_ms()
     }
+}
 
-    fn take(&mut self, output: StepOutput) {
-        self.backlog.processed.fetch_max(output.processed_ms, Ordering::Relaxed);
-        self.ready.extend(self.turns.take(output, &self.model));
+impl Stream for LiveEvents {
+    type Item = Result<LiveEvent>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_event(context)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::backlog::BacklogReporter;
 use crate::decoding::fusion::Fusion;
 use crate::decoding::{Beam, Search, Token};
 use crate::error::Result;
@@ -31,6 +32,8 @@ pub struct LiveRequest {
     pub fusion: Option<Arc<Fusion>>,
     /// Beam width.
     pub beam: usize,
+    /// Is told of processed audio.
+    pub backlog: BacklogReporter,
 }
 
 impl LiveRequest {

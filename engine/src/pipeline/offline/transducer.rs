@@ -158,7 +158,7 @@ pub(crate) fn transcribe(
         confidence,
         language_code: spoken.language.or_else(|| options.language.clone()),
         audio_duration_sec: audio.position_s(),
-        model: options.model.clone(),
+        model: options.model.clone().unwrap_or_default(),
         warnings: audio
             .warnings()
             .into_iter()

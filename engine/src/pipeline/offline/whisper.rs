@@ -69,7 +69,7 @@ pub(crate) fn transcribe(
         confidence,
         language_code: options.language.clone().or(spoken.language).or(silence_language),
         audio_duration_sec: audio.position_s(),
-        model: options.model.clone(),
+        model: options.model.clone().unwrap_or_default(),
         warnings: audio.warnings().into_iter().chain(dropped_words_warning(dropped_words)).collect(),
     })
 }

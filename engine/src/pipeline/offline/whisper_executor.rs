@@ -429,7 +429,7 @@ mod tests {
     fn a_step_that_fails_costs_no_other_recording_its_windows() {
         let taught = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/whisper/taught");
         let model = Arc::new(Whisper::load(&taught, &Device::flex()).unwrap());
-        let sound = AudioStream::open(&taught.join("sounds/english.flac")).unwrap().read_to_end().unwrap();
+        let sound = AudioStream::open(taught.join("sounds/english.flac")).unwrap().read_to_end().unwrap();
         let input =
             |samples: &[f32]| WhisperInput { samples: samples.to_vec(), has_speech: true, ..WhisperInput::default() };
         let languages: Vec<u32> = model.config().special.languages.values().copied().collect();

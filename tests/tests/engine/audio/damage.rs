@@ -50,7 +50,7 @@ fn media_cut_anywhere_give_their_start_and_a_warning_or_a_clear_error() {
             let Some(path) = make(folder, file, "", options) else { continue };
             for cut in 1..12 {
                 let whole = fs::read(&path).unwrap();
-                let options = OpenOptions { name: Some(file.into()), ffmpeg: Ffmpeg::Find };
+                let options = OpenOptions::default().name(file).ffmpeg(Ffmpeg::Find);
                 match AudioStream::from_source(Cursor::new(whole[..whole.len() * cut / 12].to_vec()), &options) {
                     Ok(mut stream) => assert!(seconds(&stream.read_to_end().unwrap()) < 3.1, "{file}"),
                     Err(error) => drop(refusal(Err(error), file)),

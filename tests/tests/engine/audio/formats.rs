@@ -89,7 +89,7 @@ fn check_format(folder: &Path, file: &str, video: &str, options: &str, by: &By) 
         S(late_ms) => (Ffmpeg::Never, late_ms),
         F(late_ms) => (Ffmpeg::Find, late_ms),
     };
-    let options = OpenOptions { name: None, ffmpeg };
+    let options = OpenOptions::default().ffmpeg(ffmpeg);
     let mut stream = AudioStream::open_with(&path, &options).unwrap_or_else(|error| panic!("{file}: {error}"));
     let samples = stream.read_to_end().unwrap_or_else(|error| panic!("{file}: {error}"));
     let (seconds, format) = (seconds(&samples), stream.format());
@@ -103,7 +103,7 @@ fn check_format(folder: &Path, file: &str, video: &str, options: &str, by: &By) 
     assert!(likeness > 0.95, "{file} ({format}): {likeness:.3} alike");
     assert!(lag.abs() <= late_ms * 16 + 1, "{file} ({format}): {lag} samples late");
     if let F(_) = by {
-        let never = OpenOptions { name: None, ffmpeg: Ffmpeg::Never };
+        let never = OpenOptions::default().ffmpeg(Ffmpeg::Never);
         let error = refusal(AudioStream::open_with(&path, &never), file);
         assert!(matches!(error, Error::FfmpegMissing(_)), "{file}: {error}");
     }

@@ -11,7 +11,7 @@ fn pages(ogg: &[u8]) -> Vec<&[u8]> {
 
 /// Decodes a file and returns its samples and warnings.
 fn heard(bytes: Vec<u8>, name: &str) -> (Vec<f32>, Vec<String>) {
-    let options = OpenOptions { ffmpeg: Ffmpeg::Find, ..named(name) };
+    let options = named(name).ffmpeg(Ffmpeg::Find);
     let mut stream = AudioStream::from_source(Cursor::new(bytes), &options).unwrap();
     let samples = stream.read_to_end().unwrap();
     (samples, stream.warnings())

@@ -51,7 +51,7 @@ fn wav16(rate: u32, channels: u16, samples: &[f32]) -> Vec<u8> {
 }
 
 fn named(name: &str) -> OpenOptions {
-    OpenOptions { name: Some(name.into()), ffmpeg: Ffmpeg::Never }
+    OpenOptions::default().name(name).ffmpeg(Ffmpeg::Never)
 }
 
 fn open(bytes: &[u8], name: &str) -> Result<AudioStream, Error> {
@@ -175,7 +175,7 @@ fn an_impossible_rate_is_refused() {
 fn channels_are_averaged() {
     let check = |channels: u16, ffmpeg: Ffmpeg| {
         let bytes = Cursor::new(wav16(16_000, channels, &signal(16_000, 1)));
-        let options = OpenOptions { name: Some("mics.wav".into()), ffmpeg };
+        let options = OpenOptions::default().name("mics.wav").ffmpeg(ffmpeg);
         let samples = AudioStream::from_source(bytes, &options).unwrap().read_to_end().unwrap();
         let worst = samples.iter().zip(signal(16_000, 1)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(samples.len() == 16_000 && worst < 1e-3, "{channels} channels: {worst}");

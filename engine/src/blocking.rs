@@ -1,0 +1,385 @@
+//! The engine for threads that may block.
+//!
+//! ```no_run
+//! use auricle_engine::{EngineOptions, TranscribeOptions, blocking::Engine};
+//!
+//! fn main() -> auricle_engine::Result<()> {
+//!     let engine = Engine::open(EngineOptions::default())?;
+//!     let transcript = engine.transcribe_file("talk.mp3", &TranscribeOptions::default())?;
+//!     println!("{}", transcript.text);
+//!     Ok(())
+//! }
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use auricle_kernels::gemv::Precision;
+use burn::tensor::Device;
+
+use crate::audio::{AudioStream, SAMPLE_RATE};
+use crate::catalog::{Catalog, SelectedCheckpoint};
+use crate::decoding::fusion::FusionWeights;
+use crate::device::{self, DeviceInfo};
+use crate::error::{Error, Result};
+use crate::models::fastconformer::FastConformer;
+use crate::models::silero::Silero;
+use crate::options::{EngineOptions, LanguageModelChoice, ListenOptions, TranscribeOptions};
+use crate::pipeline::checkpoint::Checkpoint;
+use crate::pipeline::executor::DeviceExecutor;
+use crate::pipeline::live::session::{self, LiveEvents, LiveInput};
+use crate::pipeline::live::{LiveEvent, LiveExecutor};
+use crate::pipeline::offline;
+use crate::pipeline::stage_times::{self, StageTimes};
+use crate::scheduler::{Scheduler, SlotCounts};
+use crate::text::lm::LanguageModel;
+use crate::transcript::{ModelReport, Progress, Transcript};
+
+/// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
+/// the number of values in its tensors.
+///
+/// # Errors
+/// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+pub fn check_detector(dir: impl AsRef<Path>) -> Result<usize> {
+    Ok(Silero::load(dir.as_ref(), &Device::flex())?.parameters())
+}
+
+/// Loads a checkpoint on the CPU to see that every tensor is there, has its shape, and none is left over.
+///
+/// # Errors
+/// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+pub fn check_model(dir: impl AsRef<Path>) -> Result<ModelReport> {
+    Ok(Checkpoint::load(dir.as_ref(), &Device::flex(), Precision::F32)?.report())
+}
+
+/// The engine: a device and the models on it, loaded at first use. Every call blocks its thread until it is done.
+pub struct Engine {
+    catalog: Catalog,
+    device: Device,
+    precision: Precision,
+    info: DeviceInfo,
+    warnings: Vec<String>,
+    checkpoints: Loaded<Checkpoint>,
+    language_models: Loaded<LanguageModel>,
+    detector: Mutex<Option<Arc<Silero>>>,
+    slots: SlotCounts,
+    worker: Mutex<Option<Arc<Scheduler<DeviceExecutor>>>>,
+}
+
+/// Kinds of the catalog's models.
+const RECORDINGS: &str = "prerecorded";
+const LIVE: &str = "realtime";
+
+/// Events of a live session, as an iterator that waits for the next one.
+pub struct Events(LiveEvents);
+
+impl Events {
+    /// Audio that is pushed and not processed yet, ms.
+    pub fn waiting_ms(&self) -> u64 {
+        self.0.waiting_ms()
+    }
+}
+
+impl Iterator for Events {
+    type Item = Result<LiveEvent>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        cubecl::future::block_on(self.0.next())
+    }
+}
+
+/// Values read from files, by path. The lock is held while reading, so that no file is read twice.
+type Loaded<T> = Mutex<BTreeMap<PathBuf, Arc<T>>>;
+
+impl Engine {
+    /// Opens a device and reads the catalog; loads no model yet.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device asked for is not there or does not work, [`Error::Checkpoint`] when the
+    /// catalog is missing or malformed.
+    pub fn open(options: EngineOptions) -> Result<Self> {
+        let catalog = Catalog::read(&options.models)?;
+        let opened = device::open(options.device)?;
+        Ok(Self {
+            catalog,
+            device: opened.device,
+            precision: options.precision,
+            info: opened.info,
+            warnings: opened.warning.into_iter().collect(),
+            checkpoints: Mutex::default(),
+            language_models: Mutex::default(),
+            detector: Mutex::default(),
+            slots: SlotCounts { live: options.live_streams, agent: 0, offline: options.recordings },
+            worker: Mutex::default(),
+        })
+    }
+
+    /// The device that computes.
+    pub fn device(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// The models there are.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Warnings of opening the device, a line each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Loads the checkpoint and the language model that a transcription with these options takes, so that the first does
+    /// not wait for them.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], [`Error::LanguageModel`].
+    pub fn load(&self, options: &TranscribeOptions) -> Result<()> {
+        let choice = self.choose(options.model.as_deref(), RECORDINGS)?;
+        self.detector()?;
+        self.language_model(&choice, &options.language_model)?;
+        self.checkpoint(&choice.dir).map(|_| ())
+    }
+
+    /// Transcribes audio to its end, in constant memory. Recordings share the device's steps; live sessions go first.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when there are as many recordings as there may be; [`Error::UnknownModel`], [`Error::Language`],
+    /// [`Error::InvalidOption`] for options; what loading, decoding or the device reports.
+    pub fn transcribe(&self, audio: AudioStream, options: &TranscribeOptions) -> Result<Transcript> {
+        self.transcribe_with(audio, options, |_| ControlFlow::Continue(()))
+    }
+
+    /// [`Engine::transcribe`] of a file.
+    ///
+    /// # Errors
+    /// As [`AudioStream::open`] and [`Engine::transcribe`].
+    pub fn transcribe_file(&self, path: impl AsRef<Path>, options: &TranscribeOptions) -> Result<Transcript> {
+        self.transcribe(AudioStream::open(path)?, options)
+    }
+
+    /// [`Engine::transcribe`] that calls `progress` after every step, which says whether to go on.
+    ///
+    /// # Errors
+    /// As [`Engine::transcribe`]; [`Error::Canceled`] if `progress` broke off.
+    pub fn transcribe_with(
+        &self,
+        audio: AudioStream,
+        options: &TranscribeOptions,
+        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Transcript> {
+        let detector = self.detector()?;
+        self.transcribe_spoken(audio, options, detector.as_deref(), &mut progress)
+    }
+
+    fn transcribe_spoken(
+        &self,
+        audio: AudioStream,
+        options: &TranscribeOptions,
+        detector: Option<&Silero>,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Transcript> {
+        let choice = self.choose(options.model.as_deref(), RECORDINGS)?;
+        let options = &options.clone().model(&choice.model.id);
+        if let Some(language) = &options.language {
+            choice.check_language(language)?;
+        }
+        check_search(&options.fusion, options.beam)?;
+        let language_model = self.language_model(&choice, &options.language_model)?;
+        let (checkpoint, worker) = (self.checkpoint(&choice.dir)?, self.worker()?);
+        let mut transcript = match &*checkpoint {
+            Checkpoint::FastConformer(_) if options.sequential => {
+                return Err(Error::InvalidOption("windows one after another are for Whisper checkpoints".into()));
+            }
+            Checkpoint::FastConformer(model) => {
+                // The checkpoint finds the language by itself; a language that it lacks is still an error.
+                options.languages.iter().try_for_each(|language| choice.check_language(language))?;
+                offline::transducer::transcribe(model, &worker, audio, options, language_model, detector, progress)?
+            }
+            Checkpoint::Whisper(_) if language_model.is_some() => {
+                return Err(Error::InvalidOption("a Whisper checkpoint takes no language model".into()));
+            }
+            Checkpoint::Whisper(model) => {
+                offline::whisper::transcribe(model, &worker, audio, options, detector, progress)?
+            }
+        };
+        if transcript.language_code.is_none()
+            && let [only] = choice.languages
+        {
+            transcript.language_code = Some(only.clone());
+        }
+        Ok(transcript)
+    }
+
+    /// Loads what live sessions of a model take, so that the first does not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], [`Error::LanguageModel`].
+    pub fn load_live(&self, options: &ListenOptions) -> Result<()> {
+        let choice = self.choose(options.model.as_deref(), LIVE)?;
+        self.worker()?;
+        self.live_language_model(&choice, &options.language_model)?;
+        self.streaming_model(&choice.dir).map(|_| ())
+    }
+
+    /// Opens a live session: samples go into the first part, turns of text come out of the second. All sessions share the
+    /// device's steps.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::Language`], [`Error::InvalidOption`] for options; [`Error::Busy`] when there are as
+    /// many sessions as there may be; what loading reports.
+    pub fn listen(&self, options: &ListenOptions) -> Result<(LiveInput, Events)> {
+        self.open_live(options).map(|(input, events)| (input, Events(events)))
+    }
+
+    pub(crate) fn open_live(&self, options: &ListenOptions) -> Result<(LiveInput, LiveEvents)> {
+        let has_detector = self.detector()?.is_some();
+        self.open_spoken(options, has_detector)
+    }
+
+    fn open_spoken(&self, options: &ListenOptions, has_detector: bool) -> Result<(LiveInput, LiveEvents)> {
+        let choice = self.choose(options.model.as_deref(), LIVE)?;
+        if let Some(language) = &options.language {
+            choice.check_language(language)?;
+        }
+        check_search(&options.fusion, options.beam)?;
+        let mut options = options.clone();
+        let look_ahead_ms = options.look_ahead_ms.or(choice.model.look_ahead_ms);
+        let model = self.streaming_model(&choice.dir)?;
+        if options.language.is_none()
+            && let [only] = choice.languages
+        {
+            options.language = Some(only.clone());
+        }
+        let language_model = self.live_language_model(&choice, &options.language_model)?;
+        session::open(&*self.worker()?, model, &options, look_ahead_ms, language_model, has_detector)
+    }
+
+    /// Compiles what the device needs for the models loaded so far, so that the first request does not wait for it: runs two
+    /// seconds of sound through each, as its users will. A CPU has nothing to compile: there it only costs that time.
+    ///
+    /// # Errors
+    /// As [`Engine::transcribe`].
+    pub fn warm_up(&self) -> Result<()> {
+        for model in self.catalog.models() {
+            let dir = self.catalog.choose(&model.id)?.dir;
+            if !self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&dir) {
+                continue;
+            }
+            // Without a detector: it would not take the sound for speech, and nothing would be computed.
+            let sound: Vec<f32> = (0..2 * SAMPLE_RATE).map(|at| (at as f32 * 0.2).sin() * 0.3).collect();
+            if model.kind == LIVE {
+                let (mut input, events) = self.open_spoken(&ListenOptions::default().model(&model.id), false)?;
+                input.push(&sound)?;
+                input.finish()?;
+                Events(events).try_for_each(|event| event.map(drop))?;
+            } else {
+                let pcm: Vec<u8> = sound.iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
+                let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm), SAMPLE_RATE, 1)?;
+                let options = TranscribeOptions::default().model(&model.id);
+                self.transcribe_spoken(audio, &options, None, &mut |_| ControlFlow::Continue(()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The device's worker, started at first use.
+    fn worker(&self) -> Result<Arc<Scheduler<DeviceExecutor>>> {
+        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(worker) = worker.as_ref() {
+            return Ok(worker.clone());
+        }
+        let detector = self.detector()?;
+        let started = Arc::new(Scheduler::start(self.slots, move || DeviceExecutor::new(LiveExecutor::new(detector)))?);
+        *worker = Some(started.clone());
+        Ok(started)
+    }
+
+    /// The voice activity detector, if the catalog names one. It runs on the CPU wherever the models run: it is too small
+    /// for a GPU to be worth the way there and back.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`], [`Error::Weights`].
+    pub fn detector(&self) -> Result<Option<Arc<Silero>>> {
+        let Some(dir) = self.catalog.detector() else { return Ok(None) };
+        let mut loaded = self.detector.lock().unwrap_or_else(PoisonError::into_inner);
+        if loaded.is_none() {
+            *loaded = Some(Arc::new(Silero::load(&dir, &Device::flex())?));
+        }
+        Ok(loaded.clone())
+    }
+
+    /// Times the stages of a model over a recording: `samples` at 16 kHz.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], and what the device reports.
+    pub fn measure(&self, model: &str, samples: &[f32]) -> Result<StageTimes> {
+        let model = self.streaming_model(&self.catalog.choose(model)?.dir)?;
+        stage_times::stages(&model, samples, &self.device)
+    }
+
+    /// The checkpoint of a model; of the catalog's default of its kind where none is named.
+    fn choose(&self, model: Option<&str>, kind: &str) -> Result<SelectedCheckpoint<'_>> {
+        match model {
+            Some(model) => self.catalog.choose(model),
+            None => self.catalog.choose(&self.catalog.default_model(kind)?.id),
+        }
+    }
+
+    fn checkpoint(&self, dir: &Path) -> Result<Arc<Checkpoint>> {
+        once(&self.checkpoints, dir, || Checkpoint::load(dir, &self.device, self.precision))
+    }
+
+    /// A checkpoint that hears streams of frames.
+    fn streaming_model(&self, dir: &Path) -> Result<Arc<FastConformer>> {
+        self.checkpoint(dir)?.streaming().cloned()
+    }
+
+    fn language_model(
+        &self,
+        choice: &SelectedCheckpoint,
+        wanted: &LanguageModelChoice,
+    ) -> Result<Option<Arc<LanguageModel>>> {
+        let path = match wanted {
+            LanguageModelChoice::Off => None,
+            LanguageModelChoice::File(path) => Some(path),
+            LanguageModelChoice::Shipped => choice.language_model.as_ref(),
+        };
+        path.map(|path| once(&self.language_models, path, || LanguageModel::open(path))).transpose()
+    }
+
+    /// As [`Self::language_model`], for live sessions.
+    fn live_language_model(
+        &self,
+        choice: &SelectedCheckpoint,
+        wanted: &LanguageModelChoice,
+    ) -> Result<Option<Arc<LanguageModel>>> {
+        match wanted {
+            LanguageModelChoice::Shipped if !device::is_cpu(&self.device) => Ok(None),
+            _ => self.language_model(choice, wanted),
+        }
+    }
+}
+
+/// # Errors
+/// [`Error::InvalidOption`] for a search that cannot be meant.
+fn check_search(fusion: &FusionWeights, beam: Option<usize>) -> Result<()> {
+    if beam == Some(0) {
+        return Err(Error::InvalidOption("a beam has at least one text".into()));
+    }
+    fusion.check()
+}
+
+/// The value of `path`: reads it if it was not read before.
+fn once<T>(loaded: &Loaded<T>, path: &Path, read: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+    let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = loaded.get(path) {
+        return Ok(found.clone());
+    }
+    let found = Arc::new(read()?);
+    loaded.insert(path.to_path_buf(), found.clone());
+    Ok(found)
+}

@@ -1,0 +1,104 @@
+//! The starter models within the program, for a program that has been copied or installed to a place of its own.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy as _;
+
+/// A file below the models folder: its path and its bytes.
+macro_rules! files {
+    ($($path:literal)*) => {
+        [$(($path, include_bytes!(concat!("../../models/", $path)) as &[u8])),*]
+    };
+}
+
+static FILES: [(&str, &[u8]); 10] = files! {
+    "catalog.toml"
+    "samples/jfk.flac"
+    "starter/asr-en/config.json"
+    "starter/asr-en/generation_config.json"
+    "starter/asr-en/model.safetensors"
+    "starter/asr-en/processor_config.json"
+    "starter/asr-en/tokenizer.json"
+    "starter/asr-en/tokenizer_config.json"
+    "starter/lm-en/en.ngram"
+    "starter/vad/model.safetensors"
+};
+
+/// The models folder where none is named: the one that the engine finds, else the user's own, which this program fills.
+pub fn default_folder() -> PathBuf {
+    auricle_engine::models_dir().or_else(user_folder).unwrap_or_else(|| "models".into())
+}
+
+/// `auricle/models` in the folder for the data of the user's programs; none without a home folder.
+fn user_folder() -> Option<PathBuf> {
+    Some(etcetera::choose_base_strategy().ok()?.data_dir().join("auricle/models"))
+}
+
+/// Writes the starters into `folder` if that is the user's own models folder and they are not there. Checkpoints that were
+/// fetched into it stay.
+///
+/// # Errors
+/// A line that says which file cannot be written, and what to do.
+pub fn prepare(folder: &Path) -> Result<(), String> {
+    if auricle_engine::models_dir().is_some() || user_folder().as_deref() != Some(folder) {
+        return Ok(());
+    }
+    FILES.iter().try_for_each(|(path, bytes)| {
+        let path = folder.join(path);
+        write(&path, bytes).map_err(|error| {
+            format!(
+                "cannot write the starter model {}: {error}; name another models folder with --models",
+                path.display()
+            )
+        })
+    })
+}
+
+/// Writes a file unless it holds these bytes already. A reader sees the old file or the new one, never a part.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let same_length = path.metadata().is_ok_and(|found| found.len() == bytes.len() as u64);
+    if same_length && std::fs::read(path)? == bytes {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every file that the catalog's starters need is within the program.
+    #[test]
+    fn the_program_holds_the_whole_starters() {
+        let models = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../models"));
+        let needed = ["asr-en", "lm-en", "vad"].into_iter().flat_map(|starter| {
+            let folder = models.join("starter").join(starter);
+            let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            files.filter(|path| path.is_file() && path.extension().is_none_or(|extension| extension != "md"))
+        });
+        for path in needed {
+            let name = path.strip_prefix(models).unwrap().to_str().unwrap();
+            assert!(FILES.iter().any(|(held, _)| *held == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_written_once_and_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        write(&path, b"right").unwrap();
+        let written = path.metadata().unwrap().modified().unwrap();
+        write(&path, b"right").unwrap();
+        assert_eq!(path.metadata().unwrap().modified().unwrap(), written);
+        std::fs::write(&path, b"wrong").unwrap();
+        write(&path, b"right").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"right");
+        assert_eq!(std::fs::read_dir(folder.path().join("a")).unwrap().count(), 1);
+    }
+}
