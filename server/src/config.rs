@@ -33,6 +33,8 @@ pub struct Config {
     pub storage_listen: SocketAddr,
     /// Address of the dashboard.
     pub dashboard_listen: SocketAddr,
+    /// Address of health checks and metrics. Default: `listen`.
+    pub health_listen: Option<SocketAddr>,
     /// The API's URL as clients see it. Default: `http://` and `listen`.
     #[serde(deserialize_with = "url_text")]
     pub public_url: Option<Url>,
@@ -53,8 +55,18 @@ pub struct Config {
     pub s3_region: Option<String>,
     pub s3_access_key_id: Option<String>,
     pub s3_secret_access_key: Option<String>,
-    /// Connections at a time. Further connections wait.
+    /// Connections of each listener at a time. Further connections wait.
     pub max_connections: usize,
+    /// Connections of one address and listener at a time. Further connections are closed.
+    pub max_connections_per_address: usize,
+    /// From a connection to the end of its first request's head.
+    pub head_timeout_seconds: u32,
+    /// A connection without a request for this time is closed.
+    pub idle_timeout_seconds: u32,
+    /// The longest pause within a body, and the time that a body may take beyond `min_bytes_per_second`.
+    pub stall_timeout_seconds: u32,
+    /// The least rate of request and response bodies.
+    pub min_bytes_per_second: u32,
     /// Requests per five minutes and account.
     pub request_limit: u32,
     /// Jobs of an account that run at a time, without a subscription.
@@ -152,6 +164,7 @@ impl Default for Config {
             listen: local(8080),
             storage_listen: local(8081),
             dashboard_listen: local(8082),
+            health_listen: None,
             public_url: None,
             storage_public_url: None,
             dashboard_public_url: None,
@@ -162,6 +175,11 @@ impl Default for Config {
             s3_access_key_id: None,
             s3_secret_access_key: None,
             max_connections: 4096,
+            max_connections_per_address: 1024,
+            head_timeout_seconds: 15,
+            idle_timeout_seconds: 75,
+            stall_timeout_seconds: 30,
+            min_bytes_per_second: 4096,
             request_limit: 20_000,
             parallel_jobs: 5,
             parallel_jobs_subscribed: 200,
@@ -201,7 +219,7 @@ fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error>
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 47] = [
+const KEYS: [&str; 53] = [
     "data",
     "models",
     "device",
@@ -210,6 +228,7 @@ const KEYS: [&str; 47] = [
     "listen",
     "storage_listen",
     "dashboard_listen",
+    "health_listen",
     "public_url",
     "storage_public_url",
     "dashboard_public_url",
@@ -220,6 +239,11 @@ const KEYS: [&str; 47] = [
     "s3_access_key_id",
     "s3_secret_access_key",
     "max_connections",
+    "max_connections_per_address",
+    "head_timeout_seconds",
+    "idle_timeout_seconds",
+    "stall_timeout_seconds",
+    "min_bytes_per_second",
     "request_limit",
     "parallel_jobs",
     "parallel_jobs_subscribed",
@@ -299,6 +323,11 @@ impl Config {
         self.precision.parse::<Precision>().map_err(|error| format!("settings: precision: {error}"))?;
         let at_least_one = [
             ("max_connections", self.max_connections as u64),
+            ("max_connections_per_address", self.max_connections_per_address as u64),
+            ("head_timeout_seconds", self.head_timeout_seconds.into()),
+            ("idle_timeout_seconds", self.idle_timeout_seconds.into()),
+            ("stall_timeout_seconds", self.stall_timeout_seconds.into()),
+            ("min_bytes_per_second", self.min_bytes_per_second.into()),
             ("request_limit", self.request_limit.into()),
             ("parallel_jobs", self.parallel_jobs.into()),
             ("parallel_jobs_subscribed", self.parallel_jobs_subscribed.into()),
@@ -327,7 +356,10 @@ impl Config {
                 ("stripe_price_id", &self.stripe_price_id),
                 ("stripe_webhook_secret", &self.stripe_webhook_secret),
             ];
-            if let Some((key, _)) = needed.iter().find(|(_, value)| value.is_none()) {
+            if let Some((key, _)) =
+                needed.iter().find(|(_, value)| value.as_deref().is_none_or(|value| value.trim().is_empty()))
+            {
+                // An empty secret would sign anything.
                 return Err(format!("settings: billing_provider = \"stripe\" needs {key}"));
             }
         }
@@ -383,6 +415,10 @@ mod tests {
             ("job_workers = 0", "job_workers"),
             ("storage_url = \"http://x\"", "storage_url"),
             ("billing_provider = \"stripe\"", "stripe_secret_key"),
+            (
+                "billing_provider = \"stripe\"\nstripe_secret_key = \"a\"\nstripe_price_id = \"b\"\nstripe_webhook_secret = \" \"",
+                "stripe_webhook_secret",
+            ),
         ] {
             let error = from(toml).unwrap_err();
             assert!(error.contains(key) && !error.contains('\n'), "{toml}: {error}");

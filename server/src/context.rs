@@ -2,12 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use hyper::body::Incoming;
 use hyper::{HeaderMap, Request};
 
 use crate::auth::session_token::SessionClaims;
 use crate::auth::{Checkout, Identity, UploadUrl};
 use crate::http::query;
+use crate::http::request_body::RequestBody;
 use crate::http::response::{ApiError, Result};
 use crate::store::Account;
 
@@ -27,11 +27,11 @@ pub fn path_param(params: &PathParams, name: &str) -> String {
 pub struct RequestContext {
     identity: Identity,
     params: PathParams,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
 }
 
 impl RequestContext {
-    pub fn new(identity: Identity, params: PathParams, request: Request<Incoming>) -> Self {
+    pub fn new(identity: Identity, params: PathParams, request: Request<RequestBody>) -> Self {
         Self { identity, params, request }
     }
 
@@ -108,11 +108,11 @@ impl RequestContext {
         Ok((limit, offset))
     }
 
-    pub fn into_body(self) -> Incoming {
+    pub fn into_body(self) -> RequestBody {
         self.request.into_body()
     }
 
-    pub fn into_request(self) -> Request<Incoming> {
+    pub fn into_request(self) -> Request<RequestBody> {
         self.request
     }
 }

@@ -4,16 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::header::{ACCESS_CONTROL_ALLOW_ORIGIN, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{ACCESS_CONTROL_ALLOW_ORIGIN, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Request, Version};
 use tracing::Instrument as _;
 
 use crate::auth::{Access, Identity};
 use crate::context::{RequestContext, path_param};
-use crate::http::body;
-use crate::http::listener::RequestHandler;
+use crate::http::connection::RequestHandler;
 use crate::http::rate_limits::{Client, RateLimitStatus};
+use crate::http::request_body::RequestBody;
 use crate::http::response::{ApiError, Response};
 use crate::ids;
 use crate::routes::{RouteMatch, Router, Surface};
@@ -21,7 +20,7 @@ use crate::state::AppState;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Answers the requests of one surface.
+/// Answers the requests of one listener.
 #[derive(Clone)]
 pub struct Dispatcher {
     state: Arc<AppState>,
@@ -29,20 +28,24 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    pub fn new(state: Arc<AppState>, surface: Surface) -> Self {
-        Self { state, router: Arc::new(Router::new(surface)) }
+    pub fn new(state: Arc<AppState>, surfaces: &'static [Surface]) -> Self {
+        Self { state, router: Arc::new(Router::new(surfaces)) }
     }
 
-    async fn respond(&self, matched: RouteMatch, peer: SocketAddr, request: Request<Incoming>) -> Response {
+    async fn respond(&self, matched: RouteMatch, peer: SocketAddr, request: Request<RequestBody>) -> Response {
         let AppState { authenticator, rate_limits, .. } = &*self.state;
         let address = Client::at(peer.ip());
+        if !names_one_host(&request) {
+            let message = "Send one `Host` header, which HTTP/1.1 requires.";
+            return refuse(rate_limits.count(&address), ApiError::invalid(message));
+        }
         let (route, params) = match matched {
             RouteMatch::Route { route, params } => (route, params),
             // A missing path is reported without a key, too: it reveals nothing.
             other => {
                 let account = authenticator.account(request.headers()).await;
                 let client = account.map_or(address, |account| Client::Account(account.id));
-                return refuse(rate_limits.count(&client), other.refusal(), request);
+                return refuse(rate_limits.count(&client), other.refusal());
             }
         };
         let (identity, limit) = match route.access {
@@ -61,11 +64,11 @@ impl Dispatcher {
                     let limit = rate_limits.count(&identity.client(address));
                     (identity, limit)
                 }
-                Err(error) => return refuse(rate_limits.count(&address), error, request),
+                Err(error) => return refuse(rate_limits.count(&address), error),
             },
         };
         if limit.exceeded {
-            return refuse(limit, ApiError::rate_limited(limit.reset_s), request);
+            return refuse(limit, ApiError::rate_limited(limit.reset_s));
         }
         let request = RequestContext::new(identity, params, request);
         let mut response = (route.handler)(&self.state, request).await.unwrap_or_else(|error| error.response());
@@ -75,7 +78,7 @@ impl Dispatcher {
 }
 
 impl RequestHandler for Dispatcher {
-    async fn handle(&self, peer: SocketAddr, request: Request<Incoming>) -> Response {
+    async fn handle(&self, peer: SocketAddr, request: Request<RequestBody>) -> Response {
         let began = Instant::now();
         let id = request_id(request.headers());
         let method = request.method().clone();
@@ -83,7 +86,7 @@ impl RequestHandler for Dispatcher {
         let route = matched.path();
         let span = tracing::info_span!("request", id = %id);
         let mut response = self.respond(matched, peer, request).instrument(span.clone()).await;
-        if self.router.surface() == Surface::Storage {
+        if self.router.serves(Surface::Storage) {
             // Any web page may upload files and must be able to read the errors.
             response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         }
@@ -110,9 +113,14 @@ fn status_class(status: u16) -> &'static str {
     }
 }
 
+/// Every request of HTTP/1.1 has one `Host` header. A proxy in between may understand another number in its own way.
+fn names_one_host(request: &Request<RequestBody>) -> bool {
+    let hosts = request.headers().get_all(HOST).iter().count();
+    hosts == 1 || (hosts == 0 && request.version() != Version::HTTP_11)
+}
+
 /// The response to a refused request. An exceeded rate limit comes before any other error.
-fn refuse(limit: RateLimitStatus, error: ApiError, request: Request<Incoming>) -> Response {
-    body::discard(request);
+fn refuse(limit: RateLimitStatus, error: ApiError) -> Response {
     let error = if limit.exceeded { ApiError::rate_limited(limit.reset_s) } else { error };
     let mut response = error.response();
     limit.write(response.headers_mut());

@@ -7,14 +7,16 @@ use auricle_engine::Catalog;
 use fastwebsockets::{Role, WebSocket};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::config::{Config, Role as NodeRole};
 use crate::dispatch::Dispatcher;
-use crate::http::listener::connection;
+use crate::http::connection;
+use crate::http::transfer::TransferLimits;
 use crate::live::socket::{ClientMessage, Socket};
 use crate::routes::Surface;
-use crate::serve::{Opened, PublicUrls, Service as Assembled};
+use crate::serve::{Opened, PublicUrls, Service as Assembled, transfer_limits};
 use crate::store::Store;
 
 /// A service without an engine, reached through connections in memory.
@@ -22,6 +24,7 @@ pub struct Service {
     runtime: Runtime,
     api: Dispatcher,
     storage: Dispatcher,
+    limits: TransferLimits,
     key: String,
 }
 
@@ -42,13 +45,15 @@ impl Service {
             let key = store.create_key(&account.id, "fuzz").await.map_err(database_error)?.secret;
             let catalog = Catalog::read(&config.models).map_err(|error| error.to_string())?;
             let url = Url::parse("http://127.0.0.1:1").map_err(|error| error.to_string())?;
-            let urls = PublicUrls { api: url.clone(), storage: url.clone(), dashboard: url };
+            let urls = PublicUrls { api: url.clone(), storage: url.clone(), dashboard: url, health: None };
             let (secret, engine) = ("secret".into(), None);
             let opened = Opened { config: &config, store, secret, catalog, engine, urls: &urls };
             Ok::<_, String>((Assembled::assemble(opened)?, key))
         })?;
-        let dispatcher = |surface| Dispatcher::new(assembled.state.clone(), surface);
-        Ok(Self { api: dispatcher(Surface::Api), storage: dispatcher(Surface::Storage), runtime, key })
+        let dispatcher = |surfaces| Dispatcher::new(assembled.state.clone(), surfaces);
+        let (api, storage) = (dispatcher(&[Surface::Api, Surface::Health]), dispatcher(&[Surface::Storage]));
+        let limits = transfer_limits(&Config::default());
+        Ok(Self { api, storage, limits, runtime, key })
     }
 
     /// A key of the service's account.
@@ -62,7 +67,8 @@ impl Service {
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         self.runtime.block_on(async {
             let (client, server) = tokio::io::duplex(64 << 10);
-            let served = tokio::spawn(connection(dispatcher.clone(), peer, server));
+            let stopping = CancellationToken::new();
+            let served = tokio::spawn(connection::serve(dispatcher.clone(), peer, server, None, self.limits, stopping));
             let (mut read, mut write) = tokio::io::split(client);
             let send = async {
                 // The service may close the connection before it has read everything.

@@ -17,6 +17,8 @@ use crate::state::AppState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {
     Api,
+    /// Health checks and metrics: on the API's address, or on one of their own.
+    Health,
     Storage,
     Dashboard,
 }
@@ -103,8 +105,8 @@ const fn api(method: Method, path: &'static str, handler: Handler, doc: Operatio
     Route { surface: Surface::Api, method, path, access: Access::ApiKey, handler, doc: Some(doc) }
 }
 
-const fn open(path: &'static str, handler: Handler, doc: OperationDoc) -> Route {
-    Route { surface: Surface::Api, method: Method::GET, path, access: Access::Open, handler, doc: Some(doc) }
+const fn open(surface: Surface, path: &'static str, handler: Handler, doc: OperationDoc) -> Route {
+    Route { surface, method: Method::GET, path, access: Access::Open, handler, doc: Some(doc) }
 }
 
 const fn undocumented(surface: Surface, method: Method, path: &'static str, access: Access, handler: Handler) -> Route {
@@ -163,7 +165,7 @@ pub static ROUTES: &[Route] = &[
         handler!(transcripts::word_search, transcripts),
         doc("transcripts", "Occurrences of words and phrases", ResponseContent::Json("WordSearch"))
             .with(&["words"])
-            .fails(&[400, 404, 409]),
+            .fails(&[400, 404, 409, 422]),
     ),
     api(
         Method::GET,
@@ -254,21 +256,25 @@ pub static ROUTES: &[Route] = &[
         ),
     },
     open(
+        Surface::Health,
         "/health/live",
         handler!(health::live),
         doc("service", "Liveness: the process runs", ResponseContent::Json("Health")),
     ),
     open(
+        Surface::Health,
         "/health/ready",
         handler!(health::ready, health),
         doc("service", "Readiness: the service can take work", ResponseContent::Json("Health")).fails(&[503]),
     ),
     open(
+        Surface::Health,
         "/metrics",
         handler!(health::metrics, health),
         doc("service", "Metrics for Prometheus", ResponseContent::Text("text/plain")),
     ),
     open(
+        Surface::Api,
         "/openapi.json",
         handler!(health::openapi, health),
         doc("service", "This document", ResponseContent::Json("Document")),
@@ -292,9 +298,9 @@ pub static ROUTES: &[Route] = &[
     ),
 ];
 
-/// The routes of one surface, by path.
+/// The routes of a listener, by path.
 pub struct Router {
-    surface: Surface,
+    surfaces: &'static [Surface],
     paths: matchit::Router<Vec<&'static Route>>,
 }
 
@@ -310,9 +316,9 @@ pub enum RouteMatch {
 }
 
 impl Router {
-    pub fn new(surface: Surface) -> Self {
+    pub fn new(surfaces: &'static [Surface]) -> Self {
         let mut by_path: Vec<(&str, Vec<&'static Route>)> = Vec::new();
-        for route in ROUTES.iter().filter(|route| route.surface == surface) {
+        for route in ROUTES.iter().filter(|route| surfaces.contains(&route.surface)) {
             match by_path.iter_mut().find(|(path, _)| *path == route.path) {
                 Some((_, routes)) => routes.push(route),
                 None => by_path.push((route.path, vec![route])),
@@ -325,11 +331,11 @@ impl Router {
                 tracing::error!(path, %error, "a route conflicts with another");
             }
         }
-        Self { surface, paths }
+        Self { surfaces, paths }
     }
 
-    pub fn surface(&self) -> Surface {
-        self.surface
+    pub fn serves(&self, surface: Surface) -> bool {
+        self.surfaces.contains(&surface)
     }
 
     /// Finds a route. HEAD uses the route of GET; the connection drops the body.
@@ -379,9 +385,12 @@ mod tests {
 
     #[test]
     fn every_route_is_found() {
+        let routers =
+            [Router::new(&[Surface::Api, Surface::Health]), Router::new(&[Surface::Storage, Surface::Dashboard])];
         for route in ROUTES {
             let path = route.path.replace(['{', '}'], "");
-            let RouteMatch::Route { route: found, .. } = Router::new(route.surface).find(&route.method, &path) else {
+            let router = routers.iter().find(|router| router.serves(route.surface)).unwrap();
+            let RouteMatch::Route { route: found, .. } = router.find(&route.method, &path) else {
                 panic!("{path} is not found");
             };
             assert!(std::ptr::eq(found, route), "{path}");
@@ -390,10 +399,19 @@ mod tests {
 
     #[test]
     fn unknown_methods_and_paths_have_no_route() {
-        let router = Router::new(Surface::Api);
+        let router = Router::new(&[Surface::Api]);
         let found = router.find(&Method::PATCH, "/v2/transcripts/tr_1");
         assert_eq!(found.refusal().message, "This path takes GET, DELETE, HEAD.");
-        for path in ["/", "/v2", "/v2/transcripts/", "/v2/transcripts/a/b", "/V2/models", "/v2//models", "/uploads/u"] {
+        for path in [
+            "/",
+            "/v2",
+            "/v2/transcripts/",
+            "/v2/transcripts/a/b",
+            "/V2/models",
+            "/v2//models",
+            "/uploads/u",
+            "/metrics",
+        ] {
             assert!(matches!(router.find(&Method::GET, path), RouteMatch::NotFound), "{path}");
         }
         let RouteMatch::Route { params, .. } = router.find(&Method::HEAD, "/v2/transcripts/%2e%2e%2fx") else {

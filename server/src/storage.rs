@@ -27,9 +27,6 @@ use crate::store::Upload;
 /// Size of the parts that an object is written in. It bounds the memory of an upload.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Longest wait for the next part of an upload.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// An error of writing or reading an object.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
@@ -40,7 +37,7 @@ pub enum StorageError {
     /// The upload exceeds the size limit.
     #[error("the file is larger than {0} bytes")]
     TooLarge(u64),
-    /// The client disconnected, stalled, or sent an invalid body.
+    /// The client disconnected, was too slow, or sent an invalid body.
     #[error("the upload broke off: {0}")]
     Interrupted(String),
     #[error("{0}")]
@@ -185,14 +182,13 @@ impl Storage {
         let mut writer = WriteMultipart::new_with_chunk_size(upload, CHUNK_BYTES);
         let mut written = 0u64;
         let interrupted = loop {
-            match tokio::time::timeout(STALL_TIMEOUT, body.frame()).await {
-                Err(_) => break StorageError::Interrupted("nothing came any more".into()),
-                Ok(Some(Err(error))) => break StorageError::Interrupted(error.to_string()),
-                Ok(None) => {
+            match body.frame().await {
+                Some(Err(error)) => break StorageError::Interrupted(error.to_string()),
+                None => {
                     writer.finish().await?;
                     return Ok(written);
                 }
-                Ok(Some(Ok(frame))) => {
+                Some(Ok(frame)) => {
                     let Ok(data) = frame.into_data() else { continue };
                     written += data.len() as u64;
                     if written > limit {

@@ -41,6 +41,16 @@ pub fn command() -> Command {
     command
 }
 
+/// The command under a limit of open files, in the words of `ulimit`: `-n 300`, or `-Sn 64` for the soft limit alone.
+pub(crate) fn command_with_open_files(limit: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\"")]).arg(binary());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AURICLE_")) {
+        shell.env_remove(name);
+    }
+    shell
+}
+
 /// The program: `AURICLE_BIN`, else what cargo builds with the profile that this test was built with.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::client::Account;
 use crate::guard::CleanupGuard;
-use crate::program::{Run, command, ended};
+use crate::program::{Run, command, command_with_open_files, ended};
 
 /// Deadline for an event that must happen, far above the time that a busy machine needs. No test measures time.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
@@ -46,6 +46,7 @@ pub struct Setup {
     variables: BTreeMap<String, String>,
     models: Option<PathBuf>,
     config: Option<PathBuf>,
+    open_files: Option<String>,
 }
 
 impl Default for Setup {
@@ -57,7 +58,7 @@ impl Default for Setup {
 impl Setup {
     /// The defaults, on the tiny checkpoint; private addresses are refused.
     pub fn new() -> Self {
-        Self { settings: BTreeMap::new(), variables: BTreeMap::new(), models: None, config: None }
+        Self { settings: BTreeMap::new(), variables: BTreeMap::new(), models: None, config: None, open_files: None }
     }
 
     /// The defaults, with receivers on 127.0.0.1 allowed and several workers: a job that waits for a receiver blocks no
@@ -84,6 +85,12 @@ impl Setup {
         self
     }
 
+    /// Under a limit of open files, in the words of `ulimit`: `-n 300`, or `-Sn 64` for the soft limit alone.
+    pub fn open_files(mut self, limit: &str) -> Self {
+        self.open_files = Some(limit.to_owned());
+        self
+    }
+
     /// On the checkpoints that ship with the repository.
     pub fn starter(mut self) -> Self {
         self.models = Some(crate::models());
@@ -102,8 +109,8 @@ impl Setup {
         let root = tempfile::tempdir().expect("a temporary folder");
         let models = self.models.unwrap_or_else(|| write_tiny_models(root.path()));
         fs::create_dir(root.path().join("data")).expect("the data folder");
-        let Self { settings, variables, config, .. } = self;
-        Service { root, models, config, settings, variables, state: Mutex::default() }
+        let Self { settings, variables, config, open_files, .. } = self;
+        Service { root, models, config, open_files, settings, variables, state: Mutex::default() }
     }
 }
 
@@ -134,6 +141,7 @@ pub struct Service {
     root: TempDir,
     models: PathBuf,
     config: Option<PathBuf>,
+    open_files: Option<String>,
     settings: BTreeMap<String, String>,
     variables: BTreeMap<String, String>,
     state: Mutex<State>,
@@ -186,7 +194,7 @@ impl Service {
     /// Starts a process and returns at once.
     pub fn spawn(&self) {
         let mut state = self.state.lock().unwrap();
-        let mut command = command();
+        let mut command = self.open_files.as_deref().map_or_else(command, command_with_open_files);
         command.arg("serve").args(["--device", "cpu", "--models"]).arg(&self.models).arg("--data").arg(self.data());
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);

@@ -14,8 +14,18 @@ use crate::ids::{AccountId, TranscriptId, UploadId};
 use crate::languages;
 use crate::store::{NewTranscript, Source, UploadStatus};
 
-/// The most vocabulary hints.
+/// The most vocabulary hints, and the length of each.
 const MAX_KEYTERMS: usize = 1000;
+const MAX_KEYTERM_CHARS: usize = 100;
+
+/// The longest title.
+const MAX_TITLE_CHARS: usize = 500;
+
+/// The longest URL.
+const MAX_URL_CHARS: usize = 4096;
+
+/// No language code is longer.
+const MAX_CODE_CHARS: usize = 35;
 
 /// The analysis flags, in the contract's order.
 pub const FLAGS: [&str; 8] = [
@@ -41,19 +51,19 @@ pub struct ValidRequest {
 /// # Errors
 /// 400, 404, 409 or 422, as the contract says.
 pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields: Fields) -> Result<ValidRequest> {
-    let audio_url = fields.string("audio_url")?;
+    let audio_url = fields.string_of("audio_url", 0..=MAX_URL_CHARS)?;
     let upload_id = fields.string("upload_id")?;
     let model = fields.string("model")?.unwrap_or_else(|| "svc-best".into());
     let language_code = fields.string("language_code")?;
-    let language_codes = fields.strings("language_codes", 100)?;
+    let language_codes = fields.strings("language_codes", 100, MAX_CODE_CHARS)?;
     let medical_mode = fields.flag("medical_mode")?;
-    let keyterms = fields.strings("keyterms_prompt", MAX_KEYTERMS)?;
+    let keyterms = fields.strings("keyterms_prompt", MAX_KEYTERMS, MAX_KEYTERM_CHARS)?;
     let mut flags = Vec::new();
     for name in FLAGS {
         flags.push((name, fields.flag(name)?));
     }
-    let webhook_url = fields.string("webhook_url")?;
-    let title = fields.string("title")?;
+    let webhook_url = fields.string_of("webhook_url", 0..=MAX_URL_CHARS)?;
+    let title = fields.string_of("title", 0..=MAX_TITLE_CHARS)?;
     let estimated_duration_sec = fields.integer("estimated_duration_sec", 0..=i64::MAX)?;
 
     let price = Price::of(&model, ProductKind::Prerecorded).ok_or_else(|| {
@@ -140,7 +150,8 @@ fn title_of(url: &str) -> String {
     let last = url.path().rsplit('/').find(|part| !part.is_empty());
     // Decoding may produce control characters; PostgreSQL refuses a null.
     let shown = |part| percent_encoding::percent_decode_str(part).decode_utf8_lossy().replace(char::is_control, "");
-    last.map(shown).unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned())
+    let title = last.map(shown).unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned());
+    title.chars().take(MAX_TITLE_CHARS).collect()
 }
 
 #[cfg(test)]

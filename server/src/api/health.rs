@@ -5,7 +5,6 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::json;
-use tokio::sync::Semaphore;
 
 use crate::context::RequestContext;
 use crate::http::response::{Response, Result, json, json_text, text};
@@ -15,9 +14,6 @@ use crate::store::Store;
 pub struct HealthState {
     pub store: Store,
     pub metrics: PrometheusHandle,
-    /// Permits for further connections.
-    pub connections: Arc<Semaphore>,
-    pub max_connections: usize,
     /// The OpenAPI document, as JSON.
     pub openapi: String,
 }
@@ -45,8 +41,6 @@ pub async fn metrics(state: Arc<HealthState>, _: RequestContext) -> Result<Respo
         metrics::gauge!("auricle_jobs", "status" => "queued").set(queued as f64);
         metrics::gauge!("auricle_jobs", "status" => "processing").set(processing as f64);
     }
-    let open = state.max_connections.saturating_sub(state.connections.available_permits());
-    metrics::gauge!("auricle_connections").set(open as f64);
     Ok(text("text/plain; version=0.0.4; charset=utf-8", state.metrics.render()))
 }
 

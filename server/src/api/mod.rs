@@ -4,6 +4,8 @@ pub mod billing;
 pub mod create;
 pub mod health;
 pub mod models;
+pub mod rendering;
+mod transcript_stream;
 pub mod transcripts;
 pub mod uploads;
 
@@ -11,6 +13,7 @@ use std::sync::Arc;
 
 use auricle_engine::Catalog;
 
+use self::rendering::Renderer;
 use crate::notify::Notifiers;
 use crate::outbound::Outbound;
 use crate::store::Store;
@@ -21,4 +24,5 @@ pub struct TranscriptsState {
     pub outbound: Outbound,
     pub catalog: Arc<Catalog>,
     pub notifiers: Arc<Notifiers>,
+    pub renderer: Renderer,
 }

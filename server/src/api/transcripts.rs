@@ -1,93 +1,34 @@
 //! Transcripts: create, get, list, delete; sentences, paragraphs, word search and subtitles.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use auricle_engine::Word;
-use auricle_engine::search::{self, LONGEST_PHRASE, word_count};
+use auricle_engine::search::{self, LONGEST_PHRASE, Match, word_count};
 use auricle_engine::segments::{self, Segment};
 use auricle_engine::subtitles::{self, SubtitleOptions};
 use data_encoding::HEXLOWER;
 use hyper::StatusCode;
 use serde::Serialize;
-use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::TranscriptsState;
 use super::create::{ValidRequest, validate};
+use super::transcript_stream::{self, confidence, duration_sec};
 use crate::auth::require_credit;
-use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body;
-use crate::http::response::{ApiError, Response, Result, json, json_text, no_content, text};
+use crate::http::response::{ApiError, Response, Result, no_content};
 use crate::ids::TranscriptId;
 use crate::store::{Created, Status, Transcript, TranscriptQuery};
 
+/// The most phrases of a word search. A phrase that is repeated counts once.
+const MAX_PHRASES: usize = 100;
+
+const JSON: &str = "application/json";
+
 /// The longest idempotency key.
 const MAX_KEY_BYTES: usize = 255;
-
-/// The body of a transcript without its words. The words are stored as JSON and are not parsed.
-#[derive(Serialize)]
-struct Body<'a> {
-    id: &'a str,
-    status: &'static str,
-    model: &'a str,
-    title: Option<&'a str>,
-    language_code: Option<&'a str>,
-    speaker_labels: bool,
-    text: Option<&'a str>,
-    utterances: Option<()>,
-    confidence: Option<f32>,
-    audio_duration_sec: Option<f64>,
-    summary: Option<()>,
-    chapters: Option<()>,
-    entities: Option<()>,
-    sentiment_results: Option<()>,
-    content_safety: Option<()>,
-    webhook_url: Option<&'a str>,
-    error: Option<&'a str>,
-    created_at: String,
-    completed_at: Option<String>,
-}
-
-/// The transcript as JSON. Every field is always present.
-fn render(transcript: &Transcript, status: Status) -> Result<String> {
-    let body = Body {
-        id: transcript.id.as_str(),
-        status: status.name(),
-        model: &transcript.model,
-        title: transcript.title.as_deref(),
-        language_code: transcript.language_code.as_deref(),
-        speaker_labels: transcript.options["speaker_labels"].as_bool().unwrap_or(false),
-        text: transcript.text.as_deref(),
-        utterances: None,
-        confidence: confidence(transcript),
-        audio_duration_sec: duration_sec(transcript),
-        summary: None,
-        chapters: None,
-        entities: None,
-        sentiment_results: None,
-        content_safety: None,
-        webhook_url: transcript.webhook_url.as_deref(),
-        error: transcript.error.as_deref(),
-        created_at: clock::iso(transcript.created_at),
-        completed_at: transcript.completed_at.map(clock::iso),
-    };
-    let mut text = serde_json::to_string(&body).map_err(|error| ApiError::internal(&error))?;
-    text.pop();
-    text.push_str(",\"words\":");
-    text.push_str(transcript.words.as_deref().unwrap_or("null"));
-    text.push('}');
-    Ok(text)
-}
-
-fn duration_sec(transcript: &Transcript) -> Option<f64> {
-    transcript.duration_ms.map(|ms| ms as f64 / 1e3)
-}
-
-/// The confidence with the precision of the engine.
-fn confidence(transcript: &Transcript) -> Option<f32> {
-    transcript.confidence.map(|confidence| confidence as f32)
-}
 
 fn unknown() -> ApiError {
     ApiError::not_found("There is no such transcript.")
@@ -158,13 +99,13 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
     };
     let transcript = state.store.transcript(&account, &id).await?.ok_or_else(unknown)?;
     let status = if transcript.status == Status::Queued { Status::Processing } else { transcript.status };
-    Ok(json_text(render(&transcript, status)?))
+    transcript_stream::one(&state.store, &transcript, status)
 }
 
 /// `GET /v2/transcripts/{transcript_id}`
 pub async fn get(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = find(&state, &request).await?;
-    Ok(json_text(render(&transcript, transcript.status)?))
+    transcript_stream::one(&state.store, &transcript, transcript.status)
 }
 
 /// `GET /v2/transcripts`
@@ -178,12 +119,9 @@ pub async fn list(state: Arc<TranscriptsState>, request: RequestContext) -> Resu
         })?),
     };
     let query = TranscriptQuery { status, limit, offset };
-    let (found, total) = state.store.transcripts(&request.account()?.id, query).await?;
-    let rendered = found.iter().map(|transcript| render(transcript, transcript.status)).collect::<Result<Vec<_>>>()?;
-    Ok(json_text(format!(
-        "{{\"object\":\"list\",\"data\":[{}],\"total\":{total},\"limit\":{limit},\"offset\":{offset}}}",
-        rendered.join(",")
-    )))
+    let account = request.account()?.id.clone();
+    let (ids, total) = state.store.transcripts(&account, query).await?;
+    Ok(transcript_stream::list(&state.store, account, query, ids, total))
 }
 
 /// `DELETE /v2/transcripts/{transcript_id}`
@@ -232,17 +170,28 @@ fn timed(segments: Vec<Segment<'_>>) -> Option<Vec<Timed<'_>>> {
     Some(segments.into_iter().map(|segment| Timed { segment, speaker: None }).collect())
 }
 
-/// Runs CPU work that grows with the length of a transcript outside the async threads.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| ApiError::internal(&error))
+/// Responds with a document that is made of a completed transcript and its words.
+async fn document(
+    state: &TranscriptsState,
+    transcript: Arc<Transcript>,
+    content_type: &'static str,
+    work: impl FnOnce(&Transcript, &[Word]) -> serde_json::Result<String> + Send + 'static,
+) -> Result<Response> {
+    let permit = state.renderer.permit().await?;
+    let words = state.store.words(&transcript).await?.ok_or_else(unknown)?;
+    let work = move || {
+        let words: Vec<Word> = serde_json::from_str(&words)?;
+        work(&transcript, &words)
+    };
+    state.renderer.respond(permit, content_type, work).await
 }
 
 /// `GET /v2/transcripts/{transcript_id}/sentences`
 pub async fn sentences(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
-    blocking(move || {
-        let words = transcript.parsed_words();
-        json(&Segmented { sentences: timed(segments::sentences(&words)), ..Segmented::new(&transcript) })
+    document(&state, transcript, JSON, |transcript, words| {
+        let sentences = timed(segments::sentences(words));
+        serde_json::to_string(&Segmented { sentences, ..Segmented::new(transcript) })
     })
     .await
 }
@@ -250,11 +199,27 @@ pub async fn sentences(state: Arc<TranscriptsState>, request: RequestContext) ->
 /// `GET /v2/transcripts/{transcript_id}/paragraphs`
 pub async fn paragraphs(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
-    blocking(move || {
-        let words = transcript.parsed_words();
-        json(&Segmented { paragraphs: timed(segments::paragraphs(&words)), ..Segmented::new(&transcript) })
+    document(&state, transcript, JSON, |transcript, words| {
+        let paragraphs = timed(segments::paragraphs(words));
+        serde_json::to_string(&Segmented { paragraphs, ..Segmented::new(transcript) })
     })
     .await
+}
+
+/// The body of a word search.
+#[derive(Serialize)]
+struct WordSearch<'a> {
+    id: &'a str,
+    total_count: usize,
+    matches: Vec<Match>,
+}
+
+/// A phrase in the form in which the search compares it, but for rare forms of letters.
+fn compared(phrase: &str) -> String {
+    let words = phrase.split_whitespace().map(|word| {
+        word.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>()
+    });
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// `GET /v2/transcripts/{transcript_id}/word-search?words=a,b c`
@@ -268,35 +233,40 @@ pub async fn word_search(state: Arc<TranscriptsState>, request: RequestContext) 
     if let Some(long) = phrases().find(|phrase| word_count(phrase) > LONGEST_PHRASE) {
         return Err(ApiError::invalid(format!("A phrase may have {LONGEST_PHRASE} words; {long:?} has more.")));
     }
-    let phrases: Vec<String> = phrases().map(str::to_owned).collect();
-    blocking(move || {
+    let mut seen = HashSet::new();
+    let phrases: Vec<String> = phrases().filter(|phrase| seen.insert(compared(phrase))).map(str::to_owned).collect();
+    if phrases.len() > MAX_PHRASES {
+        return Err(ApiError::validation(format!("`words` has {} phrases; it may have {MAX_PHRASES}.", phrases.len())));
+    }
+    document(&state, transcript, JSON, move |transcript, words| {
         let phrases: Vec<&str> = phrases.iter().map(String::as_str).collect();
-        let matches = search::find(&transcript.parsed_words(), &phrases);
+        let matches = search::find(words, &phrases);
         let total_count: usize = matches.iter().map(|found| found.count).sum();
-        json(&json!({ "id": transcript.id.as_str(), "total_count": total_count, "matches": matches }))
+        serde_json::to_string(&WordSearch { id: transcript.id.as_str(), total_count, matches })
     })
     .await
 }
 
-async fn render_subtitles(
+async fn subtitles(
     state: &TranscriptsState,
     request: &RequestContext,
+    content_type: &'static str,
     render: fn(&[Word], &SubtitleOptions) -> String,
-) -> Result<String> {
+) -> Result<Response> {
     let mut options = SubtitleOptions::default();
     if let Some(chars) = request.query_integer("chars_per_caption", 1..=1000)? {
         options.line_chars = chars as usize;
     }
     let transcript = completed(state, request).await?;
-    blocking(move || render(&transcript.parsed_words(), &options)).await
+    document(state, transcript, content_type, move |_, words| Ok(render(words, &options))).await
 }
 
 /// `GET /v2/transcripts/{transcript_id}/srt`
 pub async fn srt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    Ok(text("application/x-subrip; charset=utf-8", render_subtitles(&state, &request, subtitles::srt).await?))
+    subtitles(&state, &request, "application/x-subrip; charset=utf-8", subtitles::srt).await
 }
 
 /// `GET /v2/transcripts/{transcript_id}/vtt`
 pub async fn vtt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    Ok(text("text/vtt; charset=utf-8", render_subtitles(&state, &request, subtitles::vtt).await?))
+    subtitles(&state, &request, "text/vtt; charset=utf-8", subtitles::vtt).await
 }

@@ -118,13 +118,7 @@ pub async fn put(state: Arc<UploadsState>, mut request: RequestContext) -> Resul
         }
         Some(UploadUrl { upload, signature: UploadSignature::Valid }) => Ok(upload),
     };
-    let upload = match refusal {
-        Ok(upload) => upload,
-        Err(error) => {
-            body::discard(request.into_request());
-            return Err(error);
-        }
-    };
+    let upload = refusal?;
     match state.storage.put(&upload.object_key(), request.into_body(), most).await {
         Ok(_) if !state.store.confirm_upload(&upload).await? => {
             state.notifiers.deletions.notify_one();

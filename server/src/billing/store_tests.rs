@@ -183,7 +183,8 @@ async fn run(seed: u64) {
     assert!(left == 0 || sum(|event| event.billable_cents) == 0, "credit goes first");
     let ended =
         store.transcripts(&account, TranscriptQuery { status: None, limit: 100_000, offset: 0 }).await.unwrap().0;
-    for transcript in ended {
+    for id in ended {
+        let transcript = store.transcript(&account, &id).await.unwrap().unwrap();
         assert!(
             matches!(transcript.status, Status::Completed | Status::Error),
             "{} is {:?}",

@@ -4,86 +4,50 @@
 //! optional field. Unknown fields are ignored.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONTENT_TYPE, EXPECT};
+use hyper::body::Body as _;
+use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, Request, StatusCode};
 use serde_json::{Map, Value};
 
+use super::request_body::{BodyError, RequestBody};
 use super::response::{ApiError, Result};
-
-/// Longest wait for the next part of a body.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The size limit of a JSON body.
 pub const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// The part of a refused body that is read: many clients read no response before they have sent all of the request, and treat a
-/// connection that closes meanwhile as a failure.
-const MAX_DISCARDED_BYTES: usize = 64 << 20;
-
-/// The longest time that a refused body is read.
-const DISCARD_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Reads and drops the body of a refused request in the background, within limits. Bodies of clients that wait for
-/// `100 Continue`, and bodies that are declared larger than the limit, are not read.
-pub fn discard(request: Request<Incoming>) {
-    if !request.headers().contains_key(EXPECT) {
-        discard_body(request.into_body());
-    }
-}
-
-fn discard_body(mut body: Incoming) {
-    if body.is_end_stream() || body.size_hint().lower() > MAX_DISCARDED_BYTES as u64 {
-        return;
-    }
-    let all = async move {
-        let mut discarded = 0;
-        while discarded < MAX_DISCARDED_BYTES
-            && let Some(Ok(frame)) = body.frame().await
-        {
-            discarded += frame.data_ref().map_or(0, Bytes::len);
-        }
-    };
-    tokio::spawn(tokio::time::timeout(DISCARD_TIMEOUT, all));
-}
-
 /// Reads a body of at most `limit` bytes.
 ///
 /// # Errors
-/// 413 for a larger body, 408 for one that stalls, 400 for one that ends early.
-pub async fn read(request: Request<Incoming>, limit: usize) -> Result<Bytes> {
+/// 413 for a larger body, 408 for one that comes too slowly, 400 for one that ends early.
+pub async fn read(request: Request<RequestBody>, limit: usize) -> Result<Bytes> {
     let too_large = || {
         let message = format!("The body is larger than {limit} bytes.");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
     };
     if request.body().size_hint().lower() > limit as u64 {
-        discard(request);
         return Err(too_large());
     }
     let mut body = request.into_body();
     let mut bytes = BytesMut::new();
-    loop {
-        let frame = tokio::time::timeout(STALL_TIMEOUT, body.frame()).await.map_err(|_| {
-            ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "The body did not arrive in time.")
-        })?;
-        match frame {
-            None => return Ok(bytes.freeze()),
-            Some(Err(error)) => return Err(ApiError::invalid(format!("The body could not be read: {error}."))),
-            Some(Ok(frame)) => {
-                if let Ok(data) = frame.into_data() {
-                    if bytes.len() + data.len() > limit {
-                        discard_body(body);
-                        return Err(too_large());
-                    }
-                    bytes.extend_from_slice(&data);
-                }
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| match error {
+            BodyError::TooSlow => {
+                let message = "The body did not arrive in time; send it faster.";
+                ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
             }
+            BodyError::Broken(error) => ApiError::invalid(format!("The body could not be read: {error}.")),
+        })?;
+        if let Ok(data) = frame.into_data() {
+            if bytes.len() + data.len() > limit {
+                return Err(too_large());
+            }
+            bytes.extend_from_slice(&data);
         }
     }
+    Ok(bytes.freeze())
 }
 
 /// The fields of a JSON object that are not read yet.
@@ -210,11 +174,11 @@ impl Fields {
         }
     }
 
-    /// A field with a list of at most `most` strings.
+    /// A field with a list of at most `most` strings of at most `characters` each.
     ///
     /// # Errors
-    /// 422 for another type or a longer list.
-    pub fn strings(&mut self, name: &str, most: usize) -> Result<Option<Vec<String>>> {
+    /// 422 for another type, a longer list or a longer string.
+    pub fn strings(&mut self, name: &str, most: usize, characters: usize) -> Result<Option<Vec<String>>> {
         let items = match self.take(name) {
             None => return Ok(None),
             Some(Value::Array(items)) => items,
@@ -224,6 +188,10 @@ impl Fields {
             return Err(ApiError::validation(format!("`{name}` has {} entries; it may have {most}.", items.len())));
         }
         let strings = items.into_iter().map(|item| match item {
+            Value::String(text) if text.chars().count() > characters => Err(ApiError::validation(format!(
+                "An entry of `{name}` has {} characters; it may have {characters}.",
+                text.chars().count()
+            ))),
             Value::String(text) => without_null(name, text),
             other => Err(wrong_type(name, "an array of strings", &other)),
         });
@@ -287,8 +255,11 @@ mod tests {
         assert_eq!(all.integer("i", 0..=60).unwrap(), Some(60));
         assert!(all.integer("j", 0..=60).unwrap_err().message.contains("integer"));
         assert!(all.integer("big", 0..=60).unwrap_err().message.contains("0 to 60"));
-        assert_eq!(all.strings("l", 5).unwrap_err().status, 422);
-        assert!(all.strings("m", 1).unwrap_err().message.contains("2 entries"));
+        assert_eq!(all.strings("l", 5, 9).unwrap_err().status, 422);
+        assert!(all.strings("m", 1, 9).unwrap_err().message.contains("2 entries"));
+        let mut long = fields(r#"{"k":["äö"],"l":["äöü"]}"#).unwrap();
+        assert!(long.strings("k", 5, 2).is_ok());
+        assert!(long.strings("l", 5, 2).unwrap_err().message.contains("3 characters"));
         assert_eq!(fields("{}").unwrap().required_string("s", 1..=2).unwrap_err().status, 400);
         assert_eq!(fields(r#"{"s":null}"#).unwrap().required_string("s", 1..=2).unwrap_err().status, 422);
         assert_eq!(fields(r#"{"s":"abc"}"#).unwrap().required_string("s", 1..=2).unwrap_err().status, 422);

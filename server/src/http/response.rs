@@ -1,13 +1,15 @@
 //! Responses: JSON, text, empty, and errors in the contract's form.
 
 use bytes::Bytes;
-use http_body_util::Full;
+use futures_util::Stream;
 use hyper::StatusCode;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
-/// A response with its whole body.
-pub type Response = hyper::Response<Full<Bytes>>;
+use super::response_body::{ResponseBody, ResponseBroken};
+
+/// A response.
+pub type Response = hyper::Response<ResponseBody>;
 
 /// 200 with a JSON body.
 pub fn json(body: &impl Serialize) -> Response {
@@ -34,15 +36,30 @@ pub fn text(content_type: &'static str, body: String) -> Response {
     with_type(StatusCode::OK, content_type, body.into())
 }
 
+/// 200 with a body of this content type that is produced as the client reads.
+pub fn streamed(
+    content_type: &'static str,
+    parts: impl Stream<Item = std::result::Result<Bytes, ResponseBroken>> + Send + 'static,
+) -> Response {
+    let mut response = Response::new(ResponseBody::stream(parts));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// 200 with JSON that is produced as the client reads.
+pub fn json_stream(parts: impl Stream<Item = std::result::Result<Bytes, ResponseBroken>> + Send + 'static) -> Response {
+    streamed("application/json", parts)
+}
+
 /// 204.
 pub fn no_content() -> Response {
-    let mut response = Response::new(Full::default());
+    let mut response = Response::new(ResponseBody::default());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
 fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Response {
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use auricle_engine::{Catalog, EndpointingRules, Error, ListenOptions, SAMPLE_RATES};
-use http_body_util::Full;
 use hyper::StatusCode;
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use serde_json::json;
@@ -20,8 +19,10 @@ use crate::billing::{Price, ProductKind};
 use crate::clock;
 use crate::config::url_below;
 use crate::context::RequestContext;
+use crate::http::admission::Place;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, json};
+use crate::http::response_body::ResponseBody;
 use crate::languages;
 
 /// The path of the WebSocket.
@@ -108,14 +109,16 @@ pub async fn connect(state: Arc<RealtimeState>, mut request: RequestContext) -> 
         .map_err(|error| ApiError::invalid(format!("The WebSocket handshake is wrong: {error}.")))?;
     let (parts, _) = response.into_parts();
     let connections = state.connections.clone();
+    let place = request.extensions_mut().remove::<Place>();
     let serve = async move {
+        let _place = place;
         match upgraded.await {
             Ok(socket) => open(&state, Socket::new(socket), claims, &query).await,
             Err(error) => tracing::debug!(%error, "a WebSocket upgrade failed"),
         }
     };
     connections.spawn(serve.in_current_span());
-    Ok(Response::from_parts(parts, Full::default()))
+    Ok(Response::from_parts(parts, ResponseBody::default()))
 }
 
 /// Opens a session and runs it, or tells the client the reason for the refusal. `claims` are those of a valid token.

@@ -14,13 +14,14 @@ use super::housekeeping::Housekeeping;
 use crate::api::TranscriptsState;
 use crate::api::billing::BillingState;
 use crate::api::health::HealthState;
+use crate::api::rendering::Renderer;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
 use crate::billing::PaymentProvider;
 use crate::config::Config;
 use crate::dashboard::DashboardState;
-use crate::http::listener::connection_permits;
 use crate::http::rate_limits::RateLimits;
+use crate::http::transfer::TransferLimits;
 use crate::jobs::{JobRunner, JobSettings};
 use crate::live::{RealtimeState, SessionSettings, SessionThreads};
 use crate::metering::Metering;
@@ -41,6 +42,19 @@ pub struct PublicUrls {
     pub api: Url,
     pub storage: Url,
     pub dashboard: Url,
+    /// None if health and metrics are on the API's listener.
+    pub health: Option<Url>,
+}
+
+/// The limits of connections.
+pub fn transfer_limits(config: &Config) -> TransferLimits {
+    let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+    TransferLimits {
+        head: seconds(config.head_timeout_seconds),
+        idle: seconds(config.idle_timeout_seconds),
+        stall: seconds(config.stall_timeout_seconds),
+        bytes_per_second: config.min_bytes_per_second.into(),
+    }
 }
 
 /// The settings and the resources that were opened with them.
@@ -59,7 +73,6 @@ pub struct Opened<'a> {
 pub struct Service {
     pub state: Arc<AppState>,
     pub store: Store,
-    pub connections: Arc<Semaphore>,
     pub notifiers: Arc<Notifiers>,
     pub metering: Arc<Metering>,
     pub housekeeping: Housekeeping,
@@ -97,7 +110,6 @@ impl Service {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         let (lease, poll) = (seconds(config.job_lease_seconds), seconds(config.poll_seconds));
         let stopping = CancellationToken::new();
-        let connections = connection_permits(config.max_connections);
         let notifiers = Arc::new(Notifiers::default());
         let metering = Arc::new(Metering::new(store.clone(), lease));
         let catalog = Arc::new(catalog);
@@ -151,6 +163,7 @@ impl Service {
                 outbound,
                 catalog: catalog.clone(),
                 notifiers: notifiers.clone(),
+                renderer: Renderer::new(config.scratch()),
             }),
             uploads: Arc::new(UploadsState {
                 store: store.clone(),
@@ -164,8 +177,6 @@ impl Service {
             health: Arc::new(HealthState {
                 store: store.clone(),
                 metrics,
-                connections: connections.clone(),
-                max_connections: config.max_connections,
                 openapi: openapi::document(&urls.api).to_string(),
             }),
             realtime: Arc::new(RealtimeState {
@@ -188,6 +199,6 @@ impl Service {
             }),
             dashboard: Arc::new(DashboardState { store: store.clone(), payments, notifiers: notifiers.clone() }),
         };
-        Ok(Self { state: Arc::new(state), store, connections, notifiers, metering, housekeeping, workers, stopping })
+        Ok(Self { state: Arc::new(state), store, notifiers, metering, housekeeping, workers, stopping })
     }
 }

@@ -2,6 +2,7 @@
 
 mod assembly;
 mod housekeeping;
+mod open_files;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use auricle_engine::{Catalog, Engine, EngineOptions, ListenOptions, TranscribeOptions, blocking};
 use data_encoding::HEXLOWER;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -19,6 +20,7 @@ use url::Url;
 use crate::billing::{PRICES, ProductKind};
 use crate::config::{Config, Role};
 use crate::dispatch::Dispatcher;
+use crate::http::admission::Places;
 use crate::http::listener;
 use crate::ids::random;
 use crate::live::RealtimeState;
@@ -27,10 +29,13 @@ use crate::notify::Notifiers;
 use crate::routes::Surface;
 use crate::starter_models;
 use crate::store::{Store, Topic};
-pub use assembly::{Opened, PublicUrls, Service};
+pub use assembly::{Opened, PublicUrls, Service, transfer_limits};
 
 /// The email address of the first account.
 pub const FIRST_ACCOUNT: &str = "admin@localhost";
+
+/// Connections of a listener that wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// Delay before listening to other nodes again after a failure.
 const LISTEN_RETRY: Duration = Duration::from_secs(5);
@@ -60,31 +65,41 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     prepare_scratch(&config.scratch(), store.is_shared())?;
     let (catalog, engine) = open_models(&config).await?;
 
-    let api = listen(config.listen).await?;
-    let storage = listen(config.storage_listen).await?;
-    let dashboard = listen(config.dashboard_listen).await?;
+    let api = listen(config.listen)?;
+    let storage = listen(config.storage_listen)?;
+    let dashboard = listen(config.dashboard_listen)?;
+    let health = config.health_listen.map(listen).transpose()?;
     let urls = PublicUrls {
         api: public_url(&config.public_url, &api)?,
         storage: public_url(&config.storage_public_url, &storage)?,
         dashboard: public_url(&config.dashboard_public_url, &dashboard)?,
+        health: health.as_ref().map(|health| public_url(&None, health)).transpose()?,
     };
     let opened = Opened { config: &config, store, secret, catalog, engine, urls: &urls };
     let service = Service::assemble(opened)?;
-    let Service { state, store, connections, notifiers, metering, housekeeping, workers, stopping } = service;
+    let Service { state, store, notifiers, metering, housekeeping, workers, stopping } = service;
+    let mut listeners: Vec<(&str, &'static [Surface], TcpListener)> = match health {
+        Some(health) => vec![("api", &[Surface::Api], api), ("health", &[Surface::Health], health)],
+        None => vec![("api", &[Surface::Api, Surface::Health], api)],
+    };
+    // A worker serves health and metrics alone.
+    if config.role != Role::Worker {
+        listeners.push(("storage", &[Surface::Storage], storage));
+        listeners.push(("dashboard", &[Surface::Dashboard], dashboard));
+    }
+    // Each listener has places of its own, so that clients of one cannot stop another.
+    let connections = open_files::reserve(listeners.len(), config.max_connections)?;
     // The key is shown once, so it is created after everything else that can fail.
     let first_key = first_key(&store, config.free_credit_cents).await.map_err(database_error)?;
 
     let give_up = CancellationToken::new();
     let drain = Duration::from_secs(config.drain_seconds.into());
     let mut tasks = JoinSet::new();
-    let mut surfaces = vec![(Surface::Api, api)];
-    // A worker serves health and metrics alone.
-    if config.role != Role::Worker {
-        surfaces.extend([(Surface::Storage, storage), (Surface::Dashboard, dashboard)]);
-    }
-    for (surface, socket) in surfaces {
-        let dispatcher = Dispatcher::new(state.clone(), surface);
-        tasks.spawn(listener::serve(dispatcher, socket, connections.clone(), stopping.clone(), drain));
+    for (name, surfaces, socket) in listeners {
+        let dispatcher = Dispatcher::new(state.clone(), surfaces);
+        let places = Places::new(name, connections, config.max_connections_per_address);
+        let limits = transfer_limits(&config);
+        tasks.spawn(listener::serve(dispatcher, socket, places, limits, stopping.clone(), drain));
     }
     if let Some(workers) = workers {
         tasks.spawn(workers.jobs.run(stopping.clone(), give_up.clone()));
@@ -244,10 +259,18 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
     Ok((engine.catalog().clone(), Some(engine)))
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|error| format!("cannot listen on {address}: {error}; name another with --listen and its like"))
+fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+    let bound = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // A restarted service takes the address of the one before.
+        #[cfg(not(windows))]
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    bound().map_err(|error: std::io::Error| {
+        format!("cannot listen on {address}: {error}; name another with --listen and its like")
+    })
 }
 
 fn public_url(configured: &Option<Url>, listener: &TcpListener) -> Result<Url, String> {
@@ -265,6 +288,9 @@ fn print_addresses(urls: &PublicUrls, first_key: Option<&str>, hint: Option<&str
     let show = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
     let (api, storage, dashboard) = (show(&urls.api), show(&urls.storage), show(&urls.dashboard));
     let mut text = format!("api        {api}\nstorage    {storage}\ndashboard  {dashboard}\n");
+    if let Some(health) = &urls.health {
+        text += &format!("health     {}\n", show(health));
+    }
     match first_key {
         Some(key) => {
             text += &format!(

@@ -32,7 +32,7 @@ use key_cache::KeyCache;
 pub use live_sessions::LiveSession;
 pub use notify::Topic;
 use read_batcher::ReadBatcher;
-pub use transcripts::{Created, NewTranscript, Source, Status, Transcript, TranscriptQuery};
+pub use transcripts::{Created, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery};
 pub use uploads::StaleUpload;
 pub use uploads::{Upload, UploadStatus, object_key};
 #[cfg(test)]

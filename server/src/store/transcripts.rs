@@ -1,6 +1,5 @@
 //! Transcripts: creation, lists, deletion. Their jobs are in `jobs`.
 
-use auricle_engine::Word;
 use serde_json::Value;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
@@ -80,8 +79,7 @@ pub struct Transcript {
     pub webhook_url: Option<String>,
     pub options: Value,
     pub text: Option<String>,
-    /// The words as a JSON array, which is served without parsing.
-    pub words: Option<String>,
+    pub words: StoredWords,
     pub confidence: Option<f64>,
     pub duration_ms: Option<i64>,
     pub error: Option<String>,
@@ -89,12 +87,17 @@ pub struct Transcript {
     pub completed_at: Option<i64>,
 }
 
-impl Transcript {
-    /// The words, parsed.
-    pub fn parsed_words(&self) -> Vec<Word> {
-        self.words.as_deref().and_then(|words| serde_json::from_str(words).ok()).unwrap_or_default()
-    }
+/// The words of a transcript, as a JSON array.
+#[derive(Clone, Debug)]
+pub enum StoredWords {
+    None,
+    Read(String),
+    /// They are many, and are read apart.
+    Large,
 }
+
+/// The size of a part of the words, in characters.
+const WORDS_PART: usize = 1 << 20;
 
 /// A page of a list of transcripts.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +114,9 @@ pub(super) const IDEMPOTENCY_MS: i64 = 24 * 3_600_000;
 macro_rules! select {
     ($which:literal) => {
         concat!(
-            "SELECT id, account_id, status, model, title, language_code, webhook_url, options, text, words, confidence, duration_ms, ",
+            "SELECT id, account_id, status, model, title, language_code, webhook_url, options, text, confidence, duration_ms, ",
+            "CASE WHEN octet_length(words) <= 262144 THEN words END AS words, ",
+            "CASE WHEN words IS NULL THEN 0 ELSE 1 END AS has_words, ",
             "error, created_at, completed_at FROM transcripts ",
             $which
         )
@@ -122,6 +127,11 @@ pub(super) use select;
 
 pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
     let options: String = row.try_get("options")?;
+    let words = match row.try_get::<Option<String>, _>("words")? {
+        Some(words) => StoredWords::Read(words),
+        None if row.try_get::<i64, _>("has_words")? == 0 => StoredWords::None,
+        None => StoredWords::Large,
+    };
     Ok(Transcript {
         id: row.try_get::<String, _>("id")?.into(),
         status: Status::named(&row.try_get::<String, _>("status")?).unwrap_or(Status::Error),
@@ -131,7 +141,7 @@ pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
         webhook_url: row.try_get("webhook_url")?,
         options: serde_json::from_str(&options).unwrap_or_default(),
         text: row.try_get("text")?,
-        words: row.try_get("words")?,
+        words,
         confidence: row.try_get("confidence")?,
         duration_ms: row.try_get("duration_ms")?,
         error: row.try_get("error")?,
@@ -194,12 +204,43 @@ impl Store {
         row.map(|row| earlier_request(&row, body_hash)).transpose()
     }
 
+    /// All words of a transcript, as a JSON array. None if it was deleted meanwhile or has none.
+    pub async fn words(&self, transcript: &Transcript) -> Result<Option<String>> {
+        if let StoredWords::Read(words) = &transcript.words {
+            return Ok(Some(words.clone()));
+        }
+        let words: Option<Option<String>> = sqlx::query_scalar("SELECT words FROM transcripts WHERE id = $1")
+            .bind(transcript.id.as_str())
+            .fetch_optional(&self.read)
+            .await?;
+        Ok(words.flatten())
+    }
+
+    /// A part of the words of a transcript, counted from 0, and whether it is the last.
+    ///
+    /// # Errors
+    /// Also if the transcript was deleted meanwhile.
+    pub async fn words_part(&self, id: &TranscriptId, part: i64) -> Result<(String, bool)> {
+        let chars = WORDS_PART as i64;
+        let query =
+            "SELECT substr(words, CAST($2 AS INTEGER), CAST($3 AS INTEGER)) AS part FROM transcripts WHERE id = $1";
+        let text: String = sqlx::query_scalar(query)
+            .bind(id.as_str())
+            .bind(part * chars + 1)
+            .bind(chars)
+            .fetch_one(&self.read)
+            .await?;
+        let is_last = text.chars().count() < WORDS_PART;
+        Ok((text, is_last))
+    }
+
     /// A page of an account's transcripts, newest first, and their total number.
-    pub async fn transcripts(&self, account: &AccountId, query: TranscriptQuery) -> Result<(Vec<Transcript>, i64)> {
+    pub async fn transcripts(&self, account: &AccountId, query: TranscriptQuery) -> Result<(Vec<TranscriptId>, i64)> {
         let status = query.status.map_or("", Status::name);
-        let rows = sqlx::query(select!(
-            "WHERE account_id = $1 AND ($2 = '' OR status = $2) ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4"
-        ))
+        let ids: Vec<String> = sqlx::query_scalar(
+            "SELECT id FROM transcripts WHERE account_id = $1 AND ($2 = '' OR status = $2)
+             ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4",
+        )
         .bind(account.as_str())
         .bind(status)
         .bind(query.limit)
@@ -212,7 +253,7 @@ impl Store {
                 .bind(status)
                 .fetch_one(&self.read)
                 .await?;
-        Ok((rows.iter().map(transcript).collect::<Result<_>>()?, total))
+        Ok((ids.into_iter().map(TranscriptId::from).collect(), total))
     }
 
     /// Deletes a transcript, and its upload if no other transcript uses it. A running job notices with its next heartbeat.

@@ -7,6 +7,7 @@ use auricle_tests::Postgres;
 mod arrows;
 mod auth;
 mod billing;
+mod connections;
 mod errors;
 mod faults;
 mod http;

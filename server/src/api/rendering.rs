@@ -1,0 +1,89 @@
+//! Documents that are made of a whole transcript: few at a time, outside the async threads. A large one is put into a file, from which the
+//! client reads it, so that slow clients hold no memory.
+
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::TryStreamExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::io::ReaderStream;
+
+use crate::http::response::{ApiError, Response, Result, streamed, text};
+use crate::http::response_body::ResponseBroken;
+
+/// A larger document is put into a file.
+const MAX_MEMORY_BYTES: usize = 256 << 10;
+
+/// Bytes that are read from the file at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// Makes documents.
+pub struct Renderer {
+    permits: Arc<Semaphore>,
+    /// The folder of temporary files.
+    scratch: PathBuf,
+}
+
+/// The right to make one document.
+pub struct RenderPermit(OwnedSemaphorePermit);
+
+enum Document {
+    InMemory(String),
+    InFile(File),
+}
+
+impl Renderer {
+    /// As many documents are made at a time as there are processors.
+    pub fn new(scratch: PathBuf) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { permits: Arc::new(Semaphore::new(processors)), scratch }
+    }
+
+    /// Waits until a document may be made. The transcript is read afterwards.
+    ///
+    /// # Errors
+    /// If the service stops.
+    pub async fn permit(&self) -> Result<RenderPermit> {
+        self.permits.clone().acquire_owned().await.map(RenderPermit).map_err(|error| ApiError::internal(&error))
+    }
+
+    /// Makes a document and responds with it.
+    ///
+    /// # Errors
+    /// If it cannot be made or stored.
+    pub async fn respond(
+        &self,
+        permit: RenderPermit,
+        content_type: &'static str,
+        work: impl FnOnce() -> serde_json::Result<String> + Send + 'static,
+    ) -> Result<Response> {
+        let scratch = self.scratch.clone();
+        let made = tokio::task::spawn_blocking(move || {
+            let _permit = permit.0;
+            let document = work()?;
+            if document.len() <= MAX_MEMORY_BYTES {
+                return Ok(Document::InMemory(document));
+            }
+            // The file has no name, so it ends with the response.
+            let mut file = tempfile::tempfile_in(scratch)?;
+            file.write_all(document.as_bytes())?;
+            file.rewind()?;
+            Ok::<_, std::io::Error>(Document::InFile(file))
+        });
+        match made.await.map_err(|error| ApiError::internal(&error))?.map_err(|error| ApiError::internal(&error))? {
+            Document::InMemory(document) => Ok(text(content_type, document)),
+            Document::InFile(file) => {
+                let parts = ReaderStream::with_capacity(tokio::fs::File::from_std(file), READ_BYTES);
+                Ok(streamed(
+                    content_type,
+                    parts.map_err(|error| {
+                        tracing::error!(%error, "reading a document failed");
+                        ResponseBroken
+                    }),
+                ))
+            }
+        }
+    }
+}
