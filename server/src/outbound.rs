@@ -12,6 +12,9 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use url::{Host, Url};
 
+/// Names that only private networks have, and all names below them.
+const PRIVATE_NAMES: [&str; 6] = ["internal", "local", "localhost", "lan", "localdomain", "home.arpa"];
+
 /// The most redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
@@ -93,8 +96,10 @@ impl Outbound {
             Host::Ipv4(address) => !is_public(address.into()),
             Host::Ipv6(address) => !is_public(address.into()),
             Host::Domain(_) => {
-                let last = name.rsplit('.').next().unwrap_or_default();
-                !name.contains('.') || matches!(last, "internal" | "local" | "localhost")
+                let is_below = |suffix: &&str| {
+                    name.strip_suffix(*suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+                };
+                !name.contains('.') || PRIVATE_NAMES.iter().any(is_below)
             }
         };
         if private { Err(OutboundError::Private(name)) } else { Ok(()) }
@@ -282,6 +287,11 @@ mod tests {
             "http://intranet/a",
             "http://x.internal",
             "http://x.local.",
+            "http://nas.lan",
+            "http://a.b.LAN.",
+            "http://printer.home.arpa/a",
+            "http://home.arpa",
+            "http://db.localdomain",
             "http://127.0.0.1",
             "http://0x7f.1/",
             "http://2130706433/",
@@ -299,6 +309,9 @@ mod tests {
             "http://8.8.8.8/x",
             "http://10.0.0.5/a",
             "http://store.internal/a",
+            "http://example.arpa/",
+            "http://lan.example.com/",
+            "http://xlocal.xlan.com/",
         ] {
             assert!(outbound.check(good).is_ok(), "{good}");
         }

@@ -12,6 +12,7 @@ mod errors;
 mod faults;
 mod http;
 mod jobs;
+mod lengths;
 mod limits;
 mod openapi;
 mod realtime;
