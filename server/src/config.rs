@@ -101,6 +101,12 @@ pub struct Config {
     pub fetch_timeout_seconds: u32,
     /// The largest upload.
     pub max_upload_bytes: u64,
+    /// Bytes of an account's uploads without a transcript.
+    pub max_unused_upload_bytes: u64,
+    /// Transcripts of an account that may wait at a time.
+    pub max_queued_transcripts: u32,
+    /// Days after which a finished transcript is deleted. 0 keeps transcripts.
+    pub transcript_retention_days: u32,
     /// Lifetime of a signed upload URL.
     pub upload_url_seconds: u32,
     /// Lifetime of an upload that is never completed.
@@ -197,6 +203,9 @@ impl Default for Config {
             fetch_max_bytes: 5 << 30,
             fetch_timeout_seconds: 3600,
             max_upload_bytes: 5 << 30,
+            max_unused_upload_bytes: 100 << 30,
+            max_queued_transcripts: 10_000,
+            transcript_retention_days: 0,
             upload_url_seconds: 3600,
             stale_upload_hours: 24,
             unused_upload_days: 30,
@@ -219,7 +228,7 @@ fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error>
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 53] = [
+const KEYS: [&str; 56] = [
     "data",
     "models",
     "device",
@@ -261,6 +270,9 @@ const KEYS: [&str; 53] = [
     "fetch_max_bytes",
     "fetch_timeout_seconds",
     "max_upload_bytes",
+    "max_unused_upload_bytes",
+    "max_queued_transcripts",
+    "transcript_retention_days",
     "upload_url_seconds",
     "stale_upload_hours",
     "unused_upload_days",
@@ -339,6 +351,8 @@ impl Config {
             ("job_lease_seconds", self.job_lease_seconds.into()),
             ("webhook_timeout_seconds", self.webhook_timeout_seconds.into()),
             ("fetch_timeout_seconds", self.fetch_timeout_seconds.into()),
+            ("max_unused_upload_bytes", self.max_unused_upload_bytes),
+            ("max_queued_transcripts", self.max_queued_transcripts.into()),
             ("upload_url_seconds", self.upload_url_seconds.into()),
         ];
         if let Some((key, _)) = at_least_one.iter().find(|(_, value)| *value == 0) {

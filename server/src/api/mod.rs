@@ -7,6 +7,7 @@ pub mod models;
 pub mod rendering;
 mod transcript_stream;
 pub mod transcripts;
+pub mod upload_quota;
 pub mod uploads;
 
 use std::sync::Arc;
@@ -25,4 +26,6 @@ pub struct TranscriptsState {
     pub catalog: Arc<Catalog>,
     pub notifiers: Arc<Notifiers>,
     pub renderer: Renderer,
+    /// Transcripts of an account that may wait at a time.
+    pub max_queued: i64,
 }

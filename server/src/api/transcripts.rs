@@ -82,6 +82,9 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
             let allowance = state.store.allowance(&account).await?;
             let estimate = estimated_duration_sec.map_or(0, |seconds| price.cents(seconds.saturating_mul(1000)));
             require_credit(allowance, estimate)?;
+            if state.store.queued_transcripts(&account, state.max_queued).await? >= state.max_queued {
+                return Err(ApiError::queue_full(state.max_queued));
+            }
             state.store.create_transcript(&new, idempotency).await?
         }
     };

@@ -1,6 +1,7 @@
 //! Uploads: sign, PUT, complete.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::header::{
@@ -9,6 +10,7 @@ use hyper::header::{
 };
 use serde_json::json;
 
+use super::upload_quota::UploadQuota;
 use crate::auth::UploadUrl;
 use crate::clock;
 use crate::context::RequestContext;
@@ -25,9 +27,13 @@ pub struct UploadsState {
     pub storage: Storage,
     pub notifiers: Arc<Notifiers>,
     pub max_bytes: u64,
+    pub quota: UploadQuota,
     /// Lifetime of a signed URL.
     pub url_seconds: u32,
 }
+
+/// No PUT takes longer. Housekeeping deletes older unfinished files.
+const LONGEST_PUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Extensions of audio and video files, accepted with any content type.
 const EXTENSIONS: [&str; 40] = [
@@ -86,6 +92,7 @@ pub async fn sign(state: Arc<UploadsState>, request: RequestContext) -> Result<R
         status: UploadStatus::Pending,
         expires_at: clock::now_ms() + i64::from(state.url_seconds) * 1000,
     };
+    state.quota.check_signing(&upload).await?;
     let url = state.storage.sign(&upload).await.map_err(|error| ApiError::internal(&error))?;
     state.store.create_upload(&upload).await?;
     Ok(json(&json!({
@@ -119,8 +126,17 @@ pub async fn put(state: Arc<UploadsState>, mut request: RequestContext) -> Resul
         Some(UploadUrl { upload, signature: UploadSignature::Valid }) => Ok(upload),
     };
     let upload = refusal?;
-    match state.storage.put(&upload.object_key(), request.into_body(), most).await {
-        Ok(_) if !state.store.confirm_upload(&upload).await? => {
+    // Without a length, as much as the quota leaves may come.
+    let length = header(&request, CONTENT_LENGTH).parse::<u64>().ok();
+    let reserved = state.quota.reserve(&upload, length, most).await?;
+    let object_key = upload.object_key();
+    let put = state.storage.put(&object_key, request.into_body(), reserved.bytes);
+    let put = match tokio::time::timeout(LONGEST_PUT, put).await {
+        Ok(put) => put,
+        Err(_) => Err(StorageError::Interrupted("it took a day".into())),
+    };
+    match put {
+        Ok(bytes) if !state.store.confirm_upload(&upload, bytes as i64).await? => {
             state.notifiers.deletions.notify_one();
             Err(ApiError::not_found("The upload was deleted meanwhile."))
         }
@@ -128,6 +144,7 @@ pub async fn put(state: Arc<UploadsState>, mut request: RequestContext) -> Resul
             tracing::info!(upload = %upload.id, bytes, "received");
             Ok(json(&json!({ "upload_id": upload.id.as_str(), "size_bytes": bytes })))
         }
+        Err(StorageError::TooLarge(limit)) if limit < most => Err(state.quota.exceeded()),
         Err(StorageError::TooLarge(most)) => Err(too_large(most)),
         Err(StorageError::Interrupted(reason)) => Err(ApiError::invalid(format!("The upload broke off: {reason}."))),
         Err(error) => Err(ApiError::internal(&error)),
@@ -163,6 +180,8 @@ pub async fn complete(state: Arc<UploadsState>, request: RequestContext) -> Resu
     if bytes as u64 > state.max_bytes {
         return Err(too_large(state.max_bytes));
     }
+    // Uploads to an S3 store are not seen before.
+    state.quota.reserve(&upload, Some(bytes as u64), 0).await?;
     if !state.store.mark_upload_ready(&upload.id, bytes).await? {
         return Err(unknown());
     }

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::{Failure, Result, output};
 use crate::clock;
 use crate::config::Config;
-use crate::serve::FIRST_ACCOUNT;
+use crate::serve::{FIRST_ACCOUNT, data_folder};
 use crate::store::Store;
 
 #[derive(Subcommand)]
@@ -99,8 +99,7 @@ impl DatabaseArgs {
         let url = match &config.database_url {
             Some(url) => url.clone(),
             None => {
-                std::fs::create_dir_all(&config.data)
-                    .map_err(|source| Failure::Write { what: config.data.display().to_string(), source })?;
+                data_folder::prepare(&config.data).map_err(Failure::Service)?;
                 Store::url_in(&config.data)
             }
         };

@@ -114,6 +114,11 @@ impl ApiError {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message).with(RETRY_AFTER, retry_after_s)
     }
 
+    pub fn queue_full(most: i64) -> Self {
+        let message = format!("{most} transcripts of the account wait already; create more when some have ended.");
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "quota_exceeded", message).with(RETRY_AFTER, 60)
+    }
+
     pub fn billing_required(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYMENT_REQUIRED, "v2_billing_required", message)
     }

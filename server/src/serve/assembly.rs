@@ -15,6 +15,7 @@ use crate::api::TranscriptsState;
 use crate::api::billing::BillingState;
 use crate::api::health::HealthState;
 use crate::api::rendering::Renderer;
+use crate::api::upload_quota::UploadQuota;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
 use crate::billing::PaymentProvider;
@@ -149,6 +150,8 @@ impl Service {
             notifiers: notifiers.clone(),
             incomplete_ms: i64::from(config.stale_upload_hours) * 3_600_000,
             unused_ms: i64::from(config.unused_upload_days) * 24 * 3_600_000,
+            transcript_ms: (config.transcript_retention_days > 0)
+                .then(|| i64::from(config.transcript_retention_days) * 24 * 3_600_000),
         };
         let state = AppState {
             authenticator: Authenticator {
@@ -164,12 +167,14 @@ impl Service {
                 catalog: catalog.clone(),
                 notifiers: notifiers.clone(),
                 renderer: Renderer::new(config.scratch()),
+                max_queued: config.max_queued_transcripts.into(),
             }),
             uploads: Arc::new(UploadsState {
                 store: store.clone(),
                 storage,
                 notifiers: notifiers.clone(),
                 max_bytes: config.max_upload_bytes,
+                quota: UploadQuota::new(store.clone(), config.max_unused_upload_bytes),
                 url_seconds: config.upload_url_seconds,
             }),
             catalog: catalog.clone(),

@@ -1,6 +1,7 @@
 //! Starts the service: database, engine, listeners and background tasks; and stops it again.
 
 mod assembly;
+pub mod data_folder;
 mod housekeeping;
 mod open_files;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use auricle_engine::{Catalog, Engine, EngineOptions, ListenOptions, TranscribeOptions, blocking};
 use data_encoding::HEXLOWER;
+use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +39,9 @@ pub const FIRST_ACCOUNT: &str = "admin@localhost";
 /// Connections of a listener that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
+/// Interval of [`tidy_metrics`].
+const METRICS_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Delay before listening to other nodes again after a failure.
 const LISTEN_RETRY: Duration = Duration::from_secs(5);
 
@@ -52,8 +57,7 @@ const SCRATCH_MAX_AGE: Duration = Duration::from_hours(48);
 /// One line, if it cannot start.
 pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     let data = &config.data;
-    std::fs::create_dir_all(data)
-        .map_err(|error| format!("cannot make the data folder {}: {error}", data.display()))?;
+    data_folder::prepare(data)?;
     // Two processes on one data folder would each treat the other's jobs as those of a dead worker.
     let _lock = lock_data_folder(&config)?;
 
@@ -108,6 +112,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
         tasks.spawn(forward_notifications(store.clone(), notifiers, stopping.clone()));
     }
     tasks.spawn(housekeeping.run(stopping.clone()));
+    tasks.spawn(tidy_metrics(state.health.metrics.clone(), stopping.clone()));
     tasks.spawn(run_metering(metering, state.realtime.clone()));
     print_addresses(&urls, first_key.as_deref(), hint.as_deref());
 
@@ -188,6 +193,16 @@ async fn run_metering(metering: Arc<Metering>, realtime: Arc<RealtimeState>) {
     realtime.connections.wait().await;
     ended.cancel();
     let _ = running.await;
+}
+
+/// Moves observations of histograms into their buckets. Otherwise each would be kept until somebody reads the metrics.
+async fn tidy_metrics(metrics: PrometheusHandle, stopping: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(METRICS_INTERVAL) => metrics.run_upkeep(),
+            () = stopping.cancelled() => return,
+        }
+    }
 }
 
 /// Locks the data folder for this process, unless the database is shared.

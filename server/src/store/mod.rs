@@ -24,7 +24,7 @@ use data_encoding::HEXLOWER;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{Any, AnyPool, Transaction};
+use sqlx::{Any, AnyPool, Row as _, Transaction};
 
 pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber};
 pub use jobs::{AttemptCount, CompletedTranscript, Job, MAX_ATTEMPTS, Outcome};
@@ -102,6 +102,8 @@ impl Store {
                             "PRAGMA journal_mode = WAL",
                             "PRAGMA synchronous = NORMAL",
                             "PRAGMA foreign_keys = ON",
+                            // What is deleted is overwritten.
+                            "PRAGMA secure_delete = ON",
                             "PRAGMA cache_size = -16000",
                         ] {
                             sqlx::query(pragma).execute(&mut *connection).await?;
@@ -189,6 +191,16 @@ impl Store {
             sqlx::query_scalar("SELECT value FROM secrets WHERE name = $1").bind(name).fetch_one(&mut *tx).await?;
         tx.commit().await?;
         Ok(value)
+    }
+
+    /// Writes SQLite's log into the database file and empties it, so that deleted text stands in neither. False if a reader is in
+    /// the way.
+    pub async fn empty_log(&self) -> Result<bool> {
+        if self.dialect == Dialect::Postgres {
+            return Ok(true);
+        }
+        let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(&self.write).await?;
+        Ok(row.try_get::<i64, _>("busy")? == 0)
     }
 
     /// Closes all connections.

@@ -1,6 +1,6 @@
 //! Deletes stale uploads and expired records.
 
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use super::transcripts::IDEMPOTENCY_MS;
 use super::uploads::StaleUpload;
@@ -40,6 +40,23 @@ impl Store {
                 let mut tx = self.begin().await?;
                 deleted += u64::from(self.delete_if_stale(&mut tx, &UploadId::from(id.clone()), stale).await?);
                 tx.commit().await?;
+            }
+            if found.len() < BATCH || deleted == deleted_before {
+                return Ok(deleted);
+            }
+        }
+    }
+
+    /// Deletes transcripts that ended before `before`, with their uploads. Returns their number.
+    pub async fn delete_old_transcripts(&self, before: i64) -> Result<u64> {
+        let query = format!("SELECT id, account_id FROM transcripts WHERE completed_at < $1 LIMIT {BATCH}");
+        let mut deleted = 0;
+        loop {
+            let found = sqlx::query(AssertSqlSafe(query.clone())).bind(before).fetch_all(&self.read).await?;
+            let deleted_before = deleted;
+            for row in &found {
+                let (id, account): (String, String) = (row.try_get("id")?, row.try_get("account_id")?);
+                deleted += u64::from(self.delete_transcript(&account.into(), &id.into()).await?);
             }
             if found.len() < BATCH || deleted == deleted_before {
                 return Ok(deleted);
@@ -180,7 +197,7 @@ mod tests {
         let upload = upload(&store, &account, UploadStatus::Ready, clock::now_ms() - MAX_PUT_MS + 400).await;
         let transcript = transcript(&store, &account, &upload).await;
         assert!(store.delete_transcript(&account.id, &transcript).await.unwrap());
-        assert!(!store.confirm_upload(&upload).await.unwrap());
+        assert!(!store.confirm_upload(&upload, 1).await.unwrap());
         let key = object_key(&account.id, &upload.id);
         assert_eq!(store.orphaned_objects().await.unwrap(), [key.as_str()]);
         store.mark_object_deleted(&key).await.unwrap();

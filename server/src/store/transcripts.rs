@@ -277,6 +277,18 @@ impl Store {
         Ok(true)
     }
 
+    /// The number of an account's queued transcripts, counted up to `most`.
+    pub async fn queued_transcripts(&self, account: &AccountId, most: i64) -> Result<i64> {
+        sqlx::query_scalar(
+            "SELECT COUNT(*) FROM
+             (SELECT 1 AS one FROM transcripts WHERE account_id = $1 AND status = 'queued' LIMIT $2) AS queued",
+        )
+        .bind(account.as_str())
+        .bind(most)
+        .fetch_one(&self.read)
+        .await
+    }
+
     /// The numbers of queued and of processing transcripts.
     pub async fn queue_depth(&self) -> Result<(i64, i64)> {
         let row = sqlx::query(
@@ -330,4 +342,56 @@ async fn claim_idempotency_key(
 fn earlier_request(row: &AnyRow, body_hash: &str) -> Result<Created> {
     let same = row.try_get::<String, _>("body_hash")? == body_hash;
     Ok(if same { Created::Existing(row.try_get::<String, _>("transcript_id")?.into()) } else { Created::Conflict })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn many_words_are_read_in_parts() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&Store::url_in(folder.path())).await.unwrap();
+        let account = store.account_of("a@example.com", 100).await.unwrap().id;
+        let new = NewTranscript {
+            id: TranscriptId::new(),
+            account: account.clone(),
+            source: Source::Url("http://example.com/".into()),
+            model: "svc-best".into(),
+            title: None,
+            language_code: None,
+            webhook_url: None,
+            options: json!({}),
+            created_at: clock::now_ms(),
+        };
+        store.create_transcript(&new, None).await.unwrap();
+        let read = async || store.transcript(&account, &new.id).await.unwrap().unwrap();
+        assert!(matches!(read().await.words, StoredWords::None));
+        // An end at the border of a part, and one behind it.
+        for count in [3, 2 * WORDS_PART, 2 * WORDS_PART + 1] {
+            let words = "ä".repeat(count);
+            sqlx::query("UPDATE transcripts SET words = $1").bind(&words).execute(&store.write).await.unwrap();
+            let transcript = read().await;
+            assert_eq!(store.words(&transcript).await.unwrap().as_deref(), Some(words.as_str()));
+            if count == 3 {
+                assert!(matches!(&transcript.words, StoredWords::Read(read) if *read == words));
+                continue;
+            }
+            assert!(matches!(transcript.words, StoredWords::Large));
+            let (mut all, mut part) = (String::new(), 0);
+            loop {
+                let (text, is_last) = store.words_part(&new.id, part).await.unwrap();
+                all += &text;
+                part += 1;
+                if is_last {
+                    break;
+                }
+            }
+            assert!(all == words && part == 3, "{count}: {part}");
+        }
+        store.delete_transcript(&account, &new.id).await.unwrap();
+        assert!(store.words_part(&new.id, 0).await.is_err());
+    }
 }

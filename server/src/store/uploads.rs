@@ -106,16 +106,47 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// Checks that an upload still exists after its bytes were written. If it was deleted meanwhile, queues the object for
-    /// deletion and returns false.
-    pub async fn confirm_upload(&self, upload: &Upload) -> Result<bool> {
-        if self.upload(&upload.id).await?.is_some() {
+    /// Records the size of an upload after its bytes were written. If it was deleted meanwhile, queues the object for deletion and
+    /// returns false.
+    pub async fn confirm_upload(&self, upload: &Upload, size_bytes: i64) -> Result<bool> {
+        let recorded = sqlx::query("UPDATE uploads SET size_bytes = $1 WHERE id = $2")
+            .bind(size_bytes)
+            .bind(upload.id.as_str())
+            .execute(&self.write)
+            .await?;
+        if recorded.rows_affected() > 0 {
             return Ok(true);
         }
         let mut tx = self.begin().await?;
         queue_deletion(&mut tx, &upload.account, &upload.id, upload.expires_at).await?;
         tx.commit().await?;
         Ok(false)
+    }
+}
+
+impl Store {
+    /// Bytes of an account's uploads that no transcript uses or may still use, but for the upload `except`.
+    pub async fn unused_upload_bytes(&self, account: &AccountId, except: &UploadId) -> Result<i64> {
+        sqlx::query_scalar(
+            "SELECT CAST(COALESCE(SUM(size_bytes), 0) AS BIGINT) FROM uploads
+             WHERE account_id = $1 AND id <> $2 AND NOT EXISTS
+                   (SELECT 1 FROM transcripts WHERE upload_id = uploads.id AND status <> 'error')",
+        )
+        .bind(account.as_str())
+        .bind(except.as_str())
+        .fetch_one(&self.read)
+        .await
+    }
+
+    /// The number of an account's uploads that are not complete, counted up to `most`.
+    pub async fn pending_uploads(&self, account: &AccountId, most: i64) -> Result<i64> {
+        sqlx::query_scalar(
+            "SELECT COUNT(*) FROM (SELECT 1 AS one FROM uploads WHERE account_id = $1 AND status = 'pending' LIMIT $2) AS pending",
+        )
+        .bind(account.as_str())
+        .bind(most)
+        .fetch_one(&self.read)
+        .await
     }
 }
 

@@ -18,6 +18,7 @@ mod openapi;
 mod realtime;
 mod serve;
 mod sources;
+mod storage_limits;
 mod store;
 mod stripe;
 mod subtitles;
