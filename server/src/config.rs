@@ -75,6 +75,8 @@ pub struct Config {
     pub parallel_jobs_subscribed: u32,
     /// Jobs that this process runs at a time.
     pub job_workers: usize,
+    /// Files that this process fetches from `audio_url` at a time.
+    pub job_downloads: usize,
     /// Live sessions at a time.
     pub max_live_sessions: usize,
     /// The longest duration of a live session.
@@ -190,6 +192,7 @@ impl Default for Config {
             parallel_jobs: 5,
             parallel_jobs_subscribed: 200,
             job_workers: 1,
+            job_downloads: 64,
             max_live_sessions: 256,
             live_session_seconds: 3300,
             live_idle_seconds: 60,
@@ -257,6 +260,7 @@ const KEYS: [&str; 56] = [
     "parallel_jobs",
     "parallel_jobs_subscribed",
     "job_workers",
+    "job_downloads",
     "max_live_sessions",
     "live_session_seconds",
     "live_idle_seconds",
@@ -344,6 +348,7 @@ impl Config {
             ("parallel_jobs", self.parallel_jobs.into()),
             ("parallel_jobs_subscribed", self.parallel_jobs_subscribed.into()),
             ("job_workers", self.job_workers as u64),
+            ("job_downloads", self.job_downloads as u64),
             ("max_live_sessions", self.max_live_sessions as u64),
             ("live_session_seconds", self.live_session_seconds.into()),
             ("live_idle_seconds", self.live_idle_seconds.into()),

@@ -21,7 +21,8 @@
 //! - `store`: the database; SQL lives here alone
 //! - `config`: settings; `languages`: language codes
 //! - `starter_models`: the starter models within the program
-//! - `notify`, `backoff`, `ids`, `clock`: signals between tasks, retry delays, identifiers, time
+//! - `notify`, `backoff`, `sharing`: signals between tasks, retry delays, shares of accounts
+//! - `ids`, `clock`: identifiers, time
 
 mod api;
 mod auth;
@@ -47,6 +48,7 @@ mod openapi;
 mod outbound;
 mod routes;
 mod serve;
+mod sharing;
 mod starter_models;
 mod state;
 mod storage;

@@ -10,10 +10,11 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::jittered_ms;
 use crate::notify::Notifiers;
 use crate::outbound::{Outbound, OutboundError};
-use crate::store::{Store, WebhookDelivery};
+use crate::sharing::{Places, Round};
+use crate::store::{Result, Store, WebhookDelivery};
 
-/// The most deliveries at a time.
-const MAX_CONCURRENT: usize = 16;
+/// The most deliveries at a time. They wait for the receivers for the most part.
+const MAX_CONCURRENT: usize = 64;
 
 /// The result of one attempt.
 enum Delivered {
@@ -42,21 +43,29 @@ impl WebhookOutbox {
     pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
         // If this process dies during an attempt, the webhook is due again after this time.
         let hold_ms = self.timeout.as_millis() as i64 + 10_000;
+        let places = Places::new(MAX_CONCURRENT);
+        let mut round = Round::default();
         let mut running = JoinSet::new();
         while !stopping.is_cancelled() {
             while running.try_join_next().is_some() {}
-            if running.len() >= MAX_CONCURRENT {
+            if !places.has_free() {
                 running.join_next().await;
                 continue;
             }
             let claimed = match self.store.has_due_webhooks().await {
-                Ok(true) => self.store.claim_webhook(hold_ms).await,
+                Ok(true) => self.claim(hold_ms, &places, &mut round).await,
                 Ok(false) => Ok(None),
                 Err(error) => Err(error),
             };
             match claimed {
                 Ok(Some(delivery)) => {
-                    running.spawn(self.clone().deliver(delivery));
+                    round.record(&delivery.account);
+                    let place = places.try_take(&delivery.account);
+                    let outbox = self.clone();
+                    running.spawn(async move {
+                        outbox.deliver(delivery).await;
+                        drop(place);
+                    });
                     continue;
                 }
                 Ok(None) => {}
@@ -65,10 +74,22 @@ impl WebhookOutbox {
             tokio::select! {
                 () = self.notifiers.webhooks.notified() => {}
                 () = tokio::time::sleep(self.poll) => {}
+                // Its account may have had its share.
+                _ = running.join_next(), if !running.is_empty() => {}
                 () = stopping.cancelled() => {}
             }
         }
         while running.join_next().await.is_some() {}
+    }
+
+    /// Claims a webhook of an account below its share, in turn.
+    async fn claim(&self, hold_ms: i64, places: &Places, round: &mut Round) -> Result<Option<WebhookDelivery>> {
+        let mut skip = places.satisfied();
+        skip.extend(round.served().iter().cloned());
+        match self.store.claim_webhook(hold_ms, &skip).await? {
+            None if round.begin() => self.store.claim_webhook(hold_ms, &places.satisfied()).await,
+            claimed => Ok(claimed),
+        }
     }
 
     async fn deliver(self: Arc<Self>, delivery: WebhookDelivery) {

@@ -76,7 +76,7 @@ pub const ORDERS: [Order; 3] = [
             &["store"],
             &["config", "languages"],
             &["starter_models"],
-            &["notify", "backoff"],
+            &["notify", "backoff", "sharing"],
             &["ids"],
             &["clock"],
         ],

@@ -91,7 +91,8 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let most = levels.iter().max().copied().unwrap_or(1);
     let service = Setup::new()
         .starter()
-        .with("max_live_sessions", most.max(1))
+        // An account alone gets eight ninths.
+        .with("max_live_sessions", most + most / 8 + 2)
         .with("free_credit_cents", 1_000_000)
         .with("live_language_model", lm == Switch::On)
         .start();

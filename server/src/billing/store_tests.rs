@@ -12,8 +12,8 @@ use super::{Price, ProductKind};
 use crate::clock;
 use crate::ids::{AccountId, NodeId, SessionId, TranscriptId};
 use crate::store::{
-    AttemptCount, CompletedTranscript, Job, LiveSession, NewTranscript, Outcome, Source, Status, Store,
-    TranscriptQuery, UsageEvent,
+    AttemptCount, CompletedTranscript, Job, JobQuery, LiveSession, NewTranscript, Outcome, Source, SourceKind, Status,
+    Store, TranscriptQuery, UsageEvent,
 };
 
 const MODEL: &str = "svc-best";
@@ -100,7 +100,7 @@ async fn node(store: Store, account: AccountId, seed: u64, expected: Arc<Mutex<E
             2..=4 => {
                 // An expired lease simulates a dead worker.
                 let lease_ms = if random.below(3) == 0 { -1 } else { 60_000 };
-                held.extend(store.claim_job(5, 5, lease_ms).await.unwrap());
+                held.extend(store.claim_job(JobQuery::five(SourceKind::Urls), lease_ms).await.unwrap());
             }
             5 | 6 => {
                 if let Some(job) = random.pick(&held).cloned() {
@@ -153,7 +153,7 @@ async fn run(seed: u64) {
     store.expire_all_leases().await.unwrap();
     store.requeue_expired_jobs().await.unwrap();
     let mut random = Random(seed + 1);
-    while let Some(job) = store.claim_job(5, 5, 60_000).await.unwrap() {
+    while let Some(job) = store.claim_job(JobQuery::five(SourceKind::Urls), 60_000).await.unwrap() {
         finish(&store, &job, &mut random, &expected).await;
     }
 

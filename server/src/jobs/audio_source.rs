@@ -3,28 +3,40 @@
 use futures_util::StreamExt as _;
 use tokio::io::AsyncWriteExt as _;
 
-use super::{AttemptError, JobRunner};
+use super::JobRunner;
+use super::attempt::AttemptError;
+use super::queue::{Start, Worker};
+use crate::ids::UploadId;
 use crate::outbound::OutboundError;
 use crate::storage::LocalFile;
 use crate::store::{Job, Source, object_key};
 
 impl JobRunner {
-    pub(super) async fn local_audio(&self, job: &Job) -> Result<LocalFile, AttemptError> {
-        match &job.source {
-            Source::Upload(id) => self
-                .storage
-                .local_file(&object_key(&job.account, id), &self.settings.scratch)
-                .await
-                .map_err(|error| AttemptError::Retryable(format!("the upload could not be read: {error}")))?
-                .ok_or_else(|| AttemptError::Permanent("The uploaded file is gone.".into())),
-            Source::Url(url) => {
+    /// The audio of a job, and the worker that transcribes it. A job waits for its worker after the download, so that a slow
+    /// server holds up no worker.
+    pub(super) async fn local_audio(&self, job: &Job, start: Start) -> Result<(LocalFile, Worker), AttemptError> {
+        match (&job.source, start) {
+            (Source::Upload(id), Start::Stored(worker)) => Ok((self.stored(job, id).await?, worker)),
+            (Source::Url(url), Start::Fetched(place)) => {
                 let limit = self.settings.fetch_timeout;
-                match tokio::time::timeout(limit, self.download(url)).await {
-                    Ok(fetched) => fetched,
-                    Err(_) => Err(not_fetched(&format!("it took longer than {} s", limit.as_secs()))),
-                }
+                let file = match tokio::time::timeout(limit, self.download(url)).await {
+                    Ok(fetched) => fetched?,
+                    Err(_) => return Err(not_fetched(&format!("it took longer than {} s", limit.as_secs()))),
+                };
+                let worker = place.wait_for_worker(&job.account).await.ok_or(AttemptError::Canceled)?;
+                Ok((file, worker))
             }
+            // Jobs are claimed by the kind of their source.
+            (Source::Upload(_) | Source::Url(_), _) => Err(AttemptError::Canceled),
         }
+    }
+
+    async fn stored(&self, job: &Job, id: &UploadId) -> Result<LocalFile, AttemptError> {
+        self.storage
+            .local_file(&object_key(&job.account, id), &self.settings.scratch)
+            .await
+            .map_err(|error| AttemptError::Retryable(format!("the upload could not be read: {error}")))?
+            .ok_or_else(|| AttemptError::Permanent("The uploaded file is gone.".into()))
     }
 
     async fn download(&self, url: &str) -> Result<LocalFile, AttemptError> {

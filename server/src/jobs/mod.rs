@@ -1,50 +1,35 @@
 //! The job runner: claims, transcribes and finishes jobs; releases them when the service stops or fails.
 
+mod attempt;
 mod audio_source;
+mod queue;
 
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use auricle_engine::audio::{AudioStream, OpenOptions};
-use auricle_engine::{Engine, Error, TranscribeOptions, Transcript};
+use auricle_engine::Engine;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::billing::{Price, ProductKind};
-use crate::languages::primary_subtag;
+use crate::ids::AccountId;
 use crate::notify::Notifiers;
 use crate::outbound::Outbound;
 use crate::storage::Storage;
-use crate::store::{AttemptCount, CompletedTranscript, Job, MAX_ATTEMPTS, Outcome, Store};
+use crate::store::{Job, JobQuery, Result, SourceKind, Store};
+use queue::{Queue, Start};
 
 /// Delay after a failed query.
 const DATABASE_RETRY: Duration = Duration::from_secs(1);
-
-/// Delay before the second attempt. It doubles with each attempt.
-const RETRY_MS: i64 = 5_000;
-
-/// The longest delay between attempts to record the end of a job.
-const MAX_FINISH_RETRY: Duration = Duration::from_secs(10);
-
-/// The end of an attempt without a transcript.
-#[derive(Debug)]
-enum AttemptError {
-    /// The file or the request is at fault: no attempt can succeed.
-    Permanent(String),
-    /// The service is at fault: another attempt may succeed.
-    Retryable(String),
-    /// The job was deleted or given to another worker, or the service stops.
-    Canceled,
-}
 
 /// The settings of a runner.
 #[derive(Clone, Debug)]
 pub struct JobSettings {
     /// Jobs that this process runs at a time.
     pub workers: usize,
+    /// Files that this process fetches at a time.
+    pub downloads: usize,
     /// Jobs of an account that run at a time, without and with a subscription.
     pub parallel: i64,
     pub parallel_subscribed: i64,
@@ -80,6 +65,7 @@ impl JobRunner {
         let settings = &self.settings;
         let lease_check = settings.lease / 2;
         let poll = settings.poll.min(lease_check);
+        let mut queue = Queue::new(settings.workers, settings.downloads);
         let mut running = JoinSet::new();
         let mut leases_checked: Option<Instant> = None;
         while !stopping.is_cancelled() {
@@ -92,259 +78,71 @@ impl JobRunner {
                 leases_checked = Some(Instant::now());
             }
             while running.try_join_next().is_some() {}
-            if running.len() >= settings.workers {
-                tokio::select! {
-                    _ = running.join_next() => {}
-                    () = stopping.cancelled() => {}
+            match self.claim_next(&mut queue).await {
+                Ok(Some((job, start))) => {
+                    running.spawn(self.clone().run_job(job, start, give_up.clone()));
+                    continue;
                 }
-                continue;
-            }
-            let claimed = match self.store.has_queued_jobs().await {
-                Ok(true) => {
-                    self.store.claim_job(settings.parallel, settings.parallel_subscribed, settings.lease_ms()).await
-                }
-                Ok(false) => Ok(None),
-                Err(error) => Err(error),
-            };
-            match claimed {
-                Ok(Some(job)) => {
-                    running.spawn(self.clone().run_job(job, give_up.clone()));
-                }
-                Ok(None) => {
-                    tokio::select! {
-                        () = self.notifiers.jobs.notified() => {}
-                        () = tokio::time::sleep(poll) => {}
-                        _ = running.join_next(), if !running.is_empty() => {}
-                        () = stopping.cancelled() => {}
-                    }
-                }
+                Ok(None) => {}
                 Err(error) => {
                     tracing::error!(%error, "claiming a job failed");
+                    queue.start_fetched();
                     tokio::time::sleep(DATABASE_RETRY).await;
+                    continue;
                 }
-            }
-        }
-        while running.join_next().await.is_some() {}
-    }
-
-    /// Makes one attempt at a job.
-    async fn run_job(self: Arc<Self>, job: Job, give_up: CancellationToken) {
-        let began = Instant::now();
-        let progress_ms = Arc::new(AtomicI64::new(0));
-        // Canceled when this worker loses the lease.
-        let lost = CancellationToken::new();
-        let heartbeat = tokio::spawn(self.clone().renew_lease(job.clone(), progress_ms.clone(), lost.clone()));
-        let result = tokio::select! {
-            result = self.attempt(&job, progress_ms, &lost, &give_up) => result,
-            () = lost.cancelled() => Err(AttemptError::Canceled),
-            () = give_up.cancelled() => Err(AttemptError::Canceled),
-        };
-        let outcome = match result {
-            Ok(completed) => Some(Outcome::Completed(completed)),
-            Err(AttemptError::Permanent(reason)) => Some(Outcome::Failed(reason)),
-            Err(AttemptError::Retryable(reason)) if job.attempt >= MAX_ATTEMPTS => {
-                tracing::error!(job = %job.id, reason, "the last attempt failed");
-                Some(Outcome::Failed(format!("The service failed {MAX_ATTEMPTS} times on this file: {reason}.")))
-            }
-            Err(AttemptError::Retryable(reason)) => {
-                tracing::warn!(job = %job.id, attempt = job.attempt, reason, "an attempt failed");
-                let delay_ms = RETRY_MS << (job.attempt - 1).clamp(0, 8);
-                self.release(&job, delay_ms, AttemptCount::Counted).await;
-                None
-            }
-            Err(AttemptError::Canceled) => {
-                if !lost.is_cancelled() {
-                    self.release(&job, 0, AttemptCount::NotCounted).await;
-                }
-                None
-            }
-        };
-        if let Some(outcome) = outcome {
-            self.finish(&job, &outcome, &lost, &give_up).await;
-            let state = match outcome {
-                Outcome::Completed(_) => "completed",
-                Outcome::Failed(_) => "error",
-            };
-            metrics::counter!("auricle_jobs_total", "status" => state).increment(1);
-            metrics::histogram!("auricle_job_seconds").record(began.elapsed());
-            tracing::info!(job = %job.id, state, s = began.elapsed().as_secs_f64(), "a job ended");
-        }
-        heartbeat.abort();
-    }
-
-    /// Records the end of a job. Repeats until the database accepts it, while this worker holds the lease.
-    async fn finish(&self, job: &Job, outcome: &Outcome, lost: &CancellationToken, give_up: &CancellationToken) {
-        let mut delay = Duration::from_millis(100);
-        loop {
-            match self.store.finish_job(job, outcome).await {
-                Ok(true) => {
-                    self.notifiers.webhooks.notify_one();
-                    self.notifiers.jobs.notify_one();
-                    return;
-                }
-                Ok(false) => return tracing::info!(job = %job.id, "the lease was lost before the job ended"),
-                Err(error) => tracing::error!(job = %job.id, %error, "recording the end of a job failed; trying again"),
             }
             tokio::select! {
-                () = tokio::time::sleep(delay) => delay = (delay * 2).min(MAX_FINISH_RETRY),
-                () = lost.cancelled() => return,
-                () = give_up.cancelled() => return,
+                () = self.notifiers.jobs.notified() => {}
+                () = tokio::time::sleep(poll) => {}
+                () = queue.receive() => {}
+                _ = running.join_next(), if !running.is_empty() => {}
+                () = stopping.cancelled() => {}
+            }
+        }
+        while !running.is_empty() {
+            queue.start_fetched();
+            tokio::select! {
+                () = queue.receive() => {}
+                _ = running.join_next() => {}
             }
         }
     }
 
-    async fn release(&self, job: &Job, delay_ms: i64, count: AttemptCount) {
-        // If this fails, the lease runs out with the same effect.
-        if let Err(error) = self.store.release_job(job, delay_ms, count).await {
-            tracing::error!(job = %job.id, %error, "releasing a job failed; its lease will run out");
-        }
-        self.notifiers.jobs.notify_one();
-    }
-
-    /// Renews the lease three times in its lifetime. Cancels `lost` when the lease is gone.
-    async fn renew_lease(self: Arc<Self>, job: Job, progress_ms: Arc<AtomicI64>, lost: CancellationToken) {
+    /// Claims a job whose audio is stored if a worker is free, else one whose audio must be fetched. Fetched jobs get their
+    /// workers here, too: of both, the accounts take turns.
+    async fn claim_next(&self, queue: &mut Queue) -> Result<Option<(Job, Start)>> {
+        let any = self.store.has_queued_jobs().await?;
         loop {
-            tokio::time::sleep(self.settings.lease / 3).await;
-            let progress_ms = progress_ms.load(Ordering::Relaxed);
-            match self.store.heartbeat(&job, self.settings.lease_ms(), progress_ms).await {
-                Ok(true) => {}
-                Ok(false) => return lost.cancel(),
-                Err(error) => tracing::warn!(job = %job.id, %error, "renewing a lease failed"),
+            if queue.takes_fetched_next() && queue.start_fetched_in_turn() {
+                continue;
+            }
+            let Some(worker) = queue.free_worker() else { break };
+            let stored = if any { self.claim(SourceKind::Uploads, queue.had_work()).await? } else { None };
+            if let Some(job) = stored {
+                queue.record_claim(&job.account);
+                return Ok(Some((job, Start::Stored(worker))));
+            }
+            drop(worker);
+            if !queue.start_fetched_in_turn() && !queue.begin_work_round() {
+                break;
             }
         }
-    }
-
-    async fn attempt(
-        &self,
-        job: &Job,
-        progress_ms: Arc<AtomicI64>,
-        lost: &CancellationToken,
-        give_up: &CancellationToken,
-    ) -> Result<CompletedTranscript, AttemptError> {
-        let Some(price) = Price::of(&job.model, ProductKind::Prerecorded) else {
-            return Err(AttemptError::Permanent(format!("There is no model {}.", job.model)));
-        };
-        let file = self.local_audio(job).await?;
-        let options = transcribe_options(job);
-        // Dropping this future stops the engine's thread, too.
-        let dropped = Arc::new(AtomicBool::new(false));
-        let _guard = SetOnDrop(dropped.clone());
-        let asked_to_stop = {
-            let (lost, give_up) = (lost.clone(), give_up.clone());
-            move || dropped.load(Ordering::Relaxed) || lost.is_cancelled() || give_up.is_cancelled()
-        };
-        let engine = self.engine.clone();
-        let transcribing = tokio::task::spawn_blocking(move || {
-            let on_progress = |audio_s: f64| {
-                progress_ms.store((audio_s * 1e3) as i64, Ordering::Relaxed);
-                if asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            };
-            let transcript = transcribe(&engine, file.path(), &options, on_progress)
-                .map_err(|error| classify(error, asked_to_stop()))?;
-            let words =
-                serde_json::to_string(&transcript.words).map_err(|error| AttemptError::Retryable(error.to_string()))?;
-            Ok((transcript, words))
-        });
-        let (transcript, words) = match transcribing.await {
-            Ok(result) => result?,
-            Err(panic) => return Err(AttemptError::Retryable(format!("the engine stopped: {panic}"))),
-        };
-        let duration_ms = (transcript.audio_duration_sec * 1e3).round() as i64;
-        for warning in &transcript.warnings {
-            tracing::info!(job = %job.id, warning, "warning about the audio");
+        if !any || !queue.may_download() {
+            return Ok(None);
         }
-        Ok(CompletedTranscript {
-            text: transcript.text,
-            words,
-            confidence: transcript.confidence.map(|confidence| f64::from(confidence).clamp(0.0, 1.0)),
-            language_code: transcript.language_code,
-            duration_ms,
-            sku: price.model,
-            unit_type: price.unit_type,
-            cents: price.cents(duration_ms),
-        })
-    }
-}
-
-struct SetOnDrop(Arc<AtomicBool>);
-
-impl Drop for SetOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-fn transcribe_options(job: &Job) -> TranscribeOptions {
-    let keyterms = job.options["keyterms_prompt"].as_array().into_iter().flatten();
-    let codes = job.options["language_codes"].as_array().into_iter().flatten();
-    let languages: Vec<String> = codes.filter_map(|code| code.as_str()).map(str::to_owned).collect();
-    // A list of one language names the language of the recording.
-    let language = job.language_code.clone().or_else(|| {
-        let (first, others) = languages.split_first()?;
-        others.iter().all(|other| primary_subtag(other) == primary_subtag(first)).then(|| first.clone())
-    });
-    let mut options = TranscribeOptions::default()
-        .model(&job.model)
-        .languages(languages)
-        .keyterms(keyterms.filter_map(|term| term.as_str()));
-    options.language = language;
-    options
-}
-
-fn transcribe(
-    engine: &Engine,
-    path: &Path,
-    options: &TranscribeOptions,
-    on_progress: impl Fn(f64) -> ControlFlow<()>,
-) -> auricle_engine::Result<Transcript> {
-    let named = OpenOptions::default().name("the file");
-    let audio = AudioStream::open_with(path, &named)?;
-    engine.blocking().transcribe_with(audio, options, |progress| on_progress(progress.audio_s))
-}
-
-/// Decides if another attempt may succeed. Faults of the file and of the request are permanent. All others are faults of the
-/// service and count as an attempt, and so does a cancellation that nobody asked for, which is a bug.
-fn classify(error: Error, asked_to_stop: bool) -> AttemptError {
-    match error {
-        Error::Canceled if asked_to_stop => AttemptError::Canceled,
-        Error::UnsupportedMedia(_)
-        | Error::NoAudioTrack(_)
-        | Error::FfmpegMissing(_)
-        | Error::Ffmpeg(_)
-        | Error::Language(_)
-        | Error::LanguageModel { .. }
-        | Error::UnknownModel(_)
-        | Error::InvalidOption(_) => AttemptError::Permanent(sentence(&error.to_string())),
-        Error::Internal { place, ref reason } => {
-            tracing::error!(%place, reason, "an internal error of the engine");
-            AttemptError::Retryable(error.to_string())
+        let mut claimed = self.claim(SourceKind::Urls, &queue.no_download()).await?;
+        if claimed.is_none() && queue.begin_download_round() {
+            claimed = self.claim(SourceKind::Urls, &queue.no_download()).await?;
         }
-        other => AttemptError::Retryable(other.to_string()),
+        Ok(claimed.map(|job| {
+            let start = queue.download(&job.account);
+            (job, start)
+        }))
     }
-}
 
-/// The text with a capital letter and a full stop.
-fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
-    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
-    format!("{first}{}{end}", chars.as_str())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_requested_cancellation_does_not_count_as_an_attempt() {
-        assert!(matches!(classify(Error::Canceled, true), AttemptError::Canceled));
-        assert!(matches!(classify(Error::Canceled, false), AttemptError::Retryable(_)));
-        assert!(matches!(classify(Error::Busy("full".into()), true), AttemptError::Retryable(_)));
-        let bug = Error::Internal { place: std::panic::Location::caller(), reason: "no step".into() };
-        assert!(matches!(classify(bug, true), AttemptError::Retryable(_)));
-        let AttemptError::Permanent(reason) = classify(Error::UnsupportedMedia("no audio".into()), false) else {
-            panic!("a fault of the file is permanent");
-        };
-        assert_eq!(reason, "No audio.");
+    async fn claim(&self, sources: SourceKind, skip: &HashSet<AccountId>) -> Result<Option<Job>> {
+        let JobSettings { parallel, parallel_subscribed, .. } = self.settings;
+        let jobs = JobQuery { sources, skip, parallel, parallel_subscribed };
+        self.store.claim_job(jobs, self.settings.lease_ms()).await
     }
 }

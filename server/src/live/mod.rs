@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auricle_engine::{Catalog, Engine, LanguageModelChoice};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
 use crate::metering::Metering;
+use crate::sharing::Places;
 use crate::store::Store;
 pub use session_threads::SessionThreads;
 
@@ -29,8 +29,8 @@ pub struct RealtimeState {
     pub threads: SessionThreads,
     /// Every connection from its handshake to its close. Shutdown waits for them.
     pub connections: TaskTracker,
-    /// One permit per running session.
-    pub permits: Arc<Semaphore>,
+    /// One place per running session.
+    pub places: Places,
     /// Canceled when the service stops.
     pub stopping: CancellationToken,
     /// The key that session tokens are signed with.

@@ -149,7 +149,7 @@ async fn open(
     {
         return socket.close(4400, "The parameters are not those that the token was minted with.").await;
     }
-    let Ok(permit) = state.permits.clone().try_acquire_owned() else {
+    let Some(place) = state.places.try_take(&claims.account) else {
         return refuse(socket, UNAVAILABLE, 1013).await;
     };
     if state.stopping.is_cancelled() {
@@ -175,7 +175,7 @@ async fn open(
             refuse(socket, NOT_STARTED, 1011).await;
         }
     }
-    drop(permit);
+    drop(place);
 }
 
 /// Sends the reason for a refusal and closes the connection.

@@ -29,6 +29,7 @@ use crate::metering::Metering;
 use crate::notify::Notifiers;
 use crate::openapi;
 use crate::outbound::Outbound;
+use crate::sharing::Places;
 use crate::state::AppState;
 use crate::storage::Storage;
 use crate::store::Store;
@@ -125,6 +126,7 @@ impl Service {
                 notifiers: notifiers.clone(),
                 settings: JobSettings {
                     workers: config.job_workers,
+                    downloads: config.job_downloads,
                     parallel: config.parallel_jobs.into(),
                     parallel_subscribed: config.parallel_jobs_subscribed.into(),
                     poll,
@@ -191,7 +193,7 @@ impl Service {
                 metering: metering.clone(),
                 threads,
                 connections: TaskTracker::new(),
-                permits: Arc::new(Semaphore::new(config.max_live_sessions)),
+                places: Places::new(config.max_live_sessions),
                 stopping: stopping.clone(),
                 signing_key,
                 public_url: urls.api.clone(),

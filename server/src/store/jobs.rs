@@ -2,12 +2,14 @@
 //!
 //! Every write of a worker names its lease. A worker that lost its lease changes nothing.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use sqlx::Row as _;
 
 use super::transcripts::Source;
 use super::usage::{self, NewUsage};
-use super::{Result, Store, Topic, webhook_outbox};
+use super::{Result, Store, Topic, account_list, flag, not_listed, webhook_outbox};
 use crate::clock;
 use crate::ids::{AccountId, LeaseId, TranscriptId};
 
@@ -32,6 +34,35 @@ pub struct Job {
     pub options: Value,
     /// Number of this attempt, from 1.
     pub attempt: i64,
+}
+
+/// The jobs to claim one of.
+#[derive(Clone, Copy, Debug)]
+pub struct JobQuery<'a> {
+    pub sources: SourceKind,
+    /// Accounts whose jobs are left out.
+    pub skip: &'a HashSet<AccountId>,
+    /// Jobs of an account that run at a time, without and with a subscription.
+    pub parallel: i64,
+    pub parallel_subscribed: i64,
+}
+
+#[cfg(test)]
+impl JobQuery<'static> {
+    /// All jobs with this kind of source, five of an account at a time.
+    pub fn five(sources: SourceKind) -> Self {
+        static NONE: std::sync::LazyLock<HashSet<AccountId>> = std::sync::LazyLock::new(HashSet::new);
+        Self { sources, skip: &NONE, parallel: 5, parallel_subscribed: 5 }
+    }
+}
+
+/// Where the audio of jobs comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceKind {
+    /// Files in the object store.
+    Uploads,
+    /// Files that must be fetched first.
+    Urls,
 }
 
 /// The result of a job.
@@ -67,23 +98,33 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// Claims the oldest due job of an account below its limit of running jobs: `limit`, or `limit_subscribed` with a
-    /// subscription.
-    pub async fn claim_job(&self, limit: i64, limit_subscribed: i64, lease_ms: i64) -> Result<Option<Job>> {
+    /// Claims the oldest due job of the accounts below their limit of running jobs. An account's jobs start in their order: if
+    /// its first one has the other kind of source, none of it is claimed.
+    pub async fn claim_job(&self, jobs: JobQuery<'_>, lease_ms: i64) -> Result<Option<Job>> {
         let now = clock::now_ms();
         let mut tx = self.begin().await?;
         self.lock(&mut tx, CLAIM_LOCK).await?;
-        let row = sqlx::query(
+        let row = sqlx::query(concat!(
             "SELECT t.id, t.account_id, t.audio_url, t.upload_id, t.model, t.language_code, t.options, t.attempts
-             FROM transcripts t JOIN accounts a ON a.id = t.account_id
+             FROM transcripts t
              WHERE t.status = 'queued' AND t.not_before <= $1
-               AND (SELECT COUNT(*) FROM transcripts r WHERE r.account_id = t.account_id AND r.status = 'processing')
-                   < CASE WHEN a.subscribed = 1 THEN $2 ELSE $3 END
+               AND (CASE WHEN t.upload_id IS NULL THEN 1 ELSE 0 END) = $4 AND ",
+            not_listed!("$5", "t.account_id"),
+            " AND t.account_id NOT IN (
+                   SELECT r.account_id FROM transcripts r JOIN accounts a ON a.id = r.account_id
+                   WHERE r.status = 'processing' GROUP BY r.account_id, a.subscribed
+                   HAVING COUNT(*) >= CASE WHEN a.subscribed = 1 THEN $2 ELSE $3 END)
+               AND NOT EXISTS (
+                   SELECT 1 FROM transcripts o
+                   WHERE o.account_id = t.account_id AND o.status = 'queued' AND o.not_before <= $1
+                     AND (o.created_at < t.created_at OR (o.created_at = t.created_at AND o.id < t.id)))
              ORDER BY t.created_at, t.id LIMIT 1",
-        )
+        ))
         .bind(now)
-        .bind(limit_subscribed)
-        .bind(limit)
+        .bind(jobs.parallel_subscribed)
+        .bind(jobs.parallel)
+        .bind(flag(jobs.sources == SourceKind::Urls))
+        .bind(account_list(jobs.skip))
         .fetch_optional(&mut *tx)
         .await?;
         let Some(row) = row else { return Ok(None) };

@@ -15,6 +15,7 @@ mod usage;
 mod usage_reports;
 mod webhook_outbox;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -26,8 +27,9 @@ use sha2::{Digest as _, Sha256};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyPool, Row as _, Transaction};
 
+use crate::ids::AccountId;
 pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber};
-pub use jobs::{AttemptCount, CompletedTranscript, Job, MAX_ATTEMPTS, Outcome};
+pub use jobs::{AttemptCount, CompletedTranscript, Job, JobQuery, MAX_ATTEMPTS, Outcome, SourceKind};
 use key_cache::KeyCache;
 pub use live_sessions::LiveSession;
 pub use notify::Topic;
@@ -208,6 +210,21 @@ impl Store {
         self.read.close().await;
         self.write.close().await;
     }
+}
+
+/// The SQL condition that a list of accounts, the parameter `$list`, does not hold an account. Accounts have no other characters
+/// than identifiers have, so one parameter can hold all.
+macro_rules! not_listed {
+    ($list:literal, $account:literal) => {
+        concat!($list, " NOT LIKE '%,' || ", $account, " || ',%'")
+    };
+}
+
+use not_listed;
+
+/// The parameter of [`not_listed`].
+fn account_list(accounts: &HashSet<AccountId>) -> String {
+    accounts.iter().fold(String::from(","), |list, account| list + account.as_str() + ",")
 }
 
 /// A boolean in the schema: 0 or 1.

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::ids::TranscriptId;
     use crate::store::uploads::MAX_PUT_MS;
-    use crate::store::{Account, NewTranscript, Source, Upload, UploadStatus, object_key};
+    use crate::store::{Account, JobQuery, NewTranscript, Source, SourceKind, Upload, UploadStatus, object_key};
 
     async fn open() -> (tempfile::TempDir, Store, Account) {
         let folder = tempfile::tempdir().unwrap();
@@ -232,7 +232,7 @@ mod tests {
         let (_folder, store, account) = open().await;
         let upload = upload(&store, &account, UploadStatus::Ready, 0).await;
         transcript(&store, &account, &upload).await;
-        let job = store.claim_job(5, 5, 30 * DAY_MS).await.unwrap().unwrap();
+        let job = store.claim_job(JobQuery::five(SourceKind::Uploads), 30 * DAY_MS).await.unwrap().unwrap();
         assert_eq!(store.requeue_expired_jobs().await.unwrap(), 0);
         // The lease ends too far ahead: the clock was set back.
         sqlx::query("UPDATE transcripts SET lease_until = lease_until + $1")

@@ -1,16 +1,19 @@
 //! The outbox of webhooks. A webhook is written in the transaction that ends its transcript, and is sent at least once.
 
+use std::collections::HashSet;
+
 use sqlx::Row as _;
 
-use super::{MAX_DELAY_MS, Result, Store, Tx};
+use super::{MAX_DELAY_MS, Result, Store, Tx, account_list, not_listed};
 use crate::clock;
-use crate::ids::{DeliveryId, LeaseId, TranscriptId};
+use crate::ids::{AccountId, DeliveryId, LeaseId, TranscriptId};
 
 /// A claimed webhook.
 #[derive(Clone, Debug)]
 pub struct WebhookDelivery {
     pub id: DeliveryId,
     pub lease: LeaseId,
+    pub account: AccountId,
     pub transcript_id: String,
     pub event: String,
     pub url: String,
@@ -46,28 +49,32 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// Claims a due webhook. Without a recorded outcome it is due again after `hold_ms`.
-    pub async fn claim_webhook(&self, hold_ms: i64) -> Result<Option<WebhookDelivery>> {
+    /// Claims a due webhook of an account that is not in `skip`. Without a recorded outcome it is due again after `hold_ms`.
+    pub async fn claim_webhook(&self, hold_ms: i64, skip: &HashSet<AccountId>) -> Result<Option<WebhookDelivery>> {
         let now = clock::now_ms();
         let lease = LeaseId::new();
         let row = sqlx::query(concat!(
             "UPDATE webhooks SET lease = $1, due_at = $2 + $3, wait_ms = $3, attempts = attempts + 1
              WHERE id = (SELECT id FROM webhooks WHERE ",
             is_due!("$2", "$4"),
+            " AND ",
+            not_listed!("$5", "account_id"),
             " ORDER BY due_at LIMIT 1) AND ",
             is_due!("$2", "$4"),
-            " RETURNING id, transcript_id, event, url, attempts",
+            " RETURNING id, account_id, transcript_id, event, url, attempts",
         ))
         .bind(lease.as_str())
         .bind(now)
         .bind(hold_ms)
         .bind(MAX_DELAY_MS)
+        .bind(account_list(skip))
         .fetch_optional(&self.write)
         .await?;
         row.map(|row| {
             Ok(WebhookDelivery {
                 id: row.try_get::<String, _>("id")?.into(),
                 lease,
+                account: row.try_get::<String, _>("account_id")?.into(),
                 transcript_id: row.try_get("transcript_id")?,
                 event: row.try_get("event")?,
                 url: row.try_get("url")?,

@@ -9,6 +9,7 @@ mod auth;
 mod billing;
 mod connections;
 mod errors;
+mod fairness;
 mod faults;
 mod http;
 mod jobs;

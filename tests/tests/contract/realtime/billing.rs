@@ -190,7 +190,7 @@ fn a_session_may_outgrow_the_credit() {
 #[test]
 fn five_hundred_sessions_dropped_at_once_are_each_billed() {
     const MANY: usize = 500;
-    let service = Setup::new().with("max_live_sessions", MANY + 1).start();
+    let service = Setup::new().with("max_live_sessions", MANY + MANY / 8 + 8).start();
     let account = service.account();
     let token = account.mint(&json!({}));
     let mut sessions: Vec<Live> = std::thread::scope(|scope| {
