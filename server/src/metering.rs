@@ -1,41 +1,81 @@
 //! Metering of live sessions: connection time is recorded while a session runs and billed once when it ends.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::billing::{Price, ProductKind};
-use crate::clock;
-use crate::ids::{AccountId, NodeId, SessionId};
-use crate::store::{LiveSession, Result, Store};
+use crate::ids::{AccountId, KeyId, NodeId, SessionId};
+use crate::store::{Admission, Allowance, LiveSession, Result, Store};
 
 /// The longest interval between heartbeats. A session that ends with its node is billed up to the last heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(4);
 
-/// The meters of this node.
+/// Interval of looking for revoked keys.
+const KEY_CHECK: Duration = Duration::from_millis(500);
+
+/// The meters of this node. Times are those of its monotonic clock: setting the system's clock costs nobody anything.
 pub struct Metering {
     store: Store,
     node: NodeId,
+    /// Zero of this node's times.
+    started: Instant,
     /// A node without a heartbeat for this time is dead.
     dead_after: Duration,
+    /// The longest duration of a session, and the most that is billed.
+    max_duration: Duration,
+    running: Mutex<HashMap<SessionId, Running>>,
     /// Sessions that have ended and could not be recorded, with their connection time in ms. The time is none for sessions
     /// that did not start.
     unrecorded: Mutex<Vec<(LiveSession, Option<i64>)>>,
 }
 
+/// A session of this node.
+struct Running {
+    began_at: i64,
+    price: Option<&'static Price>,
+    reserved_cents: i64,
+    /// Canceled when the key is revoked.
+    revoked: CancellationToken,
+}
+
+/// The result of starting a session.
+pub enum Started {
+    Metered(Meter),
+    /// The key of its token was revoked.
+    Revoked,
+    /// The credit does not cover the estimate.
+    NoCredit(Allowance),
+}
+
 impl Metering {
-    pub fn new(store: Store, dead_after: Duration) -> Self {
-        Self { store, node: NodeId::new(), dead_after, unrecorded: Mutex::default() }
+    pub fn new(store: Store, dead_after: Duration, max_duration: Duration) -> Self {
+        let (started, node) = (Instant::now(), NodeId::new());
+        Self { store, node, started, dead_after, max_duration, running: Mutex::default(), unrecorded: Mutex::default() }
     }
 
-    /// Starts metering a session.
+    fn now_ms(&self) -> i64 {
+        ms(self.started.elapsed())
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<SessionId, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts metering a session and reserves its estimated cost, if its key is valid and the credit covers it.
     ///
     /// # Errors
     /// If the session could not be recorded.
-    pub async fn start(self: &Arc<Self>, account: &AccountId, model: &str) -> Result<Meter> {
-        let now = clock::now_ms();
+    pub async fn start(
+        self: &Arc<Self>,
+        account: &AccountId,
+        key: &KeyId,
+        model: &str,
+        estimated_cents: i64,
+    ) -> Result<Started> {
+        let now = self.now_ms();
         let session = LiveSession {
             id: SessionId::new(),
             account: account.clone(),
@@ -43,12 +83,70 @@ impl Metering {
             began_at: now,
             seen_at: now,
         };
-        if let Err(error) = self.store.begin_session(&session, &self.node).await {
-            // The database may have recorded it all the same.
-            self.retry_later(session, None);
-            return Err(error);
+        let revoked = CancellationToken::new();
+        let price = Price::of(model, ProductKind::Realtime);
+        let running = Running { began_at: now, price, reserved_cents: estimated_cents, revoked: revoked.clone() };
+        // A revocation that waits for the start of the session must find it here.
+        self.running().insert(session.id.clone(), running);
+        let admitted = self.store.begin_session(&session, &self.node, key, estimated_cents).await;
+        if !matches!(admitted, Ok(Admission::Admitted)) {
+            self.running().remove(&session.id);
         }
-        Ok(Meter { metering: self.clone(), session: Some(session), began: Instant::now() })
+        match admitted {
+            Ok(Admission::Admitted) => {
+                Ok(Started::Metered(Meter { metering: self.clone(), session: Some(session), revoked }))
+            }
+            Ok(Admission::Revoked) => Ok(Started::Revoked),
+            Ok(Admission::NoCredit(allowance)) => Ok(Started::NoCredit(allowance)),
+            Err(error) => {
+                // The database may have recorded it all the same.
+                self.retry_later(session, None);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the sessions of revoked keys, until `stopping`.
+    pub async fn watch_keys(self: Arc<Self>, stopping: CancellationToken) {
+        let mut checked = None;
+        while stopping.run_until_cancelled(tokio::time::sleep(KEY_CHECK)).await.is_some() {
+            if self.running().is_empty() {
+                continue;
+            }
+            let found = async {
+                let version = self.store.access_version().await?;
+                let ids =
+                    if checked == Some(version) { Vec::new() } else { self.store.revoked_sessions(&self.node).await? };
+                Ok::<_, crate::store::Error>((version, ids))
+            };
+            match found.await {
+                Ok((version, ids)) => {
+                    let running = self.running();
+                    ids.iter().filter_map(|id| running.get(id)).for_each(|session| session.revoked.cancel());
+                    checked = Some(version);
+                }
+                Err(error) => tracing::warn!(%error, "looking for revoked keys failed; trying again"),
+            }
+        }
+    }
+
+    /// Reserves more for sessions that last longer than was estimated.
+    async fn raise_reservations(&self) {
+        let until = self.now_ms() + ms(HEARTBEAT);
+        let cost = |session: &Running| session.price.map_or(0, |price| price.cents(until - session.began_at));
+        let raised: Vec<(SessionId, i64)> = {
+            let running = self.running();
+            let outgrown = running.iter().filter(|(_, session)| cost(session) > session.reserved_cents);
+            outgrown.map(|(id, session)| (id.clone(), cost(session))).collect()
+        };
+        for (id, cents) in raised {
+            if let Err(error) = self.store.raise_session_reservation(&id, cents).await {
+                return tracing::warn!(%error, "reserving the cost of live sessions failed; trying again");
+            }
+            if let Some(session) = self.running().get_mut(&id) {
+                session.reserved_cents = cents;
+            }
+        }
     }
 
     fn retry_later(&self, session: LiveSession, connected_ms: Option<i64>) {
@@ -58,6 +156,7 @@ impl Metering {
     /// Bills a session. False if the database failed.
     async fn bill(&self, session: &LiveSession, connected_ms: i64) -> bool {
         let Some(price) = Price::of(&session.model, ProductKind::Realtime) else { return true };
+        let connected_ms = connected_ms.clamp(0, ms(self.max_duration));
         match self.store.end_session(session, price.unit_type, connected_ms, price.cents(connected_ms)).await {
             Ok(()) => {
                 metrics::histogram!("auricle_live_session_seconds").record(connected_ms as f64 / 1e3);
@@ -86,7 +185,7 @@ impl Metering {
                         let known = before.get(&session.id).filter(|(seen_at, _)| *seen_at == session.seen_at);
                         let since = known.map_or_else(Instant::now, |(_, since)| *since);
                         if previous_process || since.elapsed() >= self.dead_after {
-                            self.bill(&session, (session.seen_at - session.began_at).max(0)).await;
+                            self.bill(&session, session.seen_at - session.began_at).await;
                         }
                         heartbeats.insert(session.id, (session.seen_at, since));
                     }
@@ -112,9 +211,10 @@ impl Metering {
                     self.retry_later(session, connected_ms);
                 }
             }
-            if let Err(error) = self.store.heartbeat_sessions(&self.node, clock::now_ms()).await {
+            if let Err(error) = self.store.heartbeat_sessions(&self.node, self.now_ms()).await {
                 tracing::error!(%error, "recording the heartbeat of live sessions failed");
             }
+            self.raise_reservations().await;
         }
     }
 }
@@ -124,28 +224,40 @@ impl Metering {
 pub struct Meter {
     metering: Arc<Metering>,
     session: Option<LiveSession>,
-    began: Instant,
+    revoked: CancellationToken,
 }
 
 impl Meter {
+    /// Canceled when the session's key is revoked.
+    pub fn revoked(&self) -> CancellationToken {
+        self.revoked.clone()
+    }
+
     /// Stops and bills the session. If that fails, it is tried again with each heartbeat.
     pub async fn stop(mut self) {
-        let Some(session) = self.session.take() else { return };
-        let connected_ms = self.connected_ms();
+        let Some((session, connected_ms)) = self.take() else { return };
         if !self.metering.bill(&session, connected_ms).await {
             self.metering.retry_later(session, Some(connected_ms));
         }
     }
 
-    fn connected_ms(&self) -> i64 {
-        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    /// Ends the measurement: the session and its connection time. None if it has ended.
+    fn take(&mut self) -> Option<(LiveSession, i64)> {
+        let session = self.session.take()?;
+        self.metering.running().remove(&session.id);
+        let connected_ms = self.metering.now_ms() - session.began_at;
+        Some((session, connected_ms))
     }
 }
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
-            self.metering.retry_later(session, Some(self.connected_ms()));
+        if let Some((session, connected_ms)) = self.take() {
+            self.metering.retry_later(session, Some(connected_ms));
         }
     }
+}
+
+fn ms(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

@@ -39,18 +39,11 @@ pub const FLAGS: [&str; 8] = [
     "content_moderation",
 ];
 
-/// A valid request, with its price.
-pub struct ValidRequest {
-    pub new: NewTranscript,
-    pub price: &'static Price,
-    pub estimated_duration_sec: Option<i64>,
-}
-
 /// Validates a request: first its fields, then the resources that it names.
 ///
 /// # Errors
 /// 400, 404, 409 or 422, as the contract says.
-pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields: Fields) -> Result<ValidRequest> {
+pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields: Fields) -> Result<NewTranscript> {
     let audio_url = fields.string_of("audio_url", 0..=MAX_URL_CHARS)?;
     let upload_id = fields.string("upload_id")?;
     let model = fields.string("model")?.unwrap_or_else(|| "svc-best".into());
@@ -104,7 +97,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     options.insert("medical_mode".into(), medical_mode.into());
     options.insert("language_codes".into(), json!(language_codes));
     options.insert("keyterms_prompt".into(), json!(keyterms));
-    let new = NewTranscript {
+    Ok(NewTranscript {
         id: TranscriptId::new(),
         account: account.clone(),
         source,
@@ -113,9 +106,10 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         language_code,
         webhook_url,
         options: Value::Object(options),
+        // Without an estimate it is what any work costs at least, until the duration is known.
+        reserved_cents: price.cents(estimated_duration_sec.unwrap_or_default().saturating_mul(1000)),
         created_at: clock::now_ms(),
-    };
-    Ok(ValidRequest { new, price, estimated_duration_sec })
+    })
 }
 
 /// Checks that the model's checkpoint has the languages.

@@ -13,9 +13,10 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::TranscriptsState;
-use super::create::{ValidRequest, validate};
+use super::create::validate;
 use super::transcript_stream::{self, confidence, duration_sec};
-use crate::auth::require_credit;
+use crate::auth::no_credit;
+use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body;
 use crate::http::response::{ApiError, Response, Result, no_content};
@@ -77,15 +78,15 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
     let created = match existing {
         Some(existing) => existing,
         None => {
-            let ValidRequest { new, price, estimated_duration_sec } =
-                validate(&state, &account, body::Fields::parse(&headers, &bytes)?).await?;
-            let allowance = state.store.allowance(&account).await?;
-            let estimate = estimated_duration_sec.map_or(0, |seconds| price.cents(seconds.saturating_mul(1000)));
-            require_credit(allowance, estimate)?;
+            let new = validate(&state, &account, body::Fields::parse(&headers, &bytes)?).await?;
             if state.store.queued_transcripts(&account, state.max_queued).await? >= state.max_queued {
                 return Err(ApiError::queue_full(state.max_queued));
             }
-            state.store.create_transcript(&new, idempotency).await?
+            let created = state.store.create_transcript(&new, idempotency).await?;
+            if let Created::NoCredit(allowance) = created {
+                return Err(ApiError::billing_required(no_credit(allowance, new.reserved_cents)));
+            }
+            created
         }
     };
     let id = match created {
@@ -98,7 +99,9 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
             let message = "This Idempotency-Key was used for another request; take a new one.";
             return Err(ApiError::new(StatusCode::CONFLICT, "idempotency_conflict", message));
         }
-        Created::NoUpload => return Err(ApiError::not_found("The upload was deleted meanwhile.")),
+        Created::NoUpload | Created::NoCredit(_) => {
+            return Err(ApiError::not_found("The upload was deleted meanwhile."));
+        }
     };
     let transcript = state.store.transcript(&account, &id).await?.ok_or_else(unknown)?;
     let status = if transcript.status == Status::Queued { Status::Processing } else { transcript.status };

@@ -140,15 +140,20 @@ pub fn require_credit(allowance: Allowance, estimate_cents: i64) -> Result<()> {
     if allowance.allows(estimate_cents) {
         return Ok(());
     }
-    let left = allowance.balance;
-    Err(ApiError::billing_required(if left == 0 {
-        "The free credit is used up. Add a payment method: POST /v2/billing/checkout gives the address.".into()
-    } else {
-        format!(
-            "This would cost {estimate_cents} cents, and {left} cents of credit remain. Add a payment method: \
-             POST /v2/billing/checkout gives the address."
-        )
-    }))
+    Err(ApiError::billing_required(no_credit(allowance, estimate_cents)))
+}
+
+/// Says why the credit does not cover a cost, and what to do.
+pub fn no_credit(allowance: Allowance, estimate_cents: i64) -> String {
+    let Allowance { balance, reserved, .. } = allowance;
+    let why = match (balance, reserved) {
+        (..=0, _) => "The free credit is used up.".into(),
+        (_, ..=0) => format!("This would cost {estimate_cents} cents, and {balance} cents of credit remain."),
+        _ => format!(
+            "This would cost {estimate_cents} cents. Of the {balance} cents of credit that remain, work in progress has reserved {reserved}."
+        ),
+    };
+    format!("{why} Add a payment method: POST /v2/billing/checkout gives the address.")
 }
 
 fn bearer(headers: &HeaderMap) -> Result<&str> {

@@ -5,7 +5,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use crate::ids::AccountId;
+use crate::ids::{AccountId, KeyId};
 
 /// The prefix of every token.
 const PREFIX: &str = "rt_";
@@ -14,6 +14,10 @@ const PREFIX: &str = "rt_";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionClaims {
     pub account: AccountId,
+    /// The key that the token was created with. The token is valid no longer than it.
+    pub key: KeyId,
+    /// The estimated cost of a session.
+    pub estimated_cents: i64,
     pub model: String,
     pub sample_rate: u32,
     pub language_code: Option<String>,
@@ -55,6 +59,8 @@ mod tests {
     fn a_token_is_valid_until_it_expires_and_cannot_be_forged() {
         let claims = SessionClaims {
             account: AccountId::new(),
+            key: KeyId::new(),
+            estimated_cents: 1,
             model: "svc-realtime".into(),
             sample_rate: 8000,
             language_code: Some("en_us".into()),

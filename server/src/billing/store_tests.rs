@@ -12,8 +12,8 @@ use super::{Price, ProductKind};
 use crate::clock;
 use crate::ids::{AccountId, NodeId, SessionId, TranscriptId};
 use crate::store::{
-    AttemptCount, CompletedTranscript, Job, JobQuery, LiveSession, NewTranscript, Outcome, Source, SourceKind, Status,
-    Store, TranscriptQuery, UsageEvent,
+    Admission, AttemptCount, CompletedTranscript, Job, JobQuery, LiveSession, NewTranscript, Outcome, Source,
+    SourceKind, Status, Store, TranscriptQuery, UsageEvent,
 };
 
 const MODEL: &str = "svc-best";
@@ -73,6 +73,7 @@ async fn create(store: &Store, account: &AccountId) {
         language_code: None,
         webhook_url: None,
         options: json!({}),
+        reserved_cents: 0,
         created_at: clock::now_ms(),
     };
     store.create_transcript(&new, None).await.unwrap();
@@ -92,6 +93,7 @@ async fn node(store: Store, account: AccountId, seed: u64, expected: Arc<Mutex<E
     let mut random = Random(seed);
     let price = Price::of(LIVE, ProductKind::Realtime).unwrap();
     let node = NodeId::new();
+    let key = store.create_key(&account, "test").await.unwrap().id;
     // All jobs that the node has ever claimed: it also finishes jobs that were given to another node.
     let mut held: Vec<Job> = Vec::new();
     for _ in 0..ACTIONS {
@@ -116,7 +118,7 @@ async fn node(store: Store, account: AccountId, seed: u64, expected: Arc<Mutex<E
             8 => {
                 store.requeue_expired_jobs().await.unwrap();
                 if let Some(job) = random.pick(&held) {
-                    store.heartbeat(job, 60_000, 1).await.unwrap();
+                    store.heartbeat(job, 60_000, 1, 1).await.unwrap();
                     store.finish_job(job, &Outcome::Failed("broken".into())).await.unwrap();
                 }
             }
@@ -124,7 +126,10 @@ async fn node(store: Store, account: AccountId, seed: u64, expected: Arc<Mutex<E
                 let now = clock::now_ms();
                 let (id, model) = (SessionId::new(), LIVE.into());
                 let session = LiveSession { id, account: account.clone(), model, began_at: now, seen_at: now };
-                store.begin_session(&session, &node).await.unwrap();
+                let admitted = store.begin_session(&session, &node, &key, 0).await.unwrap();
+                if !matches!(admitted, Admission::Admitted) {
+                    continue;
+                }
                 // The session's node ends it, and so does a node that treats the first as dead.
                 for _ in 0..2 {
                     let ms = random.below(90_000) as i64;

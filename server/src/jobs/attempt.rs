@@ -1,23 +1,27 @@
 //! An attempt at a job: its audio, its transcript, its end.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use auricle_engine::audio::{AudioStream, OpenOptions};
-use auricle_engine::{Engine, Error, TranscribeOptions, Transcript};
+use auricle_engine::{Error, TranscribeOptions};
 use tokio_util::sync::CancellationToken;
 
 use super::JobRunner;
 use super::queue::Start;
+use crate::backoff::jittered_ms;
 use crate::billing::{Price, ProductKind};
 use crate::languages::primary_subtag;
+use crate::storage::LocalFile;
 use crate::store::{AttemptCount, CompletedTranscript, Job, MAX_ATTEMPTS, Outcome};
 
 /// Delay before the second attempt. It doubles with each attempt.
 const RETRY_MS: i64 = 5_000;
+
+/// Delay after a fault of the service itself.
+const OWN_FAULT_RETRY_S: u32 = 10;
 
 /// The longest delay between attempts to record the end of a job.
 const MAX_FINISH_RETRY: Duration = Duration::from_secs(10);
@@ -27,8 +31,10 @@ const MAX_FINISH_RETRY: Duration = Duration::from_secs(10);
 pub(super) enum AttemptError {
     /// The file or the request is at fault: no attempt can succeed.
     Permanent(String),
-    /// The service is at fault: another attempt may succeed.
+    /// The attempt failed, and the job may be the reason: another attempt may succeed.
     Retryable(String),
+    /// The service failed whatever the job: its database, its store or its disk.
+    OwnFault(String),
     /// The job was deleted or given to another worker, or the service stops.
     Canceled,
 }
@@ -57,6 +63,11 @@ impl JobRunner {
                 tracing::warn!(job = %job.id, attempt = job.attempt, reason, "an attempt failed");
                 let delay_ms = RETRY_MS << (job.attempt - 1).clamp(0, 8);
                 self.release(&job, delay_ms, AttemptCount::Counted).await;
+                None
+            }
+            Err(AttemptError::OwnFault(reason)) => {
+                tracing::error!(job = %job.id, reason, "the service is at fault; the attempt does not count");
+                self.release(&job, jittered_ms(OWN_FAULT_RETRY_S), AttemptCount::NotCounted).await;
                 None
             }
             Err(AttemptError::Canceled) => {
@@ -113,11 +124,24 @@ impl JobRunner {
         loop {
             tokio::time::sleep(self.settings.lease / 3).await;
             let progress_ms = progress_ms.load(Ordering::Relaxed);
-            match self.store.heartbeat(&job, self.settings.lease_ms(), progress_ms).await {
+            let cents = Price::of(&job.model, ProductKind::Prerecorded).map_or(0, |price| price.cents(progress_ms));
+            match self.store.heartbeat(&job, self.settings.lease_ms(), progress_ms, cents).await {
                 Ok(true) => {}
                 Ok(false) => return lost.cancel(),
                 Err(error) => tracing::warn!(job = %job.id, %error, "renewing a lease failed"),
             }
+        }
+    }
+
+    /// Reserves the cost of the whole recording.
+    async fn reserve(&self, job: &Job, cents: i64) -> Result<(), AttemptError> {
+        match self.store.reserve(job, cents).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(AttemptError::Permanent(format!(
+                "The credit does not cover this recording: it would cost {cents} cents, and other work has used or reserved all that \
+                 was left. Add a payment method (POST /v2/billing/checkout gives the address) and create the transcript again."
+            ))),
+            Err(error) => Err(AttemptError::OwnFault(format!("its cost could not be reserved: {error}"))),
         }
     }
 
@@ -133,6 +157,10 @@ impl JobRunner {
             return Err(AttemptError::Permanent(format!("There is no model {}.", job.model)));
         };
         let (file, _worker) = self.local_audio(job, start).await?;
+        let (file, audio) = open(file).await?;
+        if let Some(duration_s) = audio.duration_s() {
+            self.reserve(job, price.cents((duration_s * 1e3) as i64)).await?;
+        }
         let options = transcribe_options(job);
         // Dropping this future stops the engine's thread, too.
         let dropped = Arc::new(AtomicBool::new(false));
@@ -147,8 +175,11 @@ impl JobRunner {
                 progress_ms.store((audio_s * 1e3) as i64, Ordering::Relaxed);
                 if asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
-            let transcript = transcribe(&engine, file.path(), &options, on_progress)
+            let transcript = engine
+                .blocking()
+                .transcribe_with(audio, &options, |progress| on_progress(progress.audio_s))
                 .map_err(|error| classify(error, asked_to_stop()))?;
+            drop(file);
             let words =
                 serde_json::to_string(&transcript.words).map_err(|error| AttemptError::Retryable(error.to_string()))?;
             Ok((transcript, words))
@@ -199,15 +230,14 @@ fn transcribe_options(job: &Job) -> TranscribeOptions {
     options
 }
 
-fn transcribe(
-    engine: &Engine,
-    path: &Path,
-    options: &TranscribeOptions,
-    on_progress: impl Fn(f64) -> ControlFlow<()>,
-) -> auricle_engine::Result<Transcript> {
-    let named = OpenOptions::default().name("the file");
-    let audio = AudioStream::open_with(path, &named)?;
-    engine.blocking().transcribe_with(audio, options, |progress| on_progress(progress.audio_s))
+/// Opens the audio of a file. The file is read while this stream is.
+async fn open(file: LocalFile) -> Result<(LocalFile, AudioStream), AttemptError> {
+    let opening = tokio::task::spawn_blocking(move || {
+        let named = OpenOptions::default().name("the file");
+        let audio = AudioStream::open_with(file.path(), &named).map_err(|error| classify(error, false))?;
+        Ok((file, audio))
+    });
+    opening.await.unwrap_or_else(|panic| Err(AttemptError::Retryable(format!("the file could not be opened: {panic}"))))
 }
 
 /// Decides if another attempt may succeed. Faults of the file and of the request are permanent. All others are faults of the

@@ -36,7 +36,7 @@ const NOT_STARTED: &str = "Could not start realtime transcription.";
 
 /// `POST /v2/realtime/token`
 pub async fn create_token(state: Arc<RealtimeState>, request: RequestContext) -> Result<Response> {
-    let account = request.account()?.id.clone();
+    let account = request.account()?.clone();
     let headers = request.headers().clone();
     let body = body::read(request.into_request(), MAX_JSON_BYTES).await?;
     let mut fields = Fields::optional(&headers, &body)?;
@@ -60,12 +60,15 @@ pub async fn create_token(state: Arc<RealtimeState>, request: RequestContext) ->
     if medical_mode && languages::has_medical_mode(language_code.as_deref()) {
         return Err(ApiError::unsupported_option("`medical_mode` is not served here yet; leave it out."));
     }
-    let allowance = state.store.allowance(&account).await?;
-    let estimate = estimated_duration_sec.map_or(0, |seconds| price.cents(seconds.saturating_mul(1000)));
-    require_credit(allowance, estimate)?;
+    let allowance = state.store.allowance(&account.id).await?;
+    let longest_ms = state.settings.max_duration.as_millis() as i64;
+    let estimated_ms = estimated_duration_sec.unwrap_or_default().saturating_mul(1000);
+    require_credit(allowance, price.cents(estimated_ms))?;
 
     let claims = SessionClaims {
-        account,
+        account: account.id,
+        key: account.key.ok_or_else(|| ApiError::unauthorized("This needs an API key."))?,
+        estimated_cents: price.cents(estimated_ms.min(longest_ms)),
         model,
         sample_rate: sample_rate.and_then(|rate| u32::try_from(rate).ok()).unwrap_or(DEFAULT_SAMPLE_RATE),
         language_code,

@@ -10,10 +10,16 @@ use tracing::Instrument as _;
 use super::frames::{ClientFrame, ServerFrame, TranscriptFrame};
 use super::socket::{ClientMessage, ServerMessage, Socket};
 use super::{RealtimeState, SessionSettings};
+use crate::auth::no_credit;
 use crate::auth::session_token::SessionClaims;
+use crate::metering::Started;
 
 /// Audio that a client may be ahead of the engine. Above it the socket is not read.
 const MAX_AHEAD_MS: u64 = 60_000;
+
+/// The message and the close frame of a session whose key is revoked.
+const REVOKED: &str = "The API key of this session was revoked.";
+const REVOKED_CLOSE: CloseFrame = (4401, "The API key was revoked.");
 
 /// A session that the engine has accepted.
 pub struct OpenSession {
@@ -41,8 +47,18 @@ pub async fn send(socket: &Socket, frame: ServerFrame<'_>) -> bool {
 
 /// Runs a session from `ready` to the close, and bills it.
 pub async fn run(state: &Arc<RealtimeState>, socket: Socket, session: OpenSession) {
-    let meter = match state.metering.start(&session.claims.account, &session.claims.model).await {
-        Ok(meter) => meter,
+    let SessionClaims { account, key, model, estimated_cents, .. } = &session.claims;
+    let meter = match state.metering.start(account, key, model, *estimated_cents).await {
+        Ok(Started::Metered(meter)) => meter,
+        Ok(Started::Revoked) => {
+            send(&socket, ServerFrame::Error { message: REVOKED }).await;
+            return socket.close(REVOKED_CLOSE.0, REVOKED_CLOSE.1).await;
+        }
+        Ok(Started::NoCredit(allowance)) => {
+            let message = no_credit(allowance, *estimated_cents);
+            send(&socket, ServerFrame::Error { message: &message }).await;
+            return socket.close(4402, "The credit does not cover this session.").await;
+        }
         Err(error) => {
             tracing::error!(%error, "recording a live session failed");
             send(&socket, ServerFrame::Error { message: "Could not start realtime transcription." }).await;
@@ -50,7 +66,7 @@ pub async fn run(state: &Arc<RealtimeState>, socket: Socket, session: OpenSessio
         }
     };
     metrics::gauge!("auricle_live_sessions").increment(1);
-    let relay = relay(socket, session, state.settings.clone(), state.stopping.clone());
+    let relay = relay(socket, session, state.settings.clone(), state.stopping.clone(), meter.revoked());
     let closed = match state.threads.spawn(relay.in_current_span()) {
         Some(relay) => relay.await.map_err(|panic| tracing::error!(%panic, "a live session failed")).ok(),
         None => None,
@@ -69,8 +85,17 @@ async fn relay(
     session: OpenSession,
     settings: SessionSettings,
     stopping: CancellationToken,
+    revoked: CancellationToken,
 ) -> (Socket, Option<CloseFrame>) {
-    let close = relay_until_end(&mut socket, session, &settings, &stopping).await;
+    let relayed = relay_until_end(&mut socket, session, &settings, &stopping);
+    let close = revoked.run_until_cancelled(relayed).await;
+    let close = match close {
+        Some(close) => close,
+        None => {
+            send(&socket, ServerFrame::Error { message: REVOKED }).await;
+            Some(REVOKED_CLOSE)
+        }
+    };
     (socket, close)
 }
 

@@ -113,7 +113,7 @@ impl Service {
         let (lease, poll) = (seconds(config.job_lease_seconds), seconds(config.poll_seconds));
         let stopping = CancellationToken::new();
         let notifiers = Arc::new(Notifiers::default());
-        let metering = Arc::new(Metering::new(store.clone(), lease));
+        let metering = Arc::new(Metering::new(store.clone(), lease, seconds(config.live_session_seconds)));
         let catalog = Arc::new(catalog);
         let signing_key: Arc<str> = secret.into();
 

@@ -187,6 +187,7 @@ async fn forward_notifications(store: Store, notifiers: Arc<Notifiers>, stopping
 /// Runs the metering until the service stops and its last session has ended.
 async fn run_metering(metering: Arc<Metering>, realtime: Arc<RealtimeState>) {
     let ended = CancellationToken::new();
+    tokio::spawn(metering.clone().watch_keys(ended.clone()));
     let running = tokio::spawn(metering.run(ended.clone()));
     realtime.stopping.cancelled().await;
     realtime.connections.close();

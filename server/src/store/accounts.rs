@@ -3,9 +3,9 @@
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::{Result, Store, flag, key_cache};
+use super::{Dialect, Result, Store, Tx, flag, key_cache};
 use crate::clock;
-use crate::ids::AccountId;
+use crate::ids::{AccountId, KeyId};
 
 /// A paying account.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct Account {
     pub subscribed: bool,
     /// The payment provider's customer id.
     pub customer: Option<String>,
+    /// The API key that named the account, if one did.
+    pub key: Option<KeyId>,
 }
 
 /// The credit and the spending of an account, in cents.
@@ -33,14 +35,37 @@ pub struct Credit {
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     pub balance: i64,
+    /// The part of the balance that work in progress has reserved. It may exceed the balance. Not counted with a subscription.
+    pub reserved: i64,
     pub subscribed: bool,
 }
 
 impl Allowance {
-    /// Tells if work of this cost may begin.
-    pub fn allows(&self, cents: i64) -> bool {
-        self.subscribed || (self.balance > 0 && cents <= self.balance)
+    /// Credit that is not reserved.
+    pub fn left(&self) -> i64 {
+        (self.balance - self.reserved).max(0)
     }
+
+    /// Tells if work of this cost may begin. All work costs at least a cent.
+    pub fn allows(&self, cents: i64) -> bool {
+        self.subscribed || cents.max(1) <= self.left()
+    }
+}
+
+/// The allowance of account `$1`.
+const ALLOWANCE: &str = "SELECT a.credit_balance_cents, a.subscribed,
+    CASE WHEN a.subscribed = 1 THEN 0 ELSE CAST(
+        COALESCE((SELECT SUM(t.reserved_cents) FROM transcripts t
+                  WHERE t.account_id = a.id AND t.status IN ('queued', 'processing')), 0)
+      + COALESCE((SELECT SUM(l.reserved_cents) FROM live_sessions l WHERE l.account_id = a.id), 0) AS BIGINT) END AS reserved
+ FROM accounts a WHERE a.id = $1";
+
+fn allowance(row: &AnyRow) -> Result<Allowance> {
+    Ok(Allowance {
+        balance: row.try_get("credit_balance_cents")?,
+        reserved: row.try_get("reserved")?,
+        subscribed: row.try_get::<i64, _>("subscribed")? != 0,
+    })
 }
 
 pub(super) fn account(row: &AnyRow) -> Result<Account> {
@@ -49,6 +74,7 @@ pub(super) fn account(row: &AnyRow) -> Result<Account> {
         email: row.try_get("email")?,
         subscribed: row.try_get::<i64, _>("subscribed")? != 0,
         customer: row.try_get("customer")?,
+        key: None,
     })
 }
 
@@ -84,16 +110,20 @@ impl Store {
         row.as_ref().map(account).transpose()
     }
 
-    /// The remaining spending limit. This frequent query sums up nothing.
+    /// The remaining spending limit.
     pub async fn allowance(&self, account: &AccountId) -> Result<Allowance> {
-        let row = sqlx::query("SELECT credit_balance_cents, subscribed FROM accounts WHERE id = $1")
-            .bind(account.as_str())
-            .fetch_one(&self.read)
-            .await?;
-        Ok(Allowance {
-            balance: row.try_get("credit_balance_cents")?,
-            subscribed: row.try_get::<i64, _>("subscribed")? != 0,
-        })
+        allowance(&sqlx::query(ALLOWANCE).bind(account.as_str()).fetch_one(&self.read).await?)
+    }
+
+    /// The remaining spending limit, which stays as it is to the end of the transaction.
+    pub(super) async fn locked_allowance(&self, tx: &mut Tx, account: &AccountId) -> Result<Allowance> {
+        if self.dialect == Dialect::Postgres {
+            sqlx::query("SELECT id FROM accounts WHERE id = $1 FOR UPDATE")
+                .bind(account.as_str())
+                .execute(&mut **tx)
+                .await?;
+        }
+        allowance(&sqlx::query(ALLOWANCE).bind(account.as_str()).fetch_one(&mut **tx).await?)
     }
 
     /// The credit and the sums of an account's usage.

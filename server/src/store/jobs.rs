@@ -159,10 +159,38 @@ impl Store {
         Ok(Some(job))
     }
 
-    /// Renews the lease and records the progress. False if the lease is lost: the job was deleted or given to another worker.
-    pub async fn heartbeat(&self, job: &Job, lease_ms: i64, progress_ms: i64) -> Result<bool> {
+    /// Reserves the cost of a job, now that its duration is known. True if its first reservation covers it, if there is a
+    /// subscription, or if any credit is left besides what other work has reserved: so a job may outgrow the credit, but not
+    /// several at a time.
+    pub async fn reserve(&self, job: &Job, cents: i64) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let allowance = self.locked_allowance(&mut tx, &job.account).await?;
+        let reserved: Option<i64> =
+            sqlx::query_scalar("SELECT reserved_cents FROM transcripts WHERE id = $1 AND lease = $2")
+                .bind(job.id.as_str())
+                .bind(job.lease.as_str())
+                .fetch_optional(&mut *tx)
+                .await?;
+        // A worker notices a lost lease with its heartbeat.
+        let Some(reserved) = reserved.filter(|reserved| *reserved < cents) else { return Ok(true) };
+        if !allowance.subscribed && allowance.balance <= allowance.reserved - reserved {
+            return Ok(false);
+        }
+        sqlx::query("UPDATE transcripts SET reserved_cents = $1 WHERE id = $2")
+            .bind(cents)
+            .bind(job.id.as_str())
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Renews the lease and records the progress and its cost. False if the lease is lost: the job was deleted or given to
+    /// another worker.
+    pub async fn heartbeat(&self, job: &Job, lease_ms: i64, progress_ms: i64, cents: i64) -> Result<bool> {
         let done = sqlx::query(
-            "UPDATE transcripts SET lease_until = $1, lease_ms = $2, progress_ms = $3
+            "UPDATE transcripts SET lease_until = $1, lease_ms = $2, progress_ms = $3,
+                    reserved_cents = CASE WHEN reserved_cents < $6 THEN $6 ELSE reserved_cents END
              WHERE id = $4 AND lease = $5 AND status = 'processing'",
         )
         .bind(clock::now_ms() + lease_ms)
@@ -170,6 +198,7 @@ impl Store {
         .bind(progress_ms)
         .bind(job.id.as_str())
         .bind(job.lease.as_str())
+        .bind(cents)
         .execute(&self.write)
         .await?;
         Ok(done.rows_affected() > 0)

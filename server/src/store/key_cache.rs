@@ -79,6 +79,11 @@ pub(super) async fn invalidate(tx: &mut Tx) -> Result<()> {
 }
 
 impl Store {
+    /// A number that changes with every revoked key.
+    pub async fn access_version(&self) -> Result<i64> {
+        self.key_cache.version().await
+    }
+
     /// The account of a key. None if the key is unknown or revoked.
     pub async fn account_by_secret(&self, secret: &str) -> Result<Option<Account>> {
         let hash = secret_hash(secret);

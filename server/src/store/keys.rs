@@ -44,14 +44,14 @@ impl Store {
     /// The account of the key with this hash. None if the key is unknown or revoked.
     pub(super) async fn account_by_hash(&self, hash: &str) -> Result<Option<Account>> {
         let row = sqlx::query(
-            "SELECT k.account_id, a.email, a.subscribed, a.customer
+            "SELECT k.id, k.account_id, a.email, a.subscribed, a.customer
              FROM api_keys k JOIN accounts a ON a.id = k.account_id
              WHERE k.secret_hash = $1 AND k.revoked_at IS NULL",
         )
         .bind(hash)
         .fetch_optional(&self.read)
         .await?;
-        row.as_ref().map(account).transpose()
+        row.map(|row| Ok(Account { key: Some(row.try_get::<String, _>("id")?.into()), ..account(&row)? })).transpose()
     }
 
     /// All keys or those of one account, oldest first.

@@ -31,7 +31,7 @@ use crate::ids::AccountId;
 pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber};
 pub use jobs::{AttemptCount, CompletedTranscript, Job, JobQuery, MAX_ATTEMPTS, Outcome, SourceKind};
 use key_cache::KeyCache;
-pub use live_sessions::LiveSession;
+pub use live_sessions::{Admission, LiveSession};
 pub use notify::Topic;
 use read_batcher::ReadBatcher;
 pub use transcripts::{Created, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery};

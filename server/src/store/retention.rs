@@ -145,6 +145,7 @@ mod tests {
             language_code: None,
             webhook_url: None,
             options: json!({}),
+            reserved_cents: 0,
             created_at: clock::now_ms(),
         };
         store.create_transcript(&new, Some((upload.id.as_str(), "hash"))).await.unwrap();
@@ -241,6 +242,6 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(store.requeue_expired_jobs().await.unwrap(), 1);
-        assert!(!store.heartbeat(&job, 1000, 0).await.unwrap());
+        assert!(!store.heartbeat(&job, 1000, 0, 0).await.unwrap());
     }
 }

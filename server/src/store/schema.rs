@@ -13,6 +13,7 @@ const MIGRATIONS: [(i64, &str, &str); 5] = [
     (3, "waits", include_str!("migrations/0003_waits.sql")),
     (5, "quotas", include_str!("migrations/0005_quotas.sql")),
     (10, "queue", include_str!("migrations/0010_queue.sql")),
+    (11, "credit", include_str!("migrations/0011_credit.sql")),
 ];
 
 /// Attempts at a migration that is blocked by other nodes, and the delay between them.

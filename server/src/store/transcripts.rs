@@ -5,7 +5,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use super::uploads::{RowLock, StaleUpload};
-use super::{Result, Store, Topic, Tx};
+use super::{Allowance, Result, Store, Topic, Tx};
 use crate::clock;
 use crate::ids::{AccountId, TranscriptId, UploadId};
 
@@ -54,6 +54,8 @@ pub struct NewTranscript {
     pub webhook_url: Option<String>,
     /// The other options, as JSON.
     pub options: Value,
+    /// The part of the credit that is reserved for it.
+    pub reserved_cents: i64,
     pub created_at: i64,
 }
 
@@ -66,6 +68,8 @@ pub enum Created {
     Conflict,
     /// The upload was deleted meanwhile.
     NoUpload,
+    /// The credit does not cover the estimate.
+    NoCredit(Allowance),
 }
 
 /// A stored transcript.
@@ -161,6 +165,10 @@ impl Store {
             tx.commit().await?;
             return Ok(existing);
         }
+        let allowance = self.locked_allowance(&mut tx, &new.account).await?;
+        if !allowance.allows(new.reserved_cents) {
+            return Ok(Created::NoCredit(allowance));
+        }
         let (url, upload) = match &new.source {
             Source::Url(url) => (Some(url.as_str()), None),
             Source::Upload(id) if !self.lock_upload(&mut tx, id, RowLock::Share).await? => {
@@ -170,8 +178,8 @@ impl Store {
         };
         sqlx::query(
             "INSERT INTO transcripts (id, account_id, status, model, title, language_code, audio_url, upload_id, options,
-                                      webhook_url, created_at)
-             VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9, $10)",
+                                      webhook_url, created_at, reserved_cents)
+             VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         )
         .bind(new.id.as_str())
         .bind(new.account.as_str())
@@ -183,6 +191,7 @@ impl Store {
         .bind(new.options.to_string())
         .bind(new.webhook_url.as_deref())
         .bind(new.created_at)
+        .bind(new.reserved_cents)
         .execute(&mut *tx)
         .await?;
         self.notify(&mut tx, Topic::Jobs).await?;

@@ -204,8 +204,10 @@ fn an_estimate_that_does_not_fit_is_refused_up_front() {
     };
     create("svc-best", 143).error(402, "v2_billing_required");
     create("svc-fast", 201).error(402, "v2_billing_required");
-    create("svc-best", 142).ok();
-    create("svc-fast", 200).ok();
+    for (model, seconds) in [("svc-best", 142), ("svc-fast", 200)] {
+        let made = create(model, seconds).ok();
+        account.finished(made["id"].as_str().unwrap());
+    }
     assert_eq!(account.get("/v2/transcripts").ok()["data"].as_array().unwrap().len(), 2, "a refused one is no job");
 }
 

@@ -8,6 +8,7 @@ mod arrows;
 mod auth;
 mod billing;
 mod connections;
+mod credit;
 mod errors;
 mod fairness;
 mod faults;

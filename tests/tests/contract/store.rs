@@ -99,6 +99,9 @@ fn billed(service: &Service, account: &Account) {
 fn share_the_credit(setup: Setup) {
     let service = setup.with("free_credit_cents", 3).start();
     let (receiver, gate, account) = (Receiver::new(), Gate::new(), service.account());
+    // Without a subscription three jobs would reserve all of it.
+    let page = account.post_empty("/v2/billing/checkout").ok()["url"].as_str().unwrap().to_owned();
+    assert!(Answer::of(http().post(&page)).status < 400);
     let ids: Vec<String> = (0..5)
         .map(|n| {
             let held = Reply::Held(silence(1.0).into(), gate.clone());

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use auricle_tests::{Account, Frame, Live, Service, Setup, Token, eventually, silence};
+use auricle_tests::{Account, Clock, Frame, Live, Service, Setup, Token, eventually, silence};
 use serde_json::{Value, json};
 
 use crate::postgres;
@@ -175,15 +175,16 @@ fn a_refused_connection_is_not_billed() {
 
 #[test]
 fn a_session_may_outgrow_the_credit() {
-    let service = Setup::new().with("free_credit_cents", 1).start();
+    let service = Setup::new().with("free_credit_cents", 1).with("live_idle_seconds", 120).start();
     let account = service.account();
-    let token = account.mint(&json!({}));
-    let mut both = [open(&token), open(&token)];
-    both.iter_mut().for_each(Live::stop);
-    both.iter_mut().for_each(|live| assert!(live.rest().ends_with(&[Frame::Closed(1000)])));
-    let events = billed(&account, 2);
-    let sum = |field: &str| events.iter().map(|event| event[field].as_u64().unwrap()).sum::<u64>();
-    assert_eq!((sum("retail_cost_cents"), sum("credit_applied_cents"), sum("billable_cents")), (2, 1, 1));
+    // A cent pays for 66.7 s.
+    let mut live = open(&account.mint(&json!({})));
+    live.last(Duration::from_millis(66_700));
+    live.stop();
+    assert!(live.rest().ends_with(&[Frame::Closed(1000)]));
+    let events = billed(&account, 1);
+    let of = |field: &str| events[0][field].as_u64().unwrap();
+    assert_eq!((of("retail_cost_cents"), of("credit_applied_cents"), of("billable_cents")), (2, 1, 1));
     account.ask_for_token(&json!({})).error(402, "v2_billing_required");
 }
 
@@ -317,4 +318,34 @@ fn a_node_that_resumes_after_its_lease_bills_nothing() {
     // The first node is at work again, and has seen that its client is gone.
     one_more(&token);
     assert_eq!(billed(&there, 2)[1], events[0], "what was billed stays as it is");
+}
+
+/// The connection is billed by the time that passed, whatever was done to the clock.
+#[test]
+fn a_clock_that_is_set_forward_costs_nothing() {
+    let Some(clock) = Clock::new() else { return };
+    let service = quick().environment(clock.environment()).start();
+    let account = service.account();
+    let token = account.mint(&json!({}));
+    let mut live = open(&token);
+    live.last(Duration::from_secs(2));
+    clock.set("+2h");
+    // Heartbeats are written at the new time.
+    live.last(HEARTBEAT);
+    service.kill();
+    let at_most = live.asked().elapsed();
+    service.start();
+    assert_bill(&billed(&account, 1)[0], "svc-realtime-pro", Duration::ZERO, at_most);
+}
+
+/// A session costs no more than its longest time, even if its end takes longer.
+#[test]
+fn a_session_is_billed_up_to_its_longest_time() {
+    let service = Setup::new().with("live_session_seconds", 1).start();
+    let account = service.account();
+    let mut live = open(&account.mint(&json!({})));
+    live.send(&[0; 20 * 32000], 3200);
+    assert!(live.rest().ends_with(&[Frame::Done, Frame::Closed(1000)]));
+    let seconds = billed(&account, 1)[0]["quantity"].as_f64().unwrap();
+    assert!(seconds <= 1.0, "{seconds} s");
 }
