@@ -1,13 +1,13 @@
-"""How late a checkpoint tells its words: the emission delay that `catalog.toml` states for each look-ahead.
+"""How late a checkpoint tells its words: the emission delay for each look-ahead.
 
     python -m recipes.delay --store WORK/store --annotated WORK/annotated --auricle ../target/release/auricle \\
                             --model svc-best --look-ahead 1040 --look-ahead 480 ...
 
 A transducer emits a token once it is sure of it, not where it is spoken. `recipes.voice annotate` aligns clips with their
 texts; the engine transcribes the same clips; the words that both have give the differences of starts and ends. What is printed for
-each look-ahead is the median difference, which is the delay, and how far the times are off with the catalog's delay taken off
-already (the engine does that) and with this one. Run on a catalog whose delay is 0, both are the same. Delays come from
-training readers; readers that were never trained on check them.
+each look-ahead is the median difference, which is the delay, and how far the times are off as they are and without it. Delays are written into the
+checkpoint's `emission_delay.json`, from which the engine takes them off: measure without that file, and check with it. Delays
+come from training readers; readers that were never trained on check them.
 """
 
 from __future__ import annotations
@@ -105,16 +105,20 @@ def main() -> None:
     parser.add_argument("--auricle", type=Path, required=True, help="the program")
     parser.add_argument("--model", default="svc-best")
     parser.add_argument("--look-ahead", type=int, action="append", help="ms; the model's longest without it")
+    parser.add_argument("--voices", default="", help="with commas between; all, without it")
     parser.add_argument("--clips", type=int, default=200, help="clips of each voice at most")
     parser.add_argument("--option", action="append", default=[], help="passed on to the program: --option=--lm --option=off")
     args = parser.parse_args()
 
     clips, utterances, lexicon = Clips(args.store), Utterances(args.annotated), Lexicon()
+    voices = {voice for voice in args.voices.split(",") if voice}
     taken: dict[str, int] = {}
     references: dict[str, list[Timed]] = {}
     with tempfile.TemporaryDirectory() as sounds:
         for utterance in utterances.all:
             clip = clips.all[utterance.clip]
+            if voices and clip.speaker not in voices:
+                continue
             words = aligned_words(clip.text, utterance.symbols, utterance.durations, lexicon)
             if not words or taken.get(clip.speaker, 0) == args.clips:
                 continue

@@ -12,10 +12,11 @@ macro_rules! files {
     };
 }
 
-static FILES: [(&str, &[u8]); 10] = files! {
+static FILES: [(&str, &[u8]); 11] = files! {
     "catalog.toml"
     "samples/jfk.flac"
     "starter/asr-en/config.json"
+    "starter/asr-en/emission_delay.json"
     "starter/asr-en/generation_config.json"
     "starter/asr-en/model.safetensors"
     "starter/asr-en/processor_config.json"

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use auricle_tests::{Run, auricle, command, ended, skip, speech, tiny_models};
+use auricle_tests::{Run, auricle, command, ended, speech, tiny_models};
 use serde_json::Value;
 use tempfile::TempDir;
 

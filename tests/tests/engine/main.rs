@@ -6,3 +6,4 @@ mod guards;
 mod language_model;
 mod listen;
 mod transcribe;
+mod word_times;

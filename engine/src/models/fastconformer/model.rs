@@ -7,6 +7,7 @@ use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::config::{Class, Config};
+use super::emission_delay::{EmissionDelay, EmissionDelays};
 use super::encoder::{Encoder, EncoderState};
 use super::preprocessor::Preprocessor;
 use super::transducer::{Frames, Prediction, Transducer};
@@ -26,6 +27,7 @@ pub struct FastConformer {
     head: Head,
     preprocessor: Preprocessor,
     vocabulary: Vocabulary,
+    emission_delays: EmissionDelays,
     device: Device,
     parameters: usize,
 }
@@ -104,12 +106,14 @@ impl FastConformer {
         let config = Config::read(dir)?;
         let preprocessor = Preprocessor::read(dir, &config, device)?;
         let vocabulary = Vocabulary::read(dir, config.blank)?;
+        let emission_delays = EmissionDelays::read(dir)?;
         let weights = Weights::open(dir, device)?;
         let parameters = weights.parameters();
         let encoder = Encoder::load(&weights.scope("encoder"), config.class, &config.encoder)?;
         let head = Head::load(&weights, &config)?;
         weights.finish()?;
-        Ok(Self { config, encoder, head, preprocessor, vocabulary, device: device.clone(), parameters })
+        let device = device.clone();
+        Ok(Self { config, encoder, head, preprocessor, vocabulary, emission_delays, device, parameters })
     }
 
     /// The checkpoint's configuration.
@@ -165,6 +169,11 @@ impl FastConformer {
                 Error::InvalidOption(format!("the checkpoint's shortest look-ahead is {} ms", latency(trained[0])))
             }),
         }
+    }
+
+    /// How late words are emitted at a look-ahead of so many frames.
+    pub fn emission_delay(&self, look_ahead: usize) -> EmissionDelay {
+        self.emission_delays.at(((look_ahead + 1) as f64 * self.frame_ms()).round() as u64)
     }
 
     /// Number of values in the checkpoint's tensors.

@@ -82,6 +82,7 @@ pub(crate) fn open(
         language: model.language_slot(options.language.as_deref())?,
         model: model.clone(),
     };
+    let emission_delay = model.emission_delay(group.look_ahead);
     let fusion = language_model
         .map(|language_model| Arc::new(Fusion::new(language_model, options.fusion, model.vocabulary(), None, &[])));
     let backlog = Arc::new(Backlog::default());
@@ -106,7 +107,7 @@ pub(crate) fn open(
         finished: false,
         backlog: backlog.clone(),
     };
-    let turns = Turns::new(options.language.clone());
+    let turns = Turns::new(options.language.clone(), emission_delay);
     Ok((input, LiveEvents { results, model, turns, ready: VecDeque::new(), backlog }))
 }
 

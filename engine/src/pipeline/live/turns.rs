@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::slot::StepOutput;
 use crate::decoding::Token;
-use crate::models::fastconformer::FastConformer;
+use crate::models::fastconformer::{EmissionDelay, FastConformer};
 use crate::text::Word;
 use crate::text::itn;
 
@@ -38,12 +38,13 @@ pub struct Turns {
     shown: String,
     /// Language of the speech, if it is known.
     language: Option<String>,
+    emission_delay: EmissionDelay,
 }
 
 impl Turns {
     /// No turn yet; `language` is the requested language, if any.
-    pub fn new(language: Option<String>) -> Self {
-        Self { language, ..Self::default() }
+    pub fn new(language: Option<String>, emission_delay: EmissionDelay) -> Self {
+        Self { language, emission_delay, ..Self::default() }
     }
 
     /// Takes the output of a step; returns the events that follow from it.
@@ -80,6 +81,7 @@ impl Turns {
         let spoken = model.vocabulary().words(&tokens, model.frame_ms(), length_ms);
         self.language = spoken.language.or(self.language.take());
         let mut caption = Caption { text: spoken.text, words: spoken.words };
+        self.emission_delay.correct(&mut caption.words);
         for word in &mut caption.words {
             word.start += turn_ms;
             word.end += turn_ms;
@@ -100,7 +102,7 @@ mod tests {
     fn open_tokens_are_shown_until_they_change() {
         let starter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/starter/asr-en");
         let model = FastConformer::load(&starter, &Device::flex()).unwrap();
-        let mut turns = Turns::new(None);
+        let mut turns = Turns::new(None, EmissionDelay::default());
         let word = |text: &str| {
             let id = model.vocabulary().texts().position(|token| token == format!("\u{2581}{text}")).unwrap();
             Token { id: id as u32, frame: 1, span: 1, confidence: 0.5 }

@@ -146,11 +146,12 @@ pub(crate) fn transcribe(
         dropped_words: 0,
         progress: ProgressReport::new(progress, &audio),
     };
-    let spoken = if model.config().class.is_streaming() {
+    let mut spoken = if model.config().class.is_streaming() {
         transcribe_stream(model, worker, &mut audio, &mut run)?
     } else {
         transcribe_windows(model, worker, &mut audio, &mut run)?
     };
+    model.emission_delay(run.group.look_ahead).correct(&mut spoken.words);
     let confidence = spoken.confidence();
     Ok(Transcript {
         text: spoken.text,
