@@ -3,14 +3,15 @@
 //! The process is confined, because its input comes from untrusted users and `ffmpeg` is two million lines of C. The
 //! demuxer is fixed (no playlist can open other files or addresses), the only protocol is the pipe (or the one file),
 //! the environment is empty, there is no terminal and one thread, and on Linux the kernel limits memory and CPU time
-//! and forbids writing files. The process is killed when it stalls and when its decoder is dropped.
+//! and forbids writing files. There is no network where the kernel lets. The process is killed when it stalls and when
+//! its decoder is dropped.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use super::input::InputFile;
 use super::probe::Container;
-use super::{Ffmpeg, MAX_CHANNELS, mono};
+use super::{Ffmpeg, MAX_CHANNELS, isolation, mono};
 use crate::error::{Error, Result};
 
 /// Longest time that the process may write nothing while its output is awaited.
@@ -100,7 +101,7 @@ impl FfmpegDecoder {
 
     fn start_with(program: &Path, file: InputFile, container: Container, name: &str, stall: Duration) -> Result<Self> {
         let failed = |error: std::io::Error| Error::Ffmpeg(format!("{} cannot be started: {error}", program.display()));
-        let mut command = Command::new(program);
+        let mut command = isolation::command(program);
         command.env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
         command.args(["-hide_banner", "-nostdin", "-nostats", "-loglevel", "level+info"]);
         command.args(["-threads", "1", "-f", container.ffmpeg_demuxer()]);
@@ -460,6 +461,13 @@ mod tests {
         assert_eq!(limit("Max file size"), "0");
         assert_eq!(limit("Max cpu time"), "136");
         assert!(std::fs::read(proc.join("environ")).unwrap().is_empty());
+        if isolation::is_possible() {
+            let devices = std::fs::read_to_string(proc.join("net/dev")).unwrap();
+            let names: Vec<&str> = devices.lines().skip(2).filter_map(|line| line.split(':').next()).collect();
+            assert!(names.iter().all(|name| name.trim() == "lo"), "{names:?}");
+        } else {
+            println!("skipped: no network namespaces here");
+        }
         drop(decoder);
         assert!(!proc.exists());
     }

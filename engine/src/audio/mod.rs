@@ -10,6 +10,7 @@
 mod ffmpeg;
 mod frames;
 mod input;
+mod isolation;
 mod mono;
 mod mp4;
 mod native;

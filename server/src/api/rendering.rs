@@ -1,5 +1,5 @@
-//! Documents that are made of a whole transcript: few at a time, outside the async threads. A large one is put into a file, from which the
-//! client reads it, so that slow clients hold no memory.
+//! Documents that are made of a whole transcript: few at a time, outside the async threads. A large one is put into a
+//! file, from which the client reads it, so that slow clients hold no memory.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};

@@ -1,5 +1,5 @@
-//! Bodies with transcripts, produced as the client reads: one transcript after another, and the words of a long one in parts. A client
-//! that does not read holds one part in memory.
+//! Bodies with transcripts, produced as the client reads: one transcript after another, and the words of a long one in
+//! parts. A client that does not read holds one part in memory.
 
 use std::sync::Arc;
 

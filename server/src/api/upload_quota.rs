@@ -1,4 +1,5 @@
-//! The quota of uploads: bytes of an account that no transcript uses. Uploads under way count with the bytes that they may bring.
+//! The quota of uploads: bytes of an account that no transcript uses. Uploads under way count with the bytes that they
+//! may bring.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -64,7 +64,8 @@ impl Drop for AddressPlace {
     }
 }
 
-/// The place of a connection, held until the last copy is dropped. Requests carry a copy, for connections that are upgraded.
+/// The place of a connection, held until the last copy is dropped. Requests carry a copy, for connections that are
+/// upgraded.
 #[derive(Clone)]
 pub struct Place {
     _held: Arc<Held>,

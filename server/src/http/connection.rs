@@ -25,8 +25,8 @@ use super::request_body::{RequestBody, Rest, RestSlot};
 use super::response::Response;
 use super::transfer::TransferLimits;
 
-/// The part of a refused body that is read: many clients read no response before they have sent all of the request, and treat a
-/// connection that closes meanwhile as a failure.
+/// The part of a refused body that is read: many clients read no response before they have sent all of the request, and
+/// treat a connection that closes meanwhile as a failure.
 const MAX_DISCARDED_BYTES: u64 = 64 << 20;
 
 /// The longest time that a refused body is read.
@@ -148,8 +148,8 @@ async fn answer<H: RequestHandler>(
     response
 }
 
-/// Reads and drops the rest of a body within limits: a small one at once, another in the background. A body that is declared larger
-/// than the limit is not read. True if the whole was read.
+/// Reads and drops the rest of a body within limits: a small one at once, another in the background. A body that is
+/// declared larger than the limit is not read. True if the whole was read.
 async fn discard(mut body: Incoming) -> bool {
     let size = body.size_hint();
     if size.lower() > MAX_DISCARDED_BYTES {

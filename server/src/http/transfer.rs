@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The sending side of a connection holds about as many bytes in the kernel. A client that reads slowly lets them drain before the
-/// next part of a response is asked for.
+/// The sending side of a connection holds about as many bytes in the kernel. A client that reads slowly lets them drain
+/// before the next part of a response is asked for.
 const KERNEL_BUFFER_BYTES: u64 = 1 << 20;
 
 /// The limits.

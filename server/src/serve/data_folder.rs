@@ -18,8 +18,8 @@ pub fn prepare(data: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Corrects the rights of a folder that an older version or another program has created. What lies in its folders cannot be reached
-/// from outside.
+/// Corrects the rights of a folder that an older version or another program has created. What lies in its folders
+/// cannot be reached from outside.
 #[cfg(unix)]
 fn make_private(data: &Path) -> std::io::Result<()> {
     use std::fs::{Permissions, set_permissions};

@@ -6,8 +6,8 @@ const RESERVED: u64 = 256;
 /// A listener with fewer connections is of no use.
 const LEAST_CONNECTIONS: u64 = 16;
 
-/// Raises the process's limit of open files as far as `listeners` with `max_connections` each need it. Returns the connections that
-/// a listener may have.
+/// Raises the process's limit of open files as far as `listeners` with `max_connections` each need it. Returns the
+/// connections that a listener may have.
 ///
 /// # Errors
 /// If the system allows too few for any service.

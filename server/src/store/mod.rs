@@ -195,8 +195,8 @@ impl Store {
         Ok(value)
     }
 
-    /// Writes SQLite's log into the database file and empties it, so that deleted text stands in neither. False if a reader is in
-    /// the way.
+    /// Writes SQLite's log into the database file and empties it, so that deleted text stands in neither. False if a
+    /// reader is in the way.
     pub async fn empty_log(&self) -> Result<bool> {
         if self.dialect == Dialect::Postgres {
             return Ok(true);

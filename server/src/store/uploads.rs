@@ -106,8 +106,8 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// Records the size of an upload after its bytes were written. If it was deleted meanwhile, queues the object for deletion and
-    /// returns false.
+    /// Records the size of an upload after its bytes were written. If it was deleted meanwhile, queues the object for
+    /// deletion and returns false.
     pub async fn confirm_upload(&self, upload: &Upload, size_bytes: i64) -> Result<bool> {
         let recorded = sqlx::query("UPDATE uploads SET size_bytes = $1 WHERE id = $2")
             .bind(size_bytes)
