@@ -163,6 +163,22 @@ fn a_client_that_does_not_read_is_disconnected() {
 }
 
 #[test]
+fn a_client_that_opens_no_window_for_its_responses_is_disconnected() {
+    let service = impatient().with("min_bytes_per_second", 10_000_000).start();
+    let mut stream = wire::connect(&service.api());
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    // GET /openapi.json on several streams: more than the first window of the connection, which is never opened further.
+    let head = b"\x82\x86\x44\x0d/openapi.json\x41\x01x";
+    for id in (1..40_u8).step_by(2) {
+        stream.write_all(&[0, 0, head.len() as u8, 1, 5, 0, 0, 0, id]).unwrap();
+        stream.write_all(head).unwrap();
+    }
+    // Nothing answers the service's frames; it closes.
+    let answer = wire::read_to_end(&mut stream);
+    assert!(answer.contains("openapi"), "{} bytes", answer.len());
+}
+
+#[test]
 fn a_request_without_a_host_is_400() {
     let service = Setup::local().start();
     let status = |head: &str| wire::status(&wire::exchange(&service.api(), head.as_bytes()));
