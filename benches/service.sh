@@ -17,7 +17,7 @@ serve() {
 stop() { kill "$server" && wait "$server" || true; }
 trap 'kill "$server" 2>/dev/null || true; rm -rf "$data"' EXIT
 memory() { awk '/^Vm(RSS|HWM)/ { print "  " $1, $2 / 1024, "MB" }' "/proc/$server/status"; }
-export AURICLE_REQUEST_LIMIT=1000000000
+export AURICLE_REQUEST_LIMIT=1000000000 AURICLE_FREE_CREDIT_CENTS=100000000
 serve
 key="$(awk '$1 == "key" { print $2 }' "$data/out")"
 auth="Authorization: Bearer $key"

@@ -46,6 +46,8 @@ pub struct Config {
     pub dashboard_public_url: Option<Url>,
     /// `postgres://...`. Default: SQLite in the data folder.
     pub database_url: Option<String>,
+    /// Wait for the disk at each commit of SQLite and at the end of each upload.
+    pub fsync: bool,
     /// `s3://BUCKET/PREFIX`. Default: a folder in the data folder.
     #[serde(deserialize_with = "url_text")]
     pub storage_url: Option<Url>,
@@ -177,6 +179,7 @@ impl Default for Config {
             storage_public_url: None,
             dashboard_public_url: None,
             database_url: None,
+            fsync: true,
             storage_url: None,
             s3_endpoint: None,
             s3_region: None,
@@ -231,7 +234,7 @@ fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error>
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 56] = [
+const KEYS: [&str; 58] = [
     "data",
     "models",
     "device",
@@ -245,6 +248,7 @@ const KEYS: [&str; 56] = [
     "storage_public_url",
     "dashboard_public_url",
     "database_url",
+    "fsync",
     "storage_url",
     "s3_endpoint",
     "s3_region",

@@ -17,7 +17,7 @@ use crate::http::transfer::TransferLimits;
 use crate::live::socket::{ClientMessage, Socket};
 use crate::routes::Surface;
 use crate::serve::{Opened, PublicUrls, Service as Assembled, transfer_limits};
-use crate::store::Store;
+use crate::store::{Durability, Store};
 
 /// A service without an engine, reached through connections in memory.
 pub struct Service {
@@ -40,7 +40,7 @@ impl Service {
             let database_error = |error: crate::store::Error| error.to_string();
             let config =
                 Config { data: data.into(), role: NodeRole::Api, request_limit: u32::MAX, ..Config::default() };
-            let store = Store::open(&Store::url_in(data)).await.map_err(database_error)?;
+            let store = Store::open(&Store::url_in(data), Durability::Crash).await.map_err(database_error)?;
             let account = store.account_of("fuzz@localhost", 1_000_000).await.map_err(database_error)?;
             let key = store.create_key(&account.id, "fuzz").await.map_err(database_error)?.secret;
             let catalog = Catalog::read(&config.models).map_err(|error| error.to_string())?;

@@ -32,18 +32,14 @@ pub fn fresh(prefix: &str) -> String {
     format!("{prefix}_{}", BASE32HEX_NOPAD.encode(&bytes).to_lowercase())
 }
 
-macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(transparent)]
         pub struct $name(String);
 
         impl $name {
-            pub fn new() -> Self {
-                Self(fresh($prefix))
-            }
-
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -61,7 +57,31 @@ macro_rules! ids {
                 f.write_str(&self.0)
             }
         }
+    };
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
+        id!($(#[$doc])* $name);
+
+        impl $name {
+            pub fn new() -> Self {
+                Self(fresh($prefix))
+            }
+        }
     )*};
+}
+
+id!(
+    /// The usage of a job or session.
+    UsageId
+);
+
+impl UsageId {
+    /// The usage of this job or session. Work that is done again, because a power cut has undone its record, is the same usage.
+    pub fn of(work: &str) -> Self {
+        Self(format!("use_{work}"))
+    }
 }
 
 ids! {
@@ -71,7 +91,6 @@ ids! {
     KeyId = "key";
     TranscriptId = "tr";
     UploadId = "upload";
-    UsageId = "use";
     /// A webhook in the outbox.
     DeliveryId = "wh";
     /// A worker's claim on a job or webhook. Writes count only while the lease is current.

@@ -90,7 +90,8 @@ impl Storage {
         let Some(location) = &config.storage_url else {
             let folder = config.data.join("objects");
             std::fs::create_dir_all(&folder)?;
-            let store = LocalFileSystem::new_with_prefix(&folder)?.with_automatic_cleanup(true);
+            let store =
+                LocalFileSystem::new_with_prefix(&folder)?.with_automatic_cleanup(true).with_fsync(config.fsync);
             return Ok(Self(Arc::new(Backend::Local { store, folder, url, secret: secret.as_bytes().to_vec() })));
         };
         let bucket = location.host_str().ok_or_else(|| StorageError::Setting(format!("{location} names no bucket")))?;

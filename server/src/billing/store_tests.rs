@@ -12,8 +12,8 @@ use super::{Price, ProductKind};
 use crate::clock;
 use crate::ids::{AccountId, NodeId, SessionId, TranscriptId};
 use crate::store::{
-    Admission, AttemptCount, CompletedTranscript, Job, JobQuery, LiveSession, NewTranscript, Outcome, Source,
-    SourceKind, Status, Store, TranscriptQuery, UsageEvent,
+    Admission, AttemptCount, CompletedTranscript, Durability, Job, JobQuery, LiveSession, NewTranscript, Outcome,
+    Source, SourceKind, Status, Store, TranscriptQuery, UsageEvent,
 };
 
 const MODEL: &str = "svc-best";
@@ -145,7 +145,7 @@ async fn node(store: Store, account: AccountId, seed: u64, expected: Arc<Mutex<E
 
 async fn run(seed: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&Store::url_in(folder.path())).await.unwrap();
+    let store = Store::open(&Store::url_in(folder.path()), Durability::Crash).await.unwrap();
     let account = store.account_of("somebody@example.org", CREDIT).await.unwrap().id;
     let expected = Arc::new(Mutex::new(Expected::default()));
     let nodes: Vec<_> = (1..=WORKERS)

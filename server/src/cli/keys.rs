@@ -9,7 +9,7 @@ use super::{Failure, Result, output};
 use crate::clock;
 use crate::config::Config;
 use crate::serve::{FIRST_ACCOUNT, data_folder};
-use crate::store::Store;
+use crate::store::{Durability, Store};
 
 #[derive(Subcommand)]
 pub enum KeysCommand {
@@ -103,7 +103,7 @@ impl DatabaseArgs {
                 Store::url_in(&config.data)
             }
         };
-        let store = Store::open(&url).await.map_err(database)?;
+        let store = Store::open(&url, Durability::PowerCut).await.map_err(database)?;
         Ok((store, config))
     }
 }

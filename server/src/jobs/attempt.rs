@@ -10,12 +10,12 @@ use auricle_engine::{Error, TranscribeOptions};
 use tokio_util::sync::CancellationToken;
 
 use super::JobRunner;
-use super::queue::Start;
+use super::queue::{Start, Worker};
 use crate::backoff::jittered_ms;
 use crate::billing::{Price, ProductKind};
 use crate::languages::primary_subtag;
 use crate::storage::LocalFile;
-use crate::store::{AttemptCount, CompletedTranscript, Job, MAX_ATTEMPTS, Outcome};
+use crate::store::{AttemptCount, CompletedTranscript, Job, Outcome};
 
 /// Delay before the second attempt. It doubles with each attempt.
 const RETRY_MS: i64 = 5_000;
@@ -55,24 +55,26 @@ impl JobRunner {
         let outcome = match result {
             Ok(completed) => Some(Outcome::Completed(completed)),
             Err(AttemptError::Permanent(reason)) => Some(Outcome::Failed(reason)),
-            Err(AttemptError::Retryable(reason)) if job.attempt >= MAX_ATTEMPTS => {
+            Err(AttemptError::Retryable(reason)) if job.is_last_attempt() => {
                 tracing::error!(job = %job.id, reason, "the last attempt failed");
-                Some(Outcome::Failed(format!("The service failed {MAX_ATTEMPTS} times on this file: {reason}.")))
+                let times = job.attempt + job.deaths;
+                Some(Outcome::Failed(format!("The service failed {times} times on this file: {reason}.")))
             }
             Err(AttemptError::Retryable(reason)) => {
                 tracing::warn!(job = %job.id, attempt = job.attempt, reason, "an attempt failed");
                 let delay_ms = RETRY_MS << (job.attempt - 1).clamp(0, 8);
-                self.release(&job, delay_ms, AttemptCount::Counted).await;
+                self.release(&job, delay_ms, AttemptCount::Counted, &lost, &give_up).await;
                 None
             }
             Err(AttemptError::OwnFault(reason)) => {
                 tracing::error!(job = %job.id, reason, "the service is at fault; the attempt does not count");
-                self.release(&job, jittered_ms(OWN_FAULT_RETRY_S), AttemptCount::NotCounted).await;
+                let delay_ms = jittered_ms(OWN_FAULT_RETRY_S);
+                self.release(&job, delay_ms, AttemptCount::NotCounted, &lost, &give_up).await;
                 None
             }
             Err(AttemptError::Canceled) => {
                 if !lost.is_cancelled() {
-                    self.release(&job, 0, AttemptCount::NotCounted).await;
+                    self.release(&job, 0, AttemptCount::NotCounted, &lost, &give_up).await;
                 }
                 None
             }
@@ -111,10 +113,23 @@ impl JobRunner {
         }
     }
 
-    async fn release(&self, job: &Job, delay_ms: i64, count: AttemptCount) {
-        // If this fails, the lease runs out with the same effect.
-        if let Err(error) = self.store.release_job(job, delay_ms, count).await {
-            tracing::error!(job = %job.id, %error, "releasing a job failed; its lease will run out");
+    /// Releases a job. Repeats until the database accepts it, since a lease that runs out counts as a death of the worker.
+    async fn release(
+        &self,
+        job: &Job,
+        delay_ms: i64,
+        count: AttemptCount,
+        lost: &CancellationToken,
+        give_up: &CancellationToken,
+    ) {
+        let mut delay = Duration::from_millis(100);
+        while let Err(error) = self.store.release_job(job, delay_ms, count).await {
+            tracing::error!(job = %job.id, %error, "releasing a job failed; trying again");
+            tokio::select! {
+                () = tokio::time::sleep(delay) => delay = (delay * 2).min(MAX_FINISH_RETRY),
+                () = lost.cancelled() => return,
+                () = give_up.cancelled() => return,
+            }
         }
         self.notifiers.jobs.notify_one();
     }
@@ -145,6 +160,14 @@ impl JobRunner {
         }
     }
 
+    /// Gives a worker back and waits for all of them.
+    async fn all_workers(&self, worker: Worker) -> Result<Worker, AttemptError> {
+        let workers = worker.semaphore().clone();
+        drop(worker);
+        let all = u32::try_from(self.settings.workers).unwrap_or(u32::MAX);
+        workers.acquire_many_owned(all).await.map_err(|_| AttemptError::Canceled)
+    }
+
     async fn attempt(
         &self,
         job: &Job,
@@ -156,7 +179,8 @@ impl JobRunner {
         let Some(price) = Price::of(&job.model, ProductKind::Prerecorded) else {
             return Err(AttemptError::Permanent(format!("There is no model {}.", job.model)));
         };
-        let (file, _worker) = self.local_audio(job, start).await?;
+        let (file, worker) = self.local_audio(job, start).await?;
+        let _worker = if job.runs_alone() { self.all_workers(worker).await? } else { worker };
         let (file, audio) = open(file).await?;
         if let Some(duration_s) = audio.duration_s() {
             self.reserve(job, price.cents((duration_s * 1e3) as i64)).await?;

@@ -35,7 +35,7 @@ impl JobRunner {
         self.storage
             .local_file(&object_key(&job.account, id), &self.settings.scratch)
             .await
-            .map_err(|error| AttemptError::Retryable(format!("the upload could not be read: {error}")))?
+            .map_err(|error| AttemptError::OwnFault(format!("the upload could not be read: {error}")))?
             .ok_or_else(|| AttemptError::Permanent("The uploaded file is gone.".into()))
     }
 
@@ -47,7 +47,7 @@ impl JobRunner {
             return Err(too_large());
         }
         let not_stored =
-            |error: std::io::Error| AttemptError::Retryable(format!("the audio could not be stored: {error}"));
+            |error: std::io::Error| AttemptError::OwnFault(format!("the audio could not be stored: {error}"));
         let file = tempfile::NamedTempFile::new_in(&self.settings.scratch).map_err(not_stored)?;
         let mut out = tokio::fs::File::from_std(file.reopen().map_err(not_stored)?);
         let mut stream = response.bytes_stream();

@@ -86,6 +86,8 @@ impl JobRunner {
                 Ok(None) => {}
                 Err(error) => {
                     tracing::error!(%error, "claiming a job failed");
+                    // While the database was away no worker could renew its lease, so an expired one proves nothing.
+                    leases_checked = Some(Instant::now());
                     queue.start_fetched();
                     tokio::time::sleep(DATABASE_RETRY).await;
                     continue;

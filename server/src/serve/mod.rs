@@ -30,7 +30,7 @@ use crate::metering::Metering;
 use crate::notify::Notifiers;
 use crate::routes::Surface;
 use crate::starter_models;
-use crate::store::{Store, Topic};
+use crate::store::{Durability, Store, Topic};
 pub use assembly::{Opened, PublicUrls, Service, transfer_limits};
 
 /// The email address of the first account.
@@ -62,7 +62,9 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     let _lock = lock_data_folder(&config)?;
 
     let database = config.database_url.clone().unwrap_or_else(|| Store::url_in(data));
-    let store = Store::open(&database).await.map_err(|error| format!("the database cannot be opened: {error}"))?;
+    let durability = if config.fsync { Durability::PowerCut } else { Durability::Crash };
+    let store =
+        Store::open(&database, durability).await.map_err(|error| format!("the database cannot be opened: {error}"))?;
     let database_error = |error: crate::store::Error| format!("the database: {error}");
     let secret = store.secret("url-signing", &HEXLOWER.encode(&random::<32>())).await.map_err(database_error)?;
     store.expire_all_leases().await.map_err(database_error)?;

@@ -13,8 +13,8 @@ use super::{Result, Store, Topic, account_list, flag, not_listed, webhook_outbox
 use crate::clock;
 use crate::ids::{AccountId, LeaseId, TranscriptId};
 
-/// The most attempts at a job.
-pub const MAX_ATTEMPTS: i64 = 3;
+/// The most attempts at a job. An attempt that ends with the worker's death counts half: other jobs may have been its cause.
+const MAX_ATTEMPTS: i64 = 3;
 
 /// Lifetime of leases without a recorded one, which an older version has written.
 const UNKNOWN_LEASE_MS: i64 = 24 * 3_600_000;
@@ -32,8 +32,23 @@ pub struct Job {
     pub model: String,
     pub language_code: Option<String>,
     pub options: Value,
-    /// Number of this attempt, from 1.
+    /// Number of this attempt, from 1, without those that ended with the worker's death.
     pub attempt: i64,
+    /// Number of earlier attempts that ended with the worker's death.
+    pub deaths: i64,
+}
+
+impl Job {
+    /// Tells if the job ends with a failure of this attempt.
+    pub fn is_last_attempt(&self) -> bool {
+        2 * self.attempt + self.deaths >= 2 * MAX_ATTEMPTS
+    }
+
+    /// Tells if the job may have killed workers and has one attempt left. It then runs alone, so that no other job is counted
+    /// as the cause.
+    pub fn runs_alone(&self) -> bool {
+        self.deaths > 0 && self.is_last_attempt()
+    }
 }
 
 /// The jobs to claim one of.
@@ -105,7 +120,7 @@ impl Store {
         let mut tx = self.begin().await?;
         self.lock(&mut tx, CLAIM_LOCK).await?;
         let row = sqlx::query(concat!(
-            "SELECT t.id, t.account_id, t.audio_url, t.upload_id, t.model, t.language_code, t.options, t.attempts
+            "SELECT t.id, t.account_id, t.audio_url, t.upload_id, t.model, t.language_code, t.options, t.attempts, t.deaths
              FROM transcripts t
              WHERE t.status = 'queued' AND t.not_before <= $1
                AND (CASE WHEN t.upload_id IS NULL THEN 1 ELSE 0 END) = $4 AND ",
@@ -142,6 +157,7 @@ impl Store {
             language_code: row.try_get("language_code")?,
             options: serde_json::from_str(&options).unwrap_or_default(),
             attempt: row.try_get::<i64, _>("attempts")? + 1,
+            deaths: row.try_get("deaths")?,
         };
         sqlx::query(
             "UPDATE transcripts SET status = 'processing', attempts = $1, lease = $2, lease_until = $3, lease_ms = $4,
@@ -284,29 +300,33 @@ impl Store {
     pub async fn requeue_expired_jobs(&self) -> Result<u64> {
         let now = clock::now_ms();
         let mut tx = self.begin().await?;
-        let failed: Vec<String> = sqlx::query_scalar(
-            "SELECT id FROM transcripts WHERE status = 'processing' AND attempts >= $1
+        let failed = sqlx::query(
+            "SELECT id, deaths + 1 AS deaths FROM transcripts WHERE status = 'processing' AND 2 * attempts + deaths > $1
                AND (lease_until IS NULL OR lease_until < $2 OR lease_until > $2 + 60000 + 2 * COALESCE(lease_ms, $3))",
         )
-        .bind(MAX_ATTEMPTS)
+        // The last attempt turns from two halves into one.
+        .bind(2 * MAX_ATTEMPTS)
         .bind(now)
         .bind(UNKNOWN_LEASE_MS)
         .fetch_all(&mut *tx)
         .await?;
-        for id in failed.into_iter().map(TranscriptId::from) {
+        for row in failed {
+            let (id, deaths) = (TranscriptId::from(row.try_get::<String, _>("id")?), row.try_get::<i64, _>("deaths")?);
             sqlx::query(
                 "UPDATE transcripts SET status = 'error', error = $1, completed_at = $2, lease = NULL, lease_until = NULL
                  WHERE id = $3 AND status = 'processing'",
             )
-            .bind(format!("The service stopped {MAX_ATTEMPTS} times while it worked on this file. Create the transcript again."))
+            .bind(format!("The service stopped {deaths} times while it worked on this file. Create the transcript again."))
             .bind(now)
             .bind(id.as_str())
             .execute(&mut *tx)
             .await?;
+            tracing::warn!(job = %id, deaths, "gave up jobs of a dead worker");
             webhook_outbox::enqueue(&mut tx, &id, now).await?;
         }
         let requeued = sqlx::query(
-            "UPDATE transcripts SET status = 'queued', lease = NULL, lease_until = NULL
+            "UPDATE transcripts SET status = 'queued', lease = NULL, lease_until = NULL, attempts = attempts - 1,
+                    deaths = deaths + 1
              WHERE status = 'processing'
                AND (lease_until IS NULL OR lease_until < $1 OR lease_until > $1 + 60000 + 2 * COALESCE(lease_ms, $2))",
         )

@@ -29,7 +29,7 @@ use sqlx::{Any, AnyPool, Row as _, Transaction};
 
 use crate::ids::AccountId;
 pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber};
-pub use jobs::{AttemptCount, CompletedTranscript, Job, JobQuery, MAX_ATTEMPTS, Outcome, SourceKind};
+pub use jobs::{AttemptCount, CompletedTranscript, Job, JobQuery, Outcome, SourceKind};
 use key_cache::KeyCache;
 pub use live_sessions::{Admission, LiveSession};
 pub use notify::Topic;
@@ -53,6 +53,15 @@ const MAX_DELAY_MS: i64 = 48 * 3_600_000;
 
 /// Concurrent read connections.
 const READERS: u32 = 8;
+
+/// What a commit survives in SQLite. PostgreSQL has settings of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut: each commit waits for the disk.
+    PowerCut,
+    /// The end of the process. After a power cut the last checkpoint is there.
+    Crash,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
@@ -91,18 +100,21 @@ impl Store {
     }
 
     /// Connects, and migrates the schema.
-    pub async fn open(url: &str) -> Result<Self> {
+    pub async fn open(url: &str, durability: Durability) -> Result<Self> {
         sqlx::any::install_default_drivers();
         let store = if url.starts_with("sqlite:") {
             let options = AnyConnectOptions::from_str(&format!("{url}?mode=rwc"))?;
-            let pool = |size: u32| {
-                AnyPoolOptions::new().max_connections(size).min_connections(1).after_connect(|connection, _| {
+            let pool = move |size: u32| {
+                AnyPoolOptions::new().max_connections(size).min_connections(1).after_connect(move |connection, _| {
                     Box::pin(async move {
-                        // A commit survives the process; after a power failure the last checkpoint survives.
+                        let synchronous = match durability {
+                            Durability::PowerCut => "PRAGMA synchronous = FULL",
+                            Durability::Crash => "PRAGMA synchronous = NORMAL",
+                        };
                         for pragma in [
                             "PRAGMA busy_timeout = 10000",
                             "PRAGMA journal_mode = WAL",
-                            "PRAGMA synchronous = NORMAL",
+                            synchronous,
                             "PRAGMA foreign_keys = ON",
                             // What is deleted is overwritten.
                             "PRAGMA secure_delete = ON",
@@ -236,4 +248,19 @@ fn flag(on: bool) -> i64 {
 /// compared by hash through the database's index, so the timing reveals nothing about them.
 fn secret_hash(secret: &str) -> String {
     HEXLOWER.encode(&Sha256::digest(secret.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_commit_waits_for_the_disk_if_it_must_survive_a_power_cut() {
+        for (durability, level) in [(Durability::PowerCut, 2), (Durability::Crash, 1)] {
+            let folder = tempfile::tempdir().unwrap();
+            let store = Store::open(&Store::url_in(folder.path()), durability).await.unwrap();
+            let found: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&store.write).await.unwrap();
+            assert_eq!(found, level, "{durability:?}");
+        }
+    }
 }

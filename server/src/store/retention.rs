@@ -112,11 +112,13 @@ mod tests {
     use super::*;
     use crate::ids::TranscriptId;
     use crate::store::uploads::MAX_PUT_MS;
-    use crate::store::{Account, JobQuery, NewTranscript, Source, SourceKind, Upload, UploadStatus, object_key};
+    use crate::store::{
+        Account, Durability, JobQuery, NewTranscript, Source, SourceKind, Upload, UploadStatus, object_key,
+    };
 
     async fn open() -> (tempfile::TempDir, Store, Account) {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&Store::url_in(folder.path())).await.unwrap();
+        let store = Store::open(&Store::url_in(folder.path()), Durability::Crash).await.unwrap();
         let account = store.account_of("a@example.com", 100).await.unwrap();
         (folder, store, account)
     }

@@ -58,7 +58,7 @@ pub(super) async fn record(tx: &mut Tx, dialect: Dialect, event: &NewUsage<'_>, 
                                    billable_cents, transcript_id, session_id, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING",
     )
-    .bind(UsageId::new().as_str())
+    .bind(UsageId::of(event.transcript.map_or(event.session, |id| Some(id.as_str())).unwrap_or_default()).as_str())
     .bind(event.account.as_str())
     .bind(event.sku)
     .bind(event.unit_type)

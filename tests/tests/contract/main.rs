@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use auricle_tests::Postgres;
 
 mod arrows;
+mod attempts;
 mod auth;
 mod billing;
 mod connections;

@@ -237,3 +237,35 @@ fn a_stripe_that_fails_makes_the_checkout_fail_and_nothing_else() {
     account.post_empty("/v2/billing/checkout").error(503, "unavailable");
     assert!(!subscribed(&account));
 }
+
+/// A power cut may undo the end of a job that was reported. Its second end is the same usage to Stripe.
+#[test]
+fn work_that_is_done_again_is_reported_as_the_same_usage() {
+    let stripe = Receiver::new();
+    let service = start(&stripe);
+    let account = service.account();
+    account.post_empty("/v2/billing/checkout").ok();
+    let id = field(&form(&stripe.wait(SESSIONS, 1)[0].body), "client_reference_id");
+    notify(&service, now_s(), SECRET, &paid(&id, "sub_9", "cus_9")).ok();
+    let (url, gate) = stripe.held();
+    let job = account.create(&json!({"audio_url": url}));
+    stripe.wait(url.rsplit_once('/').map(|(_, name)| format!("/{name}")).unwrap().as_str(), 1);
+    service.kill();
+    let files = || {
+        let files = std::fs::read_dir(service.data()).unwrap().map(|file| file.unwrap().path());
+        files.filter(|file| file.file_name().unwrap().to_string_lossy().starts_with("auricle.db"))
+    };
+    let before: Vec<_> = files().map(|file| (std::fs::read(&file).unwrap(), file)).collect();
+    gate.open();
+    service.start();
+    account.finished(&job);
+    stripe.wait(METER, 1);
+    service.kill();
+    files().for_each(|file| std::fs::remove_file(file).unwrap());
+    before.into_iter().for_each(|(bytes, file)| std::fs::write(file, bytes).unwrap());
+    service.start();
+    account.finished(&job);
+    let told = stripe.wait(METER, 2);
+    let told: Vec<String> = told.iter().map(|report| field(&form(&report.body), "identifier")).collect();
+    assert_eq!(told[0], told[1]);
+}
