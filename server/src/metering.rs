@@ -106,13 +106,10 @@ impl Metering {
         }
     }
 
-    /// Ends the sessions of revoked keys, until `stopping`.
+    /// Ends the sessions of revoked keys, until `stopping`. Runs without sessions, too: the key cache counts on the interval.
     pub async fn watch_keys(self: Arc<Self>, stopping: CancellationToken) {
         let mut checked = None;
         while stopping.run_until_cancelled(tokio::time::sleep(KEY_CHECK)).await.is_some() {
-            if self.running().is_empty() {
-                continue;
-            }
             let found = async {
                 let version = self.store.access_version().await?;
                 let ids =

@@ -88,6 +88,16 @@ impl Postgres {
         run(self.program("pg_ctl").args(["-m", "immediate", "-D"]).arg(self.cluster()).arg("stop"));
     }
 
+    /// Stops all of its processes, as if its machine hung, or lets them go on.
+    pub fn hang(&self, hangs: bool) {
+        let signal = if hangs { "-STOP" } else { "-CONT" };
+        let lock = std::fs::read_to_string(self.cluster().join("postmaster.pid")).unwrap_or_default();
+        let Some(main) = lock.lines().next() else { return };
+        // The main process would replace children that end.
+        quietly(Command::new("kill").args([signal, main]));
+        quietly(Command::new("pkill").args([signal, "-P", main]));
+    }
+
     fn psql(&self, database: &str, sql: &str) -> Command {
         let mut psql = self.program("psql");
         psql.args(["-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", sql]);
@@ -115,6 +125,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
+        self.hang(false);
         quietly(self.program("pg_ctl").args(["-m", "immediate", "-D"]).arg(self.cluster()).arg("stop"));
         if let Some(guard) = self.guard.take() {
             guard.dismiss();

@@ -9,6 +9,7 @@ mod notify;
 mod read_batcher;
 mod retention;
 mod schema;
+mod time_limits;
 mod transcripts;
 mod uploads;
 mod usage;
@@ -25,7 +26,7 @@ use data_encoding::HEXLOWER;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{Any, AnyPool, Row as _, Transaction};
+use sqlx::Row as _;
 
 use crate::ids::AccountId;
 pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber};
@@ -34,6 +35,8 @@ use key_cache::KeyCache;
 pub use live_sessions::{Admission, LiveSession};
 pub use notify::Topic;
 use read_batcher::ReadBatcher;
+pub use time_limits::Tx;
+use time_limits::{Pool, check_released, within};
 pub use transcripts::{Created, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery};
 pub use uploads::StaleUpload;
 pub use uploads::{Upload, UploadStatus, object_key};
@@ -45,11 +48,12 @@ pub use webhook_outbox::WebhookDelivery;
 /// An error of the database.
 pub type Error = sqlx::Error;
 pub type Result<T> = std::result::Result<T, Error>;
-/// A transaction that writes.
-pub type Tx = Transaction<'static, Any>;
 
 /// No delay is longer. A due time further ahead was set before the clock was set back.
 const MAX_DELAY_MS: i64 = 48 * 3_600_000;
+
+/// The longest time of the check for readiness.
+const PING_LIMIT: Duration = Duration::from_secs(2);
 
 /// Concurrent read connections.
 const READERS: u32 = 8;
@@ -72,9 +76,9 @@ enum Dialect {
 /// An open database.
 #[derive(Clone)]
 pub struct Store {
-    read: AnyPool,
+    read: Pool,
     /// SQLite allows one writer at a time. Waiting for the single connection is fairer and faster than retrying.
-    write: AnyPool,
+    write: Pool,
     dialect: Dialect,
     url: Arc<str>,
     key_cache: KeyCache,
@@ -126,8 +130,8 @@ impl Store {
                     })
                 })
             };
-            let write = pool(1).connect_with(options.clone()).await?;
-            let read = pool(READERS).connect_with(options).await?;
+            let write = Pool(pool(1).connect_with(options.clone()).await?);
+            let read = Pool(pool(READERS).connect_with(options).await?);
             Self {
                 key_cache: KeyCache::new(read.clone()),
                 read_batcher: ReadBatcher::new(read.clone()),
@@ -141,8 +145,20 @@ impl Store {
             let pool = AnyPoolOptions::new()
                 .max_connections(2 * READERS)
                 .acquire_timeout(Duration::from_secs(10))
+                .after_connect(|connection, _| {
+                    Box::pin(async move {
+                        // The server gives up what nobody waits for any more.
+                        sqlx::query("SET statement_timeout = '30s'").execute(&mut *connection).await?;
+                        sqlx::query("SET idle_in_transaction_session_timeout = '60s'")
+                            .execute(&mut *connection)
+                            .await?;
+                        Ok(())
+                    })
+                })
+                .after_release(|connection, _| Box::pin(check_released(connection)))
                 .connect_with(options)
                 .await?;
+            let pool = Pool(pool);
             Self {
                 key_cache: KeyCache::new(pool.clone()),
                 read_batcher: ReadBatcher::new(pool.clone()),
@@ -188,9 +204,18 @@ impl Store {
         Ok(())
     }
 
-    /// Checks that the database answers.
+    /// Checks that the database answers soon and takes writes. After a failover the service may be connected to a server that
+    /// only reads.
     pub async fn ping(&self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(&self.read).await.map(|_| ())
+        let sql = match self.dialect {
+            Dialect::Sqlite => "SELECT 'off' AS value",
+            Dialect::Postgres => "SELECT current_setting('transaction_read_only') AS value",
+        };
+        let read_only: String = within(PING_LIMIT, sqlx::query_scalar(sql).fetch_one(&self.read)).await?;
+        match read_only.as_str() {
+            "off" => Ok(()),
+            _ => Err(Error::Configuration("it takes no writes".into())),
+        }
     }
 
     /// The secret of this name, which all nodes on the database share. Stores `fresh` if there is none.

@@ -5,11 +5,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sqlx::{AnyPool, Row as _};
+use sqlx::Row as _;
 use tokio::sync::{mpsc, oneshot};
 
 use super::transcripts::{Transcript, select, transcript};
-use super::{Error, Result, Store};
+use super::{Error, Pool, Result, Store};
 use crate::ids::{AccountId, TranscriptId};
 
 /// The most transcripts of one query. Their size grows with the audio, so the number is small.
@@ -26,7 +26,7 @@ struct ReadRequest {
 pub(super) struct ReadBatcher(mpsc::Sender<ReadRequest>);
 
 impl ReadBatcher {
-    pub(super) fn new(read: AnyPool) -> Self {
+    pub(super) fn new(read: Pool) -> Self {
         let (requests, receiver) = mpsc::channel(1024);
         tokio::spawn(read_batches(read, receiver));
         Self(requests)
@@ -44,7 +44,7 @@ impl Store {
     }
 }
 
-async fn read_batches(read: AnyPool, mut requests: mpsc::Receiver<ReadRequest>) {
+async fn read_batches(read: Pool, mut requests: mpsc::Receiver<ReadRequest>) {
     let mut waiting = Vec::with_capacity(MAX_BATCH);
     while requests.recv_many(&mut waiting, MAX_BATCH).await > 0 {
         match read_batch(&read, &waiting).await {
@@ -66,7 +66,7 @@ async fn read_batches(read: AnyPool, mut requests: mpsc::Receiver<ReadRequest>) 
 }
 
 /// The requested transcripts with their accounts, by id.
-async fn read_batch(read: &AnyPool, requests: &[ReadRequest]) -> Result<HashMap<String, (String, Arc<Transcript>)>> {
+async fn read_batch(read: &Pool, requests: &[ReadRequest]) -> Result<HashMap<String, (String, Arc<Transcript>)>> {
     // There are two prepared statements. Unused parameters repeat the last id.
     let (sql, places) = match requests.len() {
         1 => (select!("WHERE id = $1"), 1),

@@ -37,6 +37,8 @@ pub(super) async fn migrate(store: &Store) -> Result<()> {
         if store.dialect == Dialect::Postgres {
             // Queries queue up behind a statement that waits for a table lock. The timeout limits their delay.
             sqlx::query("SET lock_timeout = '3s'").execute(&mut connection).await?;
+            // A migration may take longer than any other statement.
+            sqlx::query("SET statement_timeout = 0").execute(&mut connection).await?;
         }
         let migrated = migrator.run_direct(None, &mut connection, false).await;
         connection.close().await?;

@@ -11,6 +11,7 @@ mod billing;
 mod connections;
 mod credit;
 mod errors;
+mod failover;
 mod fairness;
 mod faults;
 mod http;
