@@ -7,14 +7,14 @@ use sqlx::{Connection as _, SqlSafeStr as _};
 
 use super::{Dialect, Error, Result, Store};
 
-const MIGRATIONS: [(i64, &str, &str); 6] = [
+const MIGRATIONS: [(i64, &str, &str); 7] = [
     (1, "service", include_str!("migrations/0001_service.sql")),
     (2, "live", include_str!("migrations/0002_live.sql")),
     (3, "waits", include_str!("migrations/0003_waits.sql")),
-    (5, "quotas", include_str!("migrations/0005_quotas.sql")),
-    (10, "queue", include_str!("migrations/0010_queue.sql")),
-    (11, "credit", include_str!("migrations/0011_credit.sql")),
-    (12, "deaths", include_str!("migrations/0012_deaths.sql")),
+    (4, "quotas", include_str!("migrations/0004_quotas.sql")),
+    (5, "queue", include_str!("migrations/0005_queue.sql")),
+    (6, "credit", include_str!("migrations/0006_credit.sql")),
+    (7, "deaths", include_str!("migrations/0007_deaths.sql")),
 ];
 
 /// Attempts at a migration that is blocked by other nodes, and the delay between them.
