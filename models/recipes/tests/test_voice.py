@@ -156,6 +156,9 @@ def test_repeated_decisions_count_once():
         model.classifier.weight.zero_()
         model.classifier.bias.zero_()
         model.classifier.bias[5] = 1  # the first decision of each letter says phone 5, the others nothing
+    one = object.__new__(g2p.G2p)
+    one._model, one._known = model, {}
+    assert one("ab") == g2p.pronounce(model, ["ab"])[0] and one("") is None
     assert g2p.pronounce(model, ["ab", "c"]) == [[g2p.PHONES[4]] * 2, [g2p.PHONES[4]]]
 
 

@@ -154,5 +154,5 @@ class G2p:
         if not word or len(word) > LONGEST:
             return None
         if word not in self._known:
-            self._known[word] = spell(self._model, [word])[0]
+            self._known[word] = pronounce(self._model, [word])[0]
         return self._known[word] or None

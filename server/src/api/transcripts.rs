@@ -16,7 +16,6 @@ use super::TranscriptsState;
 use super::create::validate;
 use super::transcript_stream::{self, confidence, duration_sec};
 use crate::auth::no_credit;
-use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body;
 use crate::http::response::{ApiError, Response, Result, no_content};

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use auricle_engine::{Catalog, Engine};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;

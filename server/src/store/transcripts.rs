@@ -358,13 +358,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::store::Durability;
 
     #[tokio::test]
     async fn many_words_are_read_in_parts() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&Store::url_in(folder.path())).await.unwrap();
+        let store = Store::open(&Store::url_in(folder.path()), Durability::Crash).await.unwrap();
         let account = store.account_of("a@example.com", 100).await.unwrap().id;
         let new = NewTranscript {
+            reserved_cents: 0,
             id: TranscriptId::new(),
             account: account.clone(),
             source: Source::Url("http://example.com/".into()),

@@ -54,7 +54,7 @@ impl EmissionDelay {
         if (self.start_ms, self.end_ms) == (0, 0) {
             return;
         }
-        let mut next_start = None;
+        let mut next_start: Option<u64> = None;
         for word in words.iter_mut().rev() {
             let start = word.start.saturating_sub(self.start_ms);
             let mut end = word.end.saturating_sub(self.end_ms).max(start + SHORTEST_WORD_MS).min(word.end.max(start));
