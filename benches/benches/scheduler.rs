@@ -49,7 +49,7 @@ impl BatchExecutor for Echo {
         "echo"
     }
 
-    fn step(&mut self, (): (), slots: &[usize]) -> Result<Vec<Option<u64>>> {
+    fn step(&mut self, (): (), slots: &[usize], _: usize) -> Result<Vec<Option<u64>>> {
         let step = |slot: &usize| {
             self.waiting[*slot] -= 1;
             (self.waiting[*slot] == 0).then_some(0)

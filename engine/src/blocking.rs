@@ -30,8 +30,8 @@ use crate::models::silero::Silero;
 use crate::options::{EngineOptions, LanguageModelChoice, ListenOptions, TranscribeOptions};
 use crate::pipeline::checkpoint::Checkpoint;
 use crate::pipeline::executor::DeviceExecutor;
+use crate::pipeline::live::LiveEvent;
 use crate::pipeline::live::session::{self, LiveEvents, LiveInput};
-use crate::pipeline::live::{LiveEvent, LiveExecutor};
 use crate::pipeline::offline;
 use crate::pipeline::stage_times::{self, StageTimes};
 use crate::scheduler::{Scheduler, SlotCounts};
@@ -236,11 +236,10 @@ impl Engine {
     }
 
     pub(crate) fn open_live(&self, options: &ListenOptions) -> Result<(LiveInput, LiveEvents)> {
-        let has_detector = self.detector()?.is_some();
-        self.open_spoken(options, has_detector)
+        self.open_spoken(options, self.detector()?)
     }
 
-    fn open_spoken(&self, options: &ListenOptions, has_detector: bool) -> Result<(LiveInput, LiveEvents)> {
+    fn open_spoken(&self, options: &ListenOptions, detector: Option<Arc<Silero>>) -> Result<(LiveInput, LiveEvents)> {
         let choice = self.choose(options.model.as_deref(), LIVE)?;
         if let Some(language) = &options.language {
             choice.check_language(language)?;
@@ -255,7 +254,7 @@ impl Engine {
             options.language = Some(only.clone());
         }
         let language_model = self.live_language_model(&choice, &options.language_model)?;
-        session::open(&*self.worker()?, model, &options, look_ahead_ms, language_model, has_detector)
+        session::open(&*self.worker()?, model, &options, look_ahead_ms, language_model, detector)
     }
 
     /// Compiles what the device needs for the models loaded so far, so that the first request does not wait for it: runs two
@@ -272,7 +271,7 @@ impl Engine {
             // Without a detector: it would not take the sound for speech, and nothing would be computed.
             let sound: Vec<f32> = (0..2 * SAMPLE_RATE).map(|at| (at as f32 * 0.2).sin() * 0.3).collect();
             if model.kind == LIVE {
-                let (mut input, events) = self.open_spoken(&ListenOptions::default().model(&model.id), false)?;
+                let (mut input, events) = self.open_spoken(&ListenOptions::default().model(&model.id), None)?;
                 input.push(&sound)?;
                 input.finish()?;
                 Events(events).try_for_each(|event| event.map(drop))?;
@@ -292,8 +291,7 @@ impl Engine {
         if let Some(worker) = worker.as_ref() {
             return Ok(worker.clone());
         }
-        let detector = self.detector()?;
-        let started = Arc::new(Scheduler::start(self.slots, move || DeviceExecutor::new(LiveExecutor::new(detector)))?);
+        let started = Arc::new(Scheduler::start(self.slots, DeviceExecutor::default)?);
         *worker = Some(started.clone());
         Ok(started)
     }

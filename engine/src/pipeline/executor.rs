@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
 /// Executes the steps of all streams of a device.
+#[derive(Default)]
 pub struct DeviceExecutor {
     live: LiveExecutor,
     transducer: TransducerExecutor,
@@ -66,12 +67,6 @@ pub enum BatchKey {
 }
 
 impl DeviceExecutor {
-    /// An executor without streams.
-    pub fn new(live: LiveExecutor) -> Self {
-        let (transducer, whisper) = (TransducerExecutor::default(), WhisperExecutor::default());
-        Self { live, transducer, whisper, families: SlotTable::default() }
-    }
-
     fn family(&self, slot: usize) -> Option<Family> {
         self.families.find(slot).copied()
     }
@@ -159,11 +154,36 @@ impl BatchExecutor for DeviceExecutor {
         }
     }
 
-    fn step(&mut self, key: BatchKey, slots: &[usize]) -> Result<Vec<Option<StreamOutput>>> {
+    fn family(&self, key: BatchKey) -> usize {
+        // No number of one executor is another's.
         match key {
-            BatchKey::Live(key) => wrap(self.live.step(key, slots)?, StreamOutput::Live),
-            BatchKey::Transducer(key) => wrap(self.transducer.step(key, slots)?, StreamOutput::Transducer),
-            BatchKey::Whisper(key) => wrap(self.whisper.step(key, slots)?, StreamOutput::Whisper),
+            BatchKey::Live(key) => 3 * self.live.family(key),
+            BatchKey::Transducer(key) => 3 * self.transducer.family(key) + 1,
+            BatchKey::Whisper(key) => 3 * self.whisper.family(key) + 2,
+        }
+    }
+
+    fn rows(&self, key: BatchKey, slots: &[usize], most: usize) -> Vec<(usize, usize)> {
+        match key {
+            BatchKey::Live(key) => self.live.rows(key, slots, most),
+            BatchKey::Transducer(key) => self.transducer.rows(key, slots, most),
+            BatchKey::Whisper(key) => self.whisper.rows(key, slots, most),
+        }
+    }
+
+    fn step(&mut self, key: BatchKey, slots: &[usize], most: usize) -> Result<Vec<Option<StreamOutput>>> {
+        match key {
+            BatchKey::Live(key) => wrap(self.live.step(key, slots, most)?, StreamOutput::Live),
+            BatchKey::Transducer(key) => wrap(self.transducer.step(key, slots, most)?, StreamOutput::Transducer),
+            BatchKey::Whisper(key) => wrap(self.whisper.step(key, slots, most)?, StreamOutput::Whisper),
+        }
+    }
+
+    fn undo(&mut self, key: BatchKey, slots: &[usize]) -> bool {
+        match key {
+            BatchKey::Live(key) => self.live.undo(key, slots),
+            BatchKey::Transducer(key) => self.transducer.undo(key, slots),
+            BatchKey::Whisper(key) => self.whisper.undo(key, slots),
         }
     }
 }

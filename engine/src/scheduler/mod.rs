@@ -2,11 +2,15 @@
 //! bounded lock-free queues and receive results through a channel of their own.
 //!
 //! An open stream holds a slot of the worker. The worker takes inputs in as they come. Whenever it is free it asks each slot
-//! for its next step, takes the step that is due soonest among those of the highest priority, adds all slots with the same
-//! batch key up to the batch's limit, and runs it. A step that fails or panics ends the streams that were in it, and no
-//! other. Inputs carry the generation of their slot, so a slot's next stream never receives inputs of the one before;
-//! outputs go to the channel of the stream that they were computed for.
+//! for its next step, chooses one (`choice`), adds all slots with the same batch key up to the batch's limit, and runs it.
+//! While live streams are open, a batch of recordings is no larger than what fits between two of their chunks.
+//!
+//! A step of several streams that fails or panics is undone where the executor can, and each of its streams runs alone until a
+//! step has gone well; a step that cannot be undone, or of one stream, ends its streams, and no other. Inputs carry the
+//! generation of their slot, so a slot's next stream never receives inputs of the one before; outputs go to the channel of the
+//! stream that they were computed for.
 
+mod choice;
 mod notify;
 mod results;
 mod slot_table;
@@ -118,11 +122,30 @@ pub trait BatchExecutor: 'static {
     /// The step's name in metrics.
     fn step_name(&self, key: Self::BatchKey) -> &'static str;
 
-    /// Runs one step of these slots, whose next step is `key`; gives an output or none for each, in their order.
+    /// Number of the family that the key belongs to. Recordings take turns by the time that each has had; within the family
+    /// whose turn it is, the step that is due soonest runs, because its steps may depend on each other.
+    fn family(&self, _: Self::BatchKey) -> usize {
+        0
+    }
+
+    /// The rows that a step of these slots with at most `most` rows computes, by slot; its time is charged in their proportion.
+    /// A slot may have none, and a slot outside `slots` may have some.
+    fn rows(&self, _: Self::BatchKey, slots: &[usize], _most: usize) -> Vec<(usize, usize)> {
+        slots.iter().map(|slot| (*slot, 1)).collect()
+    }
+
+    /// Runs one step of these slots, whose next step is `key`, with at most `most` rows and at least one; gives an output or
+    /// none for each slot, in their order.
     ///
     /// # Errors
-    /// All of these streams receive the error and end.
-    fn step(&mut self, key: Self::BatchKey, slots: &[usize]) -> Result<Vec<Option<Self::Output>>>;
+    /// These streams run again, each alone, if [`BatchExecutor::undo`] can; otherwise all receive the error and end.
+    fn step(&mut self, key: Self::BatchKey, slots: &[usize], most: usize) -> Result<Vec<Option<Self::Output>>>;
+
+    /// After a step of several slots that failed or panicked: brings them back to where they were before it. False if it
+    /// cannot.
+    fn undo(&mut self, _: Self::BatchKey, _slots: &[usize]) -> bool {
+        false
+    }
 }
 
 /// A slot, for one of its streams.
@@ -319,5 +342,7 @@ impl<E: BatchExecutor> Drop for Stream<E> {
     }
 }
 
+#[cfg(all(test, not(loom)))]
+mod shares_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;

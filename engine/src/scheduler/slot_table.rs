@@ -28,6 +28,16 @@ impl<T> SlotTable<T> {
         self.entries.get_mut(slot).and_then(Option::take)
     }
 
+    /// The slots that are in use, and their values.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.entries.iter().enumerate().filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
+    }
+
+    /// As [`SlotTable::iter`].
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
+        self.entries.iter_mut().enumerate().filter_map(|(slot, entry)| Some((slot, entry.as_mut()?)))
+    }
+
     /// The value of a slot, if it is in use.
     pub fn find(&self, slot: usize) -> Option<&T> {
         self.entries.get(slot)?.as_ref()

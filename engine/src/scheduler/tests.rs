@@ -96,7 +96,7 @@ impl BatchExecutor for Adder {
         "add"
     }
 
-    fn step(&mut self, _: bool, slots: &[usize]) -> Result<Vec<Option<u64>>> {
+    fn step(&mut self, _: bool, slots: &[usize], _: usize) -> Result<Vec<Option<u64>>> {
         if let Some(gate) = self.gate.take() {
             gate.recv().unwrap();
         }

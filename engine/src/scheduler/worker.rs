@@ -6,9 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::choice::{Candidate, Chooser, Costs};
 use super::results::Message;
 use super::{BatchExecutor, Opening, Outputs, Priority, Shared, SlotHandle};
 use crate::error::Error;
+
+/// Seconds that a row is taken to cost before the first step has told.
+const UNKNOWN_COST: f64 = 0.01;
 
 pub(super) struct Worker<E: BatchExecutor> {
     executor: E,
@@ -16,6 +20,8 @@ pub(super) struct Worker<E: BatchExecutor> {
     slots: Vec<Slot<E>>,
     /// Slots with an open stream.
     open: Vec<usize>,
+    chooser: Chooser,
+    costs: Costs<E::BatchKey>,
 }
 
 struct Slot<E: BatchExecutor> {
@@ -30,6 +36,12 @@ struct OpenStream<E: BatchExecutor> {
     finishing: bool,
     /// The caller has dropped the stream: its slot becomes free when it ends.
     dropped: bool,
+    /// Time of the device that the stream has had.
+    consumed: f64,
+    /// The longest that its steps may be late, as far as they tell; none for a recording.
+    patience: Option<Duration>,
+    /// A step that it shared has failed: it runs alone until one goes well.
+    alone: bool,
 }
 
 /// The step that a stream has input for.
@@ -43,7 +55,7 @@ struct NextStep<K> {
 impl<E: BatchExecutor> Worker<E> {
     pub(super) fn new(executor: E, shared: Arc<Shared<E>>, slots: usize) -> Self {
         let slots = (0..slots).map(|_| Slot { generation: 0, stream: None }).collect();
-        Self { executor, shared, slots, open: Vec::new() }
+        Self { executor, shared, slots, open: Vec::new(), chooser: Chooser::default(), costs: Costs::default() }
     }
 
     /// Runs until the scheduler is dropped and no work is left.
@@ -112,7 +124,16 @@ impl<E: BatchExecutor> Worker<E> {
         match opened.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(()) => {
                 let priority = handle.priority;
-                let stream = OpenStream { priority, outputs, next_step: None, finishing: false, dropped: false };
+                let stream = OpenStream {
+                    priority,
+                    outputs,
+                    next_step: None,
+                    finishing: false,
+                    dropped: false,
+                    consumed: 0.0,
+                    patience: None,
+                    alone: false,
+                };
                 self.slots[handle.slot].stream = Some(stream);
                 self.open.push(handle.slot);
             }
@@ -219,6 +240,12 @@ impl<E: BatchExecutor> Worker<E> {
             };
             let Some(found) = self.guarded(slot, ask) else { continue };
             let Some(stream) = &mut self.slots[slot].stream else { continue };
+            if let Some((.., budget)) = found
+                && stream.priority != Priority::Offline
+                && !budget.is_zero()
+            {
+                stream.patience = Some(stream.patience.map_or(budget, |known| known.min(budget)));
+            }
             // Without a receiver no further step runs.
             let found = found.filter(|_| !(stream.dropped && stream.outputs.is_closed()));
             match (found, &mut stream.next_step) {
@@ -232,50 +259,72 @@ impl<E: BatchExecutor> Worker<E> {
         }
     }
 
-    /// Runs the step that is due soonest among those of the highest priority; false if no stream has one.
+    /// The streams that have a next step, for the choice among them.
+    fn candidates(&self) -> Vec<Candidate<E::BatchKey>> {
+        let candidate = |slot: &usize| {
+            let stream = self.slots[*slot].stream.as_ref()?;
+            let NextStep { key, since, budget } = stream.next_step?;
+            let family = self.executor.family(key);
+            let ready = self.executor.rows(key, &[*slot], 1).iter().any(|(of, rows)| of == slot && *rows > 0);
+            Some(Candidate {
+                slot: *slot,
+                key,
+                priority: stream.priority,
+                due: since + budget,
+                takes_time: !budget.is_zero(),
+                family,
+                ready,
+                consumed: stream.consumed,
+                cost: self.costs.of(key).unwrap_or(UNKNOWN_COST),
+            })
+        };
+        self.open.iter().filter_map(candidate).collect()
+    }
+
+    /// Chooses a step and runs it; false if no stream has one.
     fn step(&mut self) -> bool {
-        let mut first: Option<(Priority, Instant, NextStep<E::BatchKey>)> = None;
-        for slot in &self.open {
-            let Some(stream) = &self.slots[*slot].stream else { continue };
-            let Some(next) = stream.next_step else { continue };
-            let due = next.since + next.budget;
-            if first.as_ref().is_none_or(|(priority, soonest, _)| (stream.priority, due) < (*priority, *soonest)) {
-                first = Some((stream.priority, due, next));
+        let found = catch_unwind(AssertUnwindSafe(|| self.candidates()));
+        let Ok(mut candidates) = found else {
+            // No stream can be told apart from the others here.
+            self.fail_all(&self.open.clone(), &Error::internal("the executor cannot tell what its steps compute"));
+            return true;
+        };
+        let Some(first) = self.chooser.choose(&mut candidates) else { return false };
+        for candidate in &candidates {
+            if let Some(stream) = &mut self.slots[candidate.slot].stream {
+                stream.consumed = candidate.consumed;
             }
         }
-        let Some((_, due, NextStep { key, budget, .. })) = first else { return false };
-        // All that fit share it, of any priority: those of the highest first.
-        let mut batch: Vec<(Priority, Instant, usize)> = Vec::new();
-        for slot in &self.open {
-            if let Some(OpenStream { priority, next_step: Some(next), .. }) = &self.slots[*slot].stream
-                && next.key == key
-            {
-                batch.push((*priority, next.since, *slot));
-            }
-        }
-        batch.sort_unstable();
-        let mut slots: Vec<usize> = batch.into_iter().map(|(_, _, slot)| slot).collect();
+        let Candidate { slot: first, key, due, takes_time, .. } = candidates[first];
+        let forced = self.chooser.forced(&candidates, first);
+        let mut slots = self.batch(key, first);
         let limits = || (self.executor.max_batch(key), self.executor.step_name(key));
         let (most, name) = match catch_unwind(AssertUnwindSafe(limits)) {
-            Ok(limits) => limits,
+            Ok((most, name)) => (self.costs.limit(key, most, self.patience(first)), name),
             Err(panic) => {
                 self.fail_all(&slots, &panicked(&*panic));
                 return true;
             }
         };
-        slots.truncate(most.max(1));
+        slots.truncate(most);
+        let rows = catch_unwind(AssertUnwindSafe(|| self.executor.rows(key, &slots, most))).unwrap_or_default();
         let began = Instant::now();
-        let done = catch_unwind(AssertUnwindSafe(|| self.executor.step(key, &slots)));
+        let done = catch_unwind(AssertUnwindSafe(|| self.executor.step(key, &slots, most)));
+        let took = began.elapsed();
         metrics::histogram!("auricle_step_rows", "step" => name).record(slots.len() as f64);
-        metrics::histogram!("auricle_step_seconds", "step" => name).record(began.elapsed());
-        if !budget.is_zero() && due < Instant::now() {
+        metrics::histogram!("auricle_step_seconds", "step" => name).record(took);
+        if takes_time && due < Instant::now() {
             metrics::counter!("auricle_steps_late_total", "step" => name).increment(1);
+        }
+        if takes_time {
+            self.charge(key, &rows, took.as_secs_f64());
+            self.chooser.ran(forced, took.as_secs_f64());
         }
         match done.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(outputs) => {
                 for (slot, output) in slots.iter().zip(outputs) {
                     let Some(stream) = &mut self.slots[*slot].stream else { continue };
-                    stream.next_step = None;
+                    (stream.next_step, stream.alone) = (None, false);
                     if let Some(output) = output {
                         stream.outputs.send(Message::Output(output));
                     }
@@ -283,10 +332,70 @@ impl<E: BatchExecutor> Worker<E> {
             }
             Err(error) => {
                 metrics::counter!("auricle_steps_failed_total", "step" => name).increment(1);
-                self.fail_all(&slots, &error);
+                self.retry_or_fail(key, &slots, &error);
             }
         }
         true
+    }
+
+    /// The slots that share a step with `first`: all with its key, of any priority, those of the highest first and among them
+    /// those that have had the least. The limit comes later.
+    fn batch(&self, key: E::BatchKey, first: usize) -> Vec<usize> {
+        let alone = |slot: usize| self.slots[slot].stream.as_ref().is_some_and(|stream| stream.alone);
+        if alone(first) {
+            return vec![first];
+        }
+        let mut batch: Vec<(Priority, f64, Instant, usize)> = Vec::new();
+        for slot in &self.open {
+            if let Some(stream) = &self.slots[*slot].stream
+                && let Some(next) = &stream.next_step
+                && next.key == key
+                && !stream.alone
+            {
+                // A live stream has no part in the shares: the one that waits longest goes first.
+                let consumed = if stream.priority == Priority::Offline { stream.consumed } else { 0.0 };
+                batch.push((stream.priority, consumed, next.since, *slot));
+            }
+        }
+        batch.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then((a.2, a.3).cmp(&(b.2, b.3))));
+        batch.into_iter().map(|(.., slot)| slot).collect()
+    }
+
+    /// How long a step with this slot may take for the sake of live streams; none where it is one of theirs, or there are none.
+    fn patience(&self, first: usize) -> Option<Duration> {
+        let stream = |slot: &usize| self.slots[*slot].stream.as_ref();
+        let recording = stream(&first).is_some_and(|stream| stream.priority == Priority::Offline);
+        let open = self.open.iter().filter_map(stream).filter_map(|stream| stream.patience);
+        open.min().filter(|_| recording)
+    }
+
+    /// Charges the streams for a step, and learns from it what a row costs.
+    fn charge(&mut self, key: E::BatchKey, rows: &[(usize, usize)], seconds: f64) {
+        let total: usize = rows.iter().map(|(_, rows)| rows).sum();
+        if total == 0 {
+            return;
+        }
+        let row = seconds / total as f64;
+        self.costs.learn(key, row);
+        for (slot, rows) in rows {
+            if let Some(stream) = self.slots.get_mut(*slot).and_then(|slot| slot.stream.as_mut()) {
+                stream.consumed += row * *rows as f64;
+            }
+        }
+    }
+
+    /// Runs the streams of a failed step again, each alone, or ends them.
+    fn retry_or_fail(&mut self, key: E::BatchKey, slots: &[usize], error: &Error) {
+        let undone =
+            slots.len() > 1 && catch_unwind(AssertUnwindSafe(|| self.executor.undo(key, slots))).unwrap_or(false);
+        if !undone {
+            return self.fail_all(slots, error);
+        }
+        for slot in slots {
+            if let Some(stream) = &mut self.slots[*slot].stream {
+                (stream.next_step, stream.alone) = (None, true);
+            }
+        }
     }
 
     fn fail_all(&mut self, slots: &[usize], error: &Error) {

@@ -77,7 +77,7 @@ struct BufferedAudio<'a> {
     buffer: Vec<f32>,
     /// Position of the buffer's first sample in the stream.
     start: usize,
-    vad: Option<VadStream<'a>>,
+    vad: Option<VadStream<&'a Silero>>,
     /// Speech probabilities from the chunk in which the buffer begins; none without a detector.
     probabilities: Option<Vec<f32>>,
 }

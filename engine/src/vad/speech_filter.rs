@@ -77,8 +77,18 @@ pub struct SpeechFilter<'a>(Method<'a>);
 
 #[derive(Debug)]
 enum Method<'a> {
-    Detector { stream: Box<VadStream<'a>>, segmenter: Segmenter, boundaries: Vec<SpeechBoundary>, samples: usize },
-    Level { energy: f32, count: usize, start: usize, spans: Vec<SpeechSegment> },
+    Detector {
+        stream: Box<VadStream<&'a Silero>>,
+        segmenter: Segmenter,
+        boundaries: Vec<SpeechBoundary>,
+        samples: usize,
+    },
+    Level {
+        energy: f32,
+        count: usize,
+        start: usize,
+        spans: Vec<SpeechSegment>,
+    },
 }
 
 impl<'a> SpeechFilter<'a> {

@@ -1,22 +1,24 @@
 //! Speech detection over a stream of samples, in constant memory.
 
+use std::ops::Deref;
+
 use super::segmenter::{SegmentationParameters, Segmenter, SpeechBoundary, SpeechSegment};
 use crate::audio::AudioStream;
 use crate::error::Result;
 use crate::models::silero::{CHUNK, Silero, VadState};
 
-/// Speech probabilities of one stream.
+/// Speech probabilities of one stream. `D` leads to the detector: a reference or a shared pointer.
 #[derive(Debug)]
-pub struct VadStream<'a> {
-    detector: &'a Silero,
+pub struct VadStream<D> {
+    detector: D,
     memory: [VadState; 1],
     /// Samples of an incomplete chunk.
     pending: Vec<f32>,
 }
 
-impl<'a> VadStream<'a> {
+impl<D: Deref<Target = Silero>> VadStream<D> {
     /// A stream without samples.
-    pub fn new(detector: &'a Silero) -> Self {
+    pub fn new(detector: D) -> Self {
         Self { detector, memory: [VadState::default()], pending: Vec::new() }
     }
 
@@ -45,7 +47,7 @@ impl<'a> VadStream<'a> {
 /// Speech segmentation of one stream: samples in, boundaries of speech out.
 #[derive(Debug)]
 pub struct SegmentStream<'a> {
-    probabilities: VadStream<'a>,
+    probabilities: VadStream<&'a Silero>,
     segmenter: Segmenter,
     samples: usize,
 }

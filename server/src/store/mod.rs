@@ -25,8 +25,8 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
-use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::Row as _;
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 
 use crate::ids::AccountId;
 pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber};

@@ -5,5 +5,6 @@ mod embedding;
 mod guards;
 mod language_model;
 mod listen;
+mod shares;
 mod transcribe;
 mod word_times;

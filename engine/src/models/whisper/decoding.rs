@@ -11,7 +11,7 @@ use super::decoder::{DecoderOutput, DecoderState, Scores};
 use super::model::Whisper;
 use super::token_mask::TokenRules;
 use crate::decoding::confidence_of;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The task of decoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct DecodedWindow {
     pub tokens: Vec<u32>,
     /// Confidence of each token: one minus the normalised entropy of the allowed tokens' distribution.
     pub confidences: Vec<f32>,
-    /// Mean log probability of the tokens and the end.
+    /// Mean log probability of the tokens and the end; NaN where the scores are not finite, which leaves nothing to decode.
     pub log_prob: f32,
     /// Probability that there is no speech.
     pub no_speech: f32,
@@ -247,12 +247,6 @@ impl DecodingBatch {
         let windows = &mut self.windows[from..];
         let weights = output.weights;
         let candidates = candidates(output.scores, windows, model.rules(), self.timestamps)?;
-        if candidates.iter().flatten().any(|candidate| !candidate.log_prob.is_finite()) {
-            return Err(Error::Device {
-                device: "in use".into(),
-                reason: "the decoder's scores are not finite".into(),
-            });
-        }
         let (mut first, mut done, mut rows) = (0, Vec::new(), Vec::new());
         let mut candidates = candidates.into_iter();
         for window in windows {
@@ -260,6 +254,11 @@ impl DecodingBatch {
             let found: Vec<Candidate> = candidates.by_ref().take(count).flatten().collect();
             if window.finished {
                 rows.extend(first..first + count);
+            } else if found.iter().any(|candidate| !candidate.log_prob.is_finite()) {
+                // Its scores are not finite, which is no fault of the windows beside it.
+                window.finished = true;
+                rows.extend(first..first + count);
+                done.push((window.number, DecodedWindow { log_prob: f32::NAN, ..DecodedWindow::default() }));
             } else {
                 let seen = window.options.frames.min(frames);
                 let attention_of = |path: usize| -> Vec<f32> {

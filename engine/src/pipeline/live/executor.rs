@@ -1,26 +1,22 @@
-//! Batch executor of live streams: the detector runs over all samples, the encoder over streams with a complete chunk.
+//! Batch executor of live streams: turns begin and end where the callers' detectors hear speech, and streams with a complete
+//! chunk share a step of the encoder.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use burn::tensor::{Tensor, TensorData};
 
 use super::slot::{EncoderInput, LiveAudio, LiveRequest, LiveSlot, StepOutput};
-use crate::audio::SAMPLE_RATE;
 use crate::decoding::Beam;
 use crate::error::{Error, Result};
-use crate::models::silero::{CHUNK, Silero, VadState};
 use crate::pipeline::groups::{BatchGroup, BatchGroups};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
 /// Most streams of an encoder step.
 const MAX_STREAMS: usize = 64;
-/// Duration of a chunk of the detector.
-const DETECTOR_CHUNK: Duration = Duration::from_millis((CHUNK * 1000 / SAMPLE_RATE as usize) as u64);
 
 /// The live streams of a device.
+#[derive(Default)]
 pub struct LiveExecutor {
-    detector: Option<Arc<Silero>>,
     slots: SlotTable<LiveSlot>,
     groups: BatchGroups,
 }
@@ -28,8 +24,8 @@ pub struct LiveExecutor {
 /// Next step of a slot. Slots with equal keys share a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LiveBatchKey {
-    /// Runs the detector.
-    Detect,
+    /// Follows the detector's probabilities to where turns begin and end.
+    FollowSpeech,
     /// Encodes and decodes chunks.
     Encode {
         /// Number of the batch group.
@@ -53,34 +49,6 @@ pub enum SearchKind {
 }
 
 impl LiveExecutor {
-    /// An executor without streams.
-    pub fn new(detector: Option<Arc<Silero>>) -> Self {
-        Self { detector, slots: SlotTable::default(), groups: BatchGroups::default() }
-    }
-
-    fn detect(&mut self, slots: &[usize]) -> Result<Vec<Option<StepOutput>>> {
-        let Some(detector) = self.detector.clone() else {
-            return Err(Error::internal("a step of the detector without one"));
-        };
-        let (mut samples, mut memories): (Vec<Vec<f32>>, Vec<VadState>) = (Vec::new(), Vec::new());
-        for slot in slots {
-            let slot = self.slots.get_mut(*slot)?;
-            samples.push(slot.take_detector_samples());
-            memories.push(slot.memory.clone());
-        }
-        let rows: Vec<&[f32]> = samples.iter().map(Vec::as_slice).collect();
-        let probabilities = detector.chances(&rows, &mut memories)?;
-        slots
-            .iter()
-            .zip(probabilities.iter().zip(memories))
-            .map(|(slot, (probabilities, memory))| {
-                let slot = self.slots.get_mut(*slot)?;
-                slot.memory = memory;
-                slot.push_probabilities(probabilities).map(Some)
-            })
-            .collect()
-    }
-
     fn encode(
         &mut self,
         group: usize,
@@ -151,8 +119,8 @@ impl BatchExecutor for LiveExecutor {
 
     fn next_step(&self, slot: usize) -> Option<LiveBatchKey> {
         let slot = self.slots.find(slot)?;
-        if slot.needs_detector() {
-            return Some(LiveBatchKey::Detect);
+        if slot.has_heard() {
+            return Some(LiveBatchKey::FollowSpeech);
         }
         if slot.is_turn_encoded() {
             return Some(LiveBatchKey::EndTurn);
@@ -168,9 +136,8 @@ impl BatchExecutor for LiveExecutor {
 
     fn budget(&self, key: LiveBatchKey) -> Duration {
         match key {
-            LiveBatchKey::EndTurn => Duration::ZERO,
+            LiveBatchKey::FollowSpeech | LiveBatchKey::EndTurn => Duration::ZERO,
             // The next chunk is complete after this time.
-            LiveBatchKey::Detect => DETECTOR_CHUNK,
             LiveBatchKey::Encode { group, .. } => self.groups.get(group).map_or(Duration::ZERO, |group| {
                 let chunk_ms = (group.look_ahead + 1) as f64 * group.model.frame_ms();
                 Duration::from_millis(chunk_ms as u64)
@@ -180,22 +147,24 @@ impl BatchExecutor for LiveExecutor {
 
     fn max_batch(&self, key: LiveBatchKey) -> usize {
         match key {
-            LiveBatchKey::Detect | LiveBatchKey::EndTurn => usize::MAX,
+            LiveBatchKey::FollowSpeech | LiveBatchKey::EndTurn => usize::MAX,
             LiveBatchKey::Encode { .. } => MAX_STREAMS,
         }
     }
 
     fn step_name(&self, key: LiveBatchKey) -> &'static str {
         match key {
-            LiveBatchKey::Detect => "detect",
+            LiveBatchKey::FollowSpeech => "speech",
             LiveBatchKey::Encode { .. } => "encode",
             LiveBatchKey::EndTurn => "settle",
         }
     }
 
-    fn step(&mut self, key: LiveBatchKey, slots: &[usize]) -> Result<Vec<Option<StepOutput>>> {
+    fn step(&mut self, key: LiveBatchKey, slots: &[usize], _: usize) -> Result<Vec<Option<StepOutput>>> {
         let outputs = match key {
-            LiveBatchKey::Detect => self.detect(slots),
+            LiveBatchKey::FollowSpeech => {
+                slots.iter().map(|slot| self.slots.get_mut(*slot)?.follow_speech().map(Some)).collect()
+            }
             LiveBatchKey::Encode { group, search, chunks } => self.encode(group, search, chunks, slots),
             LiveBatchKey::EndTurn => slots
                 .iter()
@@ -218,6 +187,7 @@ impl BatchExecutor for LiveExecutor {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
     use burn::tensor::Device;
 
@@ -225,24 +195,27 @@ mod tests {
     use super::*;
     use crate::audio::AudioStream;
     use crate::models::fastconformer::FastConformer;
+    use crate::models::silero::Silero;
     use crate::vad::endpointer::EndpointingRules;
+    use crate::vad::stream::VadStream;
 
-    /// Runs the detector until no samples wait for it.
-    fn detect(executor: &mut LiveExecutor) {
-        while executor.next_step(0) == Some(LiveBatchKey::Detect) {
+    /// Follows the speech until no probabilities wait.
+    fn follow(executor: &mut LiveExecutor) {
+        while executor.next_step(0) == Some(LiveBatchKey::FollowSpeech) {
             assert_eq!(executor.waiting_since(0), None, "from when it is seen");
-            executor.step(LiveBatchKey::Detect, &[0]).unwrap();
+            executor.step(LiveBatchKey::FollowSpeech, &[0], usize::MAX).unwrap();
         }
     }
 
-    /// A chunk keeps its waiting time while the detector processes later samples.
+    /// A chunk keeps its waiting time while later speech is followed.
     #[test]
     fn new_input_does_not_reset_the_waiting_time_of_a_chunk() {
         let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
         let model = Arc::new(FastConformer::load(&models.join("starter/asr-en"), &Device::flex()).unwrap());
         let detector = Silero::load(&models.join("starter/vad"), &Device::flex()).unwrap();
         let mut mel = model.preprocessor().stream().unwrap();
-        let mut executor = LiveExecutor::new(Some(Arc::new(detector)));
+        let mut heard = VadStream::new(&detector);
+        let mut executor = LiveExecutor::default();
         let group = BatchGroup { model, look_ahead: 6, language: 0 };
         let request = LiveRequest {
             group,
@@ -254,21 +227,25 @@ mod tests {
         };
         executor.open(0, request).unwrap();
         let sound = AudioStream::open(models.join("samples/jfk.flac")).unwrap().read_to_end().unwrap();
-        let mut pieces = sound.chunks(1_600).map(|piece| LiveAudio { samples: piece.to_vec(), mel: mel.push(piece) });
-        while executor.next_step(0).is_none_or(|key| key == LiveBatchKey::Detect) {
+        let mut pieces = sound.chunks(1_600).map(|piece| LiveAudio {
+            samples: piece.to_vec(),
+            probabilities: heard.push(piece).unwrap(),
+            mel: mel.push(piece),
+        });
+        while executor.next_step(0).is_none_or(|key| key == LiveBatchKey::FollowSpeech) {
             executor.push(0, pieces.next().unwrap());
-            detect(&mut executor);
+            follow(&mut executor);
         }
         let since = executor.waiting_since(0);
         assert!(since.is_some());
         for _ in 0..3 {
             executor.push(0, pieces.next().unwrap());
-            detect(&mut executor);
+            follow(&mut executor);
             assert!(matches!(executor.next_step(0), Some(LiveBatchKey::Encode { .. })));
             assert_eq!(executor.waiting_since(0), since);
         }
         let key = executor.next_step(0).unwrap();
-        executor.step(key, &[0]).unwrap();
+        executor.step(key, &[0], usize::MAX).unwrap();
         assert!(executor.waiting_since(0) > since || executor.next_step(0).is_none());
     }
 }

@@ -16,11 +16,13 @@ use crate::audio::{Resampler, SAMPLE_RATE, sanitize};
 use crate::decoding::fusion::{self, Fusion};
 use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
+use crate::models::silero::Silero;
 use crate::options::{ListenOptions, SAMPLE_RATES};
 use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::pipeline::groups::BatchGroup;
 use crate::scheduler::{self, Priority, Results, Scheduler};
 use crate::text::lm::LanguageModel;
+use crate::vad::stream::VadStream;
 
 /// Audio that [`LiveInput::send`] lets wait for the device, ms.
 pub const MAX_AHEAD_MS: u64 = 5_000;
@@ -31,6 +33,8 @@ pub struct LiveInput {
     stream: scheduler::Stream<DeviceExecutor>,
     resampler: Resampler,
     mel: LogMelStream,
+    /// It runs on the thread that pushes: the worker's time is the models'.
+    detector: Option<VadStream<Arc<Silero>>>,
     /// First byte of a sample that a push has split.
     odd_byte: Option<u8>,
     /// Audio for which the queue had no room.
@@ -59,7 +63,7 @@ pub(crate) fn open(
     options: &ListenOptions,
     look_ahead_ms: Option<u32>,
     language_model: Option<Arc<LanguageModel>>,
-    has_detector: bool,
+    detector: Option<Arc<Silero>>,
 ) -> Result<(LiveInput, LiveEvents)> {
     if !SAMPLE_RATES.contains(&options.sample_rate) {
         return Err(Error::InvalidOption(format!(
@@ -73,7 +77,7 @@ pub(crate) fn open(
         return Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()));
     }
     let mut rules = options.turns;
-    if !has_detector {
+    if detector.is_none() {
         // Without a detector only blanks indicate silence.
         rules.blank_ms = rules.silence_ms;
     }
@@ -89,7 +93,7 @@ pub(crate) fn open(
     let request = StreamRequest::Live(LiveRequest {
         group,
         endpointing: rules,
-        has_detector,
+        has_detector: detector.is_some(),
         fusion,
         beam: options.beam.unwrap_or(fusion::BEAM),
         backlog: BacklogReporter::new(backlog.clone()),
@@ -101,6 +105,7 @@ pub(crate) fn open(
         stream,
         resampler,
         mel,
+        detector: detector.map(VadStream::new),
         odd_byte: None,
         unsent: None,
         samples: 0,
@@ -172,6 +177,9 @@ impl LiveInput {
         let samples: Vec<f32> = samples.iter().copied().map(sanitize).collect();
         self.resampler.push(&samples, &mut input.samples)?;
         input.mel.extend(self.mel.push(&input.samples[before..]));
+        if let Some(detector) = &mut self.detector {
+            input.probabilities.extend(detector.push(&input.samples[before..])?);
+        }
         self.count(input.samples.len() - before);
         if !input.samples.is_empty() {
             self.unsent = Some(input);
@@ -228,6 +236,10 @@ impl LiveInput {
         self.resampler.finish(&mut rest.samples)?;
         rest.mel.extend(self.mel.push(&rest.samples[before..]));
         rest.mel.extend(self.mel.finish());
+        if let Some(mut detector) = self.detector.take() {
+            rest.probabilities.extend(detector.push(&rest.samples[before..])?);
+            rest.probabilities.extend(detector.finish()?);
+        }
         self.count(rest.samples.len() - before);
         self.stream.finish(Some(StreamInput::Live(rest)));
         Ok(())

@@ -9,7 +9,7 @@ use crate::decoding::fusion::Fusion;
 use crate::decoding::{Beam, Search, Token};
 use crate::error::Result;
 use crate::models::fastconformer::Stream;
-use crate::models::silero::{CHUNK, VadState};
+use crate::models::silero::CHUNK;
 use crate::pipeline::groups::BatchGroup;
 use crate::vad::endpointer::{Endpoint, Endpointer, EndpointingRules};
 
@@ -26,7 +26,7 @@ const MAX_STEP_FRAMES: usize = 112;
 pub struct LiveRequest {
     pub group: BatchGroup,
     pub endpointing: EndpointingRules,
-    /// True if a detector finds the speech.
+    /// True if the caller's detector finds the speech.
     pub has_detector: bool,
     /// Shallow fusion for beam search; without it the search is greedy.
     pub fusion: Option<Arc<Fusion>>,
@@ -46,8 +46,10 @@ impl LiveRequest {
 /// A piece of audio.
 #[derive(Debug, Default)]
 pub struct LiveAudio {
-    /// At 16 kHz.
+    /// At 16 kHz; how many of them there are is all that the worker needs.
     pub samples: Vec<f32>,
+    /// Speech probabilities of the detector's chunks that the samples complete.
+    pub probabilities: Vec<f32>,
     /// Mel rows that the samples complete, `[rows, mels]`.
     pub mel: Vec<f32>,
 }
@@ -74,9 +76,8 @@ pub(super) struct LiveSlot {
     pub request: LiveRequest,
     /// Number of its batch group.
     pub group: usize,
-    pub memory: VadState,
-    /// Samples that the detector has not processed.
-    samples: Vec<f32>,
+    /// Speech probabilities that have come since the last step took them.
+    heard: Vec<f32>,
     /// Probabilities of the chunks after the processed samples: a turn is encoded to its end before the next one
     /// begins.
     probabilities: VecDeque<f32>,
@@ -117,8 +118,7 @@ impl LiveSlot {
     pub fn new(request: LiveRequest, group: usize) -> Result<Self> {
         let config = &request.group.model.config().encoder;
         let mut slot = Self {
-            memory: VadState::default(),
-            samples: Vec::new(),
+            heard: Vec::new(),
             probabilities: VecDeque::new(),
             processed_samples: 0,
             mel: Vec::new(),
@@ -139,7 +139,7 @@ impl LiveSlot {
 
     pub fn push(&mut self, input: LiveAudio) {
         if self.request.has_detector {
-            self.samples.extend(input.samples);
+            self.heard.extend(input.probabilities);
         } else {
             self.processed_samples += input.samples.len();
         }
@@ -149,7 +149,7 @@ impl LiveSlot {
 
     pub fn finish(&mut self) {
         self.finishing = true;
-        if self.samples.is_empty() {
+        if self.heard.is_empty() {
             self.end_turn_at_last_row();
         }
         self.update_ready_since();
@@ -159,29 +159,14 @@ impl LiveSlot {
         self.first_row + self.mel.len() / self.mels
     }
 
-    /// True if samples wait for the detector.
-    pub fn needs_detector(&self) -> bool {
-        self.request.has_detector && self.detector_samples().is_some()
+    /// True if probabilities wait to be taken.
+    pub fn has_heard(&self) -> bool {
+        !self.heard.is_empty()
     }
 
-    /// Number of samples that wait for the detector, in whole chunks; the last chunk of the stream is padded.
-    pub fn detector_samples(&self) -> Option<usize> {
-        let chunks = if self.finishing { self.samples.len().div_ceil(CHUNK) } else { self.samples.len() / CHUNK };
-        (chunks > 0).then_some(chunks * CHUNK)
-    }
-
-    /// Takes these samples, padded to whole chunks.
-    pub fn take_detector_samples(&mut self) -> Vec<f32> {
-        let wanted = self.detector_samples().unwrap_or(0);
-        let rest = self.samples.split_off(wanted.min(self.samples.len()));
-        let mut samples = std::mem::replace(&mut self.samples, rest);
-        samples.resize(wanted, 0.0);
-        samples
-    }
-
-    /// Takes the speech probabilities of these samples.
-    pub fn push_probabilities(&mut self, probabilities: &[f32]) -> Result<StepOutput> {
-        self.probabilities.extend(probabilities);
+    /// Takes the probabilities that have come.
+    pub fn follow_speech(&mut self) -> Result<StepOutput> {
+        self.probabilities.extend(std::mem::take(&mut self.heard));
         self.process_probabilities()?;
         self.update_ready_since();
         Ok(self.output(Vec::new()))
@@ -191,7 +176,7 @@ impl LiveSlot {
     fn process_probabilities(&mut self) -> Result<()> {
         while self.turn.as_ref().is_none_or(|turn| turn.end_row.is_none()) {
             let Some(probability) = self.probabilities.pop_front() else {
-                if self.finishing && self.samples.is_empty() {
+                if self.finishing && self.heard.is_empty() {
                     self.end_turn_at_last_row();
                 }
                 break;
@@ -274,9 +259,9 @@ impl LiveSlot {
         }
     }
 
-    /// Time since which a chunk waits for the encoder; none while samples wait for the detector.
+    /// Time since which a chunk waits for the encoder; none while probabilities wait to be taken.
     pub fn ready_since(&self) -> Option<Instant> {
-        self.ready_since.filter(|_| !self.needs_detector())
+        self.ready_since.filter(|_| !self.has_heard())
     }
 
     fn update_ready_since(&mut self) {
@@ -352,7 +337,7 @@ impl LiveSlot {
     }
 
     fn has_more_input(&self) -> bool {
-        !self.finishing || !self.samples.is_empty() || !self.probabilities.is_empty()
+        !self.finishing || !self.heard.is_empty() || !self.probabilities.is_empty()
     }
 
     pub fn output(&self, tokens: Vec<Token>) -> StepOutput {

@@ -4,3 +4,4 @@ pub mod transducer;
 pub(crate) mod transducer_executor;
 pub(crate) mod whisper;
 pub(crate) mod whisper_executor;
+mod whisper_windows;

@@ -85,6 +85,8 @@ pub struct TransducerBatchKey {
 pub struct TransducerExecutor {
     slots: SlotTable<TransducerSlot>,
     groups: BatchGroups,
+    /// The windows of the step that runs: their slots, the places of these in the step, and the samples.
+    in_step: Vec<(usize, usize, Vec<f32>)>,
 }
 
 struct TransducerSlot {
@@ -198,39 +200,37 @@ impl TransducerExecutor {
         Ok(results.into_iter().zip(valid).map(outputs).collect())
     }
 
-    fn step_windows(&mut self, key: TransducerBatchKey, slots: &[usize]) -> Result<Vec<Option<StepOutput>>> {
+    fn step_windows(
+        &mut self,
+        key: TransducerBatchKey,
+        slots: &[usize],
+        most: usize,
+    ) -> Result<Vec<Option<StepOutput>>> {
         let Some(BatchGroup { model, .. }) = self.groups.get(key.group).cloned() else {
             return Err(Error::internal("a step of an unknown batch group"));
         };
-        let max_batch = self.max_batch(key);
+        let counts: Vec<usize> = self.rows(key, slots, most).into_iter().map(|(_, count)| count).collect();
+        let numbers = slots;
         let mut slots = self.slots.several_mut(slots)?;
-        // One window of each recording in turn, so that a long recording does not delay the others.
-        let mut batch: Vec<(usize, Vec<f32>)> = Vec::new();
-        loop {
-            let before = batch.len();
-            for (at, slot) in slots.iter_mut().enumerate() {
-                if batch.len() < max_batch
-                    && let PendingInput::Windows(windows) = &mut slot.pending
-                {
-                    batch.extend(windows.pop_front().map(|window| (at, window)));
-                }
-            }
-            if batch.len() == before {
-                break;
+        // Kept until the step has gone well: undone, it puts them back.
+        let batch = &mut self.in_step;
+        for (at, (slot, count)) in slots.iter_mut().zip(counts).enumerate() {
+            if let PendingInput::Windows(windows) = &mut slot.pending {
+                batch.extend(windows.drain(..count).map(|window| (numbers[at], at, window)));
             }
         }
-        let samples: Vec<&[f32]> = batch.iter().map(|(_, window)| window.as_slice()).collect();
+        let samples: Vec<&[f32]> = batch.iter().map(|(.., window)| window.as_slice()).collect();
         let (features, lengths) = model.preprocessor().utterances(&samples, model.device())?;
         let encoded = model.encode_utterances(features, &lengths)?;
         let results: Vec<StepResult> = if key.on_worker {
             let searches: Vec<Search> =
-                batch.iter().map(|(at, _)| Search::Greedy(slots[*at].search.keyterms())).collect();
+                batch.iter().map(|(_, at, _)| Search::Greedy(slots[*at].search.keyterms())).collect();
             model.search_utterances(&encoded, &searches)?.into_iter().map(StepResult::Tokens).collect()
         } else {
             (0..batch.len()).map(|row| StepResult::Frames(Box::new(encoded.row(row)))).collect()
         };
         let mut outputs: Vec<Vec<StepResult>> = slots.iter().map(|_| Vec::new()).collect();
-        for ((at, _), results) in batch.into_iter().zip(results) {
+        for ((_, at, _), results) in batch.drain(..).zip(results) {
             outputs[at].push(results);
         }
         Ok(outputs
@@ -301,10 +301,49 @@ impl BatchExecutor for TransducerExecutor {
         "recording"
     }
 
-    fn step(&mut self, key: TransducerBatchKey, slots: &[usize]) -> Result<Vec<Option<StepOutput>>> {
+    fn family(&self, key: TransducerBatchKey) -> usize {
+        key.group
+    }
+
+    fn rows(&self, _: TransducerBatchKey, slots: &[usize], most: usize) -> Vec<(usize, usize)> {
+        let windows = |slot: &usize| match self.slots.find(*slot).map(|slot| &slot.pending) {
+            Some(PendingInput::Windows(windows)) => windows.len(),
+            _ => 1,
+        };
+        let counts = in_turn(&slots.iter().map(windows).collect::<Vec<_>>(), most);
+        slots.iter().copied().zip(counts).collect()
+    }
+
+    fn step(&mut self, key: TransducerBatchKey, slots: &[usize], most: usize) -> Result<Vec<Option<StepOutput>>> {
+        self.in_step.clear();
         match key.rows {
             Some(rows) => self.step_streams(key, rows, slots),
-            None => self.step_windows(key, slots),
+            None => self.step_windows(key, slots, most),
         }
     }
+
+    fn undo(&mut self, key: TransducerBatchKey, _: &[usize]) -> bool {
+        for (slot, _, window) in self.in_step.drain(..).rev() {
+            if let Some(PendingInput::Windows(windows)) = self.slots.find_mut(slot).map(|slot| &mut slot.pending) {
+                windows.push_front(window);
+            }
+        }
+        // The caches of a stream have moved on.
+        key.rows.is_none()
+    }
+}
+
+/// How many of its pieces each of several takes, one of each in turn up to `most` together, so that a long one does not delay
+/// the others.
+pub(super) fn in_turn(waiting: &[usize], most: usize) -> Vec<usize> {
+    let mut counts = vec![0; waiting.len()];
+    let mut left = most.min(waiting.iter().sum());
+    while left > 0 {
+        for (count, waiting) in counts.iter_mut().zip(waiting) {
+            if left > 0 && *count < *waiting {
+                (*count, left) = (*count + 1, left - 1);
+            }
+        }
+    }
+    counts
 }

@@ -11,7 +11,7 @@ use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
 use crate::models::silero::Silero;
-use crate::models::whisper::{Previous, SpecialTokens, Task, Whisper, token_times};
+use crate::models::whisper::{DecodedWindow, Previous, SpecialTokens, Task, Whisper, token_times};
 use crate::options::TranscribeOptions;
 use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
@@ -86,8 +86,8 @@ struct TranscriptBuilder<'a> {
 }
 
 impl TranscriptBuilder<'_> {
-    fn add(&mut self, written: &TranscribedWindow, window: &Window) -> Result<()> {
-        let (mut part, dropped) = words(self.model, written, window)?;
+    fn add(&mut self, decoded: &DecodedWindow, language: u32, window: &Window) -> Result<()> {
+        let (mut part, dropped) = words(self.model, decoded, language, window)?;
         self.dropped_words += dropped;
         if part.words.is_empty() {
             let language = part.language.take();
@@ -143,7 +143,7 @@ fn transcribe_parallel(
             let Some(window) = waiting.pop_front() else {
                 return Err(Error::internal("more results than windows"));
             };
-            text.add(&written, &window)?;
+            text.add(&written.decoded?, written.language, &window)?;
         }
     }
 }
@@ -171,16 +171,17 @@ fn transcribe_sequential(
         let Some(output) = results.wait() else {
             return Err(Error::internal("the results ended before the windows"));
         };
-        for mut written in output?.whisper()? {
+        for written in output?.whisper()? {
+            let mut decoded = written.decoded?;
             // A window that hardly moves on is accepted whole, because a checkpoint could go on so without end.
-            let (kept, frames) = match config.special.settled(&written.decoded.tokens) {
+            let (kept, frames) = match config.special.settled(&decoded.tokens) {
                 (kept, Some(frames)) if frames as u64 * FRAME_MS >= MIN_ADVANCE_MS => (kept, frames),
-                _ => (written.decoded.tokens.len(), usize::MAX),
+                _ => (decoded.tokens.len(), usize::MAX),
             };
-            written.decoded.truncate(kept);
+            decoded.truncate(kept);
             window.truncate(frames.saturating_mul(SAMPLES_PER_FRAME));
-            previous.add(&written.decoded.tokens, written.temperature);
-            text.add(&written, &window)?;
+            previous.add(&decoded.tokens, written.temperature);
+            text.add(&decoded, written.language, &window)?;
             windows.advance(window.samples.len());
         }
     }
@@ -215,10 +216,10 @@ fn keyterm_prompt(model: &Whisper, terms: &[String]) -> Result<Vec<u32>> {
 ///
 /// Sentences are kept if the checkpoint's own timestamps place them near speech. Word times come from cross-attention
 /// over frames with speech only: attention that strays into a pause would move words there.
-fn words(model: &Whisper, written: &TranscribedWindow, window: &Window) -> Result<(Spoken, usize)> {
-    let (config, decoded) = (model.config(), &written.decoded);
+fn words(model: &Whisper, decoded: &DecodedWindow, language: u32, window: &Window) -> Result<(Spoken, usize)> {
+    let config = model.config();
     let speech = window.speech()?;
-    let code = config.special.language(written.language);
+    let code = config.special.language(language);
     let end_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
     let spelled = model.vocabulary().words(&decoded.tokens, code.unwrap_or("en"));
     let (rows, heads) = (decoded.tokens.len() + 1, config.alignment_heads.len());

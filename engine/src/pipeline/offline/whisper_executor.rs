@@ -1,32 +1,23 @@
 //! Batch executor of recordings for Whisper checkpoints: windows of 30 s of all recordings are decoded as one batch,
 //! token by token; a new window takes the place of a finished one.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use burn::tensor::Tensor;
 
-use crate::device::is_cpu;
+use super::transducer_executor::in_turn;
+use super::whisper_windows::{ActiveWindow, ModelState, Outcome, TEMPERATURES};
 use crate::error::{Error, Result};
-use crate::models::whisper::{DecodeOptions, DecodedWindow, DecodingBatch, Task, Whisper, compression_ratio};
+use crate::models::whisper::{DecodeOptions, DecodedWindow, Task, Whisper};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
-/// Most windows that are decoded at once: they share each pass over the weights.
-const MAX_ROWS_CPU: usize = 8;
-const MAX_ROWS_GPU: usize = 32;
 /// Most windows that are encoded in a step.
 const MAX_ENCODED_CPU: usize = 1;
 const MAX_ENCODED_GPU: usize = 8;
 /// Most tokens of a window, as in the published program.
 const MAX_TOKENS: usize = 224;
-/// Temperature fallback: a window with a bad result is decoded again at the next higher temperature.
-const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
-/// A result above this compression ratio (repetition) or below this mean log probability is bad.
-const MAX_COMPRESSION_RATIO: f32 = 1.35;
-const MIN_MEAN_LOG_PROB: f32 = -1.0;
-/// An unlikely result is dropped as silence above this no-speech probability.
-const MAX_NO_SPEECH: f32 = 0.6;
 /// Samples of an encoder frame.
 pub const SAMPLES_PER_FRAME: usize = 320;
 
@@ -66,7 +57,8 @@ pub struct WhisperInput {
 pub struct TranscribedWindow {
     /// Number of the window, from 0, in the order of the input.
     pub window: usize,
-    pub decoded: DecodedWindow,
+    /// What was decoded, or why nothing could be.
+    pub decoded: Result<DecodedWindow>,
     /// Token of its language.
     pub language: u32,
     /// Temperature of the last decoding.
@@ -80,6 +72,8 @@ pub enum WhisperBatchKey {
     Encode(usize),
     /// Decodes one more token of each window.
     Decode(usize),
+    /// Encodes and decodes windows of this slot by themselves, because a step that they shared has failed.
+    Alone(usize),
     /// Delivers windows that were finished in steps of other slots.
     Deliver,
 }
@@ -89,24 +83,8 @@ pub enum WhisperBatchKey {
 pub struct WhisperExecutor {
     slots: SlotTable<WhisperSlot>,
     models: Vec<ModelState>,
-}
-
-struct ModelState {
-    model: Arc<Whisper>,
-    decoding: DecodingBatch,
-    windows: BTreeMap<u64, ActiveWindow>,
-    next: u64,
-}
-
-/// A window in the decoder.
-struct ActiveWindow {
-    slot: usize,
-    number: usize,
-    /// `[1, 1500, size]`
-    frames: Tensor<3>,
-    options: DecodeOptions,
-    /// Index of its temperature.
-    attempt: usize,
+    /// The windows of the encoder's step that runs: their slots, numbers and input.
+    in_step: Vec<(usize, usize, WhisperInput)>,
 }
 
 struct WhisperSlot {
@@ -119,107 +97,37 @@ struct WhisperSlot {
     /// Number of windows in the decoder.
     in_decoder: usize,
     done: Vec<TranscribedWindow>,
-}
-
-/// Assessment of a decoded window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    Accept,
-    Retry,
-    NoSpeech,
-}
-
-fn assess(decoded: &DecodedWindow, vocab_size: usize) -> Verdict {
-    if decoded.log_prob < MIN_MEAN_LOG_PROB && decoded.no_speech > MAX_NO_SPEECH {
-        Verdict::NoSpeech
-    } else if decoded.log_prob < MIN_MEAN_LOG_PROB
-        || compression_ratio(&decoded.tokens, vocab_size) > MAX_COMPRESSION_RATIO
-    {
-        Verdict::Retry
-    } else {
-        Verdict::Accept
-    }
-}
-
-impl ModelState {
-    fn limit(&self, on_cpu: usize, on_gpu: usize) -> usize {
-        if is_cpu(self.model.device()) { on_cpu } else { on_gpu }
-    }
-
-    fn room(&self) -> usize {
-        self.limit(MAX_ROWS_CPU, MAX_ROWS_GPU).saturating_sub(self.decoding.rows())
-    }
-
-    /// Adds windows to the decoder; returns those that are finished at once.
-    fn add(&mut self, frames: &Tensor<3>, windows: Vec<ActiveWindow>) -> Result<Vec<(ActiveWindow, DecodedWindow)>> {
-        let first = self.next;
-        self.next += windows.len() as u64;
-        let options =
-            windows.iter().enumerate().map(|(at, window)| (first + at as u64, window.options.clone())).collect();
-        self.windows.extend(windows.into_iter().enumerate().map(|(at, window)| (first + at as u64, window)));
-        let done = self.decoding.add(&self.model, frames, options)?;
-        self.accept_or_retry(done)
-    }
-
-    /// Adds the windows again that a failed step has lost; returns those that are finished at once.
-    fn restore(&mut self) -> Result<Vec<(ActiveWindow, DecodedWindow)>> {
-        let held: BTreeSet<u64> = self.decoding.numbers().collect();
-        let lost: Vec<(&u64, &ActiveWindow)> =
-            self.windows.iter().filter(|(number, _)| !held.contains(number)).collect();
-        if lost.is_empty() {
-            return Ok(Vec::new());
-        }
-        let frames = Tensor::cat(lost.iter().map(|(_, window)| window.frames.clone()).collect(), 0);
-        let options = lost.into_iter().map(|(number, window)| (*number, window.options.clone())).collect();
-        let done = self.decoding.add(&self.model, &frames, options)?;
-        self.accept_or_retry(done)
-    }
-
-    /// Accepts results, or adds their windows again at a higher temperature; returns the accepted ones.
-    fn accept_or_retry(&mut self, done: Vec<(u64, DecodedWindow)>) -> Result<Vec<(ActiveWindow, DecodedWindow)>> {
-        let mut accepted = Vec::new();
-        let mut waiting = done;
-        while let Some((number, mut decoded)) = waiting.pop() {
-            let Some(window) = self.windows.get_mut(&number) else { continue };
-            match assess(&decoded, self.model.config().vocab_size) {
-                Verdict::Retry if window.attempt + 1 < TEMPERATURES.len() => {
-                    window.attempt += 1;
-                    window.options.temperature = TEMPERATURES[window.attempt];
-                    let (frames, options) = (window.frames.clone(), window.options.clone());
-                    waiting.extend(self.decoding.add(&self.model, &frames, vec![(number, options)])?);
-                    continue;
-                }
-                Verdict::Retry => cut_repetition(&mut decoded),
-                Verdict::NoSpeech => {
-                    decoded = DecodedWindow { no_speech: decoded.no_speech, ..DecodedWindow::default() }
-                }
-                Verdict::Accept => {}
-            }
-            accepted.push((number, decoded));
-        }
-        // Windows are removed only when nothing can fail any more; an error before would lose their results.
-        Ok(accepted
-            .into_iter()
-            .filter_map(|(number, decoded)| Some((self.windows.remove(&number)?, decoded)))
-            .collect())
-    }
-}
-
-/// Cuts repetitions at the end down to one.
-fn cut_repetition(decoded: &mut DecodedWindow) {
-    let tokens = &decoded.tokens;
-    let longest = tokens.len() / 3;
-    let repeats = |period: &usize| {
-        let last = &tokens[tokens.len() - period..];
-        tokens.rchunks_exact(*period).take_while(|chunk| *chunk == last).count()
-    };
-    let looped = (1..=longest).map(|period| (period, repeats(&period))).find(|(_, times)| *times >= 3);
-    if let Some((period, times)) = looped {
-        decoded.truncate(tokens.len() - period * (times - 1));
-    }
+    /// A step that it shared has failed: its windows go by themselves until they have gone well.
+    alone: bool,
 }
 
 impl WhisperExecutor {
+    /// Windows that a step of the encoder takes of each slot.
+    fn encoded_rows(&self, number: usize, slots: &[usize], most: usize) -> Vec<(usize, usize)> {
+        let Some(model) = self.models.get(number) else { return Vec::new() };
+        let most = most.min(model.room().min(model.limit(MAX_ENCODED_CPU, MAX_ENCODED_GPU)).max(1));
+        let waiting = |slot: &usize| self.slots.find(*slot).map_or(0, |slot| slot.waiting.len());
+        let counts = in_turn(&slots.iter().map(waiting).collect::<Vec<_>>(), most);
+        slots.iter().copied().zip(counts).collect()
+    }
+
+    /// Decodes a slot's windows that a failed step has lost, or its next one, by themselves.
+    fn alone(&mut self, index: usize) -> Result<()> {
+        let slot = self.slots.get_mut(index)?;
+        let number = slot.model;
+        if slot.in_decoder == 0 {
+            let others = model_state(&mut self.models, number)?.set_aside();
+            let encoded = self.encode(number, &[index], 1);
+            let model = model_state(&mut self.models, number)?;
+            model.put_back(others);
+            encoded?;
+        }
+        let accepted = model_state(&mut self.models, number)?.decode_alone(index)?;
+        self.store(accepted);
+        self.slots.get_mut(index)?.alone = false;
+        Ok(())
+    }
+
     fn deliver(&mut self, slots: &[usize]) -> Vec<Option<Vec<TranscribedWindow>>> {
         let take = |slot: &usize| {
             let done = self.slots.find_mut(*slot).map(|slot| std::mem::take(&mut slot.done))?;
@@ -228,7 +136,7 @@ impl WhisperExecutor {
         slots.iter().map(take).collect()
     }
 
-    fn store(&mut self, accepted: Vec<(ActiveWindow, DecodedWindow)>) {
+    fn store(&mut self, accepted: Vec<Outcome>) {
         for (window, decoded) in accepted {
             if let Some(slot) = self.slots.find_mut(window.slot) {
                 slot.in_decoder -= 1;
@@ -238,44 +146,42 @@ impl WhisperExecutor {
         }
     }
 
-    fn encode(&mut self, number: usize, slots: &[usize]) -> Result<()> {
-        let model = model_state(&mut self.models, number)?;
-        let most = model.room().min(model.limit(MAX_ENCODED_CPU, MAX_ENCODED_GPU)).max(1);
-        // One window of each recording in turn, so that a long recording does not delay the others.
-        let mut batch: Vec<(usize, usize, WhisperInput)> = Vec::new();
-        loop {
-            let before = batch.len();
-            for index in slots {
-                if batch.len() < most
-                    && let Some(slot) = self.slots.find_mut(*index)
-                {
-                    batch.extend(slot.waiting.pop_front().map(|(number, window)| (*index, number, window)));
-                }
-            }
-            if batch.len() == before {
-                break;
+    /// Encodes up to `most` windows, one of each recording in turn.
+    fn encode(&mut self, number: usize, slots: &[usize], most: usize) -> Result<()> {
+        let counts = self.encoded_rows(number, slots, most);
+        for (index, count) in counts {
+            if let Some(slot) = self.slots.find_mut(index) {
+                let taken = slot.waiting.drain(..count);
+                self.in_step.extend(taken.map(|(number, window)| (index, number, window)));
             }
         }
-        let samples: Vec<&[f32]> = batch.iter().map(|(_, _, window)| window.samples.as_slice()).collect();
+        let model = model_state(&mut self.models, number)?;
+        // Kept until the step has gone well: undone, it puts them back.
+        let batch = &self.in_step;
+        let samples: Vec<&[f32]> = batch.iter().map(|(.., window)| window.samples.as_slice()).collect();
         let frames = model.model.encode(&samples)?;
         let mut windows = Vec::with_capacity(batch.len());
-        for (row, (index, number, WhisperInput { samples, previous, has_speech })) in batch.into_iter().enumerate() {
-            let slot = self.slots.get_mut(index)?;
+        for (row, (index, number, WhisperInput { samples, previous, has_speech })) in batch.iter().enumerate() {
+            let slot = self.slots.get_mut(*index)?;
             let frames = frames.clone().narrow(0, row, 1);
-            let language = slot.language(&frames, has_speech)?;
-            slot.in_decoder += 1;
+            let language = slot.language(&frames, *has_speech)?;
             let options = DecodeOptions {
                 language,
                 task: slot.request.task,
-                previous,
+                previous: previous.clone(),
                 temperature: TEMPERATURES[0],
-                seed: number as u64,
+                seed: *number as u64,
                 beams: slot.request.beams,
                 length_penalty: 1.0,
                 max_tokens: MAX_TOKENS,
                 frames: samples.len().div_ceil(SAMPLES_PER_FRAME),
             };
-            windows.push(ActiveWindow { slot: index, number, frames, options, attempt: 0 });
+            windows.push(ActiveWindow { slot: *index, number: *number, frames, options, attempt: 0 });
+        }
+        for (index, ..) in self.in_step.drain(..) {
+            if let Some(slot) = self.slots.find_mut(index) {
+                slot.in_decoder += 1;
+            }
         }
         let accepted = model.add(&frames, windows)?;
         self.store(accepted);
@@ -317,17 +223,11 @@ impl BatchExecutor for WhisperExecutor {
     fn open(&mut self, slot: usize, request: WhisperRequest) -> Result<()> {
         let known = self.models.iter().position(|model| Arc::ptr_eq(&model.model, &request.model));
         let model = known.unwrap_or_else(|| {
-            let model = request.model.clone();
-            self.models.push(ModelState {
-                model,
-                decoding: DecodingBatch::new(true),
-                windows: BTreeMap::new(),
-                next: 0,
-            });
+            self.models.push(ModelState::new(request.model.clone()));
             self.models.len() - 1
         });
         let (waiting, done) = (VecDeque::new(), Vec::new());
-        self.slots.insert(slot, WhisperSlot { request, model, waiting, arrived: 0, in_decoder: 0, done });
+        self.slots.insert(slot, WhisperSlot { request, model, waiting, arrived: 0, in_decoder: 0, done, alone: false });
         Ok(())
     }
 
@@ -342,21 +242,19 @@ impl BatchExecutor for WhisperExecutor {
 
     fn close(&mut self, index: usize) {
         let Some(slot) = self.slots.remove(index) else { return };
-        let Some(model) = self.models.get_mut(slot.model) else { return };
-        let decoding = &mut model.decoding;
-        model.windows.retain(|number, window| {
-            if window.slot == index {
-                decoding.forget(*number);
-            }
-            window.slot != index
-        });
+        if let Some(model) = self.models.get_mut(slot.model) {
+            model.forget(index);
+        }
     }
 
-    fn next_step(&self, slot: usize) -> Option<WhisperBatchKey> {
-        let slot = self.slots.find(slot)?;
+    fn next_step(&self, index: usize) -> Option<WhisperBatchKey> {
+        let slot = self.slots.find(index)?;
         let room = self.models.get(slot.model)?.room();
         match () {
             () if !slot.done.is_empty() => Some(WhisperBatchKey::Deliver),
+            () if slot.alone && (slot.in_decoder > 0 || !slot.waiting.is_empty()) => {
+                Some(WhisperBatchKey::Alone(index))
+            }
             () if !slot.waiting.is_empty() && room > 0 => Some(WhisperBatchKey::Encode(slot.model)),
             // A slot whose windows wait for room takes part in decoding until there is room.
             () if !slot.waiting.is_empty() || slot.in_decoder > 0 => Some(WhisperBatchKey::Decode(slot.model)),
@@ -369,41 +267,90 @@ impl BatchExecutor for WhisperExecutor {
             WhisperBatchKey::Deliver => Duration::ZERO,
             // Encoding goes first, to keep the decoder full.
             WhisperBatchKey::Encode(_) => Duration::from_secs(1),
-            WhisperBatchKey::Decode(_) => Duration::from_secs(2),
+            WhisperBatchKey::Decode(_) | WhisperBatchKey::Alone(_) => Duration::from_secs(2),
         }
     }
 
-    fn max_batch(&self, _: WhisperBatchKey) -> usize {
-        usize::MAX
+    fn max_batch(&self, key: WhisperBatchKey) -> usize {
+        match key {
+            WhisperBatchKey::Encode(number) => self
+                .models
+                .get(number)
+                .map_or(1, |model| model.room().min(model.limit(MAX_ENCODED_CPU, MAX_ENCODED_GPU)).max(1)),
+            WhisperBatchKey::Alone(_) => 1,
+            WhisperBatchKey::Decode(_) | WhisperBatchKey::Deliver => usize::MAX,
+        }
+    }
+
+    fn family(&self, key: WhisperBatchKey) -> usize {
+        match key {
+            WhisperBatchKey::Encode(number) | WhisperBatchKey::Decode(number) => number,
+            WhisperBatchKey::Alone(index) => self.slots.find(index).map_or(0, |slot| slot.model),
+            WhisperBatchKey::Deliver => 0,
+        }
+    }
+
+    fn rows(&self, key: WhisperBatchKey, slots: &[usize], most: usize) -> Vec<(usize, usize)> {
+        match key {
+            WhisperBatchKey::Encode(number) => self.encoded_rows(number, slots, most),
+            // All windows in the decoder move on, whatever the next step of their slots is.
+            WhisperBatchKey::Decode(number) => self
+                .slots
+                .iter()
+                .filter(|(_, slot)| slot.model == number && slot.in_decoder > 0 && !slot.alone)
+                .map(|(index, slot)| (index, slot.in_decoder))
+                .collect(),
+            WhisperBatchKey::Alone(_) | WhisperBatchKey::Deliver => slots.iter().map(|slot| (*slot, 1)).collect(),
+        }
     }
 
     fn step_name(&self, key: WhisperBatchKey) -> &'static str {
         match key {
             WhisperBatchKey::Encode(_) => "window",
             WhisperBatchKey::Decode(_) => "token",
+            WhisperBatchKey::Alone(_) => "window alone",
             WhisperBatchKey::Deliver => "deliver",
         }
     }
 
-    fn step(&mut self, key: WhisperBatchKey, slots: &[usize]) -> Result<Vec<Option<Vec<TranscribedWindow>>>> {
+    fn step(
+        &mut self,
+        key: WhisperBatchKey,
+        slots: &[usize],
+        most: usize,
+    ) -> Result<Vec<Option<Vec<TranscribedWindow>>>> {
+        self.in_step.clear();
         if let WhisperBatchKey::Encode(number) | WhisperBatchKey::Decode(number) = key
             && let Some(model) = self.models.get_mut(number)
         {
-            let accepted = model.restore()?;
+            let accepted = model.restore(|slot| self.slots.find(slot).is_some_and(|slot| !slot.alone))?;
             self.store(accepted);
         }
         match key {
-            WhisperBatchKey::Encode(model) => self.encode(model, slots)?,
+            WhisperBatchKey::Encode(model) => self.encode(model, slots, most)?,
             WhisperBatchKey::Decode(number) => {
-                let model = model_state(&mut self.models, number)?;
-                let whisper = model.model.clone();
-                let done = model.decoding.step(&whisper)?;
-                let accepted = model.accept_or_retry(done)?;
+                let accepted = model_state(&mut self.models, number)?.step()?;
                 self.store(accepted);
             }
+            WhisperBatchKey::Alone(index) => self.alone(index)?,
             WhisperBatchKey::Deliver => {}
         }
         Ok(self.deliver(slots))
+    }
+
+    /// Every window that shared the step goes by itself from now on.
+    fn undo(&mut self, key: WhisperBatchKey, slots: &[usize]) -> bool {
+        for (index, number, window) in self.in_step.drain(..).rev() {
+            if let Some(slot) = self.slots.find_mut(index) {
+                slot.waiting.push_front((number, window));
+            }
+        }
+        if let WhisperBatchKey::Encode(number) | WhisperBatchKey::Decode(number) = key {
+            for (index, slot) in self.slots.iter_mut() {
+                slot.alone |= slot.model == number && (slot.in_decoder > 0 || slots.contains(&index));
+            }
+        }
+        true
     }
 }
 
@@ -420,9 +367,9 @@ mod tests {
     fn run(executor: &mut WhisperExecutor, slot: usize) -> Vec<(Vec<u32>, u32)> {
         let mut results = Vec::new();
         while let Some(key) = executor.next_step(slot) {
-            results.extend(executor.step(key, &[slot]).unwrap().into_iter().flatten().flatten());
+            results.extend(executor.step(key, &[slot], usize::MAX).unwrap().into_iter().flatten().flatten());
         }
-        results.into_iter().map(|window: TranscribedWindow| (window.decoded.tokens, window.language)).collect()
+        results.into_iter().map(|window: TranscribedWindow| (window.decoded.unwrap().tokens, window.language)).collect()
     }
 
     #[test]
@@ -450,55 +397,24 @@ mod tests {
         executor.push(0, input(&sound));
         for _ in 0..3 {
             let key = executor.next_step(0).unwrap();
-            executor.step(key, &[0]).unwrap();
+            executor.step(key, &[0], usize::MAX).unwrap();
         }
         executor.open(1, kind()).unwrap();
-        // NaN scores make the step fail after it has begun.
+        // A window whose scores are NaN is the only one that suffers.
         let begun = &mut executor.models[0];
         let window = begun.windows.values().next().unwrap();
         let frames = Tensor::full(window.frames.dims(), f32::NAN, &Device::flex());
         let window =
             ActiveWindow { slot: 1, number: 0, frames: frames.clone(), options: window.options.clone(), attempt: 0 };
-        assert!(begun.add(&frames, vec![window]).is_err());
+        let outcomes = begun.add(&frames, vec![window]).unwrap();
+        assert!(matches!(outcomes.as_slice(), [(ActiveWindow { slot: 1, .. }, Err(Error::Device { .. }))]));
+        // After a step that failed as a whole each goes by itself, to the same results.
+        assert!(executor.undo(WhisperBatchKey::Decode(0), &[0]));
+        assert_eq!(executor.next_step(0), Some(WhisperBatchKey::Alone(0)));
         executor.close(1);
         executor.open(1, kind()).unwrap();
         executor.push(1, input(&sound));
         assert_eq!(run(&mut executor, 1), alone);
         assert_eq!(run(&mut executor, 0), alone);
-    }
-
-    #[test]
-    fn repetitions_at_the_end_are_cut_to_one() {
-        let weights = |rows: usize| (0..rows).flat_map(|row| [row as f32; 4]).collect::<Vec<f32>>();
-        let cut = |tokens: &[u32]| {
-            let tokens = tokens.to_vec();
-            let confidences = vec![0.5; tokens.len()];
-            let mut decoded =
-                DecodedWindow { weights: weights(tokens.len() + 1), tokens, confidences, ..DecodedWindow::default() };
-            cut_repetition(&mut decoded);
-            assert_eq!(decoded.confidences.len(), decoded.tokens.len());
-            assert_eq!(decoded.weights, weights(decoded.tokens.len() + 1));
-            decoded.tokens
-        };
-        assert_eq!(cut(&[1, 2, 3, 7, 8, 7, 8, 7, 8]), [1, 2, 3, 7, 8]);
-        assert_eq!(cut(&[5, 5, 5, 5]), [5]);
-        assert_eq!(cut(&[1, 2, 1, 2, 3]), [1, 2, 1, 2, 3], "twice is no loop");
-        assert!(cut(&[]).is_empty());
-    }
-
-    #[test]
-    fn bad_results_are_decoded_again_and_silence_is_dropped() {
-        let decoded = |log_prob: f32, no_speech: f32, tokens: Vec<u32>| DecodedWindow {
-            tokens,
-            log_prob,
-            no_speech,
-            ..DecodedWindow::default()
-        };
-        let plain: Vec<u32> = (0..40).map(|n| n * 997 % 50_000).collect();
-        assert_eq!(assess(&decoded(-0.3, 0.1, plain.clone()), 51_865), Verdict::Accept);
-        assert_eq!(assess(&decoded(-0.3, 0.9, plain.clone()), 51_865), Verdict::Accept, "it is sure of the text");
-        assert_eq!(assess(&decoded(-1.2, 0.1, plain.clone()), 51_865), Verdict::Retry);
-        assert_eq!(assess(&decoded(-1.2, 0.9, plain), 51_865), Verdict::NoSpeech);
-        assert_eq!(assess(&decoded(-0.1, 0.1, vec![900; 100]), 51_865), Verdict::Retry);
     }
 }

@@ -1,0 +1,233 @@
+//! The windows of a Whisper checkpoint in the decoder: added, decoded again where the result is bad, restored after a failed step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use burn::tensor::Tensor;
+
+use crate::device::is_cpu;
+use crate::error::{Error, Result};
+use crate::models::whisper::{DecodeOptions, DecodedWindow, DecodingBatch, Whisper, compression_ratio};
+
+/// Most windows that are decoded at once: they share each pass over the weights.
+const MAX_ROWS_CPU: usize = 8;
+const MAX_ROWS_GPU: usize = 32;
+/// Temperature fallback: a window with a bad result is decoded again at the next higher temperature.
+pub const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
+/// A result above this compression ratio (repetition) or below this mean log probability is bad.
+const MAX_COMPRESSION_RATIO: f32 = 1.35;
+const MIN_MEAN_LOG_PROB: f32 = -1.0;
+/// An unlikely result is dropped as silence above this no-speech probability.
+const MAX_NO_SPEECH: f32 = 0.6;
+
+/// The decoder of a model, and the windows in it.
+pub struct ModelState {
+    pub model: Arc<Whisper>,
+    decoding: DecodingBatch,
+    pub windows: BTreeMap<u64, ActiveWindow>,
+    next: u64,
+}
+
+/// A window in the decoder.
+pub struct ActiveWindow {
+    pub slot: usize,
+    pub number: usize,
+    /// `[1, 1500, size]`
+    pub frames: Tensor<3>,
+    pub options: DecodeOptions,
+    /// Index of its temperature.
+    pub attempt: usize,
+}
+
+/// Assessment of a decoded window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Accept,
+    Retry,
+    NoSpeech,
+}
+
+fn assess(decoded: &DecodedWindow, vocab_size: usize) -> Verdict {
+    if decoded.log_prob < MIN_MEAN_LOG_PROB && decoded.no_speech > MAX_NO_SPEECH {
+        Verdict::NoSpeech
+    } else if decoded.log_prob < MIN_MEAN_LOG_PROB
+        || compression_ratio(&decoded.tokens, vocab_size) > MAX_COMPRESSION_RATIO
+    {
+        Verdict::Retry
+    } else {
+        Verdict::Accept
+    }
+}
+
+/// A decoded window, or why it could not be.
+pub type Outcome = (ActiveWindow, Result<DecodedWindow>);
+
+impl ModelState {
+    /// A model without windows.
+    pub fn new(model: Arc<Whisper>) -> Self {
+        Self { model, decoding: DecodingBatch::new(true), windows: BTreeMap::new(), next: 0 }
+    }
+
+    pub fn limit(&self, on_cpu: usize, on_gpu: usize) -> usize {
+        if is_cpu(self.model.device()) { on_cpu } else { on_gpu }
+    }
+
+    pub fn room(&self) -> usize {
+        self.limit(MAX_ROWS_CPU, MAX_ROWS_GPU).saturating_sub(self.decoding.rows())
+    }
+
+    /// Adds windows to the decoder; returns those that are finished at once.
+    pub fn add(&mut self, frames: &Tensor<3>, windows: Vec<ActiveWindow>) -> Result<Vec<Outcome>> {
+        let first = self.next;
+        self.next += windows.len() as u64;
+        let options =
+            windows.iter().enumerate().map(|(at, window)| (first + at as u64, window.options.clone())).collect();
+        self.windows.extend(windows.into_iter().enumerate().map(|(at, window)| (first + at as u64, window)));
+        let done = self.decoding.add(&self.model, frames, options)?;
+        self.accept_or_retry(done)
+    }
+
+    /// Decodes one more token of each window; returns those that are finished.
+    pub fn step(&mut self) -> Result<Vec<Outcome>> {
+        let done = self.decoding.step(&self.model)?;
+        self.accept_or_retry(done)
+    }
+
+    /// Decodes the windows of one slot to their end, without any other's.
+    pub fn decode_alone(&mut self, slot: usize) -> Result<Vec<Outcome>> {
+        let (own, others): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.windows).into_iter().partition(|(_, window)| window.slot == slot);
+        own.keys().for_each(|number| self.decoding.forget(*number));
+        let mut alone = Self { model: self.model.clone(), windows: own, ..Self::new(self.model.clone()) };
+        self.windows = others;
+        let mut accepted = alone.restore(|_| true)?;
+        while !alone.windows.is_empty() {
+            accepted.extend(alone.step()?);
+        }
+        Ok(accepted)
+    }
+
+    /// Takes the decoder and its windows away, so that a window can be added without the others.
+    pub fn set_aside(&mut self) -> (DecodingBatch, BTreeMap<u64, ActiveWindow>) {
+        (std::mem::replace(&mut self.decoding, DecodingBatch::new(true)), std::mem::take(&mut self.windows))
+    }
+
+    /// Puts them back. A window that was added in between is decoded by [`ModelState::decode_alone`].
+    pub fn put_back(&mut self, (decoding, windows): (DecodingBatch, BTreeMap<u64, ActiveWindow>)) {
+        self.decoding = decoding;
+        self.windows.extend(windows);
+    }
+
+    /// Removes the windows of a slot.
+    pub fn forget(&mut self, slot: usize) {
+        let decoding = &mut self.decoding;
+        self.windows.retain(|number, window| {
+            if window.slot == slot {
+                decoding.forget(*number);
+            }
+            window.slot != slot
+        });
+    }
+
+    /// Adds the windows again that a failed step has lost, of these slots; returns those that are finished at once.
+    pub fn restore(&mut self, of: impl Fn(usize) -> bool) -> Result<Vec<Outcome>> {
+        let held: BTreeSet<u64> = self.decoding.numbers().collect();
+        let lost: Vec<(&u64, &ActiveWindow)> =
+            self.windows.iter().filter(|(number, window)| !held.contains(number) && of(window.slot)).collect();
+        if lost.is_empty() {
+            return Ok(Vec::new());
+        }
+        let frames = Tensor::cat(lost.iter().map(|(_, window)| window.frames.clone()).collect(), 0);
+        let options = lost.into_iter().map(|(number, window)| (*number, window.options.clone())).collect();
+        let done = self.decoding.add(&self.model, &frames, options)?;
+        self.accept_or_retry(done)
+    }
+
+    /// Accepts results, or adds their windows again at a higher temperature; returns the accepted ones.
+    fn accept_or_retry(&mut self, done: Vec<(u64, DecodedWindow)>) -> Result<Vec<Outcome>> {
+        let mut accepted: Vec<(u64, Result<DecodedWindow>)> = Vec::new();
+        let mut waiting = done;
+        while let Some((number, mut decoded)) = waiting.pop() {
+            if !decoded.log_prob.is_finite() {
+                let reason = "the decoder's scores are not finite".into();
+                accepted.push((number, Err(Error::Device { device: "in use".into(), reason })));
+                continue;
+            }
+            let Some(window) = self.windows.get_mut(&number) else { continue };
+            match assess(&decoded, self.model.config().vocab_size) {
+                Verdict::Retry if window.attempt + 1 < TEMPERATURES.len() => {
+                    window.attempt += 1;
+                    window.options.temperature = TEMPERATURES[window.attempt];
+                    let (frames, options) = (window.frames.clone(), window.options.clone());
+                    waiting.extend(self.decoding.add(&self.model, &frames, vec![(number, options)])?);
+                    continue;
+                }
+                Verdict::Retry => cut_repetition(&mut decoded),
+                Verdict::NoSpeech => {
+                    decoded = DecodedWindow { no_speech: decoded.no_speech, ..DecodedWindow::default() }
+                }
+                Verdict::Accept => {}
+            }
+            accepted.push((number, Ok(decoded)));
+        }
+        // Windows are removed only when nothing can fail any more; an error before would lose their results.
+        Ok(accepted
+            .into_iter()
+            .filter_map(|(number, decoded)| Some((self.windows.remove(&number)?, decoded)))
+            .collect())
+    }
+}
+
+/// Cuts repetitions at the end down to one.
+fn cut_repetition(decoded: &mut DecodedWindow) {
+    let tokens = &decoded.tokens;
+    let longest = tokens.len() / 3;
+    let repeats = |period: &usize| {
+        let last = &tokens[tokens.len() - period..];
+        tokens.rchunks_exact(*period).take_while(|chunk| *chunk == last).count()
+    };
+    let looped = (1..=longest).map(|period| (period, repeats(&period))).find(|(_, times)| *times >= 3);
+    if let Some((period, times)) = looped {
+        decoded.truncate(tokens.len() - period * (times - 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_at_the_end_are_cut_to_one() {
+        let weights = |rows: usize| (0..rows).flat_map(|row| [row as f32; 4]).collect::<Vec<f32>>();
+        let cut = |tokens: &[u32]| {
+            let tokens = tokens.to_vec();
+            let confidences = vec![0.5; tokens.len()];
+            let mut decoded =
+                DecodedWindow { weights: weights(tokens.len() + 1), tokens, confidences, ..DecodedWindow::default() };
+            cut_repetition(&mut decoded);
+            assert_eq!(decoded.confidences.len(), decoded.tokens.len());
+            assert_eq!(decoded.weights, weights(decoded.tokens.len() + 1));
+            decoded.tokens
+        };
+        assert_eq!(cut(&[1, 2, 3, 7, 8, 7, 8, 7, 8]), [1, 2, 3, 7, 8]);
+        assert_eq!(cut(&[5, 5, 5, 5]), [5]);
+        assert_eq!(cut(&[1, 2, 1, 2, 3]), [1, 2, 1, 2, 3], "twice is no loop");
+        assert!(cut(&[]).is_empty());
+    }
+
+    #[test]
+    fn bad_results_are_decoded_again_and_silence_is_dropped() {
+        let decoded = |log_prob: f32, no_speech: f32, tokens: Vec<u32>| DecodedWindow {
+            tokens,
+            log_prob,
+            no_speech,
+            ..DecodedWindow::default()
+        };
+        let plain: Vec<u32> = (0..40).map(|n| n * 997 % 50_000).collect();
+        assert_eq!(assess(&decoded(-0.3, 0.1, plain.clone()), 51_865), Verdict::Accept);
+        assert_eq!(assess(&decoded(-0.3, 0.9, plain.clone()), 51_865), Verdict::Accept, "it is sure of the text");
+        assert_eq!(assess(&decoded(-1.2, 0.1, plain.clone()), 51_865), Verdict::Retry);
+        assert_eq!(assess(&decoded(-1.2, 0.9, plain), 51_865), Verdict::NoSpeech);
+        assert_eq!(assess(&decoded(-0.1, 0.1, vec![900; 100]), 51_865), Verdict::Retry);
+    }
+}
