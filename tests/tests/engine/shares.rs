@@ -40,7 +40,7 @@ fn a_recording_for_the_starter_ends_beside_whisper_recordings() {
     std::fs::write(models.path().join("catalog.toml"), catalog).unwrap();
     let options = EngineOptions::default().models(models.path()).device(DeviceChoice::Cpu);
     let engine = Engine::open(options).unwrap();
-    let samples = AudioStream::open(&speech()).unwrap().read_to_end().unwrap();
+    let samples = AudioStream::open(speech()).unwrap().read_to_end().unwrap();
     let pcm: Vec<u8> = samples.iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
     let (begun, done) = (AtomicUsize::new(0), AtomicBool::new(false));
     let given_up = AtomicBool::new(false);
