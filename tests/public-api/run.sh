@@ -12,9 +12,9 @@ printf '%s\n' '#!/bin/sh' 'case "$*" in *--crate-name*) RUSTC_BOOTSTRAP=1 exec r
   'exec rustdoc "$@"' >"$wrapper"
 chmod +x "$wrapper"
 # The whole workspace, as it is checked: one package alone would have other features, and all it needs be built again.
-RUSTDOC="$wrapper" cargo doc --quiet --release --workspace --no-deps --target-dir "$target/public-api-doc"
+RUSTDOC="$wrapper" cargo doc --quiet --release --workspace --no-deps
 CARGO_TARGET_DIR="$target/public-api" cargo run --quiet --release --manifest-path tests/public-api/Cargo.toml -- \
-  "$target/public-api-doc/doc/auricle_engine.json" >"$wrapper.txt"
+  "$target/doc/auricle_engine.json" >"$wrapper.txt"
 if [ "${1:-}" = --update ]; then
   cp "$wrapper.txt" engine/public-api.txt
 elif ! diff -u engine/public-api.txt "$wrapper.txt"; then

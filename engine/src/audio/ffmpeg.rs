@@ -41,6 +41,8 @@ pub(super) struct FfmpegDecoder {
     child: Child,
     chunks: Receiver<std::io::Result<Vec<u8>>>,
     messages: Arc<Mutex<ProcessMessages>>,
+    /// Reads the messages. It ends with the process.
+    reader: Option<thread::JoinHandle<()>>,
     name: String,
     stall: Duration,
     header: Option<AuHeader>,
@@ -139,14 +141,18 @@ impl FfmpegDecoder {
             }
             _ => Err(std::io::Error::other("it has no output")),
         };
-        if let Err(error) = started {
-            stop(&mut child);
-            return Err(failed(error));
-        }
+        let reader = match started {
+            Ok(reader) => Some(reader),
+            Err(error) => {
+                stop(&mut child);
+                return Err(failed(error));
+            }
+        };
         Ok(Self {
             child,
             chunks,
             messages,
+            reader,
             name: name.to_owned(),
             stall,
             header: None,
@@ -243,6 +249,10 @@ impl FfmpegDecoder {
     fn finish(&mut self) -> Result<()> {
         self.ended = true;
         let status = self.child.wait();
+        // The last messages may not have been read yet, and they tell what was wrong.
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
         let failed = match &status {
             Ok(status) if status.success() => None,
             Ok(status) => Some(status.to_string()),

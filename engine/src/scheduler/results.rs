@@ -66,7 +66,7 @@ impl<T> Results<T> {
         (Outputs { messages: sender, unread: unread.clone() }, Self { messages, unread, worker, ended: false })
     }
 
-    /// The next output; `None` once the stream is complete. A stream takes no further step while [`UNREAD_OUTPUTS`] wait.
+    /// The next output; `None` once the stream is complete. A stream takes no further step while 64 of them wait.
     ///
     /// # Errors
     /// The error that ended the stream, once; [`Error::Internal`] if the worker is gone and the stream is not complete.

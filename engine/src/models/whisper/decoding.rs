@@ -133,7 +133,7 @@ impl DecodingBatch {
     /// windows that are finished already because their text is empty.
     ///
     /// # Errors
-    /// [`Error::Device`] when the device failed, and all windows may be lost; [`Error::InvalidOption`] for more
+    /// `Error::Device` when the device failed, and all windows may be lost; `Error::InvalidOption` for more
     /// previous tokens than positions.
     pub fn add(
         &mut self,
@@ -202,7 +202,7 @@ impl DecodingBatch {
     /// Decodes one more token of each window. Returns the finished windows.
     ///
     /// # Errors
-    /// [`Error::Device`] when the device failed, and all windows are lost.
+    /// `Error::Device` when the device failed, and all windows are lost.
     pub fn step(&mut self, model: &Whisper) -> Result<Vec<(u64, DecodedWindow)>> {
         self.compact();
         let Some(mut steps) = self.steps.take() else { return Ok(Vec::new()) };

@@ -44,7 +44,7 @@ pub(super) struct Entry {
     pub backoff: f32,
 }
 
-/// State of the model after the words so far: the place of the n-gram of the last 1, 2, ... words, or [`NONE`].
+/// State of the model after the words so far: the place of the n-gram of the last 1, 2, ... words, or `NONE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context([u32; MAX_ORDER - 1]);
 

@@ -37,7 +37,7 @@ pub struct DecoderOutput {
     /// `[rows, vocabulary]`
     pub scores: Scores,
     /// `[rows, alignment heads, frames]`: attention of the alignment heads; empty on a GPU, where
-    /// [`Decoder::look_back`] computes it.
+    /// `look_back` computes it.
     pub weights: Vec<f32>,
 }
 
