@@ -33,7 +33,7 @@ mod linux {
     }
 
     /// A user namespace lets other users than root make a network namespace, and takes root's rights from the program.
-    /// Where it is forbidden, root may do without it.
+    /// Root may do without it, if it is forbidden.
     const FLAGS: [&[&str]; 2] = [&["--user", "--map-current-user", "--net"], &["--net"]];
 
     /// How to start a program without network. None if the kernel or the system does not let.

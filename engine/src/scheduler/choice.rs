@@ -35,10 +35,10 @@ pub(super) struct Candidate<K> {
     pub cost: f64,
 }
 
-/// What the choice depends on besides the streams.
+/// State of the choice besides the streams.
 #[derive(Default)]
 pub(super) struct Chooser {
-    /// What the least served recording had had when one was last chosen.
+    /// Seconds of the least served recording when one was last chosen.
     served: f64,
     /// Seconds that live work owes the recordings.
     owed: f64,
@@ -97,7 +97,7 @@ impl Chooser {
     }
 }
 
-/// What a row of each kind of step costs, in seconds, learned from the steps.
+/// The cost of a row of each kind of step, in seconds, learned from the steps.
 pub(super) struct Costs<K>(HashMap<K, f64>);
 
 impl<K> Default for Costs<K> {
@@ -107,7 +107,7 @@ impl<K> Default for Costs<K> {
 }
 
 impl<K: Eq + Hash> Costs<K> {
-    /// What is known of a row's cost.
+    /// The cost of a row so far.
     pub fn of(&self, key: K) -> Option<f64> {
         self.0.get(&key).copied()
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// What a stream asks for.
+/// The request of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Work {
     name: &'static str,
@@ -22,7 +22,7 @@ struct Work {
 /// Sleeps through the rows of its steps.
 #[derive(Default)]
 struct Sleeper {
-    /// What each slot asked for, its inputs that wait, and its steps so far.
+    /// The request of each slot, its inputs that wait, and its steps so far.
     slots: BTreeMap<usize, (Work, usize, usize)>,
     steps: Steps,
 }

@@ -122,7 +122,7 @@ pub fn list(store: &Store, account: AccountId, query: TranscriptQuery, ids: Vec<
     json_stream(parts.stream())
 }
 
-/// What is still to be sent.
+/// The part that is still to be sent.
 struct Parts {
     store: Store,
     /// The account of the transcripts that follow.

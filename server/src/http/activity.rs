@@ -1,4 +1,4 @@
-//! What happens on a connection: its open requests and the progress of its responses. Decides when it has to be closed.
+//! Activity of a connection: its open requests and the progress of its responses. Decides when it has to be closed.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

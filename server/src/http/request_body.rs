@@ -21,7 +21,7 @@ pub enum BodyError {
     Broken(#[from] hyper::Error),
 }
 
-/// What is left of a body once its request is dropped.
+/// The rest of a body once its request is dropped.
 #[derive(Default)]
 pub enum Rest {
     /// The whole body was read, or the request is still there.

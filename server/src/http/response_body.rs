@@ -23,7 +23,7 @@ type Parts = Pin<Box<dyn Stream<Item = Result<Bytes, ResponseBroken>> + Send>>;
 pub struct ResponseBody {
     /// Bytes that are ready.
     ready: Bytes,
-    /// What comes after them.
+    /// The parts after them.
     more: Option<Parts>,
 }
 

@@ -58,7 +58,7 @@ const PING_LIMIT: Duration = Duration::from_secs(2);
 /// Concurrent read connections.
 const READERS: u32 = 8;
 
-/// What a commit survives in SQLite. PostgreSQL has settings of its own.
+/// The fault that a commit survives in SQLite. PostgreSQL has settings of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// A power cut: each commit waits for the disk.
@@ -120,7 +120,7 @@ impl Store {
                             "PRAGMA journal_mode = WAL",
                             synchronous,
                             "PRAGMA foreign_keys = ON",
-                            // What is deleted is overwritten.
+                            // Deleted data is overwritten.
                             "PRAGMA secure_delete = ON",
                             "PRAGMA cache_size = -16000",
                         ] {

@@ -57,7 +57,7 @@ pub struct WhisperInput {
 pub struct TranscribedWindow {
     /// Number of the window, from 0, in the order of the input.
     pub window: usize,
-    /// What was decoded, or why nothing could be.
+    /// The decoded window, or the reason that there is none.
     pub decoded: Result<DecodedWindow>,
     /// Token of its language.
     pub language: u32,
