@@ -14,6 +14,8 @@ targets=("$@")
 [ "${#targets[@]}" -gt 0 ] || targets=(decode frames requests)
 folder=${FUZZ_FOLDER:-$PWD/target}
 mkdir -p "$folder"
+# The program lies below this folder, where no models are above it.
+export AURICLE_MODELS=$PWD/../../models
 
 fuzz=(cargo fuzz)
 if rustup toolchain list 2>/dev/null | grep -q ^nightly; then fuzz=(cargo +nightly fuzz); else export RUSTC_BOOTSTRAP=1; fi
