@@ -1,12 +1,31 @@
 //! The clock of the service: milliseconds since 1970, UTC.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
 /// The current time. A clock set before 1970 reads as 1970.
 pub fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+/// Notices when the clock is set.
+pub struct ClockWatch {
+    now_ms: i64,
+    at: Instant,
+}
+
+impl ClockWatch {
+    pub fn new() -> Self {
+        Self { now_ms: now_ms(), at: Instant::now() }
+    }
+
+    /// Tells if the clock was set since the last look, by more than a second.
+    pub fn was_set(&mut self) -> bool {
+        let before = std::mem::replace(self, Self::new());
+        let passed = self.at.duration_since(before.at).as_millis() as i64;
+        (self.now_ms - before.now_ms - passed).abs() > 1000
+    }
 }
 
 fn utc(ms: i64) -> DateTime<Utc> {

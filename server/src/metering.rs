@@ -122,7 +122,7 @@ impl Metering {
                     ids.iter().filter_map(|id| running.get(id)).for_each(|session| session.revoked.cancel());
                     checked = Some(version);
                 }
-                Err(error) => tracing::warn!(%error, "looking for revoked keys failed; trying again"),
+                Err(error) => tracing::debug!(%error, "looking for revoked keys failed; trying again"),
             }
         }
     }

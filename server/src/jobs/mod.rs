@@ -13,6 +13,7 @@ use auricle_engine::Engine;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::ClockWatch;
 use crate::ids::AccountId;
 use crate::notify::Notifiers;
 use crate::outbound::Outbound;
@@ -68,7 +69,13 @@ impl JobRunner {
         let mut queue = Queue::new(settings.workers, settings.downloads);
         let mut running = JoinSet::new();
         let mut leases_checked: Option<Instant> = None;
+        let mut clock = ClockWatch::new();
         while !stopping.is_cancelled() {
+            if clock.was_set() {
+                // Until the next heartbeats the leases tell nothing.
+                tracing::warn!("the clock was set");
+                leases_checked = Some(Instant::now());
+            }
             if leases_checked.is_none_or(|at| at.elapsed() > lease_check) {
                 match self.store.requeue_expired_jobs().await {
                     Ok(0) => {}

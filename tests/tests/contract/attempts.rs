@@ -1,6 +1,8 @@
 //! What counts as an attempt at a job: failures of the job itself, a worker's death by half, and no fault of the service.
 
-use auricle_tests::{Account, Receiver, Reply, Service, Setup, SmallDisk, eventually, noise, silence};
+use std::time::Duration;
+
+use auricle_tests::{Account, Clock, Receiver, Reply, Service, Setup, SmallDisk, eventually, noise, silence};
 use serde_json::{Value, json};
 
 /// Kills the service during the work on a job, so many times.
@@ -43,6 +45,25 @@ fn a_job_that_kills_its_worker_again_and_again_fails() {
     assert_eq!(failed["status"], "error");
     assert!(failed["error"].as_str().unwrap().contains("6 times"), "{failed}");
     assert_eq!(account.usage(), [] as [Value; 0]);
+}
+
+#[test]
+fn a_clock_that_is_set_takes_no_job_from_its_worker() {
+    let Some(clock) = Clock::new() else { return };
+    let service = Setup::local().with("job_lease_seconds", 3).environment(clock.environment()).start();
+    let (receiver, account) = (Receiver::new(), service.account());
+    let (url, gate) = receiver.held();
+    let id = account.create(&json!({"audio_url": url}));
+    let path = format!("/{}", url.rsplit_once('/').unwrap().1);
+    receiver.wait(&path, 1);
+    for offset in ["+2h", "-2h"] {
+        clock.set(offset);
+        // Longer than a lease.
+        std::thread::sleep(Duration::from_secs(5));
+    }
+    assert_eq!(receiver.deliveries(&path).len(), 1, "it still is the first attempt");
+    gate.open();
+    assert_eq!(account.finished(&id)["status"], "completed");
 }
 
 #[test]
