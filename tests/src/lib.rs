@@ -26,7 +26,7 @@ pub use disk::SmallDisk;
 pub use faketime::Clock;
 pub use live::{Frame, Live, Token, TranscriptFrame, TranscriptWord, Turn, text_of, turns};
 pub use media::{noise, silence, spoken, wav};
-pub use optional::{devices, fixtures, skip};
+pub use optional::{devices, fixtures, repository, skip};
 pub use oracle::{Oracle, relative_error};
 pub use postgres::Postgres;
 pub use program::{

@@ -6,10 +6,26 @@ use std::sync::OnceLock;
 use auricle_engine::unstable::device::{self, DeviceChoice};
 use burn::tensor::Device;
 
-/// The folder of fixtures. `AURICLE_TESTS` names its parent for test programs that run on another machine.
+/// The folder of tests. `AURICLE_TESTS` names it for test programs that run on another machine. Else it is beside the package
+/// that runs, as cargo tells when it starts a test: a program may have been compiled in another checkout that shares its
+/// target folder.
+fn tests() -> PathBuf {
+    let beside = || {
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        PathBuf::from(package).join("../tests")
+    };
+    std::env::var_os("AURICLE_TESTS").map_or_else(beside, PathBuf::from)
+}
+
+/// The folder of fixtures.
 pub fn fixtures() -> PathBuf {
-    let tests = std::env::var_os("AURICLE_TESTS").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    PathBuf::from(tests).join("fixtures")
+    tests().join("fixtures")
+}
+
+/// The folder of the whole repository.
+pub fn repository() -> PathBuf {
+    let folder = tests().join("..");
+    folder.canonicalize().unwrap_or(folder)
 }
 
 /// Prints that a test is skipped because `part` is missing. Fails if `AURICLE_TESTS_REQUIRE_ALL` is set.

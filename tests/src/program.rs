@@ -79,7 +79,7 @@ pub fn binary() -> &'static Path {
         }
         let built = cargo
             .args(["build", "--quiet", "--workspace", "--bin", "auricle", "--profile", profile])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .current_dir(crate::repository())
             .env("CARGO_TARGET_DIR", folder.parent().expect("target/PROFILE"))
             .status()
             .expect("cargo starts");

@@ -233,13 +233,12 @@ fn spelling(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
 
     use super::*;
 
     #[test]
     fn the_internal_language_model_is_subtracted_for_letters_and_not_for_punctuation() {
-        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let repository = crate::repository();
         let vocabulary = Vocabulary::read(&repository.join("models/starter/asr-en"), 383).unwrap();
         let model = LanguageModel::open(&repository.join("tests/fixtures/lm/small.ngram")).unwrap();
         let fusion = Fusion::new(Arc::new(model), FusionWeights::new(0.5), &vocabulary, None, &[]);

@@ -1,6 +1,6 @@
 //! Pages in a real browser.
 
-use auricle_tests::{Browser, Setup, eventually, spoken, wav};
+use auricle_tests::{Browser, Setup, eventually, repository, spoken, wav};
 use serde_json::json;
 
 /// The example page shows the turns that the microphone's recording gives. `AURICLE_PICTURES` names a folder
@@ -12,8 +12,8 @@ fn the_example_page_shows_the_turns_of_the_microphone() {
     let folder = tempfile::tempdir().unwrap();
     let microphone = folder.path().join("speech.wav");
     std::fs::write(&microphone, wav(48_000, 16, &spoken(48_000))).unwrap();
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../server/examples/live.html");
-    let address = format!("file://{page}#{}?token={}", token.url(), token.secret());
+    let page = repository().join("server/examples/live.html");
+    let address = format!("file://{}#{}?token={}", page.display(), token.url(), token.secret());
     let Some(mut browser) = Browser::open(&address, &microphone) else { return };
     eventually("the page", || {
         (browser.run("document.readyState + !!document.getElementById('start')") == "completetrue").then_some(())

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use auricle_tests::{Run, auricle, command, ended, speech, spoken};
+use auricle_tests::{Run, auricle, command, ended, repository, speech, spoken};
 use serde_json::Value;
 
 /// Runs `auricle listen -` with this on its standard input.
@@ -60,8 +60,8 @@ fn a_language_model_joins_unless_it_is_off() {
     };
     let shipped = of(&[]);
     assert_ne!(of(&["--lm", "off"]), shipped);
-    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/starter/lm-en/en.ngram");
-    assert_eq!(of(&["--lm", models]), shipped);
+    let models = repository().join("models/starter/lm-en/en.ngram");
+    assert_eq!(of(&["--lm", models.to_str().unwrap()]), shipped);
     assert_ne!(of(&["--lm-weight", "2"]), shipped);
 }
 

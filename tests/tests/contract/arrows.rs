@@ -1,8 +1,7 @@
 //! Modules use the modules below them, and no others.
 
-use std::path::Path;
-
 use auricle_tests::arrows::{Fault, ORDERS, Order, Sources, arrows, check, check_layout, read_sources};
+use auricle_tests::repository;
 
 fn sources(files: &[(&str, &str)]) -> Sources {
     files.iter().map(|(module, source)| ((*module).to_owned(), (*source).to_owned())).collect()
@@ -14,7 +13,7 @@ fn faults(files: &[(&str, &str)], ranks: &[&[&str]]) -> Vec<String> {
 
 #[test]
 fn the_arrows_of_every_crate_point_down() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let workspace = repository();
     let mut all = Vec::new();
     for Order { name, sources, ranks, cyclic, has_layout } in ORDERS {
         let sources = read_sources(&workspace.join(sources)).unwrap();

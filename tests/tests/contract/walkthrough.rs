@@ -1,21 +1,16 @@
 //! The walk-through of the service's page, run as printed.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use auricle_tests::{Setup, ended, skip};
+use auricle_tests::{Setup, ended, repository, skip};
 
 /// The first shell block of a section.
 fn block(section: &str) -> String {
-    let page = std::fs::read_to_string(root().join("docs/service.md")).unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/service.md")).unwrap();
     let (_, rest) = page.split_once(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("no section {section}"));
     let section = rest.split("\n## ").next().unwrap();
     let (_, rest) = section.split_once("\n```sh\n").unwrap_or_else(|| panic!("no shell block: {section}"));
     rest.split("\n```").next().unwrap().to_owned()
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 #[test]
@@ -29,7 +24,7 @@ fn the_walk_through_works_as_printed() {
     let account = service.account();
     let before = files();
     let mut shell = Command::new("bash");
-    shell.args(["-euxo", "pipefail", "-c", &block("Transcribe a file")]).current_dir(root()).stdin(Stdio::null());
+    shell.args(["-euxo", "pipefail", "-c", &block("Transcribe a file")]).current_dir(repository()).stdin(Stdio::null());
     shell.env("AURICLE_URL", service.api()).env("AURICLE_KEY", &account.key);
     let run = ended(shell.output().unwrap());
     assert_eq!(run.status, Some(0), "{}{}", run.stdout, run.stderr);
@@ -39,7 +34,7 @@ fn the_walk_through_works_as_printed() {
 }
 
 fn files() -> Vec<std::path::PathBuf> {
-    let mut files: Vec<_> = std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(repository()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
 }

@@ -186,7 +186,6 @@ impl BatchExecutor for LiveExecutor {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::sync::Arc;
 
     use burn::tensor::Device;
@@ -210,7 +209,7 @@ mod tests {
     /// A chunk keeps its waiting time while later speech is followed.
     #[test]
     fn new_input_does_not_reset_the_waiting_time_of_a_chunk() {
-        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+        let models = crate::repository().join("models");
         let model = Arc::new(FastConformer::load(&models.join("starter/asr-en"), &Device::flex()).unwrap());
         let detector = Silero::load(&models.join("starter/vad"), &Device::flex()).unwrap();
         let mut mel = model.preprocessor().stream().unwrap();

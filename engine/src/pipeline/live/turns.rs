@@ -92,7 +92,6 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
 
     use burn::tensor::Device;
 
@@ -100,7 +99,7 @@ mod tests {
 
     #[test]
     fn open_tokens_are_shown_until_they_change() {
-        let starter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/starter/asr-en");
+        let starter = crate::repository().join("models/starter/asr-en");
         let model = FastConformer::load(&starter, &Device::flex()).unwrap();
         let mut turns = Turns::new(None, EmissionDelay::default());
         let word = |text: &str| {

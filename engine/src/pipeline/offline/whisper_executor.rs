@@ -356,7 +356,6 @@ impl BatchExecutor for WhisperExecutor {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
 
     use burn::tensor::Device;
 
@@ -374,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_step_that_fails_costs_no_other_recording_its_windows() {
-        let taught = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/whisper/taught");
+        let taught = crate::repository().join("tests/fixtures/whisper/taught");
         let model = Arc::new(Whisper::load(&taught, &Device::flex()).unwrap());
         let sound = AudioStream::open(taught.join("sounds/english.flac")).unwrap().read_to_end().unwrap();
         let input =
