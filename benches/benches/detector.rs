@@ -23,7 +23,10 @@ fn main() -> Result<(), Error> {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let mut listener = VadStream::new(&detector);
-                audio.chunks(size).map(|piece| listener.push(piece).map_or(0, |chances| chances.len())).sum::<usize>()
+                audio
+                    .chunks(size)
+                    .map(|piece| listener.push(piece).map_or(0, |probabilities| probabilities.len()))
+                    .sum::<usize>()
             });
         });
     }
@@ -33,7 +36,11 @@ fn main() -> Result<(), Error> {
             let mut memories = vec![VadState::default(); STREAMS];
             audio
                 .chunks(CHUNK)
-                .map(|piece| detector.chances(&[piece; STREAMS], &mut memories).map_or(0, |chances| chances.len()))
+                .map(|piece| {
+                    detector
+                        .probabilities(&[piece; STREAMS], &mut memories)
+                        .map_or(0, |probabilities| probabilities.len())
+                })
                 .sum::<usize>()
         });
     });

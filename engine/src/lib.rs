@@ -98,10 +98,3 @@ pub use vad::endpointer::EndpointingRules;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
-
-/// The folder of the repository, for unit tests.
-#[cfg(test)]
-fn repository() -> std::path::PathBuf {
-    // Asked when the test runs: it may have been compiled in another checkout that shares its target folder.
-    std::path::Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs the test")).join("..")
-}

@@ -235,10 +235,12 @@ fn spelling(text: &str) -> String {
 mod tests {
 
     use super::*;
+    use std::env;
+    use std::path::PathBuf;
 
     #[test]
     fn the_internal_language_model_is_subtracted_for_letters_and_not_for_punctuation() {
-        let repository = crate::repository();
+        let repository = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("..");
         let vocabulary = Vocabulary::read(&repository.join("models/starter/asr-en"), 383).unwrap();
         let model = LanguageModel::open(&repository.join("tests/fixtures/lm/small.ngram")).unwrap();
         let fusion = Fusion::new(Arc::new(model), FusionWeights::new(0.5), &vocabulary, None, &[]);

@@ -29,7 +29,7 @@ impl<D: Deref<Target = Silero>> VadStream<D> {
     pub fn push(&mut self, samples: &[f32]) -> Result<Vec<f32>> {
         self.pending.extend_from_slice(samples);
         let whole = self.pending.len() / CHUNK * CHUNK;
-        let probabilities = self.detector.chances(&[&self.pending[..whole]], &mut self.memory)?;
+        let probabilities = self.detector.probabilities(&[&self.pending[..whole]], &mut self.memory)?;
         self.pending.drain(..whole);
         Ok(probabilities.into_iter().flatten().collect())
     }

@@ -26,7 +26,7 @@ fn rows(oracle: &Oracle, name: &str) -> Vec<Vec<f32>> {
 fn chances(model: &Silero, oracle: &Oracle) -> Vec<Vec<f32>> {
     let audio = rows(oracle, "audio");
     let audio: Vec<&[f32]> = audio.iter().map(Vec::as_slice).collect();
-    model.chances(&audio, &mut [VadState::default(), VadState::default()]).unwrap()
+    model.probabilities(&audio, &mut [VadState::default(), VadState::default()]).unwrap()
 }
 
 fn assert_close(ours: &[Vec<f32>], theirs: &[Vec<f32>], tolerance: f32) {
@@ -81,12 +81,12 @@ fn rows_of_different_lengths_do_not_touch_each_other() {
     let model = Silero::load(&fixture(), &Device::flex()).unwrap();
     let audio = rows(&oracle, "audio");
     let mut memories = [VadState::default(), VadState::default(), VadState::default()];
-    let together = model.chances(&[&audio[0][..70 * CHUNK], &[], &audio[1][..3 * CHUNK]], &mut memories).unwrap();
+    let together = model.probabilities(&[&audio[0][..70 * CHUNK], &[], &audio[1][..3 * CHUNK]], &mut memories).unwrap();
     assert_eq!(memories[1], VadState::default());
     let whole = chances(&model, &oracle);
     assert_close(&together, &[whole[0][..70].to_vec(), Vec::new(), whole[1][..3].to_vec()], 1e-6);
-    assert!(matches!(model.chances(&[&audio[0][..100]], &mut memories[..1]), Err(Error::InvalidOption(_))));
-    assert!(matches!(model.chances(&[&audio[0][..CHUNK]], &mut memories), Err(Error::InvalidOption(_))));
+    assert!(matches!(model.probabilities(&[&audio[0][..100]], &mut memories[..1]), Err(Error::InvalidOption(_))));
+    assert!(matches!(model.probabilities(&[&audio[0][..CHUNK]], &mut memories), Err(Error::InvalidOption(_))));
 }
 
 #[test]

@@ -297,7 +297,7 @@ fn sequential_windows_are_those_of_the_class() {
                 let ask = DecodeOptions { max_tokens: config.positions - prefix.len(), ..case.ask(&prefix) };
                 let mut said = case.decode(&frames, true, vec![ask]).remove(0);
                 assert_eq!(said.tokens, expected, "{} at {seek}", case.name);
-                let (kept, covered) = config.special.settled(&said.tokens);
+                let (kept, covered) = config.special.accepted(&said.tokens);
                 said.truncate(kept);
                 previous.add(&said.tokens, 0.0);
                 said_so_far.extend(said.tokens);

@@ -45,11 +45,11 @@ impl Silero {
     /// # Errors
     /// [`Error::InvalidOption`] when a row is not a whole number of chunks or the numbers of rows and memories differ,
     /// [`Error::Device`] when the device failed.
-    pub fn chances(&self, rows: &[&[f32]], memories: &mut [VadState]) -> Result<Vec<Vec<f32>>> {
+    pub fn probabilities(&self, rows: &[&[f32]], memories: &mut [VadState]) -> Result<Vec<Vec<f32>>> {
         if rows.len() != memories.len() || rows.iter().any(|row| row.len() % CHUNK != 0) {
             return Err(Error::InvalidOption(format!("the detector takes whole chunks of {CHUNK} samples a stream")));
         }
-        let mut chances: Vec<Vec<f32>> = rows.iter().map(|row| Vec::with_capacity(row.len() / CHUNK)).collect();
+        let mut probabilities: Vec<Vec<f32>> = rows.iter().map(|row| Vec::with_capacity(row.len() / CHUNK)).collect();
         let mut inputs_with_context = Vec::with_capacity(TOGETHER * (CONTEXT + CHUNK));
         let mut rows_of_chunks = Vec::with_capacity(TOGETHER);
         for (row, samples) in rows.iter().enumerate() {
@@ -59,12 +59,12 @@ impl Silero {
                 memories[row].context.copy_from_slice(&chunk[CHUNK - CONTEXT..]);
                 rows_of_chunks.push(row);
                 if rows_of_chunks.len() == TOGETHER {
-                    self.process(&mut inputs_with_context, &mut rows_of_chunks, memories, &mut chances)?;
+                    self.process(&mut inputs_with_context, &mut rows_of_chunks, memories, &mut probabilities)?;
                 }
             }
         }
-        self.process(&mut inputs_with_context, &mut rows_of_chunks, memories, &mut chances)?;
-        Ok(chances)
+        self.process(&mut inputs_with_context, &mut rows_of_chunks, memories, &mut probabilities)?;
+        Ok(probabilities)
     }
 
     /// Processes chunks through the front end and the cell; `rows_of_chunks` names the row of each.
@@ -73,12 +73,12 @@ impl Silero {
         inputs_with_context: &mut Vec<f32>,
         rows_of_chunks: &mut Vec<usize>,
         memories: &mut [VadState],
-        chances: &mut [Vec<f32>],
+        probabilities: &mut [Vec<f32>],
     ) -> Result<()> {
         if !rows_of_chunks.is_empty() {
             let inputs = self.front.forward(inputs_with_context)?;
             for (row, input) in rows_of_chunks.iter().zip(inputs.chunks_exact(super::memory::GATES)) {
-                chances[*row].push(self.cell.step(input, &mut memories[*row]));
+                probabilities[*row].push(self.cell.step(input, &mut memories[*row]));
             }
             inputs_with_context.clear();
             rows_of_chunks.clear();

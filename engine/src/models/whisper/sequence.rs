@@ -45,7 +45,7 @@ impl SpecialTokens {
     ///
     /// A window with an unfinished last sentence is cut at the end of the sentence before: the rest belongs to the next
     /// window.
-    pub fn settled(&self, tokens: &[u32]) -> (usize, Option<usize>) {
+    pub fn accepted(&self, tokens: &[u32]) -> (usize, Option<usize>) {
         let is_time = |at: usize| tokens.get(at).is_some_and(|token| self.is_timestamp(*token));
         let count = tokens.len();
         let one_at_the_end = count >= 2 && is_time(count - 1) && !is_time(count - 2);

@@ -186,6 +186,8 @@ impl BatchExecutor for LiveExecutor {
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+    use std::path::PathBuf;
     use std::sync::Arc;
 
     use burn::tensor::Device;
@@ -209,7 +211,7 @@ mod tests {
     /// A chunk keeps its waiting time while later speech is followed.
     #[test]
     fn new_input_does_not_reset_the_waiting_time_of_a_chunk() {
-        let models = crate::repository().join("models");
+        let models = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../models");
         let model = Arc::new(FastConformer::load(&models.join("starter/asr-en"), &Device::flex()).unwrap());
         let detector = Silero::load(&models.join("starter/vad"), &Device::flex()).unwrap();
         let mut mel = model.preprocessor().stream().unwrap();

@@ -94,12 +94,14 @@ impl Turns {
 mod tests {
 
     use burn::tensor::Device;
+    use std::env;
+    use std::path::PathBuf;
 
     use super::*;
 
     #[test]
     fn open_tokens_are_shown_until_they_change() {
-        let starter = crate::repository().join("models/starter/asr-en");
+        let starter = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../models/starter/asr-en");
         let model = FastConformer::load(&starter, &Device::flex()).unwrap();
         let mut turns = Turns::new(None, EmissionDelay::default());
         let word = |text: &str| {

@@ -174,7 +174,7 @@ fn transcribe_sequential(
         for written in output?.whisper()? {
             let mut decoded = written.decoded?;
             // A window that hardly moves on is accepted whole, because a checkpoint could go on so without end.
-            let (kept, frames) = match config.special.settled(&decoded.tokens) {
+            let (kept, frames) = match config.special.accepted(&decoded.tokens) {
                 (kept, Some(frames)) if frames as u64 * FRAME_MS >= MIN_ADVANCE_MS => (kept, frames),
                 _ => (decoded.tokens.len(), usize::MAX),
             };

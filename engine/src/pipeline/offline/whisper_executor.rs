@@ -358,6 +358,8 @@ impl BatchExecutor for WhisperExecutor {
 mod tests {
 
     use burn::tensor::Device;
+    use std::env;
+    use std::path::PathBuf;
 
     use super::*;
     use crate::audio::AudioStream;
@@ -373,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_step_that_fails_costs_no_other_recording_its_windows() {
-        let taught = crate::repository().join("tests/fixtures/whisper/taught");
+        let taught = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../tests/fixtures/whisper/taught");
         let model = Arc::new(Whisper::load(&taught, &Device::flex()).unwrap());
         let sound = AudioStream::open(taught.join("sounds/english.flac")).unwrap().read_to_end().unwrap();
         let input =

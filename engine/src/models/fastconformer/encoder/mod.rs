@@ -109,11 +109,11 @@ impl Encoder {
     ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
         match &self.body {
             EncoderBackend::Gpu(encoder) => {
-                let mut states: Vec<&mut gpu::State> = states.iter_mut().filter_map(|state| state.device()).collect();
+                let mut states: Vec<&mut gpu::State> = states.iter_mut().filter_map(|state| state.gpu()).collect();
                 encoder.forward_chunk(features, valid, &mut states)
             }
             EncoderBackend::Cpu(encoder) => {
-                let mut states: Vec<&mut cpu::State> = states.iter_mut().filter_map(|state| state.host()).collect();
+                let mut states: Vec<&mut cpu::State> = states.iter_mut().filter_map(|state| state.cpu()).collect();
                 encoder.forward_chunk(features, valid, &mut states)
             }
         }
@@ -141,19 +141,31 @@ impl EncoderState {
         }
     }
 
-    fn device(&mut self) -> Option<&mut gpu::State> {
+    fn gpu(&mut self) -> Option<&mut gpu::State> {
         match &mut self.0 {
             StateBackend::Gpu(state) => Some(state),
             StateBackend::Cpu(_) => None,
         }
     }
 
-    fn host(&mut self) -> Option<&mut cpu::State> {
+    fn cpu(&mut self) -> Option<&mut cpu::State> {
         match &mut self.0 {
             StateBackend::Cpu(state) => Some(state),
             StateBackend::Gpu(_) => None,
         }
     }
+}
+
+/// Weights `[channels, 1, kernel]` and bias of the depthwise convolution. The batch norm of a class that does not stream is
+/// folded into them.
+fn depthwise_weights(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<(Vec<f32>, Option<Vec<f32>>)> {
+    let (channels, depthwise) = (config.hidden_size, scope.scope("depthwise_conv"));
+    let mut weight = depthwise.values("weight", &[channels, 1, config.conv_kernel_size])?;
+    let mut bias = config.convolution_bias.then(|| depthwise.values("bias", &[channels])).transpose()?;
+    if !class.is_streaming() {
+        fold_batch_norm(&scope.scope("norm"), &mut weight, &mut bias, channels)?;
+    }
+    Ok((weight, bias))
 }
 
 /// Folds a batch norm after the depthwise convolution into its weights and bias.

@@ -13,7 +13,7 @@ use burn::tensor::{Tensor, TensorData};
 use self::attention::{Attention, RelativeKeyCache, SlidingKvCache};
 use self::subsampling::{Subsampling, SubsamplingState};
 use super::context::Context;
-use super::fold_batch_norm;
+use super::depthwise_weights;
 use crate::error::{Error, Result};
 use crate::layers::{Bias, Packed, PackedNorm, apply_in_place};
 use crate::models::fastconformer::config::{Class, EncoderConfig};
@@ -274,21 +274,10 @@ impl FeedForward {
 
 impl Convolution {
     fn load(scope: &Scope, norm: PackedNorm, class: Class, config: &EncoderConfig) -> Result<Self> {
-        let (size, kernel) = (config.hidden_size, config.conv_kernel_size);
+        let size = config.hidden_size;
         let bias = Bias::from(config.convolution_bias);
-        let depthwise = scope.scope("depthwise_conv");
-        let mut weight = depthwise.values("weight", &[size, 1, kernel])?;
-        let mut depthwise_bias = match bias {
-            Bias::With => Some(depthwise.values("bias", &[size])?),
-            Bias::Without => None,
-        };
-        let norm_scope = scope.scope("norm");
-        let channel_norm = if class.is_streaming() {
-            Some(PackedNorm::load(&norm_scope, size)?)
-        } else {
-            fold_batch_norm(&norm_scope, &mut weight, &mut depthwise_bias, size)?;
-            None
-        };
+        let (weight, depthwise_bias) = depthwise_weights(scope, class, config)?;
+        let channel_norm = class.is_streaming().then(|| PackedNorm::load(&scope.scope("norm"), size)).transpose()?;
         Ok(Self {
             norm,
             gated: Packed::load_scaled(&scope.scope("pointwise_conv1"), &[2 * size, size, 1], bias, 1.0)?,

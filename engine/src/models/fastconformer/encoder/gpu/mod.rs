@@ -18,7 +18,7 @@ use self::arena::{Arena, BlockTensors, SlotLayout, StateTensor};
 use self::attention::{Attention, RelativeKeys, mask};
 use self::subsampling::Subsampling;
 use super::context::{Context, position_embeddings};
-use super::fold_batch_norm;
+use super::depthwise_weights;
 use crate::error::{Error, Result};
 use crate::layers::{Bias, LayerNorm, Linear};
 use crate::models::fastconformer::config::{Class, EncoderConfig};
@@ -225,19 +225,8 @@ impl Convolution {
     fn load(scope: &Scope, norm: LayerNorm, class: Class, config: &EncoderConfig) -> Result<Self> {
         let (size, kernel) = (config.hidden_size, config.conv_kernel_size);
         let bias = Bias::from(config.convolution_bias);
-        let depthwise_scope = scope.scope("depthwise_conv");
-        let mut depthwise = depthwise_scope.values("weight", &[size, 1, kernel])?;
-        let mut depthwise_bias = match bias {
-            Bias::With => Some(depthwise_scope.values("bias", &[size])?),
-            Bias::Without => None,
-        };
-        let norm_scope = scope.scope("norm");
-        let channel_norm = if class.is_streaming() {
-            Some(LayerNorm::load(&norm_scope, size)?)
-        } else {
-            fold_batch_norm(&norm_scope, &mut depthwise, &mut depthwise_bias, size)?;
-            None
-        };
+        let (depthwise, depthwise_bias) = depthwise_weights(scope, class, config)?;
+        let channel_norm = class.is_streaming().then(|| LayerNorm::load(&scope.scope("norm"), size)).transpose()?;
         let device = scope.device();
         Ok(Self {
             norm,
