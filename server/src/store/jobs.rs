@@ -227,14 +227,16 @@ impl Store {
         let ended = match outcome {
             Outcome::Completed(done) => {
                 sqlx::query(
-                    "UPDATE transcripts SET status = 'completed', text = $1, words = $2, confidence = $3,
+                    "UPDATE transcripts SET status = 'completed', text = $1, words = $2,
+                            confidence = CAST($3 AS DOUBLE PRECISION),
                             language_code = COALESCE($4, language_code), duration_ms = $5, completed_at = $6,
                             lease = NULL, lease_until = NULL
                      WHERE id = $7 AND lease = $8 AND status = 'processing'",
                 )
                 .bind(&done.text)
                 .bind(&done.words)
-                .bind(done.confidence)
+                // sqlx sends a missing f64 as a missing f32 to PostgreSQL, and a statement keeps the types of its first use.
+                .bind(done.confidence.map(|confidence| confidence.to_string()))
                 .bind(done.language_code.as_deref())
                 .bind(done.duration_ms)
                 .bind(now)

@@ -164,6 +164,22 @@ fn postgresql_and_a_folder() {
     walk(Setup::local().with("database_url", server.database()));
 }
 
+/// A statement of a connection keeps the types of its first parameters: a job without words must not spoil it for later ones.
+#[test]
+fn postgresql_stores_words_after_recordings_without_words() {
+    let Some(server) = postgres() else { return };
+    let service = Setup::local().with("database_url", server.database()).start();
+    let account = service.account();
+    let sounds = [silence(1.0), std::fs::read(speech()).unwrap()];
+    for sound in sounds {
+        // More than the pool has connections.
+        let ids: Vec<String> =
+            (0..12).map(|_| account.create(&json!({"upload_id": account.upload("a.flac", sound.clone())}))).collect();
+        ids.iter().for_each(|id| assert_eq!(account.finished(id)["status"], "completed"));
+    }
+    assert!(!service.log().contains("recording the end of a job failed"), "{}", service.log());
+}
+
 #[test]
 fn sqlite_and_a_bucket() {
     let bucket = Bucket::new();
