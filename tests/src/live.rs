@@ -259,6 +259,18 @@ impl Live {
         Self { socket, asked, opened: Instant::now() }
     }
 
+    /// Opens a session at a service that may be gone or frozen. None if it does not answer within a time.
+    pub fn try_open(address: &Url, time: Duration) -> Option<Self> {
+        let asked = Instant::now();
+        let place = address.socket_addrs(|| None).ok()?;
+        let stream = TcpStream::connect_timeout(place.first()?, time).ok()?;
+        stream.set_nodelay(true).ok()?;
+        stream.set_read_timeout(Some(time)).ok()?;
+        stream.set_write_timeout(Some(time)).ok()?;
+        let (socket, _) = tungstenite::client(address.as_str(), stream).ok()?;
+        Some(Self { socket, asked, opened: Instant::now() })
+    }
+
     /// Shortest time for which the service can have had this connection.
     pub fn at_least(&self) -> Duration {
         self.opened.elapsed()

@@ -27,26 +27,72 @@ impl Postgres {
             skip("no PostgreSQL found (Debian: apt-get install postgresql)");
             return None;
         };
+        let mut server = Self::prepare(programs);
+        run(server
+            .program("initdb")
+            .args(["--no-sync", "-A", "trust", "-U", "auricle", "-E", "UTF8", "-D"])
+            .arg(server.cluster()));
+        server.begin();
+        Some(server)
+    }
+
+    /// A server without a cluster yet.
+    fn prepare(programs: PathBuf) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let as_root = std::fs::metadata(dir.path()).is_ok_and(|data| data.uid() == 0);
         if as_root {
             run(Command::new("chown").arg("postgres").arg(dir.path()));
         }
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
-        let mut server = Self { programs, dir, port, as_root, guard: None };
-        let cluster = server.cluster();
-        run(server
-            .program("initdb")
-            .args(["--no-sync", "-A", "trust", "-U", "auricle", "-E", "UTF8", "-D"])
-            .arg(&cluster));
-        server.resume();
-        let lock = cluster.join("postmaster.pid");
+        Self { programs, dir, port, as_root, guard: None }
+    }
+
+    /// Starts the server for the first time.
+    fn begin(&mut self) {
+        self.resume();
+        let lock = self.cluster().join("postmaster.pid");
         let script = "kill -QUIT $(head -n 1 \"$1\"); rm -rf \"$2\"";
-        server.guard = Some(CleanupGuard::new(
-            script,
-            &[lock.to_str().expect("UTF-8"), server.dir.path().to_str().expect("UTF-8")],
-        ));
-        Some(server)
+        self.guard =
+            Some(CleanupGuard::new(script, &[lock.to_str().expect("UTF-8"), self.dir.path().to_str().expect("UTF-8")]));
+    }
+
+    /// Starts a replica of this server by streaming replication. From now on a commit waits for the replica: what was
+    /// acknowledged is on both.
+    pub fn replica(&self) -> Self {
+        let mut replica = Self::prepare(self.programs.clone());
+        run(replica
+            .program("pg_basebackup")
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "auricle", "-c", "fast", "-R", "-D"])
+            .arg(replica.cluster()));
+        replica.begin();
+        self.set("synchronous_standby_names", "*");
+        eventually("the replica follows", || {
+            let query = "select 1 / count(*) from pg_stat_replication where sync_state = 'sync'";
+            self.can(&self.url("postgres"), query).then_some(())
+        });
+        replica
+    }
+
+    /// Makes a replica the server that takes writes. It has no replica itself.
+    pub fn promote(&self) {
+        run(self.program("pg_ctl").args(["-w", "-D"]).arg(self.cluster()).arg("promote"));
+        // The replica began as a copy of the other server, its settings included.
+        self.set("synchronous_standby_names", "");
+    }
+
+    fn set(&self, setting: &str, value: &str) {
+        let server = self.url("postgres");
+        self.sql(&server, &format!("alter system set {setting} = '{value}'"));
+        self.sql(&server, "select pg_reload_conf()");
+    }
+
+    /// The port on which it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn url(&self, database: &str) -> String {
+        format!("postgres://auricle@127.0.0.1:{}/{database}", self.port)
     }
 
     fn cluster(&self) -> PathBuf {
@@ -119,7 +165,7 @@ impl Postgres {
         let name = unique("auricle").replace('-', "_");
         let port = self.port.to_string();
         run(self.program("createdb").args(["-h", "127.0.0.1", "-p", &port, "-U", "auricle", &name]));
-        format!("postgres://auricle@127.0.0.1:{port}/{name}")
+        self.url(&name)
     }
 }
 
