@@ -11,10 +11,9 @@
 //! }
 //! ```
 
-use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use auricle_kernels::gemv::Precision;
@@ -25,6 +24,7 @@ use crate::catalog::{Catalog, SelectedCheckpoint};
 use crate::decoding::fusion::FusionWeights;
 use crate::device::{self, DeviceInfo};
 use crate::error::{Error, Result};
+use crate::load_once::LoadedFiles;
 use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
 use crate::options::{EngineOptions, LanguageModelChoice, ListenOptions, TranscribeOptions};
@@ -62,8 +62,8 @@ pub struct Engine {
     precision: Precision,
     info: DeviceInfo,
     warnings: Vec<String>,
-    checkpoints: Loaded<Checkpoint>,
-    language_models: Loaded<LanguageModel>,
+    checkpoints: LoadedFiles<Checkpoint>,
+    language_models: LoadedFiles<LanguageModel>,
     detector: Mutex<Option<Arc<Silero>>>,
     slots: SlotCounts,
     worker: Mutex<Option<Arc<Scheduler<DeviceExecutor>>>>,
@@ -91,9 +91,6 @@ impl Iterator for Events {
     }
 }
 
-/// Values read from files, by path. The lock is held while reading, so that no file is read twice.
-type Loaded<T> = Mutex<BTreeMap<PathBuf, Arc<T>>>;
-
 impl Engine {
     /// Opens a device and reads the catalog; loads no model yet.
     ///
@@ -109,8 +106,8 @@ impl Engine {
             precision: options.precision,
             info: opened.info,
             warnings: opened.warning.into_iter().collect(),
-            checkpoints: Mutex::default(),
-            language_models: Mutex::default(),
+            checkpoints: LoadedFiles::default(),
+            language_models: LoadedFiles::default(),
             detector: Mutex::default(),
             slots: SlotCounts { live: options.live_streams, agent: 0, offline: options.recordings },
             worker: Mutex::default(),
@@ -265,7 +262,7 @@ impl Engine {
     pub fn warm_up(&self) -> Result<()> {
         for model in self.catalog.models() {
             let dir = self.catalog.choose(&model.id)?.dir;
-            if !self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&dir) {
+            if !self.checkpoints.contains(&dir) {
                 continue;
             }
             // Without a detector: it would not take the sound for speech, and nothing would be computed.
@@ -328,7 +325,7 @@ impl Engine {
     }
 
     fn checkpoint(&self, dir: &Path) -> Result<Arc<Checkpoint>> {
-        once(&self.checkpoints, dir, || Checkpoint::load(dir, &self.device, self.precision))
+        self.checkpoints.get(dir, || Checkpoint::load(dir, &self.device, self.precision))
     }
 
     /// A checkpoint that hears streams of frames.
@@ -346,7 +343,7 @@ impl Engine {
             LanguageModelChoice::File(path) => Some(path),
             LanguageModelChoice::Shipped => choice.language_model.as_ref(),
         };
-        path.map(|path| once(&self.language_models, path, || LanguageModel::open(path))).transpose()
+        path.map(|path| self.language_models.get(path, || LanguageModel::open(path))).transpose()
     }
 
     /// As [`Self::language_model`], for live sessions.
@@ -369,15 +366,4 @@ fn check_search(fusion: &FusionWeights, beam: Option<usize>) -> Result<()> {
         return Err(Error::InvalidOption("a beam has at least one text".into()));
     }
     fusion.check()
-}
-
-/// The value of `path`: reads it if it was not read before.
-fn once<T>(loaded: &Loaded<T>, path: &Path, read: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
-    let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = loaded.get(path) {
-        return Ok(found.clone());
-    }
-    let found = Arc::new(read()?);
-    loaded.insert(path.to_path_buf(), found.clone());
-    Ok(found)
 }

@@ -38,7 +38,7 @@
 //! - `text`: words and spans in, words and spans out.
 //! - `layers`, `weights`: layers that families share, and the files that their weights come from.
 //! - `audio`: files to samples, as a stream.
-//! - `catalog`, `device`: the models folder, the device.
+//! - `catalog`, `device`, `load_once`: the models folder, the device, files that are read once.
 //! - `error`, `language`: the one error type, language codes.
 
 // Without `unstable`, some of what tests use has no user.
@@ -53,6 +53,7 @@ mod engine;
 mod error;
 pub mod language;
 mod layers;
+mod load_once;
 mod models;
 mod options;
 mod pipeline;

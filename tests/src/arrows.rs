@@ -50,7 +50,7 @@ pub const ORDERS: [Order; 3] = [
             &["text"],
             &["layers", "weights"],
             &["audio"],
-            &["catalog", "device"],
+            &["catalog", "device", "load_once"],
             &["error", "language"],
         ],
         cyclic: &["audio", "pipeline"],
