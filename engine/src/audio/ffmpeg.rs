@@ -18,8 +18,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::input::InputFile;
+use super::mono::Mixer;
 use super::probe::Container;
-use super::{Ffmpeg, MAX_CHANNELS, isolation, mono};
+use super::{Ffmpeg, MAX_CHANNELS, isolation};
 use crate::error::{Error, Result};
 
 /// Longest time that the process may write nothing while its output is awaited.
@@ -48,6 +49,7 @@ pub(super) struct FfmpegDecoder {
     header: Option<AuHeader>,
     /// Output not yet used: an incomplete header or frame.
     carried: Vec<u8>,
+    mixer: Mixer,
     frames: u64,
     ended: bool,
     warnings: Vec<String>,
@@ -157,6 +159,7 @@ impl FfmpegDecoder {
             stall,
             header: None,
             carried: Vec::new(),
+            mixer: Mixer::default(),
             frames: 0,
             ended: false,
             warnings: Vec::new(),
@@ -231,7 +234,7 @@ impl FfmpegDecoder {
         let whole = self.carried.len() - self.carried.len() % frame;
         let samples = self.carried[..whole].as_chunks::<4>().0;
         let samples: Vec<f32> = samples.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect();
-        mono::mix(&samples, header.channels, out);
+        self.mixer.mix(&samples, header.channels, header.rate, out);
         self.carried.drain(..whole);
         self.frames += (whole / frame) as u64;
         Ok(Some(header.rate))
@@ -242,7 +245,7 @@ impl FfmpegDecoder {
     }
 
     pub(super) fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
+        self.warnings.iter().cloned().chain(self.mixer.warning()).collect()
     }
 
     /// Checks, after the end of the output, that the process succeeded.

@@ -88,7 +88,7 @@ impl OpenOptions {
 ///
 /// Samples are nominally within -1..=1. A decoder may overshoot, and float files may hold any value: values that are
 /// not finite become 0, larger values are clipped at [`LIMIT`]. Several channels (at most [`MAX_CHANNELS`]) become one
-/// by their mean.
+/// by their mean; where they cancel each other, the loudest is taken, and a warning says so.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -15,10 +15,11 @@ use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions};
 use symphonia::core::packet::Packet;
 
 use super::input::Input;
+use super::mono::Mixer;
 use super::probe::{Container, ProbeResult};
 use super::timeline::Timeline;
 use super::tracks::{self, OpenFailure, TrackSelection};
-use super::{MAX_CHANNELS, mono, resample};
+use super::{MAX_CHANNELS, resample};
 
 /// Consecutive packets that may fail before the decoder is created again: after a change of parameters in mid-stream,
 /// the old decoder rejects every packet.
@@ -47,6 +48,7 @@ pub(super) struct NativeDecoder {
     rate: u32,
     channels: usize,
     interleaved: Vec<f32>,
+    mixer: Mixer,
     /// Leading samples still to drop, in seconds until the rate is known.
     delay_s: f64,
     /// Seconds to return, if an edit cuts off the rest.
@@ -132,6 +134,7 @@ impl NativeDecoder {
             rate: params.sample_rate.unwrap_or(0),
             channels: params.channels.as_ref().map_or(0, Channels::count),
             interleaved: Vec::new(),
+            mixer: Mixer::default(),
             delay_s,
             presented_s,
             trims,
@@ -213,6 +216,7 @@ impl NativeDecoder {
             let packets = if self.skipped == 1 { "packet" } else { "packets" };
             warnings.push(format!("{} damaged {packets} replaced by silence", self.skipped));
         }
+        warnings.extend(self.mixer.warning());
         if let Some(at) = self.missing_at_s {
             let missing = self.missing_s;
             warnings.push(format!("{missing:.1} s are missing, the first at {at:.1} s; they are replaced by silence"));
@@ -364,9 +368,9 @@ impl NativeDecoder {
             end = end.min(start + left.round() as usize);
         }
         let before = out.len();
-        mono::mix(&self.interleaved[start * channels..end * channels], channels, out);
+        self.mixer.mix(&self.interleaved[start * channels..end * channels], channels, rate, out);
         if end < frames && !self.trims && self.presented_s.is_none() {
-            mono::mix(&self.interleaved[end * channels..frames * channels], channels, &mut self.padding);
+            self.mixer.mix(&self.interleaved[end * channels..frames * channels], channels, rate, &mut self.padding);
             if self.padding.len() > MAX_PADDING {
                 // Audio continues after the end that the header states: two MP3 files joined, or a wrong header.
                 self.end_is_known = false;

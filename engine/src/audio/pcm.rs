@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use super::mono;
+use super::mono::Mixer;
 use crate::error::{Error, Result};
 
 /// Bytes requested by one read. A pipe returns the bytes that it has, so live audio is not delayed until this is full.
@@ -17,12 +17,22 @@ pub(super) struct PcmReader {
     /// Bytes of an incomplete frame at the start of `buffer`.
     carried: usize,
     samples: Vec<f32>,
+    mixer: Mixer,
     cut: bool,
 }
 
 impl PcmReader {
     pub(super) fn new(reader: Box<dyn Read + Send>, rate: u32, channels: usize) -> Self {
-        Self { reader, rate, channels, buffer: vec![0; READ], carried: 0, samples: Vec::new(), cut: false }
+        Self {
+            reader,
+            rate,
+            channels,
+            buffer: vec![0; READ],
+            carried: 0,
+            samples: Vec::new(),
+            mixer: Mixer::default(),
+            cut: false,
+        }
     }
 
     /// Appends mono samples and returns their rate in hertz, or `None` at the end.
@@ -48,7 +58,7 @@ impl PcmReader {
             self.buffer.copy_within(whole..filled, 0);
             self.carried = filled - whole;
             if whole > 0 {
-                mono::mix(&self.samples, self.channels, out);
+                self.mixer.mix(&self.samples, self.channels, self.rate, out);
                 return Ok(Some(self.rate));
             }
         }
@@ -56,7 +66,7 @@ impl PcmReader {
 
     pub(super) fn warnings(&self) -> Vec<String> {
         let warning = || "the PCM stream ended within a sample".to_owned();
-        self.cut.then(warning).into_iter().collect()
+        self.cut.then(warning).into_iter().chain(self.mixer.warning()).collect()
     }
 }
 

@@ -48,6 +48,19 @@ fn check_times(words: &[Word], end: u64) {
     }
 }
 
+/// The mean of such channels is silence.
+#[test]
+fn channels_of_opposite_polarity_are_transcribed() {
+    let (engine, options) = (engine(&auricle_tests::models()), TranscribeOptions::default());
+    let pcm = samples(1);
+    let values = pcm.as_chunks::<2>().0.iter().map(|bytes| i16::from_le_bytes(*bytes));
+    let stereo: Vec<u8> = values.flat_map(|value| [value, value.saturating_neg()]).flat_map(i16::to_le_bytes).collect();
+    let audio = AudioStream::from_pcm_s16le(Cursor::new(stereo), SAMPLE_RATE, 2).unwrap();
+    let heard = engine.transcribe(audio, &options).unwrap();
+    assert_eq!(heard.text, transcribe(&engine, &pcm, pcm.len(), &options).text);
+    assert!(heard.warnings.iter().any(|warning| warning.contains("opposite polarity")), "{:?}", heard.warnings);
+}
+
 #[test]
 fn audio_cut_at_every_second_loses_and_doubles_no_word() {
     let tiny = ["streaming", "tdt", "../whisper/multi"];
