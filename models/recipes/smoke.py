@@ -16,6 +16,7 @@ import torch
 
 from .batches import HELD_OUT
 from .schedule import run_step
+from .speakers import smoke as tell_apart
 from .targets import load_targets
 from .tokenizer import train_tokenizer
 from .voice import smoke as speak
@@ -62,6 +63,7 @@ def main() -> None:
     weights = torch.load(args.out / "again" / "checkpoint.pt", weights_only=True)["model"]
     assert all(bool(w.isfinite().all()) for w in weights.values())
     speak.run(corpora[0], args.out / "voice")
+    tell_apart.run(corpora[0], args.out / "speakers")
     print("smoke: ok; held-out speakers:", ", ".join(HELD_OUT))
 
 

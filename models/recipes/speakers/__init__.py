@@ -1,0 +1,1 @@
+"""Speaker embeddings: a small ECAPA-TDNN, trained to tell readers apart."""

@@ -1,0 +1,73 @@
+"""Command line of the recipe."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+import torch
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="recipes.speakers", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    prepare = commands.add_parser("prepare", help="decode corpora and store their log-mels at five speeds")
+    prepare.add_argument("--corpus", type=Path, action="append", required=True)
+    prepare.add_argument("--noise", type=Path, required=True)
+    prepare.add_argument("--out", type=Path, required=True)
+    prepare.add_argument("--limit", type=int, help="at most so many utterances a corpus")
+
+    train = commands.add_parser("train", help="train, or go on with what is in --out")
+    train.add_argument("--store", type=Path, required=True)
+    train.add_argument("--out", type=Path, required=True)
+    train.add_argument("--minutes", type=float, default=500, help="of processor time, over all runs into --out")
+    train.add_argument("--rows", type=int, default=96, help="crops a step")
+    train.add_argument("--rate", type=float, default=2e-3, help="highest learning rate")
+    train.add_argument("--channels", type=int, default=256)
+    train.add_argument("--augment", type=float, default=1.0, help="scales how often and how far crops are changed")
+    train.add_argument("--dev-every", type=int, default=1000, help="steps between evaluations")
+    train.add_argument("--seed", type=int, default=7)
+
+    export = commands.add_parser("export", help="write the published form")
+    export.add_argument("--run", type=Path, required=True)
+    export.add_argument("--out", type=Path, required=True)
+
+    evaluate = commands.add_parser("evaluate", help="equal error rates on readers who were never trained on")
+    evaluate.add_argument("--model", type=Path, required=True, help="an exported folder, or a run's")
+    evaluate.add_argument("--store", type=Path, help="held-out readers of the training's store")
+    evaluate.add_argument("--set", type=Path, action="append", default=[], help="a folder of files named <reader>-...")
+
+    args = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    if args.command == "prepare":
+        store_corpora(args)
+    elif args.command == "train":
+        from .train import train as run
+
+        run(args)
+    elif args.command == "export":
+        from .export import export as run
+
+        run(args.run, args.out)
+    else:
+        from .evaluate import evaluate as run
+
+        run(args.model, args.store, args.set)
+
+
+def store_corpora(args: argparse.Namespace) -> None:
+    """Stores what is not stored yet; noise at the speed it was recorded at."""
+    from ..prepare import store, stored_mel
+    from .readers import SPEEDS, stored_as
+
+    for speed in SPEEDS:
+        mel = partial(stored_mel, speed=speed)
+        for corpus in args.corpus:
+            store(corpus, stored_as(corpus.name, speed), args.out, lambda files: map(mel, files), args.limit)
+    store(args.noise, "noise", args.out, lambda files: map(partial(stored_mel, speed=SPEEDS[2]), files), args.limit)
+
+
+if __name__ == "__main__":
+    main()
