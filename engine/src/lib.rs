@@ -32,6 +32,7 @@
 //! - `pipeline`: recordings and live sessions, in the order in which data flows.
 //! - `options`, `transcript`: options and results.
 //! - `scheduler`: the worker thread of a device, and the batches that it runs.
+//! - `speakers`: who speaks when: windows, clustering, words to speakers.
 //! - `vad`: voice activity: segments, endpointing, chunking, the speech filter.
 //! - `models`: model families, one folder each.
 //! - `decoding`: scores to tokens: greedy and beam search, fusion, biasing.
@@ -58,6 +59,7 @@ mod models;
 mod options;
 mod pipeline;
 mod scheduler;
+mod speakers;
 mod text;
 mod transcript;
 mod vad;
@@ -76,7 +78,7 @@ pub mod unstable {
         )* };
     }
 
-    inner_modules! { decoding device layers models pipeline scheduler text vad weights }
+    inner_modules! { decoding device layers models pipeline scheduler speakers text vad weights }
 }
 
 pub use auricle_kernels::gemv::Precision;

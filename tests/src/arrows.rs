@@ -44,6 +44,7 @@ pub const ORDERS: [Order; 3] = [
             &["pipeline"],
             &["options", "transcript"],
             &["scheduler"],
+            &["speakers"],
             &["vad"],
             &["models"],
             &["decoding"],

@@ -1,0 +1,156 @@
+//! A speaker for each word, and utterances: runs of one speaker's words.
+
+use std::ops::Range;
+
+/// A word without a window of its own takes the nearest speaker within this time.
+const NEAR_MS: u64 = 500;
+/// A pause that ends an utterance.
+const PAUSE_MS: u64 = 2000;
+/// A lone word whose speaker has less than this part more of it than the speaker around it joins the words around it.
+const WEAK: f64 = 0.2;
+
+/// Speech of one speaker, in milliseconds. Stretches of several speakers may overlap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Activity {
+    /// First millisecond, and the one past the last.
+    pub span: Range<u64>,
+    /// Number of the speaker.
+    pub speaker: usize,
+}
+
+/// A run of one speaker's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Utterance {
+    /// Number of the speaker.
+    pub speaker: usize,
+    /// The words' places in the transcript, in order.
+    pub words: Vec<usize>,
+}
+
+/// Gives each word, `start..end` in milliseconds, the speaker who is active over most of it, the nearest one within 0.5 s, or
+/// the word's before it; then numbers speakers by their first word.
+#[must_use]
+pub fn assign(words: &[Range<u64>], activity: &[Activity]) -> Vec<usize> {
+    let mut speakers: Vec<usize> = Vec::with_capacity(words.len());
+    let mut margins: Vec<Vec<(usize, u64)>> = Vec::with_capacity(words.len());
+    for word in words {
+        let shares = shares(word, activity);
+        let heard = shares.iter().max_by_key(|(speaker, ms)| (*ms, usize::MAX - speaker)).map(|(speaker, _)| *speaker);
+        let near = || {
+            let distance =
+                |one: &Activity| one.span.start.saturating_sub(word.end).max(word.start.saturating_sub(one.span.end));
+            activity
+                .iter()
+                .filter(|one| distance(one) <= NEAR_MS)
+                .min_by_key(|one| distance(one))
+                .map(|one| one.speaker)
+        };
+        speakers.push(heard.or_else(near).or(speakers.last().copied()).unwrap_or_default());
+        margins.push(shares);
+    }
+    for at in 1..words.len().saturating_sub(1) {
+        let (around, own) = (speakers[at - 1], speakers[at]);
+        let length = words[at].end.saturating_sub(words[at].start).max(1) as f64;
+        let of = |speaker| margins[at].iter().find(|(one, _)| *one == speaker).map_or(0, |(_, ms)| *ms) as f64;
+        if own != around && around == speakers[at + 1] && (of(own) - of(around)) / length < WEAK {
+            speakers[at] = around;
+        }
+    }
+    let mut order: Vec<usize> = Vec::new();
+    for speaker in &speakers {
+        if !order.contains(speaker) {
+            order.push(*speaker);
+        }
+    }
+    speakers.iter().map(|speaker| order.iter().position(|one| one == speaker).unwrap_or_default()).collect()
+}
+
+/// Milliseconds of a word in which each speaker is active, where any is.
+fn shares(word: &Range<u64>, activity: &[Activity]) -> Vec<(usize, u64)> {
+    let mut shares: Vec<(usize, u64)> = Vec::new();
+    for one in activity {
+        let ms = one.span.end.min(word.end).saturating_sub(one.span.start.max(word.start));
+        if ms > 0 {
+            match shares.iter_mut().find(|(speaker, _)| *speaker == one.speaker) {
+                Some((_, sum)) => *sum += ms,
+                None => shares.push((one.speaker, ms)),
+            }
+        }
+    }
+    shares
+}
+
+/// Cuts words into utterances at a speaker's change and at a pause of 2 s.
+#[must_use]
+pub fn utterances(words: &[Range<u64>], speakers: &[usize]) -> Vec<Utterance> {
+    let mut found: Vec<Utterance> = Vec::new();
+    let mut end_ms = 0;
+    for (at, (word, speaker)) in words.iter().zip(speakers).enumerate() {
+        match found.last_mut() {
+            Some(last) if last.speaker == *speaker && word.start.saturating_sub(end_ms) < PAUSE_MS => {
+                last.words.push(at)
+            }
+            _ => found.push(Utterance { speaker: *speaker, words: vec![at] }),
+        }
+        end_ms = word.end;
+    }
+    found
+}
+
+/// The letter of a speaker: A to Z, then AA, AB and so on.
+#[must_use]
+pub fn label(speaker: usize) -> String {
+    let letter = char::from(b'A' + (speaker % 26) as u8);
+    match speaker / 26 {
+        0 => letter.to_string(),
+        more => format!("{}{letter}", label(more - 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn active(spans: &[(u64, u64, usize)]) -> Vec<Activity> {
+        spans.iter().map(|(start, end, speaker)| Activity { span: *start..*end, speaker: *speaker }).collect()
+    }
+
+    #[test]
+    fn a_word_is_the_speakers_who_is_active_over_most_of_it() {
+        let activity = active(&[(0, 1000, 5), (1000, 3000, 2)]);
+        let words = [100..400, 700..1200, 900..1300, 2000..2400];
+        assert_eq!(assign(&words, &activity), [0, 0, 1, 1], "labels follow the first word");
+    }
+
+    #[test]
+    fn a_word_without_activity_takes_the_nearest_speaker_or_the_one_before() {
+        let activity = active(&[(0, 1000, 0), (2000, 3000, 1)]);
+        assert_eq!(assign(&[100..300, 1000..1200, 1700..1800, 2500..2600], &activity), [0, 0, 1, 1]);
+        assert_eq!(assign(&[100..300, 9000..9100], &activity), [0, 0]);
+        assert_eq!(assign(&[5..9, 10..20], &[]), [0, 0]);
+    }
+
+    #[test]
+    fn a_lone_word_of_weak_margin_joins_the_words_around_it() {
+        let words = [0..100, 100..200, 200..300];
+        assert_eq!(assign(&words, &active(&[(0, 148, 0), (148, 200, 1), (200, 300, 0)])), [0, 0, 0]);
+        assert_eq!(
+            assign(&words, &active(&[(0, 110, 0), (110, 200, 1), (200, 300, 0)])),
+            [0, 1, 0],
+            "a clear one stays"
+        );
+    }
+
+    #[test]
+    fn utterances_end_at_a_change_and_at_a_pause() {
+        let words = [0..100, 150..300, 350..500, 2499..2600, 4600..4700];
+        let found = utterances(&words, &[0, 0, 1, 1, 1]);
+        let runs: Vec<(usize, Vec<usize>)> = found.into_iter().map(|one| (one.speaker, one.words)).collect();
+        assert_eq!(runs, [(0, vec![0, 1]), (1, vec![2, 3]), (1, vec![4])]);
+    }
+
+    #[test]
+    fn labels_are_letters() {
+        assert_eq!([0, 1, 25, 26, 27, 52].map(label), ["A", "B", "Z", "AA", "AB", "BA"]);
+    }
+}
