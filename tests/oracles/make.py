@@ -15,6 +15,7 @@ from checkpoints import CHECKPOINTS
 from features import make_features
 from models import make_model
 from silero import make_silero
+from voice import make_voice
 from whisper import make_whisper
 from whisper_checkpoints import CHECKPOINTS as WHISPER
 from whisper_vectors import make_vectors
@@ -30,6 +31,9 @@ def make(root: Path, only: list[str]) -> None:
     if not only or "silero" in only:
         print("silero")
         make_silero(fresh(root / "silero"))
+    if not only or "voice" in only:
+        print("voice")
+        make_voice(fresh(root / "voice"))
     for checkpoint in CHECKPOINTS:
         if not only or checkpoint.name in only:
             print(checkpoint.name)
@@ -97,7 +101,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "voice", *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

@@ -2,4 +2,5 @@
 
 pub mod fastconformer;
 pub mod silero;
+pub mod voice;
 pub mod whisper;

@@ -7,5 +7,6 @@ mod features;
 mod gemv;
 mod kernels;
 mod silero;
+mod voice;
 mod whisper;
 mod whisper_gpu;

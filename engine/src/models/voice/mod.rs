@@ -1,0 +1,8 @@
+//! Speaker embeddings in the form of ECAPA-TDNN. See `README.md` beside this file.
+
+mod config;
+mod convolution;
+mod model;
+
+pub use config::Config;
+pub use model::VoiceEmbedder;
