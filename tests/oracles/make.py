@@ -13,6 +13,7 @@ import transformers
 
 from checkpoints import CHECKPOINTS
 from features import make_features
+from gguf_types import make_gguf_types
 from models import make_model
 from silero import make_silero
 from voice import make_voice
@@ -34,6 +35,9 @@ def make(root: Path, only: list[str]) -> None:
     if not only or "voice" in only:
         print("voice")
         make_voice(fresh(root / "voice"))
+    if not only or "gguf" in only:
+        print("gguf")
+        make_gguf_types(fresh(root / "gguf"))
     for checkpoint in CHECKPOINTS:
         if not only or checkpoint.name in only:
             print(checkpoint.name)
@@ -101,7 +105,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", "voice", *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "voice", "gguf", *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

@@ -3,6 +3,9 @@
 //! A model requests each tensor by name and shape. A missing, misshapen or unused tensor is an error that names it, so
 //! a checkpoint of another architecture never loads in part.
 
+pub mod gguf;
+mod gguf_blocks;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

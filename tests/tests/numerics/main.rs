@@ -5,6 +5,7 @@ mod activation;
 mod fastconformer;
 mod features;
 mod gemv;
+mod gguf;
 mod kernels;
 mod silero;
 mod voice;
