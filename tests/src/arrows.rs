@@ -54,7 +54,7 @@ pub const ORDERS: [Order; 3] = [
             &["catalog", "device", "load_once"],
             &["error", "language"],
         ],
-        cyclic: &["audio", "pipeline"],
+        cyclic: &["pipeline"],
         has_layout: true,
     },
     Order {

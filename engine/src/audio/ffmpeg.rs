@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::container::Container;
 use super::input::InputFile;
 use super::mono::Mixer;
-use super::probe::Container;
 use super::{Ffmpeg, MAX_CHANNELS, isolation};
 use crate::error::{Error, Result};
 

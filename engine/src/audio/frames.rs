@@ -1,6 +1,6 @@
 //! Elementary streams without a header: recognised by consecutive frames that follow without a gap and agree.
 
-use super::probe::Container;
+use super::container::Container;
 
 /// Frames that must follow one another. With four, a chance match in 128 KiB of random bytes is less likely than one in
 /// a billion.

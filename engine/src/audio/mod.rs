@@ -7,6 +7,7 @@
 //! Time 0 of the output is the first sample of the audio track: encoder delay is removed if the file declares it, the
 //! resampler's own delay always.
 
+mod container;
 mod ffmpeg;
 mod frames;
 mod input;
@@ -15,6 +16,7 @@ mod mono;
 mod mp4;
 mod native;
 mod opus;
+mod panic_guard;
 mod pcm;
 mod probe;
 mod resample;
@@ -342,7 +344,7 @@ impl AudioStream {
         Self::new(Source::Native(Box::new(decoder)), format, rate, Some(primed))
     }
 
-    fn ffmpeg(program: &Path, input: &Input, container: probe::Container, name: &str) -> Result<Self> {
+    fn ffmpeg(program: &Path, input: &Input, container: container::Container, name: &str) -> Result<Self> {
         let mut decoder = ffmpeg::FfmpegDecoder::start(program, input.to_file(name)?, container, name)?;
         let mut primed = Vec::new();
         let rate = decoder.next_chunk(&mut primed)?.unwrap_or(SAMPLE_RATE);

@@ -4,19 +4,20 @@
 //! after a panic its objects are not used again, and the audio decoded so far is kept.
 
 use std::io::{ErrorKind, Seek, SeekFrom};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use symphonia::core::audio::Channels;
 use symphonia::core::codecs::CodecParameters;
 use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder};
-use symphonia::core::errors::{Error as SymphoniaError, Result as SymphoniaResult};
+use symphonia::core::errors::Error as SymphoniaError;
 use symphonia::core::formats::{FormatReader, TrackType};
 use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions};
 use symphonia::core::packet::Packet;
 
+use super::container::Container;
 use super::input::Input;
 use super::mono::Mixer;
-use super::probe::{Container, ProbeResult};
+use super::panic_guard::{PANICKED, guarded};
+use super::probe::ProbeResult;
 use super::timeline::Timeline;
 use super::tracks::{self, OpenFailure, TrackSelection};
 use super::{MAX_CHANNELS, resample};
@@ -429,13 +430,4 @@ impl NativeDecoder {
 
 fn ticks(ticks: u64) -> usize {
     usize::try_from(ticks).unwrap_or(usize::MAX)
-}
-
-const PANICKED: &str = "the decoder gave up on damaged data";
-
-/// Calls into symphonia and turns a panic into an error.
-pub(super) fn guarded<T>(call: impl FnOnce() -> SymphoniaResult<T>) -> SymphoniaResult<T> {
-    // Unwind safety: after a panic the reader and decoder are not used again, and the other state is plain buffers.
-    catch_unwind(AssertUnwindSafe(call))
-        .unwrap_or_else(|_| Err(SymphoniaError::IoError(std::io::Error::other(PANICKED))))
 }

@@ -11,9 +11,10 @@ use symphonia::core::io::MediaSourceStream;
 use symphonia::default::formats as readers;
 
 use super::MAX_CHANNELS;
-use super::native::guarded;
+use super::container::Container;
 use super::opus::CODECS;
-use super::probe::{Container, ProbeResult};
+use super::panic_guard::guarded;
+use super::probe::ProbeResult;
 use crate::error::Error;
 
 /// Reason that a file was not opened here.
