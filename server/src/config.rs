@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use auricle_engine::{DeviceChoice, LanguageModelChoice, Precision};
+use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
@@ -61,6 +62,9 @@ pub struct Config {
     pub max_connections: usize,
     /// Connections of one address and listener at a time. Further connections are closed.
     pub max_connections_per_address: usize,
+    /// Addresses and networks of reverse proxies, whose `X-Forwarded-For` is believed.
+    #[serde(deserialize_with = "networks")]
+    pub trusted_proxies: Vec<IpNet>,
     /// From a connection to the end of its first request's head.
     pub head_timeout_seconds: u32,
     /// A connection without a request for this time is closed.
@@ -187,6 +191,7 @@ impl Default for Config {
             s3_secret_access_key: None,
             max_connections: 4096,
             max_connections_per_address: 1024,
+            trusted_proxies: Vec::new(),
             head_timeout_seconds: 15,
             idle_timeout_seconds: 75,
             stall_timeout_seconds: 30,
@@ -233,8 +238,18 @@ fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error>
     Url::parse(&text).map(Some).map_err(|error| D::Error::custom(format!("{text:?} is no URL: {error}")))
 }
 
+/// Networks, `10.0.0.0/8`, or single addresses.
+fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
+    let network = |text: String| {
+        let address = |_| text.parse().map(|address: IpAddr| IpNet::from(address.to_canonical()));
+        let parsed = text.parse().or_else(address);
+        parsed.map_err(|_| D::Error::custom(format!("trusted_proxies: {text:?} is no address and no network")))
+    };
+    Vec::<String>::deserialize(from)?.into_iter().map(network).collect()
+}
+
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 58] = [
+const KEYS: [&str; 59] = [
     "data",
     "models",
     "device",
@@ -256,6 +271,7 @@ const KEYS: [&str; 58] = [
     "s3_secret_access_key",
     "max_connections",
     "max_connections_per_address",
+    "trusted_proxies",
     "head_timeout_seconds",
     "idle_timeout_seconds",
     "stall_timeout_seconds",
@@ -435,6 +451,7 @@ mod tests {
             ("listen = \"nowhere\"", "socket address"),
             ("device = \"tpu\"", "device"),
             ("precision = \"half\"", "precision"),
+            ("trusted_proxies = [\"proxy\"]", "trusted_proxies"),
             ("job_workers = 0", "job_workers"),
             ("storage_url = \"http://x\"", "storage_url"),
             ("billing_provider = \"stripe\"", "stripe_secret_key"),

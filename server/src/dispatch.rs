@@ -33,8 +33,8 @@ impl Dispatcher {
     }
 
     async fn respond(&self, matched: RouteMatch, peer: SocketAddr, request: Request<RequestBody>) -> Response {
-        let AppState { authenticator, rate_limits, .. } = &*self.state;
-        let address = Client::at(peer.ip());
+        let AppState { authenticator, rate_limits, trusted_proxies, .. } = &*self.state;
+        let address = Client::at(trusted_proxies.client(peer.ip(), request.headers()));
         if !names_one_host(&request) {
             let message = "Send one `Host` header, which HTTP/1.1 requires.";
             return refuse(rate_limits.count(&address), ApiError::invalid(message));

@@ -10,6 +10,7 @@ use crate::api::health::HealthState;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
 use crate::dashboard::DashboardState;
+use crate::http::proxies::TrustedProxies;
 use crate::http::rate_limits::RateLimits;
 use crate::live::RealtimeState;
 
@@ -17,6 +18,7 @@ use crate::live::RealtimeState;
 pub struct AppState {
     pub authenticator: Authenticator,
     pub rate_limits: RateLimits,
+    pub trusted_proxies: TrustedProxies,
     pub transcripts: Arc<TranscriptsState>,
     pub uploads: Arc<UploadsState>,
     pub catalog: Arc<Catalog>,

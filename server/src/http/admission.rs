@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::proxies::TrustedProxies;
 use super::rate_limits::Client;
 
 /// The places of one listener.
@@ -14,14 +15,16 @@ pub struct Places {
     name: &'static str,
     permits: Arc<Semaphore>,
     per_address: usize,
+    proxies: TrustedProxies,
     addresses: Arc<Mutex<HashMap<Client, usize>>>,
 }
 
 impl Places {
-    /// Places for `total` connections, and for `per_address` of one address. `name` is the listener's in the metrics.
-    pub fn new(name: &'static str, total: usize, per_address: usize) -> Self {
+    /// Places for `total` connections, and for `per_address` of one address that is no trusted proxy's. `name` is the
+    /// listener's in the metrics.
+    pub fn new(name: &'static str, total: usize, per_address: usize, proxies: TrustedProxies) -> Self {
         let permits = Arc::new(Semaphore::new(total.min(Semaphore::MAX_PERMITS)));
-        Self { name, permits, per_address, addresses: Arc::default() }
+        Self { name, permits, per_address, proxies, addresses: Arc::default() }
     }
 
     /// Counts a connection for its address. None if the address has its share already.
@@ -29,7 +32,7 @@ impl Places {
         let client = Client::at(address);
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         let count = addresses.entry(client.clone()).or_default();
-        if *count >= self.per_address {
+        if *count >= self.per_address && !self.proxies.contains(address) {
             metrics::counter!("auricle_connections_refused_total", "listener" => self.name).increment(1);
             return None;
         }
@@ -91,7 +94,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_has_its_share_and_leaves_the_rest() {
-        let places = Places::new("api", 3, 2);
+        let places = Places::new("api", 3, 2, TrustedProxies::default());
         let at = |last: u8| places.of_address(Ipv4Addr::new(192, 0, 2, last).into());
         let (first, second) = (at(1).unwrap(), at(1).unwrap());
         assert!(at(1).is_none());

@@ -5,6 +5,7 @@ pub mod admission;
 pub mod body;
 pub mod connection;
 pub mod listener;
+pub mod proxies;
 pub mod query;
 pub mod rate_limits;
 pub mod request_body;

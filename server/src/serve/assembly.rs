@@ -20,6 +20,7 @@ use crate::auth::Authenticator;
 use crate::billing::PaymentProvider;
 use crate::config::Config;
 use crate::dashboard::DashboardState;
+use crate::http::proxies::TrustedProxies;
 use crate::http::rate_limits::RateLimits;
 use crate::http::transfer::TransferLimits;
 use crate::jobs::{JobRunner, JobSettings};
@@ -162,6 +163,7 @@ impl Service {
                 signing_key: signing_key.clone(),
             },
             rate_limits: RateLimits::new(config.request_limit),
+            trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
             transcripts: Arc::new(TranscriptsState {
                 store: store.clone(),
                 outbound,
@@ -182,6 +184,7 @@ impl Service {
             billing: Arc::new(BillingState { store: store.clone(), payments: payments.clone() }),
             health: Arc::new(HealthState {
                 store: store.clone(),
+                last_check: Default::default(),
                 metrics,
                 openapi: openapi::document(&urls.api).to_string(),
             }),

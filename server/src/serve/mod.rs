@@ -103,7 +103,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     let mut tasks = JoinSet::new();
     for (name, surfaces, socket) in listeners {
         let dispatcher = Dispatcher::new(state.clone(), surfaces);
-        let places = Places::new(name, connections, config.max_connections_per_address);
+        let places = Places::new(name, connections, config.max_connections_per_address, state.trusted_proxies.clone());
         let limits = transfer_limits(&config);
         tasks.spawn(listener::serve(dispatcher, socket, places, limits, stopping.clone(), drain));
     }

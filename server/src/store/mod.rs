@@ -28,6 +28,7 @@ use sha2::{Digest as _, Sha256};
 use sqlx::Row as _;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 
+use crate::clock;
 use crate::ids::AccountId;
 pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber};
 pub use jobs::{AttemptCount, CompletedTranscript, Job, JobQuery, Outcome, SourceKind};
@@ -205,12 +206,16 @@ impl Store {
     }
 
     /// Checks that the database answers soon and takes writes. After a failover the service may be connected to a server that
-    /// only reads.
+    /// only reads; a full disk or another process may keep SQLite from writing, which shows only when something is written.
     pub async fn ping(&self) -> Result<()> {
-        let sql = match self.dialect {
-            Dialect::Sqlite => "SELECT 'off' AS value",
-            Dialect::Postgres => "SELECT current_setting('transaction_read_only') AS value",
-        };
+        if self.dialect == Dialect::Sqlite {
+            let write = sqlx::query(
+                "INSERT INTO secrets (name, value) VALUES ('last_ping', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            )
+            .bind(clock::now_ms().to_string());
+            return within(PING_LIMIT, write.execute(&self.write)).await.map(drop);
+        }
+        let sql = "SELECT current_setting('transaction_read_only') AS value";
         let read_only: String = within(PING_LIMIT, sqlx::query_scalar(sql).fetch_one(&self.read)).await?;
         match read_only.as_str() {
             "off" => Ok(()),
@@ -287,5 +292,18 @@ mod tests {
             let found: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&store.write).await.unwrap();
             assert_eq!(found, level, "{durability:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_database_that_another_process_locks_is_not_ready() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || async { Store::open(&Store::url_in(folder.path()), Durability::Crash).await.unwrap() };
+        let (store, other) = (open().await, open().await);
+        store.ping().await.unwrap();
+        let mut lock = other.begin().await.unwrap();
+        sqlx::query("INSERT INTO secrets (name, value) VALUES ('a', 'b')").execute(&mut *lock).await.unwrap();
+        store.ping().await.unwrap_err();
+        drop(lock);
+        store.ping().await.unwrap();
     }
 }

@@ -94,3 +94,27 @@ fn requests_without_a_key_use_up_no_accounts_limit() {
     assert_eq!(limited.header("access-control-allow-origin"), Some("*"), "a page is told why");
     assert_eq!(account.get("/v2/models").status, 200);
 }
+
+/// Asks without a key, as a proxy on this machine that tells whom it asks for.
+fn behind_a_proxy(service: &Service, forwarded_for: &str) -> u16 {
+    let url = format!("{}/v2/models", service.api());
+    Answer::of(http().get(url).header("x-forwarded-for", forwarded_for)).status
+}
+
+#[test]
+fn clients_behind_a_trusted_proxy_have_limits_of_their_own() {
+    let service = Setup::new().with("request_limit", 2).with("trusted_proxies", "[\"127.0.0.0/8\"]").start();
+    for _ in 0..2 {
+        assert_eq!(behind_a_proxy(&service, "198.51.100.1"), 401);
+    }
+    // A client cannot pass for another one: the proxy appends its address after what it sent.
+    assert_eq!(behind_a_proxy(&service, "198.51.100.9, 198.51.100.1"), 429);
+    assert_eq!(behind_a_proxy(&service, "198.51.100.2"), 401);
+}
+
+#[test]
+fn nobody_else_tells_the_address_of_a_client() {
+    let service = Setup::new().with("request_limit", 2).start();
+    let statuses = [1, 2, 3].map(|last| behind_a_proxy(&service, &format!("198.51.100.{last}")));
+    assert_eq!(statuses, [401, 401, 429]);
+}
