@@ -225,6 +225,11 @@ impl Storage {
         }
     }
 
+    /// True if objects are on another machine.
+    pub fn is_remote(&self) -> bool {
+        matches!(&*self.0, Backend::S3 { .. })
+    }
+
     /// An object as a local file, copied into `scratch` if the store is remote. None if there is no such object.
     pub async fn local_file(&self, object_key: &str, scratch: &Path) -> Result<Option<LocalFile>> {
         if let Backend::Local { store, .. } = &*self.0 {

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
+use hyper::Method;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use s3s::auth::SimpleAuth;
@@ -10,6 +12,7 @@ use s3s::service::S3ServiceBuilder;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 
 use crate::service::{Setup, eventually};
 
@@ -21,6 +24,8 @@ pub struct Bucket {
     dir: TempDir,
     address: SocketAddr,
     runtime: Mutex<Option<Runtime>>,
+    /// Part of the keys of objects whose reads wait.
+    held: watch::Sender<Option<String>>,
 }
 
 impl Default for Bucket {
@@ -34,7 +39,12 @@ impl Bucket {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(dir.path().join("recordings")).expect("the bucket");
-        let mut bucket = Self { dir, address: ([127, 0, 0, 1], 0).into(), runtime: Mutex::default() };
+        let mut bucket = Self {
+            dir,
+            address: ([127, 0, 0, 1], 0).into(),
+            runtime: Mutex::default(),
+            held: watch::Sender::default(),
+        };
         bucket.address = bucket.listen();
         bucket
     }
@@ -48,9 +58,21 @@ impl Bucket {
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind(self.address)).expect("the server's port");
         let address = listener.local_addr().expect("its address");
+        let held = self.held.subscribe();
         runtime.spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
-                let service = service.clone();
+                let (service, held) = (service.clone(), held.clone());
+                let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+                    let (service, mut held) = (service.clone(), held.clone());
+                    async move {
+                        if request.method() == Method::GET {
+                            let key = request.uri().path().to_owned();
+                            let free = |held: &Option<String>| held.as_ref().is_none_or(|held| !key.contains(held));
+                            let _ = held.wait_for(free).await;
+                        }
+                        service.call(request.map(s3s::Body::from)).await
+                    }
+                });
                 tokio::spawn(async move {
                     let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
                 });
@@ -70,6 +92,16 @@ impl Bucket {
         let runtime = self.runtime.lock().unwrap().take();
         runtime.expect("it runs").shutdown_background();
         eventually("the port is free", || std::net::TcpListener::bind(self.address).ok());
+    }
+
+    /// Lets reads of objects with `part` in their key wait until [`Bucket::release`].
+    pub fn hold_reads(&self, part: &str) {
+        self.held.send_replace(Some(part.into()));
+    }
+
+    /// Answers the reads that wait.
+    pub fn release(&self) {
+        self.held.send_replace(None);
     }
 
     /// Configures a service to store its objects in this bucket.

@@ -17,17 +17,22 @@ impl JobRunner {
     pub(super) async fn local_audio(&self, job: &Job, start: Start) -> Result<(LocalFile, Worker), AttemptError> {
         match (&job.source, start) {
             (Source::Upload(id), Start::Stored(worker)) => Ok((self.stored(job, id).await?, worker)),
-            (Source::Url(url), Start::Fetched(place)) => {
+            (source, Start::Fetched(place)) => {
                 let limit = self.settings.fetch_timeout;
-                let file = match tokio::time::timeout(limit, self.download(url)).await {
-                    Ok(fetched) => fetched?,
-                    Err(_) => return Err(not_fetched(&format!("it took longer than {} s", limit.as_secs()))),
+                let too_long = format!("it took longer than {} s", limit.as_secs());
+                let file = match source {
+                    Source::Url(url) => tokio::time::timeout(limit, self.download(url))
+                        .await
+                        .unwrap_or_else(|_| Err(not_fetched(&too_long)))?,
+                    Source::Upload(id) => tokio::time::timeout(limit, self.stored(job, id))
+                        .await
+                        .unwrap_or_else(|_| Err(not_read(&too_long)))?,
                 };
                 let worker = place.wait_for_worker(&job.account).await.ok_or(AttemptError::Canceled)?;
                 Ok((file, worker))
             }
             // Jobs are claimed by the kind of their source.
-            (Source::Upload(_) | Source::Url(_), _) => Err(AttemptError::Canceled),
+            (Source::Url(_), Start::Stored(_)) => Err(AttemptError::Canceled),
         }
     }
 
@@ -35,7 +40,7 @@ impl JobRunner {
         self.storage
             .local_file(&object_key(&job.account, id), &self.settings.scratch)
             .await
-            .map_err(|error| AttemptError::OwnFault(format!("the upload could not be read: {error}")))?
+            .map_err(|error| not_read(&error.to_string()))?
             .ok_or_else(|| AttemptError::Permanent("The uploaded file is gone.".into()))
     }
 
@@ -63,6 +68,10 @@ impl JobRunner {
         out.flush().await.map_err(not_stored)?;
         Ok(LocalFile::Temporary(file))
     }
+}
+
+fn not_read(reason: &str) -> AttemptError {
+    AttemptError::OwnFault(format!("the upload could not be read: {reason}"))
 }
 
 fn not_fetched(reason: &str) -> AttemptError {

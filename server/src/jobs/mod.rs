@@ -117,8 +117,8 @@ impl JobRunner {
         }
     }
 
-    /// Claims a job whose audio is stored if a worker is free, else one whose audio must be fetched. Fetched jobs get their
-    /// workers here, too: of both, the accounts take turns.
+    /// Claims a job whose audio is on this machine if a worker is free, else one whose audio must be fetched: from its URL, or
+    /// from an object store elsewhere. Fetched jobs get their workers here, too: of both, the accounts take turns.
     async fn claim_next(&self, queue: &mut Queue) -> Result<Option<(Job, Start)>> {
         let any = self.store.has_queued_jobs().await?;
         loop {
@@ -126,7 +126,11 @@ impl JobRunner {
                 continue;
             }
             let Some(worker) = queue.free_worker() else { break };
-            let stored = if any { self.claim(SourceKind::Uploads, queue.had_work()).await? } else { None };
+            let stored = if any && !self.storage.is_remote() {
+                self.claim(SourceKind::Uploads, queue.had_work()).await?
+            } else {
+                None
+            };
             if let Some(job) = stored {
                 queue.record_claim(&job.account);
                 return Ok(Some((job, Start::Stored(worker))));
@@ -139,9 +143,10 @@ impl JobRunner {
         if !any || !queue.may_download() {
             return Ok(None);
         }
-        let mut claimed = self.claim(SourceKind::Urls, &queue.no_download()).await?;
+        let fetched = if self.storage.is_remote() { SourceKind::Any } else { SourceKind::Urls };
+        let mut claimed = self.claim(fetched, &queue.no_download()).await?;
         if claimed.is_none() && queue.begin_download_round() {
-            claimed = self.claim(SourceKind::Urls, &queue.no_download()).await?;
+            claimed = self.claim(fetched, &queue.no_download()).await?;
         }
         Ok(claimed.map(|job| {
             let start = queue.download(&job.account);

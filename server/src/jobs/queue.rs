@@ -13,7 +13,7 @@ pub type Worker = OwnedSemaphorePermit;
 
 /// How a claimed job starts.
 pub enum Start {
-    /// With a worker: its audio is stored.
+    /// With a worker: its audio is on this machine.
     Stored(Worker),
     /// With a download.
     Fetched(Download),

@@ -9,7 +9,7 @@ use sqlx::Row as _;
 
 use super::transcripts::Source;
 use super::usage::{self, NewUsage};
-use super::{Result, Store, Topic, account_list, flag, not_listed, webhook_outbox};
+use super::{Result, Store, Topic, account_list, not_listed, webhook_outbox};
 use crate::clock;
 use crate::ids::{AccountId, LeaseId, TranscriptId};
 
@@ -76,8 +76,21 @@ impl JobQuery<'static> {
 pub enum SourceKind {
     /// Files in the object store.
     Uploads,
-    /// Files that must be fetched first.
+    /// Files at URLs.
     Urls,
+    /// Both.
+    Any,
+}
+
+impl SourceKind {
+    /// The value of each kind in the query of [`Store::claim_job`].
+    fn code(self) -> i64 {
+        match self {
+            Self::Uploads => 0,
+            Self::Urls => 1,
+            Self::Any => 2,
+        }
+    }
 }
 
 /// The result of a job.
@@ -123,7 +136,7 @@ impl Store {
             "SELECT t.id, t.account_id, t.audio_url, t.upload_id, t.model, t.language_code, t.options, t.attempts, t.deaths
              FROM transcripts t
              WHERE t.status = 'queued' AND t.not_before <= $1
-               AND (CASE WHEN t.upload_id IS NULL THEN 1 ELSE 0 END) = $4 AND ",
+               AND $4 IN (CASE WHEN t.upload_id IS NULL THEN 1 ELSE 0 END, 2) AND ",
             not_listed!("$5", "t.account_id"),
             " AND t.account_id NOT IN (
                    SELECT r.account_id FROM transcripts r JOIN accounts a ON a.id = r.account_id
@@ -138,7 +151,7 @@ impl Store {
         .bind(now)
         .bind(jobs.parallel_subscribed)
         .bind(jobs.parallel)
-        .bind(flag(jobs.sources == SourceKind::Urls))
+        .bind(jobs.sources.code())
         .bind(account_list(jobs.skip))
         .fetch_optional(&mut *tx)
         .await?;

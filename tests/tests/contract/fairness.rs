@@ -1,6 +1,6 @@
 //! Accounts share the service: what one of them keeps waiting delays no other.
 
-use auricle_tests::{Frame, Gate, Live, Receiver, Reply, Setup, noise, silence};
+use auricle_tests::{Bucket, Frame, Gate, Live, Receiver, Reply, Setup, eventually, noise, silence};
 use serde_json::{Value, json};
 
 #[test]
@@ -21,6 +21,21 @@ fn a_url_that_hangs_delays_no_other_job() {
     assert_eq!(fetched["status"], "completed");
     gate.open();
     hanging.iter().for_each(|id| assert_eq!(greedy.finished(id)["status"], "completed"));
+}
+
+#[test]
+fn an_upload_that_the_object_store_is_slow_to_read_delays_no_other_job() {
+    let bucket = Bucket::new();
+    let service = bucket.keeps(Setup::local().with("job_workers", 1)).start();
+    let (slow, other) = (service.account(), service.account());
+    let upload = slow.upload("a.wav", silence(1.0));
+    bucket.hold_reads(&upload);
+    let waiting = slow.create(&json!({"upload_id": upload}));
+    eventually("it is read", || (slow.transcript(&waiting)["status"] == "processing").then_some(()));
+    assert_eq!(other.transcribe("a.wav", silence(1.0))["status"], "completed");
+    assert_eq!(slow.transcript(&waiting)["status"], "processing");
+    bucket.release();
+    assert_eq!(slow.finished(&waiting)["status"], "completed");
 }
 
 #[test]
