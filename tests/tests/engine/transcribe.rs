@@ -62,7 +62,7 @@ fn channels_of_opposite_polarity_are_transcribed() {
 }
 
 #[test]
-fn audio_cut_at_every_second_loses_and_doubles_no_word() {
+fn the_size_of_the_blocks_that_audio_comes_in_changes_nothing() {
     let tiny = ["streaming", "tdt", "../whisper/multi"];
     let tiny = tiny.map(|name| [models_with(name).keep(), models_with_detector(name).keep()]);
     for models in std::iter::once(auricle_tests::models()).chain(tiny.into_iter().flatten()) {
@@ -99,18 +99,18 @@ fn words_that_are_left_out_are_counted_in_a_warning() {
     }
 }
 
+/// Random weights write words for any audio, so only the starter, which has a detector, can be held to none.
 #[test]
 fn audio_shorter_than_a_frame_has_no_words() {
-    for fixture in ["streaming", "ctc", "tdt", "../whisper/large"] {
-        let models = models_with(fixture);
-        let engine = engine(models.path());
+    let starter = auricle_tests::models();
+    let random = ["streaming", "ctc", "tdt", "../whisper/large"].map(|fixture| models_with(fixture).keep());
+    for models in std::iter::once(&starter).chain(&random) {
+        let engine = engine(models);
         for count in [0, 1, 159, 160, 161, 1279] {
             let transcript = transcribe(&engine, &vec![1; 2 * count], 8000, &TranscribeOptions::default());
-            assert!(
-                transcript.words.len() <= 20 || fixture.contains("whisper"),
-                "{count} samples: {}",
-                transcript.text
-            );
+            assert!(transcript.words.is_empty() || *models != starter, "{count} samples: {}", transcript.text);
+            let duration_s = count as f64 / f64::from(SAMPLE_RATE);
+            assert!((transcript.audio_duration_sec - duration_s).abs() < 1e-9, "{count} samples");
         }
     }
 }
