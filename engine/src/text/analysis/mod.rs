@@ -1,0 +1,3 @@
+//! Analysis of transcripts: sentiment, moderation, chapters, summary. No tensors, no language model.
+
+pub mod sentiment;
