@@ -52,6 +52,14 @@ impl<'a> Segment<'a> {
     }
 }
 
+impl Segment<'_> {
+    /// Label of the speaker, if known. No sentence is of two speakers.
+    #[must_use]
+    pub fn speaker(&self) -> Option<&str> {
+        None
+    }
+}
+
 /// The sentences of a transcript: every word is in exactly one, in order.
 #[must_use]
 pub fn sentences(words: &[Word]) -> Vec<Segment<'_>> {

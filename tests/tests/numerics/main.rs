@@ -7,6 +7,7 @@ mod features;
 mod gemv;
 mod gguf;
 mod kernels;
+mod sentiment;
 mod silero;
 mod voice;
 mod whisper;
