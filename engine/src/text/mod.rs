@@ -1,5 +1,6 @@
 //! Words and spans in, words and spans out; no tensors.
 
+pub mod analysis;
 pub mod itn;
 pub mod lm;
 pub mod search;
