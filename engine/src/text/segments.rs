@@ -35,15 +35,8 @@ pub struct Segment<'a> {
 impl<'a> Segment<'a> {
     /// `words` must not be empty.
     fn new(words: &'a [Word]) -> Self {
-        let mut text = String::new();
-        for word in words {
-            if !text.is_empty() && is_spaced(&text, &word.text) {
-                text.push(' ');
-            }
-            text.push_str(&word.text);
-        }
         Self {
-            text,
+            text: text_of(words),
             start: words.first().map_or(0, |word| word.start),
             end: words.iter().map(|word| word.end).max().unwrap_or(0),
             confidence: words.iter().map(|word| word.confidence).sum::<f32>() / words.len().max(1) as f32,
@@ -58,6 +51,18 @@ impl Segment<'_> {
     pub fn speaker(&self) -> Option<&str> {
         None
     }
+}
+
+/// The text of consecutive words.
+pub(super) fn text_of(words: &[Word]) -> String {
+    let mut text = String::new();
+    for word in words {
+        if !text.is_empty() && is_spaced(&text, &word.text) {
+            text.push(' ');
+        }
+        text.push_str(&word.text);
+    }
+    text
 }
 
 /// The sentences of a transcript: every word is in exactly one, in order.

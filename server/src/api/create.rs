@@ -1,6 +1,7 @@
 //! Validation of requests to create a transcript.
 
 use auricle_engine::Catalog;
+use auricle_engine::analysis::{self, Label, Substitution};
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -39,6 +40,14 @@ pub const FLAGS: [&str; 8] = [
     "content_moderation",
 ];
 
+/// The flags that are not served yet.
+const NOT_SERVED: [&str; 5] =
+    ["speaker_labels", "summarization", "auto_chapters", "sentiment_analysis", "content_moderation"];
+
+/// More policies than there are labels are a mistake; no label is longer.
+const MAX_POLICIES: usize = 100;
+const MAX_POLICY_CHARS: usize = 50;
+
 /// Validates a request: first its fields, then the resources that it names.
 ///
 /// # Errors
@@ -54,6 +63,11 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     let mut flags = Vec::new();
     for name in FLAGS {
         flags.push((name, fields.flag(name)?));
+    }
+    let policies = policies(&mut fields)?;
+    let substitution = fields.string("pii_substitution")?;
+    if let Some(name) = substitution.as_deref().filter(|name| Substitution::named(name).is_none()) {
+        return Err(ApiError::validation(format!("`pii_substitution` must be entity_name or hash, not {name:?}.")));
     }
     let webhook_url = fields.string_of("webhook_url", 0..=MAX_URL_CHARS)?;
     let title = fields.string_of("title", 0..=MAX_TITLE_CHARS)?;
@@ -80,10 +94,13 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         (None, None) => return Err(ApiError::invalid("Send either `audio_url` or `upload_id`.")),
         (Some(_), Some(_)) => return Err(ApiError::invalid("Send `audio_url` or `upload_id`, not both.")),
     };
-    if let Some((name, _)) = flags.iter().find(|(_, on)| *on) {
+    if let Some((name, _)) = flags.iter().find(|(name, on)| *on && NOT_SERVED.contains(name)) {
         return Err(ApiError::unsupported_option(format!("`{name}` is not served here yet; leave it out.")));
     }
     check_languages(&state.catalog, &model, language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
+    if flags.contains(&("pii_redaction", true)) {
+        check_redaction(language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
+    }
     if medical_mode && languages::has_medical_mode(language_code.as_deref()) {
         return Err(ApiError::unsupported_option("`medical_mode` is not served here yet; leave it out."));
     }
@@ -93,7 +110,11 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     };
 
     let mut options = Map::new();
-    options.insert("speaker_labels".into(), false.into());
+    for (name, on) in flags {
+        options.insert(name.into(), on.into());
+    }
+    options.insert("pii_policies".into(), json!(policies));
+    options.insert("pii_substitution".into(), json!(substitution));
     options.insert("medical_mode".into(), medical_mode.into());
     options.insert("language_codes".into(), json!(language_codes));
     options.insert("keyterms_prompt".into(), json!(keyterms));
@@ -123,6 +144,28 @@ fn check_languages(catalog: &Catalog, model: &str, code: Option<&str>, codes: &[
     }
     for code in codes {
         choice.check_language(code).map_err(|error| unsupported("language_codes", &error))?;
+    }
+    Ok(())
+}
+
+/// The labels that redaction hides, if the request names any.
+fn policies(fields: &mut Fields) -> Result<Option<Vec<&'static str>>> {
+    let Some(names) = fields.strings("pii_policies", MAX_POLICIES, MAX_POLICY_CHARS)? else { return Ok(None) };
+    let labels = names.iter().map(|name| {
+        let label = Label::named(&name.to_uppercase()).map(Label::name);
+        label.ok_or_else(|| {
+            let known: Vec<&str> = Label::ALL.iter().map(|label| label.name()).collect();
+            ApiError::validation(format!("`pii_policies` has {name:?}; it may have {}.", known.join(", ")))
+        })
+    });
+    labels.collect::<Result<_>>().map(Some)
+}
+
+/// Checks that redaction can be done in the languages that a request names. Of a language that is found later the job tells.
+fn check_redaction(code: Option<&str>, codes: &[String]) -> Result<()> {
+    for code in code.into_iter().chain(codes.iter().map(String::as_str)) {
+        analysis::check_redaction(Some(code))
+            .map_err(|error| ApiError::unsupported_option(format!("`pii_redaction` cannot be served: {error}.")))?;
     }
     Ok(())
 }

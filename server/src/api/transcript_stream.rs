@@ -26,16 +26,15 @@ struct Body<'a> {
     utterances: Option<()>,
     confidence: Option<f32>,
     audio_duration_sec: Option<f64>,
-    summary: Option<()>,
-    chapters: Option<()>,
-    entities: Option<()>,
-    sentiment_results: Option<()>,
-    content_safety: Option<()>,
     webhook_url: Option<&'a str>,
     error: Option<&'a str>,
     created_at: String,
     completed_at: Option<String>,
 }
+
+/// The analysis of a transcript of which none was asked, and of one that is not completed.
+const NO_ANALYSIS: &str =
+    r#"{"summary":null,"chapters":null,"entities":null,"sentiment_results":null,"content_safety":null}"#;
 
 pub fn duration_sec(transcript: &Transcript) -> Option<f64> {
     transcript.duration_ms.map(|ms| ms as f64 / 1e3)
@@ -59,11 +58,6 @@ fn render(transcript: &Transcript, status: Status) -> serde_json::Result<String>
         utterances: None,
         confidence: confidence(transcript),
         audio_duration_sec: duration_sec(transcript),
-        summary: None,
-        chapters: None,
-        entities: None,
-        sentiment_results: None,
-        content_safety: None,
         webhook_url: transcript.webhook_url.as_deref(),
         error: transcript.error.as_deref(),
         created_at: clock::iso(transcript.created_at),
@@ -71,6 +65,10 @@ fn render(transcript: &Transcript, status: Status) -> serde_json::Result<String>
     };
     let mut text = serde_json::to_string(&body)?;
     text.pop();
+    // The analysis is stored as JSON and is not parsed.
+    let analysis = transcript.analysis.as_deref().unwrap_or(NO_ANALYSIS);
+    text.push(',');
+    text.push_str(&analysis[1..analysis.len() - 1]);
     text.push_str(",\"words\":");
     // The words are stored as JSON and are not parsed.
     match &transcript.words {

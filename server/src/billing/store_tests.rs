@@ -55,6 +55,8 @@ fn completed(random: &mut Random) -> (Outcome, i64) {
         words: "[]".into(),
         confidence: None,
         language_code: None,
+        analysis: None,
+        options: None,
         duration_ms,
         sku: price.model,
         unit_type: price.unit_type,

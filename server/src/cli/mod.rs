@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0 success, 1 failure (one line each on standard error), 2 wrong usage, 130 interrupted.
 
+mod analyze;
 mod bench;
 mod devices;
 mod hint;
@@ -60,6 +61,8 @@ enum Command {
     Keys(keys::KeysCommand),
     /// Transcribe audio or video files
     Transcribe(transcribe::TranscribeArgs),
+    /// Analyze text: hide personal words, find entities, mask profanity
+    Analyze(analyze::AnalyzeArgs),
     /// Transcribe live: a file as if it were spoken now, or a microphone through a pipe
     Listen(listen::ListenArgs),
     /// List the compute devices, and show which one is used
@@ -193,6 +196,7 @@ fn run(command: &Command) -> u8 {
         Command::Serve(args) => serve::run(args),
         Command::Keys(command) => keys::run(command),
         Command::Transcribe(args) => transcribe::run(args),
+        Command::Analyze(args) => analyze::run(args),
         Command::Listen(args) => listen::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Models(command) => models::run(command),

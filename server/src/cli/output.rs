@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use auricle_engine::Transcript;
+use auricle_engine::analysis::Analysis;
 use auricle_engine::subtitles::{self, SubtitleOptions};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -33,6 +34,8 @@ struct Document<'a> {
     file: &'a str,
     #[serde(flatten)]
     transcript: &'a Transcript,
+    #[serde(flatten)]
+    analysis: Option<&'a Analysis>,
 }
 
 impl Format {
@@ -46,11 +49,11 @@ impl Format {
     }
 
     /// The whole document, line feed at the end included.
-    pub fn render(self, file: &str, transcript: &Transcript) -> Result<String> {
+    pub fn render(self, file: &str, transcript: &Transcript, analysis: Option<&Analysis>) -> Result<String> {
         let options = SubtitleOptions::default();
         Ok(match self {
             Self::Text => format!("{}\n", transcript.text),
-            Self::Json => json(&Document { file, transcript })?,
+            Self::Json => json(&Document { file, transcript, analysis })?,
             Self::Srt => subtitles::srt(&transcript.words, &options),
             Self::Vtt => subtitles::vtt(&transcript.words, &options),
         })

@@ -5,11 +5,13 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use auricle_engine::analysis::{self, Analysis};
 use auricle_engine::audio::{AudioStream, OpenOptions};
 use auricle_engine::blocking::Engine;
 use auricle_engine::{EngineOptions, Error, TranscribeOptions, Transcript};
 use clap::Args;
 
+use super::analyze::AnalysisArgs;
 use super::output::{self, Format, OutFolder};
 use super::progress::{Bar, clock, speed};
 use super::{EngineArgs, Failure, Result, SearchArgs, hint, interrupt};
@@ -20,7 +22,7 @@ Text goes to standard output, progress and messages to standard error. A file th
 there; the others are done all the same, and the exit status is 1. Wrong usage is 2, Ctrl-C 130.
 
 JSON has one object a file, each on one line: file, text, words (text, start and end in ms, confidence), confidence,
-language_code, audio_duration_sec, model, warnings.
+language_code, audio_duration_sec, model, warnings; with --entities also entities (text, label, start, end).
 
 Examples:
   auricle transcribe talk.mp3
@@ -66,6 +68,8 @@ pub struct TranscribeArgs {
     /// (Whisper checkpoints)
     #[arg(long)]
     sequential: bool,
+    #[command(flatten)]
+    analysis: AnalysisArgs,
     #[command(flatten)]
     engine: EngineArgs,
     /// Hide the progress bar and notes; warnings and errors are shown
@@ -148,8 +152,8 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
         let name = input.name();
         let result = job.transcribe(input, &name);
         job.bar.clear();
-        let transcript = match result {
-            Ok(transcript) => transcript,
+        let (transcript, analysis) = match result {
+            Ok(done) => done,
             Err(error) if is_about_the_file(&error) => {
                 failed = true;
                 output::say(&format_args!("{name}: {}", reason(&error)));
@@ -160,7 +164,7 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
         for warning in &transcript.warnings {
             output::say(&format_args!("{name}: warning: {warning}"));
         }
-        let document = args.format.render(&name, &transcript)?;
+        let document = args.format.render(&name, &transcript, analysis.as_ref())?;
         match &out {
             Some(folder) => match folder.write(index, &document) {
                 Ok(path) if !args.quiet => output::say(&format_args!("{name}: wrote {}", path.display())),
@@ -196,7 +200,8 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn transcribe(&mut self, input: &AudioInput<'_>, name: &str) -> Result<Transcript, Error> {
+    /// The transcript, and its analysis if one was asked.
+    fn transcribe(&mut self, input: &AudioInput<'_>, name: &str) -> Result<(Transcript, Option<Analysis>), Error> {
         let audio = input.open()?;
         if self.engine.is_none() && !self.bar.is_hidden() {
             hint::say(&self.engine_options.models, &self.args.model);
@@ -226,7 +231,7 @@ impl Job<'_> {
         tracing::info!(file = name, format = audio.format(), device = engine.device().name, "transcribing");
         bar.begin(audio.duration_s());
         let started = Instant::now();
-        let transcript = engine.transcribe_with(audio, &options, |progress| bar.update(progress))?;
+        let mut transcript = engine.transcribe_with(audio, &options, |progress| bar.update(progress))?;
         if !self.bar.is_hidden() {
             self.bar.clear();
             let work = started.elapsed();
@@ -238,7 +243,17 @@ impl Job<'_> {
                 engine.device().name
             ));
         }
-        Ok(transcript)
+        let passes = self.args.analysis.passes();
+        if passes.is_empty() {
+            return Ok((transcript, None));
+        }
+        let words = std::mem::take(&mut transcript.words);
+        let done = analysis::analyze(words, transcript.language_code.as_deref(), &passes)?;
+        transcript.words = done.words;
+        if let Some(text) = done.text {
+            transcript.text = text;
+        }
+        Ok((transcript, Some(done.analysis)))
     }
 }
 

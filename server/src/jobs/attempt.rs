@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use auricle_engine::analysis::{self, Passes};
 use auricle_engine::audio::{AudioStream, OpenOptions};
-use auricle_engine::{Error, TranscribeOptions};
+use auricle_engine::{Error, TranscribeOptions, Transcript};
 use tokio_util::sync::CancellationToken;
 
 use super::JobRunner;
+use super::passes::{passes, without_terms};
 use super::queue::{Start, Worker};
 use crate::backoff::jittered_ms;
 use crate::billing::{Price, ProductKind};
@@ -186,6 +188,8 @@ impl JobRunner {
             self.reserve(job, price.cents((duration_s * 1e3) as i64)).await?;
         }
         let options = transcribe_options(job);
+        let passes = passes(&job.options);
+        let redacts = passes.redaction.is_some();
         // Dropping this future stops the engine's thread, too.
         let dropped = Arc::new(AtomicBool::new(false));
         let _guard = SetOnDrop(dropped.clone());
@@ -204,11 +208,10 @@ impl JobRunner {
                 .transcribe_with(audio, &options, |progress| on_progress(progress.audio_s))
                 .map_err(|error| classify(error, asked_to_stop()))?;
             drop(file);
-            let words =
-                serde_json::to_string(&transcript.words).map_err(|error| AttemptError::Retryable(error.to_string()))?;
-            Ok((transcript, words))
+            // No word leaves this thread before the passes have hidden what must be hidden.
+            analyzed(transcript, &passes)
         });
-        let (transcript, words) = match transcribing.await {
+        let (transcript, words, analysis) = match transcribing.await {
             Ok(result) => result?,
             Err(panic) => return Err(AttemptError::Retryable(format!("the engine stopped: {panic}"))),
         };
@@ -222,11 +225,33 @@ impl JobRunner {
             confidence: transcript.confidence.map(|confidence| f64::from(confidence).clamp(0.0, 1.0)),
             language_code: transcript.language_code,
             duration_ms,
+            analysis,
+            options: redacts.then(|| without_terms(&job.options)),
             sku: price.model,
             unit_type: price.unit_type,
             cents: price.cents(duration_ms),
         })
     }
+}
+
+/// Does the passes over a transcript. Returns it with its words and its analysis as JSON.
+fn analyzed(mut transcript: Transcript, passes: &Passes) -> Result<(Transcript, String, Option<String>), AttemptError> {
+    let began = Instant::now();
+    let words = std::mem::take(&mut transcript.words);
+    let done = analysis::analyze(words, transcript.language_code.as_deref(), passes)
+        .map_err(|error| classify(error, false))?;
+    if let Some(text) = done.text {
+        transcript.text = text;
+    }
+    let json = |error: serde_json::Error| AttemptError::Retryable(error.to_string());
+    let words = serde_json::to_string(&done.words).map_err(json)?;
+    let analysis = if passes.is_empty() {
+        None
+    } else {
+        metrics::histogram!("auricle_analysis_seconds").record(began.elapsed());
+        Some(serde_json::to_string(&done.analysis).map_err(json)?)
+    };
+    Ok((transcript, words, analysis))
 }
 
 struct SetOnDrop(Arc<AtomicBool>);

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod audio_source;
+mod passes;
 mod queue;
 
 use std::collections::HashSet;

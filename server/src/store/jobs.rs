@@ -102,6 +102,10 @@ pub struct CompletedTranscript {
     pub confidence: Option<f64>,
     pub language_code: Option<String>,
     pub duration_ms: i64,
+    /// The analysis, as a JSON object.
+    pub analysis: Option<String>,
+    /// The options without what redaction must not keep; none if they stay as they are.
+    pub options: Option<String>,
     /// The model that is billed.
     pub sku: &'static str,
     pub unit_type: &'static str,
@@ -243,8 +247,8 @@ impl Store {
                     "UPDATE transcripts SET status = 'completed', text = $1, words = $2,
                             confidence = CAST($3 AS DOUBLE PRECISION),
                             language_code = COALESCE($4, language_code), duration_ms = $5, completed_at = $6,
-                            lease = NULL, lease_until = NULL
-                     WHERE id = $7 AND lease = $8 AND status = 'processing'",
+                            analysis = $7, options = COALESCE($8, options), lease = NULL, lease_until = NULL
+                     WHERE id = $9 AND lease = $10 AND status = 'processing'",
                 )
                 .bind(&done.text)
                 .bind(&done.words)
@@ -253,6 +257,8 @@ impl Store {
                 .bind(done.language_code.as_deref())
                 .bind(done.duration_ms)
                 .bind(now)
+                .bind(done.analysis.as_deref())
+                .bind(done.options.as_deref())
                 .bind(job.id.as_str())
                 .bind(job.lease.as_str())
                 .execute(&mut *tx)

@@ -86,6 +86,8 @@ pub struct Transcript {
     pub words: StoredWords,
     pub confidence: Option<f64>,
     pub duration_ms: Option<i64>,
+    /// The analysis, as a JSON object.
+    pub analysis: Option<String>,
     pub error: Option<String>,
     pub created_at: i64,
     pub completed_at: Option<i64>,
@@ -121,7 +123,7 @@ macro_rules! select {
             "SELECT id, account_id, status, model, title, language_code, webhook_url, options, text, confidence, duration_ms, ",
             "CASE WHEN octet_length(words) <= 262144 THEN words END AS words, ",
             "CASE WHEN words IS NULL THEN 0 ELSE 1 END AS has_words, ",
-            "error, created_at, completed_at FROM transcripts ",
+            "analysis, error, created_at, completed_at FROM transcripts ",
             $which
         )
     };
@@ -148,6 +150,7 @@ pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
         words,
         confidence: row.try_get("confidence")?,
         duration_ms: row.try_get("duration_ms")?,
+        analysis: row.try_get("analysis")?,
         error: row.try_get("error")?,
         created_at: row.try_get("created_at")?,
         completed_at: row.try_get("completed_at")?,

@@ -1,0 +1,312 @@
+//! Numbers and codes that identify: by their checks, their form and the phrase before them.
+
+use std::str::FromStr as _;
+
+use iban::Iban;
+use phonenumber::country;
+
+use super::super::cues::{self, Cue, Cued};
+use super::super::label::Label;
+use super::super::numbers::Code;
+use super::super::reading::Reading;
+use super::super::{Finding, Source};
+
+/// Cues reach this number of words.
+const REACH: usize = 9;
+
+/// Finds numbers and codes.
+pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec<Finding>) {
+    for code in codes {
+        if let Some((label, confidence)) = classify(reading, code, cues) {
+            found.push(Finding { words: code.words.clone(), label, confidence, source: Source::Pattern });
+        }
+    }
+    postal_codes(reading, codes, found);
+}
+
+fn classify(reading: &Reading<'_>, code: &Code, cues: &[Cued]) -> Option<(Label, f32)> {
+    if let Some(label) = checked(code) {
+        return Some((label, 0.99));
+    }
+    let start = code.words.start;
+    let next = reading.lower(code.words.end);
+    let amount = is_amount(reading, code, next);
+    let cued = cues::before(reading, cues, start, REACH, |_| true).map(|cued| cued.cue);
+    let last_four = (1..=6).any(|back| matches!(reading.before(start, back), "ending" | "ends" | "last" | "digits"));
+    let label = match cued {
+        Some(Cue::Harmless) => return shaped(reading, code).filter(|(_, confidence)| *confidence > 0.7),
+        Some(cue) if !amount => by_cue(reading, code, cue, last_four),
+        _ => None,
+    };
+    if let Some(label) = label {
+        return Some((label, 0.9));
+    }
+    // A cue that does not fit hides the one before it.
+    if !amount {
+        let earlier = cues::before(reading, cues, start, REACH, |cue| {
+            cue != Cue::Harmless && by_cue(reading, code, cue, last_four).is_some()
+        });
+        if let Some(label) = earlier.and_then(|cued| by_cue(reading, code, cued.cue, last_four)) {
+            return Some((label, 0.8));
+        }
+        let later =
+            cues::after(reading, cues, code.words.end, 4, |cue| by_cue(reading, code, cue, last_four).is_some());
+        if let Some(label) = later.and_then(|cued| by_cue(reading, code, cued.cue, last_four)) {
+            return Some((label, 0.85));
+        }
+    }
+    shaped(reading, code)
+}
+
+/// An amount, a count or a time: units follow it.
+fn is_amount(reading: &Reading<'_>, code: &Code, next: &str) -> bool {
+    let unit = matches!(
+        next,
+        "dollars"
+            | "dollar"
+            | "euros"
+            | "euro"
+            | "pounds"
+            | "cents"
+            | "percent"
+            | "%"
+            | "years"
+            | "year"
+            | "months"
+            | "weeks"
+            | "days"
+            | "day"
+            | "hours"
+            | "hour"
+            | "minutes"
+            | "minute"
+            | "seconds"
+            | "people"
+            | "times"
+            | "miles"
+            | "kilometers"
+            | "pages"
+            | "am"
+            | "pm"
+            | "a.m"
+            | "p.m"
+            | "o'clock"
+            | "million"
+            | "billion"
+            | "bucks"
+            | "points"
+            | "items"
+            | "megabytes"
+            | "gigabytes"
+            | "degrees"
+            | "digits"
+            | "digit"
+            | "characters"
+    );
+    let money = reading.tokens[code.words.clone()].iter().any(|token| token.core().contains(['$', '€', '£']));
+    unit || money || code.written.contains(':')
+}
+
+fn by_cue(reading: &Reading<'_>, code: &Code, cue: Cue, last_four: bool) -> Option<Label> {
+    let Code { digits, letters, .. } = *code;
+    let length = digits + letters;
+    let one_word = code.words.len() == 1;
+    let fits = match cue {
+        Cue::Phone => {
+            letters == 0
+                && ((7..=15).contains(&digits) || (digits >= 2 && reading.before(code.words.start, 1) == "extension"))
+        }
+        Cue::Card => letters == 0 && ((12..=19).contains(&digits) || (digits == 4 && last_four)),
+        Cue::Cvv => letters == 0 && (3..=4).contains(&digits),
+        Cue::Expiry => letters == 0 && (3..=6).contains(&digits) && is_month_first(&code.text),
+        Cue::Ssn => {
+            (letters == 0 && (digits == 9 || (digits == 4 && last_four))) || (letters > 0 && digits == 6 && length == 9)
+        }
+        Cue::Account => digits >= 3 && (5..=24).contains(&length) || (digits == 4 && last_four),
+        Cue::Bank => (digits >= 6 && (6..=34).contains(&length)) || (letters >= 6 && matches!(length, 8 | 11)),
+        Cue::Secret => digits >= 3 && length >= 3,
+        Cue::Passport => digits >= 5 && (6..=12).contains(&length),
+        Cue::License => digits >= 4 && (5..=18).contains(&length),
+        Cue::Health => digits >= 4 && (5..=16).contains(&length),
+        Cue::Vehicle => {
+            digits >= 1 && letters >= 1 && (4..=17).contains(&length) || (digits >= 4 && (5..=8).contains(&length))
+        }
+        Cue::Zip => {
+            (letters == 0 && matches!(digits, 4 | 5 | 6 | 9))
+                || (letters > 0 && digits >= 1 && (5..=7).contains(&length))
+        }
+        Cue::Birth => letters == 0 && (4..=8).contains(&digits) && (!one_word || digits >= 6 || !code.spoken),
+        Cue::Username => letters > 0 && digits > 0 && length >= 3,
+        Cue::Email | Cue::Url | Cue::Ip | Cue::Address | Cue::Harmless => false,
+    };
+    fits.then_some(match cue {
+        Cue::Phone => Label::PhoneNumber,
+        Cue::Card => Label::CreditCardNumber,
+        Cue::Cvv => Label::CreditCardCvv,
+        Cue::Expiry => Label::CreditCardExpiration,
+        Cue::Ssn if letters > 0 => Label::AccountNumber,
+        Cue::Ssn => Label::UsSocialSecurityNumber,
+        Cue::Bank => Label::BankingInformation,
+        Cue::Secret => Label::Password,
+        Cue::Passport => Label::PassportNumber,
+        Cue::License => Label::DriversLicense,
+        Cue::Health => Label::HealthcareNumber,
+        Cue::Vehicle => Label::VehicleId,
+        Cue::Zip => Label::Location,
+        Cue::Birth => Label::DateOfBirth,
+        Cue::Username => Label::Username,
+        _ => Label::AccountNumber,
+    })
+}
+
+/// True for MMYY, MMYYYY and MYY.
+fn is_month_first(text: &str) -> bool {
+    let month = if text.len().is_multiple_of(2) { text.get(..2) } else { text.get(..1) };
+    month.and_then(|month| month.parse::<u32>().ok()).is_some_and(|month| (1..=12).contains(&month))
+}
+
+/// Codes with a check that chance seldom passes.
+fn checked(code: &Code) -> Option<Label> {
+    let text = code.text.as_str();
+    if code.letters == 0
+        && (13..=19).contains(&code.digits)
+        && text.starts_with(['2', '3', '4', '5', '6'])
+        && has_luhn_check(text)
+    {
+        return Some(Label::CreditCardNumber);
+    }
+    if code.letters >= 2 && (15..=34).contains(&text.len()) && Iban::from_str(text).is_ok() {
+        return Some(Label::BankingInformation);
+    }
+    if text.len() == 17 && code.letters >= 2 && has_vin_check(text) {
+        return Some(Label::VehicleId);
+    }
+    None
+}
+
+/// The checksum of card numbers.
+fn has_luhn_check(text: &str) -> bool {
+    let sum: u32 = text
+        .bytes()
+        .rev()
+        .enumerate()
+        .map(|(at, digit)| {
+            let digit = u32::from(digit.wrapping_sub(b'0'));
+            if at % 2 == 0 { digit } else { digit * 2 - if digit > 4 { 9 } else { 0 } }
+        })
+        .sum();
+    sum.is_multiple_of(10) && text.bytes().any(|digit| digit != text.as_bytes()[0])
+}
+
+/// The check digit of vehicle identification numbers (ISO 3779).
+fn has_vin_check(text: &str) -> bool {
+    const WEIGHTS: [u32; 17] = [8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2];
+    let value = |letter: u8| match letter {
+        b'0'..=b'9' => Some(u32::from(letter - b'0')),
+        b'A'..=b'H' => Some(u32::from(letter - b'A') + 1),
+        b'J'..=b'N' => Some(u32::from(letter - b'J') + 1),
+        b'P' => Some(7),
+        b'R' => Some(9),
+        b'S'..=b'Z' => Some(u32::from(letter - b'S') + 2),
+        _ => None,
+    };
+    let mut sum = 0;
+    for (letter, weight) in text.bytes().zip(WEIGHTS) {
+        let Some(value) = value(letter) else { return false };
+        sum += value * weight;
+    }
+    let check = sum % 11;
+    let expected = text.as_bytes()[8];
+    if check == 10 { expected == b'X' } else { u32::from(expected.wrapping_sub(b'0')) == check }
+}
+
+/// Numbers whose form alone tells.
+fn shaped(reading: &Reading<'_>, code: &Code) -> Option<(Label, f32)> {
+    let written = code.written.as_str();
+    if let Some(found) = dotted_quad(written) {
+        return Some((found, 0.95));
+    }
+    if code.letters > 0 {
+        return None;
+    }
+    let groups: Vec<usize> =
+        written.split(|mark: char| !mark.is_ascii_digit()).map(str::len).filter(|length| *length > 0).collect();
+    let hyphens = written.matches('-').count();
+    if groups == [3, 2, 4] && hyphens == 2 && is_ssn(&code.text) {
+        return Some((Label::UsSocialSecurityNumber, 0.9));
+    }
+    if groups == [4, 4, 4, 4] {
+        return Some((Label::CreditCardNumber, 0.7));
+    }
+    let plus = written.starts_with('+');
+    if plus && (8..=15).contains(&code.digits) {
+        return Some((Label::PhoneNumber, 0.95));
+    }
+    let amount = is_amount(reading, code, reading.lower(code.words.end));
+    if amount || written.contains([':', ',']) {
+        return None;
+    }
+    let us_groups = matches!(groups.as_slice(), [3, 3, 4] | [1, 3, 3, 4] | [3, 7]);
+    if us_groups && !written.contains('/') {
+        return Some((Label::PhoneNumber, 0.9));
+    }
+    if groups == [3, 4] && hyphens == 1 && !code.spoken {
+        return Some((Label::PhoneNumber, 0.75));
+    }
+    ((9..=12).contains(&code.digits) && !written.contains('/') && is_phone(&code.text))
+        .then_some((Label::PhoneNumber, 0.8))
+}
+
+/// A number of the plan of one of these countries, with or without the country's code.
+fn is_phone(text: &str) -> bool {
+    let regions: &[country::Id] = match text.as_bytes() {
+        [b'0', ..] => {
+            &[country::Id::GB, country::Id::AU, country::Id::FR, country::Id::DE, country::Id::IT, country::Id::NL]
+        }
+        [b'1', ..] if text.len() == 11 => &[country::Id::US],
+        _ if text.len() == 10 => &[country::Id::US, country::Id::IN],
+        _ if text.len() == 9 => &[country::Id::ES],
+        _ => &[],
+    };
+    // Nine digits are too few to tell without a cue.
+    text.len() > 9
+        && regions
+            .iter()
+            .any(|region| phonenumber::parse(Some(*region), text).is_ok_and(|number| phonenumber::is_valid(&number)))
+}
+
+fn is_ssn(text: &str) -> bool {
+    let area = &text[..3];
+    area != "000" && area != "666" && !area.starts_with('9') && &text[3..5] != "00" && &text[5..] != "0000"
+}
+
+fn dotted_quad(written: &str) -> Option<Label> {
+    let parts: Vec<&str> = written.split('.').map(str::trim).collect();
+    let octet = |part: &&str| part.len() <= 3 && part.parse::<u32>().is_ok_and(|value| value < 256);
+    (parts.len() == 4 && parts.iter().all(octet)).then_some(Label::IpAddress)
+}
+
+/// Postal codes with letters, by their form: "SW1A 1AA", "K1A 0B6".
+fn postal_codes(reading: &Reading<'_>, codes: &[Code], found: &mut Vec<Finding>) {
+    for code in codes {
+        let text = code.text.as_bytes();
+        if code.letters < 2 || code.digits < 2 || !(5..=7).contains(&text.len()) || code.spoken && code.words.len() < 4
+        {
+            continue;
+        }
+        let digit = |at: usize| text[at].is_ascii_digit();
+        let n = text.len();
+        let british = digit(n - 3) && !digit(n - 2) && !digit(n - 1) && !digit(0) && (digit(1) || digit(2));
+        let canadian = n == 6 && (0..6).all(|at| digit(at) == (at % 2 == 1));
+        let spaced = code.words.len() == 2 || code.spoken;
+        let capital = code.spoken || reading.tokens[code.words.start].capital || !reading.cased;
+        if (british || canadian) && spaced && capital {
+            found.push(Finding {
+                words: code.words.clone(),
+                label: Label::Location,
+                confidence: 0.85,
+                source: Source::Pattern,
+            });
+        }
+    }
+}

@@ -1,0 +1,692 @@
+//! Names of persons: after a phrase that announces one, by the lists of names, by capitals, and where they come again.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::super::cues::{self, Cue, Cued};
+use super::super::label::Label;
+use super::super::lists::{CALENDAR, COMMON, COMPANY, FIRM, GIVEN, Lists, PhraseKind, SURNAME, TOWN};
+use super::super::numbers::{Code, small_number};
+use super::super::reading::{Break, Reading, is_clear_given};
+use super::super::{Finding, Source};
+use super::secrets::FILLERS;
+
+/// Words that are in no name.
+const STOPS: &str = "a about after again all also am an and any are as at back be because been before but by call called calling \
+    can could did do does doing done down for from get got had has have having he her here him his how i i'm i've i'd i'll if in \
+    into is it it's its just let like made make me my need needs new no not now of off okay ok on one or our out over please said \
+    say says she should so some speaking still than thank thanks that that's the their them then there they this time to today \
+    tomorrow too two up us very wants was we well went were what when where which who will with would yeah yes yesterday you your \
+    you're sir ma'am madam really going trying not never always only even both each many much more most other such same own \
+    and/or calling looking living working born aged years old email phone number address account is won't can't don't doesn't \
+    didn't isn't wasn't that'll how's hi hello hey good morning afternoon evening night monday tuesday wednesday thursday friday \
+    saturday sunday january february march april june july august september october november december whose while since until \
+    during between under against without within through upon across around near every asked told wrote sent left came goes takes \
+    took gave knows thinks works lives moved says joined paid owes owns lost won got ordered bought picked signed replied agreed \
+    arrived visited returned confirmed mentioned emailed texted and then also plus or nor yet age date dob ssn id";
+
+/// Family names that are common words, too.
+const COMMON_SURNAMES: &str = "smith brown king white green black hill baker carter hunter mason stone wood woods gray grey ford fox \
+    price bell hall parker cooper fisher porter taylor miller cook wright clark bishop knight weaver potter marsh banks \
+    brooks rivers fields waters wells lane park singer sharp swift wise noble bush palmer spencer rice long young day rose \
+    turner walker gardener archer butler chandler church cross dean drake farmer fleming flowers forest foster franks freeman \
+    frost glass golden good grant graves hardy harper hart holly hood hope horn house howe jordan judge kane kay lamb law little \
+    love lynch major marks may mills moody moon moore moss may nash nickel page parish payne peacock pike poole pope power rich \
+    robin rock roper rush sage sands savage sawyer shepherd short silver slater small snow sparks speed spring steel sterling \
+    strong summers swan tanner temple towers tyler vance wade ward waterman watts weeks west winter winters wolf worth crane case \
+    best bird bond booth boyle branch burns bull barber berry blackwell bloom bolt boss bowling bridges buck cannon cash chase coffey \
+    coffin cole combs conway cotton couch craft crow curry dale daily dance dark day deal dew dial dove early east english falls ferry \
+    field finch fish flood fry gates gentry gill glory gold goldman gore grace gross grove guy hale hand harden hawk hay hays head heard \
+    heath high holder holiday holmes hook horton hunt ivory ivy jack james john joy keen key kirk lake land lawn leaf lemon light lock \
+    lord low mace main mann marshal martin mayor meadows mercer merchant monk north oak pack paddock pate penny perry pitt plant pond \
+    post pratt president pride prince prior pruitt purple quick ray reed reeves rhodes ring rivera roach rod root rowe royal rust salmon \
+    sanders self shields shock sides sills skinner south spears stamps staples stark stock street tate teal thorn toy tracy trick tripp \
+    tubes tucker underwood valentine vest vine wall walls warden waters weed welch wheeler whip wild will winner wynn yard york";
+
+/// Phrases after which a name stands.
+const STRONG: &[&[&str]] = &[
+    &["my", "name", "is"],
+    &["name", "is"],
+    &["names"],
+    &["name", "was"],
+    &["named"],
+    &["surname", "is"],
+    &["name", "as"],
+    &["known", "as"],
+    &["goes", "by"],
+    &["go", "by"],
+    &["mr"],
+    &["mrs"],
+    &["ms"],
+    &["mister"],
+    &["missus"],
+    &["dr"],
+    &["sincerely"],
+    &["regards"],
+    &["professor"],
+    &["prof"],
+    &["signed", "by"],
+    &["attn"],
+    &["name's"],
+    &["cardholder", "is"],
+    &["beneficiary", "is"],
+    &["mx"],
+];
+
+/// Phrases after which a name often stands.
+const WEAK: &[&[&str]] = &[
+    &["i'm"],
+    &["i", "am"],
+    &["this", "is"],
+    &["it's"],
+    &["it", "is"],
+    &["with"],
+    &["hi"],
+    &["hello"],
+    &["hey"],
+    &["dear"],
+    &["thanks"],
+    &["thank", "you"],
+    &["ask", "for"],
+    &["contact"],
+    &["patient"],
+    &["doctor"],
+    &["nurse"],
+    &["miss"],
+    &["wife"],
+    &["husband"],
+    &["son"],
+    &["daughter"],
+    &["brother"],
+    &["sister"],
+    &["friend"],
+    &["colleague"],
+    &["boss"],
+    &["manager"],
+    &["neighbor"],
+    &["neighbour"],
+    &["roommate"],
+    &["partner"],
+    &["cousin"],
+    &["aunt"],
+    &["uncle"],
+    &["nephew"],
+    &["niece"],
+    &["girlfriend"],
+    &["boyfriend"],
+    &["fiance"],
+    &["supervisor"],
+    &["client"],
+    &["assistant"],
+    &["therapist"],
+    &["landlord"],
+    &["called"],
+    &["call"],
+    &["tell"],
+    &["told"],
+    &["met"],
+    &["meet"],
+    &["by"],
+    &["from"],
+    &["to"],
+    &["and"],
+    &["is"],
+    &["officer"],
+    &["captain"],
+    &["detective"],
+    &["judge"],
+    &["for"],
+    &["customer"],
+];
+
+/// Words before "name" that make it no person's.
+const OTHER_NAMES: &[&str] = &[
+    "user",
+    "file",
+    "domain",
+    "brand",
+    "product",
+    "company",
+    "host",
+    "screen",
+    "street",
+    "event",
+    "project",
+    "table",
+    "class",
+    "variable",
+    "hotel",
+    "restaurant",
+    "band",
+    "team",
+    "business",
+    "code",
+    "place",
+    "city",
+    "town",
+    "game",
+    "song",
+    "movie",
+    "book",
+    "school",
+    "server",
+    "field",
+    "column",
+    "network",
+    "wifi",
+    "store",
+    "bank",
+    "account",
+];
+
+const PARTICLES: &[&str] = &[
+    "de", "van", "von", "der", "den", "bin", "al", "el", "la", "del", "da", "dos", "di", "ibn", "ben", "st", "o",
+    "mac", "mc", "ten", "ter", "le", "abu", "binti",
+];
+
+/// What follows the name of something that is no person.
+const NO_PERSON_AFTER: &[&str] = &[
+    "inc",
+    "ltd",
+    "llc",
+    "corp",
+    "university",
+    "airport",
+    "stadium",
+    "bridge",
+    "prize",
+    "award",
+    "effect",
+    "theorem",
+    "park",
+    "museum",
+    "hotel",
+    "hospital",
+    "school",
+    "college",
+    "street",
+    "avenue",
+    "road",
+    "lane",
+    "drive",
+    "boulevard",
+    "county",
+    "station",
+    "river",
+    "lake",
+    "island",
+    "mountain",
+    "church",
+    "cathedral",
+    "library",
+    "theatre",
+    "theater",
+    "bank",
+    "airlines",
+    "square",
+    "court",
+    "cup",
+];
+
+/// Sets of words, built once.
+struct Sets {
+    stops: HashSet<&'static str>,
+    surnames: HashSet<&'static str>,
+}
+
+static SETS: std::sync::LazyLock<Sets> = std::sync::LazyLock::new(|| Sets {
+    stops: STOPS.split_whitespace().collect(),
+    surnames: COMMON_SURNAMES.split_whitespace().collect(),
+});
+
+/// Finds names.
+pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec<Finding>) {
+    let names = Names { reading, lists: Lists::get() };
+    let mut hits: Vec<(Range<usize>, f32, Source)> = Vec::new();
+    let mut at = 0;
+    while at < reading.tokens.len() {
+        let hit = names.after_cue(at).or_else(|| names.by_lists(at));
+        match hit {
+            Some((words, confidence, source)) => {
+                at = words.end.max(at + 1);
+                hits.push((words, confidence, source));
+            }
+            None => at += 1,
+        }
+    }
+    names.answers(&mut hits);
+    names.again(&mut hits);
+    for (words, confidence, source) in hits {
+        found.push(Finding { words, label: Label::PersonName, confidence, source });
+    }
+    spelled(reading, codes, cues, found);
+}
+
+struct Names<'r, 'a> {
+    reading: &'r Reading<'a>,
+    lists: &'static Lists,
+}
+
+type Hit = (Range<usize>, f32, Source);
+
+impl Names<'_, '_> {
+    fn is_stop(&self, at: usize) -> bool {
+        SETS.stops.contains(self.reading.lower(at))
+    }
+
+    /// A word of letters that could be a name.
+    fn is_wordlike(&self, at: usize) -> bool {
+        self.reading.tokens.get(at).is_some_and(|token| {
+            !token.masked
+                && token.lower.chars().all(|letter| letter.is_alphabetic() || matches!(letter, '\'' | '-' | '.'))
+                && token.lower.chars().next().is_some_and(char::is_alphabetic)
+                && token.lower.len() > 1
+                && small_number(&token.lower).is_none()
+        })
+    }
+
+    /// A term or a country begins here, with a capital of its own.
+    fn is_other_phrase(&self, at: usize) -> bool {
+        self.lists.phrases(self.reading.lower(at)).iter().any(|phrase| {
+            let whole =
+                phrase.rest.iter().enumerate().all(|(offset, word)| self.reading.lower(at + 1 + offset) == *word);
+            whole && (!phrase.rest.is_empty() || !matches!(phrase.kind, PhraseKind::Place))
+        })
+    }
+
+    /// The name after the phrase that ends before `at`.
+    fn after_cue(&self, at: usize) -> Option<Hit> {
+        if at == 0 || !self.is_wordlike(at) || self.is_stop(at) {
+            return None;
+        }
+        let ends = |phrase: &[&str]| {
+            at >= phrase.len() && self.reading.starts(at - phrase.len(), phrase) && self.reading.joined(at - 1, at)
+        };
+        let colon = matches!(
+            self.reading.before(at, 1),
+            "name" | "patient" | "customer" | "caller" | "client" | "contact" | "signed" | "from" | "surname" | "attn"
+        ) && self.reading.tokens[at - 1].text.ends_with([':', '=']);
+        let owned = self.reading.before(at, 1) == "name" && self.reading.tokens[at - 1].text.contains(['\'', '’']);
+        let strong = colon || owned || STRONG.iter().any(|phrase| ends(phrase));
+        if strong && !self.is_other_name(at) {
+            let words = self.extent(at, true);
+            if !words.is_empty() {
+                return Some((words, 0.9, Source::Pattern));
+            }
+        }
+        if !(strong || WEAK.iter().any(|phrase| ends(phrase))) {
+            return None;
+        }
+        let token = &self.reading.tokens[at];
+        if token.flags & (COMPANY | CALENDAR) != 0 || self.is_other_phrase(at) {
+            return None;
+        }
+        let preposition =
+            matches!(self.reading.before(at, 1), "in" | "from" | "to" | "is" | "and" | "for" | "by" | "it's" | "with");
+        let town = token.is(TOWN);
+        // A given name, or a capital that no dictionary explains.
+        let given = token.is(GIVEN) && (token.is(FIRM) || !token.is(COMMON)) && !(town && preposition);
+        let capital = self.reading.cased && token.capital && !token.is(COMMON) && !town;
+        let clear = matches!(
+            self.reading.before(at, 1),
+            "i'm"
+                | "dear"
+                | "hi"
+                | "hello"
+                | "hey"
+                | "wife"
+                | "husband"
+                | "son"
+                | "daughter"
+                | "brother"
+                | "sister"
+                | "friend"
+                | "boss"
+                | "colleague"
+                | "doctor"
+                | "nurse"
+                | "miss"
+                | "aunt"
+                | "uncle"
+                | "officer"
+                | "thanks"
+                | "told"
+                | "met"
+                | "cousin"
+                | "neighbor"
+                | "neighbour"
+                | "roommate"
+                | "girlfriend"
+                | "boyfriend"
+                | "landlord"
+        );
+        let surname = token.is(SURNAME)
+            && !token.is(COMMON)
+            && (clear || (self.reading.cased && token.capital))
+            && !(town && preposition);
+        if given || (capital && (clear || self.looks_like_person(at))) || surname {
+            let words = self.extent(at, false);
+            if !words.is_empty() && !self.is_no_person(&words) {
+                let confidence = if words.len() > 1 || clear { 0.85 } else { 0.7 };
+                return Some((words, confidence, Source::List));
+            }
+        }
+        None
+    }
+
+    /// A capital word without a list, where the words after it tell of a person.
+    fn looks_like_person(&self, at: usize) -> bool {
+        let next = self.reading.tokens.get(at + 1);
+        let followed = next.is_some_and(|next| {
+            next.capital && next.is(SURNAME) && !next.is(COMMON) && self.reading.tokens[at].after == Break::None
+        });
+        followed || self.reading.tokens[at].is(SURNAME)
+    }
+
+    /// "user name is", "the name of the company is".
+    fn is_other_name(&self, at: usize) -> bool {
+        let name = (1..=2).find(|back| matches!(self.reading.before(at, *back), "name" | "name's"));
+        name.is_some_and(|back| OTHER_NAMES.contains(&self.reading.before(at, back + 1)))
+            || (self.reading.before(at, 1) == "is"
+                && self.reading.before(at, 2) == "name"
+                && self.reading.before(at, 3) == "its")
+    }
+
+    /// The words of a name that begins at `start`. After a strong phrase unknown words count.
+    fn extent(&self, start: usize, strong: bool) -> Range<usize> {
+        let reading = self.reading;
+        let capitals = reading.cased && reading.tokens[start].capital;
+        let mut end = start;
+        while end < reading.tokens.len() && end - start < 5 {
+            if end > start && reading.tokens[end - 1].after > Break::None {
+                break;
+            }
+            let token = &reading.tokens[end];
+            let lower = token.lower.as_str();
+            if token.masked {
+                break;
+            }
+            if end > start && PARTICLES.contains(&lower) {
+                let next = end + 1 + usize::from(PARTICLES.contains(&reading.lower(end + 1)));
+                if token.after == Break::None && self.is_part(next, capitals, strong) {
+                    end = next + 1;
+                    continue;
+                }
+            }
+            // "John Q. Public".
+            let initial = lower.len() == 1 && token.core().chars().all(char::is_alphabetic) && lower != "i";
+            if end > start
+                && initial
+                && (capitals == token.capital)
+                && (lower != "a" || token.text.ends_with('.'))
+                && self.is_part(end + 1, capitals, strong)
+            {
+                end += 1;
+                continue;
+            }
+            if end > start && matches!(lower, "jr" | "sr" | "junior" | "senior" | "iii" | "ii") {
+                end += 1;
+                break;
+            }
+            let first = end == start;
+            if !(self.is_part(end, capitals, strong)
+                || (first
+                    && strong
+                    && self.is_wordlike(end)
+                    && !self.is_stop(end)
+                    && token.flags & (GIVEN | SURNAME) != 0))
+            {
+                break;
+            }
+            end += 1;
+        }
+        start..end
+    }
+
+    /// A word that can continue a name.
+    fn is_part(&self, at: usize, capitals: bool, strong: bool) -> bool {
+        if !self.is_wordlike(at) || self.is_stop(at) {
+            return false;
+        }
+        let token = &self.reading.tokens[at];
+        if capitals {
+            return token.capital && !self.is_other_phrase(at);
+        }
+        let listed = token.flags & (GIVEN | SURNAME) != 0;
+        (listed && (!token.is(COMMON) || token.is(FIRM) || SETS.surnames.contains(token.lower.as_str())))
+            || (!token.is(COMMON) && (strong || token.flags == 0) && token.flags & COMPANY == 0)
+    }
+
+    /// A name that the lists tell.
+    fn by_lists(&self, at: usize) -> Option<Hit> {
+        let token = &self.reading.tokens[at];
+        let reading = self.reading;
+        if !self.is_wordlike(at) || self.is_stop(at) || self.is_other_phrase(at) {
+            return None;
+        }
+        let capital = token.capital && reading.cased;
+        if reading.cased && !token.capital {
+            return None;
+        }
+        let joined = token.after == Break::None;
+        let next = reading
+            .tokens
+            .get(at + 1)
+            .filter(|next| joined && !next.masked && self.is_wordlike(at + 1) && !self.is_stop(at + 1));
+        let next_surname = next.is_some_and(|next| {
+            next.is(SURNAME)
+                && (!next.is(COMMON) || (capital && next.capital) || SETS.surnames.contains(next.lower.as_str()))
+                && (next.capital || !reading.cased)
+                && next.flags & COMPANY == 0
+                && !self.is_other_phrase(at + 1)
+        });
+        let next_unknown = next.is_some_and(|next| {
+            next.flags & (COMMON | COMPANY | TOWN) == 0
+                && (next.capital || !reading.cased)
+                && !self.is_other_phrase(at + 1)
+        });
+        let next_particle = next.is_some_and(|next| PARTICLES.contains(&next.lower.as_str()))
+            && reading.tokens.get(at + 2).is_some_and(|after| {
+                (after.capital || !reading.cased)
+                    && after.flags & (SURNAME | COMMON) != COMMON
+                    && self.is_wordlike(at + 2)
+                    && !self.is_stop(at + 2)
+            });
+        let initial = reading.lower(at + 1).len() == 1
+            && capital
+            && reading
+                .tokens
+                .get(at + 2)
+                .is_some_and(|after| after.capital && after.flags & CALENDAR == 0 && self.is_wordlike(at + 2))
+            && token.is(GIVEN);
+        let clear = is_clear_given(token);
+        let hit = if clear && (next_surname || next_unknown || next_particle || initial) {
+            Some(0.85)
+        } else if clear && (token.lower.len() > 3 || capital || token.is(FIRM)) {
+            Some(0.65)
+        } else if token.is(GIVEN) && next_surname && next.is_some_and(|next| !next.is(TOWN) || !token.is(COMMON)) {
+            // "Grace Okafor", "will thompson", "Austin Powell".
+            let both_common = token.is(COMMON) && next.is_some_and(|next| next.is(COMMON));
+            let verb = matches!(
+                token.lower.as_str(),
+                "will" | "may" | "can" | "see" | "do" | "let" | "so" | "mark" | "bill" | "in" | "an"
+            ) && !capital;
+            (!both_common || (capital && !token.first)).then_some(if verb { 0.4 } else { 0.7 })
+        } else if token.is(GIVEN)
+            && capital
+            && !token.first
+            && (next_unknown || initial)
+            && token.flags & (COMPANY | TOWN) == 0
+        {
+            Some(0.6)
+        } else if capital
+            && !token.first
+            && token.flags & (COMMON | COMPANY | TOWN | CALENDAR) == 0
+            && next_surname
+            && next.is_some_and(|next| !next.is(COMMON))
+        {
+            Some(0.62)
+        } else if token.is(GIVEN)
+            && token.is(TOWN)
+            && capital
+            && token.flags & (COMMON | CALENDAR | COMPANY) == 0
+            && !matches!(
+                reading.before(at, 1),
+                "in" | "from" | "to" | "at" | "near" | "of" | "around" | "through" | "over"
+            )
+            && self.acts(at + 1)
+        {
+            Some(0.6)
+        } else if capital
+            && !token.first
+            && token.is(SURNAME)
+            && token.flags & (COMMON | COMPANY | TOWN | CALENDAR) == 0
+            && self.acts(at + 1)
+        {
+            Some(0.58)
+        } else {
+            None
+        };
+        let confidence = hit?;
+        let words = self.extent(at, false);
+        let words = if words.is_empty() { at..at + 1 } else { words };
+        (!self.is_no_person(&words)).then_some((words, confidence, Source::List))
+    }
+
+    /// A verb that persons are the subject of.
+    fn acts(&self, at: usize) -> bool {
+        at > 0
+            && self.reading.tokens[at - 1].after < Break::Sentence
+            && matches!(
+                self.reading.lower(at),
+                "said"
+                    | "says"
+                    | "called"
+                    | "calls"
+                    | "told"
+                    | "asked"
+                    | "asks"
+                    | "wants"
+                    | "wanted"
+                    | "wrote"
+                    | "replied"
+                    | "thinks"
+                    | "thought"
+                    | "emailed"
+                    | "texted"
+                    | "agreed"
+                    | "lives"
+                    | "works"
+                    | "signed"
+                    | "sent"
+                    | "promised"
+                    | "mentioned"
+                    | "confirmed"
+                    | "needs"
+                    | "knows"
+                    | "joined"
+                    | "paid"
+                    | "owes"
+                    | "left"
+                    | "came"
+                    | "took"
+                    | "gave"
+            )
+    }
+
+    fn is_no_person(&self, words: &Range<usize>) -> bool {
+        let next = self.reading.lower(words.end);
+        let joined = self.reading.tokens[words.end - 1].after == Break::None;
+        joined && NO_PERSON_AFTER.contains(&next) && (self.reading.tokens[words.end].capital || !self.reading.cased)
+            || NO_PERSON_AFTER.contains(&self.reading.lower(words.end - 1))
+    }
+
+    /// "What's your name?" - "Priya Raman."
+    fn answers(&self, hits: &mut Vec<Hit>) {
+        let reading = self.reading;
+        for (at, token) in reading.tokens.iter().enumerate() {
+            if !matches!(token.lower.as_str(), "name" | "surname" | "calling" | "names") || token.masked {
+                continue;
+            }
+            let end = (at..(at + 8).min(reading.tokens.len())).find(|at| reading.tokens[*at].after >= Break::Sentence);
+            let Some(question) = end.filter(|at| reading.tokens[*at].after == Break::Question) else { continue };
+            if OTHER_NAMES.contains(&reading.before(at, 1)) {
+                continue;
+            }
+            let asks_person =
+                token.lower != "calling" || (1..=4).any(|back| matches!(reading.before(at, back), "who" | "who's"));
+            let start = (question + 1..(question + 12).min(reading.tokens.len())).find(|at| {
+                !FILLERS.contains(&reading.lower(*at))
+                    && !matches!(
+                        reading.lower(*at),
+                        "name" | "name's" | "last" | "first" | "surname" | "full" | "this" | "i'm" | "am"
+                    )
+            });
+            let Some(start) = start.filter(|_| asks_person) else { continue };
+            if hits.iter().any(|(words, _, _)| words.contains(&start))
+                || !self.is_wordlike(start)
+                || self.is_stop(start)
+            {
+                continue;
+            }
+            let words = self.extent(start, true);
+            if !words.is_empty() && words.len() <= 4 {
+                hits.push((words, 0.8, Source::Pattern));
+            }
+        }
+    }
+
+    /// Parts of names that were found with certainty, wherever they come again.
+    fn again(&self, hits: &mut Vec<Hit>) {
+        let known: HashSet<&str> = hits
+            .iter()
+            .filter(|(_, confidence, _)| *confidence >= 0.8)
+            .flat_map(|(words, ..)| words.clone())
+            .map(|at| &self.reading.tokens[at])
+            .filter(|token| token.lower.len() > 2 && token.flags & (COMMON | CALENDAR | COMPANY) == 0)
+            .map(|token| token.lower.as_str())
+            .collect();
+        if known.is_empty() {
+            return;
+        }
+        let covered: HashSet<usize> = hits.iter().flat_map(|(words, ..)| words.clone()).collect();
+        for (at, token) in self.reading.tokens.iter().enumerate() {
+            if !covered.contains(&at)
+                && !token.masked
+                && known.contains(token.lower.as_str())
+                && (token.capital || !self.reading.cased || !token.is(TOWN))
+            {
+                hits.push((at..at + 1, 0.7, Source::Pattern));
+            }
+        }
+    }
+}
+
+/// Names that are spelled: "S-M-I-T-H", "that's r a m a n".
+fn spelled(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec<Finding>) {
+    for code in codes {
+        if code.digits > 0 || code.letters < 3 {
+            continue;
+        }
+        let start = code.words.start;
+        let hyphens = code.words.len() == 1 && code.written.contains('-');
+        if code.words.len() == 1 && !hyphens {
+            continue;
+        }
+        let cue = (1..=7).any(|back| {
+            matches!(reading.before(start, back), "spelled" | "spell" | "spelt" | "spelling" | "name" | "surname")
+        });
+        let near = found.iter().any(|other| {
+            other.label == Label::PersonName
+                && other.confidence > 0.5
+                && other.words.end <= start
+                && start - other.words.end <= 4
+        });
+        if !(cue || near) {
+            continue;
+        }
+        let email = cues::before(reading, cues, start, 8, |cue| matches!(cue, Cue::Email | Cue::Username)).is_some();
+        let label = if email && !near { Label::EmailAddress } else { Label::PersonName };
+        found.push(Finding { words: code.words.clone(), label, confidence: 0.86, source: Source::Pattern });
+    }
+}

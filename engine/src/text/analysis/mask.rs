@@ -1,0 +1,182 @@
+//! Redaction: which runs of words are hidden, and what stands in their place.
+
+use std::ops::Range;
+
+use super::label::Label;
+use super::reading::Reading;
+use super::{Finding, Turn, find_in, resolve};
+use crate::text::Word;
+
+/// Findings below this confidence are shown as entities and never hidden.
+const MIN_CONFIDENCE: f32 = 0.5;
+
+/// Masking ends with the round that finds nothing more; a round more than this is never needed in practice.
+const MAX_ROUNDS: usize = 4;
+
+/// What stands in the place of hidden words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Substitution {
+    /// The label: `[PERSON_NAME]`.
+    #[default]
+    EntityName,
+    /// A `#` for each character.
+    Hash,
+}
+
+impl Substitution {
+    /// The substitution with this name in the API.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "entity_name" => Some(Self::EntityName),
+            "hash" => Some(Self::Hash),
+            _ => None,
+        }
+    }
+}
+
+/// What redaction hides, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Redaction {
+    /// The labels to hide; none for all but plain dates, organisations, countries, amounts, events and languages.
+    pub labels: Option<Vec<Label>>,
+    /// What stands in their place.
+    pub substitution: Substitution,
+}
+
+impl Redaction {
+    fn hides(&self, finding: &Finding) -> bool {
+        let chosen = match &self.labels {
+            Some(labels) => labels.contains(&finding.label),
+            None => finding.label.is_hidden_by_default(),
+        };
+        chosen && finding.confidence >= MIN_CONFIDENCE
+    }
+
+    fn mask(&self, label: Label, hidden: &str) -> String {
+        match self.substitution {
+            Substitution::EntityName => format!("[{}]", label.name()),
+            // Two at least: a single one is a mark that speakers use.
+            Substitution::Hash => "#".repeat(hidden.chars().filter(|letter| !letter.is_whitespace()).count().max(2)),
+        }
+    }
+}
+
+/// A run of words that redaction hides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hidden {
+    /// The words.
+    pub words: Range<usize>,
+    /// Their label.
+    pub label: Label,
+    /// The hidden part of the first word begins at this byte.
+    pub start: usize,
+    /// The hidden part of the last word ends at this byte.
+    pub end: usize,
+}
+
+/// The runs that redaction hides, in order.
+pub fn hidden_runs(words: &[Turn<'_>], redaction: &Redaction) -> Vec<Hidden> {
+    let mut hidden: Vec<Hidden> = Vec::new();
+    for _ in 0..MAX_ROUNDS {
+        // The words as they are by now, each with the words that it stands for.
+        let mut places: Vec<Range<usize>> = Vec::with_capacity(words.len());
+        let mut texts: Vec<(String, bool)> = Vec::new();
+        let first_round = hidden.is_empty();
+        if !first_round {
+            let mut at = 0;
+            let mut runs = hidden.iter().peekable();
+            while at < words.len() {
+                match runs.next_if(|run| run.words.start == at) {
+                    Some(run) => {
+                        texts.push((masked_text(words, run, redaction), words[run.words.end - 1].ends));
+                        places.push(run.words.clone());
+                        at = run.words.end;
+                    }
+                    None => {
+                        texts.push((words[at].text.to_owned(), words[at].ends));
+                        places.push(at..at + 1);
+                        at += 1;
+                    }
+                }
+            }
+        }
+        let turns: Vec<Turn<'_>> = if first_round {
+            words.to_vec()
+        } else {
+            texts.iter().map(|(text, ends)| Turn { text, ends: *ends }).collect()
+        };
+        let reading = Reading::new(&turns);
+        let found: Vec<Finding> = find_in(&reading).into_iter().filter(|finding| redaction.hides(finding)).collect();
+        let mut more: Vec<Hidden> = Vec::new();
+        for finding in resolve(found) {
+            let (start, end) = reading.bounds(&finding.words, finding.label);
+            let place = if first_round {
+                finding.words
+            } else {
+                places[finding.words.start].start..places[finding.words.end - 1].end
+            };
+            more.push(Hidden { words: place, label: finding.label, start, end });
+        }
+        if more.is_empty() {
+            break;
+        }
+        hidden.extend(more);
+        hidden.sort_by_key(|run| run.words.start);
+    }
+    hidden
+}
+
+/// The mask of a run with the punctuation around it.
+fn masked_text(words: &[Turn<'_>], run: &Hidden, redaction: &Redaction) -> String {
+    let (first, last) = (words[run.words.start].text, words[run.words.end - 1].text);
+    let mut hidden = String::new();
+    if run.words.len() == 1 {
+        hidden.push_str(&first[run.start..run.end]);
+    } else {
+        hidden.push_str(&first[run.start..]);
+        words[run.words.start + 1..run.words.end - 1].iter().for_each(|word| hidden.push_str(word.text));
+        hidden.push_str(&last[..run.end]);
+    }
+    format!("{}{}{}", &first[..run.start], redaction.mask(run.label, &hidden), &last[run.end..])
+}
+
+/// The text of a mask alone.
+pub fn mask_of(text: &str, label: Label, redaction: &Redaction) -> String {
+    redaction.mask(label, text)
+}
+
+/// Words after redaction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Redacted {
+    /// The words; a hidden run is one word with the run's times and the least of its confidences.
+    pub words: Vec<Word>,
+    /// The places of hidden runs in `words`, with their labels.
+    pub hidden: Vec<(usize, Label)>,
+    /// First and last moment of each hidden run, in ms.
+    pub spans_ms: Vec<(u64, u64)>,
+}
+
+/// Hides words.
+pub fn redact(words: &[Word], turns: &[Turn<'_>], redaction: &Redaction) -> Redacted {
+    let runs = hidden_runs(turns, redaction);
+    let mut redacted = Redacted::default();
+    let mut at = 0;
+    for run in runs {
+        redacted.words.extend_from_slice(&words[at..run.words.start]);
+        let covered = &words[run.words.clone()];
+        let Some(first) = covered.first() else { continue };
+        let word = Word {
+            text: masked_text(turns, &run, redaction),
+            end: covered.iter().map(|word| word.end).max().unwrap_or(first.end),
+            confidence: covered.iter().map(|word| word.confidence).fold(1.0, f32::min),
+            ..first.clone()
+        };
+        redacted.hidden.push((redacted.words.len(), run.label));
+        redacted.spans_ms.push((word.start, word.end));
+        redacted.words.push(word);
+        at = run.words.end;
+    }
+    redacted.words.extend_from_slice(&words[at..]);
+    redacted
+}
