@@ -89,12 +89,14 @@ pub use decoding::fusion::FusionWeights;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use engine::{Engine, Transcription};
 pub use error::{Error, Result};
-pub use options::{EngineOptions, LanguageModelChoice, ListenOptions, SAMPLE_RATES, TranscribeOptions, models_dir};
+pub use options::{
+    EngineOptions, LanguageModelChoice, ListenOptions, SAMPLE_RATES, SpeakerLabels, TranscribeOptions, models_dir,
+};
 pub use pipeline::live::session::{LiveEvents, LiveInput, MAX_AHEAD_MS};
 pub use pipeline::live::{Caption, LiveEvent};
 pub use pipeline::stage_times::StageTimes;
 pub use text::{Word, search, segments, subtitles};
-pub use transcript::{ModelReport, Progress, Transcript};
+pub use transcript::{ModelReport, Progress, Transcript, Utterance};
 pub use vad::endpointer::EndpointingRules;
 
 /// Compiles the README's examples with the documentation's.

@@ -105,6 +105,20 @@ pub struct TranscribeOptions {
     /// Whisper checkpoints: one window after another, each told what was said before it, in place of windows cut at silence
     /// and written side by side. Slower; names and style may stay the same for longer.
     pub sequential: bool,
+    /// Who speaks.
+    pub speakers: SpeakerLabels,
+}
+
+/// Speaker labels of a transcription.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpeakerLabels {
+    /// None.
+    #[default]
+    Off,
+    /// As many speakers as are found.
+    Found,
+    /// About this many speakers, 1 to 20: a hint.
+    Expected(usize),
 }
 
 /// The language model of the search; without one the search is greedy.
@@ -130,6 +144,7 @@ impl TranscribeOptions {
         fusion: FusionWeights => fusion,
         beam: usize => Some(beam),
         sequential: bool => sequential,
+        speakers: SpeakerLabels => speakers,
     }
 }
 

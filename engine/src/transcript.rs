@@ -22,6 +22,9 @@ pub struct Transcript {
     pub text: String,
     /// The words, in order.
     pub words: Vec<Word>,
+    /// Runs of one speaker's words, sorted by start, where speaker labels were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utterances: Option<Vec<Utterance>>,
     /// Mean confidence of the words, 0 to 1; none without words.
     pub confidence: Option<f32>,
     /// The language that was given or found.
@@ -32,6 +35,22 @@ pub struct Transcript {
     pub model: String,
     /// Warnings about the audio, a line each.
     pub warnings: Vec<String>,
+}
+
+/// A run of one speaker's words.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Utterance {
+    /// Label of the speaker: `A`, `B` and so on, by first word.
+    pub speaker: String,
+    /// Text of the words.
+    pub text: String,
+    /// First moment of the first word, ms.
+    pub start: u64,
+    /// Last moment of the last word, ms.
+    pub end: u64,
+    /// Mean confidence of the words, 0 to 1.
+    pub confidence: f32,
 }
 
 /// Facts of a checkpoint folder of which every tensor is accounted for.

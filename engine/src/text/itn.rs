@@ -106,6 +106,7 @@ fn numbers_to_digits(words: &[Word], language: &Language) -> Vec<Word> {
             start: first.start,
             end: last.end,
             confidence: words[number.start..number.end].iter().map(|word| word.confidence).fold(1.0, f32::min),
+            speaker: first.speaker.clone(),
         });
         next = number.end;
     }
@@ -156,6 +157,7 @@ mod tests {
                 start: at as u64 * 300,
                 end: at as u64 * 300 + 250,
                 confidence: 0.9 - at as f32 / 100.0,
+                speaker: None,
             })
             .collect()
     }

@@ -124,6 +124,7 @@ mod tests {
                 start: at as u64 * 10,
                 end: at as u64 * 10 + 9,
                 confidence: 1.0,
+                speaker: None,
             })
             .collect()
     }

@@ -114,6 +114,7 @@ mod tests {
                 start: at as u64 * 300,
                 end: at as u64 * 300 + 250,
                 confidence: 0.5,
+                speaker: None,
             })
             .collect()
     }

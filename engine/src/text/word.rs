@@ -13,4 +13,7 @@ pub struct Word {
     pub end: u64,
     /// 0 to 1: the mean over the word's tokens of one minus the normalised entropy of the model's distribution.
     pub confidence: f32,
+    /// Label of the speaker, `A` say, where speaker labels were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<String>,
 }

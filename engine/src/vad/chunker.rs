@@ -389,7 +389,7 @@ mod tests {
     }
 
     fn word(text: &str, start: u64, end: u64) -> Word {
-        Word { text: text.into(), start, end, confidence: 0.9 }
+        Word { text: text.into(), start, end, confidence: 0.9, speaker: None }
     }
 
     #[test]

@@ -156,6 +156,7 @@ pub(crate) fn transcribe(
     Ok(Transcript {
         text: spoken.text,
         words: spoken.words,
+        utterances: None,
         confidence,
         language_code: spoken.language.or_else(|| options.language.clone()),
         audio_duration_sec: audio.position_s(),

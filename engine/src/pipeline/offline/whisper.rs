@@ -66,6 +66,7 @@ pub(crate) fn transcribe(
     Ok(Transcript {
         text: joined(&spoken.words),
         words: spoken.words,
+        utterances: None,
         confidence,
         language_code: options.language.clone().or(spoken.language).or(silence_language),
         audio_duration_sec: audio.position_s(),
@@ -257,6 +258,7 @@ fn words(model: &Whisper, decoded: &DecodedWindow, language: u32, window: &Windo
             text: word.text.trim().to_owned(),
             start: (start as u64 * FRAME_MS).min(end_ms),
             end: (end as u64 * FRAME_MS).min(end_ms),
+            speaker: None,
         });
     }
     Ok((Spoken { words: found, language: code.map(str::to_owned), ..Spoken::default() }, dropped))
