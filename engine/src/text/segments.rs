@@ -29,7 +29,6 @@ pub struct Segment<'a> {
     /// Mean confidence of the words, 0 to 1.
     pub confidence: f32,
     /// Label of the speaker, where speaker labels were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker: Option<&'a str>,
     /// The words.
     pub words: &'a [Word],

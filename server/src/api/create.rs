@@ -55,6 +55,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     for name in FLAGS {
         flags.push((name, fields.flag(name)?));
     }
+    let speakers_expected = fields.integer("speakers_expected", 1..=20)?;
     let webhook_url = fields.string_of("webhook_url", 0..=MAX_URL_CHARS)?;
     let title = fields.string_of("title", 0..=MAX_TITLE_CHARS)?;
     let estimated_duration_sec = fields.integer("estimated_duration_sec", 0..=i64::MAX)?;
@@ -80,7 +81,14 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         (None, None) => return Err(ApiError::invalid("Send either `audio_url` or `upload_id`.")),
         (Some(_), Some(_)) => return Err(ApiError::invalid("Send `audio_url` or `upload_id`, not both.")),
     };
-    if let Some((name, _)) = flags.iter().find(|(_, on)| *on) {
+    let speaker_labels = flags.iter().any(|flag| *flag == ("speaker_labels", true));
+    if speaker_labels && state.catalog.diarizer().is_none() {
+        return Err(ApiError::unsupported_option(
+            "`speaker_labels` cannot be served: the models folder has no diarizer.",
+        ));
+    }
+    let served = ["speaker_labels"];
+    if let Some((name, _)) = flags.iter().find(|(name, on)| *on && !served.contains(name)) {
         return Err(ApiError::unsupported_option(format!("`{name}` is not served here yet; leave it out.")));
     }
     check_languages(&state.catalog, &model, language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
@@ -93,7 +101,8 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     };
 
     let mut options = Map::new();
-    options.insert("speaker_labels".into(), false.into());
+    options.insert("speaker_labels".into(), speaker_labels.into());
+    options.insert("speakers_expected".into(), json!(speakers_expected));
     options.insert("medical_mode".into(), medical_mode.into());
     options.insert("language_codes".into(), json!(language_codes));
     options.insert("keyterms_prompt".into(), json!(keyterms));

@@ -23,7 +23,6 @@ struct Body<'a> {
     language_code: Option<&'a str>,
     speaker_labels: bool,
     text: Option<&'a str>,
-    utterances: Option<()>,
     confidence: Option<f32>,
     audio_duration_sec: Option<f64>,
     summary: Option<()>,
@@ -56,7 +55,6 @@ fn render(transcript: &Transcript, status: Status) -> serde_json::Result<String>
         language_code: transcript.language_code.as_deref(),
         speaker_labels: transcript.options["speaker_labels"].as_bool().unwrap_or(false),
         text: transcript.text.as_deref(),
-        utterances: None,
         confidence: confidence(transcript),
         audio_duration_sec: duration_sec(transcript),
         summary: None,
@@ -71,8 +69,10 @@ fn render(transcript: &Transcript, status: Status) -> serde_json::Result<String>
     };
     let mut text = serde_json::to_string(&body)?;
     text.pop();
+    // Utterances and words are stored as JSON and are not parsed.
+    text.push_str(",\"utterances\":");
+    text.push_str(transcript.utterances.as_deref().unwrap_or("null"));
     text.push_str(",\"words\":");
-    // The words are stored as JSON and are not parsed.
     match &transcript.words {
         StoredWords::None => text.push_str("null}"),
         StoredWords::Read(words) => {

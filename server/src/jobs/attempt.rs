@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use auricle_engine::audio::{AudioStream, OpenOptions};
-use auricle_engine::{Error, TranscribeOptions};
+use auricle_engine::{Error, SpeakerLabels, TranscribeOptions};
 use tokio_util::sync::CancellationToken;
 
 use super::JobRunner;
@@ -204,11 +204,12 @@ impl JobRunner {
                 .transcribe_with(audio, &options, |progress| on_progress(progress.audio_s))
                 .map_err(|error| classify(error, asked_to_stop()))?;
             drop(file);
-            let words =
-                serde_json::to_string(&transcript.words).map_err(|error| AttemptError::Retryable(error.to_string()))?;
-            Ok((transcript, words))
+            let failed = |error: serde_json::Error| AttemptError::Retryable(error.to_string());
+            let words = serde_json::to_string(&transcript.words).map_err(failed)?;
+            let utterances = transcript.utterances.as_ref().map(serde_json::to_string).transpose().map_err(failed)?;
+            Ok((transcript, words, utterances))
         });
-        let (transcript, words) = match transcribing.await {
+        let (transcript, words, utterances) = match transcribing.await {
             Ok(result) => result?,
             Err(panic) => return Err(AttemptError::Retryable(format!("the engine stopped: {panic}"))),
         };
@@ -219,6 +220,7 @@ impl JobRunner {
         Ok(CompletedTranscript {
             text: transcript.text,
             words,
+            utterances,
             confidence: transcript.confidence.map(|confidence| f64::from(confidence).clamp(0.0, 1.0)),
             language_code: transcript.language_code,
             duration_ms,
@@ -251,6 +253,11 @@ fn transcribe_options(job: &Job) -> TranscribeOptions {
         .languages(languages)
         .keyterms(keyterms.filter_map(|term| term.as_str()));
     options.language = language;
+    options.speakers = match (job.options["speaker_labels"].as_bool(), job.options["speakers_expected"].as_u64()) {
+        (Some(true), Some(count)) => SpeakerLabels::Expected(count as usize),
+        (Some(true), None) => SpeakerLabels::Found,
+        _ => SpeakerLabels::Off,
+    };
     options
 }
 

@@ -86,6 +86,8 @@ pub struct CompletedTranscript {
     pub text: String,
     /// A JSON array of word objects.
     pub words: String,
+    /// A JSON array of utterances, where speaker labels were asked for.
+    pub utterances: Option<String>,
     pub confidence: Option<f64>,
     pub language_code: Option<String>,
     pub duration_ms: i64,
@@ -230,8 +232,8 @@ impl Store {
                     "UPDATE transcripts SET status = 'completed', text = $1, words = $2,
                             confidence = CAST($3 AS DOUBLE PRECISION),
                             language_code = COALESCE($4, language_code), duration_ms = $5, completed_at = $6,
-                            lease = NULL, lease_until = NULL
-                     WHERE id = $7 AND lease = $8 AND status = 'processing'",
+                            utterances = $7, lease = NULL, lease_until = NULL
+                     WHERE id = $8 AND lease = $9 AND status = 'processing'",
                 )
                 .bind(&done.text)
                 .bind(&done.words)
@@ -240,6 +242,7 @@ impl Store {
                 .bind(done.language_code.as_deref())
                 .bind(done.duration_ms)
                 .bind(now)
+                .bind(done.utterances.as_deref())
                 .bind(job.id.as_str())
                 .bind(job.lease.as_str())
                 .execute(&mut *tx)
