@@ -14,6 +14,7 @@
 use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use auricle_kernels::gemv::Precision;
@@ -27,14 +28,17 @@ use crate::error::{Error, Result};
 use crate::load_once::LoadedFiles;
 use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
-use crate::options::{EngineOptions, LanguageModelChoice, ListenOptions, TranscribeOptions};
+use crate::models::voice::VoiceEmbedder;
+use crate::options::{EngineOptions, LanguageModelChoice, ListenOptions, SpeakerLabels, TranscribeOptions};
 use crate::pipeline::checkpoint::Checkpoint;
 use crate::pipeline::executor::DeviceExecutor;
 use crate::pipeline::live::LiveEvent;
 use crate::pipeline::live::session::{self, LiveEvents, LiveInput};
 use crate::pipeline::offline;
+use crate::pipeline::offline::speaker_labels::SpeakerLabelling;
 use crate::pipeline::stage_times::{self, StageTimes};
 use crate::scheduler::{Scheduler, SlotCounts};
+use crate::speakers::clustering::MOST_SPEAKERS;
 use crate::text::lm::LanguageModel;
 use crate::transcript::{ModelReport, Progress, Transcript};
 
@@ -47,12 +51,57 @@ pub fn check_detector(dir: impl AsRef<Path>) -> Result<usize> {
     Ok(Silero::load(dir.as_ref(), &Device::flex())?.parameters())
 }
 
+/// Loads a speaker embedding on the CPU to see that every tensor is there, has its shape, and none is left over; gives the
+/// number of values in its tensors.
+///
+/// # Errors
+/// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+pub fn check_diarizer(dir: impl AsRef<Path>) -> Result<usize> {
+    Ok(VoiceEmbedder::load(dir.as_ref(), &Device::flex())?.parameters())
+}
+
 /// Loads a checkpoint on the CPU to see that every tensor is there, has its shape, and none is left over.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
 pub fn check_model(dir: impl AsRef<Path>) -> Result<ModelReport> {
     Ok(Checkpoint::load(dir.as_ref(), &Device::flex(), Precision::F32)?.report())
+}
+
+/// The number of speakers to expect where labels are asked for.
+///
+/// # Errors
+/// [`Error::InvalidOption`] for a number that is not 1 to 20.
+fn expected_speakers(speakers: SpeakerLabels) -> Result<Option<Option<usize>>> {
+    match speakers {
+        SpeakerLabels::Off => Ok(None),
+        SpeakerLabels::Found => Ok(Some(None)),
+        SpeakerLabels::Expected(count) if (1..=MOST_SPEAKERS).contains(&count) => Ok(Some(Some(count))),
+        SpeakerLabels::Expected(count) => {
+            Err(Error::InvalidOption(format!("{count} speakers are expected; it must be 1 to {MOST_SPEAKERS}")))
+        }
+    }
+}
+
+/// Room for one recording, given back when dropped.
+struct RecordingPermit<'a>(&'a AtomicUsize);
+
+impl<'a> RecordingPermit<'a> {
+    /// # Errors
+    /// [`Error::Busy`] when there are as many recordings as there may be.
+    fn take((most, running): &'a (usize, AtomicUsize)) -> Result<Self> {
+        let one_more = |count: usize| (count < *most).then_some(count + 1);
+        match running.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more) {
+            Ok(_) => Ok(Self(running)),
+            Err(_) => Err(Error::Busy("all streams are in use".into())),
+        }
+    }
+}
+
+impl Drop for RecordingPermit<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// The engine: a device and the models on it, loaded at first use. Every call blocks its thread until it is done.
@@ -65,6 +114,9 @@ pub struct Engine {
     checkpoints: LoadedFiles<Checkpoint>,
     language_models: LoadedFiles<LanguageModel>,
     detector: Mutex<Option<Arc<Silero>>>,
+    voices: LoadedFiles<VoiceEmbedder>,
+    /// Recordings that may be transcribed at a time, and those that are.
+    recordings: (usize, AtomicUsize),
     slots: SlotCounts,
     worker: Mutex<Option<Arc<Scheduler<DeviceExecutor>>>>,
 }
@@ -109,7 +161,10 @@ impl Engine {
             checkpoints: LoadedFiles::default(),
             language_models: LoadedFiles::default(),
             detector: Mutex::default(),
-            slots: SlotCounts { live: options.live_streams, agent: 0, offline: options.recordings },
+            voices: LoadedFiles::default(),
+            recordings: (options.recordings, AtomicUsize::new(0)),
+            // A recording with speaker labels takes two streams.
+            slots: SlotCounts { live: options.live_streams, agent: 0, offline: 2 * options.recordings },
             worker: Mutex::default(),
         })
     }
@@ -138,6 +193,9 @@ impl Engine {
         let choice = self.choose(options.model.as_deref(), RECORDINGS)?;
         self.detector()?;
         self.language_model(&choice, &options.language_model)?;
+        if options.speakers != SpeakerLabels::Off {
+            self.diarizer()?;
+        }
         self.checkpoint(&choice.dir).map(|_| ())
     }
 
@@ -169,16 +227,17 @@ impl Engine {
         mut progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Transcript> {
         let detector = self.detector()?;
-        self.transcribe_spoken(audio, options, detector.as_deref(), &mut progress)
+        self.transcribe_spoken(audio, options, detector, &mut progress)
     }
 
     fn transcribe_spoken(
         &self,
         audio: AudioStream,
         options: &TranscribeOptions,
-        detector: Option<&Silero>,
+        detector: Option<Arc<Silero>>,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Transcript> {
+        let _permit = RecordingPermit::take(&self.recordings)?;
         let choice = self.choose(options.model.as_deref(), RECORDINGS)?;
         let options = &options.clone().model(&choice.model.id);
         if let Some(language) = &options.language {
@@ -187,6 +246,15 @@ impl Engine {
         check_search(&options.fusion, options.beam)?;
         let language_model = self.language_model(&choice, &options.language_model)?;
         let (checkpoint, worker) = (self.checkpoint(&choice.dir)?, self.worker()?);
+        let (labelling, audio) = match expected_speakers(options.speakers)? {
+            None => (None, audio),
+            Some(expected) => {
+                let (labelling, samples) =
+                    SpeakerLabelling::start(self.diarizer()?, &worker, detector.clone(), expected)?;
+                (Some(labelling), audio.with_listener(move |block| samples.push(block)))
+            }
+        };
+        let detector = detector.as_deref();
         let mut transcript = match &*checkpoint {
             Checkpoint::FastConformer(_) if options.sequential => {
                 return Err(Error::InvalidOption("windows one after another are for Whisper checkpoints".into()));
@@ -207,6 +275,9 @@ impl Engine {
             && let [only] = choice.languages
         {
             transcript.language_code = Some(only.clone());
+        }
+        if let Some(labelling) = labelling {
+            labelling.finish(&mut transcript)?;
         }
         Ok(transcript)
     }
@@ -305,6 +376,17 @@ impl Engine {
             *loaded = Some(Arc::new(Silero::load(&dir, &Device::flex())?));
         }
         Ok(loaded.clone())
+    }
+
+    /// The speaker embedding.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] if the catalog names none, [`Error::Checkpoint`], [`Error::Weights`].
+    fn diarizer(&self) -> Result<Arc<VoiceEmbedder>> {
+        let none =
+            || Error::InvalidOption("the models folder has no speaker labels: catalog.toml names no diarizer".into());
+        let dir = self.catalog.diarizer().ok_or_else(none)?;
+        self.voices.get(&dir, || VoiceEmbedder::load(&dir, &self.device))
     }
 
     /// Times the stages of a model over a recording: `samples` at 16 kHz.

@@ -13,6 +13,18 @@ pub struct Catalog {
     dir: PathBuf,
     models: Vec<CatalogModel>,
     detector: Option<CatalogDetector>,
+    diarizer: Option<CatalogDiarizer>,
+}
+
+/// The models that tell who speaks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CatalogDiarizer {
+    /// The published checkpoint, by its name on the model hub. No family of this engine runs it yet.
+    pub published: String,
+    /// Folder of the published checkpoint, relative to the models folder.
+    pub folder: String,
+    /// Folder of the speaker embedding that serves until then, relative to the models folder.
+    pub starter: String,
 }
 
 /// The voice activity detector.
@@ -120,6 +132,7 @@ struct CatalogFile {
     #[serde(default)]
     model: Vec<CatalogModel>,
     detector: Option<CatalogDetector>,
+    diarizer: Option<CatalogDiarizer>,
 }
 
 impl Catalog {
@@ -140,7 +153,7 @@ impl Catalog {
                 size.languages = model.languages.iter().filter(has).cloned().collect();
             }
         }
-        Ok(Self { dir: dir.to_path_buf(), models: file.model, detector: file.detector })
+        Ok(Self { dir: dir.to_path_buf(), models: file.model, detector: file.detector, diarizer: file.diarizer })
     }
 
     /// All models, in the catalog's order.
@@ -177,6 +190,11 @@ impl Catalog {
         let published =
             |detector: &CatalogDetector| self.dir.join(&detector.folder).join("model.safetensors").is_file();
         !self.detector.as_ref().is_some_and(published)
+    }
+
+    /// The folder of the speaker embedding, if the catalog names one: the starter.
+    pub fn diarizer(&self) -> Option<PathBuf> {
+        Some(self.dir.join(&self.diarizer.as_ref()?.starter))
     }
 
     /// The checkpoint that serves `id`: the published one if its folder is present, else the best of its sizes that is

@@ -83,8 +83,10 @@ pub mod unstable {
 
 pub use auricle_kernels::gemv::Precision;
 pub use auricle_kernels::vulkan_layers::disable_mesa_device_select;
-pub use blocking::{check_detector, check_model};
-pub use catalog::{Catalog, CatalogDetector, CatalogModel, CatalogSize, SelectedCheckpoint, WordErrorRate};
+pub use blocking::{check_detector, check_diarizer, check_model};
+pub use catalog::{
+    Catalog, CatalogDetector, CatalogDiarizer, CatalogModel, CatalogSize, SelectedCheckpoint, WordErrorRate,
+};
 pub use decoding::fusion::FusionWeights;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use engine::{Engine, Transcription};

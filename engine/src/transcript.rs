@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use crate::text::Word;
+use crate::error::Result;
+use crate::speakers::words;
+use crate::text::analysis::{self, Analysis, Passes};
+use crate::text::{Word, segments};
 
 /// Progress of a transcription.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +54,53 @@ pub struct Utterance {
     pub end: u64,
     /// Mean confidence of the words, 0 to 1.
     pub confidence: f32,
+}
+
+impl Transcript {
+    /// Does analysis passes over the words. Words, text and utterances are afterwards those that redaction and the profanity
+    /// filter leave.
+    ///
+    /// # Errors
+    /// As [`analysis::analyze`]; the transcript has no words then.
+    pub fn analyze(&mut self, passes: &Passes) -> Result<Analysis> {
+        let words = std::mem::take(&mut self.words);
+        let done = analysis::analyze(words, self.language_code.as_deref(), passes)?;
+        self.words = done.words;
+        if let Some(text) = done.text {
+            self.text = text;
+        }
+        if self.utterances.is_some() {
+            let mut labels = Vec::new();
+            let speakers = self.words.iter().map(|word| {
+                labels.iter().position(|label| *label == word.speaker).unwrap_or_else(|| {
+                    labels.push(word.speaker.clone());
+                    labels.len() - 1
+                })
+            });
+            let speakers: Vec<usize> = speakers.collect();
+            self.cut_utterances(&speakers);
+        }
+        Ok(done.analysis)
+    }
+
+    /// Cuts the words into utterances, given each word's speaker, numbered by first word.
+    pub(crate) fn cut_utterances(&mut self, speakers: &[usize]) {
+        let spans: Vec<_> = self.words.iter().map(|word| word.start..word.end).collect();
+        let utterances = words::utterances(&spans, speakers);
+        self.utterances = Some(utterances.iter().map(|one| self.utterance(one)).collect());
+    }
+
+    fn utterance(&self, found: &words::Utterance) -> Utterance {
+        let own: Vec<_> = found.words.iter().filter_map(|at| self.words.get(*at)).cloned().collect();
+        let segment = segments::whole(&own);
+        Utterance {
+            speaker: words::label(found.speaker),
+            text: segment.text,
+            start: segment.start,
+            end: segment.end,
+            confidence: segment.confidence,
+        }
+    }
 }
 
 /// Facts of a checkpoint folder of which every tensor is accounted for.

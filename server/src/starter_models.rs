@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn the_program_holds_the_whole_starters() {
         let models = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../models"));
-        let needed = ["asr-en", "lm-en", "vad"].into_iter().flat_map(|starter| {
+        let needed = ["asr-en", "lm-en", "vad", "voice"].into_iter().flat_map(|starter| {
             let folder = models.join("starter").join(starter);
             let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
             files.filter(|path| path.is_file() && path.extension().is_none_or(|extension| extension != "md"))

@@ -113,7 +113,12 @@ pub struct AudioStream {
     block: usize,
     emitted: u64,
     ended: bool,
+    /// Hears every block that is returned.
+    listener: Option<BlockListener>,
 }
+
+/// Hears blocks of 16 kHz samples.
+type BlockListener = Box<dyn FnMut(&[f32]) + Send>;
 
 enum Source {
     Native(Box<NativeDecoder>),
@@ -208,6 +213,14 @@ impl AudioStream {
         self
     }
 
+    /// Also gives every block that is returned to `listener`, so that two can hear what is decoded once. It is dropped with the
+    /// stream.
+    #[must_use]
+    pub(crate) fn with_listener(mut self, listener: impl FnMut(&[f32]) + Send + 'static) -> Self {
+        self.listener = Some(Box::new(listener));
+        self
+    }
+
     /// The next block: 16 kHz mono, [`BLOCK`] samples (the last may have fewer), or `None` at the end.
     ///
     /// Damage inside a file is no error: the decodable parts are returned, and [`AudioStream::warnings`] lists the
@@ -235,6 +248,9 @@ impl AudioStream {
         let rest = self.ready.split_off(self.ready.len().min(self.block));
         let block = std::mem::replace(&mut self.ready, rest);
         self.emitted += block.len() as u64;
+        if let Some(listener) = &mut self.listener {
+            listener(&block);
+        }
         Ok(Some(block))
     }
 
@@ -293,6 +309,7 @@ impl AudioStream {
             block: BLOCK,
             emitted: 0,
             ended: false,
+            listener: None,
         }
     }
 

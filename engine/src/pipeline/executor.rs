@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::live::{LiveAudio, LiveBatchKey, LiveExecutor, LiveRequest, StepOutput};
 use super::offline::transducer_executor::{self as transducer, TransducerExecutor};
+use super::offline::voice_executor::{self as voice, VoiceExecutor};
 use super::offline::whisper_executor::{self as whisper, WhisperExecutor};
 use crate::error::{Error, Result};
 use crate::scheduler::{BatchExecutor, SlotTable};
@@ -14,6 +15,7 @@ pub struct DeviceExecutor {
     live: LiveExecutor,
     transducer: TransducerExecutor,
     whisper: WhisperExecutor,
+    voice: VoiceExecutor,
     families: SlotTable<Family>,
 }
 
@@ -23,6 +25,7 @@ enum Family {
     Live,
     Transducer,
     Whisper,
+    Voice,
 }
 
 /// Opens a stream of a device.
@@ -33,6 +36,8 @@ pub enum StreamRequest {
     Transducer(transducer::TransducerRequest),
     /// A recording, by a Whisper checkpoint.
     Whisper(whisper::WhisperRequest),
+    /// The voices of a recording.
+    Voice(voice::VoiceRequest),
 }
 
 /// Input of a stream.
@@ -43,6 +48,8 @@ pub enum StreamInput {
     Transducer(transducer::TransducerInput),
     /// A window.
     Whisper(whisper::WhisperInput),
+    /// A window of a voice.
+    Voice(voice::VoiceInput),
 }
 
 /// Output of a step for one stream.
@@ -53,6 +60,8 @@ pub enum StreamOutput {
     Transducer(transducer::StepOutput),
     /// Of a recording, by a Whisper checkpoint.
     Whisper(Vec<whisper::TranscribedWindow>),
+    /// Of the voices of a recording.
+    Voice(voice::Embeddings),
 }
 
 /// Streams whose steps have equal keys can share a step.
@@ -64,6 +73,8 @@ pub enum BatchKey {
     Transducer(transducer::TransducerBatchKey),
     /// Of recordings, by a Whisper checkpoint.
     Whisper(whisper::WhisperBatchKey),
+    /// Of the voices of recordings.
+    Voice(voice::VoiceBatchKey),
 }
 
 impl DeviceExecutor {
@@ -83,6 +94,7 @@ impl BatchExecutor for DeviceExecutor {
             StreamRequest::Live(request) => self.live.open(slot, request).map(|()| Family::Live)?,
             StreamRequest::Transducer(request) => self.transducer.open(slot, request).map(|()| Family::Transducer)?,
             StreamRequest::Whisper(request) => self.whisper.open(slot, request).map(|()| Family::Whisper)?,
+            StreamRequest::Voice(request) => self.voice.open(slot, request).map(|()| Family::Voice)?,
         };
         self.families.insert(slot, family);
         Ok(())
@@ -93,6 +105,7 @@ impl BatchExecutor for DeviceExecutor {
             (Some(Family::Live), StreamInput::Live(input)) => self.live.push(slot, input),
             (Some(Family::Transducer), StreamInput::Transducer(input)) => self.transducer.push(slot, input),
             (Some(Family::Whisper), StreamInput::Whisper(input)) => self.whisper.push(slot, input),
+            (Some(Family::Voice), StreamInput::Voice(input)) => self.voice.push(slot, input),
             _ => debug_assert!(false, "input of another family than the stream's"),
         }
     }
@@ -102,6 +115,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Live) => self.live.finish(slot),
             Some(Family::Transducer) => self.transducer.finish(slot),
             Some(Family::Whisper) => self.whisper.finish(slot),
+            Some(Family::Voice) => self.voice.finish(slot),
             None => {}
         }
     }
@@ -111,6 +125,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Live) => self.live.close(slot),
             Some(Family::Transducer) => self.transducer.close(slot),
             Some(Family::Whisper) => self.whisper.close(slot),
+            Some(Family::Voice) => self.voice.close(slot),
             None => {}
         }
     }
@@ -120,13 +135,14 @@ impl BatchExecutor for DeviceExecutor {
             Family::Live => self.live.next_step(slot).map(BatchKey::Live),
             Family::Transducer => self.transducer.next_step(slot).map(BatchKey::Transducer),
             Family::Whisper => self.whisper.next_step(slot).map(BatchKey::Whisper),
+            Family::Voice => self.voice.next_step(slot).map(BatchKey::Voice),
         }
     }
 
     fn waiting_since(&self, slot: usize) -> Option<Instant> {
         match self.family(slot)? {
             Family::Live => self.live.waiting_since(slot),
-            Family::Transducer | Family::Whisper => None,
+            Family::Transducer | Family::Whisper | Family::Voice => None,
         }
     }
 
@@ -135,6 +151,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => self.live.budget(key),
             BatchKey::Transducer(key) => self.transducer.budget(key),
             BatchKey::Whisper(key) => self.whisper.budget(key),
+            BatchKey::Voice(key) => self.voice.budget(key),
         }
     }
 
@@ -143,6 +160,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => self.live.max_batch(key),
             BatchKey::Transducer(key) => self.transducer.max_batch(key),
             BatchKey::Whisper(key) => self.whisper.max_batch(key),
+            BatchKey::Voice(key) => self.voice.max_batch(key),
         }
     }
 
@@ -151,15 +169,17 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => self.live.step_name(key),
             BatchKey::Transducer(key) => self.transducer.step_name(key),
             BatchKey::Whisper(key) => self.whisper.step_name(key),
+            BatchKey::Voice(key) => self.voice.step_name(key),
         }
     }
 
     fn family(&self, key: BatchKey) -> usize {
         // No number of one executor is another's.
         match key {
-            BatchKey::Live(key) => 3 * self.live.family(key),
-            BatchKey::Transducer(key) => 3 * self.transducer.family(key) + 1,
-            BatchKey::Whisper(key) => 3 * self.whisper.family(key) + 2,
+            BatchKey::Live(key) => 4 * self.live.family(key),
+            BatchKey::Transducer(key) => 4 * self.transducer.family(key) + 1,
+            BatchKey::Whisper(key) => 4 * self.whisper.family(key) + 2,
+            BatchKey::Voice(key) => 4 * self.voice.family(key) + 3,
         }
     }
 
@@ -168,6 +188,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => self.live.rows(key, slots, most),
             BatchKey::Transducer(key) => self.transducer.rows(key, slots, most),
             BatchKey::Whisper(key) => self.whisper.rows(key, slots, most),
+            BatchKey::Voice(key) => self.voice.rows(key, slots, most),
         }
     }
 
@@ -176,6 +197,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => wrap(self.live.step(key, slots, most)?, StreamOutput::Live),
             BatchKey::Transducer(key) => wrap(self.transducer.step(key, slots, most)?, StreamOutput::Transducer),
             BatchKey::Whisper(key) => wrap(self.whisper.step(key, slots, most)?, StreamOutput::Whisper),
+            BatchKey::Voice(key) => wrap(self.voice.step(key, slots, most)?, StreamOutput::Voice),
         }
     }
 
@@ -184,6 +206,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => self.live.undo(key, slots),
             BatchKey::Transducer(key) => self.transducer.undo(key, slots),
             BatchKey::Whisper(key) => self.whisper.undo(key, slots),
+            BatchKey::Voice(key) => self.voice.undo(key, slots),
         }
     }
 }
@@ -200,7 +223,9 @@ impl StreamOutput {
     pub fn live(self) -> Result<StepOutput> {
         match self {
             Self::Live(output) => Ok(output),
-            Self::Transducer(_) | Self::Whisper(_) => Err(Error::internal("the output is not of a live stream")),
+            Self::Transducer(_) | Self::Whisper(_) | Self::Voice(_) => {
+                Err(Error::internal("the output is not of a live stream"))
+            }
         }
     }
 
@@ -211,7 +236,9 @@ impl StreamOutput {
     pub fn transducer(self) -> Result<transducer::StepOutput> {
         match self {
             Self::Transducer(output) => Ok(output),
-            Self::Live(_) | Self::Whisper(_) => Err(Error::internal("the output is not of a transducer's recording")),
+            Self::Live(_) | Self::Whisper(_) | Self::Voice(_) => {
+                Err(Error::internal("the output is not of a transducer's recording"))
+            }
         }
     }
 
@@ -222,7 +249,22 @@ impl StreamOutput {
     pub fn whisper(self) -> Result<Vec<whisper::TranscribedWindow>> {
         match self {
             Self::Whisper(windows) => Ok(windows),
-            Self::Live(_) | Self::Transducer(_) => Err(Error::internal("the output is not of a Whisper recording")),
+            Self::Live(_) | Self::Transducer(_) | Self::Voice(_) => {
+                Err(Error::internal("the output is not of a Whisper recording"))
+            }
+        }
+    }
+
+    /// The output for the voices of a recording.
+    ///
+    /// # Errors
+    /// As [`StreamOutput::live`].
+    pub fn voice(self) -> Result<voice::Embeddings> {
+        match self {
+            Self::Voice(embeddings) => Ok(embeddings),
+            Self::Live(_) | Self::Transducer(_) | Self::Whisper(_) => {
+                Err(Error::internal("the output is not of a recording's voices"))
+            }
         }
     }
 }

@@ -28,6 +28,8 @@ pub struct Segment<'a> {
     pub end: u64,
     /// Mean confidence of the words, 0 to 1.
     pub confidence: f32,
+    /// Label of the speaker, where speaker labels were asked for.
+    pub speaker: Option<&'a str>,
     /// The words.
     pub words: &'a [Word],
 }
@@ -40,6 +42,7 @@ impl<'a> Segment<'a> {
             start: words.first().map_or(0, |word| word.start),
             end: words.iter().map(|word| word.end).max().unwrap_or(0),
             confidence: words.iter().map(|word| word.confidence).sum::<f32>() / words.len().max(1) as f32,
+            speaker: words.first().and_then(|word| word.speaker.as_deref()),
             words,
         }
     }
@@ -49,7 +52,7 @@ impl Segment<'_> {
     /// Label of the speaker, if known. No sentence is of two speakers.
     #[must_use]
     pub fn speaker(&self) -> Option<&str> {
-        None
+        self.words.first()?.speaker.as_deref()
     }
 }
 
@@ -65,17 +68,24 @@ pub(super) fn text_of(words: &[Word]) -> String {
     text
 }
 
-/// The sentences of a transcript: every word is in exactly one, in order.
+/// All of some words, which must not be empty, as one segment.
+pub(crate) fn whole(words: &[Word]) -> Segment<'_> {
+    Segment::new(words)
+}
+
+/// The sentences of a transcript: every word is in exactly one, in order. None crosses a change of speaker.
 #[must_use]
 pub fn sentences(words: &[Word]) -> Vec<Segment<'_>> {
     cut(words, |so_far, last, next| {
         ends_sentence(&last.text, &next.text)
+            || last.speaker != next.speaker
             || next.start.saturating_sub(last.end) >= SENTENCE_PAUSE_MS
             || so_far.len() >= SENTENCE_WORDS
     })
 }
 
-/// The paragraphs of a transcript, whole sentences each: every word is in exactly one, in order.
+/// The paragraphs of a transcript, whole sentences each: every word is in exactly one, in order. None crosses a change of
+/// speaker.
 #[must_use]
 pub fn paragraphs(words: &[Word]) -> Vec<Segment<'_>> {
     // Ends of sentences, as positions in `words`.
@@ -91,7 +101,8 @@ pub fn paragraphs(words: &[Word]) -> Vec<Segment<'_>> {
     for (index, &end) in ends.iter().enumerate() {
         let last_one = index + 1 == ends.len();
         let pause = if last_one { 0 } else { words[end].start.saturating_sub(words[end - 1].end) };
-        if last_one || pause >= PARAGRAPH_PAUSE_MS || end - first >= PARAGRAPH_WORDS {
+        let change = !last_one && words[end].speaker != words[end - 1].speaker;
+        if last_one || change || pause >= PARAGRAPH_PAUSE_MS || end - first >= PARAGRAPH_WORDS {
             paragraphs.push(Segment::new(&words[first..end]));
             first = end;
         }
@@ -162,6 +173,18 @@ mod tests {
             assert_eq!(back, words);
         }
         assert!(paragraphs(&words).len() > 5);
+    }
+
+    #[test]
+    fn no_segment_crosses_a_change_of_speaker() {
+        let mut words = words("well yes. I think so no you do not");
+        for (at, word) in words.iter_mut().enumerate() {
+            word.speaker = Some(if at < 5 { "A" } else { "B" }.into());
+        }
+        assert_eq!(texts(&sentences(&words)), ["well yes.", "I think so", "no you do not"]);
+        let paragraphs = paragraphs(&words);
+        assert_eq!(texts(&paragraphs), ["well yes. I think so", "no you do not"]);
+        assert_eq!(paragraphs.iter().map(|one| one.speaker).collect::<Vec<_>>(), [Some("A"), Some("B")]);
     }
 
     #[test]

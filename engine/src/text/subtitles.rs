@@ -36,11 +36,12 @@ impl Default for SubtitleOptions {
     }
 }
 
-/// SubRip: numbered cues, a comma before the milliseconds, UTF-8 with plain line feeds. Empty without words.
+/// SubRip: numbered cues, a comma before the milliseconds, UTF-8 with plain line feeds. A speaker's first cue begins with their
+/// label. Empty without words.
 #[must_use]
 pub fn srt(words: &[Word], options: &SubtitleOptions) -> String {
     let mut out = String::new();
-    for (index, cue) in cues(words, options).iter().enumerate() {
+    for (index, cue) in cues(words, options, SpeakerNames::InText).iter().enumerate() {
         if index > 0 {
             out.push('\n');
         }
@@ -55,13 +56,17 @@ pub fn srt(words: &[Word], options: &SubtitleOptions) -> String {
     out
 }
 
-/// WebVTT: the header, a blank line, then the cues with `&`, `<` and `>` escaped. Without words, the header alone.
+/// WebVTT: the header, a blank line, then the cues with `&`, `<` and `>` escaped, in a voice span where there are
+/// speaker labels. Without words, the header alone.
 #[must_use]
 pub fn vtt(words: &[Word], options: &SubtitleOptions) -> String {
     let mut out = String::from("WEBVTT\n");
-    for cue in cues(words, options) {
+    for cue in cues(words, options, SpeakerNames::Apart) {
         let (start, end) = (Clock(cue.start_ms, '.'), Clock(cue.end_ms, '.'));
         let _ = writeln!(out, "\n{start} --> {end}");
+        if let Some(speaker) = &cue.speaker {
+            let _ = write!(out, "<v {speaker}>");
+        }
         for line in &cue.lines {
             for character in line.chars() {
                 match character {
@@ -85,12 +90,14 @@ pub fn vtt(words: &[Word], options: &SubtitleOptions) -> String {
 struct Cue {
     start_ms: u64,
     end_ms: u64,
+    speaker: Option<String>,
     lines: Vec<String>,
 }
 
 /// A word of a caption: without line feeds (they would end a cue), measured, and in time order.
 struct CaptionWord {
     text: String,
+    speaker: Option<String>,
     chars: usize,
     /// Characters before it if all words were one line: the length of a run of words is a difference of two.
     column: usize,
@@ -110,8 +117,17 @@ impl std::fmt::Display for Clock {
     }
 }
 
-fn cues(words: &[Word], options: &SubtitleOptions) -> Vec<Cue> {
-    let words = caption_words(words);
+/// Where a format names speakers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SpeakerNames {
+    /// Before the first word of a speaker's run.
+    InText,
+    /// Beside the text.
+    Apart,
+}
+
+fn cues(words: &[Word], options: &SubtitleOptions, names: SpeakerNames) -> Vec<Cue> {
+    let words = caption_words(words, names);
     let mut cues: Vec<Cue> = Vec::new();
     for segment in segments(&words, options) {
         let layout = Layout { words: segment, options };
@@ -121,19 +137,25 @@ fn cues(words: &[Word], options: &SubtitleOptions) -> Vec<Cue> {
             let longest = start_ms.saturating_add(options.longest_cue_ms);
             let end_ms = segment[to - 1].end_ms.min(longest).max(start_ms.saturating_add(1));
             let lines = layout.lines(from, to);
-            cues.push(Cue { start_ms, end_ms, lines });
+            cues.push(Cue { start_ms, end_ms, speaker: segment[from].speaker.clone(), lines });
         }
     }
     cues
 }
 
 /// Models may let neighbouring words overlap, or even step back; captions must not.
-fn caption_words(words: &[Word]) -> Vec<CaptionWord> {
+fn caption_words(words: &[Word], names: SpeakerNames) -> Vec<CaptionWord> {
     let mut all: Vec<CaptionWord> = Vec::with_capacity(words.len());
     for word in words {
-        let text = word.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut text = word.text.split_whitespace().collect::<Vec<_>>().join(" ");
         if text.is_empty() {
             continue;
+        }
+        if let Some(speaker) = &word.speaker
+            && names == SpeakerNames::InText
+            && all.last().is_none_or(|before| before.speaker.as_ref() != Some(speaker))
+        {
+            text = format!("{speaker}: {text}");
         }
         let mut column = 0;
         let mut start_ms = word.start;
@@ -142,12 +164,13 @@ fn caption_words(words: &[Word]) -> Vec<CaptionWord> {
             before.end_ms = before.end_ms.min(start_ms);
             column = before.column + before.chars + usize::from(is_spaced(&before.text, &text));
         }
-        all.push(CaptionWord { chars: text.chars().count(), text, column, start_ms, end_ms: word.end.max(start_ms) });
+        let (chars, speaker) = (text.chars().count(), word.speaker.clone());
+        all.push(CaptionWord { chars, text, speaker, column, start_ms, end_ms: word.end.max(start_ms) });
     }
     all
 }
 
-/// Segments that no cue may cross: sentences, and the words between two pauses.
+/// Segments that no cue may cross: sentences, the words between two pauses, and those of one speaker.
 fn segments<'a>(words: &'a [CaptionWord], options: &SubtitleOptions) -> Vec<&'a [CaptionWord]> {
     let mut pieces = Vec::new();
     let mut first = 0;
@@ -155,7 +178,10 @@ fn segments<'a>(words: &'a [CaptionWord], options: &SubtitleOptions) -> Vec<&'a 
         let (this, next) = (&pair[0], &pair[1]);
         let pause = next.start_ms - this.end_ms > options.pause_ms;
         let length_ms = this.end_ms - words[first].start_ms;
-        if pause || (ends_sentence(&this.text, &next.text) && length_ms >= SHORTEST_SENTENCE_MS) {
+        if pause
+            || this.speaker != next.speaker
+            || (ends_sentence(&this.text, &next.text) && length_ms >= SHORTEST_SENTENCE_MS)
+        {
             pieces.push(&words[first..=index]);
             first = index + 1;
         }

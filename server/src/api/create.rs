@@ -41,8 +41,7 @@ pub const FLAGS: [&str; 8] = [
 ];
 
 /// The flags that are not served yet.
-const NOT_SERVED: [&str; 5] =
-    ["speaker_labels", "summarization", "auto_chapters", "sentiment_analysis", "content_moderation"];
+const NOT_SERVED: [&str; 4] = ["summarization", "auto_chapters", "sentiment_analysis", "content_moderation"];
 
 /// More policies than there are labels are a mistake; no label is longer.
 const MAX_POLICIES: usize = 100;
@@ -69,6 +68,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     if let Some(name) = substitution.as_deref().filter(|name| Substitution::named(name).is_none()) {
         return Err(ApiError::validation(format!("`pii_substitution` must be entity_name or hash, not {name:?}.")));
     }
+    let speakers_expected = fields.integer("speakers_expected", 1..=20)?;
     let webhook_url = fields.string_of("webhook_url", 0..=MAX_URL_CHARS)?;
     let title = fields.string_of("title", 0..=MAX_TITLE_CHARS)?;
     let estimated_duration_sec = fields.integer("estimated_duration_sec", 0..=i64::MAX)?;
@@ -94,6 +94,12 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         (None, None) => return Err(ApiError::invalid("Send either `audio_url` or `upload_id`.")),
         (Some(_), Some(_)) => return Err(ApiError::invalid("Send `audio_url` or `upload_id`, not both.")),
     };
+    let speaker_labels = flags.iter().any(|flag| *flag == ("speaker_labels", true));
+    if speaker_labels && state.catalog.diarizer().is_none() {
+        return Err(ApiError::unsupported_option(
+            "`speaker_labels` cannot be served: the models folder has no diarizer.",
+        ));
+    }
     if let Some((name, _)) = flags.iter().find(|(name, on)| *on && NOT_SERVED.contains(name)) {
         return Err(ApiError::unsupported_option(format!("`{name}` is not served here yet; leave it out.")));
     }
@@ -115,6 +121,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     }
     options.insert("pii_policies".into(), json!(policies));
     options.insert("pii_substitution".into(), json!(substitution));
+    options.insert("speakers_expected".into(), json!(speakers_expected));
     options.insert("medical_mode".into(), medical_mode.into());
     options.insert("language_codes".into(), json!(language_codes));
     options.insert("keyterms_prompt".into(), json!(keyterms));

@@ -23,7 +23,6 @@ struct Body<'a> {
     language_code: Option<&'a str>,
     speaker_labels: bool,
     text: Option<&'a str>,
-    utterances: Option<()>,
     confidence: Option<f32>,
     audio_duration_sec: Option<f64>,
     webhook_url: Option<&'a str>,
@@ -55,7 +54,6 @@ fn render(transcript: &Transcript, status: Status) -> serde_json::Result<String>
         language_code: transcript.language_code.as_deref(),
         speaker_labels: transcript.options["speaker_labels"].as_bool().unwrap_or(false),
         text: transcript.text.as_deref(),
-        utterances: None,
         confidence: confidence(transcript),
         audio_duration_sec: duration_sec(transcript),
         webhook_url: transcript.webhook_url.as_deref(),
@@ -69,8 +67,10 @@ fn render(transcript: &Transcript, status: Status) -> serde_json::Result<String>
     let analysis = transcript.analysis.as_deref().unwrap_or(NO_ANALYSIS);
     text.push(',');
     text.push_str(&analysis[1..analysis.len() - 1]);
+    // Utterances and words are stored as JSON and are not parsed.
+    text.push_str(",\"utterances\":");
+    text.push_str(transcript.utterances.as_deref().unwrap_or("null"));
     text.push_str(",\"words\":");
-    // The words are stored as JSON and are not parsed.
     match &transcript.words {
         StoredWords::None => text.push_str("null}"),
         StoredWords::Read(words) => {

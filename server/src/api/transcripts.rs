@@ -139,14 +139,6 @@ pub async fn delete(state: Arc<TranscriptsState>, request: RequestContext) -> Re
     Ok(no_content())
 }
 
-/// The body of a sentence or paragraph.
-#[derive(Serialize)]
-struct Timed<'a> {
-    #[serde(flatten)]
-    segment: Segment<'a>,
-    speaker: Option<()>,
-}
-
 /// The body of a transcript's sentences or paragraphs.
 #[derive(Serialize)]
 struct Segmented<'a> {
@@ -154,9 +146,9 @@ struct Segmented<'a> {
     confidence: Option<f32>,
     audio_duration_sec: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    sentences: Option<Vec<Timed<'a>>>,
+    sentences: Option<Vec<Segment<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    paragraphs: Option<Vec<Timed<'a>>>,
+    paragraphs: Option<Vec<Segment<'a>>>,
 }
 
 impl<'a> Segmented<'a> {
@@ -169,10 +161,6 @@ impl<'a> Segmented<'a> {
             paragraphs: None,
         }
     }
-}
-
-fn timed(segments: Vec<Segment<'_>>) -> Option<Vec<Timed<'_>>> {
-    Some(segments.into_iter().map(|segment| Timed { segment, speaker: None }).collect())
 }
 
 /// Responds with a document that is made of a completed transcript and its words.
@@ -195,7 +183,7 @@ async fn document(
 pub async fn sentences(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
     document(&state, transcript, JSON, |transcript, words| {
-        let sentences = timed(segments::sentences(words));
+        let sentences = Some(segments::sentences(words));
         serde_json::to_string(&Segmented { sentences, ..Segmented::new(transcript) })
     })
     .await
@@ -205,7 +193,7 @@ pub async fn sentences(state: Arc<TranscriptsState>, request: RequestContext) ->
 pub async fn paragraphs(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
     document(&state, transcript, JSON, |transcript, words| {
-        let paragraphs = timed(segments::paragraphs(words));
+        let paragraphs = Some(segments::paragraphs(words));
         serde_json::to_string(&Segmented { paragraphs, ..Segmented::new(transcript) })
     })
     .await

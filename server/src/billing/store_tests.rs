@@ -53,6 +53,7 @@ fn completed(random: &mut Random) -> (Outcome, i64) {
     let outcome = Outcome::Completed(CompletedTranscript {
         text: String::new(),
         words: "[]".into(),
+        utterances: None,
         confidence: None,
         language_code: None,
         analysis: None,

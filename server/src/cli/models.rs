@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use auricle_engine::{Catalog, Error, ModelReport, check_detector, check_model};
+use auricle_engine::{Catalog, Error, ModelReport, check_detector, check_diarizer, check_model};
 use clap::{Args, Subcommand};
 
 use super::pull::{self, PullArgs};
@@ -68,6 +68,11 @@ fn list(args: &ListArgs) -> Result<()> {
         let checkpoint = detector.strip_prefix(&dir).unwrap_or(&detector).display().to_string();
         rows.push(["detector", "speech or not", &checkpoint, state, "any"].map(String::from).to_vec());
     }
+    if let Some(diarizer) = catalog.diarizer() {
+        let state = if diarizer.join("model.safetensors").is_file() { "starter" } else { "missing" };
+        let checkpoint = diarizer.strip_prefix(&dir).unwrap_or(&diarizer).display().to_string();
+        rows.push(["diarizer", "speakers", &checkpoint, state, "any"].map(String::from).to_vec());
+    }
     let mut text = format!("Models in {}:\n\n{}", dir.display(), output::table(&rows));
     let starters = catalog.models().iter().filter(|model| catalog.choose(&model.id).is_ok_and(|it| it.is_starter));
     for (index, model) in starters.enumerate() {
@@ -95,6 +100,9 @@ fn check(args: &CheckArgs) -> Result<()> {
     for dir in &dirs {
         // The published detector is a file of tensors without settings.
         let report = match dir.join("config.json").is_file() || !dir.join("model.safetensors").is_file() {
+            true if is_speaker_embedding(dir) => check_diarizer(dir).map(|values| {
+                format!("{}: good\n  speaker embedding, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
+            }),
             true => check_model(dir).map(|report| described(dir, &report)),
             false => check_detector(dir).map(|values| {
                 format!("{}: good\n  voice activity detector, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
@@ -121,11 +129,17 @@ fn present(dir: &Path) -> Result<Vec<PathBuf>> {
     let named = catalog.models().iter().flat_map(|model| {
         [&model.folder, &model.starter].into_iter().chain(model.sizes.iter().map(|size| &size.folder))
     });
-    let named = named.map(|folder| dir.join(folder)).chain(catalog.detector());
+    let named = named.map(|folder| dir.join(folder)).chain(catalog.detector()).chain(catalog.diarizer());
     let mut dirs: Vec<PathBuf> = named.filter(|dir| dir.is_dir()).collect();
     dirs.sort();
     dirs.dedup();
     Ok(dirs)
+}
+
+/// Tells if the folder's `config.json` is of a speaker embedding.
+fn is_speaker_embedding(dir: &Path) -> bool {
+    let text = std::fs::read_to_string(dir.join("config.json")).unwrap_or_default();
+    serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|config| config["model_type"] == "ecapa_tdnn")
 }
 
 fn described(dir: &Path, report: &ModelReport) -> String {

@@ -48,15 +48,36 @@ impl Format {
         }
     }
 
-    /// The whole document, line feed at the end included.
-    pub fn render(self, file: &str, transcript: &Transcript, analysis: Option<&Analysis>) -> Result<String> {
+    /// The whole document, line feed at the end included. `coloured` names of speakers are for a terminal.
+    pub fn render(
+        self,
+        file: &str,
+        transcript: &Transcript,
+        analysis: Option<&Analysis>,
+        coloured: bool,
+    ) -> Result<String> {
         let options = SubtitleOptions::default();
         Ok(match self {
-            Self::Text => format!("{}\n", transcript.text),
+            Self::Text => match &transcript.utterances {
+                Some(utterances) if !utterances.is_empty() => {
+                    utterances.iter().map(|one| format!("{}: {}\n", name(&one.speaker, coloured), one.text)).collect()
+                }
+                _ => format!("{}\n", transcript.text),
+            },
             Self::Json => json(&Document { file, transcript, analysis })?,
             Self::Srt => subtitles::srt(&transcript.words, &options),
             Self::Vtt => subtitles::vtt(&transcript.words, &options),
         })
+    }
+}
+
+/// A speaker's label, in one of six colours where `coloured`.
+fn name(speaker: &str, coloured: bool) -> String {
+    let number = speaker.bytes().fold(0, |sum, letter| sum * 26 + usize::from(letter.wrapping_sub(b'A')));
+    match coloured {
+        // Cyan, yellow, green, magenta, blue, red: bold, so that they show on light and dark grounds.
+        true => format!("\x1b[1;{}m{speaker}\x1b[0m", [36, 33, 32, 35, 34, 31][number % 6]),
+        false => speaker.to_owned(),
     }
 }
 

@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use auricle_engine::analysis::{self, Analysis};
+use auricle_engine::analysis::Analysis;
 use auricle_engine::audio::{AudioStream, OpenOptions};
 use auricle_engine::blocking::Engine;
-use auricle_engine::{EngineOptions, Error, TranscribeOptions, Transcript};
+use auricle_engine::{EngineOptions, Error, SpeakerLabels, TranscribeOptions, Transcript};
 use clap::Args;
 
 use super::analyze::AnalysisArgs;
@@ -22,7 +22,8 @@ Text goes to standard output, progress and messages to standard error. A file th
 there; the others are done all the same, and the exit status is 1. Wrong usage is 2, Ctrl-C 130.
 
 JSON has one object a file, each on one line: file, text, words (text, start and end in ms, confidence), confidence,
-language_code, audio_duration_sec, model, warnings; with --entities also entities (text, label, start, end).
+language_code, audio_duration_sec, model, warnings. With --speakers, words have a speaker (A, B, C by first word), and there
+are utterances: speaker, text, start, end, confidence. With --entities there are entities: text, label, start, end.
 
 Examples:
   auricle transcribe talk.mp3
@@ -30,6 +31,7 @@ Examples:
   auricle transcribe recordings/*.wav --format json --out transcripts
   auricle transcribe call.ogg --keyterm Auricle --keyterm 'Ada Lovelace'
   auricle transcribe hearing.wav --lm law.arpa
+  auricle transcribe meeting.mp3 --speakers
   curl -s https://example.com/talk.mp3 | auricle transcribe -
   auricle transcribe *.flac --format json | jq -r '.file + \": \" + .text'")]
 pub struct TranscribeArgs {
@@ -68,6 +70,10 @@ pub struct TranscribeArgs {
     /// (Whisper checkpoints)
     #[arg(long)]
     sequential: bool,
+    /// Say who speaks: each turn on a line of its own. N, 1 to 20, is about how many speakers there are [default: as many as
+    /// are found]
+    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = speakers)]
+    speakers: Option<Option<usize>>,
     #[command(flatten)]
     analysis: AnalysisArgs,
     #[command(flatten)]
@@ -75,6 +81,15 @@ pub struct TranscribeArgs {
     /// Hide the progress bar and notes; warnings and errors are shown
     #[arg(long, short)]
     quiet: bool,
+}
+
+/// Reads the number of `--speakers`.
+fn speakers(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=20) => Ok(count),
+        Ok(count) => Err(format!("{count} is not from 1 to 20")),
+        Err(_) => Err("it takes a number from 1 to 20, or none; a file goes before it".into()),
+    }
 }
 
 /// One `FILE` of the command line.
@@ -147,6 +162,7 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
     interrupt::on_signal(bar.clone());
     let mut job = Job { args, bar, engine_options: args.engine.options()?, engine: None };
     let (mut failed, mut printed) = (false, false);
+    let coloured = out.is_none() && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let with_headers = inputs.len() > 1 && (args.format == Format::Text || io::stdout().is_terminal());
     for (index, input) in inputs.iter().enumerate() {
         let name = input.name();
@@ -164,7 +180,7 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
         for warning in &transcript.warnings {
             output::say(&format_args!("{name}: warning: {warning}"));
         }
-        let document = args.format.render(&name, &transcript, analysis.as_ref())?;
+        let document = args.format.render(&name, &transcript, analysis.as_ref(), coloured)?;
         match &out {
             Some(folder) => match folder.write(index, &document) {
                 Ok(path) if !args.quiet => output::say(&format_args!("{name}: wrote {}", path.display())),
@@ -224,6 +240,11 @@ impl Job<'_> {
             .language_model(self.args.search.language_model())
             .fusion(self.args.search.weights())
             .sequential(self.args.sequential);
+        options.speakers = match self.args.speakers {
+            None => SpeakerLabels::Off,
+            Some(None) => SpeakerLabels::Found,
+            Some(Some(count)) => SpeakerLabels::Expected(count),
+        };
         options.language.clone_from(&self.args.language);
         options.look_ahead_ms = self.args.look_ahead;
         options.beam = self.args.beam;
@@ -247,13 +268,8 @@ impl Job<'_> {
         if passes.is_empty() {
             return Ok((transcript, None));
         }
-        let words = std::mem::take(&mut transcript.words);
-        let done = analysis::analyze(words, transcript.language_code.as_deref(), &passes)?;
-        transcript.words = done.words;
-        if let Some(text) = done.text {
-            transcript.text = text;
-        }
-        Ok((transcript, Some(done.analysis)))
+        let analysis = transcript.analyze(&passes)?;
+        Ok((transcript, Some(analysis)))
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use auricle_engine::analysis::{self, Passes};
+use auricle_engine::analysis::Passes;
 use auricle_engine::audio::{AudioStream, OpenOptions};
-use auricle_engine::{Error, TranscribeOptions, Transcript};
+use auricle_engine::{Error, SpeakerLabels, TranscribeOptions, Transcript};
 use tokio_util::sync::CancellationToken;
 
 use super::JobRunner;
@@ -211,7 +211,7 @@ impl JobRunner {
             // No word leaves this thread before the passes have hidden what must be hidden.
             analyzed(transcript, &passes)
         });
-        let (transcript, words, analysis) = match transcribing.await {
+        let Analyzed { transcript, words, utterances, analysis } = match transcribing.await {
             Ok(result) => result?,
             Err(panic) => return Err(AttemptError::Retryable(format!("the engine stopped: {panic}"))),
         };
@@ -222,6 +222,7 @@ impl JobRunner {
         Ok(CompletedTranscript {
             text: transcript.text,
             words,
+            utterances,
             confidence: transcript.confidence.map(|confidence| f64::from(confidence).clamp(0.0, 1.0)),
             language_code: transcript.language_code,
             duration_ms,
@@ -234,24 +235,28 @@ impl JobRunner {
     }
 }
 
-/// Does the passes over a transcript. Returns it with its words and its analysis as JSON.
-fn analyzed(mut transcript: Transcript, passes: &Passes) -> Result<(Transcript, String, Option<String>), AttemptError> {
+/// A transcript, with the parts that are stored as JSON.
+struct Analyzed {
+    transcript: Transcript,
+    words: String,
+    utterances: Option<String>,
+    analysis: Option<String>,
+}
+
+/// Does the passes over a transcript.
+fn analyzed(mut transcript: Transcript, passes: &Passes) -> Result<Analyzed, AttemptError> {
     let began = Instant::now();
-    let words = std::mem::take(&mut transcript.words);
-    let done = analysis::analyze(words, transcript.language_code.as_deref(), passes)
-        .map_err(|error| classify(error, false))?;
-    if let Some(text) = done.text {
-        transcript.text = text;
-    }
+    let analysis = transcript.analyze(passes).map_err(|error| classify(error, false))?;
     let json = |error: serde_json::Error| AttemptError::Retryable(error.to_string());
-    let words = serde_json::to_string(&done.words).map_err(json)?;
+    let words = serde_json::to_string(&transcript.words).map_err(json)?;
+    let utterances = transcript.utterances.as_ref().map(serde_json::to_string).transpose().map_err(json)?;
     let analysis = if passes.is_empty() {
         None
     } else {
         metrics::histogram!("auricle_analysis_seconds").record(began.elapsed());
-        Some(serde_json::to_string(&done.analysis).map_err(json)?)
+        Some(serde_json::to_string(&analysis).map_err(json)?)
     };
-    Ok((transcript, words, analysis))
+    Ok(Analyzed { transcript, words, utterances, analysis })
 }
 
 struct SetOnDrop(Arc<AtomicBool>);
@@ -276,6 +281,11 @@ fn transcribe_options(job: &Job) -> TranscribeOptions {
         .languages(languages)
         .keyterms(keyterms.filter_map(|term| term.as_str()));
     options.language = language;
+    options.speakers = match (job.options["speaker_labels"].as_bool(), job.options["speakers_expected"].as_u64()) {
+        (Some(true), Some(count)) => SpeakerLabels::Expected(count as usize),
+        (Some(true), None) => SpeakerLabels::Found,
+        _ => SpeakerLabels::Off,
+    };
     options
 }
 

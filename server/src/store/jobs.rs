@@ -99,6 +99,8 @@ pub struct CompletedTranscript {
     pub text: String,
     /// A JSON array of word objects.
     pub words: String,
+    /// A JSON array of utterances, where speaker labels were asked for.
+    pub utterances: Option<String>,
     pub confidence: Option<f64>,
     pub language_code: Option<String>,
     pub duration_ms: i64,
@@ -247,8 +249,8 @@ impl Store {
                     "UPDATE transcripts SET status = 'completed', text = $1, words = $2,
                             confidence = CAST($3 AS DOUBLE PRECISION),
                             language_code = COALESCE($4, language_code), duration_ms = $5, completed_at = $6,
-                            analysis = $7, options = COALESCE($8, options), lease = NULL, lease_until = NULL
-                     WHERE id = $9 AND lease = $10 AND status = 'processing'",
+                            analysis = $7, options = COALESCE($8, options), utterances = $9, lease = NULL, lease_until = NULL
+                     WHERE id = $10 AND lease = $11 AND status = 'processing'",
                 )
                 .bind(&done.text)
                 .bind(&done.words)
@@ -259,6 +261,7 @@ impl Store {
                 .bind(now)
                 .bind(done.analysis.as_deref())
                 .bind(done.options.as_deref())
+                .bind(done.utterances.as_deref())
                 .bind(job.id.as_str())
                 .bind(job.lease.as_str())
                 .execute(&mut *tx)

@@ -84,6 +84,8 @@ pub struct Transcript {
     pub options: Value,
     pub text: Option<String>,
     pub words: StoredWords,
+    /// Utterances, as a JSON array; none without speaker labels. They are about as long as the text.
+    pub utterances: Option<String>,
     pub confidence: Option<f64>,
     pub duration_ms: Option<i64>,
     /// The analysis, as a JSON object.
@@ -123,7 +125,7 @@ macro_rules! select {
             "SELECT id, account_id, status, model, title, language_code, webhook_url, options, text, confidence, duration_ms, ",
             "CASE WHEN octet_length(words) <= 262144 THEN words END AS words, ",
             "CASE WHEN words IS NULL THEN 0 ELSE 1 END AS has_words, ",
-            "analysis, error, created_at, completed_at FROM transcripts ",
+            "analysis, utterances, error, created_at, completed_at FROM transcripts ",
             $which
         )
     };
@@ -148,6 +150,7 @@ pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
         options: serde_json::from_str(&options).unwrap_or_default(),
         text: row.try_get("text")?,
         words,
+        utterances: row.try_get("utterances")?,
         confidence: row.try_get("confidence")?,
         duration_ms: row.try_get("duration_ms")?,
         analysis: row.try_get("analysis")?,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use auricle_kernels::logmel::{LogMel, LogMelConfig};
+use auricle_kernels::logmel::{LogMel, LogMelConfig, LogMelStream};
 use burn::tensor::{Device, Tensor, TensorData, activation};
 
 use super::config::Config;
@@ -20,6 +20,7 @@ const VARIANCE_FLOOR: f32 = 1e-5;
 #[derive(Clone, Debug)]
 pub struct VoiceEmbedder {
     config: Config,
+    device: Device,
     mels: LogMel,
     front: Convolution,
     blocks: Vec<Block>,
@@ -64,6 +65,7 @@ impl VoiceEmbedder {
             weigh: Linear::load_pointwise(&weights.scope("weigh"), bottleneck, pooled, Bias::With)?,
             embed: Linear::load(&weights.scope("embed"), 2 * pooled, embedding, Bias::With)?,
             config: config.clone(),
+            device: device.clone(),
             parameters,
         };
         weights.finish()?;
@@ -73,6 +75,24 @@ impl VoiceEmbedder {
     /// Number of values in the checkpoint's tensors.
     pub fn parameters(&self) -> usize {
         self.parameters
+    }
+
+    /// Bands of the log-mels.
+    pub fn mels(&self) -> usize {
+        self.config.mels
+    }
+
+    /// The device that holds the weights.
+    pub fn device(&self) -> Device {
+        self.device.clone()
+    }
+
+    /// The front end for streamed audio.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if the front end cannot be streamed.
+    pub fn stream(&self) -> Result<LogMelStream> {
+        LogMelStream::new(&self.mels).map_err(|e| Error::internal(e.to_string()))
     }
 
     /// Width of an embedding.

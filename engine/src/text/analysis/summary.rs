@@ -192,6 +192,7 @@ mod tests {
                 start: at as u64 * 300,
                 end: at as u64 * 300 + 250,
                 confidence: 0.9,
+                speaker: None,
             })
             .collect();
         summarise(&sentences(&words), &[], language, form)

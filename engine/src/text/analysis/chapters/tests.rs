@@ -11,6 +11,7 @@ fn words(text: &str) -> Vec<Word> {
             start: at as u64 * 300,
             end: at as u64 * 300 + 250,
             confidence: 0.9,
+            speaker: None,
         })
         .collect()
 }
