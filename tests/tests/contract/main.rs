@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use auricle_tests::Postgres;
 
+mod analysis;
 mod arrows;
 mod attempts;
 mod auth;

@@ -191,11 +191,8 @@ fn options_that_are_not_served_are_refused_by_name_and_false_is_fine() {
     let account = service().account();
     let options = [
         "speaker_labels",
-        "pii_redaction",
-        "profanity_filter",
         "summarization",
         "auto_chapters",
-        "entity_detection",
         "sentiment_analysis",
         "content_moderation",
         "medical_mode",
@@ -253,6 +250,9 @@ fn a_field_of_the_wrong_type_is_422() {
         ("entity_detection", json!("yes")),
         ("sentiment_analysis", json!("no")),
         ("content_moderation", json!(2)),
+        ("pii_policies", json!("PERSON_NAME")),
+        ("pii_policies", json!(["SHOE_SIZE"])),
+        ("pii_substitution", json!("stars")),
         ("webhook_url", json!(5)),
         ("title", json!(5)),
         ("estimated_duration_sec", json!("10")),

@@ -57,7 +57,7 @@ const CUES: &[(Cue, &str)] = &[
         "phone,telephone,cell,mobile,cellphone,fax,whatsapp,landline,call me,call him,call her,call us,call them,text me,reach me,\
          reach him,reach her,reach us,contact number,callback number,call back,phone number,my number,his number,her number,\
          their number,our number,your number,dial,ring me,tel,number to reach,best number,voicemail,contact me,hotline,extension,\
-         telephone number,mobile number,cell number,emergency contact,pager,give me a ring,number is,number was,phone's,sms,ring,\
+         telephone number,mobile number,cell number,emergency contact,pager,give me a ring,number is,number was,reached on,reached at,phone's,sms,ring,\
          give me a call,give him a call,give her a call,signal,telegram,daytime number,work number,home number,new number",
     ),
     (
@@ -87,7 +87,7 @@ const CUES: &[(Cue, &str)] = &[
          membership,policy number,policy,loyalty number,frequent flyer,employee id,employee number,student id,student number,\
          staff number,badge number,user number,subscriber number,account id,account ending,reward number,rewards number,\
          loyalty card,library card,case number,claim number,reference number,utility account,member id,savings account,\
-         checking account,customer reference,frequent flyer number,meter number,id number,national id,identity card,identity number,\
+         checking account,customer reference,frequent flyer number,meter number,id number,national id,aadhaar,aadhaar number,identity card,identity number,\
          personnel number,loan number,mortgage number",
     ),
     (
@@ -227,7 +227,8 @@ pub fn after<'c>(
     accept: impl Fn(Cue) -> bool,
 ) -> Option<&'c Cued> {
     let from = cues.partition_point(|cued| cued.words.start < end);
-    let linked = matches!(reading.lower(end), "is" | "was" | "as" | "for");
+    let linked = matches!(reading.lower(end), "is" | "was" | "as" | "for")
+        || (reading.lower(end) == "down" && reading.lower(end + 1) == "as");
     cues[from..].iter().take_while(|cued| cued.words.start - end <= most).find(|cued| {
         linked && accept(cued.cue) && reading.tokens[cued.words.start].sentence == reading.tokens[end - 1].sentence
     })

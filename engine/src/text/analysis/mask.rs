@@ -10,8 +10,8 @@ use crate::text::Word;
 /// Findings below this confidence are shown as entities and never hidden.
 const MIN_CONFIDENCE: f32 = 0.5;
 
-/// Masking ends with the round that finds nothing more; a round more than this is never needed in practice.
-const MAX_ROUNDS: usize = 4;
+/// Masking ends with the round that finds nothing more; more rounds than this were never seen.
+const MAX_ROUNDS: usize = 8;
 
 /// What stands in the place of hidden words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub fn hidden_runs(words: &[Turn<'_>], redaction: &Redaction) -> Vec<Hidden> {
         let reading = Reading::new(&turns);
         let found: Vec<Finding> = find_in(&reading).into_iter().filter(|finding| redaction.hides(finding)).collect();
         let mut more: Vec<Hidden> = Vec::new();
-        for finding in resolve(found) {
+        for finding in resolve(&reading, found) {
             let (start, end) = reading.bounds(&finding.words, finding.label);
             let place = if first_round {
                 finding.words
@@ -123,8 +123,30 @@ pub fn hidden_runs(words: &[Turn<'_>], redaction: &Redaction) -> Vec<Hidden> {
         }
         hidden.extend(more);
         hidden.sort_by_key(|run| run.words.start);
+        hidden = joined(hidden, words);
     }
     hidden
+}
+
+/// Runs of one label that nothing separates are one.
+fn joined(hidden: Vec<Hidden>, words: &[Turn<'_>]) -> Vec<Hidden> {
+    let mut joined: Vec<Hidden> = Vec::with_capacity(hidden.len());
+    for run in hidden {
+        match joined.last_mut() {
+            Some(last)
+                if last.label == run.label
+                    && last.words.end == run.words.start
+                    && last.end == words[last.words.end - 1].text.len()
+                    && run.start == 0
+                    && !words[last.words.end - 1].ends =>
+            {
+                last.words.end = run.words.end;
+                last.end = run.end;
+            }
+            _ => joined.push(run),
+        }
+    }
+    joined
 }
 
 /// The mask of a run with the punctuation around it.

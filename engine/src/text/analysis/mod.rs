@@ -18,6 +18,8 @@ pub mod sentiment;
 mod stop_words;
 pub mod summary;
 mod terms;
+#[cfg(test)]
+mod tests;
 mod written;
 
 use std::ops::Range;
@@ -109,7 +111,9 @@ pub fn check_redaction(language: Option<&str>) -> Result<()> {
 }
 
 fn turns(words: &[Word]) -> Vec<Turn<'_>> {
-    words.iter().map(|word| Turn { text: &word.text, ends: false }).collect()
+    let next = words.iter().skip(1).map(Some).chain([None]);
+    let ends = |word: &Word, next: Option<&Word>| next.is_some_and(|next| next.speaker != word.speaker);
+    words.iter().zip(next).map(|(word, next)| Turn { text: &word.text, ends: ends(word, next) }).collect()
 }
 
 /// Everything that the finders find, overlaps included.
@@ -128,11 +132,10 @@ fn find_in(reading: &Reading<'_>) -> Vec<Finding> {
 }
 
 /// Findings without overlaps, in order: of two the more certain one, then the longer one. What is left of the other one
-/// is kept.
-fn resolve(mut found: Vec<Finding>) -> Vec<Finding> {
+/// is kept. No finding holds the mark of an earlier redaction.
+fn resolve(reading: &Reading<'_>, mut found: Vec<Finding>) -> Vec<Finding> {
     found.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then(b.words.len().cmp(&a.words.len())));
-    let end = found.iter().map(|finding| finding.words.end).max().unwrap_or(0);
-    let mut taken = vec![false; end];
+    let mut taken: Vec<bool> = reading.tokens.iter().map(|token| token.masked).collect();
     let mut kept: Vec<Finding> = Vec::new();
     for finding in found {
         let mut at = finding.words.start;
@@ -154,8 +157,9 @@ fn resolve(mut found: Vec<Finding>) -> Vec<Finding> {
 #[must_use]
 pub fn find(words: &[Word]) -> Vec<Finding> {
     let turns = turns(words);
-    let found = find_in(&Reading::new(&turns));
-    resolve(found.into_iter().filter(|finding| finding.confidence >= MIN_ENTITY_CONFIDENCE).collect())
+    let reading = Reading::new(&turns);
+    let found = find_in(&reading);
+    resolve(&reading, found.into_iter().filter(|finding| finding.confidence >= MIN_ENTITY_CONFIDENCE).collect())
 }
 
 /// Hides personal words.
@@ -172,7 +176,7 @@ pub fn entities(redacted: &Redacted) -> Vec<Entity> {
     let reading = Reading::new(&turns);
     let found = find_in(&reading).into_iter().filter(|finding| finding.confidence >= MIN_ENTITY_CONFIDENCE).collect();
     let mut entities: Vec<Entity> = Vec::new();
-    for finding in resolve(found) {
+    for finding in resolve(&reading, found) {
         let covered = &words[finding.words.clone()];
         let (Some(first), Some(last)) = (covered.first(), covered.last()) else { continue };
         let (start, end) = reading.bounds(&finding.words, finding.label);

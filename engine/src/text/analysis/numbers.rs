@@ -324,7 +324,7 @@ fn code_at(reading: &Reading<'_>, first: usize) -> Option<Code> {
         Piece::Written | Piece::Number(_) => {}
         Piece::Repeat(_) if matches!(piece(reading, first + 1), Piece::Number(0..=9) | Piece::Letter(_)) => {}
         Piece::Letter(letter) if may_begin(reading, first, letter) => {}
-        Piece::Mark('+') if matches!(piece(reading, first + 1), Piece::Number(_)) => {}
+        Piece::Mark('+') if matches!(piece(reading, first + 1), Piece::Number(_) | Piece::Repeat(_)) => {}
         _ => return None,
     }
     let (mut at, mut end) = (first, first);
@@ -378,6 +378,8 @@ fn code_at(reading: &Reading<'_>, first: usize) -> Option<Code> {
                 at += 1;
                 continue;
             }
+            // "GB29 NWBK 6016".
+            Piece::Other if within && is_between_codes(reading, at) => collector.write(reading.tokens[at].core()),
             Piece::Filler if within => {
                 at += 1;
                 continue;
@@ -419,6 +421,18 @@ fn code_at(reading: &Reading<'_>, first: usize) -> Option<Code> {
         letters,
         spoken,
     })
+}
+
+/// Four capitals between a word of letters and digits and a word of digits, as in an IBAN.
+fn is_between_codes(reading: &Reading<'_>, at: usize) -> bool {
+    let core = reading.tokens[at].core();
+    let before = at.checked_sub(1).map_or("", |before| reading.tokens[before].core());
+    core.len() == 4
+        && core.chars().all(|letter| letter.is_ascii_uppercase())
+        && before.len() == 4
+        && before.chars().any(|letter| letter.is_ascii_alphabetic())
+        && before.chars().any(|letter| letter.is_ascii_digit())
+        && matches!(piece(reading, at + 1), Piece::Written)
 }
 
 /// A comma separates two numbers unless both look like parts of one: short groups, or digit by digit.

@@ -162,10 +162,7 @@ impl<'a> Reading<'a> {
 
 /// True for the mark of a redaction: `[LABEL]` or `####`.
 pub fn is_mask(text: &str) -> bool {
-    let Some(open) = text.find('[') else {
-        let bare = text.trim_matches(|mark: char| mark != '#' && !mark.is_alphanumeric());
-        return bare.len() >= 2 && bare.chars().all(|mark| mark == '#');
-    };
+    let Some(open) = text.find('[') else { return text.contains("##") };
     text[open + 1..].split(']').next().is_some_and(|name| Label::named(name).is_some())
 }
 

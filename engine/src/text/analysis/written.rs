@@ -77,7 +77,7 @@ impl<'a> WrittenText<'a> {
         let reading = Reading::new(&turns);
         let found =
             find_in(&reading).into_iter().filter(|finding| finding.confidence >= MIN_ENTITY_CONFIDENCE).collect();
-        let spans = resolve(found).into_iter().map(|finding| {
+        let spans = resolve(&reading, found).into_iter().map(|finding| {
             let (start, end) = reading.bounds(&finding.words, finding.label);
             (self.bytes(&finding.words, start, end), finding.label)
         });

@@ -3,12 +3,11 @@
 use std::str::FromStr as _;
 
 use iban::Iban;
-use phonenumber::country;
 
 use super::super::cues::{self, Cue, Cued};
 use super::super::label::Label;
 use super::super::numbers::Code;
-use super::super::reading::Reading;
+use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
 
 /// Cues reach this number of words.
@@ -17,11 +16,47 @@ const REACH: usize = 9;
 /// Finds numbers and codes.
 pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec<Finding>) {
     for code in codes {
+        let code = &with_letters(reading, code, cues);
         if let Some((label, confidence)) = classify(reading, code, cues) {
             found.push(Finding { words: code.words.clone(), label, confidence, source: Source::Pattern });
         }
     }
     postal_codes(reading, codes, found);
+}
+
+/// A code with the short words in capitals beside it, where a cue announces one: "plate GNU 0485".
+fn with_letters(reading: &Reading<'_>, code: &Code, cues: &[Cued]) -> Code {
+    let mut wide = code.clone();
+    let announced =
+        |cue| matches!(cue, Cue::Vehicle | Cue::Passport | Cue::License | Cue::Health | Cue::Account | Cue::Zip);
+    if code.spoken || cues::before(reading, cues, code.words.start, REACH, announced).is_none() {
+        return wide;
+    }
+    let letters = |at: usize| {
+        reading.tokens.get(at).filter(|token| {
+            let core = token.core();
+            !token.masked
+                && (1..=4).contains(&core.len())
+                && core.chars().all(|letter| letter.is_ascii_uppercase())
+                && core != "I"
+        })
+    };
+    if let Some(token) = code.words.start.checked_sub(1).and_then(letters)
+        && token.after == Break::None
+        && !cues.iter().any(|cued| cued.words.contains(&(code.words.start - 1)))
+    {
+        wide.words.start -= 1;
+        wide.text.insert_str(0, token.core());
+        wide.letters += token.core().len();
+    }
+    if let Some(token) = letters(code.words.end)
+        && reading.tokens[code.words.end - 1].after == Break::None
+    {
+        wide.words.end += 1;
+        wide.text.push_str(token.core());
+        wide.letters += token.core().len();
+    }
+    wide
 }
 
 fn classify(reading: &Reading<'_>, code: &Code, cues: &[Cued]) -> Option<(Label, f32)> {
@@ -116,11 +151,18 @@ fn by_cue(reading: &Reading<'_>, code: &Code, cue: Cue, last_four: bool) -> Opti
             letters == 0
                 && ((7..=15).contains(&digits) || (digits >= 2 && reading.before(code.words.start, 1) == "extension"))
         }
-        Cue::Card => letters == 0 && ((12..=19).contains(&digits) || (digits == 4 && last_four)),
+        Cue::Card => {
+            letters == 0
+                && ((12..=19).contains(&digits)
+                    || (code.spoken && (10..=20).contains(&digits))
+                    || (digits == 4 && last_four))
+        }
         Cue::Cvv => letters == 0 && (3..=4).contains(&digits),
         Cue::Expiry => letters == 0 && (3..=6).contains(&digits) && is_month_first(&code.text),
+        // "twenty eight" may be 28 or 20 and 8.
         Cue::Ssn => {
-            (letters == 0 && (digits == 9 || (digits == 4 && last_four))) || (letters > 0 && digits == 6 && length == 9)
+            (letters == 0 && (digits == 9 || (code.spoken && (7..=10).contains(&digits)) || (digits == 4 && last_four)))
+                || (letters > 0 && digits == 6 && length == 9)
         }
         Cue::Account => digits >= 3 && (5..=24).contains(&length) || (digits == 4 && last_four),
         Cue::Bank => (digits >= 6 && (6..=34).contains(&length)) || (letters >= 6 && matches!(length, 8 | 11)),
@@ -257,22 +299,27 @@ fn shaped(reading: &Reading<'_>, code: &Code) -> Option<(Label, f32)> {
         .then_some((Label::PhoneNumber, 0.8))
 }
 
-/// A number of the plan of one of these countries, with or without the country's code.
+/// A national number of a plan that people write without the country's code: North America, India, and with a zero in front
+/// the United Kingdom, Australia, France, Germany, Italy, the Netherlands.
 fn is_phone(text: &str) -> bool {
-    let regions: &[country::Id] = match text.as_bytes() {
-        [b'0', ..] => {
-            &[country::Id::GB, country::Id::AU, country::Id::FR, country::Id::DE, country::Id::IT, country::Id::NL]
-        }
-        [b'1', ..] if text.len() == 11 => &[country::Id::US],
-        _ if text.len() == 10 => &[country::Id::US, country::Id::IN],
-        _ if text.len() == 9 => &[country::Id::ES],
-        _ => &[],
-    };
-    // Nine digits are too few to tell without a cue.
-    text.len() > 9
-        && regions
-            .iter()
-            .any(|region| phonenumber::parse(Some(*region), text).is_ok_and(|number| phonenumber::is_valid(&number)))
+    let digits = text.as_bytes();
+    match (digits, digits.len()) {
+        // An area and an exchange begin with 2 to 9; N11 is a service.
+        ([b'1', rest @ ..], 11) => is_north_american(rest),
+        ([b'6'..=b'9', ..], 10) => true,
+        (_, 10) if digits[0] != b'0' => is_north_american(digits),
+        ([b'0', b'1' | b'2' | b'3' | b'7' | b'8', ..], 11) => true,
+        ([b'0', second, ..], 10) => *second != b'0',
+        ([b'0', b'1', b'5'..=b'7', ..], 12) => true,
+        _ => false,
+    }
+}
+
+fn is_north_american(digits: &[u8]) -> bool {
+    digits.len() == 10
+        && (b'2'..=b'9').contains(&digits[0])
+        && (b'2'..=b'9').contains(&digits[3])
+        && &digits[1..3] != b"11"
 }
 
 fn is_ssn(text: &str) -> bool {

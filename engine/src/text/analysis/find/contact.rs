@@ -20,7 +20,8 @@ const TLDS: &[&str] = &[
 const BOUNDARIES: &[&str] = &[
     "is", "it", "its", "it's", "to", "email", "e-mail", "mail", "address", "me", "us", "him", "her", "them", "as",
     "contact", "via", "be", "was", "that", "that's", "on", "use", "using", "write", "reach", "at", "message", "cc",
-    "with", "or", "and", "name", "account", "username", "sure", "yes", "yeah", "okay", "from",
+    "with", "or", "and", "name", "account", "username", "sure", "yes", "yeah", "okay", "from", "used", "send", "sent",
+    "try", "tried", "you", "i", "by", "for", "says",
 ];
 
 /// Words for the marks within an address.

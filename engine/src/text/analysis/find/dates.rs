@@ -204,7 +204,7 @@ fn ages(reading: &Reading<'_>, found: &mut Vec<Finding>) {
             );
         if old > 0 {
             if !thing {
-                push(here..end + old);
+                push(here..end);
                 at = end + old;
             }
             continue;
@@ -215,6 +215,12 @@ fn ages(reading: &Reading<'_>, found: &mut Vec<Finding>) {
             [_, "i" | "he" | "she" | "they", "turned"] => true,
             [_, "turn" | "turns" | "turned", _] => false,
             [_, _, "turns" | "turned"] => person_before(reading, here - 1),
+            [
+                _,
+                "mother" | "father" | "mom" | "mum" | "dad" | "son" | "daughter" | "wife" | "husband" | "brother"
+                | "sister" | "grandmother" | "grandfather" | "patient" | "partner" | "client",
+                "is",
+            ] => ends_clause(reading, end),
             [_, "i" | "he" | "she", "am" | "is" | "was"] | [_, _, "i'm" | "he's" | "she's"] => {
                 ends_clause(reading, end)
             }

@@ -43,6 +43,13 @@ const COMMON_SURNAMES: &str = "smith brown king white green black hill baker car
     sanders self shields shock sides sills skinner south spears stamps staples stark stock street tate teal thorn toy tracy trick tripp \
     tubes tucker underwood valentine vest vine wall walls warden waters weed welch wheeler whip wild will winner wynn yard york";
 
+/// Given names that are common words, too; with a capital within a sentence they mean a person.
+const COMMON_GIVEN: &str = "amber angel art basil bill brandy brook brooke buck carol chase cliff clay crystal dale dawn daisy dean drew duke earl \
+    ebony eve faith frank gene ginger glen grace grant guy harper harmony hazel heath heather herb holly hope hunter iris ivy jade \
+    jasmine jay jewel joy june lance laurel lily lucky mark mason mercy melody miles myrtle nick norm olive pat patience pearl penny \
+    peg pierce piper prudence ray reed rex rich rob robin rose ruby rusty sage sandy serenity skip sky stew sue summer tanner tyler \
+    violet wade warren will wren";
+
 /// Phrases after which a name stands.
 const STRONG: &[&[&str]] = &[
     &["my", "name", "is"],
@@ -71,6 +78,8 @@ const STRONG: &[&[&str]] = &[
     &["cardholder", "is"],
     &["beneficiary", "is"],
     &["mx"],
+    &["surname", "it's"],
+    &["name", "it's"],
 ];
 
 /// Phrases after which a name often stands.
@@ -232,11 +241,13 @@ const NO_PERSON_AFTER: &[&str] = &[
 struct Sets {
     stops: HashSet<&'static str>,
     surnames: HashSet<&'static str>,
+    given: HashSet<&'static str>,
 }
 
 static SETS: std::sync::LazyLock<Sets> = std::sync::LazyLock::new(|| Sets {
     stops: STOPS.split_whitespace().collect(),
     surnames: COMMON_SURNAMES.split_whitespace().collect(),
+    given: COMMON_GIVEN.split_whitespace().collect(),
 });
 
 /// Finds names.
@@ -281,6 +292,9 @@ impl Names<'_, '_> {
                 && token.lower.chars().all(|letter| letter.is_alphabetic() || matches!(letter, '\'' | '-' | '.'))
                 && token.lower.chars().next().is_some_and(char::is_alphabetic)
                 && token.lower.len() > 1
+                && !["n't", "'ll", "'ve", "'re", "'d"].iter().any(|ending| token.lower.ends_with(ending))
+                // Short words in capitals are abbreviations.
+                && (token.lower.len() > 5 || !self.reading.cased || token.core().chars().any(|letter| !letter.is_uppercase()))
                 && small_number(&token.lower).is_none()
         })
     }
@@ -307,7 +321,11 @@ impl Names<'_, '_> {
             "name" | "patient" | "customer" | "caller" | "client" | "contact" | "signed" | "from" | "surname" | "attn"
         ) && self.reading.tokens[at - 1].text.ends_with([':', '=']);
         let owned = self.reading.before(at, 1) == "name" && self.reading.tokens[at - 1].text.contains(['\'', '’']);
-        let strong = colon || owned || STRONG.iter().any(|phrase| ends(phrase));
+        // "name Chidi Iyer, date of birth".
+        let listed = matches!(self.reading.before(at, 1), "name" | "surname")
+            && self.reading.tokens[at].flags & (GIVEN | SURNAME) != 0
+            && !self.reading.tokens[at].is(COMMON);
+        let strong = colon || owned || listed || STRONG.iter().any(|phrase| ends(phrase));
         if strong && !self.is_other_name(at) {
             let words = self.extent(at, true);
             if !words.is_empty() {
@@ -360,11 +378,16 @@ impl Names<'_, '_> {
                 | "boyfriend"
                 | "landlord"
         );
+        let greeted = matches!(self.reading.before(at, 1), "hi" | "hello" | "hey" | "dear")
+            && self.reading.cased
+            && token.capital
+            && token.is(GIVEN)
+            && !token.is(TOWN);
         let surname = token.is(SURNAME)
             && !token.is(COMMON)
             && (clear || (self.reading.cased && token.capital))
             && !(town && preposition);
-        if given || (capital && (clear || self.looks_like_person(at))) || surname {
+        if given || greeted || (capital && (clear || self.looks_like_person(at))) || surname {
             let words = self.extent(at, false);
             if !words.is_empty() && !self.is_no_person(&words) {
                 let confidence = if words.len() > 1 || clear { 0.85 } else { 0.7 };
@@ -398,7 +421,8 @@ impl Names<'_, '_> {
         let capitals = reading.cased && reading.tokens[start].capital;
         let mut end = start;
         while end < reading.tokens.len() && end - start < 5 {
-            if end > start && reading.tokens[end - 1].after > Break::None {
+            let owner = |token: &super::super::reading::Token<'_>| token.text[token.core.end..].contains(['\'', '’']);
+            if end > start && (reading.tokens[end - 1].after > Break::None || owner(&reading.tokens[end - 1])) {
                 break;
             }
             let token = &reading.tokens[end];
@@ -526,6 +550,14 @@ impl Names<'_, '_> {
             && next.is_some_and(|next| !next.is(COMMON))
         {
             Some(0.62)
+        } else if capital
+            && !token.first
+            && SETS.given.contains(token.lower.as_str())
+            && token.flags & CALENDAR == 0
+            && !(joined && reading.tokens.get(at + 1).is_some_and(|next| next.capital))
+        {
+            // "Grace" within a sentence.
+            Some(0.56)
         } else if token.is(GIVEN)
             && token.is(TOWN)
             && capital
@@ -598,7 +630,10 @@ impl Names<'_, '_> {
         let next = self.reading.lower(words.end);
         let joined = self.reading.tokens[words.end - 1].after == Break::None;
         joined && NO_PERSON_AFTER.contains(&next) && (self.reading.tokens[words.end].capital || !self.reading.cased)
-            || NO_PERSON_AFTER.contains(&self.reading.lower(words.end - 1))
+            || (NO_PERSON_AFTER.contains(&self.reading.lower(words.end - 1))
+                && !(words.len() > 1
+                    && is_clear_given(&self.reading.tokens[words.start])
+                    && self.reading.tokens[words.end - 1].is(SURNAME)))
     }
 
     /// "What's your name?" - "Priya Raman."
@@ -682,7 +717,8 @@ fn spelled(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec
                 && other.words.end <= start
                 && start - other.words.end <= 4
         });
-        if !(cue || near) {
+        let shown = matches!(reading.before(start, 1), "that" | "that's" | "it's" | "it") && code.letters > 3;
+        if !(cue || near || shown) {
             continue;
         }
         let email = cues::before(reading, cues, start, 8, |cue| matches!(cue, Cue::Email | Cue::Username)).is_some();

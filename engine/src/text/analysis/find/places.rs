@@ -333,7 +333,8 @@ fn addresses(reading: &Reading<'_>, codes: &[Code], cues: &[Cued]) -> Vec<Range<
     let mut found: Vec<Range<usize>> = Vec::new();
     for code in codes {
         if (1..=6).contains(&code.digits) && code.letters <= 1 && !code.written.contains([':', '$', '/']) {
-            let numbered = street_after(reading, code.words.end, true).map(|end| code.words.start..end);
+            let heard = if code.spoken { Street::HeardNumber } else { Street::WrittenNumber };
+            let numbered = street_after(reading, code.words.end, heard).map(|end| code.words.start..end);
             if let Some(mut words) = numbered {
                 words.end = extend(reading, codes, words.end);
                 words.start = unit_before(reading, codes, words.start);
@@ -379,7 +380,7 @@ fn addresses(reading: &Reading<'_>, codes: &[Code], cues: &[Cued]) -> Vec<Range<
         let name = reading.tokens[here].capital && !reading.tokens[here].first && reading.cased;
         if (cued || name)
             && !NO_PARTS.contains(&reading.lower(here))
-            && let Some(end) = street_after(reading, here, false)
+            && let Some(end) = street_after(reading, here, Street::Alone)
             && end > here + 1
             && (cued || (CLEAR_STREETS.contains(&reading.lower(end - 1)) && is_near_home(reading, here)))
         {
@@ -402,8 +403,22 @@ fn is_near_home(reading: &Reading<'_>, at: usize) -> bool {
     })
 }
 
+/// What stands before the name of a street.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Street {
+    /// A number in digits.
+    WrittenNumber,
+    /// A number in words.
+    HeardNumber,
+    /// No number.
+    Alone,
+}
+
 /// The end of a street's name that begins at `start`: up to four words and a word for a street.
-fn street_after(reading: &Reading<'_>, start: usize, numbered: bool) -> Option<usize> {
+fn street_after(reading: &Reading<'_>, start: usize, kind: Street) -> Option<usize> {
+    let numbered = kind != Street::Alone;
+    // Where numbers are words, names of streets may be in lower case.
+    let cased = reading.cased && kind != Street::HeardNumber;
     if FOREIGN_STREETS.contains(&reading.lower(start)) && reading.tokens[start].capital && numbered {
         let mut end = start + 1;
         while end < reading.tokens.len()
@@ -441,14 +456,14 @@ fn street_after(reading: &Reading<'_>, start: usize, numbered: bool) -> Option<u
         if STREETS.contains(&word) {
             let clear = CLEAR_STREETS.contains(&word)
                 || matches!(word, "way" | "place" | "pl" | "dr" | "ct" | "circle" | "trail" | "close" | "grove");
-            let named = reading.tokens[at].capital || !reading.cased;
+            let named = reading.tokens[at].capital || !cased;
             // "3 more way" and "two hour walk" are no streets.
             let name_like = (start..at)
-                .all(|part| reading.tokens[part].capital || ordinal(reading.lower(part)).is_some() || !reading.cased);
-            if !name_like || !named || (!clear && !reading.cased) {
+                .all(|part| reading.tokens[part].capital || ordinal(reading.lower(part)).is_some() || !cased);
+            if !name_like || !named || (!clear && !cased) {
                 continue;
             }
-            if !reading.cased
+            if !cased
                 && matches!(
                     reading.lower(start),
                     "hour"

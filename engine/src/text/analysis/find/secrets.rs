@@ -108,9 +108,63 @@ const NO_VALUES: &[&str] = &[
 
 /// A value ends before one of these.
 const ENDS: &[&str] = &[
-    "and", "but", "so", "please", "thanks", "thank", "then", "because", "if", "for", "with", "can", "could", "i",
-    "i'm", "you", "okay", "ok", "in", "that", "is", "it", "it's", "on", "right", "don't", "do", "let", "my", "your",
-    "just", "when", "will", "should", "or", "until", "since", "now", "from", "are",
+    "and",
+    "but",
+    "so",
+    "please",
+    "thanks",
+    "thank",
+    "then",
+    "because",
+    "if",
+    "for",
+    "with",
+    "can",
+    "could",
+    "i",
+    "i'm",
+    "you",
+    "okay",
+    "ok",
+    "in",
+    "that",
+    "is",
+    "it",
+    "it's",
+    "on",
+    "right",
+    "don't",
+    "do",
+    "let",
+    "my",
+    "your",
+    "just",
+    "when",
+    "will",
+    "should",
+    "or",
+    "until",
+    "since",
+    "now",
+    "from",
+    "are",
+    "yesterday",
+    "today",
+    "again",
+    "last",
+    "this",
+    "before",
+    "after",
+    "tomorrow",
+    "instead",
+    "all",
+    "by",
+    "not",
+    "he",
+    "she",
+    "we",
+    "they",
+    "at",
 ];
 
 /// Words that stand between a question and its answer.
@@ -211,7 +265,9 @@ fn value_start(reading: &Reading<'_>, cued: &Cued) -> Option<usize> {
         return answer.filter(|at| *at < reading.tokens.len() && is_code_like(reading, *at));
     }
     // "use password hunter2".
-    (end < reading.tokens.len() && last.after == Break::None && is_mixed(reading.tokens[end].core())).then_some(end)
+    let next = (end < reading.tokens.len() && last.after == Break::None).then_some(end)?;
+    let marked = cued.cue == Cue::Username && matches!(reading.lower(end + 1), "underscore" | "dash" | "hyphen");
+    (marked || is_mixed(reading.tokens[next].core())).then_some(next)
 }
 
 /// Letters and digits, or marks within a word.

@@ -1,0 +1,283 @@
+use super::*;
+
+fn words(text: &str) -> Vec<Word> {
+    let times = text.split_whitespace().enumerate();
+    times
+        .map(|(at, text)| Word {
+            text: text.into(),
+            start: at as u64 * 300,
+            end: at as u64 * 300 + 250,
+            confidence: 0.9,
+            speaker: None,
+        })
+        .collect()
+}
+
+fn hidden(text: &str) -> String {
+    redact_text(text, &Redaction::default()).0
+}
+
+/// Pieces of random texts: cues, values, names, marks, scripts, half-finished numbers.
+const PIECES: &[&str] = &[
+    "my",
+    "name",
+    "is",
+    "John",
+    "Smith",
+    "priya",
+    "raman,",
+    "I",
+    "live",
+    "at",
+    "12",
+    "Oak",
+    "Street,",
+    "call",
+    "me",
+    "on",
+    "555-0132",
+    "(415)",
+    "five",
+    "five",
+    "oh",
+    "double",
+    "three",
+    "hundred",
+    "password",
+    "pin",
+    "hunter2!",
+    "and",
+    "jo",
+    "dot",
+    "com.",
+    "x@y.org",
+    "born",
+    "March",
+    "3rd",
+    "nineteen",
+    "eighty",
+    "card",
+    "4111",
+    "1111",
+    "social",
+    "security",
+    "Dr.",
+    "what's",
+    "your?",
+    "[PERSON_NAME]",
+    "####",
+    "日本語",
+    "مرحبا",
+    "—",
+    "()",
+    "",
+    "'s",
+    "O'Brien's",
+    "b",
+    "as",
+    "in",
+    "boy",
+    "🙂",
+    "é",
+    "ß",
+    "+44",
+    "$5",
+    "http://",
+    "GB29",
+    "NWBK",
+    "6016",
+    "plus",
+    "slash",
+    "from",
+    "Leeds",
+    "the",
+    "of",
+    "May",
+    "diabetes",
+    "have",
+    "years",
+    "old",
+    "A1B2C3",
+];
+
+/// A random text from a seed (xorshift).
+fn random(seed: u64, length: usize) -> String {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut text = String::new();
+    for _ in 0..length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        text.push_str(PIECES[(state % PIECES.len() as u64) as usize]);
+        text.push_str(if state.is_multiple_of(11) { "  " } else { " " });
+    }
+    text
+}
+
+#[test]
+fn personal_words_are_hidden_in_both_readings() {
+    for (text, expected) in [
+        ("Call 415-555-0132 now.", "Call [PHONE_NUMBER] now."),
+        ("my number is four one five five five five oh one three two", "my number is [PHONE_NUMBER]"),
+        ("jo at example dot com", "[EMAIL_ADDRESS]"),
+        ("Write to jo@example.com, please.", "Write to [EMAIL_ADDRESS], please."),
+        ("My password is hunter2!", "My password is [PASSWORD]"),
+        ("Card 4111 1111 1111 1111, thanks", "Card [CREDIT_CARD_NUMBER], thanks"),
+        ("IBAN GB29 NWBK 6016 1331 9268 19.", "IBAN [BANKING_INFORMATION]."),
+        ("my name is priya raman and i live in leeds", "my name is [PERSON_NAME] and i live in [LOCATION]"),
+        ("I met John Smith's wife.", "I met [PERSON_NAME]'s wife."),
+        (
+            "What's your date of birth? March third, nineteen eighty five.",
+            "What's your date of birth? [DATE_OF_BIRTH].",
+        ),
+        ("It's spelled K-O-W-A-L-S-K-I.", "It's spelled [PERSON_NAME]."),
+        ("the server is one nine two dot one six eight dot one dot one", "the server is [IP_ADDRESS]"),
+        ("He takes metformin for his type two diabetes.", "He takes [DRUG] for his [MEDICAL_CONDITION]."),
+        ("I am a nurse. She is Catholic.", "I am a [OCCUPATION]. She is [RELIGION]."),
+        ("VIN 1HGCM82633A004352", "VIN [VEHICLE_ID]"),
+        ("I live at 12 Oak Street, Springfield, Illinois 62704.", "I live at [LOCATION]."),
+    ] {
+        assert_eq!(hidden(text), expected);
+    }
+}
+
+#[test]
+fn harmless_words_stay() {
+    for text in [
+        "The password must have at least eight characters.",
+        "Mark the box, and I will bill you in May.",
+        "Italian food is my favorite, and Paris is lovely in spring.",
+        "The order number is 48210 and it ships on Monday.",
+        "A nurse took my temperature.",
+        "Call back later, the line is busy.",
+        "It took us forty five minutes to drive two hundred miles.",
+        "Version 2.4.1 was released on 12 March 2020 for 50 dollars.",
+        "We visited the museum at Stanford University.",
+    ] {
+        assert_eq!(hidden(text), text);
+    }
+}
+
+#[test]
+fn a_number_that_fails_its_check_is_no_card_without_a_cue() {
+    let label = |text: &str| redact_text(text, &Redaction::default()).1.first().map(|span| span.label);
+    assert_eq!(label("It reads 4111111111111111 on top"), Some(Label::CreditCardNumber));
+    assert_eq!(label("It reads 4111111111111112 on top"), None);
+    assert_eq!(label("My card is 4111111111111112"), Some(Label::CreditCardNumber));
+    assert_eq!(label("It reads GB29NWBK60161331926819 on top"), Some(Label::BankingInformation));
+    assert_eq!(label("It reads GB29NWBK60161331926818 on top"), None);
+}
+
+#[test]
+fn masking_is_idempotent_and_leaves_nothing_to_find() {
+    for substitution in [Substitution::EntityName, Substitution::Hash] {
+        let redaction = Redaction { labels: None, substitution };
+        for seed in 1..400 {
+            let text = random(seed, 5 + seed as usize % 60);
+            let (once, _) = redact_text(&text, &redaction);
+            let (twice, spans) = redact_text(&once, &redaction);
+            assert_eq!(once, twice, "{text:?}: {spans:?}");
+            let masked = redact(&words(&text), &redaction);
+            let again = redact(&masked.words, &redaction);
+            assert_eq!(masked.words, again.words, "{text:?}");
+            assert!(again.hidden.is_empty(), "{text:?}");
+        }
+    }
+}
+
+#[test]
+fn times_never_change() {
+    for seed in 1..400 {
+        let before = words(&random(seed, 40));
+        let after = redact(&before, &Redaction::default());
+        let mut at = 0;
+        for word in &after.words {
+            assert_eq!(word.start, before[at].start);
+            while before[at].end < word.end {
+                at += 1;
+            }
+            assert_eq!(word.end, before[at].end);
+            at += 1;
+        }
+        assert_eq!(at, before.len());
+        assert_eq!(after.hidden.len(), after.spans_ms.len());
+    }
+}
+
+#[test]
+fn text_outside_the_spans_stays_and_the_spans_are_exact() {
+    for seed in 1..400 {
+        let text = random(seed, 30);
+        let (redacted, spans) = redact_text(&text, &Redaction::default());
+        let letters: Vec<char> = text.chars().collect();
+        let (mut rebuilt, mut at) = (String::new(), 0);
+        for span in &spans {
+            assert_eq!(letters[span.start_char..span.end_char].iter().collect::<String>(), span.text);
+            rebuilt.extend(&letters[at..span.start_char]);
+            rebuilt.push_str(&format!("[{}]", span.label.name()));
+            at = span.end_char;
+        }
+        rebuilt.extend(&letters[at..]);
+        assert_eq!(rebuilt, redacted);
+    }
+}
+
+#[test]
+fn no_name_crosses_the_change_of_speakers() {
+    let mut said = words("my name is Priya Raman sure");
+    for word in &mut said[4..] {
+        word.speaker = Some("B".into());
+    }
+    let hidden = redact(&said, &Redaction::default());
+    assert!(hidden.words.iter().all(|word| word.end - word.start == 250), "{:?}", hidden.words);
+}
+
+#[test]
+fn only_named_labels_are_hidden() {
+    let redaction = Redaction { labels: Some(vec![Label::PhoneNumber, Label::MoneyAmount]), ..Redaction::default() };
+    let text = "John Smith paid 50 dollars, call 415-555-0132.";
+    assert_eq!(redact_text(text, &redaction).0, "John Smith paid [MONEY_AMOUNT], call [PHONE_NUMBER].");
+    let hash = Redaction { substitution: Substitution::Hash, ..Redaction::default() };
+    assert_eq!(redact_text("I met John Smith.", &hash).0, "I met #########.");
+}
+
+#[test]
+fn entities_show_masks_and_what_is_not_hidden() {
+    let passes = Passes { redaction: Some(Redaction::default()), entities: true, ..Passes::default() };
+    let done = analyze(words("My name is John Smith. I paid 50 dollars."), Some("en"), &passes).unwrap();
+    let found: Vec<(String, Label, u64, u64)> = done
+        .analysis
+        .entities
+        .unwrap()
+        .into_iter()
+        .map(|entity| (entity.text, entity.label, entity.start, entity.end))
+        .collect();
+    assert_eq!(
+        found,
+        [("[PERSON_NAME]".into(), Label::PersonName, 900, 1450), ("50 dollars".into(), Label::MoneyAmount, 2100, 2650),]
+    );
+    assert_eq!(done.text.as_deref(), Some("My name is [PERSON_NAME]. I paid 50 dollars."));
+}
+
+#[test]
+fn redaction_in_a_language_without_it_is_an_error() {
+    let passes = Passes { redaction: Some(Redaction::default()), ..Passes::default() };
+    for language in [Some("fr"), Some("xx"), None] {
+        assert!(analyze(words("Je m'appelle Jean"), language, &passes).is_err());
+        assert!(analyze(Vec::new(), language, &passes).unwrap().words.is_empty());
+    }
+    assert!(analyze(words("hello"), Some("EN_us"), &passes).is_ok());
+}
+
+#[test]
+fn what_was_not_asked_changes_nothing() {
+    let said = words("My name is John Smith, you bastard");
+    let done = analyze(said.clone(), Some("en"), &Passes::default()).unwrap();
+    assert_eq!((done.words, done.text, done.analysis), (said.clone(), None, Analysis::default()));
+    let filter = Passes { profanity_filter: true, ..Passes::default() };
+    assert_eq!(
+        analyze(said.clone(), Some("en"), &filter).unwrap().text.as_deref(),
+        Some("My name is John Smith, you b******")
+    );
+    assert_eq!(analyze(said.clone(), Some("xx"), &filter).unwrap().words, said);
+}

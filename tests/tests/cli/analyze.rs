@@ -1,0 +1,104 @@
+//! `auricle analyze`, and the same flags of `auricle transcribe`.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use auricle_tests::{Run, command, ended, fixtures, models};
+use serde_json::{Value, json};
+
+fn analyze(args: &[&str], input: &str) -> Run {
+    let mut child = command()
+        .arg("analyze")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let run = ended(child.wait_with_output().unwrap());
+    writer.join().unwrap();
+    run
+}
+
+fn objects(run: &Run) -> Vec<Value> {
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_line_in_is_a_line_out() {
+    let input = "Ünal  called: my name is Jo Smith.\n\ncall 415-555-0132 – now\r\nnothing here\n";
+    let found = objects(&analyze(&["--pii", "--lines", "-"], input));
+    assert_eq!(found.len(), 4);
+    assert_eq!(found[0]["redacted"], "Ünal  called: my name is [PERSON_NAME].");
+    assert_eq!(
+        found[0]["entities"],
+        json!([{"text": "Jo Smith", "label": "PERSON_NAME", "start_char": 25, "end_char": 33}])
+    );
+    assert_eq!(found[1], json!({"redacted": "", "entities": []}));
+    assert_eq!(found[2]["redacted"], "call [PHONE_NUMBER] – now");
+    assert_eq!(found[3], json!({"redacted": "nothing here", "entities": []}));
+}
+
+#[test]
+fn entities_without_redaction_leave_the_text() {
+    let found = objects(&analyze(&["--entities", "--format", "json"], "I paid 50 dollars to Maria Lopez."));
+    assert_eq!(found[0]["redacted"], "I paid 50 dollars to Maria Lopez.");
+    let labels: Vec<&str> =
+        found[0]["entities"].as_array().unwrap().iter().map(|entity| entity["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["MONEY_AMOUNT", "PERSON_NAME"]);
+}
+
+#[test]
+fn text_shows_what_remains() {
+    assert_eq!(
+        analyze(&["--pii", "--profanity"], "Call me, you bastard:\n  415-555-0132\n").stdout,
+        "Call me, you b******:\n  [PHONE_NUMBER]\n"
+    );
+    let all = analyze(&["--entities"], "I met Maria Lopez.\n");
+    assert_eq!(all.stdout, "I met Maria Lopez.\n\nPERSON_NAME  Maria Lopez\n");
+}
+
+#[test]
+fn wrong_usage_is_refused() {
+    let run = analyze(&["--pii", "--language", "fr"], "Je m'appelle Jean Dupont.");
+    assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""));
+    assert!(run.stderr.contains("fr"), "{}", run.stderr);
+    let run = analyze(&["no-such-file.txt"], "");
+    assert_eq!(run.status, Some(1));
+    assert!(run.stderr.contains("no-such-file.txt"), "{}", run.stderr);
+}
+
+#[test]
+fn a_recording_is_transcribed_without_its_personal_words() {
+    let run = ended(
+        command()
+            .args([
+                "transcribe",
+                "--device",
+                "cpu",
+                "--quiet",
+                "--pii",
+                "--profanity",
+                "--entities",
+                "--format",
+                "json",
+                "--models",
+            ])
+            .arg(models())
+            .arg(fixtures().join("analysis/personal.flac"))
+            .output()
+            .unwrap(),
+    );
+    let found = objects(&run);
+    let text = found[0]["text"].as_str().unwrap();
+    assert!(text.starts_with("My name is [PERSON_NAME] and I live in [LOCATION]"), "{text}");
+    let all = format!("{}{}", run.stdout, run.stderr).to_lowercase();
+    for word in ["john", "smith", "london", "mary", "bastard"] {
+        assert!(!all.contains(word), "{word} in {all}");
+    }
+    assert!(found[0]["entities"].as_array().unwrap().iter().any(|entity| entity["text"] == "[PERSON_NAME]"), "{all}");
+}

@@ -1,0 +1,189 @@
+//! Analysis of transcripts: interface sections 2.1 and 4.1.
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use auricle_tests::{Account, Receiver, Service, Setup, fixtures};
+use serde_json::{Value, json};
+
+const ANALYSES: [&str; 5] = ["summary", "chapters", "entities", "sentiment_results", "content_safety"];
+
+/// The flag of each analysis.
+const FLAGS: [(&str, &str); 1] = [("entity_detection", "entities")];
+
+/// Words of the recording that name a person, a place or a birth.
+const PERSONAL: [&str; 5] = ["john", "smith", "london", "mary", "nineteen"];
+
+fn service() -> &'static Service {
+    static SERVICE: OnceLock<Service> = OnceLock::new();
+    SERVICE.get_or_init(|| Setup::local().starter().start())
+}
+
+/// "My name is John Smith and I live in London. Her name is Mary, and she was born in nineteen eighty five. He is a bastard
+/// and a liar."
+fn personal() -> Vec<u8> {
+    fs::read(fixtures().join("analysis/personal.flac")).unwrap()
+}
+
+fn analyzed(account: &Account, options: Value) -> Value {
+    let mut body = options;
+    body["upload_id"] = account.upload("talk.flac", personal()).into();
+    let done = account.finished(&account.create(&body));
+    assert_eq!(done["status"], "completed", "{done}");
+    done
+}
+
+fn text(done: &Value) -> &str {
+    done["text"].as_str().unwrap()
+}
+
+#[test]
+fn a_transcript_without_flags_is_as_heard() {
+    let done = analyzed(&service().account(), json!({}));
+    let lower = text(&done).to_lowercase();
+    for word in PERSONAL.iter().chain(&["bastard"]) {
+        assert!(lower.contains(word), "the recording must be heard well: {lower}");
+    }
+    for analysis in ANALYSES {
+        assert_eq!(done[analysis], Value::Null, "{analysis}");
+    }
+}
+
+#[test]
+fn each_flag_fills_its_field_alone() {
+    let account = service().account();
+    for (flag, field) in FLAGS {
+        let done = analyzed(&account, json!({flag: true}));
+        for analysis in ANALYSES {
+            assert_eq!(done[analysis] != Value::Null, analysis == field, "{flag}: {analysis} is {}", done[analysis]);
+        }
+        assert!(text(&done).contains("John Smith"), "{}", text(&done));
+    }
+}
+
+#[test]
+fn all_flags_go_together() {
+    let mut options = json!({"pii_redaction": true, "profanity_filter": true});
+    for (flag, _) in FLAGS {
+        options[flag] = true.into();
+    }
+    let done = analyzed(&service().account(), options);
+    for (_, field) in FLAGS {
+        assert_ne!(done[field], Value::Null, "{field}");
+    }
+    let all = done.to_string().to_lowercase().replace("summary", "");
+    for word in PERSONAL.iter().chain(&["bastard"]) {
+        assert!(!all.contains(word), "{word} in {all}");
+    }
+    assert!(text(&done).contains("[PERSON_NAME]") && text(&done).contains("b******"), "{}", text(&done));
+}
+
+#[test]
+fn entities_have_their_times_and_labels() {
+    let done = analyzed(&service().account(), json!({"entity_detection": true}));
+    let entities = done["entities"].as_array().unwrap();
+    let of = |label: &str| {
+        entities.iter().find(|entity| entity["label"] == label).unwrap_or_else(|| panic!("no {label}: {entities:?}"))
+    };
+    let name = of("PERSON_NAME");
+    assert_eq!((&name["text"], &name["entity_type"]), (&json!("John Smith"), &json!("PERSON_NAME")));
+    let words = done["words"].as_array().unwrap();
+    let at = words.iter().position(|word| word["text"] == "John").unwrap();
+    assert_eq!((&name["start"], &name["end"]), (&words[at]["start"], &words[at + 1]["end"]));
+    of("LOCATION");
+    of("DATE_OF_BIRTH");
+}
+
+#[test]
+fn a_hidden_run_is_one_word_with_the_times_of_the_run() {
+    let account = service().account();
+    let (open, hidden) = (analyzed(&account, json!({})), analyzed(&account, json!({"pii_redaction": true})));
+    let word = |done: &Value, text: &str| {
+        let words = done["words"].as_array().unwrap().clone();
+        words
+            .into_iter()
+            .find(|word| word["text"].as_str().unwrap().starts_with(text))
+            .unwrap_or_else(|| panic!("no {text}"))
+    };
+    let mask = word(&hidden, "[PERSON_NAME]");
+    assert_eq!((&mask["start"], &mask["end"]), (&word(&open, "John")["start"], &word(&open, "Smith")["end"]));
+    assert_eq!(word(&hidden, "live"), word(&open, "live"));
+}
+
+#[test]
+fn policies_and_substitution_are_obeyed() {
+    let account = service().account();
+    let names = analyzed(&account, json!({"pii_redaction": true, "pii_policies": ["person_name"]}));
+    assert!(!text(&names).contains("John") && text(&names).contains("London"), "{}", text(&names));
+    let hashed = analyzed(&account, json!({"pii_redaction": true, "pii_substitution": "hash"}));
+    assert!(text(&hashed).contains("My name is #########") && !text(&hashed).contains('['), "{}", text(&hashed));
+}
+
+#[test]
+fn redaction_that_cannot_be_done_is_refused_and_never_looks_done() {
+    // Its `svc-fast` claims Portuguese, too.
+    let service = Setup::local().start();
+    let account = service.account();
+    for languages in [json!({"language_code": "pt"}), json!({"language_codes": ["en", "pt"]})] {
+        let mut body = languages;
+        body["model"] = "svc-fast".into();
+        body["upload_id"] = account.upload("talk.flac", personal()).into();
+        account.create(&body);
+        body["pii_redaction"] = true.into();
+        let message = account.post("/v2/transcripts", &body).error(400, "unsupported_option");
+        assert!(message.contains("pii_redaction"), "{message}");
+    }
+}
+
+/// Every file below a folder whose bytes hold one of the words, whatever their case.
+fn files_with(folder: &Path, words: &[&str], found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files_with(&path, words, found);
+            continue;
+        }
+        let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).to_lowercase();
+        // Chance makes short words out of audio.
+        let leaked = words.iter().filter(|word| word.len() > 4 && text.contains(**word));
+        found.extend(leaked.map(|word| format!("{word} in {}", path.display())));
+    }
+}
+
+#[test]
+fn no_hidden_word_is_returned_sent_stored_or_logged() {
+    let log = [("AURICLE_LOG", "trace".to_owned())];
+    let service = Setup::local().starter().environment(log).start();
+    let receiver = Receiver::new();
+    let account = service.account();
+    let done = analyzed(
+        &account,
+        json!({
+            "pii_redaction": true, "profanity_filter": true, "entity_detection": true,
+            "webhook_url": receiver.url("/hook"),
+        }),
+    );
+    let id = done["id"].as_str().unwrap();
+    let mut returned = done.to_string();
+    for part in ["", "/srt", "/vtt", "/sentences", "/paragraphs", "/word-search?words=john,smith,mary,london"] {
+        let answer = account.get(&format!("/v2/transcripts/{id}{part}"));
+        returned.push_str(answer.text());
+        if part.starts_with("/word") {
+            assert_eq!(answer.ok()["total_count"], 0);
+        }
+    }
+    returned.push_str(account.get("/v2/transcripts").text());
+    for delivery in receiver.wait("/hook", 1) {
+        returned.push_str(&delivery.json().to_string());
+    }
+    returned.push_str(&service.log());
+    // The addresses of the word search are the test's own.
+    let returned = returned.to_lowercase().replace("words=john,smith,mary,london", "").replace("summary", "");
+    for word in PERSONAL.iter().chain(&["bastard"]) {
+        assert!(!returned.contains(word), "{word} was returned, sent or logged");
+    }
+    let mut found = Vec::new();
+    files_with(&service.data(), &["smith", "london", "nineteen", "bastard"], &mut found);
+    assert!(found.is_empty(), "{found:?}");
+}
