@@ -9,6 +9,7 @@ mod find;
 mod label;
 mod lists;
 mod mask;
+pub mod moderation;
 mod numbers;
 mod passes;
 mod phrases;
