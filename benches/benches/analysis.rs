@@ -3,6 +3,7 @@
 //! `taskset -c 0 cargo bench --workspace --bench analysis`: on one core. The throughput is in words; the goal is 100,000 a second.
 
 use auricle_engine::Word;
+use auricle_engine::analysis::summary::SummaryForm;
 use auricle_engine::analysis::{Passes, Redaction, analyze};
 use criterion::{Criterion, Throughput};
 
@@ -35,6 +36,10 @@ fn main() {
     all.redaction.clone_from(&redaction);
     all.profanity_filter = true;
     all.entities = true;
+    all.sentiment = true;
+    all.moderation = true;
+    all.chapters = true;
+    all.summary = Some(SummaryForm::Bullets);
     let mut redact = Passes::default();
     redact.redaction = redaction;
     for (name, passes) in [("redaction", redact), ("all", all)] {

@@ -1,6 +1,7 @@
 //! Validation of requests to create a transcript.
 
 use auricle_engine::Catalog;
+use auricle_engine::analysis::summary::SummaryForm;
 use auricle_engine::analysis::{self, Label, Substitution};
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
@@ -40,9 +41,6 @@ pub const FLAGS: [&str; 8] = [
     "content_moderation",
 ];
 
-/// The flags that are not served yet.
-const NOT_SERVED: [&str; 4] = ["summarization", "auto_chapters", "sentiment_analysis", "content_moderation"];
-
 /// More policies than there are labels are a mistake; no label is longer.
 const MAX_POLICIES: usize = 100;
 const MAX_POLICY_CHARS: usize = 50;
@@ -69,6 +67,11 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         return Err(ApiError::validation(format!("`pii_substitution` must be entity_name or hash, not {name:?}.")));
     }
     let speakers_expected = fields.integer("speakers_expected", 1..=20)?;
+    let summary_type = fields.string("summary_type")?;
+    if let Some(name) = summary_type.as_deref().filter(|name| name.parse::<SummaryForm>().is_err()) {
+        let message = format!("`summary_type` must be bullets, gist, headline or paragraph, not {name:?}.");
+        return Err(ApiError::validation(message));
+    }
     let webhook_url = fields.string_of("webhook_url", 0..=MAX_URL_CHARS)?;
     let title = fields.string_of("title", 0..=MAX_TITLE_CHARS)?;
     let estimated_duration_sec = fields.integer("estimated_duration_sec", 0..=i64::MAX)?;
@@ -100,9 +103,6 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
             "`speaker_labels` cannot be served: the models folder has no diarizer.",
         ));
     }
-    if let Some((name, _)) = flags.iter().find(|(name, on)| *on && NOT_SERVED.contains(name)) {
-        return Err(ApiError::unsupported_option(format!("`{name}` is not served here yet; leave it out.")));
-    }
     check_languages(&state.catalog, &model, language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
     if flags.contains(&("pii_redaction", true)) {
         check_redaction(language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
@@ -121,6 +121,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     }
     options.insert("pii_policies".into(), json!(policies));
     options.insert("pii_substitution".into(), json!(substitution));
+    options.insert("summary_type".into(), json!(summary_type));
     options.insert("speakers_expected".into(), json!(speakers_expected));
     options.insert("medical_mode".into(), medical_mode.into());
     options.insert("language_codes".into(), json!(language_codes));

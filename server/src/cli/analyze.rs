@@ -4,7 +4,11 @@ use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use auricle_engine::analysis::{self, Passes, Redaction, Span, WrittenText, profanity};
+use auricle_engine::analysis::chapters::Chapter;
+use auricle_engine::analysis::moderation::SafetyReport;
+use auricle_engine::analysis::sentiment::SentenceSentiment;
+use auricle_engine::analysis::summary::SummaryForm;
+use auricle_engine::analysis::{self, Analysis, Passes, Redaction, Span, WrittenText, profanity};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -22,6 +26,23 @@ pub struct AnalysisArgs {
     /// Mask profanity but for its first letter
     #[arg(long)]
     pub profanity: bool,
+    /// Tell the sentiment of each sentence
+    #[arg(long)]
+    pub sentiment: bool,
+    /// Flag sentences about sensitive topics
+    #[arg(long)]
+    pub moderation: bool,
+    /// Cut the text into chapters
+    #[arg(long)]
+    pub chapters: bool,
+    /// Summarise: bullets, gist, headline or paragraph
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "bullets",
+          value_parser = summary_form)]
+    pub summary: Option<SummaryForm>,
+}
+
+fn summary_form(name: &str) -> Result<SummaryForm, &'static str> {
+    name.parse().map_err(|()| "it must be bullets, gist, headline or paragraph")
 }
 
 impl AnalysisArgs {
@@ -31,20 +52,25 @@ impl AnalysisArgs {
         passes.redaction = self.pii.then(Redaction::default);
         passes.entities = self.entities;
         passes.profanity_filter = self.profanity;
+        passes.sentiment = self.sentiment;
+        passes.moderation = self.moderation;
+        passes.chapters = self.chapters;
+        passes.summary = self.summary;
         passes
     }
 
     fn is_empty(self) -> bool {
-        !(self.pii || self.entities || self.profanity)
+        self.passes().is_empty()
     }
 }
 
 #[derive(Args)]
 #[command(after_help = "\
-Without any of --pii, --entities and --profanity, --pii is meant. The text that remains goes to standard output.
+Without any flag --pii is meant. The text that remains goes to standard output.
 
 JSON has redacted (the text that remains) and entities (text, label, start_char, end_char, counted in characters of the
-input): with --pii alone what was hidden, with --entities everything that was found.
+input): with --pii alone what was hidden, with --entities everything that was found. The other flags add summary,
+chapters, sentiment_results and content_safety; their start and end count characters of redacted.
 
 Examples:
   auricle analyze --pii notes.txt
@@ -81,6 +107,17 @@ enum TextFormat {
 struct Analyzed {
     redacted: String,
     entities: Vec<SpanObject>,
+    /// The other passes, if one was asked.
+    #[serde(flatten)]
+    more: Option<More>,
+}
+
+#[derive(Serialize)]
+struct More {
+    summary: Option<String>,
+    chapters: Option<Vec<Chapter>>,
+    sentiment_results: Option<Vec<SentenceSentiment>>,
+    content_safety: Option<SafetyReport>,
 }
 
 #[derive(Serialize)]
@@ -108,7 +145,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<()> {
     let stopped = |source| Failure::Write { what: "to standard output".into(), source };
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut write = |text: &str| -> Result<()> {
-        let analyzed = analyze(text, asked, &args.language);
+        let analyzed = analyze(text, asked, &args.language)?;
         out.write_all(render(&analyzed, asked, format)?.as_bytes()).map_err(stopped)
     };
     let failed = |error: io::Error| Failure::Engine(read_error(&args.file, &error));
@@ -141,7 +178,7 @@ fn read_error(path: &Path, error: &io::Error) -> auricle_engine::Error {
     auricle_engine::Error::Read { path: path.to_owned(), reason: error.to_string() }
 }
 
-fn analyze(text: &str, asked: AnalysisArgs, language: &str) -> Analyzed {
+fn analyze(text: &str, asked: AnalysisArgs, language: &str) -> Result<Analyzed> {
     let written = WrittenText::new(text);
     let (mut redacted, hidden) =
         if asked.pii { written.redact(&Redaction::default()) } else { (text.to_owned(), Vec::new()) };
@@ -149,7 +186,22 @@ fn analyze(text: &str, asked: AnalysisArgs, language: &str) -> Analyzed {
         redacted = profanity::mask_text(&redacted, language);
     }
     let entities = if asked.entities && analysis::has_language(language) { written.entities() } else { hidden };
-    Analyzed { redacted, entities: entities.into_iter().map(SpanObject::from).collect() }
+    let more = more(&redacted, asked, language)?;
+    Ok(Analyzed { redacted, entities: entities.into_iter().map(SpanObject::from).collect(), more })
+}
+
+/// The passes that need no places in the input, over the text that remains.
+fn more(redacted: &str, asked: AnalysisArgs, language: &str) -> Result<Option<More>> {
+    let mut passes = asked.passes();
+    passes.redaction = None;
+    passes.entities = false;
+    if passes.is_empty() {
+        return Ok(None);
+    }
+    let words = WrittenText::new(redacted).to_words();
+    let Analysis { summary, chapters, sentiment_results, content_safety, .. } =
+        analysis::analyze(words, Some(language), &passes)?.analysis;
+    Ok(Some(More { summary, chapters, sentiment_results, content_safety }))
 }
 
 fn render(analyzed: &Analyzed, asked: AnalysisArgs, format: TextFormat) -> Result<String> {
@@ -167,5 +219,39 @@ fn render(analyzed: &Analyzed, asked: AnalysisArgs, format: TextFormat) -> Resul
         text.push('\n');
         text.push_str(&output::table(&rows));
     }
+    if let Some(more) = &analyzed.more {
+        text.push_str(&sections(more));
+    }
     Ok(text)
+}
+
+/// Summary, chapters, sentiments and sensitive sentences as text.
+fn sections(more: &More) -> String {
+    let mut text = String::new();
+    if let Some(summary) = &more.summary {
+        text.push_str(&format!("\n{summary}\n"));
+    }
+    for chapter in more.chapters.iter().flatten() {
+        text.push_str(&format!("\n{}\n{}\n", chapter.headline, chapter.summary));
+    }
+    let sentiments = more.sentiment_results.iter().flatten();
+    let rows: Vec<Vec<String>> = sentiments
+        .map(|sentence| vec![format!("{:?}", sentence.sentiment).to_uppercase(), output::one_line(&sentence.text)])
+        .collect();
+    if !rows.is_empty() {
+        text.push('\n');
+        text.push_str(&output::table(&rows));
+    }
+    let flagged = more.content_safety.iter().flat_map(|report| &report.results);
+    let rows: Vec<Vec<String>> = flagged
+        .map(|sentence| {
+            let labels: Vec<&str> = sentence.labels.iter().map(|label| label.label).collect();
+            vec![labels.join(","), output::one_line(&sentence.text)]
+        })
+        .collect();
+    if !rows.is_empty() {
+        text.push('\n');
+        text.push_str(&output::table(&rows));
+    }
+    text
 }

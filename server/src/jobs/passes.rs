@@ -1,5 +1,6 @@
 //! The analysis that a job's options ask for.
 
+use auricle_engine::analysis::summary::SummaryForm;
 use auricle_engine::analysis::{Label, Passes, Redaction, Substitution};
 use serde_json::Value;
 
@@ -16,6 +17,13 @@ pub fn passes(options: &Value) -> Passes {
     }
     passes.profanity_filter = is_on("profanity_filter");
     passes.entities = is_on("entity_detection");
+    passes.sentiment = is_on("sentiment_analysis");
+    passes.moderation = is_on("content_moderation");
+    passes.chapters = is_on("auto_chapters");
+    if is_on("summarization") {
+        let form = options["summary_type"].as_str().and_then(|name| name.parse::<SummaryForm>().ok());
+        passes.summary = Some(form.unwrap_or_default());
+    }
     passes
 }
 

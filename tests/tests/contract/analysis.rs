@@ -10,7 +10,13 @@ use serde_json::{Value, json};
 const ANALYSES: [&str; 5] = ["summary", "chapters", "entities", "sentiment_results", "content_safety"];
 
 /// The flag of each analysis.
-const FLAGS: [(&str, &str); 1] = [("entity_detection", "entities")];
+const FLAGS: [(&str, &str); 5] = [
+    ("summarization", "summary"),
+    ("auto_chapters", "chapters"),
+    ("entity_detection", "entities"),
+    ("sentiment_analysis", "sentiment_results"),
+    ("content_moderation", "content_safety"),
+];
 
 /// Words of the recording that name a person, a place or a birth.
 const PERSONAL: [&str; 5] = ["john", "smith", "london", "mary", "nineteen"];

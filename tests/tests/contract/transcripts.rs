@@ -189,14 +189,7 @@ fn a_language_that_the_model_lacks_is_refused_by_name() {
 #[test]
 fn options_that_are_not_served_are_refused_by_name_and_false_is_fine() {
     let account = service().account();
-    let options = [
-        "speaker_labels",
-        "summarization",
-        "auto_chapters",
-        "sentiment_analysis",
-        "content_moderation",
-        "medical_mode",
-    ];
+    let options = ["speaker_labels", "medical_mode"];
     let mut off = json!({"audio_url": receiver().sound()});
     for option in options {
         let message = account
@@ -253,6 +246,8 @@ fn a_field_of_the_wrong_type_is_422() {
         ("pii_policies", json!("PERSON_NAME")),
         ("pii_policies", json!(["SHOE_SIZE"])),
         ("pii_substitution", json!("stars")),
+        ("summary_type", json!("novel")),
+        ("summary_type", json!(3)),
         ("webhook_url", json!(5)),
         ("title", json!(5)),
         ("estimated_duration_sec", json!("10")),

@@ -3,9 +3,14 @@
 
 use serde::Serialize;
 
+use super::chapters::{Chapter, chapters};
+use super::moderation::{SafetyReport, has_lists, moderate};
+use super::sentiment::{SentenceSentiment, has_lexicon, sentiment};
+use super::summary::{SummaryForm, summarise};
 use super::{Entity, Redacted, Redaction, check_redaction, entities, has_language, profanity, redact};
 use crate::error::Result;
 use crate::text::Word;
+use crate::text::segments;
 use crate::text::tokens::joined;
 
 /// What is asked of a transcript's words.
@@ -18,6 +23,14 @@ pub struct Passes {
     pub profanity_filter: bool,
     /// Find entities.
     pub entities: bool,
+    /// Tell the sentiment of each sentence.
+    pub sentiment: bool,
+    /// Flag sentences about sensitive topics.
+    pub moderation: bool,
+    /// Cut the transcript into chapters.
+    pub chapters: bool,
+    /// Summarise it.
+    pub summary: Option<SummaryForm>,
 }
 
 impl Passes {
@@ -39,8 +52,36 @@ impl Passes {
 /// What the passes found. A field is none if it was not asked or if nothing was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Analysis {
+    /// The summary.
+    pub summary: Option<String>,
+    /// The chapters.
+    pub chapters: Option<Vec<Chapter>>,
     /// The entities.
     pub entities: Option<Vec<Entity>>,
+    /// The sentiment of each sentence.
+    pub sentiment_results: Option<Vec<SentenceSentiment>>,
+    /// The sentences about sensitive topics.
+    pub content_safety: Option<SafetyReport>,
+}
+
+impl Analysis {
+    fn mask_profanity(&mut self, language: &str) {
+        let chapters = self.chapters.iter_mut().flatten();
+        let texts = chapters
+            .flat_map(|chapter| [&mut chapter.gist, &mut chapter.headline, &mut chapter.summary])
+            .chain(self.entities.iter_mut().flatten().map(|entity| &mut entity.text))
+            .chain(self.sentiment_results.iter_mut().flatten().map(|sentence| &mut sentence.text))
+            .chain(
+                self.content_safety
+                    .iter_mut()
+                    .flat_map(|report| &mut report.results)
+                    .map(|sentence| &mut sentence.text),
+            )
+            .chain(&mut self.summary);
+        for text in texts {
+            *text = profanity::mask_text(text, language);
+        }
+    }
 }
 
 /// Words after the passes, and what was found in them.
@@ -74,8 +115,10 @@ pub fn analyze(words: Vec<Word>, language: Option<&str>, passes: &Passes) -> Res
         }
         None => Redacted { words, ..Redacted::default() },
     };
+    // Profanity is masked afterwards: it tells of sentiment and of topics.
+    let mut analysis = found(&redacted, language.unwrap_or_default(), passes);
     if passes.profanity_filter
-        && let Some(language) = language
+        && let Some(language) = language.filter(|language| profanity::has_language(language))
     {
         for word in &mut redacted.words {
             if let Some(masked) = profanity::masked(&word.text, language) {
@@ -83,13 +126,37 @@ pub fn analyze(words: Vec<Word>, language: Option<&str>, passes: &Passes) -> Res
                 changed = true;
             }
         }
+        analysis.mask_profanity(language);
     }
-    let found = if passes.entities && language.is_some_and(has_language) { entities(&redacted) } else { Vec::new() };
     let text = changed.then(|| joined(&redacted.words));
-    Ok(Analyzed {
-        text,
-        hidden_ms: redacted.spans_ms,
-        analysis: Analysis { entities: (!found.is_empty()).then_some(found) },
-        words: redacted.words,
-    })
+    Ok(Analyzed { text, hidden_ms: redacted.spans_ms, analysis, words: redacted.words })
+}
+
+/// What was asked beside redaction and the profanity filter. A language that a pass lacks leaves its field empty.
+fn found(redacted: &Redacted, language: &str, passes: &Passes) -> Analysis {
+    let mut analysis = Analysis::default();
+    if passes.entities && has_language(language) {
+        analysis.entities = some(entities(redacted));
+    }
+    if !(passes.sentiment || passes.chapters || passes.moderation || passes.summary.is_some()) {
+        return analysis;
+    }
+    let sentences = segments::sentences(&redacted.words);
+    if passes.sentiment && has_lexicon(language) {
+        analysis.sentiment_results = some(sentiment(&sentences));
+    }
+    if passes.moderation && has_lists(language) {
+        analysis.content_safety = moderate(&sentences);
+    }
+    if passes.chapters || passes.summary.is_some() {
+        let chapters = chapters(&sentences, language);
+        analysis.summary = passes.summary.and_then(|form| summarise(&sentences, &chapters, language, form));
+        analysis.chapters = if passes.chapters { some(chapters) } else { None };
+    }
+    analysis
+}
+
+/// None for an empty list.
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
 }

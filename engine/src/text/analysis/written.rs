@@ -6,6 +6,7 @@ use super::label::Label;
 use super::mask::{self, Redaction};
 use super::reading::Reading;
 use super::{MIN_ENTITY_CONFIDENCE, Turn, find_in, resolve};
+use crate::text::Word;
 
 /// A span of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,20 @@ impl<'a> WrittenText<'a> {
     #[must_use]
     pub fn words(&self) -> &[Range<usize>] {
         &self.words
+    }
+
+    /// The words with the places of their characters as times.
+    #[must_use]
+    pub fn to_words(&self) -> Vec<Word> {
+        let (mut counted, mut chars) = (0, 0);
+        let words = self.words.iter().map(|bytes| {
+            chars += self.text[counted..bytes.start].chars().count();
+            counted = bytes.start;
+            let text = self.text[bytes.clone()].to_owned();
+            let (start, end) = (chars as u64, (chars + text.chars().count()) as u64);
+            Word { text, start, end, confidence: 1.0, speaker: None }
+        });
+        words.collect()
     }
 
     fn turns(&self) -> Vec<Turn<'a>> {
