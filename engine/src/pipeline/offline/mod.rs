@@ -2,6 +2,8 @@
 
 pub mod transducer;
 pub(crate) mod transducer_executor;
+mod unwritten;
 pub(crate) mod whisper;
 pub(crate) mod whisper_executor;
 mod whisper_windows;
+mod whisper_words;
