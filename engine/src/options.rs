@@ -88,8 +88,9 @@ pub struct TranscribeOptions {
     pub model: Option<String>,
     /// The language spoken, `en` say; found by the model where it can, if left out.
     pub language: Option<String>,
-    /// The languages that may be spoken, one here and another there: each window of a Whisper checkpoint tells for itself
-    /// which. Not looked at where `language` is given; left empty, the model finds one for the whole recording.
+    /// The languages that may be spoken, one here and another there: a Whisper checkpoint tells for each stretch of speech
+    /// which, and writes it by itself, which takes longer. Not looked at where `language` is given; left empty, the model
+    /// finds one for the whole recording.
     pub languages: Vec<String>,
     /// Names and words to expect.
     pub keyterms: Vec<String>,

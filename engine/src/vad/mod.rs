@@ -2,12 +2,16 @@
 //!
 //! - [`chunker`]: cuts recordings into windows at silence.
 //! - [`endpointer`]: ends turns of live speech.
+//! - [`seam`]: joins the words of windows.
 //! - [`segmenter`]: speech probabilities to segments of speech.
 //! - [`speech_filter`]: drops words far from detected speech.
 //! - [`stream`]: the detector over a stream of samples.
+//! - [`window`]: pieces of a recording with the speech in them.
 
 pub mod chunker;
 pub mod endpointer;
+pub mod seam;
 pub mod segmenter;
 pub mod speech_filter;
 pub mod stream;
+pub mod window;

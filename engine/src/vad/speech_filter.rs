@@ -1,6 +1,8 @@
 //! Drops words that lie more than 1 s from detected speech. Without a detector, speech is anything louder than -65 dB
 //! of full scale; that level is a judgement.
 
+use std::ops::Range;
+
 use super::segmenter::{SegmentationParameters, Segmenter, SpeechBoundary, SpeechSegment};
 use super::stream::VadStream;
 use crate::audio::SAMPLE_RATE;
@@ -21,6 +23,9 @@ const MAX_DISTANCE_MS: f64 = 1000.0;
 const PARAMETERS: SegmentationParameters =
     SegmentationParameters { on: 0.5, off: 0.35, least_speech_ms: 95, least_silence_ms: 100, padding_ms: 0 };
 
+/// Speech is no shorter than this together with the speech around it, ms: a bark or a knock is.
+const MIN_SPEECH_MS: usize = 250;
+
 /// Spans of speech in a piece of audio.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpeechSpans {
@@ -38,7 +43,7 @@ impl SpeechSpans {
         let mut boundaries = segmenter.push(probabilities);
         boundaries.extend(segmenter.finish(before + samples));
         let within = |at: usize| at.saturating_sub(before);
-        let segments = SpeechSegment::between(&boundaries).into_iter();
+        let segments = without_knocks(SpeechSegment::between(&boundaries)).into_iter();
         Ok(Self { spans: segments.map(|s| SpeechSegment { start: within(s.start), end: within(s.end) }).collect() })
     }
 
@@ -56,6 +61,23 @@ impl SpeechSpans {
             self.spans.iter().any(|span| ms(span.start) < to + margin_ms && from < ms(span.end) + margin_ms)
         };
         (0..count).filter(within).collect()
+    }
+
+    /// The spans, ms from the start of the audio.
+    pub fn spans_ms(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let ms = |sample: usize| sample as u64 * 1000 / u64::from(SAMPLE_RATE);
+        self.spans.iter().map(move |span| ms(span.start)..ms(span.end))
+    }
+
+    /// The parts of the spans that lie in a range, ms.
+    pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let cut = move |span: Range<u64>| span.start.max(range.start)..span.end.min(range.end);
+        self.spans_ms().map(cut).filter(|span| span.start < span.end)
+    }
+
+    /// Length of all speech, ms.
+    pub fn total_ms(&self) -> u64 {
+        self.spans_ms().map(|span| span.end - span.start).sum()
     }
 
     /// True if there is no speech.
@@ -143,7 +165,7 @@ impl<'a> SpeechFilter<'a> {
             Method::Detector { stream, mut segmenter, mut boundaries, samples } => {
                 boundaries.extend(segmenter.push(&stream.finish()?));
                 boundaries.extend(segmenter.finish(samples));
-                Ok(SpeechSpans { spans: SpeechSegment::between(&boundaries) })
+                Ok(SpeechSpans { spans: without_knocks(SpeechSegment::between(&boundaries)) })
             }
             Method::Level { mut energy, mut count, mut start, mut spans } => {
                 end_frame(&mut energy, &mut count, &mut start, &mut spans);
@@ -151,6 +173,18 @@ impl<'a> SpeechFilter<'a> {
             }
         }
     }
+}
+
+/// The segments without those that are short even with the ones near to them.
+fn without_knocks(segments: Vec<SpeechSegment>) -> Vec<SpeechSegment> {
+    const MS: usize = SAMPLE_RATE as usize / 1000;
+    let around = MAX_DISTANCE_MS as usize * MS;
+    let near = |segment: &SpeechSegment| {
+        let from = segments.partition_point(|other| other.end + around < segment.start);
+        let near = segments[from..].iter().take_while(|other| other.start <= segment.end + around);
+        near.map(|other| other.end - other.start).sum::<usize>()
+    };
+    segments.iter().filter(|segment| near(segment) >= MIN_SPEECH_MS * MS).copied().collect()
 }
 
 /// Ends a frame of the level method, and joins it to the span before if both are loud.
@@ -184,6 +218,20 @@ mod tests {
         let dropped = filter.finish().unwrap().keep_near(&mut tokens, 80.0);
         assert_eq!(tokens, [4200, 5500, 6900].map(token));
         assert_eq!(dropped, [1000, 3800, 7200, 10_000].map(token));
+    }
+
+    #[test]
+    fn a_short_sound_is_speech_only_beside_speech() {
+        let spans = |chunks: &[std::ops::Range<usize>]| {
+            let speech = |chunk: &usize| chunks.iter().any(|range| range.contains(chunk));
+            let probabilities: Vec<f32> = (0..200).map(|n| if speech(&n) { 0.9 } else { 0.1 }).collect();
+            SpeechSpans::from_probabilities(&probabilities, 0, 200 * 512).unwrap().spans.len()
+        };
+        assert_eq!(spans(&[10..15]), 0, "160 ms");
+        assert_eq!(spans(&[10..19]), 1, "288 ms");
+        assert_eq!(spans(&[10..15, 30..50]), 2, "a short word before others");
+        assert_eq!(spans(&[10..15, 100..120]), 1, "too far away");
+        assert_eq!(spans(&[10..15, 30..35]), 2, "two short words");
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub struct DecodedWindow {
     pub no_speech: f32,
     /// Attention of the alignment heads for each token and the end: `[tokens + 1, heads, frames]`.
     pub weights: Vec<f32>,
+    /// True if the tokens reached their limit before the end.
+    pub cut_off: bool,
 }
 
 /// A batch of windows in decoding.
@@ -424,14 +426,15 @@ impl WindowState {
         weights.reverse();
         let log_prob = path.log_prob / path.tokens.len().max(1) as f32;
         let mut tokens = path.tokens;
-        if tokens.last() == Some(&end) {
+        let cut_off = tokens.last() != Some(&end);
+        if !cut_off {
             tokens.pop();
             confidences.pop();
         } else if let Some(last) = weights.last().copied() {
             // Cut off: the attention at the end token is unknown.
             weights.push(last);
         }
-        DecodedWindow { tokens, confidences, log_prob, no_speech: self.no_speech, weights: weights.concat() }
+        DecodedWindow { tokens, confidences, log_prob, no_speech: self.no_speech, weights: weights.concat(), cut_off }
     }
 }
 

@@ -16,6 +16,6 @@ pub use config::{Config, SpecialTokens};
 pub use decoder::{DecoderOutput, DecoderState, Scores};
 pub use decoding::{DecodeOptions, DecodedWindow, DecodingBatch, Task};
 pub use model::Whisper;
-pub use sequence::Previous;
+pub use sequence::{Previous, Segment};
 pub use token_mask::{TokenRules, compression_ratio};
 pub use vocabulary::{Vocabulary, WordTokens};

@@ -1,5 +1,7 @@
-//! Decoding of consecutive windows: the start of the next window, and its prompt of earlier text. The prompt includes
+//! Decoding of consecutive windows: segments between timestamps, the start of the next window, and its prompt of earlier text. The prompt includes
 //! the timestamps, as in training.
+
+use std::ops::Range;
 
 use super::config::SpecialTokens;
 use super::decoding::DecodedWindow;
@@ -15,6 +17,20 @@ pub struct Previous {
     room: usize,
     /// True if the latest text is a reliable prompt.
     reliable: bool,
+}
+
+/// Milliseconds between two timestamps.
+const TIMESTAMP_MS: u64 = 20;
+
+/// Text between timestamps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Places of its text in the tokens.
+    pub tokens: Range<usize>,
+    /// Start, ms from the start of the window.
+    pub from_ms: u64,
+    /// End, ms; none where no timestamp follows.
+    pub to_ms: Option<u64>,
 }
 
 /// Text sampled at this temperature or a higher one is not used as a prompt.
@@ -54,6 +70,26 @@ impl SpecialTokens {
             Some(second) => (second, Some((tokens[second - 1] - self.first_timestamp()) as usize)),
             None => (count, None),
         }
+    }
+
+    /// The segments of a window's tokens: text between timestamps.
+    pub fn segments(&self, tokens: &[u32]) -> Vec<Segment> {
+        let time_ms = |token: u32| u64::from(token - self.first_timestamp()) * TIMESTAMP_MS;
+        let mut segments = Vec::new();
+        let (mut from_ms, mut at) = (0, 0);
+        while at < tokens.len() {
+            if self.is_timestamp(tokens[at]) {
+                from_ms = time_ms(tokens[at]);
+                at += 1;
+                continue;
+            }
+            let length = tokens[at..].iter().position(|token| self.is_timestamp(*token));
+            let next = length.map_or(tokens.len(), |length| at + length);
+            let to_ms = tokens.get(next).map(|token| time_ms(*token).max(from_ms));
+            segments.push(Segment { tokens: at..next, from_ms, to_ms });
+            at = next;
+        }
+        segments
     }
 }
 

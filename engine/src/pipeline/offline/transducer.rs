@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::transducer_executor::{SearchPlacement, StepOutput, StepResult, TransducerInput, TransducerRequest};
+use super::unwritten::Coverage;
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::decoding::fusion::{BEAM, Fusion};
 use crate::decoding::keyterms::Keyterms;
@@ -18,10 +19,12 @@ use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, Strea
 use crate::pipeline::groups::BatchGroup;
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::lm::LanguageModel;
-use crate::text::tokens::Spoken;
+use crate::text::tokens::{Spoken, joined};
 use crate::transcript::{Progress, Transcript};
-use crate::vad::chunker::{Chunker, Window, join};
+use crate::vad::chunker::{Chunker, WindowLengths};
+use crate::vad::seam::join;
 use crate::vad::speech_filter::{SpeechFilter, SpeechSpans};
+use crate::vad::window::Window;
 
 /// Input that is read ahead of the device: mel rows of a stream (27 s at 10 ms), and windows.
 const ROWS_AHEAD: usize = 2_688;
@@ -36,6 +39,7 @@ struct Transcription<'a> {
     detector: Option<&'a Silero>,
     /// Number of words dropped because they are far from speech.
     dropped_words: usize,
+    coverage: Coverage,
     progress: ProgressReport<'a>,
 }
 
@@ -144,6 +148,7 @@ pub(crate) fn transcribe(
         },
         detector,
         dropped_words: 0,
+        coverage: Coverage::default(),
         progress: ProgressReport::new(progress, &audio),
     };
     let mut spoken = if model.config().class.is_streaming() {
@@ -152,7 +157,21 @@ pub(crate) fn transcribe(
         transcribe_windows(model, worker, &mut audio, &mut run)?
     };
     model.emission_delay(run.group.look_ahead).correct(&mut spoken.words);
+    if run.detector.is_some() {
+        let dropped = run.coverage.drop_doubtful(&mut spoken.words);
+        if dropped > 0 {
+            run.dropped_words += dropped;
+            spoken.text = joined(&spoken.words);
+        }
+    }
     let confidence = spoken.confidence();
+    let warnings = audio
+        .warnings()
+        .into_iter()
+        .chain(dropped_words_warning(run.dropped_words))
+        .chain(run.detector.and_then(|_| run.coverage.warning(&spoken.words)))
+        .chain(unwritable.into_iter().map(|term| format!("the model cannot write the keyterm {term:?}: left out")))
+        .collect();
     Ok(Transcript {
         text: spoken.text,
         words: spoken.words,
@@ -161,12 +180,7 @@ pub(crate) fn transcribe(
         language_code: spoken.language.or_else(|| options.language.clone()),
         audio_duration_sec: audio.position_s(),
         model: options.model.clone().unwrap_or_default(),
-        warnings: audio
-            .warnings()
-            .into_iter()
-            .chain(dropped_words_warning(run.dropped_words))
-            .chain(unwritable.into_iter().map(|term| format!("the model cannot write the keyterm {term:?}: left out")))
-            .collect(),
+        warnings,
     })
 }
 
@@ -219,7 +233,7 @@ fn transcribe_stream(
     if let Some(search) = run.search() {
         tokens.extend(model.finish_search(searching, &[search]).into_iter().flatten());
     }
-    drop_far_tokens(model, &filter.finish()?, &mut tokens, run);
+    drop_far_tokens(model, &filter.finish()?, 0, &mut tokens, run);
     let end_ms = (audio.position_s() * 1000.0).round() as u64;
     Ok(model.vocabulary().words(&tokens, model.frame_ms(), end_ms))
 }
@@ -231,7 +245,7 @@ fn transcribe_windows(
     audio: &mut AudioStream,
     run: &mut Transcription,
 ) -> Result<Spoken> {
-    let mut chunker = Chunker::new(run.detector);
+    let mut chunker = Chunker::new(run.detector, WindowLengths::UTTERANCES);
     let mut open = run.open(worker)?;
     let mut waiting: VecDeque<Window> = VecDeque::new();
     let mut spoken = Spoken::default();
@@ -242,7 +256,7 @@ fn transcribe_windows(
                 Some(block) => chunker.push(&block)?,
                 None => {
                     ended = true;
-                    chunker.finish()?.into_iter().collect()
+                    chunker.finish()?
                 }
             };
             for window in cut {
@@ -265,7 +279,7 @@ fn transcribe_windows(
             let Some(window) = waiting.pop_front() else {
                 return Err(Error::internal("more results than windows"));
             };
-            drop_far_tokens(model, &window.speech()?, &mut tokens, run);
+            drop_far_tokens(model, &window.speech()?, window.start_ms, &mut tokens, run);
             let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
             let part = model.vocabulary().words(&tokens, model.frame_ms(), length_ms);
             join(&mut spoken, part, &window);
@@ -275,8 +289,15 @@ fn transcribe_windows(
     Ok(spoken)
 }
 
-/// Drops the tokens far from speech, and counts their words.
-fn drop_far_tokens(model: &FastConformer, speech: &SpeechSpans, tokens: &mut Vec<Token>, run: &mut Transcription) {
+/// Drops the tokens far from speech, and counts their words. The audio begins at `start_ms`.
+fn drop_far_tokens(
+    model: &FastConformer,
+    speech: &SpeechSpans,
+    start_ms: u64,
+    tokens: &mut Vec<Token>,
+    run: &mut Transcription,
+) {
+    run.coverage.add(speech, start_ms);
     let dropped = speech.keep_near(tokens, model.frame_ms());
     run.dropped_words += model.vocabulary().words(&dropped, model.frame_ms(), u64::MAX).words.len();
 }

@@ -1,33 +1,34 @@
 //! Audio to words with a Whisper checkpoint: windows cut at silence, their tokens, and words with times from
-//! cross-attention.
+//! cross-attention. Speech that a window's text leaves out is written again by itself.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::ControlFlow;
+use std::collections::VecDeque;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::transducer::{ProgressReport, dropped_words_warning};
+use super::unwritten::{Coverage, MIN_ADVANCE_MS, unwritten};
 use super::whisper_executor::{LanguageChoice, SAMPLES_PER_FRAME, TranscribedWindow, WhisperInput, WhisperRequest};
+use super::whisper_words::{FRAME_MS, words};
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
 use crate::models::silero::Silero;
-use crate::models::whisper::{DecodedWindow, Previous, SpecialTokens, Task, Whisper, token_times};
+use crate::models::whisper::{DecodedWindow, Previous, Task, Whisper};
 use crate::options::TranscribeOptions;
 use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
-use crate::text::Word;
 use crate::text::tokens::{Spoken, joined};
 use crate::transcript::{Progress, Transcript};
-use crate::vad::chunker::{Chunker, SequentialWindows, Window, join};
+use crate::vad::chunker::{Chunker, SequentialWindows, WindowLengths};
+use crate::vad::seam::join;
+use crate::vad::window::Window;
 
 /// Windows that are read ahead of the device.
 const WINDOWS_AHEAD: usize = 16;
-/// Milliseconds of an encoder frame.
-const FRAME_MS: u64 = 20;
-/// Margin on both sides of detected speech, ms.
-const MARGIN_MS: u64 = 200;
-/// Least audio by which a window must move on, ms.
-const MIN_ADVANCE_MS: u64 = 1000;
+/// Times that parts of parts of a window are written again.
+const MAX_DEPTH: usize = 8;
+/// Samples in a millisecond.
+const MS: usize = SAMPLE_RATE as usize / 1000;
 
 /// Transcribes audio to its end. Drops words far from speech, or from sound without a detector.
 ///
@@ -54,24 +55,33 @@ pub(crate) fn transcribe(
     let keyterms = keyterm_prompt(model, &options.keyterms)?;
     let open = worker.open(StreamRequest::Whisper(request), Priority::Offline)?;
     let progress = ProgressReport::new(progress, &audio);
-    let mut text =
-        TranscriptBuilder { model, spoken: Spoken::default(), silence_language: None, dropped_words: 0, progress };
+    let mut text = TranscriptBuilder {
+        model,
+        spoken: Spoken::default(),
+        coverage: Coverage::default(),
+        dropped_words: 0,
+        reported_s: 0.0,
+        progress,
+    };
     if options.sequential {
         transcribe_sequential(open, &mut audio, detector, keyterms, &mut text)?;
     } else {
-        transcribe_parallel(open, &mut audio, detector, &keyterms, &mut text)?;
+        let several = options.language.is_none() && options.languages.len() > 1;
+        let lengths = if several { WindowLengths::STRETCHES } else { WindowLengths::THIRTY_SECONDS };
+        transcribe_parallel(open, &mut audio, Chunker::new(detector, lengths), &keyterms, &mut text)?;
     }
-    let TranscriptBuilder { spoken, silence_language, dropped_words, .. } = text;
+    let TranscriptBuilder { spoken, coverage, dropped_words, .. } = text;
     let confidence = spoken.confidence();
+    let unwritten = detector.and_then(|_| coverage.warning(&spoken.words));
     Ok(Transcript {
         text: joined(&spoken.words),
         words: spoken.words,
         utterances: None,
         confidence,
-        language_code: options.language.clone().or(spoken.language).or(silence_language),
+        language_code: options.language.clone().or(spoken.language),
         audio_duration_sec: audio.position_s(),
         model: options.model.clone().unwrap_or_default(),
-        warnings: audio.warnings().into_iter().chain(dropped_words_warning(dropped_words)).collect(),
+        warnings: audio.warnings().into_iter().chain(dropped_words_warning(dropped_words)).chain(unwritten).collect(),
     })
 }
 
@@ -79,72 +89,197 @@ pub(crate) fn transcribe(
 struct TranscriptBuilder<'a> {
     model: &'a Whisper,
     spoken: Spoken,
-    /// Language of the first window without words.
-    silence_language: Option<String>,
+    coverage: Coverage,
     /// Number of words dropped because they are far from speech.
     dropped_words: usize,
+    reported_s: f64,
     progress: ProgressReport<'a>,
 }
 
 impl TranscriptBuilder<'_> {
-    fn add(&mut self, decoded: &DecodedWindow, language: u32, window: &Window) -> Result<()> {
-        let (mut part, dropped) = words(self.model, decoded, language, window)?;
-        self.dropped_words += dropped;
-        if part.words.is_empty() {
-            let language = part.language.take();
-            self.silence_language = self.silence_language.take().or(language);
-        }
-        join(&mut self.spoken, part, window);
-        self.progress.report(window.start_ms as f64 / 1000.0 + window.samples.len() as f64 / f64::from(SAMPLE_RATE))
+    /// Adds the words of a window.
+    fn add(&mut self, written: Written, window: &Window) -> Result<()> {
+        self.dropped_words += written.dropped;
+        self.coverage.add(&window.speech()?, window.start_ms);
+        join(&mut self.spoken, written.spoken, window);
+        self.reported_s = self.reported_s.max((window.start_ms + length_ms(window)) as f64 / 1000.0);
+        self.progress.report(self.reported_s)
+    }
+
+    /// Adds the words of a part of the window that was added last.
+    fn add_part(&mut self, written: Written, part: &Window) {
+        self.dropped_words += written.dropped;
+        let words = written.spoken.words.into_iter().map(|mut word| {
+            word.start += part.start_ms;
+            word.end += part.start_ms;
+            word
+        });
+        let at = self.spoken.words.partition_point(|word| word.start < part.start_ms);
+        self.spoken.words.splice(at..at, words);
+        self.spoken.language = self.spoken.language.take().or(written.spoken.language);
     }
 }
 
+/// Length of a window, ms.
+fn length_ms(window: &Window) -> u64 {
+    (window.samples.len() / MS) as u64
+}
+
+/// As [`WhisperInput::language`].
+type Language = Option<(u32, Option<u32>)>;
 type OpenStream = (Stream<DeviceExecutor>, Results<StreamOutput>);
 
-fn push(stream: &mut Stream<DeviceExecutor>, window: &Window, previous: Vec<u32>) -> Result<()> {
-    let input = WhisperInput { samples: window.samples.clone(), previous, has_speech: !window.speech()?.is_empty() };
+fn push(stream: &Stream<DeviceExecutor>, window: &Window, previous: &[u32], language: Language) -> Result<()> {
+    let input = WhisperInput {
+        samples: window.samples.clone(),
+        previous: previous.to_vec(),
+        speech_ms: window.speech()?.total_ms(),
+        language,
+        seed: window.start_ms,
+    };
     stream.push(StreamInput::Whisper(input)).map_err(|_| Error::Busy("too many recordings at once".into()))
+}
+
+/// True if a detector heard no speech in the window.
+fn is_silent(window: &Window) -> Result<bool> {
+    Ok(window.has_detector() && window.speech()?.is_empty())
+}
+
+/// The words of a window, and the parts of it that its text leaves out.
+#[derive(Default)]
+struct Written {
+    spoken: Spoken,
+    /// Number of words dropped because they are far from speech.
+    dropped: usize,
+    /// In order, ms from the window's start.
+    parts: Vec<Range<u64>>,
+    /// True if no text of the window follows the last part.
+    at_end: bool,
+}
+
+/// Turns tokens to words; drops the tokens that belong to a part that is to be written again.
+fn write(model: &Whisper, decoded: &mut DecodedWindow, language: Option<u32>, window: &Window) -> Result<Written> {
+    let speech = window.speech()?;
+    let end_ms = length_ms(window);
+    let found = unwritten(&model.config().special, decoded, &speech, end_ms, window.has_detector());
+    let complete = found.kept == decoded.tokens.len();
+    decoded.truncate(found.kept);
+    let (mut spoken, dropped) = words(model, decoded, language, window, &speech, &found.parts)?;
+    let (mut parts, mut at_end) = (found.parts, found.at_end);
+    // Cut off within a segment that began with the window: the last word tells how far the text goes.
+    if decoded.cut_off && complete && !at_end && spoken.words.last().is_some_and(|last| last.start >= MIN_ADVANCE_MS) {
+        parts.extend(spoken.words.pop().map(|last| last.start..end_ms));
+        at_end = true;
+    }
+    Ok(Written { spoken, dropped, parts, at_end })
+}
+
+/// The part of a window in a range, ms.
+fn part(window: &Window, range: &Range<u64>) -> Window {
+    window.part(range.start as usize * MS..range.end as usize * MS)
+}
+
+/// A window on its way through the device.
+struct Pending {
+    /// Its number among the windows of the stream; none for a window without speech.
+    number: Option<usize>,
+    window: Window,
+    /// How often parts were taken: 0 for a window, 1 for a part of it.
+    depth: usize,
+    written: Option<Written>,
+}
+
+/// The windows of a recording on their way, in the order of the recording.
+struct WindowQueue<'a> {
+    stream: Stream<DeviceExecutor>,
+    model: &'a Whisper,
+    keyterms: &'a [u32],
+    /// Number of windows pushed to the stream.
+    pushed: usize,
+    pending: VecDeque<Pending>,
+}
+
+impl WindowQueue<'_> {
+    fn push(&mut self, at: usize, window: Window, depth: usize, language: Language) -> Result<()> {
+        let mut pending = Pending { number: None, window, depth, written: None };
+        if is_silent(&pending.window)? {
+            pending.written = Some(Written::default());
+        } else {
+            push(&self.stream, &pending.window, self.keyterms, language)?;
+            pending.number = Some(self.pushed);
+            self.pushed += 1;
+        }
+        self.pending.insert(at, pending);
+        Ok(())
+    }
+
+    /// Takes a result, and pushes the parts of its window that are to be written again.
+    fn receive(&mut self, result: TranscribedWindow) -> Result<()> {
+        let at = self.pending.iter().position(|pending| pending.number == Some(result.window));
+        let Some((at, pending)) = at.and_then(|at| Some((at, self.pending.get_mut(at)?))) else {
+            return Err(Error::internal("a result without a window"));
+        };
+        let mut written = write(self.model, &mut result.decoded?, result.known_language, &pending.window)?;
+        let depth = pending.depth + 1;
+        let taken = if depth <= MAX_DEPTH { std::mem::take(&mut written.parts) } else { Vec::new() };
+        let parts: Vec<Window> = taken.iter().map(|range| part(&pending.window, range)).collect();
+        pending.written = Some(written);
+        for (number, part) in parts.into_iter().enumerate() {
+            self.push(at + 1 + number, part, depth, Some((result.language, result.known_language)))?;
+        }
+        Ok(())
+    }
+
+    /// Adds the first windows to the text as far as they are written.
+    fn deliver(&mut self, text: &mut TranscriptBuilder) -> Result<()> {
+        while let Some(written) = self.pending.front_mut().and_then(|first| first.written.take()) {
+            if let Some(Pending { window, depth, .. }) = self.pending.pop_front() {
+                match depth {
+                    0 => text.add(written, &window)?,
+                    _ => text.add_part(written, &window),
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Transcribes windows cut at silence, several at once.
 fn transcribe_parallel(
-    (mut stream, mut results): OpenStream,
+    (stream, mut results): OpenStream,
     audio: &mut AudioStream,
-    detector: Option<&Silero>,
+    mut chunker: Chunker,
     keyterms: &[u32],
     text: &mut TranscriptBuilder,
 ) -> Result<()> {
-    let mut chunker = Chunker::new(detector);
-    let mut waiting: VecDeque<Window> = VecDeque::new();
-    // Windows finish in any order.
-    let mut written: BTreeMap<usize, TranscribedWindow> = BTreeMap::new();
-    let mut next = 0;
+    let mut queue = WindowQueue { stream, model: text.model, keyterms, pushed: 0, pending: VecDeque::new() };
     let mut ended = false;
     loop {
-        while !ended && waiting.len() < WINDOWS_AHEAD {
+        while !ended && queue.pending.len() < WINDOWS_AHEAD {
             let cut = match audio.next_block()? {
                 Some(block) => chunker.push(&block)?,
                 None => {
                     ended = true;
-                    chunker.finish()?.into_iter().collect()
+                    chunker.finish()?
                 }
             };
             for window in cut {
-                push(&mut stream, &window, keyterms.to_vec())?;
-                waiting.push_back(window);
-            }
-            if ended {
-                stream.finish(None);
+                queue.push(queue.pending.len(), window, 0, None)?;
             }
         }
-        let Some(output) = results.wait() else { return Ok(()) };
-        written.extend(output?.whisper()?.into_iter().map(|written| (written.window, written)));
-        while let Some(written) = written.remove(&next) {
-            next += 1;
-            let Some(window) = waiting.pop_front() else {
-                return Err(Error::internal("more results than windows"));
-            };
-            text.add(&written.decoded?, written.language, &window)?;
+        queue.deliver(text)?;
+        if queue.pending.is_empty() {
+            if ended {
+                queue.stream.finish(None);
+                return Ok(());
+            }
+            continue;
+        }
+        let Some(output) = results.wait() else {
+            return Err(Error::internal("the results ended before the windows"));
+        };
+        for result in output?.whisper()? {
+            queue.receive(result)?;
         }
     }
 }
@@ -157,9 +292,9 @@ fn transcribe_sequential(
     keyterms: Vec<u32>,
     text: &mut TranscriptBuilder,
 ) -> Result<()> {
-    let config = text.model.config();
+    let (model, config) = (text.model, text.model.config());
     let mut windows = SequentialWindows::new(detector);
-    let mut previous = Previous::new(keyterms, config.positions / 2 - 1);
+    let mut previous = Previous::new(keyterms.clone(), config.positions / 2 - 1);
     loop {
         while windows.needs_samples() {
             match audio.next_block()? {
@@ -168,26 +303,54 @@ fn transcribe_sequential(
             }
         }
         let Some(mut window) = windows.window() else { break };
-        push(&mut stream, &window, previous.tokens().to_vec())?;
-        let Some(output) = results.wait() else {
-            return Err(Error::internal("the results ended before the windows"));
-        };
-        for written in output?.whisper()? {
-            let mut decoded = written.decoded?;
-            // A window that hardly moves on is accepted whole, because a checkpoint could go on so without end.
-            let (kept, frames) = match config.special.accepted(&decoded.tokens) {
-                (kept, Some(frames)) if frames as u64 * FRAME_MS >= MIN_ADVANCE_MS => (kept, frames),
-                _ => (decoded.tokens.len(), usize::MAX),
-            };
-            decoded.truncate(kept);
-            window.truncate(frames.saturating_mul(SAMPLES_PER_FRAME));
-            previous.add(&decoded.tokens, written.temperature);
-            text.add(&decoded, written.language, &window)?;
+        if is_silent(&window)? {
+            text.add(Written::default(), &window)?;
             windows.advance(window.samples.len());
+            continue;
+        }
+        push(&stream, &window, previous.tokens(), None)?;
+        for result in next(&mut results)? {
+            let mut decoded = result.decoded?;
+            // A window that hardly moves on is accepted whole, because a checkpoint could go on so without end.
+            if let (kept, Some(frames)) = config.special.accepted(&decoded.tokens)
+                && frames as u64 * FRAME_MS >= MIN_ADVANCE_MS
+            {
+                decoded.truncate(kept);
+                decoded.cut_off = false;
+                window.truncate(frames * SAMPLES_PER_FRAME);
+            }
+            let mut written = write(model, &mut decoded, result.known_language, &window)?;
+            let mut parts = std::mem::take(&mut written.parts);
+            let whole = window.clone();
+            // The next window begins where the speech that is left does.
+            if written.at_end
+                && let Some(rest) = parts.pop()
+            {
+                window.truncate(rest.start as usize * MS);
+            }
+            previous.add(&decoded.tokens, result.temperature);
+            text.add(written, &window)?;
+            windows.advance(window.samples.len());
+            for range in &parts {
+                let part = part(&whole, range);
+                push(&stream, &part, &keyterms, Some((result.language, result.known_language)))?;
+                for result in next(&mut results)? {
+                    let written = write(model, &mut result.decoded?, result.known_language, &part)?;
+                    text.add_part(written, &part);
+                }
+            }
         }
     }
     stream.finish(None);
     Ok(())
+}
+
+/// Waits for the results of the window that was pushed last.
+fn next(results: &mut Results<StreamOutput>) -> Result<Vec<TranscribedWindow>> {
+    match results.wait() {
+        Some(output) => output?.whisper(),
+        None => Err(Error::internal("the results ended before the windows")),
+    }
 }
 
 /// The requested language, or the way to detect it.
@@ -211,114 +374,4 @@ fn language(model: &Whisper, options: &TranscribeOptions) -> Result<LanguageChoi
 fn keyterm_prompt(model: &Whisper, terms: &[String]) -> Result<Vec<u32>> {
     let terms: Vec<&str> = terms.iter().map(|term| term.trim()).filter(|term| !term.is_empty()).collect();
     if terms.is_empty() { Ok(Vec::new()) } else { model.vocabulary().encode(&format!(" {}.", terms.join(", "))) }
-}
-
-/// The words of a window, with times from its start, and the number of words dropped because they are far from speech.
-///
-/// Sentences are kept if the checkpoint's own timestamps place them near speech. Word times come from cross-attention
-/// over frames with speech only: attention that strays into a pause would move words there.
-fn words(model: &Whisper, decoded: &DecodedWindow, language: u32, window: &Window) -> Result<(Spoken, usize)> {
-    let config = model.config();
-    let speech = window.speech()?;
-    let code = config.special.language(language);
-    let end_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
-    let spelled = model.vocabulary().words(&decoded.tokens, code.unwrap_or("en"));
-    let (rows, heads) = (decoded.tokens.len() + 1, config.alignment_heads.len());
-    let frames = decoded.weights.len() / (rows * heads.max(1));
-    // The kept part of a window may end before its attention weights.
-    let kept = speech.frames(frames.min(window.samples.len().div_ceil(SAMPLES_PER_FRAME)), FRAME_MS, MARGIN_MS);
-    let near_speech =
-        tokens_near_speech(&config.special, &decoded.tokens, end_ms, |from, to| speech.is_near(from as f64, to as f64));
-    // The last place is the end of the text, where the last word ends.
-    let places: Vec<usize> = (0..rows).filter(|place| near_speech.get(*place).copied().unwrap_or(true)).collect();
-    let of = |place: &usize| {
-        let rows = decoded.weights[place * heads * frames..][..heads * frames].chunks_exact(frames.max(1));
-        rows.flat_map(|row| kept.iter().map(|frame| row[*frame])).collect::<Vec<f32>>()
-    };
-    let times = match kept.is_empty() || heads == 0 {
-        true => vec![0; places.len()],
-        false => {
-            let weights: Vec<f32> = places.iter().flat_map(of).collect();
-            token_times(&weights, places.len(), heads, kept.len(), config.median_filter)
-        }
-    };
-    // Time of a place, or of the next kept place, as an index into `kept`.
-    let time = |place: usize| times[places.partition_point(|other| *other < place).min(places.len() - 1)];
-    let (mut found, mut dropped) = (Vec::with_capacity(spelled.len()), 0);
-    for word in spelled {
-        let span = word.span();
-        if kept.is_empty() || !near_speech.get(span.start).copied().unwrap_or(false) {
-            dropped += 1;
-            continue;
-        }
-        let sum: f32 = word.tokens.iter().filter_map(|token| decoded.confidences.get(*token)).sum();
-        let (start, end) = longest_run(&kept, time(span.start), time(span.end));
-        found.push(Word {
-            confidence: sum / word.tokens.len().max(1) as f32,
-            text: word.text.trim().to_owned(),
-            start: (start as u64 * FRAME_MS).min(end_ms),
-            end: (end as u64 * FRAME_MS).min(end_ms),
-            speaker: None,
-        });
-    }
-    Ok((Spoken { words: found, language: code.map(str::to_owned), ..Spoken::default() }, dropped))
-}
-
-/// A flag for each token: true if the text between the timestamps around it lies near speech.
-fn tokens_near_speech(
-    special: &SpecialTokens,
-    tokens: &[u32],
-    end_ms: u64,
-    near: impl Fn(u64, u64) -> bool,
-) -> Vec<bool> {
-    let time = |token: u32| u64::from(token - special.first_timestamp()) * FRAME_MS;
-    let mut near_speech = vec![true; tokens.len()];
-    let (mut from, mut at) = (0, 0);
-    while at < tokens.len() {
-        if special.is_timestamp(tokens[at]) {
-            from = time(tokens[at]);
-            at += 1;
-            continue;
-        }
-        let next = tokens[at..].iter().position(|token| special.is_timestamp(*token)).map(|length| at + length);
-        let to = next.map_or(end_ms, |next| time(tokens[next]));
-        near_speech[at..next.unwrap_or(tokens.len())].fill(near(from, to.max(from)));
-        at = next.unwrap_or(tokens.len());
-    }
-    near_speech
-}
-
-/// The longest run of consecutive frames of a word, which lies between two indexes into `kept`; the first of equal
-/// runs.
-fn longest_run(kept: &[usize], from: usize, to: usize) -> (usize, usize) {
-    let (mut best, mut first) = (from..from, from);
-    for at in from..to {
-        let breaks = at + 1 == to || kept[at + 1] != kept[at] + 1;
-        if breaks {
-            if at + 1 - first > best.len() {
-                best = first..at + 1;
-            }
-            first = at + 1;
-        }
-    }
-    match best.is_empty() {
-        true => (kept[from], kept[from]),
-        false => (kept[best.start], kept[best.end - 1] + 1),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_does_not_reach_over_a_pause() {
-        let kept = [0, 1, 2, 3, 50, 51, 52];
-        assert_eq!(longest_run(&kept, 1, 3), (1, 3));
-        assert_eq!(longest_run(&kept, 2, 4), (2, 4), "it ends where the pause begins");
-        assert_eq!(longest_run(&kept, 1, 6), (1, 4));
-        assert_eq!(longest_run(&kept, 3, 6), (50, 52));
-        assert_eq!(longest_run(&kept, 4, 4), (50, 50));
-        assert_eq!(longest_run(&kept, 6, 6), (52, 52));
-    }
 }

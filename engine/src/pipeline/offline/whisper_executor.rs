@@ -18,6 +18,10 @@ const MAX_ENCODED_CPU: usize = 1;
 const MAX_ENCODED_GPU: usize = 8;
 /// Most tokens of a window, as in the published program.
 const MAX_TOKENS: usize = 224;
+/// Least speech in the window that decides the language of a recording, ms.
+const MIN_LANGUAGE_SPEECH_MS: u64 = 1000;
+/// Least probability of a language that is taken for the one spoken.
+const MIN_LANGUAGE_PROBABILITY: f32 = 0.5;
 /// Samples of an encoder frame.
 pub const SAMPLES_PER_FRAME: usize = 320;
 
@@ -37,7 +41,7 @@ pub enum LanguageChoice {
     Known(u32),
     /// One of these, detected in the first window with speech.
     Detect(Vec<u32>),
-    /// One of these, detected in each window.
+    /// One of these, detected in each window; that of the window before where it is unlikely.
     DetectEachWindow(Vec<u32>),
 }
 
@@ -48,8 +52,12 @@ pub struct WhisperInput {
     pub samples: Vec<f32>,
     /// Prompt: tokens of the text before the window, or of the keyterms.
     pub previous: Vec<u32>,
-    /// True if the window has speech.
-    pub has_speech: bool,
+    /// Length of the speech in the window, ms.
+    pub speech_ms: u64,
+    /// Token of its language and, if that is likely to be the one spoken, the same again; none to detect it.
+    pub language: Option<(u32, Option<u32>)>,
+    /// Seed of the sampling.
+    pub seed: u64,
 }
 
 /// Result of a window.
@@ -59,8 +67,10 @@ pub struct TranscribedWindow {
     pub window: usize,
     /// The decoded window, or the reason that there is none.
     pub decoded: Result<DecodedWindow>,
-    /// Token of its language.
+    /// Token of the language that it was decoded in.
     pub language: u32,
+    /// The same, if it is likely to be the language spoken.
+    pub known_language: Option<u32>,
     /// Temperature of the last decoding.
     pub temperature: f32,
 }
@@ -97,6 +107,8 @@ struct WhisperSlot {
     /// Number of windows in the decoder.
     in_decoder: usize,
     done: Vec<TranscribedWindow>,
+    /// The latest language that was detected in a window.
+    latest_language: Option<u32>,
     /// A step that it shared has failed: its windows go by themselves until they have gone well.
     alone: bool,
 }
@@ -141,7 +153,8 @@ impl WhisperExecutor {
             if let Some(slot) = self.slots.find_mut(window.slot) {
                 slot.in_decoder -= 1;
                 let DecodeOptions { language, temperature, .. } = window.options;
-                slot.done.push(TranscribedWindow { window: window.number, decoded, language, temperature });
+                let (window, known_language) = (window.number, window.known_language);
+                slot.done.push(TranscribedWindow { window, decoded, language, known_language, temperature });
             }
         }
     }
@@ -161,22 +174,30 @@ impl WhisperExecutor {
         let samples: Vec<&[f32]> = batch.iter().map(|(.., window)| window.samples.as_slice()).collect();
         let frames = model.model.encode(&samples)?;
         let mut windows = Vec::with_capacity(batch.len());
-        for (row, (index, number, WhisperInput { samples, previous, has_speech })) in batch.iter().enumerate() {
+        for (row, (index, number, input)) in batch.iter().enumerate() {
             let slot = self.slots.get_mut(*index)?;
             let frames = frames.clone().narrow(0, row, 1);
-            let language = slot.language(&frames, *has_speech)?;
+            let (language, known_language) = slot.language(&frames, input)?;
             let options = DecodeOptions {
                 language,
                 task: slot.request.task,
-                previous: previous.clone(),
+                previous: input.previous.clone(),
                 temperature: TEMPERATURES[0],
-                seed: *number as u64,
+                seed: input.seed,
                 beams: slot.request.beams,
                 length_penalty: 1.0,
                 max_tokens: MAX_TOKENS,
-                frames: samples.len().div_ceil(SAMPLES_PER_FRAME),
+                frames: input.samples.len().div_ceil(SAMPLES_PER_FRAME),
             };
-            windows.push(ActiveWindow { slot: *index, number: *number, frames, options, attempt: 0 });
+            windows.push(ActiveWindow {
+                slot: *index,
+                number: *number,
+                frames,
+                options,
+                known_language,
+                speech_ms: input.speech_ms,
+                attempt: 0,
+            });
         }
         for (index, ..) in self.in_step.drain(..) {
             if let Some(slot) = self.slots.find_mut(index) {
@@ -190,20 +211,29 @@ impl WhisperExecutor {
 }
 
 impl WhisperSlot {
-    /// Token of the language of a window. A window without speech does not decide the language of the others.
-    fn language(&mut self, frames: &Tensor<3>, has_speech: bool) -> Result<u32> {
-        let candidates = match &self.request.language {
-            LanguageChoice::Known(token) => return Ok(*token),
-            LanguageChoice::Detect(candidates) | LanguageChoice::DetectEachWindow(candidates) => candidates,
+    /// Token of the language in which a window is decoded; the same again if it is likely to be the one spoken. A window
+    /// with little speech does not decide the language of the others.
+    fn language(&mut self, frames: &Tensor<3>, input: &WhisperInput) -> Result<(u32, Option<u32>)> {
+        let candidates = match (&self.request.language, input.language) {
+            (LanguageChoice::Known(token), _) => return Ok((*token, Some(*token))),
+            (_, Some(language)) => return Ok(language),
+            (LanguageChoice::Detect(candidates) | LanguageChoice::DetectEachWindow(candidates), _) => candidates,
         };
         let probabilities = self.request.model.languages(frames, candidates)?;
         let probabilities = probabilities.first().into_iter().flatten().copied();
         let likeliest = candidates.iter().copied().zip(probabilities).max_by(|(_, a), (_, b)| a.total_cmp(b));
-        let token = likeliest.map_or(0, |(token, _)| token);
-        if has_speech && matches!(self.request.language, LanguageChoice::Detect(_)) {
-            self.request.language = LanguageChoice::Known(token);
+        let (token, probability) = likeliest.unwrap_or_default();
+        let is_likely = probability >= MIN_LANGUAGE_PROBABILITY;
+        let is_long = input.speech_ms >= MIN_LANGUAGE_SPEECH_MS;
+        match (&self.request.language, self.latest_language) {
+            (LanguageChoice::DetectEachWindow(_), Some(latest)) if !is_likely || !is_long => {
+                return Ok((latest, Some(latest)));
+            }
+            (LanguageChoice::DetectEachWindow(_), _) => self.latest_language = Some(token),
+            _ if is_likely && is_long => self.request.language = LanguageChoice::Known(token),
+            _ => {}
         }
-        Ok(token)
+        Ok((token, is_likely.then_some(token)))
     }
 }
 
@@ -227,7 +257,19 @@ impl BatchExecutor for WhisperExecutor {
             self.models.len() - 1
         });
         let (waiting, done) = (VecDeque::new(), Vec::new());
-        self.slots.insert(slot, WhisperSlot { request, model, waiting, arrived: 0, in_decoder: 0, done, alone: false });
+        self.slots.insert(
+            slot,
+            WhisperSlot {
+                request,
+                model,
+                waiting,
+                arrived: 0,
+                in_decoder: 0,
+                done,
+                latest_language: None,
+                alone: false,
+            },
+        );
         Ok(())
     }
 
@@ -379,7 +421,7 @@ mod tests {
         let model = Arc::new(Whisper::load(&taught, &Device::flex()).unwrap());
         let sound = AudioStream::open(taught.join("sounds/english.flac")).unwrap().read_to_end().unwrap();
         let input =
-            |samples: &[f32]| WhisperInput { samples: samples.to_vec(), has_speech: true, ..WhisperInput::default() };
+            |samples: &[f32]| WhisperInput { samples: samples.to_vec(), speech_ms: 3000, ..WhisperInput::default() };
         let languages: Vec<u32> = model.config().special.languages.values().copied().collect();
         let kind = || WhisperRequest {
             model: model.clone(),
@@ -405,8 +447,7 @@ mod tests {
         let begun = &mut executor.models[0];
         let window = begun.windows.values().next().unwrap();
         let frames = Tensor::full(window.frames.dims(), f32::NAN, &Device::flex());
-        let window =
-            ActiveWindow { slot: 1, number: 0, frames: frames.clone(), options: window.options.clone(), attempt: 0 };
+        let window = ActiveWindow { slot: 1, frames: frames.clone(), options: window.options.clone(), ..*window };
         let outcomes = begun.add(&frames, vec![window]).unwrap();
         assert!(matches!(outcomes.as_slice(), [(ActiveWindow { slot: 1, .. }, Err(Error::Device { .. }))]));
         // After a step that failed as a whole each goes by itself, to the same results.

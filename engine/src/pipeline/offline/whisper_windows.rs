@@ -19,6 +19,10 @@ const MAX_COMPRESSION_RATIO: f32 = 1.35;
 const MIN_MEAN_LOG_PROB: f32 = -1.0;
 /// An unlikely result is dropped as silence above this no-speech probability.
 const MAX_NO_SPEECH: f32 = 0.6;
+/// A window with less speech than this is not decoded again: other sounds are taken for so much speech, and sampled text
+/// of them is made up. Its first result has to be good, and above this no-speech probability its language has to be known.
+pub const LITTLE_SPEECH_MS: u64 = 1500;
+const MAX_NO_SPEECH_UNKNOWN_LANGUAGE: f32 = 0.5;
 
 /// The decoder of a model, and the windows in it.
 pub struct ModelState {
@@ -35,6 +39,10 @@ pub struct ActiveWindow {
     /// `[1, 1500, size]`
     pub frames: Tensor<3>,
     pub options: DecodeOptions,
+    /// Token of its language, if it is likely to be the one spoken.
+    pub known_language: Option<u32>,
+    /// Length of the speech in it, ms.
+    pub speech_ms: u64,
     /// Index of its temperature.
     pub attempt: usize,
 }
@@ -47,15 +55,17 @@ enum Verdict {
     NoSpeech,
 }
 
-fn assess(decoded: &DecodedWindow, vocab_size: usize) -> Verdict {
-    if decoded.log_prob < MIN_MEAN_LOG_PROB && decoded.no_speech > MAX_NO_SPEECH {
-        Verdict::NoSpeech
-    } else if decoded.log_prob < MIN_MEAN_LOG_PROB
-        || compression_ratio(&decoded.tokens, vocab_size) > MAX_COMPRESSION_RATIO
-    {
-        Verdict::Retry
-    } else {
-        Verdict::Accept
+fn assess(decoded: &DecodedWindow, window: &ActiveWindow, vocab_size: usize) -> Verdict {
+    let is_unlikely = decoded.log_prob < MIN_MEAN_LOG_PROB;
+    let is_bad = is_unlikely || compression_ratio(&decoded.tokens, vocab_size) > MAX_COMPRESSION_RATIO;
+    let is_silent = decoded.no_speech > MAX_NO_SPEECH;
+    let has_little_speech = window.speech_ms < LITTLE_SPEECH_MS;
+    let may_be_silent = decoded.no_speech > MAX_NO_SPEECH_UNKNOWN_LANGUAGE && window.known_language.is_none();
+    match () {
+        () if is_unlikely && is_silent => Verdict::NoSpeech,
+        () if has_little_speech && (is_bad || may_be_silent) => Verdict::NoSpeech,
+        () if is_bad => Verdict::Retry,
+        () => Verdict::Accept,
     }
 }
 
@@ -154,7 +164,7 @@ impl ModelState {
                 continue;
             }
             let Some(window) = self.windows.get_mut(&number) else { continue };
-            match assess(&decoded, self.model.config().vocab_size) {
+            match assess(&decoded, window, self.model.config().vocab_size) {
                 Verdict::Retry if window.attempt + 1 < TEMPERATURES.len() => {
                     window.attempt += 1;
                     window.options.temperature = TEMPERATURES[window.attempt];
@@ -162,7 +172,10 @@ impl ModelState {
                     waiting.extend(self.decoding.add(&self.model, &frames, vec![(number, options)])?);
                     continue;
                 }
-                Verdict::Retry => cut_repetition(&mut decoded),
+                Verdict::Retry => {
+                    cut_repetition(&mut decoded);
+                    decoded.cut_off = false;
+                }
                 Verdict::NoSpeech => {
                     decoded = DecodedWindow { no_speech: decoded.no_speech, ..DecodedWindow::default() }
                 }
@@ -217,17 +230,25 @@ mod tests {
 
     #[test]
     fn bad_results_are_decoded_again_and_silence_is_dropped() {
-        let decoded = |log_prob: f32, no_speech: f32, tokens: Vec<u32>| DecodedWindow {
-            tokens,
-            log_prob,
-            no_speech,
-            ..DecodedWindow::default()
+        let assessed = |log_prob: f32, no_speech: f32, tokens: &[u32], speech_ms: u64, known_language: Option<u32>| {
+            let decoded = DecodedWindow { tokens: tokens.to_vec(), log_prob, no_speech, ..DecodedWindow::default() };
+            let frames = Tensor::zeros([1, 1, 1], &burn::tensor::Device::flex());
+            let (options, attempt) = (DecodeOptions::default(), 0);
+            let window = ActiveWindow { slot: 0, number: 0, frames, options, known_language, speech_ms, attempt };
+            assess(&decoded, &window, 51_865)
         };
         let plain: Vec<u32> = (0..40).map(|n| n * 997 % 50_000).collect();
-        assert_eq!(assess(&decoded(-0.3, 0.1, plain.clone()), 51_865), Verdict::Accept);
-        assert_eq!(assess(&decoded(-0.3, 0.9, plain.clone()), 51_865), Verdict::Accept, "it is sure of the text");
-        assert_eq!(assess(&decoded(-1.2, 0.1, plain.clone()), 51_865), Verdict::Retry);
-        assert_eq!(assess(&decoded(-1.2, 0.9, plain), 51_865), Verdict::NoSpeech);
-        assert_eq!(assess(&decoded(-0.1, 0.1, vec![900; 100]), 51_865), Verdict::Retry);
+        let much = |log_prob, no_speech| assessed(log_prob, no_speech, &plain, 8000, None);
+        assert_eq!(much(-0.3, 0.1), Verdict::Accept);
+        assert_eq!(much(-0.3, 0.9), Verdict::Accept, "it is sure of the text");
+        assert_eq!(much(-1.2, 0.1), Verdict::Retry);
+        assert_eq!(much(-1.2, 0.9), Verdict::NoSpeech);
+        assert_eq!(assessed(-0.1, 0.1, &[900; 100], 8000, None), Verdict::Retry);
+        // A quiet "yes", and what a barking dog and a baby gave.
+        let little = |log_prob, no_speech, language| assessed(log_prob, no_speech, &plain[..4], 400, language);
+        assert_eq!(little(-0.9, 0.75, Some(1)), Verdict::Accept);
+        assert_eq!(little(-0.8, 0.65, None), Verdict::NoSpeech);
+        assert_eq!(little(-1.3, 0.25, Some(1)), Verdict::NoSpeech);
+        assert_eq!(assessed(-0.1, 0.3, &[900; 100], 400, Some(1)), Verdict::NoSpeech);
     }
 }
