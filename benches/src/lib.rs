@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //!
+//! - [`diarization_errors`]: the error rate between two labellings of who speaks when.
 //! - [`process`]: processor time and memory of a process.
 //! - [`speech_set`]: a folder of speech with its reference texts.
 //! - [`word_errors`]: substitutions, deletions and insertions between two texts.
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 use auricle_kernels::vulkan_layers::disable_mesa_device_select;
 use clap::Parser;
 
+pub mod diarization_errors;
 pub mod process;
 pub mod speech_set;
 pub mod word_errors;

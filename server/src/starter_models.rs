@@ -12,7 +12,7 @@ macro_rules! files {
     };
 }
 
-static FILES: [(&str, &[u8]); 11] = files! {
+static FILES: [(&str, &[u8]); 13] = files! {
     "catalog.toml"
     "samples/jfk.flac"
     "starter/asr-en/config.json"
@@ -24,6 +24,8 @@ static FILES: [(&str, &[u8]); 11] = files! {
     "starter/asr-en/tokenizer_config.json"
     "starter/lm-en/en.ngram"
     "starter/vad/model.safetensors"
+    "starter/voice/config.json"
+    "starter/voice/model.safetensors"
 };
 
 /// The models folder where none is named: the one that the engine finds, else the user's own, which this program fills.

@@ -98,6 +98,24 @@ impl<'a> Listener<'a> {
         })
     }
 
+    /// The windows of a whole recording whose speech lies in these frames, with no need of a detector.
+    #[must_use]
+    pub fn within(
+        samples: &[f32],
+        speech: &[Range<usize>],
+        mut stream: LogMelStream,
+        bands: usize,
+    ) -> Vec<HeardWindow> {
+        let mut rows = stream.push(samples);
+        rows.extend(stream.finish());
+        let frames = rows.len() / bands;
+        let within: Vec<Range<usize>> =
+            speech.iter().map(|span| span.start.min(frames)..span.end.min(frames)).collect();
+        let heard = |range: Range<usize>| rows[range.start * bands..range.end * bands].to_vec();
+        let windows = windows::place(&within).into_iter();
+        windows.map(|window| HeardWindow { mels: heard(window.heard), decided: window.decided }).collect()
+    }
+
     /// Takes the next samples; returns the windows that are now certain, in order.
     ///
     /// # Errors

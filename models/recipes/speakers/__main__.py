@@ -19,10 +19,19 @@ def main(arguments: list[str] | None = None) -> None:
     prepare.add_argument("--out", type=Path, required=True)
     prepare.add_argument("--limit", type=int, help="at most so many utterances a corpus")
 
+    teach = commands.add_parser("teach", help="store what a trained encoder makes of the corpora, to be taught by it")
+    teach.add_argument("--teacher", type=Path, required=True, help="`pretrained.pt` of the package resemblyzer")
+    teach.add_argument("--corpus", type=Path, action="append", required=True)
+    teach.add_argument("--store", type=Path, required=True)
+
     train = commands.add_parser("train", help="train, or go on with what is in --out")
     train.add_argument("--store", type=Path, required=True)
     train.add_argument("--out", type=Path, required=True)
     train.add_argument("--minutes", type=float, default=500, help="of processor time, over all runs into --out")
+    train.add_argument("--wall-minutes", type=float, help="of this run at most: the rate falls by whichever is sooner")
+    train.add_argument("--distil", type=float, default=0.0, help="share of the distance to a teacher's directions in the loss")
+    train.add_argument("--softmax", type=float, default=1.0, help="share of the softmax over the training voices")
+    train.add_argument("--start", type=Path, help="begin with the weights of a run, without its optimiser's state")
     train.add_argument("--rows", type=int, default=96, help="crops a step")
     train.add_argument("--rate", type=float, default=2e-3, help="highest learning rate")
     train.add_argument("--channels", type=int, default=256)
@@ -43,6 +52,11 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(1)
     if args.command == "prepare":
         store_corpora(args)
+    elif args.command == "teach":
+        from .readers import SPEEDS, stored_as
+        from .teacher import teach as run
+
+        run(args.teacher, args.corpus, args.store, SPEEDS, stored_as)
     elif args.command == "train":
         from .train import train as run
 

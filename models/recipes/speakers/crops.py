@@ -17,17 +17,18 @@ from ..batches import NOISE
 from ..features import FRAMES_PER_SECOND, MelStore, Stored
 from .readers import training_voices
 
-SHORTEST_S, LONGEST_S = 1.2, 3.0
+SHORTEST_S, LONGEST_S = 1.2, 2.6
 GRID = 10  # lengths are multiples of so many frames: a CPU's library makes code for each new one
 ORIGINAL_SHARE = 0.4  # of crops, at the speed that was read
 
 
 @dataclass(frozen=True)
 class Batch:
-    """`mels` `[rows, frames, mels]`, `voices` `[rows]`."""
+    """`mels` `[rows, frames, mels]`; `voices` and `utterances` `[rows]`, places in the lists of `Crops`."""
 
     mels: torch.Tensor
     voices: torch.Tensor
+    utterances: torch.Tensor
 
 
 class Crops:
@@ -37,6 +38,8 @@ class Crops:
         self._store, self._seed, self._strength = store, seed, strength
         self.voices = training_voices(store)
         self._utterances = list(self.voices.values())
+        self.utterances = [u for own in self._utterances for u in own]
+        self._first = np.cumsum([0, *(len(own) for own in self._utterances)])
         self._noise = [u for u in store.utterances if u.recorded == NOISE and u.corpus == NOISE]
         # Readers with much speech are heard more often, but not in proportion.
         weight = np.array([sum(u.frames for u in own) ** 0.4 for own in self._utterances])
@@ -50,14 +53,16 @@ class Crops:
         rng = np.random.default_rng((self._seed, step))
         frames = int(rng.uniform(SHORTEST_S, LONGEST_S) * FRAMES_PER_SECOND) // GRID * GRID
         voices = np.minimum(np.searchsorted(self._chance, rng.random(rows)), len(self._utterances) - 1)
-        mels = np.stack([self._crop(rng, int(voice), frames) for voice in voices])
-        return Batch(torch.from_numpy(mels), torch.from_numpy(voices.astype(np.int64)))
+        chosen = [self._utterance(rng, int(voice)) for voice in voices]
+        mels = np.stack([
+            self._augment(rng, int(voice), self._part(rng, self.utterances[place], frames))
+            for voice, place in zip(voices, chosen, strict=True)
+        ])  # fmt: skip
+        return Batch(torch.from_numpy(mels), torch.from_numpy(voices.astype(np.int64)), torch.tensor(chosen))
 
-    def _crop(self, rng: np.random.Generator, voice: int, frames: int) -> np.ndarray:
-        own = self._utterances[voice]
-        chance = np.cumsum([u.frames for u in own])
-        utterance = own[int(np.searchsorted(chance, rng.uniform(0, chance[-1])))]
-        return self._augment(rng, voice, self._part(rng, utterance, frames))
+    def _utterance(self, rng: np.random.Generator, voice: int) -> int:
+        chance = np.cumsum([u.frames for u in self._utterances[voice]])
+        return int(self._first[voice] + np.searchsorted(chance, rng.uniform(0, chance[-1])))
 
     def _part(self, rng: np.random.Generator, utterance: Stored, frames: int) -> np.ndarray:
         """The louder of two random parts: it is seldom a pause."""

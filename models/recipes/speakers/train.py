@@ -1,27 +1,35 @@
-"""Trains the embedding; resumes from `checkpoint.pt` of the run's folder. Processor time sets rate and margin."""
+"""Trains the embedding; resumes from `checkpoint.pt` of the run's folder. The part of the budget that is spent sets rate and margin.
+
+Where the store has a teacher's rows, the loss is the distance to its directions, plus a share of the voices' softmax.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 
+import numpy as np
 import torch
 from torch import nn
 
+from ..batches import NOISE
 from ..features import MelStore
 from ..voice.training import Run, cosine, mixed_precision
 from .crops import Crops
+from .distil import directions, distance
+from .export import load
 from .model import Embedder, Margin, Shape
+from .teacher import is_taught, taught
 from .verification import errors, held_out_mels
 
 MARGIN, MARGIN_FROM, MARGIN_TO = 0.2, 0.04, 0.3  # the margin grows over this part of the budget
 DECAY = 0.02
 
 
-def build_optimiser(model: Embedder, margin: Margin, rate: float) -> torch.optim.Optimizer:
+def build_optimiser(model: Embedder, margin: Margin | nn.Identity, rate: float) -> torch.optim.Optimizer:
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     plain = [p for p in model.parameters() if p.ndim < 2]
-    groups = [{"params": [*matrices, margin.weight], "weight_decay": DECAY}, {"params": plain, "weight_decay": 0.0}]
+    groups = [{"params": [*matrices, *margin.parameters()], "weight_decay": DECAY}, {"params": plain, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98))
 
 
@@ -32,28 +40,44 @@ def margin_at(part: float) -> float:
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     store = MelStore(args.store)
+    if args.distil > 0:
+        store.utterances = [u for u in store.utterances if u.recorded == NOISE or is_taught(args.store, u.corpus)]
     crops = Crops(store, args.seed, args.augment)
     shape = Shape(channels=args.channels, pooled=2 * args.channels)
     model = Embedder(shape)
-    margin = Margin(len(crops.voices), shape.embedding)
+    margin = Margin(len(crops.voices), shape.embedding) if args.softmax > 0 else nn.Identity()
     optimiser = build_optimiser(model, margin, args.rate)
-    run = Run(args.out, {"model": model, "margin": margin}, {"adamw": optimiser}, args.minutes)
+    modules = {"model": model, "margin": margin} if args.softmax > 0 else {"model": model}
+    run = Run(args.out, modules, {"adamw": optimiser}, args.minutes, args.wall_minutes)
+    targets = None
+    if args.distil > 0:
+        places = np.concatenate([np.full(len(own), n) for n, own in enumerate(crops.voices.values())])
+        targets = torch.from_numpy(directions(taught(args.store, crops.utterances), places, shape.embedding))
     (args.out / "shape.json").write_text(json.dumps(shape.json()) + "\n", encoding="utf-8")
+    if args.start and run.step == 0:
+        model.load_state_dict(load(args.start).state_dict())
+        run.average = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    if targets is not None and args.softmax > 0 and run.step == 0:
+        # The student's embeddings lie among the teacher's directions, and so do the voices.
+        sums = torch.zeros(len(crops.voices), shape.embedding).index_add_(0, torch.from_numpy(places), targets)
+        margin.weight.data.copy_(torch.nn.functional.normalize(sums))
     parameters = sum(p.numel() for p in model.parameters())
     print(f"{len(crops.voices)} voices, {parameters} parameters", flush=True)
     trained: list[nn.Parameter] = [*model.parameters(), *margin.parameters()]
-    held_out = held_out_mels(store)
+    held_out = held_out_mels(MelStore(args.store))
     for step in run.steps():
         run.rate("adamw", cosine(run.part, args.rate, args.rate / 100))
         batch = crops.batch(step, args.rows)
         with mixed_precision():
             embeddings = model(batch.mels)
-        loss, right = margin(embeddings, batch.voices, margin_at(run.part))
+        told, right = margin(embeddings, batch.voices, margin_at(run.part)) if args.softmax > 0 else (torch.zeros(()),) * 2
+        far = distance(embeddings, targets[batch.utterances]) if targets is not None else torch.zeros(())
+        loss = args.softmax * told + args.distil * far
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 5.0)
         optimiser.step()
-        run.log({"loss": loss.item(), "right": right.item()})
+        run.log({"softmax": told.item(), "right": right.item(), "far": far.item()})
         if (step + 1) % args.dev_every == 0:
             evaluate_average(run, shape, held_out)
 

@@ -40,10 +40,11 @@ def mixed_precision() -> torch.autocast:
 class Run:
     """A training's state in a folder: modules and optimisers by name, steps and processor seconds spent.
 
-    The exponential moving average is of the module named `model`; it is what `export` writes.
+    With `wall_minutes` a run ends after so long on the clock too, its schedule done. The exponential moving average is of the module named `model`; it is what `export` writes.
     """
 
-    def __init__(self, out: Path, modules: dict[str, nn.Module], optimisers: dict[str, torch.optim.Optimizer], minutes: float):
+    def __init__(self, out: Path, modules: dict[str, nn.Module], optimisers: dict[str, torch.optim.Optimizer], minutes: float,
+                 wall_minutes: float | None = None):  # fmt: skip
         out.mkdir(parents=True, exist_ok=True)
         self.out, self.modules, self.optimisers, self.budget_s = out, modules, optimisers, minutes * 60
         self.step, self.spent_s = 0, 0.0
@@ -61,10 +62,15 @@ class Run:
                     optimiser.load_state_dict(state["optimisers"][name])
             self.average, self.step, self.spent_s = state["average"], state["step"], state["seconds"]
             print(f"going on at step {self.step}, {self.spent_s / 60:.1f} minutes", flush=True)
+        self._began, self._wall_s, self._part = time.monotonic(), wall_minutes and wall_minutes * 60, self.spent_s / self.budget_s
 
     @property
     def part(self) -> float:
-        return self.spent_s / self.budget_s
+        """Of the budget: by processor time, or by the clock where this run has less of it."""
+        spent = self.spent_s / self.budget_s
+        if self._wall_s is None:
+            return spent
+        return max(spent, self._part + (1 - self._part) * (time.monotonic() - self._began) / self._wall_s)
 
     def stop(self, *_: object) -> None:
         self._stopping = True
@@ -73,7 +79,7 @@ class Run:
         """Numbers of the steps to take until the budget is spent or SIGTERM comes; writes checkpoints in between."""
         signal.signal(signal.SIGTERM, self.stop)
         saved = time.monotonic()
-        while self.spent_s < self.budget_s and not self._stopping:
+        while self.part < 1 and not self._stopping:
             began = time.process_time()
             yield self.step
             self.step += 1

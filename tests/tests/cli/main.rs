@@ -5,3 +5,4 @@ mod files;
 mod first_run;
 mod listen;
 mod pull;
+mod speakers;

@@ -23,6 +23,7 @@ mod openapi;
 mod realtime;
 mod serve;
 mod sources;
+mod speakers;
 mod storage_limits;
 mod store;
 mod stripe;

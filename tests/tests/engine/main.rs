@@ -6,5 +6,6 @@ mod guards;
 mod language_model;
 mod listen;
 mod shares;
+mod speakers;
 mod transcribe;
 mod word_times;

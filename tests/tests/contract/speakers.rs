@@ -1,0 +1,94 @@
+//! Speaker labels (sections 2.1 and 4.1).
+
+use std::sync::OnceLock;
+
+use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
+use auricle_tests::{Service, Setup, fixtures, silence, wav};
+use serde_json::{Value, json};
+
+/// The real starters, of which one tells voices apart.
+fn service() -> &'static Service {
+    static SERVICE: OnceLock<Service> = OnceLock::new();
+    SERVICE.get_or_init(|| Setup::local().starter().start())
+}
+
+/// A man reads, then a woman.
+fn two_readers() -> Vec<u8> {
+    let read = |name: &str| {
+        let path = fixtures().join("alignment").join(name);
+        AudioStream::open(path).unwrap().read_to_end().unwrap()
+    };
+    let samples = [read("669-129074-0012.opus"), vec![0.0; 8000], read("7312-92432-0003.opus")].concat();
+    let data: Vec<u8> = samples.iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
+    wav(SAMPLE_RATE, 16, &data)
+}
+
+fn strings<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
+    list.as_array().unwrap().iter().map(|one| one[field].as_str().unwrap_or_else(|| panic!("{field}: {one}"))).collect()
+}
+
+#[test]
+fn speakers_are_labelled_by_first_word_and_no_part_crosses_a_change() {
+    let account = service().account();
+    let upload = account.upload("two.wav", two_readers());
+    let id = account.create(&json!({"upload_id": upload, "speaker_labels": true}));
+    let done = account.finished(&id);
+    assert_eq!((&done["status"], &done["speaker_labels"]), (&json!("completed"), &json!(true)));
+    let words = strings(&done["words"], "speaker");
+    assert_eq!((words[0], words[words.len() - 1]), ("A", "B"));
+    let utterances = done["utterances"].as_array().unwrap();
+    for utterance in utterances {
+        let fields: Vec<&str> = utterance.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(fields.len(), 5, "{fields:?}");
+        let (start, end) = (utterance["start"].as_u64().unwrap(), utterance["end"].as_u64().unwrap());
+        let confidence = utterance["confidence"].as_f64().unwrap();
+        assert!(start <= end && (0.0..=1.0).contains(&confidence), "{utterance}");
+    }
+    let joined = strings(&done["utterances"], "text").join(" ");
+    assert_eq!(joined.split(' ').count(), words.len());
+    assert_eq!(strings(&done["utterances"], "speaker")[0], "A");
+    for part in ["sentences", "paragraphs"] {
+        let found = account.get(&format!("/v2/transcripts/{id}/{part}")).ok();
+        for segment in found[part].as_array().unwrap() {
+            let own = strings(&segment["words"], "speaker");
+            assert!(own.iter().all(|speaker| *speaker == segment["speaker"]), "{segment}");
+        }
+    }
+    assert!(account.get(&format!("/v2/transcripts/{id}/srt")).text().contains("\nB: "));
+    assert!(account.get(&format!("/v2/transcripts/{id}/vtt")).text().contains("<v B>"));
+    // The list says the same.
+    assert_eq!(account.get("/v2/transcripts").ok()["data"][0], done);
+}
+
+#[test]
+fn without_labels_there_are_no_speakers() {
+    let account = service().account();
+    let done = account.transcribe("two.wav", two_readers());
+    assert_eq!((&done["speaker_labels"], &done["utterances"]), (&json!(false), &Value::Null));
+    assert!(done["words"].as_array().unwrap().iter().all(|word| word.get("speaker").is_none()), "{done}");
+    let found = account.get(&format!("/v2/transcripts/{}/sentences", done["id"].as_str().unwrap())).ok();
+    assert!(found["sentences"].as_array().unwrap().iter().all(|one| one["speaker"].is_null()), "{found}");
+}
+
+#[test]
+fn the_number_of_speakers_is_a_hint_from_1_to_20() {
+    let account = service().account();
+    let upload = account.upload("two.wav", two_readers());
+    let with = |count: Value| json!({"upload_id": upload, "speaker_labels": true, "speakers_expected": count});
+    for wrong in [json!(0), json!(21), json!(-1), json!(2.5), json!("2")] {
+        let message = account.post("/v2/transcripts", &with(wrong)).error(422, "validation_error");
+        assert!(message.contains("speakers_expected"), "{message}");
+    }
+    let one = account.finished(&account.create(&with(json!(1))));
+    assert!(strings(&one["words"], "speaker").iter().all(|speaker| *speaker == "A"), "{one}");
+    let five = account.finished(&account.create(&with(json!(5))));
+    assert_eq!(five["status"], "completed");
+}
+
+#[test]
+fn silence_has_no_utterances() {
+    let account = service().account();
+    let upload = account.upload("silence.wav", silence(3.0));
+    let done = account.finished(&account.create(&json!({"upload_id": upload, "speaker_labels": true})));
+    assert_eq!((&done["words"], &done["utterances"]), (&json!([]), &json!([])));
+}
