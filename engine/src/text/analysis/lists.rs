@@ -34,7 +34,7 @@ const FIRM_NAMES: &str = "john jack mike tom bob harry peter jimmy jenny josh sa
 const NO_NAMES: &str = "an so in my see do long young do you he she they we me us it is are be to too was were has had have the a \
     and or of on off at by for from with no not yes ok okay may will can could would should must shall might up down out over \
     under again further then once here there when where why how all any both each few more most other some such only own same \
-    iban swift vin ssn nhs pin cvv than very just now new old good bad big small little great high low early late next last first second third one two three \
+    iban ping swift vin ssn nhs pin cvv than very just now new old good bad big small little great high low early late next last first second third one two three \
     four five six seven eight nine ten hundred thousand million day days week weeks month months year years today tomorrow \
     yesterday morning evening night noon hour hours minute minutes time times please thanks thank sorry hello hi hey bye dear \
     sir madam mister miss mr mrs ms dr professor doctor nurse man men woman women boy girl guy guys people person child kid \
@@ -220,6 +220,9 @@ impl Lists {
         for word in NO_NAMES.split_whitespace() {
             let entry = flags.entry(word).or_default();
             *entry |= COMMON;
+        }
+        for word in include_str!("lists/names-by-hand.txt").split_whitespace() {
+            *flags.entry(word).or_default() |= GIVEN;
         }
         for word in FIRM_NAMES.split_whitespace() {
             *flags.entry(word).or_default() |= FIRM | GIVEN;

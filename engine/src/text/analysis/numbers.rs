@@ -312,6 +312,12 @@ fn may_begin(reading: &Reading<'_>, at: usize, letter: char) -> bool {
     let introduced = matches!(reading.before(at, 1), "is" | "it" | "number" | "code" | "that" | "plate" | "spelled");
     let alone = reading.tokens[at].lower.len() == 1;
     match letter {
+        // "a seven six oh two".
+        'a' if alone
+            && (at + 1..at + 5).all(|at| matches!(piece(reading, at), Piece::Number(0..=9) | Piece::Repeat(_))) =>
+        {
+            true
+        }
         'a' | 'i' if alone => introduced && next_is_code,
         _ if alone => next_is_code || reading.tokens[at].capital,
         _ => next_is_code,

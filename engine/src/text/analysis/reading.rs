@@ -113,6 +113,11 @@ impl<'a> Reading<'a> {
         at.checked_sub(back).map_or("", |at| self.lower(at))
     }
 
+    /// True if the word is written with an `'s` that its core lacks: "it's".
+    pub fn is_contracted(&self, at: usize) -> bool {
+        self.tokens.get(at).is_some_and(|token| token.text[token.core.end..].starts_with(['\'', '’']))
+    }
+
     /// True if the words at `at` are these.
     pub fn starts(&self, at: usize, words: &[&str]) -> bool {
         words.iter().enumerate().all(|(offset, word)| {

@@ -198,7 +198,7 @@ fn local_part(reading: &Reading<'_>, at: usize) -> Option<usize> {
         while start < at
             && matches!(
                 reading.lower(start),
-                "the" | "a" | "my" | "our" | "his" | "just" | "so" | "um" | "uh" | "actually" | "probably"
+                "the" | "my" | "our" | "his" | "just" | "so" | "um" | "uh" | "actually" | "probably"
             )
         {
             start += 1;

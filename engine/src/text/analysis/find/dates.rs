@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::super::cues::{self, Cue, Cued};
 use super::super::label::Label;
 use super::super::lists::MONTHS;
-use super::super::numbers::{Code, number_at, ordinal};
+use super::super::numbers::{Code, number_at, ordinal, small_number};
 use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
 
@@ -73,7 +73,10 @@ fn named_month(reading: &Reading<'_>, at: usize) -> Option<Range<usize>> {
     let mut has_day = start < at;
     if !has_day && reading.tokens[at].after < Break::Sentence {
         let the = usize::from(reading.lower(end) == "the");
-        if let Some((value, length)) = number_at(reading, end + the)
+        // "March thirteen nineteen ninety" begins like a year of the fourteenth century.
+        let single = || small_number(reading.lower(end + the)).map(|value| (value, 1));
+        let day = number_at(reading, end + the).filter(|(value, _)| (1..=31).contains(value) || is_year(*value));
+        if let Some((value, length)) = day.or_else(single)
             && (1..=31).contains(&value)
         {
             // "March three nineteen eighty five" is a day and a year; "twenty one" is one day.

@@ -78,8 +78,6 @@ const STRONG: &[&[&str]] = &[
     &["cardholder", "is"],
     &["beneficiary", "is"],
     &["mx"],
-    &["surname", "it's"],
-    &["name", "it's"],
 ];
 
 /// Phrases after which a name often stands.
@@ -325,14 +323,20 @@ impl Names<'_, '_> {
         let listed = matches!(self.reading.before(at, 1), "name" | "surname")
             && self.reading.tokens[at].flags & (GIVEN | SURNAME) != 0
             && !self.reading.tokens[at].is(COMMON);
-        let strong = colon || owned || listed || STRONG.iter().any(|phrase| ends(phrase));
+        // "Can you spell your surname? It's Osei."
+        let answered = self.reading.before(at, 1) == "it"
+            && self.reading.is_contracted(at - 1)
+            && at > 1
+            && matches!(self.reading.before(at, 2), "name" | "surname");
+        let strong = colon || owned || listed || answered || STRONG.iter().any(|phrase| ends(phrase));
         if strong && !self.is_other_name(at) {
             let words = self.extent(at, true);
             if !words.is_empty() {
                 return Some((words, 0.9, Source::Pattern));
             }
         }
-        if !(strong || WEAK.iter().any(|phrase| ends(phrase))) {
+        let is_its = self.reading.before(at, 1) == "it" && self.reading.is_contracted(at - 1);
+        if !(strong || is_its || WEAK.iter().any(|phrase| ends(phrase))) {
             return None;
         }
         let token = &self.reading.tokens[at];
@@ -340,7 +344,7 @@ impl Names<'_, '_> {
             return None;
         }
         let preposition =
-            matches!(self.reading.before(at, 1), "in" | "from" | "to" | "is" | "and" | "for" | "by" | "it's" | "with");
+            matches!(self.reading.before(at, 1), "in" | "from" | "to" | "is" | "and" | "for" | "by" | "it" | "with");
         let town = token.is(TOWN);
         // A given name, or a capital that no dictionary explains.
         let given = token.is(GIVEN) && (token.is(FIRM) || !token.is(COMMON)) && !(town && preposition);
@@ -528,7 +532,12 @@ impl Names<'_, '_> {
             Some(0.85)
         } else if clear && (token.lower.len() > 3 || capital || token.is(FIRM)) {
             Some(0.65)
-        } else if token.is(GIVEN) && next_surname && next.is_some_and(|next| !next.is(TOWN) || !token.is(COMMON)) {
+        } else if token.is(GIVEN)
+            && next_surname
+            && next.is_some_and(|next| {
+                !next.is(TOWN) || !token.is(COMMON) || capital || SETS.given.contains(token.lower.as_str())
+            })
+        {
             // "Grace Okafor", "will thompson", "Austin Powell".
             let both_common = token.is(COMMON) && next.is_some_and(|next| next.is(COMMON));
             let verb = matches!(
@@ -538,11 +547,19 @@ impl Names<'_, '_> {
             (!both_common || (capital && !token.first)).then_some(if verb { 0.4 } else { 0.7 })
         } else if token.is(GIVEN)
             && capital
-            && !token.first
             && (next_unknown || initial)
-            && token.flags & (COMPANY | TOWN) == 0
+            && token.flags & (COMPANY | CALENDAR) == 0
+            && (!token.first || !token.is(COMMON))
         {
             Some(0.6)
+        } else if !reading.cased
+            && token.is(SURNAME)
+            && token.flags & (COMMON | COMPANY | TOWN | CALENDAR) == 0
+            && token.lower.len() > 3
+            && next.is_some_and(|next| next.is(SURNAME) && !next.is(COMMON))
+        {
+            // Two family names: one may be a given name that no list has.
+            Some(0.56)
         } else if capital
             && !token.first
             && token.flags & (COMMON | COMPANY | TOWN | CALENDAR) == 0

@@ -120,12 +120,12 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Ve
             at = words.end;
             continue;
         }
-        let Some((words, country)) = place_at(reading, here, lists) else { continue };
+        let Some((words, country)) = place_at(reading, here, reading.cased, lists) else { continue };
         let mut words = words;
         // "Austin, Texas", "Leeds in England".
         let mut linked = false;
         if reading.joined(here, words.end)
-            && let Some((more, _)) = place_at(reading, words.end, lists)
+            && let Some((more, _)) = place_at(reading, words.end, reading.cased, lists)
             && !country
         {
             words.end = more.end;
@@ -156,9 +156,9 @@ fn is_state_code(reading: &Reading<'_>, at: usize) -> bool {
 }
 
 /// A town, a region or a country at a place, and true for a country.
-fn place_at(reading: &Reading<'_>, at: usize, lists: &Lists) -> Option<(Range<usize>, bool)> {
+fn place_at(reading: &Reading<'_>, at: usize, cased: bool, lists: &Lists) -> Option<(Range<usize>, bool)> {
     let token = reading.tokens.get(at)?;
-    if token.masked || (reading.cased && !token.capital) || token.lower.len() < 2 {
+    if token.masked || (cased && !token.capital) || token.lower.len() < 2 {
         return None;
     }
     let phrase = lists.phrases(&token.lower).iter().find(|phrase| {
@@ -172,7 +172,7 @@ fn place_at(reading: &Reading<'_>, at: usize, lists: &Lists) -> Option<(Range<us
         let country = phrase.kind == PhraseKind::Country;
         // "us" and "uk" in capitals only; "turkey" and "wales" alike.
         let short = phrase.rest.is_empty() && token.lower.len() <= 3 && token.core().chars().any(char::is_lowercase);
-        if !(short || phrase.rest.is_empty() && token.is(COMMON) && (!reading.cased || token.first)) {
+        if !(short || phrase.rest.is_empty() && token.is(COMMON) && (!cased || token.first)) {
             return Some((at..at + 1 + phrase.rest.len(), country));
         }
     }
@@ -185,7 +185,7 @@ fn place_at(reading: &Reading<'_>, at: usize, lists: &Lists) -> Option<(Range<us
     );
     let common = token.is(COMMON);
     let name = token.flags & (GIVEN | SURNAME) != 0;
-    let certain = match (reading.cased, common, name) {
+    let certain = match (cased, common, name) {
         (true, false, false) => true,
         (true, false, true) => preposition || is_followed_by_region(reading, at, lists),
         (true, true, _) => preposition && !token.first,
@@ -336,7 +336,7 @@ fn addresses(reading: &Reading<'_>, codes: &[Code], cues: &[Cued]) -> Vec<Range<
             let heard = if code.spoken { Street::HeardNumber } else { Street::WrittenNumber };
             let numbered = street_after(reading, code.words.end, heard).map(|end| code.words.start..end);
             if let Some(mut words) = numbered {
-                words.end = extend(reading, codes, words.end);
+                words.end = extend(reading, codes, words.end, code.spoken);
                 words.start = unit_before(reading, codes, words.start);
                 found.push(words);
                 continue;
@@ -349,16 +349,16 @@ fn addresses(reading: &Reading<'_>, codes: &[Code], cues: &[Cued]) -> Vec<Range<
             .iter()
             .any(|ending| before.ends_with(ending) && before.len() > ending.len() + 2);
         if german && code.digits <= 4 && reading.joined(start - 1, start) {
-            found.push(start - 1..extend(reading, codes, code.words.end));
+            found.push(start - 1..extend(reading, codes, code.words.end, code.spoken));
         } else if before == "box" && matches!(reading.before(start, 2), "po" | "p.o" | "o" | "office") {
             let from = if reading.before(start, 2) == "po" || reading.before(start, 2) == "p.o" { 2 } else { 3 };
-            found.push(start.saturating_sub(from)..extend(reading, codes, code.words.end));
+            found.push(start.saturating_sub(from)..extend(reading, codes, code.words.end, code.spoken));
         } else if code.digits <= 4 {
             let foreign = (2..=4).find(|back| {
                 FOREIGN_STREETS.contains(&reading.before(start, *back)) && reading.tokens[start - back].capital
             });
             if let Some(back) = foreign {
-                found.push(start - back..extend(reading, codes, code.words.end));
+                found.push(start - back..extend(reading, codes, code.words.end, code.spoken));
             }
         }
     }
@@ -384,7 +384,7 @@ fn addresses(reading: &Reading<'_>, codes: &[Code], cues: &[Cued]) -> Vec<Range<
             && end > here + 1
             && (cued || (CLEAR_STREETS.contains(&reading.lower(end - 1)) && is_near_home(reading, here)))
         {
-            let end = extend(reading, codes, end);
+            let end = extend(reading, codes, end, false);
             found.push(here..end);
             at = end;
         }
@@ -507,7 +507,9 @@ fn unit_before(reading: &Reading<'_>, codes: &[Code], start: usize) -> usize {
 }
 
 /// What follows a street: a unit, a town, a region, a postal code, a country.
-fn extend(reading: &Reading<'_>, codes: &[Code], mut end: usize) -> usize {
+fn extend(reading: &Reading<'_>, codes: &[Code], mut end: usize, heard: bool) -> usize {
+    // Where numbers are words, names may be in lower case.
+    let cased = reading.cased && !heard;
     let lists = Lists::get();
     for _ in 0..6 {
         if end >= reading.tokens.len() || reading.tokens[end].masked || !reading.joined(end - 1, end) {
@@ -529,7 +531,9 @@ fn extend(reading: &Reading<'_>, codes: &[Code], mut end: usize) -> usize {
         }
         // "in Springfield".
         let link = usize::from(matches!(word, "in" | "comma") && !comma);
-        if let Some((words, _)) = place_at(reading, end + link, lists).or_else(|| common_town(reading, end + link)) {
+        if let Some((words, _)) =
+            place_at(reading, end + link, cased, lists).or_else(|| common_town(reading, end + link, cased))
+        {
             end = words.end;
             continue;
         }
@@ -580,8 +584,8 @@ fn extend(reading: &Reading<'_>, codes: &[Code], mut end: usize) -> usize {
 }
 
 /// Within an address a town may be a common word or a person's name.
-fn common_town(reading: &Reading<'_>, at: usize) -> Option<(Range<usize>, bool)> {
+fn common_town(reading: &Reading<'_>, at: usize, cased: bool) -> Option<(Range<usize>, bool)> {
     let token = reading.tokens.get(at)?;
-    (token.is(TOWN) && !token.masked && (token.capital || !reading.cased) && !NO_PARTS.contains(&token.lower.as_str()))
+    (token.is(TOWN) && !token.masked && (token.capital || !cased) && !NO_PARTS.contains(&token.lower.as_str()))
         .then_some((at..at + 1, false))
 }

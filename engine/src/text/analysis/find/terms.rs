@@ -154,7 +154,9 @@ fn term_confidence(reading: &Reading<'_>, words: &Range<usize>, label: Label) ->
     let next = reading.lower(words.end);
     let personal = match label {
         Label::Occupation => {
-            (is_said_of_person(reading, at, 4) && any_before(reading, at, 3, &["a", "an", "the", "retired"]))
+            (is_said_of_person(reading, at, 4)
+                && any_before(reading, at, 3, &["a", "an", "the", "retired"])
+                && !any_before(reading, at, 3, &["to", "with", "for", "from", "by", "at"]))
                 || (any_before(reading, at, 4, &["as", "occupation", "profession", "job"])
                     && person_near(reading, at, 8)
                     && any_before(
