@@ -153,8 +153,6 @@ struct Written {
     dropped: usize,
     /// In order, ms from the window's start.
     parts: Vec<Range<u64>>,
-    /// True if no text of the window follows the last part.
-    at_end: bool,
 }
 
 /// Turns tokens to words; drops the tokens that belong to a part that is to be written again.
@@ -165,13 +163,16 @@ fn write(model: &Whisper, decoded: &mut DecodedWindow, language: Option<u32>, wi
     let complete = found.kept == decoded.tokens.len();
     decoded.truncate(found.kept);
     let (mut spoken, dropped) = words(model, decoded, language, window, &speech, &found.parts)?;
-    let (mut parts, mut at_end) = (found.parts, found.at_end);
+    let mut parts = found.parts;
     // Cut off within a segment that began with the window: the last word tells how far the text goes.
-    if decoded.cut_off && complete && !at_end && spoken.words.last().is_some_and(|last| last.start >= MIN_ADVANCE_MS) {
+    if decoded.cut_off
+        && complete
+        && !found.at_end
+        && spoken.words.last().is_some_and(|last| last.start >= MIN_ADVANCE_MS)
+    {
         parts.extend(spoken.words.pop().map(|last| last.start..end_ms));
-        at_end = true;
     }
-    Ok(Written { spoken, dropped, parts, at_end })
+    Ok(Written { spoken, dropped, parts })
 }
 
 /// The part of a window in a range, ms.
@@ -294,7 +295,7 @@ fn transcribe_sequential(
 ) -> Result<()> {
     let (model, config) = (text.model, text.model.config());
     let mut windows = SequentialWindows::new(detector);
-    let mut previous = Previous::new(keyterms.clone(), config.positions / 2 - 1);
+    let mut previous = Previous::new(keyterms, config.positions / 2 - 1);
     loop {
         while windows.needs_samples() {
             match audio.next_block()? {
@@ -303,54 +304,27 @@ fn transcribe_sequential(
             }
         }
         let Some(mut window) = windows.window() else { break };
-        if is_silent(&window)? {
-            text.add(Written::default(), &window)?;
-            windows.advance(window.samples.len());
-            continue;
-        }
         push(&stream, &window, previous.tokens(), None)?;
-        for result in next(&mut results)? {
+        let Some(output) = results.wait() else {
+            return Err(Error::internal("the results ended before the windows"));
+        };
+        for result in output?.whisper()? {
             let mut decoded = result.decoded?;
             // A window that hardly moves on is accepted whole, because a checkpoint could go on so without end.
             if let (kept, Some(frames)) = config.special.accepted(&decoded.tokens)
                 && frames as u64 * FRAME_MS >= MIN_ADVANCE_MS
             {
                 decoded.truncate(kept);
-                decoded.cut_off = false;
                 window.truncate(frames * SAMPLES_PER_FRAME);
             }
-            let mut written = write(model, &mut decoded, result.known_language, &window)?;
-            let mut parts = std::mem::take(&mut written.parts);
-            let whole = window.clone();
-            // The next window begins where the speech that is left does.
-            if written.at_end
-                && let Some(rest) = parts.pop()
-            {
-                window.truncate(rest.start as usize * MS);
-            }
             previous.add(&decoded.tokens, result.temperature);
-            text.add(written, &window)?;
+            let (spoken, dropped) = words(model, &decoded, result.known_language, &window, &window.speech()?, &[])?;
+            text.add(Written { spoken, dropped, ..Written::default() }, &window)?;
             windows.advance(window.samples.len());
-            for range in &parts {
-                let part = part(&whole, range);
-                push(&stream, &part, &keyterms, Some((result.language, result.known_language)))?;
-                for result in next(&mut results)? {
-                    let written = write(model, &mut result.decoded?, result.known_language, &part)?;
-                    text.add_part(written, &part);
-                }
-            }
         }
     }
     stream.finish(None);
     Ok(())
-}
-
-/// Waits for the results of the window that was pushed last.
-fn next(results: &mut Results<StreamOutput>) -> Result<Vec<TranscribedWindow>> {
-    match results.wait() {
-        Some(output) => output?.whisper(),
-        None => Err(Error::internal("the results ended before the windows")),
-    }
 }
 
 /// The requested language, or the way to detect it.

@@ -23,6 +23,9 @@ const MAX_NO_SPEECH: f32 = 0.6;
 /// of them is made up. Its first result has to be good, and above this no-speech probability its language has to be known.
 pub const LITTLE_SPEECH_MS: u64 = 1500;
 const MAX_NO_SPEECH_UNKNOWN_LANGUAGE: f32 = 0.5;
+/// Nobody says more tokens in so little speech than these and so many in each second. Timestamps count.
+const MOST_TOKENS: u64 = 6;
+const MOST_TOKENS_PER_S: u64 = 12;
 
 /// The decoder of a model, and the windows in it.
 pub struct ModelState {
@@ -61,9 +64,10 @@ fn assess(decoded: &DecodedWindow, window: &ActiveWindow, vocab_size: usize) -> 
     let is_silent = decoded.no_speech > MAX_NO_SPEECH;
     let has_little_speech = window.speech_ms < LITTLE_SPEECH_MS;
     let may_be_silent = decoded.no_speech > MAX_NO_SPEECH_UNKNOWN_LANGUAGE && window.known_language.is_none();
+    let has_too_many = decoded.tokens.len() as u64 > MOST_TOKENS + window.speech_ms * MOST_TOKENS_PER_S / 1000;
     match () {
         () if is_unlikely && is_silent => Verdict::NoSpeech,
-        () if has_little_speech && (is_bad || may_be_silent) => Verdict::NoSpeech,
+        () if has_little_speech && (is_bad || may_be_silent || has_too_many) => Verdict::NoSpeech,
         () if is_bad => Verdict::Retry,
         () => Verdict::Accept,
     }
@@ -250,5 +254,6 @@ mod tests {
         assert_eq!(little(-0.8, 0.65, None), Verdict::NoSpeech);
         assert_eq!(little(-1.3, 0.25, Some(1)), Verdict::NoSpeech);
         assert_eq!(assessed(-0.1, 0.3, &[900; 100], 400, Some(1)), Verdict::NoSpeech);
+        assert_eq!(assessed(-0.6, 0.4, &plain[..20], 256, Some(1)), Verdict::NoSpeech, "80 tokens a second");
     }
 }
