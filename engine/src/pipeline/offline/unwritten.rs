@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::whisper_windows::LITTLE_SPEECH_MS;
-use crate::models::whisper::{DecodedWindow, SpecialTokens};
+use crate::models::whisper::{DecodedWindow, Segment, SpecialTokens};
 use crate::text::Word;
 use crate::vad::speech_filter::SpeechSpans;
 
@@ -58,6 +58,11 @@ pub fn unwritten(
         return Unwritten { kept, ..Unwritten::default() };
     }
     let spoken_ms = |range: Range<u64>| speech.within(range).map(|span| span.end - span.start).sum::<u64>();
+    let below = |segment: &Segment| spoken_ms(segment.from_ms..segment.to_ms.unwrap_or(length_ms));
+    if !segments.is_empty() && segments.iter().map(below).sum::<u64>() < MIN_SPEECH_MS {
+        // The text is of speech that lies elsewhere: its timestamps are wrong.
+        return Unwritten { kept, ..Unwritten::default() };
+    }
     let mut broken_off_at = None;
     if let Some(last) = segments.last().filter(|last| last.to_ms.is_none()) {
         let seconds = spoken_ms(last.from_ms..length_ms) as f64 / 1000.0;

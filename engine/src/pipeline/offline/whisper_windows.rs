@@ -62,7 +62,8 @@ fn assess(decoded: &DecodedWindow, window: &ActiveWindow, vocab_size: usize) -> 
     let is_unlikely = decoded.log_prob < MIN_MEAN_LOG_PROB;
     let is_bad = is_unlikely || compression_ratio(&decoded.tokens, vocab_size) > MAX_COMPRESSION_RATIO;
     let is_silent = decoded.no_speech > MAX_NO_SPEECH;
-    let has_little_speech = window.speech_ms < LITTLE_SPEECH_MS;
+    // Words without any speech are dropped and counted later.
+    let has_little_speech = (1..LITTLE_SPEECH_MS).contains(&window.speech_ms);
     let may_be_silent = decoded.no_speech > MAX_NO_SPEECH_UNKNOWN_LANGUAGE && window.known_language.is_none();
     let has_too_many = decoded.tokens.len() as u64 > MOST_TOKENS + window.speech_ms * MOST_TOKENS_PER_S / 1000;
     match () {
