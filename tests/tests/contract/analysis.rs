@@ -172,19 +172,18 @@ fn no_hidden_word_is_returned_sent_stored_or_logged() {
     );
     let id = done["id"].as_str().unwrap();
     let mut returned = done.to_string();
-    for part in ["", "/srt", "/vtt", "/sentences", "/paragraphs", "/word-search?words=john,smith,mary,london"] {
-        let answer = account.get(&format!("/v2/transcripts/{id}{part}"));
-        returned.push_str(answer.text());
-        if part.starts_with("/word") {
-            assert_eq!(answer.ok()["total_count"], 0);
-        }
+    for part in ["", "/srt", "/vtt", "/sentences", "/paragraphs"] {
+        returned.push_str(account.get(&format!("/v2/transcripts/{id}{part}")).text());
     }
+    // The answer repeats the words of the search.
+    let search = account.get(&format!("/v2/transcripts/{id}/word-search?words=john,smith,mary,london")).ok();
+    assert_eq!(search["total_count"], 0);
     returned.push_str(account.get("/v2/transcripts").text());
     for delivery in receiver.wait("/hook", 1) {
         returned.push_str(&delivery.json().to_string());
     }
     returned.push_str(&service.log());
-    // The addresses of the word search are the test's own.
+    // The log may hold the address of the search.
     let returned = returned.to_lowercase().replace("words=john,smith,mary,london", "").replace("summary", "");
     for word in PERSONAL.iter().chain(&["bastard"]) {
         assert!(!returned.contains(word), "{word} was returned, sent or logged");
