@@ -236,6 +236,12 @@ mod tests {
     }
 
     #[test]
+    fn masked_words_are_no_topics() {
+        let text = "[PERSON_NAME] met [PERSON_NAME] about the ferry. [PERSON_NAME] paid for the s*** ferry.";
+        assert_eq!(summary(text, "en", SummaryForm::Gist).unwrap(), "Ferry");
+    }
+
+    #[test]
     fn forms_have_names() {
         assert_eq!("headline".parse(), Ok(SummaryForm::Headline));
         assert_eq!("Bullets".parse::<SummaryForm>(), Err(()));

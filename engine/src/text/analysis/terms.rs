@@ -124,6 +124,10 @@ impl Stems {
     }
 
     fn of_word(&mut self, text: &str) -> Option<u32> {
+        // A masked word, "[PERSON_NAME]" or "s***", is no topic.
+        if text.contains(['[', '*']) {
+            return None;
+        }
         let bare = text.trim_matches(|character: char| !character.is_alphanumeric()).to_lowercase();
         if let Some(known) = self.words.get(&bare) {
             return *known;
