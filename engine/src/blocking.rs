@@ -22,16 +22,19 @@ use burn::tensor::Device;
 
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::catalog::{Catalog, SelectedCheckpoint};
+use crate::chat::{ChatEvent, ChatMessage, ChatOptions};
 use crate::decoding::fusion::FusionWeights;
 use crate::device::{self, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::load_once::LoadedFiles;
+use crate::models::decoder::ChatModel;
 use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
 use crate::models::voice::VoiceEmbedder;
 use crate::options::{EngineOptions, LanguageModelChoice, ListenOptions, SpeakerLabels, TranscribeOptions};
 use crate::pipeline::checkpoint::Checkpoint;
 use crate::pipeline::executor::DeviceExecutor;
+use crate::pipeline::language::{self, ChatLimits, ChatReply};
 use crate::pipeline::live::LiveEvent;
 use crate::pipeline::live::session::{self, LiveEvents, LiveInput};
 use crate::pipeline::offline;
@@ -60,12 +63,29 @@ pub fn check_diarizer(dir: impl AsRef<Path>) -> Result<usize> {
     Ok(VoiceEmbedder::load(dir.as_ref(), &Device::flex())?.parameters())
 }
 
-/// Loads a checkpoint on the CPU to see that every tensor is there, has its shape, and none is left over.
+/// Loads a checkpoint on the CPU, a folder or a GGUF file, to see that every tensor is there, has its shape, and none is left over.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-pub fn check_model(dir: impl AsRef<Path>) -> Result<ModelReport> {
-    Ok(Checkpoint::load(dir.as_ref(), &Device::flex(), Precision::F32)?.report())
+pub fn check_model(path: impl AsRef<Path>) -> Result<ModelReport> {
+    let path = path.as_ref();
+    if ChatModel::is_at(path) {
+        return Ok(chat_report(&ChatModel::load(path)?));
+    }
+    Ok(Checkpoint::load(path, &Device::flex(), Precision::F32)?.report())
+}
+
+fn chat_report(model: &ChatModel) -> ModelReport {
+    let config = model.config();
+    ModelReport {
+        class: config.family.class().into(),
+        parameters: model.parameters(),
+        layers: config.layers,
+        hidden_size: config.size,
+        vocab_size: config.vocabulary,
+        streaming: false,
+        look_aheads_ms: Vec::new(),
+    }
 }
 
 /// The number of speakers to expect where labels are asked for.
@@ -117,6 +137,8 @@ pub struct Engine {
     voices: LoadedFiles<VoiceEmbedder>,
     /// Recordings that may be transcribed at a time, and those that are.
     recordings: (usize, AtomicUsize),
+    chat_models: LoadedFiles<ChatModel>,
+    chat_limits: ChatLimits,
     slots: SlotCounts,
     worker: Mutex<Option<Arc<Scheduler<DeviceExecutor>>>>,
 }
@@ -143,6 +165,24 @@ impl Iterator for Events {
     }
 }
 
+/// An answer of a language model as it is written, as an iterator that waits for the next piece.
+pub struct Reply(ChatReply);
+
+impl Reply {
+    /// Tokens of the conversation as the model reads it.
+    pub fn prompt_tokens(&self) -> usize {
+        self.0.prompt_tokens()
+    }
+}
+
+impl Iterator for Reply {
+    type Item = Result<ChatEvent>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        cubecl::future::block_on(self.0.next())
+    }
+}
+
 impl Engine {
     /// Opens a device and reads the catalog; loads no model yet.
     ///
@@ -163,8 +203,10 @@ impl Engine {
             detector: Mutex::default(),
             voices: LoadedFiles::default(),
             recordings: (options.recordings, AtomicUsize::new(0)),
+            chat_models: LoadedFiles::default(),
+            chat_limits: ChatLimits { kv_bytes: options.kv_memory },
             // A recording with speaker labels takes two streams.
-            slots: SlotCounts { live: options.live_streams, agent: 0, offline: 2 * options.recordings },
+            slots: SlotCounts { live: options.live_streams, agent: options.chats, offline: 2 * options.recordings },
             worker: Mutex::default(),
         })
     }
@@ -323,6 +365,56 @@ impl Engine {
         }
         let language_model = self.live_language_model(&choice, &options.language_model)?;
         session::open(&*self.worker()?, model, &options, look_ahead_ms, language_model, detector)
+    }
+
+    /// Answers a conversation by a language model, piece by piece. Answers are written on the CPU, side by side; live sessions go first.
+    /// The first answer of a model loads it.
+    ///
+    /// # Errors
+    /// [`Error::NotPulled`] without a checkpoint; [`Error::UnknownModel`], [`Error::InvalidOption`] for options;
+    /// [`Error::ContextLength`] for a conversation that is too long; [`Error::Busy`] when there are as many answers as there may be; what
+    /// loading reports.
+    pub fn chat(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<Reply> {
+        self.open_chat(messages, options).map(Reply)
+    }
+
+    pub(crate) fn open_chat(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<ChatReply> {
+        let model = self.chat_model(options)?;
+        language::open(&*self.worker()?, model, messages, options, self.chat_limits)
+    }
+
+    /// Loads the language model that an answer with these options takes, so that the first does not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::NotPulled`], [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`].
+    pub fn load_chat(&self, options: &ChatOptions) -> Result<()> {
+        self.chat_model(options).map(drop)
+    }
+
+    /// Tokens of a conversation as the language model reads it.
+    ///
+    /// # Errors
+    /// As [`Engine::load_chat`], and [`Error::InvalidOption`] for a conversation that the model's template refuses.
+    pub fn count_chat_tokens(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<usize> {
+        let model = self.chat_model(options)?;
+        language::prompt(&model, messages, options).map(|tokens| tokens.len())
+    }
+
+    /// Tokens that a conversation and its answer may have together.
+    ///
+    /// # Errors
+    /// As [`Engine::load_chat`].
+    pub fn chat_context_tokens(&self, options: &ChatOptions) -> Result<usize> {
+        let model = self.chat_model(options)?;
+        Ok(language::context_tokens(&model, self.chat_limits))
+    }
+
+    fn chat_model(&self, options: &ChatOptions) -> Result<Arc<ChatModel>> {
+        let path = match &options.checkpoint {
+            Some(path) => path.clone(),
+            None => self.catalog.choose_language_model(options.model.as_deref())?.1,
+        };
+        self.chat_models.get(&path, || ChatModel::load(&path))
     }
 
     /// Compiles what the device needs for the models loaded so far, so that the first request does not wait for it: runs two

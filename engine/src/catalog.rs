@@ -14,6 +14,7 @@ pub struct Catalog {
     models: Vec<CatalogModel>,
     detector: Option<CatalogDetector>,
     diarizer: Option<CatalogDiarizer>,
+    language: Vec<CatalogLanguageModel>,
 }
 
 /// The models that tell who speaks.
@@ -25,6 +26,25 @@ pub struct CatalogDiarizer {
     pub folder: String,
     /// Folder of the speaker embedding that serves until then, relative to the models folder.
     pub starter: String,
+}
+
+/// A language model. It has no starter.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CatalogLanguageModel {
+    /// The id that users give: `chat`.
+    pub id: String,
+    /// True for the one that is used where none is named.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub default: bool,
+    /// The published checkpoint, by its name on the model hub.
+    pub published: String,
+    /// The GGUF file of the repository; a folder of safetensors if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Folder of the checkpoint once it is pulled, relative to the models folder.
+    pub folder: String,
+    /// Size of the weights' file, bytes.
+    pub download_bytes: u64,
 }
 
 /// The voice activity detector.
@@ -133,6 +153,8 @@ struct CatalogFile {
     model: Vec<CatalogModel>,
     detector: Option<CatalogDetector>,
     diarizer: Option<CatalogDiarizer>,
+    #[serde(default)]
+    language: Vec<CatalogLanguageModel>,
 }
 
 impl Catalog {
@@ -153,7 +175,8 @@ impl Catalog {
                 size.languages = model.languages.iter().filter(has).cloned().collect();
             }
         }
-        Ok(Self { dir: dir.to_path_buf(), models: file.model, detector: file.detector, diarizer: file.diarizer })
+        let CatalogFile { model: models, detector, diarizer, language } = file;
+        Ok(Self { dir: dir.to_path_buf(), models, detector, diarizer, language })
     }
 
     /// All models, in the catalog's order.
@@ -195,6 +218,41 @@ impl Catalog {
     /// The folder of the speaker embedding, if the catalog names one: the starter.
     pub fn diarizer(&self) -> Option<PathBuf> {
         Some(self.dir.join(&self.diarizer.as_ref()?.starter))
+    }
+
+    /// All language models, in the catalog's order.
+    pub fn language_models(&self) -> &[CatalogLanguageModel] {
+        &self.language
+    }
+
+    /// A language model and its file or folder; the catalog's default if none is named.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], which lists the known ids; [`Error::NotPulled`], which names the command that fetches it.
+    pub fn choose_language_model(&self, id: Option<&str>) -> Result<(&CatalogLanguageModel, PathBuf)> {
+        let mut models = self.language.iter();
+        let found = match id {
+            Some(id) => models.find(|model| model.id == id),
+            None => models.clone().find(|model| model.default).or(models.next()),
+        };
+        let Some(model) = found else {
+            let known: Vec<&str> = self.language.iter().map(|model| model.id.as_str()).collect();
+            let known = if known.is_empty() { "no language model".into() } else { known.join(", ") };
+            return Err(Error::UnknownModel(format!("{}; there are {known}", id.unwrap_or("for conversations"))));
+        };
+        let path = self.language_model_path(model);
+        let is_there = if model.file.is_some() { path.is_file() } else { path.join("config.json").is_file() };
+        if is_there {
+            return Ok((model, path));
+        }
+        let (id, published) = (&model.id, &model.published);
+        Err(Error::NotPulled(format!("{id} has no checkpoint yet; fetch {published} with `auricle models pull {id}`")))
+    }
+
+    /// The file or folder of a language model, there or not.
+    pub fn language_model_path(&self, model: &CatalogLanguageModel) -> PathBuf {
+        let folder = self.dir.join(&model.folder);
+        model.file.as_ref().map_or(folder.clone(), |file| folder.join(file))
     }
 
     /// The checkpoint that serves `id`: the published one if its folder is present, else the best of its sizes that is

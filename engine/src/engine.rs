@@ -15,9 +15,11 @@ use tokio::sync::oneshot;
 use crate::audio::AudioStream;
 use crate::blocking;
 use crate::catalog::Catalog;
+use crate::chat::{ChatMessage, ChatOptions};
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::options::{EngineOptions, ListenOptions, TranscribeOptions};
+use crate::pipeline::language::ChatReply;
 use crate::pipeline::live::session::{LiveEvents, LiveInput};
 use crate::transcript::{Progress, Transcript};
 
@@ -86,6 +88,39 @@ impl Engine {
     pub async fn listen(&self, options: &ListenOptions) -> Result<(LiveInput, LiveEvents)> {
         let options = options.clone();
         self.run(move |engine| engine.open_live(&options)).await
+    }
+
+    /// Answers a conversation by a language model. The answer comes piece by piece as it is written:
+    ///
+    /// ```no_run
+    /// use auricle_engine::{ChatEvent, ChatMessage, ChatOptions, Engine, EngineOptions};
+    ///
+    /// # async fn example() -> auricle_engine::Result<()> {
+    /// let engine = Engine::open(EngineOptions::default())?;
+    /// let messages = [ChatMessage::system("Answer in one sentence."), ChatMessage::user("What is a phoneme?")];
+    /// let mut reply = engine.chat(&messages, &ChatOptions::default().max_tokens(100)).await?;
+    /// while let Some(event) = reply.next().await {
+    ///     if let ChatEvent::Text(text) = event? {
+    ///         print!("{text}");
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`blocking::Engine::chat`].
+    pub async fn chat(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<ChatReply> {
+        let (messages, options) = (messages.to_vec(), options.clone());
+        self.run(move |engine| engine.open_chat(&messages, &options)).await
+    }
+
+    /// [`blocking::Engine::load_chat`], awaited.
+    ///
+    /// # Errors
+    /// As [`blocking::Engine::load_chat`].
+    pub async fn load_chat(&self, options: &ChatOptions) -> Result<()> {
+        let options = options.clone();
+        self.run(move |engine| engine.load_chat(&options)).await
     }
 
     /// Loads the checkpoint and the language model that a transcription with these options takes, so that the first does

@@ -68,6 +68,19 @@ pub enum Error {
     /// The catalog has no model of that name.
     #[error("unknown model {0}")]
     UnknownModel(String),
+    /// No checkpoint of a language model is there. The message names the command that fetches one.
+    #[error("{0}")]
+    NotPulled(String),
+    /// A conversation is longer than the language model can read.
+    #[error(
+        "the prompt has {prompt_tokens} tokens; with the model's context of {context_tokens} there is no room for an answer"
+    )]
+    ContextLength {
+        /// Tokens of the prompt.
+        prompt_tokens: usize,
+        /// Tokens that prompt and answer may have together.
+        context_tokens: usize,
+    },
     /// The engine is at its capacity. The caller may try again later.
     #[error("busy: {0}")]
     Busy(String),

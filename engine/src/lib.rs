@@ -30,7 +30,7 @@
 //! - `engine`: the engine with calls that are awaited.
 //! - [`blocking`]: the engine with calls that block; it holds a device and the models on it.
 //! - `pipeline`: recordings and live sessions, in the order in which data flows.
-//! - `options`, `transcript`: options and results.
+//! - `options`, `chat`, `transcript`: options and results.
 //! - `scheduler`: the worker thread of a device, and the batches that it runs.
 //! - `speakers`: who speaks when: windows, clustering, words to speakers.
 //! - `vad`: voice activity: segments, endpointing, chunking, the speech filter.
@@ -48,6 +48,7 @@
 pub mod audio;
 pub mod blocking;
 mod catalog;
+mod chat;
 mod decoding;
 mod device;
 mod engine;
@@ -85,8 +86,10 @@ pub use auricle_kernels::gemv::Precision;
 pub use auricle_kernels::vulkan_layers::disable_mesa_device_select;
 pub use blocking::{check_detector, check_diarizer, check_model};
 pub use catalog::{
-    Catalog, CatalogDetector, CatalogDiarizer, CatalogModel, CatalogSize, SelectedCheckpoint, WordErrorRate,
+    Catalog, CatalogDetector, CatalogDiarizer, CatalogLanguageModel, CatalogModel, CatalogSize, SelectedCheckpoint,
+    WordErrorRate,
 };
+pub use chat::{ChatEnd, ChatEvent, ChatMessage, ChatOptions, ChatRole, ChatUsage, FinishReason};
 pub use decoding::fusion::FusionWeights;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use engine::{Engine, Transcription};
@@ -94,6 +97,7 @@ pub use error::{Error, Result};
 pub use options::{
     EngineOptions, LanguageModelChoice, ListenOptions, SAMPLE_RATES, SpeakerLabels, TranscribeOptions, models_dir,
 };
+pub use pipeline::language::ChatReply;
 pub use pipeline::live::session::{LiveEvents, LiveInput, MAX_AHEAD_MS};
 pub use pipeline::live::{Caption, LiveEvent};
 pub use pipeline::stage_times::StageTimes;

@@ -21,6 +21,8 @@ macro_rules! setters {
     )* };
 }
 
+pub(crate) use setters;
+
 /// Options of an [`Engine`](crate::Engine).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -37,6 +39,11 @@ pub struct EngineOptions {
     pub live_streams: usize,
     /// Recordings at a time.
     pub recordings: usize,
+    /// Answers of language models at a time.
+    pub chats: usize,
+    /// Memory for keys and values of the answers of one language model, in bytes. It bounds their length together; a conversation and
+    /// its answer never have more tokens than fit.
+    pub kv_memory: usize,
 }
 
 impl Default for EngineOptions {
@@ -48,6 +55,8 @@ impl Default for EngineOptions {
             precision: Precision::F32,
             live_streams: 256,
             recordings: 64,
+            chats: 16,
+            kv_memory: 1 << 30,
         }
     }
 }
@@ -59,6 +68,8 @@ impl EngineOptions {
         precision: Precision => precision,
         live_streams: usize => live_streams,
         recordings: usize => recordings,
+        chats: usize => chats,
+        kv_memory: usize => kv_memory,
     }
 }
 

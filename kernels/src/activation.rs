@@ -54,6 +54,28 @@ impl pulp::NullaryFnOnce for SiluInPlace<'_> {
     }
 }
 
+/// SwiGLU of slices: `gate` becomes [`silu`] of itself times `up`.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn swiglu_in_place(gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "SwiGLU: lengths of gate and up");
+    pulp::Arch::new().dispatch(SwigluInPlace(gate, up));
+}
+
+struct SwigluInPlace<'a>(&'a mut [f32], &'a [f32]);
+
+impl pulp::NullaryFnOnce for SwigluInPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (gate, up) in self.0.iter_mut().zip(self.1) {
+            *gate = *gate * sigmoid(*gate) * up;
+        }
+    }
+}
+
 /// [`gelu`] of a slice, in place.
 pub fn gelu_in_place(values: &mut [f32]) {
     pulp::Arch::new().dispatch(GeluInPlace(values));

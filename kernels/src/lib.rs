@@ -10,15 +10,16 @@
 //!
 //! - [`relative_attention`]: attention with relative positions over a sliding KV cache, on the CPU
 //! - [`attention`]: multi-head attention, and attention of a single query over a KV cache on GPUs
+//! - [`paged_attention`]: attention over keys and values in pages that sequences share, on the CPU
 //! - [`kv_cache`]: attention of a single query over the keys and values of one head, on the CPU
 //! - [`state_cache`]: the cached state of many streams in one tensor
 //! - [`sampling`]: the next token of each row of logits, greedy or drawn, under a token mask
 //! - [`lstm`]: the pointwise part of an LSTM step
 //! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs
-//! - [`activation`]: ReLU, SiLU, GELU and GLU in one pass
+//! - [`activation`]: ReLU, SiLU, GELU, GLU and SwiGLU in one pass
 //! - [`depthwise`]: depthwise convolutions on the CPU
 //! - [`logmel`]: samples to log-mel frames, for whole utterances and live streams
-//! - [`norm`]: layer normalisation
+//! - [`norm`]: layer and root-mean-square normalisation
 //! - [`gemv`]: products of a few rows with a packed matrix, on the CPU
 //! - [`softmax_stats`]: log-sum-exp and entropy of logits
 //! - [`thread_pool`]: threads that share many small tasks
@@ -40,6 +41,7 @@ pub mod logmel;
 pub mod lstm;
 mod matmul;
 pub mod norm;
+pub mod paged_attention;
 pub mod quantized;
 #[cfg(feature = "wgpu")]
 mod reduce;

@@ -1,4 +1,4 @@
-//! Layer normalisation.
+//! Layer normalisation, and root-mean-square normalisation on the CPU.
 //!
 //! On flex it is burn's own operation, on GPUs one launch with a cube per row. [`layer_norm_rows`] works on plain slices.
 
@@ -148,6 +148,38 @@ impl pulp::NullaryFnOnce for LayerNorm<'_> {
     }
 }
 
+/// Root-mean-square normalisation of slices: each row of `x` `[rows, size]`, divided by the root of its mean square plus `epsilon`
+/// and multiplied by `gamma` `[size]`, goes to `out` of the same shape.
+///
+/// # Panics
+/// When the lengths do not match.
+pub fn rms_norm_rows(x: &[f32], gamma: &[f32], epsilon: f32, out: &mut [f32]) {
+    assert!(out.len() == x.len() && x.len().is_multiple_of(gamma.len()), "RMS norm: lengths of x, gamma and out");
+    pulp::Arch::new().dispatch(RmsNorm { x, gamma, epsilon, out });
+}
+
+struct RmsNorm<'a> {
+    x: &'a [f32],
+    gamma: &'a [f32],
+    epsilon: f32,
+    out: &'a mut [f32],
+}
+
+impl pulp::NullaryFnOnce for RmsNorm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let size = self.gamma.len();
+        for (x, out) in self.x.chunks_exact(size).zip(self.out.chunks_exact_mut(size)) {
+            let scale = 1.0 / (sum(x, |value| value * value) / size as f32 + self.epsilon).sqrt();
+            for ((out, value), gamma) in out.iter_mut().zip(x).zip(self.gamma) {
+                *out = value * scale * gamma;
+            }
+        }
+    }
+}
+
 /// The sum of `of` over all values, in sixteen lanes.
 #[inline(always)]
 fn sum(x: &[f32], of: impl Fn(f32) -> f32) -> f32 {
@@ -171,6 +203,23 @@ fn sum(x: &[f32], of: impl Fn(f32) -> f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rms_norm_matches_the_definition() {
+        for size in [1, 15, 16, 37, 256] {
+            let x: Vec<f32> = (0..3 * size).map(|n| (n as f32 * 0.7).sin() * 9.0 + 4.0).collect();
+            let gamma: Vec<f32> = (0..size).map(|n| (n as f32 * 1.3).cos()).collect();
+            let mut out = vec![0.0; 3 * size];
+            rms_norm_rows(&x, &gamma, 1e-3, &mut out);
+            for (x, out) in x.chunks_exact(size).zip(out.chunks_exact(size)) {
+                let square = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / size as f64;
+                for at in 0..size {
+                    let exact = f64::from(x[at]) / (square + 1e-3).sqrt() * f64::from(gamma[at]);
+                    assert!((f64::from(out[at]) - exact).abs() < 5e-6, "{size}, {at}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn layer_norm_matches_the_definition() {

@@ -24,10 +24,11 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_LISTING_BYTES: usize = 16 << 20;
 
 /// The files of a checkpoint besides its weights.
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 12] = [
     "LICENSE",
     "README.md",
     "added_tokens.json",
+    "chat_template.jinja",
     "config.json",
     "generation_config.json",
     "normalizer.json",
@@ -414,6 +415,19 @@ pub fn checkpoint_files(repository: &str, files: &[RemoteFile]) -> Result<Vec<Re
         return Err(ModelHubError::Listing(format!(
             "{repository} has no weights as model.safetensors, so it cannot be loaded"
         )));
+    }
+    Ok(wanted)
+}
+
+/// The files of a checkpoint that is one GGUF file: that file, its licence and its card.
+///
+/// # Errors
+/// [`ModelHubError::Listing`] if the repository lacks the file.
+pub fn gguf_files(repository: &str, files: &[RemoteFile], name: &str) -> Result<Vec<RemoteFile>> {
+    let wanted = |file: &&RemoteFile| ["LICENSE", "README.md", name].contains(&file.name.as_str());
+    let wanted: Vec<RemoteFile> = files.iter().filter(wanted).cloned().collect();
+    if !wanted.iter().any(|file| file.name == name) {
+        return Err(ModelHubError::Listing(format!("{repository} has no file {name}")));
     }
     Ok(wanted)
 }

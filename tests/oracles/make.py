@@ -12,6 +12,7 @@ import torch
 import transformers
 
 from checkpoints import CHECKPOINTS
+from decoder import DECODERS, make_decoder
 from features import make_features
 from gguf_types import make_gguf_types
 from models import make_model
@@ -38,6 +39,10 @@ def make(root: Path, only: list[str]) -> None:
     if not only or "gguf" in only:
         print("gguf")
         make_gguf_types(fresh(root / "gguf"))
+    for name in DECODERS:
+        if not only or f"decoder/{name}" in only:
+            print(f"decoder/{name}")
+            make_decoder(name, fresh(root / "decoder" / name))
     for checkpoint in CHECKPOINTS:
         if not only or checkpoint.name in only:
             print(checkpoint.name)
@@ -105,7 +110,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", "voice", "gguf", *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "voice", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

@@ -133,7 +133,7 @@ impl State {
             let hex =
                 |digest: &[u8]| digest.iter().map(|byte| format!("{:02x}", byte ^ u8::from(lied))).collect::<String>();
             let blob = hex(&Sha1::digest([format!("blob {}\0", bytes.len()).as_bytes(), &bytes].concat()));
-            siblings.push(match name.ends_with(".safetensors") {
+            siblings.push(match name.ends_with(".safetensors") || name.ends_with(".gguf") {
                 true => json!({
                     "rfilename": name, "size": bytes.len(), "blobId": "0".repeat(40),
                     "lfs": { "sha256": hex(&Sha256::digest(&bytes)), "size": bytes.len(), "pointerSize": 135 },

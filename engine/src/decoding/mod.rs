@@ -7,6 +7,7 @@
 //! - `rnnt_beam`: beam search of transducers.
 //! - `ctc`, `ctc_prefix_beam`: greedy and prefix beam search of CTC.
 //! - `confidence`: confidence of a token from its distribution.
+//! - [`sampling`], [`text_stream`]: a text's next token, and the text as it grows.
 
 mod confidence;
 mod ctc;
@@ -15,6 +16,8 @@ pub mod fusion;
 mod greedy;
 pub mod keyterms;
 mod rnnt_beam;
+pub mod sampling;
+pub mod text_stream;
 mod transducer;
 
 pub use crate::text::tokens::Token;

@@ -1,7 +1,8 @@
-//! The batch executor of a device: live streams and recordings of all families side by side.
+//! The batch executor of a device: live streams, recordings of all families and texts of language models side by side.
 
 use std::time::{Duration, Instant};
 
+use super::language::{LanguageBatchKey, LanguageExecutor, LanguageOutput, LanguageRequest};
 use super::live::{LiveAudio, LiveBatchKey, LiveExecutor, LiveRequest, StepOutput};
 use super::offline::transducer_executor::{self as transducer, TransducerExecutor};
 use super::offline::voice_executor::{self as voice, VoiceExecutor};
@@ -16,6 +17,7 @@ pub struct DeviceExecutor {
     transducer: TransducerExecutor,
     whisper: WhisperExecutor,
     voice: VoiceExecutor,
+    language: LanguageExecutor,
     families: SlotTable<Family>,
 }
 
@@ -26,6 +28,7 @@ enum Family {
     Transducer,
     Whisper,
     Voice,
+    Language,
 }
 
 /// Opens a stream of a device.
@@ -38,6 +41,8 @@ pub enum StreamRequest {
     Whisper(whisper::WhisperRequest),
     /// The voices of a recording.
     Voice(voice::VoiceRequest),
+    /// An answer of a language model.
+    Language(Box<LanguageRequest>),
 }
 
 /// Input of a stream.
@@ -62,6 +67,8 @@ pub enum StreamOutput {
     Whisper(Vec<whisper::TranscribedWindow>),
     /// Of the voices of a recording.
     Voice(voice::Embeddings),
+    /// Of a language model.
+    Language(LanguageOutput),
 }
 
 /// Streams whose steps have equal keys can share a step.
@@ -75,6 +82,8 @@ pub enum BatchKey {
     Whisper(whisper::WhisperBatchKey),
     /// Of the voices of recordings.
     Voice(voice::VoiceBatchKey),
+    /// Of language models.
+    Language(LanguageBatchKey),
 }
 
 impl DeviceExecutor {
@@ -95,6 +104,7 @@ impl BatchExecutor for DeviceExecutor {
             StreamRequest::Transducer(request) => self.transducer.open(slot, request).map(|()| Family::Transducer)?,
             StreamRequest::Whisper(request) => self.whisper.open(slot, request).map(|()| Family::Whisper)?,
             StreamRequest::Voice(request) => self.voice.open(slot, request).map(|()| Family::Voice)?,
+            StreamRequest::Language(request) => self.language.open(slot, *request).map(|()| Family::Language)?,
         };
         self.families.insert(slot, family);
         Ok(())
@@ -116,6 +126,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Transducer) => self.transducer.finish(slot),
             Some(Family::Whisper) => self.whisper.finish(slot),
             Some(Family::Voice) => self.voice.finish(slot),
+            Some(Family::Language) => self.language.finish(slot),
             None => {}
         }
     }
@@ -126,6 +137,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Transducer) => self.transducer.close(slot),
             Some(Family::Whisper) => self.whisper.close(slot),
             Some(Family::Voice) => self.voice.close(slot),
+            Some(Family::Language) => self.language.close(slot),
             None => {}
         }
     }
@@ -136,13 +148,14 @@ impl BatchExecutor for DeviceExecutor {
             Family::Transducer => self.transducer.next_step(slot).map(BatchKey::Transducer),
             Family::Whisper => self.whisper.next_step(slot).map(BatchKey::Whisper),
             Family::Voice => self.voice.next_step(slot).map(BatchKey::Voice),
+            Family::Language => self.language.next_step(slot).map(BatchKey::Language),
         }
     }
 
     fn waiting_since(&self, slot: usize) -> Option<Instant> {
         match self.family(slot)? {
             Family::Live => self.live.waiting_since(slot),
-            Family::Transducer | Family::Whisper | Family::Voice => None,
+            Family::Transducer | Family::Whisper | Family::Voice | Family::Language => None,
         }
     }
 
@@ -152,6 +165,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => self.transducer.budget(key),
             BatchKey::Whisper(key) => self.whisper.budget(key),
             BatchKey::Voice(key) => self.voice.budget(key),
+            BatchKey::Language(key) => self.language.budget(key),
         }
     }
 
@@ -161,6 +175,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => self.transducer.max_batch(key),
             BatchKey::Whisper(key) => self.whisper.max_batch(key),
             BatchKey::Voice(key) => self.voice.max_batch(key),
+            BatchKey::Language(key) => self.language.max_batch(key),
         }
     }
 
@@ -170,16 +185,18 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => self.transducer.step_name(key),
             BatchKey::Whisper(key) => self.whisper.step_name(key),
             BatchKey::Voice(key) => self.voice.step_name(key),
+            BatchKey::Language(key) => self.language.step_name(key),
         }
     }
 
     fn family(&self, key: BatchKey) -> usize {
         // No number of one executor is another's.
         match key {
-            BatchKey::Live(key) => 4 * self.live.family(key),
-            BatchKey::Transducer(key) => 4 * self.transducer.family(key) + 1,
-            BatchKey::Whisper(key) => 4 * self.whisper.family(key) + 2,
-            BatchKey::Voice(key) => 4 * self.voice.family(key) + 3,
+            BatchKey::Live(key) => 5 * self.live.family(key),
+            BatchKey::Transducer(key) => 5 * self.transducer.family(key) + 1,
+            BatchKey::Whisper(key) => 5 * self.whisper.family(key) + 2,
+            BatchKey::Voice(key) => 5 * self.voice.family(key) + 3,
+            BatchKey::Language(key) => 5 * self.language.family(key) + 4,
         }
     }
 
@@ -189,6 +206,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => self.transducer.rows(key, slots, most),
             BatchKey::Whisper(key) => self.whisper.rows(key, slots, most),
             BatchKey::Voice(key) => self.voice.rows(key, slots, most),
+            BatchKey::Language(key) => self.language.rows(key, slots, most),
         }
     }
 
@@ -198,6 +216,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => wrap(self.transducer.step(key, slots, most)?, StreamOutput::Transducer),
             BatchKey::Whisper(key) => wrap(self.whisper.step(key, slots, most)?, StreamOutput::Whisper),
             BatchKey::Voice(key) => wrap(self.voice.step(key, slots, most)?, StreamOutput::Voice),
+            BatchKey::Language(key) => wrap(self.language.step(key, slots, most)?, StreamOutput::Language),
         }
     }
 
@@ -207,6 +226,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => self.transducer.undo(key, slots),
             BatchKey::Whisper(key) => self.whisper.undo(key, slots),
             BatchKey::Voice(key) => self.voice.undo(key, slots),
+            BatchKey::Language(key) => self.language.undo(key, slots),
         }
     }
 }
@@ -223,9 +243,7 @@ impl StreamOutput {
     pub fn live(self) -> Result<StepOutput> {
         match self {
             Self::Live(output) => Ok(output),
-            Self::Transducer(_) | Self::Whisper(_) | Self::Voice(_) => {
-                Err(Error::internal("the output is not of a live stream"))
-            }
+            _ => Err(Error::internal("the output is not of a live stream")),
         }
     }
 
@@ -236,9 +254,7 @@ impl StreamOutput {
     pub fn transducer(self) -> Result<transducer::StepOutput> {
         match self {
             Self::Transducer(output) => Ok(output),
-            Self::Live(_) | Self::Whisper(_) | Self::Voice(_) => {
-                Err(Error::internal("the output is not of a transducer's recording"))
-            }
+            _ => Err(Error::internal("the output is not of a transducer's recording")),
         }
     }
 
@@ -249,9 +265,7 @@ impl StreamOutput {
     pub fn whisper(self) -> Result<Vec<whisper::TranscribedWindow>> {
         match self {
             Self::Whisper(windows) => Ok(windows),
-            Self::Live(_) | Self::Transducer(_) | Self::Voice(_) => {
-                Err(Error::internal("the output is not of a Whisper recording"))
-            }
+            _ => Err(Error::internal("the output is not of a Whisper recording")),
         }
     }
 
@@ -262,9 +276,18 @@ impl StreamOutput {
     pub fn voice(self) -> Result<voice::Embeddings> {
         match self {
             Self::Voice(embeddings) => Ok(embeddings),
-            Self::Live(_) | Self::Transducer(_) | Self::Whisper(_) => {
-                Err(Error::internal("the output is not of a recording's voices"))
-            }
+            _ => Err(Error::internal("the output is not of a recording's voices")),
+        }
+    }
+
+    /// The output for an answer of a language model.
+    ///
+    /// # Errors
+    /// As [`StreamOutput::live`].
+    pub fn language(self) -> Result<LanguageOutput> {
+        match self {
+            Self::Language(output) => Ok(output),
+            _ => Err(Error::internal("the output is not of a language model")),
         }
     }
 }

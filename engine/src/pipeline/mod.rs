@@ -1,7 +1,8 @@
-//! Transcription pipelines, in the order in which data flows.
+//! What users ask for: transcripts, live sessions and answers, in the order in which data flows.
 //!
 //! - [`offline`]: a recording to a transcript.
 //! - [`live`]: a live session: samples in, turns out.
+//! - [`language`]: a conversation to an answer.
 //! - `executor`: the batch executor of a device, over the executors of all families.
 //! - `checkpoint`: a checkpoint folder of any family.
 //! - `groups`: streams of a FastConformer checkpoint that can share a step.
@@ -10,6 +11,7 @@
 pub(crate) mod checkpoint;
 pub(crate) mod executor;
 pub(crate) mod groups;
+pub mod language;
 pub mod live;
 pub mod offline;
 pub mod stage_times;

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::Priority;
 
-/// Part of the time that recordings get however much live work there is.
+/// Part of the time that recordings get however much live work there is, and however many answers are written.
 const OFFLINE_SHARE: f64 = 0.05;
+const OFFLINE_SHARE_BESIDE_AGENTS: f64 = 0.125;
 /// Weight of a step in what is known of a row's cost: where it was cheaper than known, and where it was dearer.
 const CHEAPER: f64 = 0.7;
 const DEARER: f64 = 0.3;
@@ -88,7 +89,10 @@ impl Chooser {
     /// Counts a step that took this long; `forced` as [`Chooser::forced`] said.
     pub fn ran(&mut self, forced: Option<Priority>, seconds: f64) {
         match forced {
-            Some(Priority::Live | Priority::Agent) => self.owed += seconds * OFFLINE_SHARE / (1.0 - OFFLINE_SHARE),
+            Some(Priority::Live) => self.owed += seconds * OFFLINE_SHARE / (1.0 - OFFLINE_SHARE),
+            Some(Priority::Agent) => {
+                self.owed += seconds * OFFLINE_SHARE_BESIDE_AGENTS / (1.0 - OFFLINE_SHARE_BESIDE_AGENTS);
+            }
             // A long step is paid back over what follows.
             Some(Priority::Offline) => self.owed -= seconds,
             // Nothing waited.

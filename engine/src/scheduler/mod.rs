@@ -3,7 +3,7 @@
 //!
 //! An open stream holds a slot of the worker. The worker takes inputs in as they come. Whenever it is free it asks each slot
 //! for its next step, chooses one (`choice`), adds all slots with the same batch key up to the batch's limit, and runs it.
-//! While live streams are open, a batch of recordings is no larger than what fits between two of their chunks.
+//! While live streams are open, a batch of answers or recordings is no larger than what fits between two of their chunks.
 //!
 //! A step of several streams that fails or panics is undone where the executor can, and each of its streams runs alone until a
 //! step has gone well; a step that cannot be undone, or of one stream, ends its streams, and no other. Inputs carry the

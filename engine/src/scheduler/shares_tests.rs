@@ -172,6 +172,41 @@ fn a_batch_of_recordings_fits_between_the_chunks_of_a_live_stream() {
     assert!(batches.len() > 1 && batches[1..].iter().all(|rows| *rows <= 5), "{batches:?}");
 }
 
+/// Answers come before recordings, and leave them an eighth of the time.
+#[test]
+fn recordings_go_on_beside_answers_without_end() {
+    let answer = (work("answer", 0, 1, 250), Priority::Agent, 400);
+    let file = (work("file", 1, 1, 60_000), Priority::Offline, 4);
+    let (results, steps) = run(&[answer, file]);
+    assert!(results.iter().flatten().all(Result::is_ok));
+    let last = steps.iter().rposition(|names| names.contains(&"file")).unwrap();
+    let first = steps.iter().position(|names| names.contains(&"file")).unwrap();
+    assert!(first >= 5 && last < 170, "the file's steps were from {first} to {last}");
+}
+
+/// Sixteen answers share a step, unless a live stream is open that would wait too long for it.
+#[test]
+fn a_batch_of_answers_fits_between_the_chunks_of_a_live_stream() {
+    let answer = work("answer", 1, 2, 250);
+    let (_, steps) = run(&[(answer, Priority::Agent, 6); 16]);
+    assert!(steps.iter().all(|names| names.len() == 16), "{steps:?}");
+    let steps = Steps::default();
+    let seen = steps.clone();
+    let slots = SlotCounts { live: 1, agent: 16, offline: 0 };
+    let scheduler = Scheduler::start(slots, move || Sleeper { steps, ..Sleeper::default() }).unwrap();
+    let (live, mut heard) = scheduler.open(work("live", 0, 1, 10), Priority::Live).unwrap();
+    live.push(1).unwrap();
+    heard.wait().unwrap().unwrap();
+    let mut opened: Vec<_> = (0..16).map(|_| scheduler.open(answer, Priority::Agent).unwrap()).collect();
+    opened.iter_mut().for_each(|(stream, _)| stream.finish(Some(6)));
+    for (_, results) in &mut opened {
+        while results.wait().is_some() {}
+    }
+    let steps = seen.lock().unwrap();
+    let batches: Vec<usize> = steps.iter().filter(|names| names.contains(&"answer")).map(Vec::len).collect();
+    assert!(batches[1..].iter().all(|rows| *rows <= 5) && batches.iter().any(|rows| *rows > 1), "{batches:?}");
+}
+
 #[test]
 fn a_step_that_fails_ends_the_faulty_stream_only() {
     let faulty = Work { faulty: true, ..work("faulty", 0, 0, 1_000) };

@@ -361,12 +361,12 @@ impl<E: BatchExecutor> Worker<E> {
         batch.into_iter().map(|(.., slot)| slot).collect()
     }
 
-    /// How long a step with this slot may take for the sake of live streams; none where it is one of theirs, or there are none.
+    /// How long a step with this slot may take for the sake of streams that are more urgent; none if there are none.
     fn patience(&self, first: usize) -> Option<Duration> {
         let stream = |slot: &usize| self.slots[*slot].stream.as_ref();
-        let recording = stream(&first).is_some_and(|stream| stream.priority == Priority::Offline);
-        let open = self.open.iter().filter_map(stream).filter_map(|stream| stream.patience);
-        open.min().filter(|_| recording)
+        let own = stream(&first)?.priority;
+        let urgent = self.open.iter().filter_map(stream).filter(|stream| stream.priority < own);
+        urgent.filter_map(|stream| stream.patience).min()
     }
 
     /// Charges the streams for a step, and learns from it what a row costs.

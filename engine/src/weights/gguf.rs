@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-pub use super::gguf_blocks::BlockType;
+pub use super::gguf_blocks::{BlockType, Run};
 use crate::error::{Error, Result};
 
 /// Longest header that is accepted: many times that of the largest vocabulary.

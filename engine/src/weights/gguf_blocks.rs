@@ -104,6 +104,22 @@ impl BlockType {
         }
     }
 
+    /// Numbers of a quantised type that share a scale.
+    pub fn run(self) -> usize {
+        if self == Self::Q6_K { 16 } else { BLOCK }
+    }
+
+    /// The lowest number of a quantised type.
+    pub fn lowest(self) -> i8 {
+        match self {
+            Self::Q4_0 => -8,
+            Self::Q5_0 => -16,
+            Self::Q6_K => -32,
+            Self::Q8_0 => i8::MIN,
+            _ => 0,
+        }
+    }
+
     /// Unpacks whole blocks to values. Bytes after the last whole block are ignored.
     pub fn unpack(self, bytes: &[u8]) -> Vec<f32> {
         let mut values = Vec::with_capacity(bytes.len() / self.bytes() * self.values());

@@ -1,6 +1,7 @@
 //! Products of a few rows with a packed matrix (GEMV) on the CPU, as in a decoder that emits one token per step. Such a product reads
 //! many weights and computes little with each, so weights are stored in the order in which they are read.
 
+mod blocks;
 mod panel;
 
 use half::{bf16, f16};
@@ -8,6 +9,7 @@ use rayon::prelude::*;
 
 use crate::matmul::SharedOutput;
 use crate::thread_pool::ThreadPool;
+pub use blocks::{BlockMatrix, WeightRun};
 pub(crate) use panel::{PANEL, ROWS, multiply};
 use panel::{Weight, widen};
 
@@ -129,12 +131,6 @@ impl PackedMatrix {
     /// # Panics
     /// When `x` is not a whole number of rows, or `out` or `bias` has another length.
     pub fn add_to(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
-        assert!(
-            x.len().is_multiple_of(self.inputs)
-                && out.len() == x.len() / self.inputs * self.outputs
-                && bias.is_none_or(|bias| bias.len() == self.outputs),
-            "packed matrix: lengths of x, out and bias"
-        );
         match &self.weights {
             PackedWeights::F32(weights) => self.multiply(pool, weights, None, x, bias, out),
             PackedWeights::F16(weights) => self.multiply(pool, weights, None, x, bias, out),
@@ -152,47 +148,86 @@ impl PackedMatrix {
         bias: Option<&[f32]>,
         out: &mut [f32],
     ) {
-        let (inputs, outputs) = (self.inputs, self.outputs);
-        let mut blocks: Vec<RowBlock> = x.chunks(ROWS * inputs).map(RowBlock::new).collect();
-        pool.for_each_item(&mut blocks, |_, block| block.transpose(inputs));
-        let output = SharedOutput::new(out);
-        let panels_per_task = (TASK_WEIGHTS / (PANEL * inputs)).max(1);
-        let panels = outputs.div_ceil(PANEL);
-        pool.for_each_index(panels.div_ceil(panels_per_task), |task| {
-            let end = panels.min((task + 1) * panels_per_task) * PANEL * inputs;
-            let weights = &weights[task * panels_per_task * PANEL * inputs..end];
-            // Holds the converted weights of a panel.
-            let mut wide =
-                vec![0f32; if blocks.len() >= WIDEN_FROM_BLOCKS && size_of::<W>() < 4 { PANEL * inputs } else { 0 }];
-            for (panel, weights) in weights.chunks_exact(PANEL * inputs).enumerate() {
-                if !wide.is_empty() {
-                    widen(weights, &mut wide);
-                }
-                let first = (task * panels_per_task + panel) * PANEL;
-                let count = PANEL.min(outputs - first);
-                for (index, block) in blocks.iter().enumerate() {
-                    let mut sums = [[0f32; PANEL]; ROWS];
-                    if wide.is_empty() {
-                        multiply(block.width, &block.values, weights, &mut sums);
-                    } else {
-                        multiply(block.width, &block.values, &wide, &mut sums);
-                    }
-                    for (row, sums) in sums.iter_mut().take(block.rows).enumerate() {
-                        if let Some(scales) = scales {
-                            sums.iter_mut().zip(&scales[first..]).for_each(|(sum, scale)| *sum *= scale);
-                        }
-                        if let Some(bias) = bias {
-                            sums.iter_mut().zip(&bias[first..]).for_each(|(sum, bias)| *sum += bias);
-                        }
-                        let to = output.at((index * ROWS + row) * outputs + first);
-                        // SAFETY: `count` outputs of this row from `first` on lie within `out`, and only this panel writes them.
-                        let to = unsafe { std::slice::from_raw_parts_mut(to, count) };
-                        to.iter_mut().zip(sums).for_each(|(to, sum)| *to += *sum);
-                    }
+        let inputs = self.inputs;
+        // Holds the converted weights of a panel.
+        let wide = |blocks: usize| {
+            vec![0f32; if blocks >= WIDEN_FROM_BLOCKS && size_of::<W>() < 4 { PANEL * inputs } else { 0 }]
+        };
+        let panel_weights = |panel: usize| &weights[panel * PANEL * inputs..(panel + 1) * PANEL * inputs];
+        let load = |wide: &mut Vec<f32>, panel: usize| {
+            if !wide.is_empty() {
+                widen(panel_weights(panel), wide);
+            }
+        };
+        let product = |wide: &Vec<f32>, panel: usize, block: &RowBlock, sums: &mut [[f32; PANEL]; ROWS]| {
+            if wide.is_empty() {
+                multiply(block.width, &block.values, panel_weights(panel), sums);
+            } else {
+                multiply(block.width, &block.values, wide, sums);
+            }
+            if let Some(scales) = scales {
+                for sums in sums.iter_mut().take(block.rows) {
+                    sums.iter_mut().zip(&scales[panel * PANEL..]).for_each(|(sum, scale)| *sum *= scale);
                 }
             }
-        });
+        };
+        multiply_panels(pool, [inputs, self.outputs], x, bias, out, |_| {}, wide, load, product);
     }
+}
+
+/// Adds the products of all rows of `x` with all panels of a matrix `[outputs, inputs]`, and `bias`, to `out`. The threads share the
+/// panels.
+///
+/// `prepare` completes a block of rows. A thread keeps a state, which `begin` makes for a number of blocks and `load` fills for a
+/// panel; `product` multiplies a block with that panel.
+#[allow(clippy::too_many_arguments, reason = "the steps of one loop")]
+fn multiply_panels<S>(
+    pool: &ThreadPool,
+    [inputs, outputs]: [usize; 2],
+    x: &[f32],
+    bias: Option<&[f32]>,
+    out: &mut [f32],
+    prepare: impl Fn(&mut RowBlock) + Sync,
+    begin: impl Fn(usize) -> S + Sync,
+    load: impl Fn(&mut S, usize) + Sync,
+    product: impl Fn(&S, usize, &RowBlock, &mut [[f32; PANEL]; ROWS]) + Sync,
+) {
+    assert!(
+        x.len().is_multiple_of(inputs)
+            && out.len() == x.len() / inputs * outputs
+            && bias.is_none_or(|bias| bias.len() == outputs),
+        "packed matrix: lengths of x, out and bias"
+    );
+    let mut blocks: Vec<RowBlock> = x.chunks(ROWS * inputs).map(RowBlock::new).collect();
+    pool.for_each_item(&mut blocks, |_, block| {
+        block.transpose(inputs);
+        prepare(block);
+    });
+    let output = SharedOutput::new(out);
+    let panels_per_task = (TASK_WEIGHTS / (PANEL * inputs)).max(1);
+    let panels = outputs.div_ceil(PANEL);
+    pool.for_each_index(panels.div_ceil(panels_per_task), |task| {
+        let mut state = begin(blocks.len());
+        for panel in task * panels_per_task..panels.min((task + 1) * panels_per_task) {
+            load(&mut state, panel);
+            let first = panel * PANEL;
+            let count = PANEL.min(outputs - first);
+            for (index, block) in blocks.iter().enumerate() {
+                let mut sums = [[0f32; PANEL]; ROWS];
+                product(&state, panel, block, &mut sums);
+                for (row, sums) in sums.iter_mut().take(block.rows).enumerate() {
+                    if let Some(bias) = bias {
+                        sums.iter_mut().zip(&bias[first..]).for_each(|(sum, bias)| *sum += bias);
+                    }
+                    let to = output.at((index * ROWS + row) * outputs + first);
+                    // SAFETY: `count` outputs of this row from `first` on lie within `out`, whose length is checked above, and only
+                    // this panel writes them.
+                    let to = unsafe { std::slice::from_raw_parts_mut(to, count) };
+                    to.iter_mut().zip(sums).for_each(|(to, sum)| *to += *sum);
+                }
+            }
+        }
+    });
 }
 
 /// The scale of one output's weights in 8 bits, and its inverse: the largest weight becomes 127.
@@ -232,11 +267,24 @@ struct RowBlock<'a> {
     /// 1, 2, 4 or 8: the number of rows, rounded up.
     width: usize,
     rows: usize,
+    /// `[runs, width]`: the sum of the inputs of each run; empty where no product needs it.
+    run_sums: Vec<f32>,
 }
 
 impl<'a> RowBlock<'a> {
     fn new(source: &'a [f32]) -> Self {
-        Self { source, values: Vec::new(), width: 0, rows: 0 }
+        Self { source, values: Vec::new(), width: 0, rows: 0, run_sums: Vec::new() }
+    }
+
+    /// Sums the inputs of each run of `run` inputs, after [`RowBlock::transpose`].
+    fn run_sums(&mut self, run: usize) {
+        self.run_sums = vec![0f32; self.values.len() / run];
+        let runs = self.values.chunks_exact(run * self.width);
+        for (sums, values) in self.run_sums.chunks_exact_mut(self.width).zip(runs) {
+            for values in values.chunks_exact(self.width) {
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+            }
+        }
     }
 
     fn transpose(&mut self, inputs: usize) {

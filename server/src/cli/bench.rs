@@ -1,12 +1,13 @@
-//! `auricle bench`: the speed of this machine as a table, in seconds of audio per second of work.
+//! `auricle bench`: the speed of this machine as a table, in seconds of audio per second of work; of the language model, in tokens a
+//! second.
 
 use std::io::Cursor;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use auricle_engine::TranscribeOptions;
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::blocking::Engine;
+use auricle_engine::{ChatMessage, ChatOptions, TranscribeOptions};
 use clap::Args;
 
 use super::progress::{Bar, clock, speed};
@@ -18,13 +19,19 @@ const CONCURRENT: usize = 4;
 /// Target duration of the row of a long file.
 const LONG_FILE_WORK: Duration = Duration::from_secs(10);
 
+/// Repetitions of a sentence that make up the language model's prompt, tokens of its answers, and answers of the last row.
+const PROMPT_SENTENCES: usize = 40;
+const ANSWER_TOKENS: usize = 64;
+const CONCURRENT_ANSWERS: usize = 8;
+
 /// The most repetitions of the clip: half an hour of an eleven-second clip.
 const MAX_REPEATS: usize = 160;
 
 #[derive(Args)]
 #[command(after_help = "\
 Each row says how many seconds of audio one second of work gets through. The first transcription loads the model and,
-on a GPU, compiles its kernels; the rows after it do not.")]
+on a GPU, compiles its kernels; the rows after it do not. Where a language model was pulled, a second table has its tokens
+a second.")]
 pub struct BenchArgs {
     /// A short recording of speech [default: samples/jfk.flac of the models folder]
     file: Option<PathBuf>,
@@ -97,7 +104,53 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     }
     let device = engine.device();
     let heading = format!("{} on {} ({}, {})\n\n", args.model, device.name, device.id, device.api);
-    output::print(&(heading + &output::table(&table.0)))
+    output::print(&(heading + &output::table(&table.0)))?;
+    if engine.catalog().choose_language_model(None).is_ok() {
+        output::print(&format!("\nThe language model, on the CPU\n\n{}", output::table(&language_rows(&engine)?)))?;
+    }
+    Ok(())
+}
+
+/// Tokens a second of the language model: reading, one answer, several answers.
+fn language_rows(engine: &Engine) -> Result<Vec<Vec<String>>> {
+    let options = ChatOptions::default().max_tokens(ANSWER_TOKENS);
+    engine.load_chat(&options)?;
+    // The time until the first piece of an answer, the time of the rest, and their tokens.
+    let answer = |content: String| -> Result<(Duration, Duration, [usize; 2])> {
+        let began = Instant::now();
+        let mut reply = engine.chat(&[ChatMessage::user(content)], &options)?;
+        let first = reply.next().transpose()?;
+        let reading = began.elapsed();
+        let mut usage = [0; 2];
+        for event in first.into_iter().map(Ok).chain(reply) {
+            if let auricle_engine::ChatEvent::End(end) = event? {
+                usage = [end.usage.prompt_tokens - end.usage.cached_tokens, end.usage.completion_tokens];
+            }
+        }
+        Ok((reading, began.elapsed() - reading, usage))
+    };
+    let mut rows = vec![["what", "tokens", "time", "tokens/s"].map(String::from).to_vec()];
+    let mut add = |what: &str, tokens: usize, work: Duration| {
+        let rate = tokens as f64 / work.as_secs_f64().max(1e-9);
+        let columns = [what.into(), tokens.to_string(), format!("{:.2} s", work.as_secs_f64()), format!("{rate:.1}")];
+        rows.push(columns.to_vec());
+    };
+    let long = "The committee met on Tuesday and discussed the budget for the coming year. ".repeat(PROMPT_SENTENCES);
+    let (reading, _, [prompt, _]) = answer(format!("{long} Why?"))?;
+    add("reading a prompt", prompt, reading);
+    let (_, writing, [_, written]) = answer("Tell me about the sea.".into())?;
+    add("writing one answer", written, writing);
+    let began = Instant::now();
+    let written = std::thread::scope(|scope| {
+        let ask = |number| answer(format!("Tell me {number} things about the sea."));
+        let threads: Vec<_> = (0..CONCURRENT_ANSWERS).map(|number| scope.spawn(move || ask(number))).collect();
+        threads.into_iter().try_fold(0, |all, thread| match thread.join() {
+            Ok(done) => done.map(|(.., [_, written])| all + written),
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })?;
+    add(&format!("{CONCURRENT_ANSWERS} answers at once"), written, began.elapsed());
+    Ok(rows)
 }
 
 fn timed<T, E>(work: impl FnOnce() -> std::result::Result<T, E>) -> std::result::Result<(T, Duration), E> {

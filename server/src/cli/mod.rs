@@ -4,6 +4,7 @@
 
 mod analyze;
 mod bench;
+mod chat;
 mod devices;
 mod hint;
 mod interrupt;
@@ -39,6 +40,7 @@ Examples:
   auricle transcribe talk.mp3                    the text, on standard output
   auricle transcribe *.mp4 --format srt --out .  subtitles beside the videos
   auricle listen talk.mp3                        the text as it is spoken, live
+  auricle chat --transcript talk.txt             questions about a transcript, to a language model
   auricle devices                                which GPU will be used
   auricle transcribe --help                      all options, with examples
 
@@ -65,6 +67,8 @@ enum Command {
     Analyze(analyze::AnalyzeArgs),
     /// Transcribe live: a file as if it were spoken now, or a microphone through a pipe
     Listen(listen::ListenArgs),
+    /// Ask a language model, about a transcript or anything else
+    Chat(chat::ChatArgs),
     /// List the compute devices, and show which one is used
     Devices(devices::DevicesArgs),
     /// List, check and fetch checkpoints
@@ -198,6 +202,7 @@ fn run(command: &Command) -> u8 {
         Command::Transcribe(args) => transcribe::run(args),
         Command::Analyze(args) => analyze::run(args),
         Command::Listen(args) => listen::run(args),
+        Command::Chat(args) => chat::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Models(command) => models::run(command),
         Command::Bench(args) => bench::run(args),

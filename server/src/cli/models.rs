@@ -31,7 +31,7 @@ pub struct ListArgs {
 
 #[derive(Args)]
 pub struct CheckArgs {
-    /// A checkpoint folder [default: every checkpoint that the catalog names and that is there]
+    /// A checkpoint folder or GGUF file [default: every checkpoint that the catalog names and that is there]
     dir: Option<PathBuf>,
     #[command(flatten)]
     models: ModelsFolder,
@@ -59,6 +59,12 @@ fn list(args: &ListArgs) -> Result<()> {
         let checkpoint = choice.dir.strip_prefix(&dir).unwrap_or(&choice.dir).display().to_string();
         rows.push(vec![model.id.clone(), model.kind.clone(), checkpoint, state.into(), choice.languages.join(" ")]);
     }
+    for model in catalog.language_models() {
+        let path = catalog.language_model_path(model);
+        let state = if catalog.choose_language_model(Some(&model.id)).is_ok() { "published" } else { "missing" };
+        let checkpoint = path.strip_prefix(&dir).unwrap_or(&path).display().to_string();
+        rows.push([model.id.as_str(), "language", &checkpoint, state, "any"].map(String::from).to_vec());
+    }
     if let Some(detector) = catalog.detector() {
         let state = match (detector.join("model.safetensors").is_file(), catalog.detector_is_starter()) {
             (true, true) => "starter",
@@ -85,6 +91,15 @@ fn list(args: &ListArgs) -> Result<()> {
             text.push_str(&format!("    --size {:<6} {bytes:>7}  {}\n", size.name, size.published));
         }
     }
+    let missing =
+        catalog.language_models().iter().filter(|model| catalog.choose_language_model(Some(&model.id)).is_err());
+    for (index, model) in missing.enumerate() {
+        if index == 0 {
+            text.push_str("\nA language model has no starter. Fetch the published checkpoint:\n");
+        }
+        let bytes = output::decimal_bytes(model.download_bytes);
+        text.push_str(&format!("  auricle models pull {:<18} {} ({bytes})\n", model.id, model.published));
+    }
     output::print(&text)
 }
 
@@ -99,7 +114,10 @@ fn check(args: &CheckArgs) -> Result<()> {
     let mut failed = false;
     for dir in &dirs {
         // The published detector is a file of tensors without settings.
-        let report = match dir.join("config.json").is_file() || !dir.join("model.safetensors").is_file() {
+        let report = match dir.is_file()
+            || dir.join("config.json").is_file()
+            || !dir.join("model.safetensors").is_file()
+        {
             true if is_speaker_embedding(dir) => check_diarizer(dir).map(|values| {
                 format!("{}: good\n  speaker embedding, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
             }),
@@ -130,7 +148,9 @@ fn present(dir: &Path) -> Result<Vec<PathBuf>> {
         [&model.folder, &model.starter].into_iter().chain(model.sizes.iter().map(|size| &size.folder))
     });
     let named = named.map(|folder| dir.join(folder)).chain(catalog.detector()).chain(catalog.diarizer());
-    let mut dirs: Vec<PathBuf> = named.filter(|dir| dir.is_dir()).collect();
+    let languages = catalog.language_models().iter();
+    let languages = languages.filter_map(|model| Some(catalog.choose_language_model(Some(&model.id)).ok()?.1));
+    let mut dirs: Vec<PathBuf> = named.filter(|dir| dir.is_dir()).chain(languages).collect();
     dirs.sort();
     dirs.dedup();
     Ok(dirs)
@@ -143,8 +163,9 @@ fn is_speaker_embedding(dir: &Path) -> bool {
 }
 
 fn described(dir: &Path, report: &ModelReport) -> String {
+    let layers = if report.class.ends_with("ForCausalLM") { "layers" } else { "encoder layers" };
     let mut text = format!(
-        "{}: good\n  {}, {:.1} M parameters, {} encoder layers of {}, {} tokens\n",
+        "{}: good\n  {}, {:.1} M parameters, {} {layers} of {}, {} tokens\n",
         dir.display(),
         report.class,
         report.parameters as f64 / 1e6,

@@ -19,6 +19,7 @@ Examples:
   auricle models pull svc-fast                  what the catalog names for svc-fast
   auricle models pull svc-fast --size base      a smaller checkpoint for it: base (290 MB), small (967 MB), turbo (1.6 GB)
   auricle models pull openai/whisper-small      any checkpoint of a family that is supported
+  auricle models pull chat                      a small language model, for `auricle chat`
 An interrupted pull resumes when it is started again. Each file is checked against the hub's checksum, and the checkpoint as
 a whole before it is used.
 
@@ -26,7 +27,7 @@ Environment:
   HF_ENDPOINT   the hub, like --hub
   HF_TOKEN      an access token, for checkpoints that need one")]
 pub struct PullArgs {
-    /// A service model, `detector`, or OWNER/NAME on the hub [default with --recommended: the model that comes in sizes]
+    /// A service model, `chat`, `detector`, or OWNER/NAME on the hub [default with --recommended: the model that comes in sizes]
     #[arg(required_unless_present = "recommended")]
     name: Option<String>,
     /// One of the sizes in which the service model's checkpoint is published, as `auricle models list` names them
@@ -64,14 +65,27 @@ struct Target {
     folder: String,
     /// The service models that will use it.
     serves: Vec<String>,
-    is_detector: bool,
+    kind: TargetKind,
+}
+
+/// What a checkpoint is.
+enum TargetKind {
+    Model,
+    Detector,
+    /// A language model in one GGUF file of the repository.
+    Gguf(String),
 }
 
 pub fn run(args: &PullArgs) -> Result<()> {
     let models = args.models.path()?;
     let target = target(args, &models)?;
     let place = models.join(&target.folder);
-    let is_there = place.join("model.safetensors").is_file() || place.join("config.json").is_file();
+    let is_there = match &target.kind {
+        TargetKind::Gguf(file) => place.join(file).is_file(),
+        TargetKind::Model | TargetKind::Detector => {
+            place.join("model.safetensors").is_file() || place.join("config.json").is_file()
+        }
+    };
     if is_there && !args.force {
         return output::print(&format!("{} is there already: {}\n", target.repository, place.display()));
     }
@@ -92,9 +106,9 @@ pub fn run(args: &PullArgs) -> Result<()> {
     bar.clear();
     fetched?;
     // The checkpoint is checked before it replaces another.
-    match target.is_detector {
-        true => check_detector(&parts).map(|_| ())?,
-        false => check_model(&parts).map(|_| ())?,
+    match target.kind {
+        TargetKind::Detector => check_detector(&parts).map(|_| ())?,
+        TargetKind::Model | TargetKind::Gguf(_) => check_model(&parts).map(|_| ())?,
     }
     let _ = fs::remove_file(parts.join(COMMIT));
     let old = pulls.join(old);
@@ -118,7 +132,11 @@ async fn fetch(args: &PullArgs, target: &Target, parts: &Path, bar: &Bar) -> Res
     let failed = |error: model_hub::ModelHubError| Failure::Service(error.to_string());
     let hub = ModelHub::new(&args.hub, token).map_err(failed)?;
     let listing = hub.list(&target.repository, &args.revision).await.map_err(failed)?;
-    let files = model_hub::checkpoint_files(&target.repository, &listing.files).map_err(failed)?;
+    let files = match &target.kind {
+        TargetKind::Gguf(file) => model_hub::gguf_files(&target.repository, &listing.files, file),
+        TargetKind::Model | TargetKind::Detector => model_hub::checkpoint_files(&target.repository, &listing.files),
+    };
+    let files = files.map_err(failed)?;
     let commit = parts.join(COMMIT);
     if fs::read_to_string(&commit).is_ok_and(|before| before != listing.commit) {
         // Partial files of another commit are useless.
@@ -175,7 +193,14 @@ fn target(args: &PullArgs, models: &Path) -> Result<Target> {
     let named = detector.filter(|detector| name == "detector" || *name == detector.published);
     if let Some(detector) = named.filter(|_| args.size.is_none() && !args.recommended) {
         let (repository, folder) = (detector.published.clone(), detector.folder.clone());
-        return Ok(Target { repository, folder, serves: vec!["the detector".into()], is_detector: true });
+        return Ok(Target { repository, folder, serves: vec!["the detector".into()], kind: TargetKind::Detector });
+    }
+    let languages = catalog.as_ref().map_or(&[][..], Catalog::language_models);
+    let named = languages.iter().find(|model| model.id == *name || model.published == *name);
+    if let Some(model) = named.filter(|_| args.size.is_none() && !args.recommended) {
+        let (repository, folder) = (model.published.clone(), model.folder.clone());
+        let kind = model.file.clone().map_or(TargetKind::Model, TargetKind::Gguf);
+        return Ok(Target { repository, folder, serves: vec![model.id.clone()], kind });
     }
     let model = known.iter().find(|model| model.id == *name);
     let repository = match (sized_checkpoint(args, name, model)?, model) {
@@ -197,7 +222,7 @@ fn target(args: &PullArgs, models: &Path) -> Result<Target> {
     let folders = known.iter().filter_map(|model| Some((model.id.clone(), folder_of(model, &repository)?)));
     let (serves, folders): (Vec<_>, Vec<_>) = folders.unzip();
     let folder = folders.first().map_or_else(|| own.to_owned(), |folder| (*folder).clone());
-    Ok(Target { repository, folder, serves, is_detector: false })
+    Ok(Target { repository, folder, serves, kind: TargetKind::Model })
 }
 
 /// The size that `--size` or `--recommended` names; none without them.
@@ -245,10 +270,11 @@ fn effect(models: &Path, target: &Target, place: &Path) -> Result<String> {
     if target.serves.is_empty() {
         return Ok(format!("a model of catalog.toml runs on it whose `folder` is {:?}", target.folder));
     }
-    if target.is_detector {
+    let catalog = Catalog::read(models)?;
+    let is_language = catalog.language_models().iter().any(|model| target.serves.contains(&model.id));
+    if is_language || matches!(target.kind, TargetKind::Detector) {
         return Ok(format!("{} now runs on it", target.serves.join(", ")));
     }
-    let catalog = Catalog::read(models)?;
     let mut effects = Vec::new();
     for id in &target.serves {
         let choice = catalog.choose(id)?;

@@ -1,6 +1,7 @@
 //! The program `auricle` as its users run it: arguments, files, standard streams, exit status.
 
 mod analyze;
+mod chat;
 mod files;
 mod first_run;
 mod listen;

@@ -1,6 +1,7 @@
 //! The engine through its public API: audio, files, live sessions, language models, and what it does about invented text.
 
 mod audio;
+mod chat;
 mod embedding;
 mod guards;
 mod language_model;

@@ -2,6 +2,8 @@
 //! `transformers` and the published packages (`tests/oracles`), on the CPU and on a Vulkan adapter.
 
 mod activation;
+mod decoder;
+mod decoder_texts;
 mod fastconformer;
 mod features;
 mod gemv;

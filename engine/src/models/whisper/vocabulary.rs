@@ -6,6 +6,7 @@ use tokenizers::Tokenizer;
 
 use super::config::SpecialTokens;
 use crate::error::{Error, Result};
+use crate::text::byte_level;
 
 /// Languages that are written without spaces between words.
 const UNSPACED: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
@@ -35,10 +36,10 @@ pub struct WordTokens {
 impl Vocabulary {
     /// Reads the tokens of a byte-level tokenizer.
     pub fn new(tokenizer: Tokenizer, special: &SpecialTokens, size: usize) -> Self {
-        let bytes = byte_of_char();
+        let bytes = byte_level::bytes_of_chars();
         let piece = |id: u32| {
             let text = tokenizer.id_to_token(id).filter(|_| id < special.end)?;
-            text.chars().map(|c| bytes.iter().position(|known| *known == c).map(|byte| byte as u8)).collect()
+            text.chars().map(|c| bytes.get(&c).copied()).collect()
         };
         let pieces = (0..size as u32).map(piece).collect();
         Self { tokenizer, pieces, end: special.end }
@@ -142,20 +143,6 @@ impl WordTokens {
     }
 }
 
-/// The characters that stand for the bytes 0 to 255 in a byte-level tokenizer: printable bytes for themselves, the
-/// others for characters from U+0100 on.
-fn byte_of_char() -> Vec<char> {
-    let mut other = 0x100;
-    (0..=255u32)
-        .filter_map(|byte| {
-            let itself = matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
-            let stands = if itself { byte } else { other };
-            other += u32::from(!itself);
-            char::from_u32(stands)
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,13 +153,6 @@ mod tests {
             by_spaces(parts.map(|(at, text)| WordTokens { text: (*text).into(), tokens: vec![at] }).collect());
         merge_punctuation(&mut words);
         words.into_iter().map(|word| word.text).collect()
-    }
-
-    #[test]
-    fn bytes_stand_as_in_every_byte_level_tokenizer() {
-        let chars = byte_of_char();
-        assert_eq!(chars.len(), 256);
-        assert_eq!((chars[b' ' as usize], chars[b'\n' as usize], chars[b'A' as usize]), ('Ġ', 'Ċ', 'A'));
     }
 
     #[test]

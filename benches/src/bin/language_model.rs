@@ -1,0 +1,175 @@
+//! A language model alone on the CPU: its numbers, for `tests/published/language`, and its speed.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece, TemplateMessage};
+use auricle_kernels::paged_attention::PagePrecision;
+use clap::{Parser, Subcommand};
+use serde_json::{Value, json};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Scores after each token of a text, and the greedy answer to a conversation
+    Compare { model: PathBuf, asked: PathBuf, scores: PathBuf },
+    /// Tokens a second: prompt, one text, eight texts
+    Speed {
+        model: PathBuf,
+        /// Tokens of the prompt
+        #[arg(long, default_value_t = 512)]
+        prompt: usize,
+        /// Tokens of a text
+        #[arg(long, default_value_t = 64)]
+        text: usize,
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+    },
+}
+
+fn main() {
+    match Cli::parse().command {
+        Command::Compare { model, asked, scores } => compare(&model, &asked, &scores),
+        Command::Speed { model, prompt, text, rounds } => speed(&model, [prompt, text], rounds),
+    }
+}
+
+/// A sequence of its own.
+struct Text<'a> {
+    model: &'a ChatModel,
+    pages: PageList,
+    computed: usize,
+}
+
+impl<'a> Text<'a> {
+    fn new(model: &'a ChatModel) -> Self {
+        Self { model, pages: PageList::default(), computed: 0 }
+    }
+
+    fn read(&mut self, arena: &mut PageArena, tokens: &[u32]) -> Vec<f32> {
+        assert!(arena.extend(&mut self.pages, self.computed + tokens.len()), "memory");
+        let piece = Piece { tokens, position: self.computed, pages: &self.pages, scores: true };
+        let scores = self.model.forward(arena, &[piece]);
+        self.computed += tokens.len();
+        scores
+    }
+}
+
+fn likeliest(scores: &[f32]) -> u32 {
+    let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
+    best.map_or(0, |(token, _)| token as u32)
+}
+
+fn compare(path: &Path, asked: &Path, to: &Path) {
+    let model = ChatModel::load(path).expect("the model loads");
+    let asked: Value = serde_json::from_str(&std::fs::read_to_string(asked).expect("asked")).expect("JSON");
+    let mut text = Vec::new();
+    model.tokenizer().encode_text(asked["text"].as_str().expect("text"), &mut text).expect("tokens");
+    let mut arena = model.arena(PagePrecision::F32, 4 << 30);
+    let mut sequence = Text::new(&model);
+    let scores: Vec<f32> = text.iter().flat_map(|token| sequence.read(&mut arena, &[*token])).collect();
+    let bytes: Vec<u8> = scores.iter().flat_map(|score| score.to_le_bytes()).collect();
+    std::fs::write(to, bytes).expect("scores are written");
+    let messages: Vec<TemplateMessage> = asked["messages"]
+        .as_array()
+        .expect("messages")
+        .iter()
+        .map(|message| TemplateMessage {
+            role: message["role"].as_str().expect("role"),
+            content: message["content"].as_str().expect("content").to_owned(),
+        })
+        .collect();
+    let prompt = model.prompt(&messages, false, chrono::Local::now().naive_local()).expect("prompt");
+    let mut sequence = Text::new(&model);
+    let mut scores = sequence.read(&mut arena, &prompt);
+    let mut greedy = Vec::new();
+    for _ in 0..asked["greedy"].as_u64().expect("greedy") {
+        let token = likeliest(&scores);
+        greedy.push(token);
+        scores = sequence.read(&mut arena, &[token]);
+    }
+    println!("{}", json!({ "text": text, "prompt": prompt, "greedy": greedy }));
+}
+
+fn speed(path: &Path, [prompt, text]: [usize; 2], rounds: usize) {
+    let began = Instant::now();
+    let model = ChatModel::load(path).expect("the model loads");
+    let megabytes = model.weight_bytes() as f64 / 1e6;
+    println!("loaded in {:.1} s; a token reads {megabytes:.0} MB of weights", began.elapsed().as_secs_f64());
+    let vocabulary = model.config().vocabulary as u32;
+    let tokens: Vec<u32> = (0..prompt as u32).map(|at| (at * 7919 + 13) % vocabulary).collect();
+    let precision = auricle_engine::unstable::pipeline::language::LanguageExecutor::page_precision();
+    let mut rates = [const { Vec::new() }; 4];
+    for _ in 0..rounds {
+        let mut arena = model.arena(precision, 4 << 30);
+        let mut one = Text::new(&model);
+        let began = Instant::now();
+        let mut scores = Vec::new();
+        for piece in tokens.chunks(512) {
+            scores = one.read(&mut arena, piece);
+        }
+        rates[0].push(prompt as f64 / began.elapsed().as_secs_f64());
+        rates[2].push(write(&mut one, &mut arena, likeliest(&scores), text));
+        let mut short = Text::new(&model);
+        let scores = short.read(&mut arena, &tokens[..8.min(tokens.len())]);
+        rates[1].push(write(&mut short, &mut arena, likeliest(&scores), text));
+        let mut eight: Vec<Text> = (0..8).map(|_| Text::new(&model)).collect();
+        let mut next: Vec<u32> = Vec::new();
+        for (at, one) in eight.iter_mut().enumerate() {
+            next.push(likeliest(&one.read(&mut arena, &tokens[at..(at + 8).min(tokens.len())])));
+        }
+        let began = Instant::now();
+        for _ in 0..text {
+            for one in &mut eight {
+                assert!(arena.extend(&mut one.pages, one.computed + 1), "memory");
+            }
+            let pieces: Vec<Piece> = eight
+                .iter()
+                .zip(&next)
+                .map(|(one, token)| Piece {
+                    tokens: std::slice::from_ref(token),
+                    position: one.computed,
+                    pages: &one.pages,
+                    scores: true,
+                })
+                .collect();
+            let scores = model.forward(&mut arena, &pieces);
+            drop(pieces);
+            next = scores.chunks_exact(vocabulary as usize).map(likeliest).collect();
+            eight.iter_mut().for_each(|one| one.computed += 1);
+        }
+        rates[3].push(8.0 * text as f64 / began.elapsed().as_secs_f64());
+    }
+    let names = [
+        format!("prompt of {prompt}"),
+        "one text".into(),
+        format!("one text, {prompt} tokens deep"),
+        "eight texts together".into(),
+    ];
+    for (name, mut rates) in names.into_iter().zip(rates) {
+        rates.sort_by(f64::total_cmp);
+        println!(
+            "{name}: {:.1} tokens/s (median of {rounds}; {:.1} to {:.1})",
+            rates[rates.len() / 2],
+            rates[0],
+            rates[rates.len() - 1]
+        );
+    }
+}
+
+fn write(one: &mut Text, arena: &mut PageArena, first: u32, count: usize) -> f64 {
+    let began = Instant::now();
+    let mut token = first;
+    for _ in 0..count {
+        token = likeliest(&one.read(arena, &[token]));
+    }
+    count as f64 / began.elapsed().as_secs_f64()
+}

@@ -1,0 +1,16 @@
+//! Decoder-only language models: Llama and SmolLM2, Qwen2 and Qwen2.5, Qwen3; on the CPU.
+
+mod config;
+mod model;
+mod network;
+mod pages;
+mod source;
+mod template;
+mod tokenizer;
+
+pub use config::{Config, Family};
+pub use model::ChatModel;
+pub use network::{Network, Piece};
+pub use pages::{PageArena, PageList};
+pub use template::{ChatTemplate, TemplateMessage};
+pub use tokenizer::ChatTokenizer;

@@ -1,0 +1,210 @@
+//! A loaded language model: network, tokenizer and chat template.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use auricle_kernels::paged_attention::PagePrecision;
+use chrono::NaiveDateTime;
+use serde_json::Value as Json;
+
+use super::config::{Config, Family};
+use super::network::{Network, Piece};
+use super::pages::PageArena;
+use super::source::TensorSource;
+use super::template::{ChatTemplate, TemplateMessage};
+use super::tokenizer::ChatTokenizer;
+use crate::error::{Error, Result};
+use crate::weights::gguf::{Gguf, Value};
+
+/// A language model on the CPU.
+pub struct ChatModel {
+    path: PathBuf,
+    config: Arc<Config>,
+    network: Network,
+    tokenizer: ChatTokenizer,
+    template: Option<ChatTemplate>,
+    /// Tokens that end an answer.
+    end: Vec<u32>,
+    parameters: usize,
+}
+
+impl ChatModel {
+    /// Loads a published folder, a GGUF file, or a folder with one GGUF file.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+    pub fn load(path: &Path) -> Result<Self> {
+        let gguf = if path.is_dir() { only_gguf(path)? } else { Some(path.to_path_buf()) };
+        match gguf {
+            Some(file) => Self::load_gguf(&file),
+            None => Self::load_folder(path),
+        }
+    }
+
+    /// True if there is a language model: a GGUF file, a folder with one, or a published folder of one of the families.
+    pub fn is_at(path: &Path) -> bool {
+        if path.is_dir() {
+            Family::of_folder(path).is_some() || only_gguf(path).is_ok_and(|file| file.is_some())
+        } else {
+            path.extension().is_some_and(|end| end == "gguf")
+        }
+    }
+
+    fn load_folder(dir: &Path) -> Result<Self> {
+        let config = Arc::new(Config::read(dir)?);
+        let tokenizer = ChatTokenizer::read(dir, config.vocabulary)?;
+        let settings = read_json(&dir.join("tokenizer_config.json"))?;
+        let path = dir.join("chat_template.jinja");
+        let source = match std::fs::read_to_string(&path) {
+            Ok(source) => Some(source),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                settings["chat_template"].as_str().map(str::to_owned)
+            }
+            Err(error) => return Err(Error::Checkpoint { path, reason: format!("cannot read: {error}") }),
+        };
+        let text = |key: &str| settings[key].as_str().or_else(|| settings[key]["content"].as_str()).map(str::to_owned);
+        let marks = [("bos_token", text("bos_token")), ("eos_token", text("eos_token"))];
+        Self::new(dir, config, tokenizer, source, marks, TensorSource::folder(dir)?)
+    }
+
+    fn load_gguf(path: &Path) -> Result<Self> {
+        let file = Gguf::open(path)?;
+        let config = Arc::new(Config::of_gguf(&file)?);
+        let tokenizer = ChatTokenizer::of_gguf(&file)?;
+        let source = match file.value("tokenizer.chat_template") {
+            Some(Value::Text(source)) => Some(source.clone()),
+            _ => None,
+        };
+        let mark = |key: &str| match file.value(&format!("tokenizer.ggml.{key}_token_id")) {
+            Some(Value::Integer(id)) => {
+                u32::try_from(*id).ok().and_then(|id| tokenizer.control_text(id)).map(str::to_owned)
+            }
+            _ => None,
+        };
+        let marks = [("bos_token", mark("bos")), ("eos_token", mark("eos"))];
+        Self::new(path, config, tokenizer, source, marks, TensorSource::file(file))
+    }
+
+    fn new(
+        path: &Path,
+        config: Arc<Config>,
+        tokenizer: ChatTokenizer,
+        template: Option<String>,
+        marks: [(&'static str, Option<String>); 2],
+        source: TensorSource,
+    ) -> Result<Self> {
+        let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
+        let mut end = config.end.clone();
+        // A base model's file may name the end of a document only; its template ends each message with one of these.
+        end.extend(marks[1].1.as_deref().and_then(|text| tokenizer.mark(text)));
+        end.extend(["<|im_end|>", "<|eot_id|>"].iter().filter_map(|text| tokenizer.mark(text)));
+        end.sort_unstable();
+        end.dedup();
+        if end.is_empty() {
+            return Err(bad("names no token that ends a text".into()));
+        }
+        let marks: BTreeMap<_, _> = marks.into_iter().filter_map(|(name, text)| Some((name, text?))).collect();
+        let template = template.map(|source| ChatTemplate::new(source, marks)).transpose().map_err(bad)?;
+        let parameters = source.parameters();
+        let network = Network::load(config.clone(), source)?;
+        Ok(Self { path: path.to_path_buf(), config, network, tokenizer, template, end, parameters })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The file or folder that it was loaded from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Number of values in all tensors.
+    pub fn parameters(&self) -> usize {
+        self.parameters
+    }
+
+    /// Bytes of weights that a token reads.
+    pub fn weight_bytes(&self) -> usize {
+        self.network.bytes()
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &ChatTokenizer {
+        &self.tokenizer
+    }
+
+    /// True for a token that ends an answer.
+    pub fn is_end(&self, token: u32) -> bool {
+        self.end.contains(&token)
+    }
+
+    /// The tokens around what a model thinks before it answers, if it can think.
+    pub fn thinking_marks(&self) -> Option<[u32; 2]> {
+        Some([self.tokenizer.mark("<think>")?, self.tokenizer.mark("</think>")?])
+    }
+
+    /// The tokens of a conversation, up to where the answer begins. Control marks in `messages` are text.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for a conversation that the model's template refuses.
+    pub fn prompt(&self, messages: &[TemplateMessage], thinking: bool, now: NaiveDateTime) -> Result<Vec<u32>> {
+        let shielded: Vec<TemplateMessage> = messages
+            .iter()
+            .map(|message| TemplateMessage { role: message.role, content: self.tokenizer.shield(&message.content) })
+            .collect();
+        let Some(template) = &self.template else {
+            return Err(Error::InvalidOption(format!("{} has no chat template", self.path.display())));
+        };
+        self.tokenizer.encode(&template.render(&shielded, thinking, now)?)
+    }
+
+    /// The text that the model reads for a conversation.
+    ///
+    /// # Errors
+    /// As [`ChatModel::prompt`].
+    pub fn prompt_text(&self, messages: &[TemplateMessage], thinking: bool, now: NaiveDateTime) -> Result<String> {
+        let Some(template) = &self.template else {
+            return Err(Error::InvalidOption(format!("{} has no chat template", self.path.display())));
+        };
+        template.render(messages, thinking, now)
+    }
+
+    /// An arena for the keys and values of this model's sequences, of at most `bytes`; at least one page.
+    pub fn arena(&self, precision: PagePrecision, bytes: usize) -> PageArena {
+        let shape = self.network.page_shape();
+        PageArena::new(shape, precision, (bytes / shape.bytes(precision)).max(1))
+    }
+
+    /// Computes the next tokens of sequences: [`Network::forward`].
+    pub fn forward(&self, arena: &mut PageArena, pieces: &[Piece]) -> Vec<f32> {
+        self.network.forward(arena, pieces)
+    }
+}
+
+/// The one GGUF file of a folder without `config.json`.
+fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
+    if dir.join("config.json").is_file() {
+        return Ok(None);
+    }
+    let bad = |reason: String| Error::Checkpoint { path: dir.to_path_buf(), reason };
+    let entries = std::fs::read_dir(dir).map_err(|error| bad(format!("cannot read: {error}")))?;
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|end| end == "gguf")).collect();
+    match files.len() {
+        0 => Err(bad("has neither config.json nor a GGUF file".into())),
+        1 => Ok(files.pop()),
+        count => Err(bad(format!("has {count} GGUF files; name one of them"))),
+    }
+}
+
+fn read_json(path: &Path) -> Result<Json> {
+    let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
+    match std::fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text).map_err(|error| bad(error.to_string())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Json::Null),
+        Err(error) => Err(bad(format!("cannot read: {error}"))),
+    }
+}

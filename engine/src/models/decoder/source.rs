@@ -1,0 +1,281 @@
+//! The tensors of a checkpoint under their published names, from a folder of safetensors or from a GGUF file.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use auricle_kernels::gemv::{BlockMatrix, PackedMatrix, Precision, WeightRun};
+use auricle_kernels::thread_pool::ThreadPool;
+use burn::tensor::Device;
+
+use crate::error::{Error, Result};
+use crate::weights::Weights;
+use crate::weights::gguf::{BlockType, Gguf, Run};
+
+/// A matrix of weights `[outputs, inputs]`.
+#[derive(Debug)]
+pub enum Matrix {
+    /// Floats.
+    Floats(PackedMatrix),
+    /// Small integers in runs with a scale.
+    Blocks(BlockMatrix),
+}
+
+impl Matrix {
+    /// Multiplies `x` `[rows, inputs]` to `[rows, outputs]` and adds `bias`.
+    pub fn forward(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+        match self {
+            Self::Floats(matrix) => matrix.forward(pool, x, bias),
+            Self::Blocks(matrix) => matrix.forward(pool, x, bias),
+        }
+    }
+
+    /// Adds the result of [`Matrix::forward`] to `out`.
+    pub fn add_to(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
+        match self {
+            Self::Floats(matrix) => matrix.add_to(pool, x, bias, out),
+            Self::Blocks(matrix) => matrix.add_to(pool, x, bias, out),
+        }
+    }
+
+    /// The weights of one output.
+    pub fn output(&self, output: usize) -> Vec<f32> {
+        match self {
+            Self::Floats(matrix) => matrix.output(output),
+            Self::Blocks(matrix) => matrix.output(output),
+        }
+    }
+
+    /// Number of outputs.
+    pub fn outputs(&self) -> usize {
+        match self {
+            Self::Floats(matrix) => matrix.outputs(),
+            Self::Blocks(matrix) => matrix.outputs(),
+        }
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Floats(matrix) => matrix.bytes(),
+            Self::Blocks(matrix) => matrix.bytes(),
+        }
+    }
+}
+
+/// Order of a matrix' outputs in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowOrder {
+    /// As published.
+    Published,
+    /// Llama's queries and keys in GGUF: the two values of a rotated pair, half a head apart as published, stand side by side in heads
+    /// of this width.
+    Paired(usize),
+}
+
+impl RowOrder {
+    /// The row of the file that has a published row.
+    fn stored(self, row: usize) -> usize {
+        match self {
+            Self::Published => row,
+            Self::Paired(head) => {
+                let (first, within) = (row / head * head, row % head);
+                first + 2 * (within % (head / 2)) + within / (head / 2)
+            }
+        }
+    }
+}
+
+/// An open checkpoint.
+pub enum TensorSource {
+    /// `model.safetensors`, or shards with an index.
+    Folder(Weights),
+    /// One GGUF file.
+    File(GgufTensors),
+}
+
+/// The tensors of a GGUF file, with a record of those a model has taken.
+pub struct GgufTensors {
+    file: Gguf,
+    taken: RefCell<BTreeSet<String>>,
+}
+
+impl TensorSource {
+    /// Opens the weights of a folder.
+    ///
+    /// # Errors
+    /// As [`Weights::open`].
+    pub fn folder(dir: &Path) -> Result<Self> {
+        Weights::open(dir, &Device::flex()).map(Self::Folder)
+    }
+
+    /// Takes the weights of a GGUF file.
+    pub fn file(file: Gguf) -> Self {
+        Self::File(GgufTensors { file, taken: RefCell::default() })
+    }
+
+    /// Number of values in all tensors.
+    pub fn parameters(&self) -> usize {
+        match self {
+            Self::Folder(weights) => weights.parameters(),
+            Self::File(tensors) => {
+                let shapes = tensors.file.names().filter_map(|name| tensors.file.tensor(name));
+                shapes.map(|info| info.shape.iter().product::<usize>()).sum()
+            }
+        }
+    }
+
+    /// Takes a matrix `[outputs, inputs]` of this published name, such as `model.layers.0.mlp.up_proj.weight`.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], with the name that the file has for it, when it is missing or has another shape.
+    pub fn matrix(&self, name: &str, [outputs, inputs]: [usize; 2], order: RowOrder) -> Result<Matrix> {
+        match self {
+            Self::Folder(weights) => {
+                let (scope, own) = name.rsplit_once('.').unwrap_or(("", name));
+                let values = weights.scope(scope).values(own, &[outputs, inputs])?;
+                Ok(Matrix::Floats(PackedMatrix::new(&values, inputs, outputs, Precision::F32)))
+            }
+            Self::File(tensors) => tensors.matrix(name, [outputs, inputs], order),
+        }
+    }
+
+    /// Takes the values of a vector of this published name.
+    ///
+    /// # Errors
+    /// As [`TensorSource::matrix`].
+    pub fn vector(&self, name: &str, length: usize, order: RowOrder) -> Result<Vec<f32>> {
+        match self {
+            Self::Folder(weights) => {
+                let (scope, own) = name.rsplit_once('.').unwrap_or(("", name));
+                weights.scope(scope).values(own, &[length])
+            }
+            Self::File(tensors) => {
+                let (kind, bytes) = tensors.take(name, &[length])?;
+                let values = kind.unpack(&bytes);
+                Ok((0..length).map(|row| values[order.stored(row)]).collect())
+            }
+        }
+    }
+
+    /// Factors that the angles of the rotation are divided by: of a GGUF file that has any.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] when they have another length or are not positive.
+    pub fn rotary_factors(&self, length: usize) -> Result<Option<Vec<f32>>> {
+        match self {
+            Self::File(tensors) if tensors.file.tensor(ROPE_FACTORS).is_some() => {
+                let (kind, bytes) = tensors.take(ROPE_FACTORS, &[length])?;
+                let factors = kind.unpack(&bytes);
+                if factors.iter().all(|factor| factor.is_finite() && *factor > 0.0) {
+                    return Ok(Some(factors));
+                }
+                let reason = "has a factor that is not positive".into();
+                Err(Error::Weights { tensor: ROPE_FACTORS.into(), reason })
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Marks a tensor of a folder, if present, as known and unused.
+    pub fn ignore(&self, name: &str) {
+        if let Self::Folder(weights) = self {
+            let (scope, own) = name.rsplit_once('.').unwrap_or(("", name));
+            weights.scope(scope).ignore(own);
+        }
+    }
+
+    /// Checks that the model took every tensor.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], which names the first unused tensor.
+    pub fn finish(self) -> Result<()> {
+        match self {
+            Self::Folder(weights) => weights.finish(),
+            Self::File(GgufTensors { file, taken }) => {
+                let taken = taken.into_inner();
+                let left: Vec<&str> = file.names().filter(|name| !taken.contains(*name)).collect();
+                match left.first() {
+                    None => Ok(()),
+                    Some(first) => Err(Error::Weights {
+                        tensor: (*first).to_owned(),
+                        reason: format!("the architecture has no such tensor ({} left over in all)", left.len()),
+                    }),
+                }
+            }
+        }
+    }
+}
+
+const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+impl GgufTensors {
+    /// Type and bytes of a tensor.
+    fn take(&self, name: &str, shape: &[usize]) -> Result<(BlockType, Vec<u8>)> {
+        let stored = stored_name(name);
+        let bytes = self.file.bytes(&stored)?;
+        let Some(info) = self.file.tensor(&stored) else {
+            return Err(Error::Weights { tensor: stored, reason: "is missing".into() });
+        };
+        if info.shape != shape {
+            let reason = format!("has shape {:?}, the configuration needs {shape:?}", info.shape);
+            return Err(Error::Weights { tensor: stored, reason });
+        }
+        let kind = info.kind;
+        self.taken.borrow_mut().insert(stored);
+        Ok((kind, bytes))
+    }
+
+    fn matrix(&self, name: &str, [outputs, inputs]: [usize; 2], order: RowOrder) -> Result<Matrix> {
+        let (kind, bytes) = self.take(name, &[outputs, inputs])?;
+        if kind.values() == 1 {
+            let values = kind.unpack(&bytes);
+            let rows = (0..outputs).flat_map(|row| &values[order.stored(row) * inputs..][..inputs]);
+            let values: Vec<f32> = rows.copied().collect();
+            return Ok(Matrix::Floats(PackedMatrix::new(&values, inputs, outputs, Precision::F32)));
+        }
+        let stride = inputs / kind.values() * kind.bytes();
+        let row = |output: usize| {
+            let mut runs = Vec::with_capacity(inputs / kind.run());
+            for block in bytes[order.stored(output) * stride..][..stride].chunks_exact(kind.bytes()) {
+                kind.split(block, &mut runs);
+            }
+            runs
+        };
+        Ok(Matrix::Blocks(BlockMatrix::new([outputs, inputs], kind.run(), kind.lowest(), row, as_weights)))
+    }
+}
+
+fn as_weights(run: &Run) -> WeightRun<'_> {
+    WeightRun { numbers: &run.numbers, scale: run.scale, minimum: run.minimum }
+}
+
+/// The name in GGUF of a published tensor.
+fn stored_name(name: &str) -> String {
+    match name {
+        "model.embed_tokens.weight" => return "token_embd.weight".into(),
+        "model.norm.weight" => return "output_norm.weight".into(),
+        "lm_head.weight" => return "output.weight".into(),
+        _ => {}
+    }
+    const PARTS: [(&str, &str); 11] = [
+        ("input_layernorm", "attn_norm"),
+        ("self_attn.q_proj", "attn_q"),
+        ("self_attn.k_proj", "attn_k"),
+        ("self_attn.v_proj", "attn_v"),
+        ("self_attn.o_proj", "attn_output"),
+        ("self_attn.q_norm", "attn_q_norm"),
+        ("self_attn.k_norm", "attn_k_norm"),
+        ("post_attention_layernorm", "ffn_norm"),
+        ("mlp.gate_proj", "ffn_gate"),
+        ("mlp.up_proj", "ffn_up"),
+        ("mlp.down_proj", "ffn_down"),
+    ];
+    let parts = name.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
+    let found = parts.and_then(|(layer, rest)| {
+        let (part, kind) = rest.rsplit_once('.')?;
+        let (_, own) = PARTS.iter().find(|(published, _)| *published == part)?;
+        Some(format!("blk.{layer}.{own}.{kind}"))
+    });
+    found.unwrap_or_else(|| name.to_owned())
+}

@@ -1,0 +1,137 @@
+//! An answer of a language model, as it is written.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use auricle_kernels::paged_attention::PAGE;
+
+use super::executor::{LanguageExecutor, LanguageRequest};
+use crate::chat::{ChatEvent, ChatMessage, ChatOptions};
+use crate::error::{Error, Result};
+use crate::models::decoder::{ChatModel, TemplateMessage};
+use crate::pipeline::executor::{DeviceExecutor, StreamOutput, StreamRequest};
+use crate::scheduler::{Priority, Results, Scheduler, Stream};
+
+/// Memory that the answers of a model may take together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChatLimits {
+    /// For keys and values, bytes.
+    pub kv_bytes: usize,
+}
+
+/// An answer as it is written. Dropped, it ends with the step that the device is in.
+pub struct ChatReply {
+    results: Results<StreamOutput>,
+    /// Holds the slot.
+    _stream: Stream<DeviceExecutor>,
+    ready: VecDeque<ChatEvent>,
+    ended: bool,
+    prompt_tokens: usize,
+}
+
+impl ChatReply {
+    /// Tokens of the conversation as the model reads it.
+    pub fn prompt_tokens(&self) -> usize {
+        self.prompt_tokens
+    }
+
+    /// The next piece of the text, and after the last one the end; `None` after that.
+    ///
+    /// # Errors
+    /// The error that ended the answer, once.
+    pub async fn next(&mut self) -> Option<Result<ChatEvent>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            if self.ended {
+                return None;
+            }
+            let output = match self.results.next().await {
+                Some(output) => output.and_then(StreamOutput::language),
+                None => Err(Error::internal("an answer ended without its end")),
+            };
+            match output {
+                Ok(output) => {
+                    self.ready.extend((!output.text.is_empty()).then_some(ChatEvent::Text(output.text)));
+                    match output.end {
+                        Some(Ok(end)) => {
+                            self.ended = true;
+                            self.ready.push_back(ChatEvent::End(end));
+                        }
+                        Some(Err(error)) => {
+                            self.ended = true;
+                            return Some(Err(error));
+                        }
+                        None => {}
+                    }
+                }
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// Tokens that prompt and answer may have together.
+pub(crate) fn context_tokens(model: &ChatModel, limits: ChatLimits) -> usize {
+    let arena = model.arena(LanguageExecutor::page_precision(), limits.kv_bytes);
+    model.config().context.min(arena.capacity() * PAGE)
+}
+
+/// The tokens of a conversation as the model reads it.
+///
+/// # Errors
+/// [`Error::InvalidOption`] for a conversation that the model's template refuses, and for a model that cannot think.
+pub(crate) fn prompt(model: &ChatModel, messages: &[ChatMessage], options: &ChatOptions) -> Result<Vec<u32>> {
+    if options.thinking && model.thinking_marks().is_none() {
+        return Err(Error::InvalidOption(format!("the model {} cannot think", model.path().display())));
+    }
+    if messages.is_empty() {
+        return Err(Error::InvalidOption("the conversation has no message".into()));
+    }
+    let of_template =
+        messages.iter().map(|message| TemplateMessage { role: message.role.name(), content: message.content.clone() });
+    model.prompt(&of_template.collect::<Vec<_>>(), options.thinking, chrono::Local::now().naive_local())
+}
+
+/// Begins an answer.
+///
+/// # Errors
+/// [`Error::InvalidOption`] for options and for a conversation that the model's template refuses, [`Error::ContextLength`] for one
+/// that is too long, [`Error::Busy`] when there is no room.
+pub(crate) fn open(
+    scheduler: &Scheduler<DeviceExecutor>,
+    model: Arc<ChatModel>,
+    messages: &[ChatMessage],
+    options: &ChatOptions,
+    limits: ChatLimits,
+) -> Result<ChatReply> {
+    let sampling = options.sampling();
+    sampling.check()?;
+    if options.max_tokens == Some(0) {
+        return Err(Error::InvalidOption("max_tokens is 0; an answer has at least one token".into()));
+    }
+    let tokens = prompt(&model, messages, options)?;
+    let (prompt_tokens, context_tokens) = (tokens.len(), context_tokens(&model, limits));
+    if tokens.is_empty() || prompt_tokens >= context_tokens {
+        return Err(Error::ContextLength { prompt_tokens, context_tokens });
+    }
+    let room = context_tokens - prompt_tokens;
+    let request = LanguageRequest {
+        model,
+        tokens,
+        max_tokens: options.max_tokens.map_or(room, |most| most.min(room)),
+        sampling,
+        stop: options.stop.clone(),
+        account: options.account.as_deref().unwrap_or_default().into(),
+        thinking: options.thinking,
+        kv_bytes: limits.kv_bytes,
+    };
+    let (mut stream, results) = scheduler.open(StreamRequest::Language(Box::new(request)), Priority::Agent)?;
+    // All input is there.
+    stream.finish(None);
+    Ok(ChatReply { results, _stream: stream, ready: VecDeque::new(), ended: false, prompt_tokens })
+}

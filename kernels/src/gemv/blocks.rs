@@ -1,0 +1,649 @@
+//! Products of a few rows with weights that are stored as published checkpoints quantise them: small integers in runs of 16 or 32
+//! inputs, each run with a scale and, for some types, a minimum. A weight is `scale * number + minimum`. Nothing is rounded again:
+//! the products are those of the same weights in f32, up to the order of the additions.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    __m512, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
+    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_permutexvar_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_srli_epi32,
+    _mm512_storeu_ps,
+};
+
+use rayon::prelude::*;
+
+use super::panel::{PANEL, ROWS};
+use super::{RowBlock, multiply_panels};
+use crate::thread_pool::ThreadPool;
+
+/// From this number of row blocks on, the numbers of a panel are converted to f32 once instead of once per block.
+const WIDEN_FROM_BLOCKS: usize = 3;
+/// Distance of the prefetch ahead of the read, in bytes.
+#[cfg(target_arch = "x86_64")]
+const PREFETCH_BYTES: usize = 2048;
+
+/// A run of consecutive weights of one output, as the checkpoint has it.
+#[derive(Clone, Copy, Debug)]
+pub struct WeightRun<'a> {
+    /// The numbers of the weights.
+    pub numbers: &'a [i8],
+    /// The value of 1 above that of 0.
+    pub scale: f32,
+    /// The value of 0.
+    pub minimum: f32,
+}
+
+/// A quantised matrix `[outputs, inputs]` in panels of 32 outputs.
+#[derive(Clone, Debug)]
+pub struct BlockMatrix {
+    numbers: Numbers,
+    /// `[panels, runs, 32]`
+    scales: Vec<f32>,
+    /// `[panels, runs, 32]`; empty where all are zero.
+    minimums: Vec<f32>,
+    /// Inputs of a run.
+    run: usize,
+    inputs: usize,
+    outputs: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Numbers {
+    /// Two inputs in a byte, the first in its low half: `[panels, inputs / 2, 32]`. A number is `lowest` plus these bits.
+    Four { bits: Vec<u8>, lowest: i8 },
+    /// `[panels, inputs, 32]`
+    Eight(Vec<i8>),
+}
+
+impl BlockMatrix {
+    /// Packs the rows that `row` gives, one output each: runs of `run` numbers that make up `inputs`, as `view` shows them. Where all
+    /// numbers lie within 16 from `lowest` on they take 4 bits, else 8.
+    ///
+    /// # Panics
+    /// When `run` is odd, `inputs` is no multiple of it, or a row has runs of another length or number.
+    pub fn new<R>(
+        [outputs, inputs]: [usize; 2],
+        run: usize,
+        lowest: i8,
+        row: impl Fn(usize) -> Vec<R> + Sync,
+        view: impl Fn(&R) -> WeightRun<'_> + Sync,
+    ) -> Self {
+        assert!(run > 0 && run.is_multiple_of(2) && inputs.is_multiple_of(run), "block matrix: length of a run");
+        let (panels, runs) = (outputs.div_ceil(PANEL), inputs / run);
+        let fits = |number: i8| (0..16).contains(&(i16::from(number) - i16::from(lowest)));
+        let mut wide = vec![0i8; panels * PANEL * inputs];
+        let mut scales = vec![0f32; panels * runs * PANEL];
+        let mut minimums = vec![0f32; panels * runs * PANEL];
+        let four = wide
+            .par_chunks_mut(PANEL * inputs)
+            .zip(scales.par_chunks_mut(PANEL * runs).zip(minimums.par_chunks_mut(PANEL * runs)))
+            .enumerate()
+            .map(|(panel, (wide, (scales, minimums)))| {
+                // The last panel's padding has no influence; it must fit like the rest.
+                wide.fill(lowest);
+                let mut four = true;
+                for lane in 0..PANEL.min(outputs - panel * PANEL) {
+                    let row = row(panel * PANEL + lane);
+                    assert!(row.len() == runs, "block matrix: runs of a row");
+                    for (at, of) in row.iter().map(&view).enumerate() {
+                        assert!(of.numbers.len() == run, "block matrix: length of a run");
+                        let to = wide[at * run * PANEL..].iter_mut().skip(lane).step_by(PANEL);
+                        to.zip(of.numbers).for_each(|(to, number)| *to = *number);
+                        four &= of.numbers.iter().all(|number| fits(*number));
+                        (scales[at * PANEL + lane], minimums[at * PANEL + lane]) = (of.scale, of.minimum);
+                    }
+                }
+                four
+            })
+            .reduce(|| true, |a, b| a && b);
+        let numbers = if four {
+            let half = |number: i8| (i16::from(number) - i16::from(lowest)) as u8;
+            let pairs = wide.par_chunks(2 * PANEL);
+            let bits = pairs.flat_map_iter(|pair| {
+                let (low, high) = pair.split_at(PANEL);
+                low.iter().zip(high).map(move |(low, high)| half(*low) | half(*high) << 4)
+            });
+            Numbers::Four { bits: bits.collect(), lowest }
+        } else {
+            Numbers::Eight(wide)
+        };
+        if minimums.iter().all(|minimum| *minimum == 0.0) {
+            minimums = Vec::new();
+        }
+        Self { numbers, scales, minimums, run, inputs, outputs }
+    }
+
+    /// Length of an input row.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Length of an output row.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Size of numbers, scales and minimums, in bytes.
+    pub fn bytes(&self) -> usize {
+        let numbers = match &self.numbers {
+            Numbers::Four { bits, .. } => bits.len(),
+            Numbers::Eight(numbers) => numbers.len(),
+        };
+        numbers + 4 * (self.scales.len() + self.minimums.len())
+    }
+
+    /// The weights of one output as f32: `[inputs]`.
+    pub fn output(&self, output: usize) -> Vec<f32> {
+        let (panel, lane) = (output / PANEL, output % PANEL);
+        let runs = panel * (self.inputs / self.run) * PANEL + lane;
+        let weight = |input: usize| {
+            let number = match &self.numbers {
+                Numbers::Four { bits, lowest } => {
+                    let byte = bits[(panel * self.inputs / 2 + input / 2) * PANEL + lane];
+                    f32::from(*lowest + (byte >> (4 * (input % 2)) & 15) as i8)
+                }
+                Numbers::Eight(numbers) => f32::from(numbers[(panel * self.inputs + input) * PANEL + lane]),
+            };
+            let at = runs + input / self.run * PANEL;
+            self.scales[at] * number + self.minimums.get(at).copied().unwrap_or(-0.0)
+        };
+        (0..self.inputs).map(weight).collect()
+    }
+
+    /// Multiplies `x` `[rows, inputs]` to `[rows, outputs]` and adds `bias` `[outputs]`.
+    ///
+    /// # Panics
+    /// When `x` is not a whole number of rows, or `bias` has another length.
+    pub fn forward(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+        let mut out = vec![0f32; x.len() / self.inputs * self.outputs];
+        self.add_to(pool, x, bias, &mut out);
+        out
+    }
+
+    /// Adds the result of [`BlockMatrix::forward`] to `out` `[rows, outputs]`.
+    ///
+    /// # Panics
+    /// When `x` is not a whole number of rows, or `out` or `bias` has another length.
+    pub fn add_to(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
+        match &self.numbers {
+            Numbers::Four { bits, lowest } => self.multiply(pool, FourBits { bits, lowest: *lowest }, x, bias, out),
+            Numbers::Eight(numbers) => self.multiply(pool, EightBits(numbers), x, bias, out),
+        }
+    }
+
+    fn multiply<N: NumberPanels>(
+        &self,
+        pool: &ThreadPool,
+        numbers: N,
+        x: &[f32],
+        bias: Option<&[f32]>,
+        out: &mut [f32],
+    ) {
+        let (inputs, runs) = (self.inputs, self.inputs / self.run);
+        let has_minimums = !self.minimums.is_empty();
+        let prepare = |block: &mut RowBlock| {
+            if has_minimums {
+                block.run_sums(self.run);
+            }
+        };
+        let wide = |blocks: usize| vec![0f32; if blocks >= WIDEN_FROM_BLOCKS { PANEL * inputs } else { 0 }];
+        let load = |wide: &mut Vec<f32>, panel: usize| {
+            if !wide.is_empty() {
+                pulp::Arch::new().dispatch(Widen { numbers, panel, inputs, wide });
+            }
+        };
+        let product = |wide: &Vec<f32>, panel: usize, block: &RowBlock, sums: &mut [[f32; PANEL]; ROWS]| {
+            let part = |values: &'_ [f32]| panel * runs * PANEL..values.len().min((panel + 1) * runs * PANEL);
+            let factors = Factors {
+                scales: &self.scales[part(&self.scales)],
+                minimums: &self.minimums[if has_minimums { part(&self.minimums) } else { 0..0 }],
+                run_sums: &block.run_sums,
+                run: self.run,
+            };
+            if wide.is_empty() {
+                multiply_runs(block.width, &block.values, numbers, panel, &factors, sums);
+            } else {
+                multiply_runs(block.width, &block.values, WideNumbers(wide), 0, &factors, sums);
+            }
+        };
+        multiply_panels(pool, [inputs, self.outputs], x, bias, out, prepare, wide, load, product);
+    }
+}
+
+/// What turns the sums over the numbers of a panel into products.
+struct Factors<'a> {
+    /// `[runs, 32]`
+    scales: &'a [f32],
+    /// `[runs, 32]`, or empty.
+    minimums: &'a [f32],
+    /// `[runs, width]`: the sum of the inputs of each run and row; read where there are minimums.
+    run_sums: &'a [f32],
+    run: usize,
+}
+
+/// The numbers of a matrix in panels of 32 outputs.
+trait NumberPanels: Copy + Sync {
+    /// The numbers of an even input and the next, for one panel: `[2, 32]`.
+    fn pair(self, panel: usize, inputs: usize, pair: usize) -> [[f32; PANEL]; 2];
+
+    /// As [`NumberPanels::pair`], in vectors.
+    ///
+    /// # Safety
+    /// The panel has this pair, and the processor has AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn load_pair(self, panel: usize, inputs: usize, pair: usize, table: __m512) -> [[__m512; 2]; 2];
+
+    /// What [`NumberPanels::load_pair`] looks numbers up in.
+    fn table(self) -> [f32; 16] {
+        [0.0; 16]
+    }
+
+    /// Number of values of all panels.
+    fn count(self) -> usize;
+}
+
+#[derive(Clone, Copy)]
+struct FourBits<'a> {
+    bits: &'a [u8],
+    lowest: i8,
+}
+
+impl NumberPanels for FourBits<'_> {
+    #[inline(always)]
+    fn pair(self, panel: usize, inputs: usize, pair: usize) -> [[f32; PANEL]; 2] {
+        let bytes = &self.bits[(panel * inputs / 2 + pair) * PANEL..][..PANEL];
+        let mut numbers = [[0f32; PANEL]; 2];
+        let lowest = f32::from(self.lowest);
+        for (lane, byte) in bytes.iter().enumerate() {
+            numbers[0][lane] = f32::from(byte & 15) + lowest;
+            numbers[1][lane] = f32::from(byte >> 4) + lowest;
+        }
+        numbers
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load_pair(self, panel: usize, inputs: usize, pair: usize, table: __m512) -> [[__m512; 2]; 2] {
+        // SAFETY: the caller guarantees 32 bytes. The lookup reads the lowest 4 bits of each index. A prefetch of an invalid address
+        // has no effect.
+        unsafe {
+            let from = self.bits.as_ptr().add((panel * inputs / 2 + pair) * PANEL);
+            _mm_prefetch::<_MM_HINT_T1>(from.cast::<i8>().wrapping_add(PREFETCH_BYTES));
+            let one = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
+            let two = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.add(16).cast()));
+            // No closures: they would be compiled without AVX-512 where they are not inlined.
+            [
+                [_mm512_permutexvar_ps(one, table), _mm512_permutexvar_ps(two, table)],
+                [
+                    _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(one), table),
+                    _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(two), table),
+                ],
+            ]
+        }
+    }
+
+    fn table(self) -> [f32; 16] {
+        std::array::from_fn(|bits| bits as f32 + f32::from(self.lowest))
+    }
+
+    fn count(self) -> usize {
+        2 * self.bits.len()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct EightBits<'a>(&'a [i8]);
+
+impl NumberPanels for EightBits<'_> {
+    #[inline(always)]
+    fn pair(self, panel: usize, inputs: usize, pair: usize) -> [[f32; PANEL]; 2] {
+        let numbers = &self.0[(panel * inputs + 2 * pair) * PANEL..][..2 * PANEL];
+        let mut wide = [[0f32; PANEL]; 2];
+        for (wide, number) in wide.as_flattened_mut().iter_mut().zip(numbers) {
+            *wide = f32::from(*number);
+        }
+        wide
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load_pair(self, panel: usize, inputs: usize, pair: usize, _: __m512) -> [[__m512; 2]; 2] {
+        // SAFETY: the caller guarantees 64 numbers.
+        unsafe {
+            let from = self.0.as_ptr().add((panel * inputs + 2 * pair) * PANEL);
+            _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(PREFETCH_BYTES));
+            [
+                [
+                    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))),
+                    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.add(16).cast()))),
+                ],
+                [
+                    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.add(32).cast()))),
+                    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.add(48).cast()))),
+                ],
+            ]
+        }
+    }
+
+    fn count(self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The numbers of one panel, converted.
+#[derive(Clone, Copy)]
+struct WideNumbers<'a>(&'a [f32]);
+
+impl NumberPanels for WideNumbers<'_> {
+    #[inline(always)]
+    fn pair(self, _: usize, _: usize, pair: usize) -> [[f32; PANEL]; 2] {
+        let mut wide = [[0f32; PANEL]; 2];
+        wide.as_flattened_mut().copy_from_slice(&self.0[2 * pair * PANEL..][..2 * PANEL]);
+        wide
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load_pair(self, _: usize, _: usize, pair: usize, _: __m512) -> [[__m512; 2]; 2] {
+        // SAFETY: the caller guarantees 64 numbers.
+        unsafe {
+            let from = self.0.as_ptr().add(2 * pair * PANEL);
+            [
+                [_mm512_loadu_ps(from), _mm512_loadu_ps(from.add(16))],
+                [_mm512_loadu_ps(from.add(32)), _mm512_loadu_ps(from.add(48))],
+            ]
+        }
+    }
+
+    fn count(self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Converts the numbers of a panel to f32.
+struct Widen<'a, N> {
+    numbers: N,
+    panel: usize,
+    inputs: usize,
+    wide: &'a mut [f32],
+}
+
+impl<N: NumberPanels> pulp::NullaryFnOnce for Widen<'_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (pair, wide) in self.wide.chunks_exact_mut(2 * PANEL).enumerate() {
+            wide.copy_from_slice(self.numbers.pair(self.panel, self.inputs, pair).as_flattened());
+        }
+    }
+}
+
+/// Multiplies `x` `[inputs, width]` with one panel into the first `width` rows of `sums`; `width` is 1, 2, 4 or 8.
+fn multiply_runs<N: NumberPanels>(
+    width: usize,
+    x: &[f32],
+    numbers: N,
+    panel: usize,
+    factors: &Factors,
+    sums: &mut [[f32; PANEL]; ROWS],
+) {
+    let inputs = x.len() / width;
+    let runs = inputs / factors.run;
+    assert!(
+        x.len() == inputs * width
+            && inputs == runs * factors.run
+            && (panel + 1) * inputs * PANEL <= numbers.count()
+            && factors.scales.len() == runs * PANEL
+            && (factors.minimums.is_empty()
+                || factors.minimums.len() == runs * PANEL && factors.run_sums.len() == runs * width),
+        "block matrix: inputs of a panel"
+    );
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor has AVX-512, and the lengths are checked above.
+        unsafe {
+            match width {
+                1 => runs_512::<1, N>(x, numbers, panel, factors, sums),
+                2 => runs_512::<2, N>(x, numbers, panel, factors, sums),
+                4 => runs_512::<4, N>(x, numbers, panel, factors, sums),
+                _ => runs_512::<8, N>(x, numbers, panel, factors, sums),
+            }
+        }
+        return;
+    }
+    pulp::Arch::new().dispatch(MultiplyRuns { width, x, numbers, panel, factors, sums });
+}
+
+/// [`multiply_runs`] in AVX-512, with the sums of a run in registers. The order of the additions does not depend on the number of
+/// rows, so a row has the same result to the last bit in every block.
+///
+/// # Safety
+/// The processor has AVX-512; the lengths are those that [`multiply_runs`] checks, for `R` rows.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn runs_512<const R: usize, N: NumberPanels>(
+    x: &[f32],
+    numbers: N,
+    panel: usize,
+    factors: &Factors,
+    sums: &mut [[f32; PANEL]; ROWS],
+) {
+    let inputs = x.len() / R;
+    let table = numbers.table();
+    // SAFETY: sixteen values.
+    let table = unsafe { _mm512_loadu_ps(table.as_ptr()) };
+    let mut totals = [[_mm512_setzero_ps(); 2]; R];
+    let mut x = x.as_ptr();
+    for run in 0..inputs / factors.run {
+        let mut rows = [[_mm512_setzero_ps(); 2]; R];
+        for pair in 0..factors.run / 2 {
+            // SAFETY: the caller guarantees that the panel has every input of every run.
+            let loaded = unsafe { numbers.load_pair(panel, inputs, run * factors.run / 2 + pair, table) };
+            for [one, two] in loaded {
+                for (row, sums) in rows.iter_mut().enumerate() {
+                    // SAFETY: as above.
+                    let x = _mm512_set1_ps(unsafe { *x.add(row) });
+                    sums[0] = _mm512_fmadd_ps(x, one, sums[0]);
+                    sums[1] = _mm512_fmadd_ps(x, two, sums[1]);
+                }
+                // SAFETY: at most one past the end.
+                x = unsafe { x.add(R) };
+            }
+        }
+        for half in 0..2 {
+            let at = run * PANEL + 16 * half;
+            // SAFETY: a run has 32 scales and, where there are any, 32 minimums and a sum for each row.
+            unsafe {
+                let scale = _mm512_loadu_ps(factors.scales.as_ptr().add(at));
+                for (total, row) in totals.iter_mut().zip(&rows) {
+                    total[half] = _mm512_fmadd_ps(scale, row[half], total[half]);
+                }
+                if !factors.minimums.is_empty() {
+                    let minimum = _mm512_loadu_ps(factors.minimums.as_ptr().add(at));
+                    for (row, total) in totals.iter_mut().enumerate() {
+                        let x = _mm512_set1_ps(*factors.run_sums.as_ptr().add(run * R + row));
+                        total[half] = _mm512_fmadd_ps(x, minimum, total[half]);
+                    }
+                }
+            }
+        }
+    }
+    for (total, sums) in totals.iter().zip(sums) {
+        // SAFETY: a row of sums has 32 values.
+        unsafe {
+            _mm512_storeu_ps(sums.as_mut_ptr(), total[0]);
+            _mm512_storeu_ps(sums.as_mut_ptr().add(16), total[1]);
+        }
+    }
+}
+
+/// [`multiply_runs`] for any processor.
+struct MultiplyRuns<'a, 'b, N> {
+    width: usize,
+    x: &'a [f32],
+    numbers: N,
+    panel: usize,
+    factors: &'a Factors<'b>,
+    sums: &'a mut [[f32; PANEL]; ROWS],
+}
+
+impl<N: NumberPanels> pulp::NullaryFnOnce for MultiplyRuns<'_, '_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        match self.width {
+            1 => self.rows::<1>(),
+            2 => self.rows::<2>(),
+            4 => self.rows::<4>(),
+            _ => self.rows::<8>(),
+        }
+    }
+}
+
+impl<N: NumberPanels> MultiplyRuns<'_, '_, N> {
+    #[inline(always)]
+    fn rows<const R: usize>(self) {
+        let (x, _) = self.x.as_chunks::<R>();
+        let (scales, _) = self.factors.scales.as_chunks::<PANEL>();
+        let (minimums, _) = self.factors.minimums.as_chunks::<PANEL>();
+        let mut totals = [[0f32; PANEL]; R];
+        for (run, (of_run, scales)) in x.chunks_exact(self.factors.run).zip(scales).enumerate() {
+            let mut rows = [[0f32; PANEL]; R];
+            for (pair, of_pair) in of_run.chunks_exact(2).enumerate() {
+                let numbers = self.numbers.pair(self.panel, x.len(), run * self.factors.run / 2 + pair);
+                for (x, numbers) in of_pair.iter().zip(&numbers) {
+                    for (row, x) in rows.iter_mut().zip(x) {
+                        for (sum, number) in row.iter_mut().zip(numbers) {
+                            *sum = x.mul_add(*number, *sum);
+                        }
+                    }
+                }
+            }
+            for (total, row) in totals.iter_mut().zip(&rows) {
+                for ((total, sum), scale) in total.iter_mut().zip(row).zip(scales) {
+                    *total = scale.mul_add(*sum, *total);
+                }
+            }
+            if let Some(minimums) = minimums.get(run) {
+                for (total, x) in totals.iter_mut().zip(&self.factors.run_sums[run * R..]) {
+                    for (total, minimum) in total.iter_mut().zip(minimums) {
+                        *total = x.mul_add(*minimum, *total);
+                    }
+                }
+            }
+        }
+        self.sums[..R].copy_from_slice(&totals);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(count: usize, seed: u32) -> Vec<f32> {
+        let mut state = seed.wrapping_mul(2_654_435_769) | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state as f32 / u32::MAX as f32 - 0.5
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    struct Published {
+        numbers: Vec<i8>,
+        scales: Vec<f32>,
+        minimums: Vec<f32>,
+        inputs: usize,
+        run: usize,
+    }
+
+    impl Published {
+        fn new(inputs: usize, outputs: usize, run: usize, lowest: i8, levels: usize, minimums: bool) -> Self {
+            let numbers = random(inputs * outputs, 7).into_iter().map(|at| lowest + ((at + 0.5) * levels as f32) as i8);
+            let runs = inputs / run * outputs;
+            let zero_or = |values: Vec<f32>| if minimums { values } else { vec![0.0; runs] };
+            Self {
+                numbers: numbers.collect(),
+                scales: random(runs, 8),
+                minimums: zero_or(random(runs, 9)),
+                inputs,
+                run,
+            }
+        }
+
+        fn row(&self, output: usize) -> Vec<WeightRun<'_>> {
+            let runs = self.inputs / self.run;
+            let one = |at: usize| WeightRun {
+                numbers: &self.numbers[output * self.inputs + at * self.run..][..self.run],
+                scale: self.scales[output * runs + at],
+                minimum: self.minimums[output * runs + at],
+            };
+            (0..runs).map(one).collect()
+        }
+
+        fn value(&self, output: usize, input: usize) -> f32 {
+            let at = output * (self.inputs / self.run) + input / self.run;
+            self.scales[at] * f32::from(self.numbers[output * self.inputs + input]) + self.minimums[at]
+        }
+    }
+
+    /// Products equal those of the values in f64, and a row has the same bits in any company and on any processor.
+    #[test]
+    fn products_are_those_of_the_values() {
+        let (inputs, outputs) = (96, 70);
+        for (lowest, levels, run, minimums) in
+            [(-8, 16, 32, false), (0, 16, 32, true), (-128, 255, 32, false), (-32, 64, 16, true)]
+        {
+            let published = Published::new(inputs, outputs, run, lowest, levels, minimums);
+            let matrix = BlockMatrix::new([outputs, inputs], run, lowest, |output| published.row(output), |run| *run);
+            let bytes = if levels == 16 { 96 * inputs / 2 } else { 96 * inputs };
+            assert_eq!(matrix.bytes(), bytes + 96 * inputs / run * 4 * (1 + usize::from(minimums)), "{levels} levels");
+            for output in [0, 31, 32, 69] {
+                let values: Vec<f32> = (0..inputs).map(|input| published.value(output, input)).collect();
+                assert_eq!(matrix.output(output), values);
+            }
+            let x = random(40 * inputs, 3);
+            let bias = random(outputs, 4);
+            let all = crate::thread_pool::run(|pool| matrix.forward(pool, &x, Some(&bias)));
+            for (row, x) in x.chunks_exact(inputs).enumerate() {
+                let alone = matrix.forward(&ThreadPool::SINGLE_THREADED, x, Some(&bias));
+                assert_eq!(alone, all[row * outputs..][..outputs], "row {row}");
+                for output in 0..outputs {
+                    let products = (0..inputs).map(|at| f64::from(x[at]) * f64::from(published.value(output, at)));
+                    let exact = products.clone().sum::<f64>() + f64::from(bias[output]);
+                    let size: f64 = products.map(f64::abs).sum();
+                    let error = (f64::from(alone[output]) - exact).abs();
+                    assert!(error < 2e-6 * size.max(1.0), "{levels} levels, row {row}, {output}: {error}");
+                }
+            }
+            // The twin for any processor.
+            let numbers: Vec<i8> = (0..inputs)
+                .flat_map(|at| (0..PANEL).map(move |lane| (at, lane)))
+                .map(|(at, lane)| published.numbers[lane * inputs + at])
+                .collect();
+            let part = |values: &[f32]| values[..inputs / run * PANEL].to_vec();
+            let (scales, minimums) = (part(&matrix.scales), if minimums { part(&matrix.minimums) } else { Vec::new() });
+            for width in [1, 2, 4, 8] {
+                let mut block = RowBlock::new(&x[..width * inputs]);
+                block.transpose(inputs);
+                block.run_sums(run);
+                let factors = Factors { scales: &scales, minimums: &minimums, run_sums: &block.run_sums, run };
+                let (mut one, mut two) = ([[0f32; PANEL]; ROWS], [[0f32; PANEL]; ROWS]);
+                multiply_runs(width, &block.values, EightBits(&numbers), 0, &factors, &mut one);
+                let twin = MultiplyRuns {
+                    width,
+                    x: &block.values,
+                    numbers: EightBits(&numbers),
+                    panel: 0,
+                    factors: &factors,
+                    sums: &mut two,
+                };
+                pulp::NullaryFnOnce::call(twin);
+                assert_eq!(one, two, "{width} rows");
+            }
+        }
+    }
+}

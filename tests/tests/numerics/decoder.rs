@@ -1,0 +1,218 @@
+//! Language models against `transformers`: scores and greedy texts of folders and GGUF files, the same bits however a prompt is cut
+//! and whatever runs beside it, and files that do not fit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece};
+use auricle_kernels::paged_attention::PagePrecision;
+use auricle_tests::Oracle;
+use burn::tensor::Device;
+
+const NAMES: [&str; 5] = ["llama", "qwen2", "qwen3", "llama_gguf", "qwen3_gguf"];
+
+fn fixture(name: &str) -> PathBuf {
+    auricle_tests::fixtures().join("decoder").join(name)
+}
+
+fn load(name: &str) -> ChatModel {
+    ChatModel::load(&fixture(name)).unwrap()
+}
+
+fn integers(value: &serde_json::Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|at| at.as_u64().unwrap() as u32).collect()
+}
+
+fn arena(model: &ChatModel, precision: PagePrecision) -> PageArena {
+    model.arena(precision, 64 << 20)
+}
+
+/// Computes tokens from `position` on and gives the scores after the last.
+fn compute(
+    model: &ChatModel,
+    arena: &mut PageArena,
+    pages: &mut PageList,
+    tokens: &[u32],
+    position: usize,
+) -> Vec<f32> {
+    assert!(arena.extend(pages, position + tokens.len()));
+    model.forward(arena, &[Piece { tokens, position, pages, scores: true }])
+}
+
+/// The scores after the last token, computed in pieces of this many.
+fn in_pieces(model: &ChatModel, tokens: &[u32], piece: usize) -> Vec<f32> {
+    let (mut arena, mut pages) = (arena(model, PagePrecision::F32), PageList::default());
+    let mut scores = Vec::new();
+    for (number, part) in tokens.chunks(piece).enumerate() {
+        scores = compute(model, &mut arena, &mut pages, part, number * piece);
+    }
+    scores
+}
+
+fn likeliest(scores: &[f32]) -> u32 {
+    (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap() as u32
+}
+
+#[test]
+fn scores_and_greedy_texts_are_those_of_the_published_classes() {
+    for name in NAMES {
+        let (oracle, model) = (Oracle::open(&fixture(name)), load(name));
+        let prompt = integers(&oracle.facts["prompt"]);
+        let theirs = Oracle::values(oracle.tensor::<2>("logits", &Device::flex()));
+        for (precision, tolerance) in [(PagePrecision::F32, 1e-4), (PagePrecision::F16, 1e-2)] {
+            let (mut arena, mut pages) = (arena(&model, precision), PageList::default());
+            let mut ours = Vec::new();
+            for (position, token) in prompt.iter().enumerate() {
+                ours.extend(compute(&model, &mut arena, &mut pages, &[*token], position));
+            }
+            assert_eq!(ours.len(), theirs.len(), "{name}");
+            let square = |values: &mut dyn Iterator<Item = f32>| values.map(|v| f64::from(v).powi(2)).sum::<f64>();
+            let difference = square(&mut ours.iter().zip(&theirs).map(|(a, b)| a - b));
+            let error = (difference / square(&mut theirs.iter().copied())).sqrt();
+            assert!(error < tolerance, "{name}, {precision:?}: {error:e}");
+        }
+        let (mut arena, mut pages) = (arena(&model, PagePrecision::F32), PageList::default());
+        let mut scores = compute(&model, &mut arena, &mut pages, &prompt, 0);
+        let mut text = Vec::new();
+        for token in integers(&oracle.facts["greedy"]) {
+            text.push(likeliest(&scores));
+            assert_eq!(text.last(), Some(&token), "{name}: {text:?}");
+            scores = compute(&model, &mut arena, &mut pages, &[token], prompt.len() + text.len() - 1);
+        }
+        assert_eq!(text.len(), 64);
+    }
+}
+
+#[test]
+fn however_a_prompt_is_cut_and_whatever_runs_beside_it_the_bits_are_the_same() {
+    for name in NAMES {
+        let model = load(name);
+        let prompt: Vec<u32> = (0..200u32).map(|at| at * 37 % 300).collect();
+        let whole = in_pieces(&model, &prompt, 512);
+        for piece in [1, 7, 32, 64, 199] {
+            assert!(in_pieces(&model, &prompt, piece) == whole, "{name}: pieces of {piece}");
+        }
+        // Among others, each at another place of its text.
+        let mut arena = arena(&model, PagePrecision::F32);
+        let others: Vec<Vec<u32>> =
+            (0..15u32).map(|n| (0..10 + 7 * n).map(|at| (at * 13 + n) % 300).collect()).collect();
+        let mut lists: Vec<PageList> = (0..16).map(|_| PageList::default()).collect();
+        for (other, list) in others.iter().zip(&mut lists) {
+            compute(&model, &mut arena, list, &other[..other.len() - 1], 0);
+        }
+        assert!(arena.extend(&mut lists[15], prompt.len()));
+        others.iter().zip(&mut lists).for_each(|(other, list)| assert!(arena.extend(list, other.len())));
+        let mut pieces: Vec<Piece> = others
+            .iter()
+            .zip(&lists)
+            .map(|(other, pages)| {
+                let position = other.len() - 1;
+                Piece { tokens: &other[position..], position, pages, scores: true }
+            })
+            .collect();
+        pieces.insert(7, Piece { tokens: &prompt, position: 0, pages: &lists[15], scores: true });
+        let scores = model.forward(&mut arena, &pieces);
+        let vocabulary = scores.len() / 16;
+        assert!(scores[7 * vocabulary..8 * vocabulary] == whole, "{name}: among others");
+        assert!(scores[15 * vocabulary..] == in_pieces(&model, &others[14], 512), "{name}: the last of them");
+    }
+}
+
+#[test]
+fn shared_pages_change_no_bit() {
+    for name in ["qwen3", "llama_gguf"] {
+        let model = load(name);
+        let prompt: Vec<u32> = (0..150u32).map(|at| at * 31 % 300).collect();
+        let account: Arc<str> = "one".into();
+        let (mut arena, mut first) = (arena(&model, PagePrecision::F32), PageList::default());
+        let cold = compute(&model, &mut arena, &mut first, &prompt, 0);
+        arena.publish(&account, &prompt, &mut first);
+        let mut second = PageList::default();
+        let shared = arena.share(&account, &prompt, &mut second);
+        assert_eq!(shared, 128);
+        assert!(compute(&model, &mut arena, &mut second, &prompt[shared..], shared) == cold, "{name}");
+    }
+}
+
+/// A copy of a fixture with another `config.json`.
+fn with_config(name: &str, change: impl Fn(&mut serde_json::Value)) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(fixture(name)).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, dir.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let path = dir.path().join("config.json");
+    let mut config = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    change(&mut config);
+    fs::write(path, config.to_string()).unwrap();
+    dir
+}
+
+fn refused(path: &Path, because: &str) {
+    let error = ChatModel::load(path).err().unwrap_or_else(|| panic!("accepted; expected: {because}")).to_string();
+    assert!(error.contains(because), "{error}; expected: {because}");
+}
+
+#[test]
+fn a_folder_that_does_not_fit_is_refused_by_name() {
+    let with =
+        |change: fn(&mut serde_json::Value), because: &str| refused(with_config("llama", change).path(), because);
+    with(|config| config["num_hidden_layers"] = 3.into(), "model.layers.2.");
+    with(|config| config["num_hidden_layers"] = 1.into(), "model.layers.1.");
+    with(|config| config["intermediate_size"] = 81.into(), "model.layers.0.mlp.gate_proj.weight: has shape [80, 48]");
+    with(|config| config["head_dim"] = 8.into(), "self_attn.q_proj.weight");
+    with(|config| config["num_attention_heads"] = 5.into(), "5 heads are no multiple of 2 key heads");
+    with(|config| config["hidden_size"] = 0.into(), "width is 0");
+    with(|config| config["num_hidden_layers"] = (1u64 << 40).into(), "number of layers");
+    with(|config| config["model_type"] = "mamba".into(), "\"mamba\"");
+    with(|config| config["hidden_act"] = "gelu".into(), "gelu");
+    with(|config| config["vocab_size"] = 100.into(), "vocabulary of 100");
+    with(|config| config["rope_parameters"]["rope_type"] = "yarn".into(), "yarn");
+    with(|config| config["rope_parameters"]["factor"] = serde_json::Value::Null, "lacks factor");
+    refused(with_config("qwen2", |config| config["tie_word_embeddings"] = false.into()).path(), "lm_head.weight");
+    refused(tempfile::tempdir().unwrap().path(), "neither config.json nor a GGUF file");
+    refused(Path::new("nowhere.gguf"), "nowhere.gguf");
+}
+
+/// A fixture's GGUF file with the bytes after a key changed.
+fn with_value(name: &str, key: &str, value: &[u8]) -> tempfile::TempDir {
+    let mut bytes = fs::read(fixture(name).join("model.gguf")).unwrap();
+    let at = bytes.windows(key.len()).position(|window| window == key.as_bytes()).unwrap() + key.len() + 4;
+    bytes[at..at + value.len()].copy_from_slice(value);
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("model.gguf"), bytes).unwrap();
+    dir
+}
+
+#[test]
+fn a_gguf_file_that_does_not_fit_is_refused_by_name() {
+    let with = |key: &str, value: u32, because: &str| {
+        refused(with_value("llama_gguf", key, &value.to_le_bytes()).path(), because);
+    };
+    with("llama.block_count", 3, "blk.2.attn_norm.weight: missing");
+    with("llama.block_count", 1, "the architecture has no such tensor");
+    with("llama.feed_forward_length", 96, "blk.0.ffn_gate.weight: has shape [64, 256]");
+    with("llama.attention.head_count", 0, "number of heads is 0");
+    with("llama.attention.head_count_kv", 3, "no multiple of 3");
+    with("llama.embedding_length", 512, "token_embd.weight");
+    with("llama.block_count", u32::MAX, "number of layers");
+    with("tokenizer.ggml.eos_token_id", 100_000, "end token 100000");
+    let name = |value: &[u8], because: &str| {
+        let value = [&(value.len() as u64).to_le_bytes(), value].concat();
+        refused(with_value("llama_gguf", "tokenizer.ggml.pre", &value).path(), because);
+    };
+    name(b"gpt-22", "tokenizer \"gpt-22\" is not supported");
+    // Cut at every block of the data.
+    let bytes = fs::read(fixture("qwen3_gguf").join("model.gguf")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    fs::write(&path, &bytes).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for length in (0..bytes.len() - 32).rev().step_by(1009) {
+        file.set_len(length as u64).unwrap();
+        let error =
+            ChatModel::load(dir.path()).err().unwrap_or_else(|| panic!("accepted with {length} bytes")).to_string();
+        assert!(error.contains("truncated") || error.contains("not a GGUF file"), "{length} bytes: {error}");
+    }
+}
