@@ -1,6 +1,7 @@
 //! Words and spans in, words and spans out; no tensors.
 
 pub mod analysis;
+pub mod extractive;
 pub mod itn;
 pub mod lm;
 pub mod search;

@@ -2,6 +2,7 @@
 
 mod audio;
 mod embedding;
+mod extractive;
 mod guards;
 mod language_model;
 mod listen;
