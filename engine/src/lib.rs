@@ -101,7 +101,7 @@ pub use pipeline::language::ChatReply;
 pub use pipeline::live::session::{LiveEvents, LiveInput, MAX_AHEAD_MS};
 pub use pipeline::live::{Caption, LiveEvent};
 pub use pipeline::stage_times::StageTimes;
-pub use text::{Word, analysis, search, segments, subtitles};
+pub use text::{Word, analysis, extractive, search, segments, subtitles};
 pub use transcript::{ModelReport, Progress, Transcript, Utterance};
 pub use vad::endpointer::EndpointingRules;
 

@@ -3,6 +3,7 @@
 mod audio;
 mod chat;
 mod embedding;
+mod extractive;
 mod guards;
 mod language_model;
 mod listen;
