@@ -97,7 +97,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         (None, None) => return Err(ApiError::invalid("Send either `audio_url` or `upload_id`.")),
         (Some(_), Some(_)) => return Err(ApiError::invalid("Send `audio_url` or `upload_id`, not both.")),
     };
-    let speaker_labels = flags.iter().any(|flag| *flag == ("speaker_labels", true));
+    let speaker_labels = flags.contains(&("speaker_labels", true));
     if speaker_labels && state.catalog.diarizer().is_none() {
         return Err(ApiError::unsupported_option(
             "`speaker_labels` cannot be served: the models folder has no diarizer.",

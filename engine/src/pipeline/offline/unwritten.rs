@@ -77,7 +77,7 @@ pub fn unwritten(
     let covered = segments.iter().map(|segment| segment.from_ms..segment.to_ms.unwrap_or(length_ms));
     let (mut parts, mut at_end) = (Vec::new(), false);
     let mut from = 0;
-    for next in covered.chain([length_ms..length_ms]) {
+    for next in covered.chain(std::iter::once(length_ms..length_ms)) {
         let gap = from..next.start.min(length_ms);
         from = from.max(next.end);
         if gap.start >= gap.end {

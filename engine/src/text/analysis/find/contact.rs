@@ -237,9 +237,9 @@ fn spoken_url(reading: &Reading<'_>, at: usize) -> Option<Range<usize>> {
     let mut host = at;
     if reading.lower(at) == "www" && reading.lower(at + 1) == "dot" {
         host = at + 2;
-    } else if reading.starts(at, &["w", "w", "w", "dot"]) {
-        host = at + 4;
-    } else if matches!(reading.lower(at), "https" | "http") && reading.starts(at + 1, &["colon", "slash", "slash"]) {
+    } else if reading.starts(at, &["w", "w", "w", "dot"])
+        || (matches!(reading.lower(at), "https" | "http") && reading.starts(at + 1, &["colon", "slash", "slash"]))
+    {
         host = at + 4;
     }
     if reading.tokens.get(host).is_none_or(|token| token.masked || token.after > Break::None)

@@ -92,7 +92,7 @@ fn named_month(reading: &Reading<'_>, at: usize) -> Option<Range<usize>> {
     if has_day && end < reading.tokens.len() && reading.tokens[end - 1].after < Break::Sentence {
         let of = usize::from(matches!(reading.lower(end), "of" | "in"));
         if let Some((value, length)) = number_at(reading, end + of)
-            && (is_year(value) || (of == 0 && value < 100 && value >= 20 && ordinal(reading.lower(end)).is_none()))
+            && (is_year(value) || (of == 0 && (20..100).contains(&value) && ordinal(reading.lower(end)).is_none()))
         {
             end += of + length;
         }

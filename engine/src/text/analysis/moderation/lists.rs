@@ -95,7 +95,7 @@ impl Lists {
             };
             let longest_ones = || found.iter().filter(|phrase| phrase.rest.len() == longest);
             let is_harmless = longest_ones().any(|phrase| phrase.label.is_none());
-            if !is_harmless && !(longest == 0 && self.is_in_context(stems, at)) {
+            if !(is_harmless || (longest == 0 && self.is_in_context(stems, at))) {
                 for (label, weight) in longest_ones().filter_map(|phrase| phrase.label) {
                     let phrase = stems[at..=at + longest].join(" ");
                     if !hits.iter().any(|hit| hit.label == label && hit.phrase == phrase) {
