@@ -281,8 +281,9 @@ mod tests {
             "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"1}\"}},{\"index\":1,\"function\":{\"name\":\"g\"}}]}}]}\n",
             "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n",
         );
-        let [Event::End { tool_calls, reason, .. }] = events(stream, 9).unwrap().try_into().unwrap() else { panic!() };
-        assert_eq!(reason, FinishReason::ToolCalls);
+        let events = events(stream, 9).unwrap();
+        let [Event::End { tool_calls, reason, .. }] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!(*reason, FinishReason::ToolCalls);
         assert_eq!((tool_calls[0].id.as_str(), tool_calls[0].arguments.as_str()), ("a", "{\"x\":1}"));
         assert_eq!((tool_calls[1].id.as_str(), tool_calls[1].arguments.as_str()), ("call_1", "{}"));
     }

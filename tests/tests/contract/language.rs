@@ -391,7 +391,7 @@ fn a_transcript_is_the_source_of_chat_and_understanding() {
 #[test]
 fn the_endpoints_need_a_key_and_their_method() {
     for path in [UNDERSTANDING, CHAT] {
-        let request = auricle_tests::http().post(format!("{}{path}", service().api())).json(&json!({}));
+        let request = auricle_tests::http().post(format!("{}{path}", service().api())).body("{}");
         Answer::of(request).error(401, "unauthorized");
         Answer::of(spoken().0.request(Method::GET, path)).error(405, "method_not_allowed");
     }
