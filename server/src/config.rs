@@ -123,6 +123,17 @@ pub struct Config {
     pub unused_upload_days: u32,
     /// Free credit of a new account.
     pub free_credit_cents: u32,
+    /// A server of OpenAI's chat shape, such as `http://host/v1`, which answers for the language model.
+    #[serde(deserialize_with = "url_text")]
+    pub language_upstream: Option<Url>,
+    /// The name of its model. It is the model's id here, too.
+    pub language_model: Option<String>,
+    /// The key that it wants.
+    pub language_key: Option<String>,
+    /// The longest conversation with its answer, in tokens.
+    pub language_context_tokens: u32,
+    /// The longest wait for the next piece of its answer.
+    pub language_timeout_seconds: u32,
     /// `local` or `stripe`.
     pub billing_provider: BillingProvider,
     /// URL of Stripe's API. Default: Stripe's own.
@@ -221,6 +232,11 @@ impl Default for Config {
             stale_upload_hours: 24,
             unused_upload_days: 30,
             free_credit_cents: 1000,
+            language_upstream: None,
+            language_model: None,
+            language_key: None,
+            language_context_tokens: 8192,
+            language_timeout_seconds: 120,
             billing_provider: BillingProvider::Local,
             stripe_api_url: None,
             stripe_secret_key: None,
@@ -249,7 +265,7 @@ fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> 
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 59] = [
+const KEYS: [&str; 64] = [
     "data",
     "models",
     "device",
@@ -301,6 +317,11 @@ const KEYS: [&str; 59] = [
     "stale_upload_hours",
     "unused_upload_days",
     "free_credit_cents",
+    "language_upstream",
+    "language_model",
+    "language_key",
+    "language_context_tokens",
+    "language_timeout_seconds",
     "billing_provider",
     "stripe_api_url",
     "stripe_secret_key",
@@ -379,6 +400,7 @@ impl Config {
             ("max_unused_upload_bytes", self.max_unused_upload_bytes),
             ("max_queued_transcripts", self.max_queued_transcripts.into()),
             ("upload_url_seconds", self.upload_url_seconds.into()),
+            ("language_timeout_seconds", self.language_timeout_seconds.into()),
         ];
         if let Some((key, _)) = at_least_one.iter().find(|(_, value)| *value == 0) {
             return Err(format!("settings: {key} must be at least 1"));
@@ -388,6 +410,17 @@ impl Config {
         }
         if let Some(url) = self.storage_url.as_ref().filter(|url| url.scheme() != "s3") {
             return Err(format!("settings: storage_url must be s3://BUCKET/PREFIX, not {url}"));
+        }
+        if self.language_context_tokens < 1024 {
+            return Err("settings: language_context_tokens must be at least 1024".into());
+        }
+        if let Some(url) = &self.language_upstream {
+            if !matches!(url.scheme(), "http" | "https") {
+                return Err(format!("settings: language_upstream must be an http or https URL, not {url}"));
+            }
+            if self.language_model.as_deref().is_none_or(|model| model.trim().is_empty() || model == "extractive") {
+                return Err("settings: language_upstream needs language_model, the name of its model".into());
+            }
         }
         if self.billing_provider == BillingProvider::Stripe {
             let needed = [
@@ -454,6 +487,9 @@ mod tests {
             ("trusted_proxies = [\"proxy\"]", "trusted_proxies"),
             ("job_workers = 0", "job_workers"),
             ("storage_url = \"http://x\"", "storage_url"),
+            ("language_upstream = \"http://x/v1\"", "language_model"),
+            ("language_upstream = \"ftp://x/v1\"\nlanguage_model = \"m\"", "language_upstream"),
+            ("language_context_tokens = 5", "language_context_tokens"),
             ("billing_provider = \"stripe\"", "stripe_secret_key"),
             (
                 "billing_provider = \"stripe\"\nstripe_secret_key = \"a\"\nstripe_price_id = \"b\"\nstripe_webhook_secret = \" \"",

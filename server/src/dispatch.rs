@@ -34,6 +34,8 @@ impl Dispatcher {
 
     async fn respond(&self, matched: RouteMatch, peer: SocketAddr, request: Request<RequestBody>) -> Response {
         let AppState { authenticator, rate_limits, trusted_proxies, .. } = &*self.state;
+        let shape = ErrorShape::of(request.uri().path());
+        let refuse = |limit: RateLimitStatus, error: ApiError| shape.refuse(limit, error);
         let address = Client::at(trusted_proxies.client(peer.ip(), request.headers()));
         if !names_one_host(&request) {
             let message = "Send one `Host` header, which HTTP/1.1 requires.";
@@ -71,7 +73,7 @@ impl Dispatcher {
             return refuse(limit, ApiError::rate_limited(limit.reset_s));
         }
         let request = RequestContext::new(identity, params, request);
-        let mut response = (route.handler)(&self.state, request).await.unwrap_or_else(|error| error.response());
+        let mut response = (route.handler)(&self.state, request).await.unwrap_or_else(|error| shape.response(&error));
         limit.write(response.headers_mut());
         response
     }
@@ -119,12 +121,33 @@ fn names_one_host(request: &Request<RequestBody>) -> bool {
     hosts == 1 || (hosts == 0 && request.version() != Version::HTTP_11)
 }
 
-/// The response to a refused request. An exceeded rate limit comes before any other error.
-fn refuse(limit: RateLimitStatus, error: ApiError) -> Response {
-    let error = if limit.exceeded { ApiError::rate_limited(limit.reset_s) } else { error };
-    let mut response = error.response();
-    limit.write(response.headers_mut());
-    response
+/// The form of an error's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ErrorShape {
+    Service,
+    /// Of the paths below `/v1`, whose clients expect it.
+    OpenAi,
+}
+
+impl ErrorShape {
+    fn of(path: &str) -> Self {
+        if path.starts_with("/v1/") { Self::OpenAi } else { Self::Service }
+    }
+
+    fn response(self, error: &ApiError) -> Response {
+        match self {
+            Self::Service => error.response(),
+            Self::OpenAi => error.openai_response(),
+        }
+    }
+
+    /// The response to a refused request. An exceeded rate limit comes before any other error.
+    fn refuse(self, limit: RateLimitStatus, error: ApiError) -> Response {
+        let error = if limit.exceeded { ApiError::rate_limited(limit.reset_s) } else { error };
+        let mut response = self.response(&error);
+        limit.write(response.headers_mut());
+        response
+    }
 }
 
 /// The client's request id if it can be logged, else a new one.

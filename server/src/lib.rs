@@ -16,7 +16,7 @@
 //! - `jobs`, `webhook_outbox`, `usage_reports`, `metering`: background work: transcription, webhooks, reports to the
 //!   payment provider, time of live sessions
 //! - `http`: connections, bodies, queries, responses, rate limits
-//! - `billing`: prices, payment providers
+//! - `billing`: prices, payment providers; `language`: language models and prompts over transcripts
 //! - `storage`: the object store; `outbound`: requests to URLs of users; `model_hub`: checkpoints from a model hub
 //! - `store`: the database; SQL lives here alone
 //! - `config`: settings; `languages`: language codes
@@ -39,6 +39,7 @@ pub mod fuzz;
 mod http;
 mod ids;
 mod jobs;
+mod language;
 mod languages;
 mod live;
 mod metering;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use hyper::Method;
 
-use crate::api::{billing, health, models, transcripts, uploads};
+use crate::api::{billing, chat, health, models, openai, transcripts, understanding, uploads};
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{checkout, stripe_events};
@@ -34,6 +34,8 @@ pub struct OperationDoc {
     pub tag: &'static str,
     pub summary: &'static str,
     pub request: Option<&'static str>,
+    /// The content type of the body.
+    pub request_type: &'static str,
     /// True if the body may be left out.
     pub request_is_optional: bool,
     pub response: ResponseContent,
@@ -48,6 +50,8 @@ pub struct OperationDoc {
 pub enum ResponseContent {
     /// JSON of this schema.
     Json(&'static str),
+    /// JSON of this schema, or server-sent events if the request asks for a stream.
+    JsonOrEvents(&'static str),
     /// Text of this content type.
     Text(&'static str),
     Empty,
@@ -76,13 +80,27 @@ macro_rules! handler {
 }
 
 const fn doc(tag: &'static str, summary: &'static str, response: ResponseContent) -> OperationDoc {
-    OperationDoc { tag, summary, request: None, request_is_optional: false, response, parameters: &[], errors: &[] }
+    OperationDoc {
+        tag,
+        summary,
+        request: None,
+        request_type: "application/json",
+        request_is_optional: false,
+        response,
+        parameters: &[],
+        errors: &[],
+    }
 }
 
 impl OperationDoc {
     const fn takes(mut self, schema: &'static str) -> Self {
         self.request = Some(schema);
         self
+    }
+
+    const fn takes_form(mut self, schema: &'static str) -> Self {
+        self.request_type = "multipart/form-data";
+        self.takes(schema)
     }
 
     const fn may_take(mut self, schema: &'static str) -> Self {
@@ -198,15 +216,31 @@ pub static ROUTES: &[Route] = &[
         doc("uploads", "Confirm that an upload is complete", ResponseContent::Json("Upload")).fails(&[404, 409]),
     ),
     api(
+        Method::POST,
+        "/v2/speech-understanding",
+        handler!(understanding::create, language),
+        doc("language", "Answer a prompt from a transcript", ResponseContent::Json("Understanding"))
+            .takes("CreateUnderstanding")
+            .fails(&[404, 409, 413, 415, 422, 502]),
+    ),
+    api(
+        Method::POST,
+        "/v2/llm/chat-completions",
+        handler!(chat::create, language),
+        doc("language", "Continue a conversation", ResponseContent::JsonOrEvents("ChatCompletion"))
+            .takes("CreateChatCompletion")
+            .fails(&[404, 409, 413, 415, 422, 502]),
+    ),
+    api(
         Method::GET,
         "/v2/models",
-        handler!(models::list, catalog),
+        handler!(models::list, models),
         doc("models", "Models, their units and rates", ResponseContent::Json("ModelList")),
     ),
     api(
         Method::GET,
         "/v2/pricing",
-        handler!(models::list, catalog),
+        handler!(models::list, models),
         doc("models", "The same catalog, for billing pages", ResponseContent::Json("ModelList")),
     ),
     api(
@@ -242,6 +276,34 @@ pub static ROUTES: &[Route] = &[
         doc("realtime", "Mint a token for a live session", ResponseContent::Json("RealtimeToken"))
             .may_take("MintRealtimeToken")
             .fails(&[400, 402, 413, 415, 422]),
+    ),
+    api(
+        Method::GET,
+        "/v1/models",
+        handler!(openai::models, models),
+        doc("openai", "Models, in OpenAI's shape", ResponseContent::Json("OpenAiModelList")),
+    ),
+    api(
+        Method::GET,
+        "/v1/models/{model_id}",
+        handler!(openai::retrieve_model, models),
+        doc("openai", "A model, in OpenAI's shape", ResponseContent::Json("OpenAiModel")).fails(&[404]),
+    ),
+    api(
+        Method::POST,
+        "/v1/chat/completions",
+        handler!(openai::chat_completions, language),
+        doc("openai", "Continue a conversation, in OpenAI's shape", ResponseContent::JsonOrEvents("ChatCompletion"))
+            .takes("OpenAiChatCompletion")
+            .fails(&[404, 409, 413, 415, 422, 502]),
+    ),
+    api(
+        Method::POST,
+        "/v1/audio/transcriptions",
+        handler!(openai::transcriptions::create, transcriptions),
+        doc("openai", "Transcribe a file and wait for it", ResponseContent::JsonOrEvents("OpenAiTranscription"))
+            .takes_form("OpenAiTranscriptionForm")
+            .fails(&[402, 404, 413, 415, 422]),
     ),
     Route {
         surface: Surface::Api,

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use auricle_engine::Catalog;
-
 use crate::api::TranscriptsState;
 use crate::api::billing::BillingState;
 use crate::api::health::HealthState;
+use crate::api::language::LanguageState;
+use crate::api::models::ModelsState;
+use crate::api::openai::transcriptions::TranscriptionsState;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
 use crate::dashboard::DashboardState;
@@ -21,7 +22,9 @@ pub struct AppState {
     pub trusted_proxies: TrustedProxies,
     pub transcripts: Arc<TranscriptsState>,
     pub uploads: Arc<UploadsState>,
-    pub catalog: Arc<Catalog>,
+    pub models: Arc<ModelsState>,
+    pub language: Arc<LanguageState>,
+    pub transcriptions: Arc<TranscriptionsState>,
     pub billing: Arc<BillingState>,
     pub health: Arc<HealthState>,
     pub realtime: Arc<RealtimeState>,

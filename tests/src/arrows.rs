@@ -81,7 +81,7 @@ pub const ORDERS: [Order; 3] = [
             &["auth"],
             &["jobs", "webhook_outbox", "usage_reports", "metering"],
             &["http"],
-            &["billing"],
+            &["billing", "language"],
             &["storage", "outbound", "model_hub"],
             &["store"],
             &["config", "languages"],

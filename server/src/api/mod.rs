@@ -1,12 +1,17 @@
 //! The resources of `/v2`, one module each: request validation and response bodies.
 
 pub mod billing;
+pub mod chat;
+mod chat_request;
 pub mod create;
 pub mod health;
+pub mod language;
 pub mod models;
+pub mod openai;
 pub mod rendering;
 mod transcript_stream;
 pub mod transcripts;
+pub mod understanding;
 pub mod upload_quota;
 pub mod uploads;
 
@@ -25,7 +30,7 @@ pub struct TranscriptsState {
     pub outbound: Outbound,
     pub catalog: Arc<Catalog>,
     pub notifiers: Arc<Notifiers>,
-    pub renderer: Renderer,
+    pub renderer: Arc<Renderer>,
     /// Transcripts of an account that may wait at a time.
     pub max_queued: i64,
 }

@@ -49,6 +49,22 @@ impl Renderer {
         self.permits.clone().acquire_owned().await.map(RenderPermit).map_err(|error| ApiError::internal(&error))
     }
 
+    /// Does other work on a whole transcript, outside the async threads.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        permit: RenderPermit,
+        work: impl FnOnce() -> serde_json::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit.0;
+            work()
+        });
+        done.await.map_err(|error| ApiError::internal(&error))?.map_err(|error| ApiError::internal(&error))
+    }
+
     /// Makes a document and responds with it.
     ///
     /// # Errors

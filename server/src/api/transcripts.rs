@@ -19,8 +19,8 @@ use crate::auth::no_credit;
 use crate::context::RequestContext;
 use crate::http::body;
 use crate::http::response::{ApiError, Response, Result, no_content};
-use crate::ids::TranscriptId;
-use crate::store::{Created, Status, Transcript, TranscriptQuery};
+use crate::ids::{AccountId, TranscriptId};
+use crate::store::{Created, NewTranscript, Status, Store, Transcript, TranscriptQuery};
 
 /// The most phrases of a word search. A phrase that is repeated counts once.
 const MAX_PHRASES: usize = 100;
@@ -30,7 +30,8 @@ const JSON: &str = "application/json";
 /// The longest idempotency key.
 const MAX_KEY_BYTES: usize = 255;
 
-fn unknown() -> ApiError {
+/// 404 for a transcript that the account has not.
+pub fn unknown() -> ApiError {
     ApiError::not_found("There is no such transcript.")
 }
 
@@ -45,7 +46,15 @@ async fn find(state: &TranscriptsState, request: &RequestContext) -> Result<Arc<
 /// # Errors
 /// 409 if it is not completed or has no text.
 async fn completed(state: &TranscriptsState, request: &RequestContext) -> Result<Arc<Transcript>> {
-    let transcript = find(state, request).await?;
+    completed_transcript(&state.store, &request.account()?.id, request.param("transcript_id")).await
+}
+
+/// A transcript of an account that has text.
+///
+/// # Errors
+/// 404 if the account has no such transcript, 409 if it is not completed or has no text.
+pub async fn completed_transcript(store: &Store, account: &AccountId, id: String) -> Result<Arc<Transcript>> {
+    let transcript = store.transcript(account, &TranscriptId::from(id)).await?.ok_or_else(unknown)?;
     let not_ready = |message: &str| Err(ApiError::new(StatusCode::CONFLICT, "not_ready", message));
     match transcript.status {
         Status::Completed if transcript.text.as_deref().is_some_and(|text| !text.is_empty()) => Ok(transcript),
@@ -105,6 +114,24 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
     let transcript = state.store.transcript(&account, &id).await?.ok_or_else(unknown)?;
     let status = if transcript.status == Status::Queued { Status::Processing } else { transcript.status };
     transcript_stream::one(&state.store, &transcript, status)
+}
+
+/// Creates a transcript whose request has no idempotency key, and tells the workers.
+///
+/// # Errors
+/// 402, 404 and 429, as for every creation.
+pub async fn start(state: &TranscriptsState, new: &NewTranscript) -> Result<TranscriptId> {
+    if state.store.queued_transcripts(&new.account, state.max_queued).await? >= state.max_queued {
+        return Err(ApiError::queue_full(state.max_queued));
+    }
+    match state.store.create_transcript(new, None).await? {
+        Created::New(id) | Created::Existing(id) => {
+            state.notifiers.jobs.notify_one();
+            Ok(id)
+        }
+        Created::NoCredit(allowance) => Err(ApiError::billing_required(no_credit(allowance, new.reserved_cents))),
+        Created::NoUpload | Created::Conflict => Err(ApiError::not_found("The upload was deleted meanwhile.")),
+    }
 }
 
 /// `GET /v2/transcripts/{transcript_id}`

@@ -42,7 +42,8 @@ const EXTENSIONS: [&str; 40] = [
     "ogg", "ogv", "opus", "ts", "wav", "webm", "wma", "wmv",
 ];
 
-fn is_media(filename: &str, content_type: &str) -> bool {
+/// True for audio and video, by content type or by extension.
+pub fn is_media(filename: &str, content_type: &str) -> bool {
     let content_type = content_type.to_ascii_lowercase();
     let extension = filename.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     content_type.starts_with("audio/")
@@ -54,7 +55,8 @@ fn unknown() -> ApiError {
     ApiError::not_found("There is no such upload.")
 }
 
-fn too_large(most: u64) -> ApiError {
+/// 413 for a file beyond the limit.
+pub fn too_large(most: u64) -> ApiError {
     let message = format!("An upload may have {most} bytes.");
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "upload_too_large", message)
 }

@@ -23,6 +23,8 @@ pub enum ProductKind {
     Prerecorded,
     Realtime,
     Agent,
+    /// Answers to requests, which cost nothing.
+    Language,
 }
 
 /// A line of the price list.

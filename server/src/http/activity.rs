@@ -34,6 +34,10 @@ struct ResponseProgress {
     began: Instant,
     last: Instant,
     bytes: u64,
+    /// The client has read all there is, and waits for the service since then.
+    waits_since: Option<Instant>,
+    /// Time in which the client waited before. It is not the client's.
+    waited: Duration,
 }
 
 /// The reason to close a connection.
@@ -82,9 +86,9 @@ impl Activity {
             }
             next = next.min(deadline);
         }
-        for response in &state.responses {
+        for response in state.responses.iter().filter(|response| response.waits_since.is_none()) {
             let pause = response.last + limits.longest_response_pause(response.bytes);
-            let deadline = pause.min(response.began + limits.longest(response.bytes));
+            let deadline = pause.min(response.began + response.waited + limits.longest(response.bytes));
             if deadline <= now {
                 return Err(Expiry::NotRead);
             }
@@ -113,7 +117,14 @@ impl OpenRequest {
         let mut state = self.0.state();
         let (id, now) = (state.next_id, Instant::now());
         state.next_id += 1;
-        state.responses.push(ResponseProgress { id, began: now, last: now, bytes: 0 });
+        state.responses.push(ResponseProgress {
+            id,
+            began: now,
+            last: now,
+            bytes: 0,
+            waits_since: None,
+            waited: Duration::ZERO,
+        });
         drop(state);
         TrackedBody { body, id, request: self }
     }
@@ -149,8 +160,15 @@ impl Body for TrackedBody {
         };
         let mut state = self.request.0.state();
         if let Some(progress) = state.responses.iter_mut().find(|progress| progress.id == self.id) {
-            progress.last = Instant::now();
+            let now = Instant::now();
+            progress.last = now;
             progress.bytes += passed_on as u64;
+            if let Some(since) = progress.waits_since.take() {
+                progress.waited += now - since;
+            }
+            if polled.is_pending() {
+                progress.waits_since = Some(now);
+            }
         }
         drop(state);
         polled
@@ -215,5 +233,23 @@ mod tests {
         drop(body);
         assert!(activity.check(start + seconds(74)).is_ok());
         assert_eq!(activity.check(start + seconds(80)), Err(Expiry::Idle));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_waits_for_the_service_is_not_slow() {
+        let activity = Activity::new(LIMITS);
+        let start = Instant::now();
+        let (sender, event) = tokio::sync::oneshot::channel();
+        let parts = futures_util::stream::once(async { event.await.map_err(|_| ResponseBroken) });
+        let mut body = activity.request().respond(ResponseBody::stream(parts));
+        {
+            let mut frame = std::pin::pin!(body.frame());
+            assert!(futures_util::poll!(frame.as_mut()).is_pending());
+            assert!(activity.check(start + seconds(1000)).is_ok(), "the service has nothing to send");
+            sender.send(Bytes::from_static(b"event")).unwrap();
+            assert!(frame.await.is_some());
+        }
+        assert!(activity.check(start + seconds(29)).is_ok());
+        assert_eq!(activity.check(start + seconds(40)), Err(Expiry::NotRead), "then it has to read");
     }
 }

@@ -90,8 +90,24 @@ impl Fields {
         }
     }
 
+    /// The fields of an object within a body. `name` is what errors call it.
+    ///
+    /// # Errors
+    /// 422 for another type.
+    pub fn of(name: &str, value: Value) -> Result<Self> {
+        match value {
+            Value::Object(fields) => Ok(Self(fields)),
+            other => Err(wrong_type(name, "an object", &other)),
+        }
+    }
+
+    /// True if the field is there, null or not.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// Removes a field. None if it is absent or null.
-    fn take(&mut self, name: &str) -> Option<Value> {
+    pub fn take(&mut self, name: &str) -> Option<Value> {
         self.0.remove(name).filter(|value| !value.is_null())
     }
 
@@ -174,6 +190,37 @@ impl Fields {
         }
     }
 
+    /// A number field.
+    ///
+    /// # Errors
+    /// 422 for another type or a value out of range.
+    pub fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f64>> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        match value.as_f64() {
+            Some(number) if range.contains(&number) => Ok(Some(number)),
+            Some(number) => {
+                let message = format!("`{name}` must be {} to {}; it is {number}.", range.start(), range.end());
+                Err(ApiError::validation(message))
+            }
+            None => Err(wrong_type(name, "a number", &value)),
+        }
+    }
+
+    /// A field with a list of at most `most` values.
+    ///
+    /// # Errors
+    /// 422 for another type or a longer list.
+    pub fn values(&mut self, name: &str, most: usize) -> Result<Option<Vec<Value>>> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Array(items)) if items.len() > most => {
+                Err(ApiError::validation(format!("`{name}` has {} entries; it may have {most}.", items.len())))
+            }
+            Some(Value::Array(items)) => Ok(Some(items)),
+            Some(other) => Err(wrong_type(name, "an array", &other)),
+        }
+    }
+
     /// A field with a list of at most `most` strings of at most `characters` each.
     ///
     /// # Errors
@@ -218,7 +265,8 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-fn wrong_type(name: &str, wanted: &str, found: &Value) -> ApiError {
+/// 422 for a field of the wrong type.
+pub fn wrong_type(name: &str, wanted: &str, found: &Value) -> ApiError {
     ApiError::validation(format!("`{name}` must be {wanted}, not {}.", type_name(found)))
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper::StatusCode;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 use super::response_body::{ResponseBody, ResponseBroken};
@@ -51,6 +51,15 @@ pub fn json_stream(parts: impl Stream<Item = std::result::Result<Bytes, Response
     streamed("application/json", parts)
 }
 
+/// 200 with server-sent events that are produced as they come.
+pub fn events(parts: impl Stream<Item = std::result::Result<Bytes, ResponseBroken>> + Send + 'static) -> Response {
+    let mut response = streamed("text/event-stream", parts);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Reverse proxies would collect the events.
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
 /// 204.
 pub fn no_content() -> Response {
     let mut response = Response::new(ResponseBody::default());
@@ -63,6 +72,12 @@ fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Res
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+/// The body of an error.
+#[derive(Serialize)]
+struct ErrorBody<T> {
+    error: T,
 }
 
 /// A refused request: status, error code, and a message that names the fault and the remedy.
@@ -133,15 +148,34 @@ impl ApiError {
     /// The error as a response.
     pub fn response(&self) -> Response {
         #[derive(Serialize)]
-        struct Body<'a> {
-            error: Inner<'a>,
-        }
-        #[derive(Serialize)]
         struct Inner<'a> {
             code: &'a str,
             message: &'a str,
         }
-        let mut response = json_with(self.status, &Body { error: Inner { code: self.code, message: &self.message } });
+        self.with_body(&ErrorBody { error: Inner { code: self.code, message: &self.message } })
+    }
+
+    /// The error as a response of the paths that OpenAI's clients use.
+    pub fn openai_response(&self) -> Response {
+        #[derive(Serialize)]
+        struct Inner<'a> {
+            message: &'a str,
+            r#type: &'static str,
+            param: Option<()>,
+            code: &'a str,
+        }
+        let r#type = match self.status.as_u16() {
+            401 => "authentication_error",
+            402 => "insufficient_quota",
+            429 => "rate_limit_error",
+            500.. => "server_error",
+            _ => "invalid_request_error",
+        };
+        self.with_body(&ErrorBody { error: Inner { message: &self.message, r#type, param: None, code: self.code } })
+    }
+
+    fn with_body(&self, body: &impl Serialize) -> Response {
+        let mut response = json_with(self.status, body);
         if let Some((name, value)) = &self.header
             && let Ok(value) = HeaderValue::from_str(value)
         {

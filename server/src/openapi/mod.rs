@@ -10,7 +10,7 @@ use crate::routes::{OperationDoc, ROUTES, ResponseContent, Route};
 const COMPONENTS: &str = include_str!("components.json");
 
 /// Descriptions of the error statuses.
-const STATUSES: [(u16, &str); 14] = [
+const STATUSES: [(u16, &str); 15] = [
     (400, "The request is malformed or asks for an unsupported option"),
     (401, "The API key is missing, unknown or revoked"),
     (402, "The free credit is used up and there is no subscription"),
@@ -24,6 +24,7 @@ const STATUSES: [(u16, &str); 14] = [
     (426, "The request must upgrade the connection to a WebSocket"),
     (429, "Too many requests"),
     (500, "The service failed"),
+    (502, "The language model's server failed"),
     (503, "The service cannot do this now"),
 ];
 
@@ -74,6 +75,16 @@ fn operation(route: &Route, doc: &OperationDoc) -> Value {
                 "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } } },
             }),
         ),
+        ResponseContent::JsonOrEvents(name) => responses.insert(
+            "200".into(),
+            json!({
+                "description": doc.summary,
+                "content": {
+                    "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } },
+                    "text/event-stream": { "schema": { "type": "string" } },
+                },
+            }),
+        ),
         ResponseContent::Text(content_type) => responses.insert(
             "200".into(),
             json!({ "description": doc.summary, "content": { content_type: { "schema": { "type": "string" } } } }),
@@ -104,7 +115,7 @@ fn operation(route: &Route, doc: &OperationDoc) -> Value {
     if let Some(name) = doc.request {
         operation["requestBody"] = json!({
             "required": !doc.request_is_optional,
-            "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } } },
+            "content": { doc.request_type: { "schema": { "$ref": format!("#/components/schemas/{name}") } } },
         });
     }
     operation

@@ -13,6 +13,9 @@ use super::housekeeping::Housekeeping;
 use crate::api::TranscriptsState;
 use crate::api::billing::BillingState;
 use crate::api::health::HealthState;
+use crate::api::language::LanguageState;
+use crate::api::models::ModelsState;
+use crate::api::openai::transcriptions::TranscriptionsState;
 use crate::api::rendering::Renderer;
 use crate::api::upload_quota::UploadQuota;
 use crate::api::uploads::UploadsState;
@@ -24,6 +27,8 @@ use crate::http::proxies::TrustedProxies;
 use crate::http::rate_limits::RateLimits;
 use crate::http::transfer::TransferLimits;
 use crate::jobs::{JobRunner, JobSettings};
+use crate::language::upstream::{Upstream, UpstreamSettings};
+use crate::language::{LanguageModel, LanguageModels};
 use crate::live::{RealtimeState, SessionSettings, SessionThreads};
 use crate::metering::Metering;
 use crate::notify::Notifiers;
@@ -57,6 +62,21 @@ pub fn transfer_limits(config: &Config) -> TransferLimits {
         stall: seconds(config.stall_timeout_seconds),
         bytes_per_second: config.min_bytes_per_second.into(),
     }
+}
+
+/// The language models: the server that the settings name.
+fn language_models(config: &Config) -> Result<LanguageModels, String> {
+    let mut models: Vec<Arc<dyn LanguageModel>> = Vec::new();
+    if let (Some(url), Some(model)) = (&config.language_upstream, &config.language_model) {
+        models.push(Arc::new(Upstream::new(UpstreamSettings {
+            url: url.clone(),
+            model: model.clone(),
+            key: config.language_key.clone(),
+            context_tokens: config.language_context_tokens as usize,
+            timeout: Duration::from_secs(config.language_timeout_seconds.into()),
+        })?));
+    }
+    Ok(LanguageModels::new(models))
 }
 
 /// The settings and the resources that were opened with them.
@@ -116,6 +136,8 @@ impl Service {
         let metering = Arc::new(Metering::new(store.clone(), lease, seconds(config.live_session_seconds)));
         let catalog = Arc::new(catalog);
         let signing_key: Arc<str> = secret.into();
+        let renderer = Arc::new(Renderer::new(config.scratch()));
+        let models = language_models(config)?;
 
         let workers = engine.clone().map(|engine| Workers {
             jobs: Arc::new(JobRunner {
@@ -155,32 +177,39 @@ impl Service {
             transcript_ms: (config.transcript_retention_days > 0)
                 .then(|| i64::from(config.transcript_retention_days) * 24 * 3_600_000),
         };
+        let transcripts = Arc::new(TranscriptsState {
+            store: store.clone(),
+            outbound,
+            catalog: catalog.clone(),
+            notifiers: notifiers.clone(),
+            renderer: renderer.clone(),
+            max_queued: config.max_queued_transcripts.into(),
+        });
+        let uploads = Arc::new(UploadsState {
+            store: store.clone(),
+            storage: storage.clone(),
+            notifiers: notifiers.clone(),
+            max_bytes: config.max_upload_bytes,
+            quota: UploadQuota::new(store.clone(), config.max_unused_upload_bytes),
+            url_seconds: config.upload_url_seconds,
+        });
         let state = AppState {
             authenticator: Authenticator {
                 store: store.clone(),
-                storage: storage.clone(),
+                storage,
                 payments: payments.clone(),
                 signing_key: signing_key.clone(),
             },
             rate_limits: RateLimits::new(config.request_limit),
             trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
-            transcripts: Arc::new(TranscriptsState {
-                store: store.clone(),
-                outbound,
-                catalog: catalog.clone(),
-                notifiers: notifiers.clone(),
-                renderer: Renderer::new(config.scratch()),
-                max_queued: config.max_queued_transcripts.into(),
+            transcriptions: Arc::new(TranscriptionsState {
+                transcripts: transcripts.clone(),
+                uploads: uploads.clone(),
             }),
-            uploads: Arc::new(UploadsState {
-                store: store.clone(),
-                storage,
-                notifiers: notifiers.clone(),
-                max_bytes: config.max_upload_bytes,
-                quota: UploadQuota::new(store.clone(), config.max_unused_upload_bytes),
-                url_seconds: config.upload_url_seconds,
-            }),
-            catalog: catalog.clone(),
+            transcripts,
+            uploads,
+            models: Arc::new(ModelsState { catalog: catalog.clone(), language: models.clone() }),
+            language: Arc::new(LanguageState { store: store.clone(), models, renderer, secret: signing_key.clone() }),
             billing: Arc::new(BillingState { store: store.clone(), payments: payments.clone() }),
             health: Arc::new(HealthState {
                 store: store.clone(),

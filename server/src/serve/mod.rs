@@ -258,7 +258,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
                     let options = ListenOptions::default().model(price.model);
                     engine.load_live(&options.language_model(live_language_model.clone()))?;
                 }
-                ProductKind::Agent => {}
+                ProductKind::Agent | ProductKind::Language => {}
             }
         }
         if engine.device().is_gpu() {

@@ -1,0 +1,94 @@
+//! What the endpoints of language models share: their state, the choice of a model, and errors.
+
+use std::sync::Arc;
+
+use auricle_engine::extractive::Passage;
+use hyper::StatusCode;
+
+use super::rendering::Renderer;
+use super::transcripts::{completed_transcript, unknown};
+use crate::http::response::{ApiError, Result};
+use crate::ids::AccountId;
+use crate::language::source::{Unit, passages};
+use crate::language::{LanguageError, LanguageModel, LanguageModels};
+use crate::store::{Store, Transcript};
+
+/// The id that answers about transcripts have where no model wrote them.
+pub const EXTRACTIVE: &str = "extractive";
+
+/// The state of chat and understanding.
+pub struct LanguageState {
+    pub store: Store,
+    pub models: LanguageModels,
+    pub renderer: Arc<Renderer>,
+    /// Makes the marks around transcripts that nobody can guess.
+    pub secret: Arc<str>,
+}
+
+impl LanguageState {
+    /// The model of this id, or the default one. None if there is no model.
+    ///
+    /// # Errors
+    /// 400 for an id that the catalog lacks.
+    pub fn find(&self, id: Option<&str>) -> Result<Option<Arc<dyn LanguageModel>>> {
+        match id {
+            None => Ok(self.models.default_model().cloned()),
+            Some(id) => match self.models.find(id) {
+                Some(model) => Ok(Some(model.clone())),
+                None => Err(unknown_model(id, self.models.ids().collect())),
+            },
+        }
+    }
+
+    /// A completed transcript, and its words as passages.
+    ///
+    /// # Errors
+    /// 404 and 409.
+    pub async fn passages(
+        &self,
+        account: &AccountId,
+        id: String,
+        unit: Unit,
+    ) -> Result<(Arc<Transcript>, Vec<Passage>)> {
+        let transcript = completed_transcript(&self.store, account, id).await?;
+        let permit = self.renderer.permit().await?;
+        let words = self.store.words(&transcript).await?.ok_or_else(unknown)?;
+        let passages = self.renderer.run(permit, move || passages(&words, unit)).await?;
+        Ok((transcript, passages))
+    }
+}
+
+/// 400 for a model that the catalog lacks, or that does something else.
+pub fn unknown_model(id: &str, mut known: Vec<&str>) -> ApiError {
+    known.sort_unstable();
+    let known = if known.is_empty() { "leave it out".to_owned() } else { format!("it may be {}", known.join(", ")) };
+    ApiError::new(StatusCode::BAD_REQUEST, "unknown_model", format!("There is no language model {id:?}; {known}."))
+}
+
+/// 503 where no language model is there.
+pub fn model_unavailable() -> ApiError {
+    let message = "No language model is installed here. `auricle models pull chat` fetches one; the setting `language_upstream` \
+                   names a server that has one.";
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "model_unavailable", message)
+}
+
+impl From<LanguageError> for ApiError {
+    fn from(error: LanguageError) -> Self {
+        match error {
+            LanguageError::Upstream(cause) => {
+                tracing::warn!(%cause, "the language model's server failed");
+                let message = format!("The language model's server failed: {cause}.");
+                Self::new(StatusCode::BAD_GATEWAY, "upstream_error", message)
+            }
+            LanguageError::ContextLength { tokens, context } => {
+                let message = format!(
+                    "The conversation has about {tokens} tokens with its answer, and the model takes {context}. Send less."
+                );
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "context_length_exceeded", message)
+            }
+            LanguageError::UnsupportedSchema(message) => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported_schema", message)
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A finished transcript in OpenAI's shapes.
+
+use auricle_engine::Word;
+use auricle_engine::segments;
+use auricle_engine::subtitles::{self, SubtitleOptions};
+use bytes::Bytes;
+use futures_util::stream;
+use serde_json::{Value, json};
+
+use crate::http::response::{Response, events, json as json_response, text};
+use crate::store::Transcript;
+
+/// The shape of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Json,
+    Verbose,
+    Text,
+    Srt,
+    Vtt,
+}
+
+/// What gets times in the verbose shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granularity {
+    Word,
+    Segment,
+}
+
+/// A transcript that is completed.
+pub struct Finished {
+    text: String,
+    language: Option<String>,
+    duration_ms: i64,
+    words: Vec<Word>,
+}
+
+impl Finished {
+    /// # Errors
+    /// If the words are no JSON array of words.
+    pub fn new(transcript: &Transcript, words: &str) -> serde_json::Result<Self> {
+        Ok(Self {
+            text: transcript.text.clone().unwrap_or_default(),
+            language: transcript.language_code.clone(),
+            duration_ms: transcript.duration_ms.unwrap_or_default(),
+            words: serde_json::from_str(words)?,
+        })
+    }
+
+    /// Billed as audio, by its duration.
+    fn usage(&self) -> Value {
+        json!({ "type": "duration", "seconds": (self.duration_ms as f64 / 1e3).ceil() as i64 })
+    }
+
+    fn verbose(&self, granularities: &[Granularity]) -> Value {
+        let mut written = json!({
+            "task": "transcribe",
+            "language": self.language,
+            "duration": self.duration_ms as f64 / 1e3,
+            "text": self.text,
+            "usage": self.usage(),
+        });
+        if granularities.contains(&Granularity::Word) {
+            written["words"] = self
+                .words
+                .iter()
+                .map(|word| json!({ "word": word.text, "start": seconds(word.start), "end": seconds(word.end) }))
+                .collect();
+        }
+        if granularities.is_empty() || granularities.contains(&Granularity::Segment) {
+            let segments = segments::sentences(&self.words);
+            let segment = |(id, segment): (usize, &segments::Segment<'_>)| {
+                json!({
+                    "id": id,
+                    "seek": segment.start / 10,
+                    "start": seconds(segment.start),
+                    "end": seconds(segment.end),
+                    "text": segment.text,
+                    "confidence": segment.confidence,
+                    // Numbers of Whisper's decoder, which other models have not.
+                    "tokens": [],
+                    "temperature": 0.0,
+                    "avg_logprob": null,
+                    "compression_ratio": null,
+                    "no_speech_prob": null,
+                })
+            };
+            written["segments"] = segments.iter().enumerate().map(segment).collect();
+        }
+        written
+    }
+
+    /// One event for each sentence, then one with the whole text.
+    fn events(&self) -> Vec<Bytes> {
+        let event = |value: Value| Bytes::from(format!("data: {value}\n\n"));
+        let sentences = segments::sentences(&self.words);
+        // The pieces add up to the text.
+        let mut deltas = Vec::new();
+        let mut rest = self.text.as_str();
+        for sentence in &sentences {
+            let end = rest.find(&sentence.text).map_or(0, |at| at + sentence.text.len());
+            if end > 0 {
+                deltas.push(&rest[..end]);
+                rest = &rest[end..];
+            }
+        }
+        if !rest.is_empty() {
+            deltas.push(rest);
+        }
+        let deltas = deltas.into_iter().map(|delta| event(json!({ "type": "transcript.text.delta", "delta": delta })));
+        let done = event(json!({ "type": "transcript.text.done", "text": self.text, "usage": self.usage() }));
+        deltas.chain([done, Bytes::from_static(b"data: [DONE]\n\n")]).collect()
+    }
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1e3
+}
+
+/// The response of a shape.
+pub fn respond(finished: &Finished, shape: Shape, granularities: &[Granularity], stream: bool) -> Response {
+    if stream {
+        return events(stream::iter(finished.events().into_iter().map(Ok)));
+    }
+    let subtitles = SubtitleOptions::default();
+    match shape {
+        Shape::Json => json_response(&json!({ "text": finished.text, "usage": finished.usage() })),
+        Shape::Verbose => json_response(&finished.verbose(granularities)),
+        Shape::Text => text("text/plain; charset=utf-8", format!("{}\n", finished.text)),
+        Shape::Srt => text("application/x-subrip; charset=utf-8", subtitles::srt(&finished.words, &subtitles)),
+        Shape::Vtt => text("text/vtt; charset=utf-8", subtitles::vtt(&finished.words, &subtitles)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished() -> Finished {
+        let word = |text: &str, start: u64| Word {
+            text: text.into(),
+            start,
+            end: start + 400,
+            confidence: 0.5,
+            speaker: None,
+        };
+        Finished {
+            text: "Hello there. How are you?".into(),
+            language: Some("en".into()),
+            duration_ms: 2_345,
+            words: vec![
+                word("Hello", 0),
+                word("there.", 500),
+                word("How", 1_000),
+                word("are", 1_500),
+                word("you?", 1_900),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_verbose_shape_has_what_was_asked_for() {
+        let both = finished().verbose(&[Granularity::Word, Granularity::Segment]);
+        assert_eq!(both["words"][1], json!({ "word": "there.", "start": 0.5, "end": 0.9 }));
+        assert_eq!(
+            (&both["segments"][1]["text"], &both["segments"][1]["start"]),
+            (&json!("How are you?"), &json!(1.0))
+        );
+        assert_eq!((&both["duration"], &both["usage"]["seconds"]), (&json!(2.345), &json!(3)));
+        let plain = finished().verbose(&[]);
+        assert!(plain.get("words").is_none() && plain["segments"].as_array().unwrap().len() == 2);
+        assert!(finished().verbose(&[Granularity::Word]).get("segments").is_none());
+    }
+
+    #[test]
+    fn the_pieces_of_a_stream_add_up_to_the_text() {
+        let events = finished().events();
+        let read = |event: &Bytes| serde_json::from_slice::<Value>(event.strip_prefix(b"data: ").unwrap()).unwrap();
+        let (last, events) = events.split_last().unwrap();
+        assert_eq!(last, &Bytes::from_static(b"data: [DONE]\n\n"));
+        let (done, deltas) = events.split_last().unwrap();
+        let text: String = deltas.iter().map(|event| read(event)["delta"].as_str().unwrap().to_owned()).collect();
+        assert_eq!((deltas.len(), text.as_str()), (2, "Hello there. How are you?"));
+        assert_eq!(read(done)["text"], text);
+    }
+}

@@ -1,0 +1,226 @@
+//! `/v1/audio/transcriptions`: a file in, its text out. The work is an ordinary job, metered and queued like every other; the request
+//! waits for its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{HeaderName, HeaderValue};
+use serde_json::{Map, Value, json};
+
+use super::form::{self, Form};
+use super::model_not_found;
+use super::transcription::{Finished, Granularity, Shape, respond};
+use crate::api::TranscriptsState;
+use crate::api::create::validate;
+use crate::api::transcripts::{start, unknown};
+use crate::api::uploads::UploadsState;
+use crate::context::RequestContext;
+use crate::http::body::Fields;
+use crate::http::response::{ApiError, Response, Result};
+use crate::ids::{AccountId, TranscriptId};
+use crate::store::{Status, Transcript};
+
+/// The header with the id of the transcript, which `/v2` serves like every other.
+const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
+
+/// Waits between two looks at a job: short at first, for short files.
+const FIRST_WAIT: Duration = Duration::from_millis(25);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// The models of OpenAI's clients, and those that stand in for them.
+const MODELS: [(&str, &str); 4] = [
+    ("whisper-1", "svc-best"),
+    ("gpt-4o-transcribe", "svc-best"),
+    ("gpt-4o-transcribe-diarize", "svc-best"),
+    ("gpt-4o-mini-transcribe", "svc-fast"),
+];
+
+/// The longest phrase of a prompt that is a vocabulary hint, in characters and words.
+const MAX_HINT_CHARS: usize = 100;
+const MAX_HINT_WORDS: usize = 5;
+const MAX_HINTS: usize = 1000;
+
+/// The state of this resource.
+pub struct TranscriptionsState {
+    pub transcripts: Arc<TranscriptsState>,
+    pub uploads: Arc<UploadsState>,
+}
+
+/// The options of a form, but for those of the transcript itself.
+struct Options {
+    shape: Shape,
+    granularities: Vec<Granularity>,
+    stream: bool,
+}
+
+/// `POST /v1/audio/transcriptions`
+pub async fn create(state: Arc<TranscriptionsState>, request: RequestContext) -> Result<Response> {
+    let account = request.account()?.id.clone();
+    let headers = request.headers().clone();
+    let form = form::read(&state.uploads, &account, &headers, request.into_body()).await?;
+    let options = options(&form)?;
+    let Some((upload, bytes)) = &form.file else {
+        return Err(ApiError::invalid("`file` is missing: the audio to transcribe."));
+    };
+    let fields = Fields::of("form", fields(&form, upload.id.as_str())?)?;
+    if !state.uploads.store.mark_upload_ready(&upload.id, *bytes).await? {
+        return Err(ApiError::not_found("The upload was deleted meanwhile."));
+    }
+    let new = validate(&state.transcripts, &account, fields).await.map_err(model_not_found)?;
+    let id = start(&state.transcripts, &new).await?;
+    let transcript = finished(&state.transcripts, &account, &id).await?;
+    if transcript.status == Status::Error {
+        let error = transcript.error.as_deref().unwrap_or("the file could not be transcribed");
+        return Err(ApiError::invalid(format!("The transcription failed: {error}")));
+    }
+    let permit = state.transcripts.renderer.permit().await?;
+    let words = state.transcripts.store.words(&transcript).await?.unwrap_or_else(|| "[]".into());
+    let render = move || {
+        let finished = Finished::new(&transcript, &words)?;
+        Ok(respond(&finished, options.shape, &options.granularities, options.stream))
+    };
+    let mut response = state.transcripts.renderer.run(permit, render).await?;
+    if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+        response.headers_mut().insert(TRANSCRIPT_ID, value);
+    }
+    Ok(response)
+}
+
+fn options(form: &Form) -> Result<Options> {
+    let shape = match form.text("response_format") {
+        None | Some("json") => Shape::Json,
+        Some("verbose_json") => Shape::Verbose,
+        Some("text") => Shape::Text,
+        Some("srt") => Shape::Srt,
+        Some("vtt") => Shape::Vtt,
+        Some(other) => {
+            let message = format!("`response_format` must be json, verbose_json, text, srt or vtt; it is {other:?}.");
+            return Err(ApiError::validation(message));
+        }
+    };
+    let granularity = |name: &str| match name {
+        "word" => Ok(Granularity::Word),
+        "segment" => Ok(Granularity::Segment),
+        other => {
+            let message = format!("`timestamp_granularities` must be word or segment; one is {other:?}.");
+            Err(ApiError::validation(message))
+        }
+    };
+    let granularities: Vec<Granularity> =
+        form.texts("timestamp_granularities").into_iter().map(granularity).collect::<Result<_>>()?;
+    if !granularities.is_empty() && shape != Shape::Verbose {
+        return Err(ApiError::validation("`timestamp_granularities` needs `response_format` verbose_json."));
+    }
+    let stream = match form.text("stream") {
+        None | Some("false" | "False" | "0") => false,
+        Some("true" | "True" | "1") => true,
+        Some(other) => return Err(ApiError::validation(format!("`stream` must be true or false; it is {other:?}."))),
+    };
+    if stream && !matches!(shape, Shape::Json | Shape::Text) {
+        return Err(ApiError::validation("`stream` needs `response_format` json or text."));
+    }
+    if let Some(text) = form.text("temperature") {
+        // Decoding is deterministic, and Whisper raises its temperature by itself.
+        text.parse::<f64>()
+            .ok()
+            .filter(|value| (0.0..=1.0).contains(value))
+            .ok_or_else(|| ApiError::validation(format!("`temperature` must be 0 to 1; it is {text:?}.")))?;
+    }
+    Ok(Options { shape, granularities, stream })
+}
+
+/// The form as a request to create a transcript.
+fn fields(form: &Form, upload: &str) -> Result<Value> {
+    let Some(model) = form.text("model") else {
+        return Err(ApiError::invalid(
+            "`model` is missing: svc-best, svc-fast, or a name of OpenAI's such as whisper-1.",
+        ));
+    };
+    let model = MODELS.iter().find(|(name, _)| *name == model).map_or(model, |(_, own)| own);
+    let mut fields = Map::new();
+    fields.insert("upload_id".into(), upload.into());
+    fields.insert("model".into(), model.into());
+    if let Some(language) = form.text("language") {
+        fields.insert("language_code".into(), language.into());
+    }
+    if let Some(prompt) = form.text("prompt") {
+        let hints = hints(prompt);
+        if !hints.is_empty() {
+            fields.insert("keyterms_prompt".into(), json!(hints));
+        }
+    }
+    Ok(Value::Object(fields))
+}
+
+/// The phrases of a prompt that are short enough for vocabulary hints.
+fn hints(prompt: &str) -> Vec<&str> {
+    let phrases = prompt.split([',', ';', '.', '\n']).map(str::trim);
+    let is_hint = |phrase: &&str| {
+        !phrase.is_empty()
+            && phrase.chars().count() <= MAX_HINT_CHARS
+            && phrase.split_whitespace().count() <= MAX_HINT_WORDS
+            && !phrase.contains('\0')
+    };
+    phrases.filter(is_hint).take(MAX_HINTS).collect()
+}
+
+/// Waits for the end of a job. The job goes on if the client leaves, and its transcript is kept.
+async fn finished(state: &TranscriptsState, account: &AccountId, id: &TranscriptId) -> Result<Arc<Transcript>> {
+    let mut wait = FIRST_WAIT;
+    loop {
+        let transcript = state.store.transcript(account, id).await?.ok_or_else(unknown)?;
+        if matches!(transcript.status, Status::Completed | Status::Error) {
+            return Ok(transcript);
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 3 / 2).min(LONGEST_WAIT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(fields: &[(&str, &str)]) -> Form {
+        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Form { file: None, fields }
+    }
+
+    #[test]
+    fn options_are_validated() {
+        let read = options(&form(&[
+            ("response_format", "verbose_json"),
+            ("timestamp_granularities[]", "word"),
+            ("timestamp_granularities[]", "segment"),
+            ("temperature", "0.2"),
+        ]))
+        .unwrap();
+        assert_eq!((read.shape, read.granularities), (Shape::Verbose, vec![Granularity::Word, Granularity::Segment]));
+        for bad in [
+            [("response_format", "xml")].as_slice(),
+            &[("timestamp_granularities[]", "letter"), ("response_format", "verbose_json")],
+            &[("timestamp_granularities[]", "word")],
+            &[("stream", "maybe")],
+            &[("stream", "true"), ("response_format", "srt")],
+            &[("temperature", "hot")],
+            &[("temperature", "1.5")],
+        ] {
+            assert!(options(&form(bad)).is_err_and(|error| error.status == 422), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_form_becomes_a_request() {
+        let form = form(&[
+            ("model", "whisper-1"),
+            ("language", "en"),
+            ("prompt", "Acme, Dr. Zhivago, a sentence that is much too long for a hint"),
+        ]);
+        let fields = fields(&form, "upload_1").unwrap();
+        assert_eq!(
+            fields,
+            json!({ "upload_id": "upload_1", "model": "svc-best", "language_code": "en", "keyterms_prompt": ["Acme", "Dr", "Zhivago"] })
+        );
+        assert_eq!(super::fields(&super::tests::form(&[]), "u").unwrap_err().status, 400);
+    }
+}

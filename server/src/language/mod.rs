@@ -1,0 +1,257 @@
+//! Language models behind one trait, and what the service asks them about a transcript.
+//!
+//! Order: `understanding` and `grounding` write prompts over a `source`; `upstream` is a server of OpenAI's chat shape, read by
+//! `upstream_stream`; `schema` holds answers to a `json_schema`.
+
+pub mod grounding;
+mod json_schema;
+pub mod schema;
+pub mod source;
+pub mod understanding;
+pub mod upstream;
+mod upstream_stream;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::{Stream, StreamExt as _};
+use serde_json::{Value, json};
+
+/// The sender of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+    /// The result of a tool.
+    Tool,
+}
+
+impl Role {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// A JSON object, as text.
+    pub arguments: String,
+}
+
+impl ToolCall {
+    /// The call in OpenAI's shape.
+    pub fn json(&self) -> Value {
+        json!({ "id": self.id, "type": "function", "function": { "name": self.name, "arguments": self.arguments } })
+    }
+}
+
+/// A message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub role: Role,
+    pub content: String,
+    /// Of an assistant's message.
+    pub tool_calls: Vec<ToolCall>,
+    /// Of a tool's message: the call that it answers.
+    pub tool_call_id: Option<String>,
+}
+
+impl Message {
+    pub fn new(role: Role, content: impl Into<String>) -> Self {
+        Self { role, content: content.into(), tool_calls: Vec::new(), tool_call_id: None }
+    }
+}
+
+/// The form of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Format {
+    Text,
+    /// Any JSON object.
+    Json,
+    /// JSON that validates against a schema.
+    Schema {
+        name: String,
+        strict: bool,
+        schema: Value,
+    },
+}
+
+/// A function that the model may call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    pub name: String,
+    pub description: Option<String>,
+    /// The JSON Schema of its arguments.
+    pub parameters: Value,
+}
+
+/// Which tools the model may or must call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    #[default]
+    Auto,
+    None,
+    Required,
+    Named(String),
+}
+
+/// Options of an answer. None leaves a value to the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatOptions {
+    pub max_tokens: Option<u32>,
+    pub temperature: Option<f64>,
+    pub top_p: Option<f64>,
+    pub seed: Option<i64>,
+    pub stop: Vec<String>,
+    pub format: Format,
+    pub tools: Vec<Tool>,
+    pub tool_choice: ToolChoice,
+}
+
+impl Default for ChatOptions {
+    fn default() -> Self {
+        Self {
+            max_tokens: None,
+            temperature: None,
+            top_p: None,
+            seed: None,
+            stop: Vec::new(),
+            format: Format::Text,
+            tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+        }
+    }
+}
+
+/// A conversation to go on with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatRequest {
+    pub messages: Vec<Message>,
+    pub options: ChatOptions,
+}
+
+/// The reason for the end of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    Stop,
+    Length,
+    ToolCalls,
+}
+
+impl FinishReason {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ToolCalls => "tool_calls",
+        }
+    }
+}
+
+/// Tokens of a request and its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
+}
+
+/// A piece of an answer. An answer ends with [`Piece::End`], or with an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    Text(String),
+    ToolCalls(Vec<ToolCall>),
+    /// The usage is none where the model does not tell it.
+    End {
+        reason: FinishReason,
+        usage: Option<Usage>,
+    },
+}
+
+/// A failure of a language model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LanguageError {
+    /// The server behind the service failed or answered what nobody asked for.
+    #[error("the language model's server failed: {0}")]
+    Upstream(String),
+    #[error("the conversation has {tokens} tokens, and the model takes {context} with its answer")]
+    ContextLength { tokens: usize, context: usize },
+    #[error("{0}")]
+    UnsupportedSchema(String),
+}
+
+/// The pieces of an answer.
+pub type Pieces = Pin<Box<dyn Stream<Item = Result<Piece, LanguageError>> + Send>>;
+
+/// A language model: a server elsewhere, or one in this process.
+pub trait LanguageModel: Send + Sync {
+    /// The id in the catalog.
+    fn id(&self) -> &str;
+
+    /// The longest conversation with its answer, in tokens.
+    fn context_tokens(&self) -> usize;
+
+    /// The tokens of a text, or an estimate.
+    fn count_tokens(&self, text: &str) -> usize;
+
+    /// Starts an answer. The answer has the requested format, or it fails; dropping the pieces ends it.
+    fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<Pieces, LanguageError>>;
+}
+
+/// The language models of the service.
+#[derive(Clone, Default)]
+pub struct LanguageModels(Vec<Arc<dyn LanguageModel>>);
+
+impl LanguageModels {
+    /// The first is the default.
+    pub fn new(models: Vec<Arc<dyn LanguageModel>>) -> Self {
+        Self(models)
+    }
+
+    pub fn default_model(&self) -> Option<&Arc<dyn LanguageModel>> {
+        self.0.first()
+    }
+
+    pub fn find(&self, id: &str) -> Option<&Arc<dyn LanguageModel>> {
+        self.0.iter().find(|model| model.id() == id)
+    }
+
+    /// The ids, the default first.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|model| model.id())
+    }
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    pub text: String,
+    pub tool_calls: Vec<ToolCall>,
+    pub reason: FinishReason,
+    pub usage: Option<Usage>,
+}
+
+/// Waits for a whole answer.
+///
+/// # Errors
+/// As the pieces, or if they end without an end.
+pub async fn complete(mut pieces: Pieces) -> Result<Completion, LanguageError> {
+    let (mut text, mut tool_calls) = (String::new(), Vec::new());
+    while let Some(piece) = pieces.next().await {
+        match piece? {
+            Piece::Text(more) => text.push_str(&more),
+            Piece::ToolCalls(more) => tool_calls.extend(more),
+            Piece::End { reason, usage } => return Ok(Completion { text, tool_calls, reason, usage }),
+        }
+    }
+    Err(LanguageError::Upstream("the answer ended midway".into()))
+}

@@ -1,0 +1,256 @@
+//! The paths below `/v1`, by hand and through the official packages of PyPI and npm, unchanged.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use auricle_tests::{Account, Answer, Receiver, Reply, Service, Setup, ended, repository, silence, skip, speech};
+use reqwest::Method;
+use reqwest::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+
+const TRANSCRIPTIONS: &str = "/v1/audio/transcriptions";
+
+fn service() -> &'static Service {
+    static SERVICE: OnceLock<Service> = OnceLock::new();
+    SERVICE.get_or_init(|| Setup::local().starter().start())
+}
+
+/// A service whose language model is a server that says these pieces.
+fn chatting() -> (Receiver, Service) {
+    let receiver = Receiver::new();
+    let chunk =
+        |content: &str| json!({ "choices": [{ "index": 0, "delta": { "content": content }, "finish_reason": null }] });
+    let events = [
+        chunk("Hello"),
+        chunk(" there"),
+        json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }),
+        json!({ "choices": [], "usage": { "prompt_tokens": 7, "completion_tokens": 2 } }),
+    ];
+    let mut text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    text.push_str("data: [DONE]\n\n");
+    receiver.answers("/v1/chat/completions", [Reply::Body(200, "text/event-stream", text.into())]);
+    let service =
+        Setup::local().with("language_upstream", receiver.url("/v1")).with("language_model", "their-model").start();
+    (receiver, service)
+}
+
+/// A form with a file in the middle of the other fields.
+fn form(account: &Account, filename: &str, bytes: &[u8], fields: &[(&str, &str)]) -> Answer {
+    let boundary = "an-uncommon-boundary";
+    let field = |(name, value): &(&str, &str)| {
+        format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
+    let (before, after) = fields.split_at(fields.len() / 2);
+    let mut body: Vec<u8> = before.iter().map(field).collect::<String>().into_bytes();
+    let head = format!(
+        "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{filename}\"\r\nContent-Type: application/octet-stream\r\n\r\n"
+    );
+    body.extend_from_slice(head.as_bytes());
+    body.extend_from_slice(bytes);
+    body.extend_from_slice(b"\r\n");
+    body.extend(after.iter().map(field).collect::<String>().into_bytes());
+    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    let request = account.request(Method::POST, TRANSCRIPTIONS);
+    Answer::of(request.header(CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}")).body(body))
+}
+
+/// The status, type and code of an error in OpenAI's shape.
+fn error(answer: &Answer) -> (u16, String, String) {
+    let error = &answer.json()["error"];
+    assert!(!error["message"].as_str().unwrap().is_empty() && error.as_object().unwrap().contains_key("param"));
+    (answer.status, error["type"].as_str().unwrap().to_owned(), error["code"].as_str().unwrap().to_owned())
+}
+
+fn is(answer: &Answer, status: u16, kind: &str, code: &str) {
+    assert_eq!(error(answer), (status, kind.to_owned(), code.to_owned()), "{}", answer.text());
+}
+
+#[test]
+fn a_form_gives_a_text_and_is_billed_once() {
+    let account = service().account();
+    let file = std::fs::read(speech()).unwrap();
+    let answer = form(&account, "jfk.flac", &file, &[("model", "svc-best"), ("response_format", "verbose_json")]);
+    let body = answer.ok();
+    let id = answer.header("x-transcript-id").unwrap();
+    let transcript = account.transcript(id);
+    assert_eq!((&body["text"], &transcript["title"]), (&transcript["text"], &json!("jfk.flac")));
+    assert_eq!((&body["duration"], &body["task"]), (&transcript["audio_duration_sec"], &json!("transcribe")));
+    assert!(!body["segments"].as_array().unwrap().is_empty() && body.get("words").is_none());
+    assert_eq!(account.bills(id).len(), 1);
+    let srt = form(&account, "jfk.flac", &file, &[("model", "svc-fast"), ("response_format", "srt")]);
+    assert!(srt.text().starts_with("1\n00:00:"), "{}", srt.text());
+    assert_eq!(account.usage().len(), 2);
+}
+
+#[test]
+fn bad_forms_are_refused_in_their_shape() {
+    let account = service().account();
+    let file = silence(1.0);
+    is(&form(&account, "a.wav", &file, &[("model", "gpt-9")]), 404, "invalid_request_error", "model_not_found");
+    is(&form(&account, "a.wav", &file, &[]), 400, "invalid_request_error", "invalid_request");
+    is(
+        &form(&account, "a.txt", &file, &[("model", "whisper-1")]),
+        400,
+        "invalid_request_error",
+        "unsupported_media_type",
+    );
+    is(
+        &form(&account, "a.wav", b"no audio", &[("model", "whisper-1")]),
+        400,
+        "invalid_request_error",
+        "invalid_request",
+    );
+    is(
+        &form(&account, "a.wav", &file, &[("model", "whisper-1"), ("temperature", "9")]),
+        422,
+        "invalid_request_error",
+        "validation_error",
+    );
+    is(
+        &form(&account, "a.wav", &file, &[("model", "whisper-1"), ("language", "xx")]),
+        400,
+        "invalid_request_error",
+        "unsupported_option",
+    );
+    is(
+        &account.post(TRANSCRIPTIONS, &json!({ "model": "whisper-1" })),
+        415,
+        "invalid_request_error",
+        "unsupported_media_type",
+    );
+    is(
+        &account.post_raw(
+            TRANSCRIPTIONS,
+            "multipart/form-data; boundary=x",
+            "--x\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nwhisper-1\r\n--x--\r\n",
+        ),
+        400,
+        "invalid_request_error",
+        "invalid_request",
+    );
+    is(
+        &account.post_raw(
+            TRANSCRIPTIONS,
+            "multipart/form-data; boundary=x",
+            "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\nRIFF",
+        ),
+        400,
+        "invalid_request_error",
+        "invalid_request",
+    );
+    assert!(account.usage().is_empty(), "nothing failed is billed");
+    let anonymous = Account { key: "svc_wrong".into(), ..account.at(&service().api()) };
+    is(&anonymous.get("/v1/models"), 401, "authentication_error", "unauthorized");
+    is(&account.get("/v1/nothing"), 404, "invalid_request_error", "not_found");
+    is(&account.delete("/v1/models"), 405, "invalid_request_error", "method_not_allowed");
+}
+
+#[test]
+fn an_account_without_credit_gets_402() {
+    let service = Setup::local().with("free_credit_cents", 0).start();
+    let account = service.account();
+    let answer = form(&account, "a.wav", &silence(1.0), &[("model", "whisper-1")]);
+    is(&answer, 402, "insufficient_quota", "v2_billing_required");
+}
+
+#[test]
+fn chat_without_a_model_is_503_in_its_shape() {
+    let account = service().account();
+    let body = json!({ "model": "gpt-9", "messages": [{ "role": "user", "content": "Hi" }] });
+    is(&account.post("/v1/chat/completions", &body), 404, "invalid_request_error", "model_not_found");
+    let body = json!({ "messages": [{ "role": "user", "content": "Hi" }] });
+    is(&account.post("/v1/chat/completions", &body), 503, "server_error", "model_unavailable");
+}
+
+/// Runs a script of the folder `clients` and returns what it prints, as JSON.
+fn run(mut program: Command, script: &str, service: &Service, args: &[&str]) -> Value {
+    let account = service.account();
+    program
+        .arg(repository().join("tests/clients").join(script))
+        .args(args)
+        .env("OPENAI_BASE_URL", format!("{}/v1", service.api()))
+        .env("OPENAI_API_KEY", &account.key);
+    let run = ended(program.output().unwrap());
+    assert_eq!(run.status, Some(0), "{}{}", run.stdout, run.stderr);
+    serde_json::from_str(&run.stdout).unwrap()
+}
+
+fn python() -> Option<Command> {
+    let folder = std::env::var_os("AURICLE_PYTHON_TOOLS").map(PathBuf::from);
+    let program = folder.map(|folder| folder.join("python")).filter(|python| python.is_file());
+    let found = program.filter(|program| {
+        Command::new(program).args(["-c", "import openai"]).output().is_ok_and(|output| output.status.success())
+    });
+    if found.is_none() {
+        skip("the Python package openai (pip install openai, AURICLE_PYTHON_TOOLS=ENVIRONMENT/bin)");
+    }
+    found.map(Command::new)
+}
+
+fn node() -> Option<Command> {
+    let modules = std::env::var_os("AURICLE_NODE_MODULES").map(PathBuf::from);
+    let has_package = modules.is_some_and(|modules| modules.join("openai").is_dir());
+    let has_node = Command::new("node").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !has_package || !has_node {
+        skip("node and the npm package openai (npm install openai, AURICLE_NODE_MODULES=FOLDER/node_modules)");
+        return None;
+    }
+    Some(Command::new("node"))
+}
+
+#[test]
+fn the_python_package_transcribes() {
+    let Some(python) = python() else { return };
+    let found = run(python, "openai_client.py", service(), &["recognise", speech().to_str().unwrap()]);
+    assert_eq!((&found["models"], &found["model"]), (&json!(["svc-best", "svc-fast"]), &json!("svc-best")));
+    let text = found["text"].as_str().unwrap();
+    assert!(text.contains("can do"), "{found}");
+    assert!(found["words"].as_array().unwrap().len() > 15, "{found}");
+    assert!(found["duration"].as_f64().unwrap() > 10.0 && !found["segments"].as_array().unwrap().is_empty());
+    assert_eq!(found["as_text"].as_str().unwrap().trim_end(), text);
+    assert!(
+        found["as_srt"].as_str().unwrap().contains("-->") && found["as_vtt"].as_str().unwrap().starts_with("WEBVTT")
+    );
+    let deltas: String = found["deltas"].as_array().unwrap().iter().map(|delta| delta.as_str().unwrap()).collect();
+    assert_eq!((deltas.as_str(), found["done"].as_str()), (text, Some(text)));
+    assert_eq!(
+        found["errors"],
+        json!({
+            "model": ["NotFoundError", 404, "model_not_found"],
+            "format": ["UnprocessableEntityError", 422, "validation_error"],
+            "missing": ["NotFoundError", 404, "model_not_found"],
+            "key": ["AuthenticationError", 401, "unauthorized"],
+        })
+    );
+}
+
+#[test]
+fn the_python_package_chats() {
+    let Some(python) = python() else { return };
+    let (_receiver, service) = chatting();
+    let found = run(python, "openai_client.py", &service, &["chat"]);
+    let expected = json!({ "text": "Hello there", "tokens": 9, "object": "chat.completion", "streamed": "Hello there", "streamed_tokens": 9, "error": "model_not_found" });
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_npm_package_transcribes() {
+    let Some(node) = node() else { return };
+    let found = run(node, "openai_client.mjs", service(), &["recognise", speech().to_str().unwrap()]);
+    let text = found["text"].as_str().unwrap();
+    assert!(text.contains("can do") && found["streamed"] == text, "{found}");
+    assert!(found["words"].as_array().unwrap().len() > 15 && found["as_srt"].as_str().unwrap().contains("-->"));
+    assert_eq!(found["error"], json!(["UnprocessableEntityError", 422, "validation_error"]));
+}
+
+#[test]
+fn the_npm_package_chats() {
+    let Some(node) = node() else { return };
+    let (_receiver, service) = chatting();
+    let found = run(node, "openai_client.mjs", &service, &["chat"]);
+    assert_eq!(
+        found,
+        json!({ "text": "Hello there", "tokens": 9, "streamed": "Hello there", "error": "model_not_found" })
+    );
+}
