@@ -97,10 +97,6 @@ ids! {
     LeaseId = "lease";
     /// A live session.
     SessionId = "ses";
-    /// An answer about a transcript.
-    UnderstandingId = "su";
-    /// A chat completion.
-    ChatId = "chat";
     /// A process of the service.
     NodeId = "node";
 }

@@ -32,7 +32,8 @@ pub use optional::{devices, fixtures, repository, skip};
 pub use oracle::{Oracle, relative_error};
 pub use postgres::Postgres;
 pub use program::{
-    Run, arpa, auricle, binary, command, ended, models, models_with, models_with_detector, speech, tiny_models,
+    Run, arpa, auricle, binary, command, command_of, ended, models, models_with, models_with_detector, speech,
+    tiny_models,
 };
 pub use published::{write_published_size, write_streaming_size};
 pub use receiver::{Delivery, Gate, Receiver, Reply};

@@ -32,7 +32,12 @@ pub fn ended(output: Output) -> Run {
 
 /// The command `auricle` without this machine's `AURICLE_*` variables.
 pub fn command() -> Command {
-    let mut command = Command::new(binary());
+    command_of(binary())
+}
+
+/// [`command`] of a copy of the program.
+pub fn command_of(program: &Path) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AURICLE_")) {
         command.env_remove(name);
     }

@@ -16,7 +16,7 @@ use crate::context::RequestContext;
 use crate::http::body::{self, Fields};
 use crate::http::response::{ApiError, Response, Result, events, json as json_response};
 use crate::http::response_body::ResponseBroken;
-use crate::ids::{AccountId, ChatId};
+use crate::ids::{self, AccountId};
 use crate::language::grounding::{Excerpt, Fence, check_length, ground};
 use crate::language::source::Unit;
 use crate::language::{ChatRequest, Completion, LanguageError, Piece, Pieces, Role, ToolCall, Usage, complete};
@@ -56,7 +56,8 @@ pub async fn respond(state: Arc<LanguageState>, request: RequestContext, dialect
         }
         None => check_length(&*model, &request.messages, max_tokens)?,
     }
-    let envelope = Envelope { id: ChatId::new(), created_ms: clock::now_ms(), model: model.id().to_owned(), excerpt };
+    let envelope =
+        Envelope { id: ids::fresh("chat"), created_ms: clock::now_ms(), model: model.id().to_owned(), excerpt };
     if !stream {
         let answer = complete(model.chat(request).await?).await?;
         return Ok(json_response(&envelope.completion(&answer)));
@@ -100,7 +101,7 @@ async fn with_transcript(
 
 /// What every part of one answer has.
 struct Envelope {
-    id: ChatId,
+    id: String,
     created_ms: i64,
     model: String,
     /// The part of a transcript that was read, if not all was.

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields};
 use crate::http::response::{ApiError, Response, Result, json};
-use crate::ids::UnderstandingId;
+use crate::ids;
 use crate::language::grounding::Fence;
 use crate::language::source::Unit;
 use crate::language::understanding::{Question, answer};
@@ -23,7 +23,7 @@ const MAX_ID_CHARS: usize = 256;
 
 #[derive(Serialize)]
 struct Understanding<'a> {
-    id: UnderstandingId,
+    id: String,
     transcript_id: &'a str,
     model: &'a str,
     response: String,
@@ -75,7 +75,7 @@ pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Resul
         }
     };
     Ok(json(&Understanding {
-        id: UnderstandingId::new(),
+        id: ids::fresh("su"),
         transcript_id: transcript.id.as_str(),
         model: id,
         response,

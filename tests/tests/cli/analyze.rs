@@ -97,8 +97,9 @@ fn a_recording_is_transcribed_without_its_personal_words() {
     let text = found[0]["text"].as_str().unwrap();
     assert!(text.starts_with("My name is [PERSON_NAME] and I live in [LOCATION]"), "{text}");
     let all = format!("{}{}", run.stdout, run.stderr).to_lowercase();
-    for word in ["john", "smith", "london", "mary", "bastard"] {
-        assert!(!all.contains(word), "{word} in {all}");
+    for hidden in ["john", "smith", "london", "mary", "bastard"] {
+        let shown = all.split(|c: char| !c.is_alphabetic()).any(|word| word == hidden);
+        assert!(!shown, "{hidden} in {all}");
     }
     assert!(found[0]["entities"].as_array().unwrap().iter().any(|entity| entity["text"] == "[PERSON_NAME]"), "{all}");
 }

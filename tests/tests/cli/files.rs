@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use auricle_tests::{Run, auricle, command, ended, speech, tiny_models};
+use auricle_tests::{Run, auricle, binary, command, command_of, ended, speech, tiny_models};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -434,8 +434,11 @@ fn models_check_accepts_a_whole_checkpoint_and_names_what_is_wrong_with_a_broken
 fn a_program_far_from_its_models_carries_its_starters() {
     let place = Place::new();
     let home = place.dir.path().join("home");
+    // Above its own place it finds the models of the repository.
+    let program = place.path("auricle");
+    std::fs::copy(binary(), &program).unwrap();
     let transcribe = || {
-        let mut command = command();
+        let mut command = command_of(&program);
         command.args(["transcribe", "--format", "json"]).arg(speech());
         ended(command.current_dir(place.dir.path()).env("XDG_DATA_HOME", &home).output().unwrap())
     };
