@@ -63,7 +63,7 @@ fn an_unknown_path_is_404() {
         "/v2/",
         "/v2/nothing",
         "/v2/models/svc-best/x",
-        "/v1/models",
+        "/v1/nothing",
         "/v2/transcripts/tr_1/docx",
         "/v2/uploads/x",
     ] {
