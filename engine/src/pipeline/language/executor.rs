@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use auricle_kernels::paged_attention::PagePrecision;
 
+use super::request::{LanguageOutput, LanguageRequest};
 use super::sequence::Sequence;
-use crate::chat::ChatEnd;
-use crate::decoding::sampling::SamplingOptions;
 use crate::error::{Error, Result};
 use crate::models::decoder::{ChatModel, PageArena, Piece};
 use crate::scheduler::{BatchExecutor, SlotTable};
@@ -23,34 +22,6 @@ const MOST_TOKENS: usize = 512;
 const UNKNOWN_COST: f64 = 0.002;
 /// Weight of a step in what is known of a token's cost.
 const WEIGHT: f64 = 0.3;
-
-/// Opens a text.
-pub struct LanguageRequest {
-    /// The model that writes.
-    pub model: Arc<ChatModel>,
-    /// The prompt, at least one token.
-    pub tokens: Vec<u32>,
-    /// Tokens of the text at most.
-    pub max_tokens: usize,
-    /// The choice of tokens.
-    pub sampling: SamplingOptions,
-    /// Texts that end the text.
-    pub stop: Vec<String>,
-    /// Texts of one account share what they begin with.
-    pub account: Arc<str>,
-    /// The model may think before it answers.
-    pub thinking: bool,
-    /// Memory for keys and values of all texts of the model, bytes.
-    pub kv_bytes: usize,
-}
-
-/// The next part of a text.
-pub struct LanguageOutput {
-    /// Whole characters.
-    pub text: String,
-    /// Nothing follows.
-    pub end: Option<Result<ChatEnd>>,
-}
 
 /// Texts of one model share a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,8 +2,10 @@
 
 mod executor;
 mod reply;
+mod request;
 mod sequence;
 
-pub use executor::{LanguageBatchKey, LanguageExecutor, LanguageOutput, LanguageRequest};
+pub use executor::{LanguageBatchKey, LanguageExecutor};
 pub use reply::ChatReply;
 pub(crate) use reply::{ChatLimits, context_tokens, open, prompt};
+pub use request::{LanguageOutput, LanguageRequest};

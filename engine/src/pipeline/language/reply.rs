@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use auricle_kernels::paged_attention::PAGE;
 
-use super::executor::{LanguageExecutor, LanguageRequest};
+use super::executor::LanguageExecutor;
+use super::request::LanguageRequest;
 use crate::chat::{ChatEvent, ChatMessage, ChatOptions};
 use crate::error::{Error, Result};
 use crate::models::decoder::{ChatModel, TemplateMessage};

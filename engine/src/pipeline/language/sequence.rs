@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::executor::{LanguageOutput, LanguageRequest};
+use super::request::{LanguageOutput, LanguageRequest};
 use crate::chat::{ChatEnd, ChatUsage, FinishReason};
 use crate::decoding::sampling::Sampler;
 use crate::decoding::text_stream::TextStream;

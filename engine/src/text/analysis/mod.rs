@@ -3,6 +3,7 @@
 //! All passes share one coordinate, the index of a word. Redaction comes first, then the profanity filter; everything that
 //! is shown afterwards is cut from the words that they leave.
 
+mod central_sentences;
 pub mod chapters;
 mod cues;
 mod find;

@@ -9,8 +9,8 @@ mod cues;
 
 use serde::Serialize;
 
+use super::central_sentences::{central_sentences, readable};
 use super::phrases::best_phrases;
-use super::summary::{central_sentences, readable};
 use super::terms::Terms;
 use crate::language::primary_subtag;
 use crate::text::segments::Segment;
