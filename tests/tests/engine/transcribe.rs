@@ -76,49 +76,6 @@ fn the_size_of_the_blocks_that_audio_comes_in_changes_nothing() {
     }
 }
 
-/// Errors of words: the least number of words to change, add and leave out.
-fn word_errors(said: &[String], heard: &[String]) -> usize {
-    let mut row: Vec<usize> = (0..=heard.len()).collect();
-    for (i, word) in said.iter().enumerate() {
-        let mut before = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in heard.iter().enumerate() {
-            let change = before + usize::from(word != other);
-            before = row[j + 1];
-            row[j + 1] = change.min(before + 1).min(row[j] + 1);
-        }
-    }
-    row[heard.len()]
-}
-
-/// Parts at several speeds and levels, of which each has its own text, in one recording of four minutes.
-#[test]
-fn a_long_recording_has_the_words_of_its_parts() {
-    let engine = engine(&auricle_tests::models());
-    let options = TranscribeOptions::default();
-    let words = |transcript: Transcript| -> Vec<String> {
-        let letters = |word: Word| word.text.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
-        transcript.words.into_iter().map(letters).collect()
-    };
-    let speech = AudioStream::open(speech()).unwrap().read_to_end().unwrap();
-    let (mut whole, mut parts) = (Vec::new(), Vec::new());
-    for number in 0..22 {
-        let (speed, gain) = (0.92 + 0.02 * (number % 9) as f32, [1.0, 0.5, 0.2][number % 3]);
-        let length = ((speech.len() - 1) as f32 / speed) as usize;
-        let sample = |at: usize| {
-            let (place, between) = ((at as f32 * speed) as usize, (at as f32 * speed).fract());
-            gain * (speech[place] * (1.0 - between) + speech[place + 1] * between)
-        };
-        let mut part: Vec<u8> = (0..length - 2).flat_map(|at| ((sample(at) * 32_767.0) as i16).to_le_bytes()).collect();
-        part.resize(part.len() + SAMPLE_RATE as usize, 0);
-        parts.extend(words(transcribe(&engine, &part, part.len(), &options)));
-        whole.extend(part);
-    }
-    let heard = words(transcribe(&engine, &whole, 8000, &options));
-    assert!(parts.len() > 300, "{} words", parts.len());
-    let errors = word_errors(&parts, &heard);
-    assert!(errors * 50 <= parts.len(), "{errors} of {} words differ", parts.len());
-}
-
 #[test]
 fn the_starter_transcribes_speech_and_writes_nothing_for_silence() {
     let engine = engine(&auricle_tests::models());

@@ -119,18 +119,20 @@ impl Coverage {
         self.speech.extend(speech.spans_ms().map(|span| span.start + start_ms..span.end + start_ms));
     }
 
+    /// Speech between two moments, ms.
+    pub fn spoken_ms(&self, from: u64, to: u64) -> u64 {
+        let first = self.speech.partition_point(|span| span.end <= from);
+        let near = self.speech[first..].iter().take_while(|span| span.start < to);
+        near.map(|span| span.end.min(to).saturating_sub(span.start.max(from))).sum()
+    }
+
     /// Drops words of low confidence that have little speech around them, and returns their number.
     ///
     /// A word that is said stands on speech; one that another sound calls forth often does not.
     pub fn drop_doubtful(&self, words: &mut Vec<Word>) -> usize {
-        let spoken_ms = |from: u64, to: u64| {
-            let first = self.speech.partition_point(|span| span.end <= from);
-            let near = self.speech[first..].iter().take_while(|span| span.start < to);
-            near.map(|span| span.end.min(to).saturating_sub(span.start.max(from))).sum::<u64>()
-        };
         let before = words.len();
         words.retain(|word| {
-            let around = |margin: u64| spoken_ms(word.start.saturating_sub(margin), word.end + margin);
+            let around = |margin: u64| self.spoken_ms(word.start.saturating_sub(margin), word.end + margin);
             word.confidence >= DOUBTFUL_CONFIDENCE
                 || (around(DOUBTFUL_DISTANCE_MS) > 0 && around(DOUBTFUL_MARGIN_MS) >= DOUBTFUL_SPEECH_MS)
         });

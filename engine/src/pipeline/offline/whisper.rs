@@ -17,6 +17,7 @@ use crate::models::whisper::{DecodedWindow, Previous, Task, Whisper};
 use crate::options::TranscribeOptions;
 use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
+use crate::text::Word;
 use crate::text::tokens::{Spoken, joined};
 use crate::transcript::{Progress, Transcript};
 use crate::vad::chunker::{Chunker, SequentialWindows, WindowLengths};
@@ -109,15 +110,38 @@ impl TranscriptBuilder<'_> {
     /// Adds the words of a part of the window that was added last.
     fn add_part(&mut self, written: Written, part: &Window) {
         self.dropped_words += written.dropped;
-        let words = written.spoken.words.into_iter().map(|mut word| {
+        let mut words = written.spoken.words;
+        for word in &mut words {
             word.start += part.start_ms;
             word.end += part.start_ms;
-            word
-        });
+        }
         let at = self.spoken.words.partition_point(|word| word.start < part.start_ms);
+        if is_repetition(&words, &self.spoken.words, at, &self.coverage) {
+            return;
+        }
         self.spoken.words.splice(at..at, words);
         self.spoken.language = self.spoken.language.take().or(written.spoken.language);
     }
+}
+
+/// Words of a part that are taken for a repetition of those beside it, at least.
+const MIN_REPEATED: usize = 3;
+
+/// True if the words of a part stand beside its place already, on less than half the speech that they have in the part: with
+/// wrong timestamps, speech looks unwritten that is written.
+fn is_repetition(words: &[Word], all: &[Word], at: usize, coverage: &Coverage) -> bool {
+    let bare = |word: &Word| word.text.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    let spoken_ms = |words: &[Word]| match words {
+        [] => 0,
+        [first, .., last] => coverage.spoken_ms(first.start, last.end),
+        [only] => coverage.spoken_ms(only.start, only.end),
+    };
+    let count = words.len();
+    let near = &all[at.saturating_sub(count)..(at + count).min(all.len())];
+    count >= MIN_REPEATED
+        && near
+            .windows(count)
+            .any(|run| run.iter().map(bare).eq(words.iter().map(bare)) && 2 * spoken_ms(run) < spoken_ms(words))
 }
 
 /// Length of a window, ms.
