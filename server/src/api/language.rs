@@ -67,8 +67,8 @@ pub fn unknown_model(id: &str, mut known: Vec<&str>) -> ApiError {
 
 /// 503 where no language model is there.
 pub fn model_unavailable() -> ApiError {
-    let message = "No language model is installed here. `auricle models pull chat` fetches one; the setting `language_upstream` \
-                   names a server that has one.";
+    let message = "No language model serves chat here: set `language_upstream` to a server that has one. `auricle models pull chat` fetches \
+                   one for `auricle chat` in the terminal, which the service does not use yet.";
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "model_unavailable", message)
 }
 
