@@ -3,9 +3,9 @@
 /// A stretch of one speaker, in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
-    /// Where it begins.
+    /// Its start.
     pub start: f64,
-    /// Where it ends.
+    /// Its end.
     pub end: f64,
     /// The speaker's name.
     pub speaker: String,

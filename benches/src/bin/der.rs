@@ -124,7 +124,7 @@ fn embed(embedder: &VoiceEmbedder, window: &HeardWindow) -> auricle_engine::Resu
     embedder.embed(Tensor::from_data(TensorData::new(window.mels.clone(), shape), &embedder.device()))
 }
 
-/// Where anybody speaks, in frames of 10 ms.
+/// The frames of 10 ms in which anybody speaks.
 fn speech(turns: &[Turn]) -> Vec<std::ops::Range<usize>> {
     let mut spans: Vec<(f64, f64)> = turns.iter().map(|turn| (turn.start, turn.end)).collect();
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 struct Arguments {
     /// JSON list of transcripts
     file: PathBuf,
-    /// Where the chapters and summaries go
+    /// Folder for the chapters and summaries
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Also measure each pass over this number of words, all transcripts in a row

@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(pieces(&[], &[&euro[..1], &euro[1..2], &euro[2..], b"x"]).0, ["", "", "€", "x"]);
         let smile = "😀".as_bytes();
         assert_eq!(pieces(&[], &[b"a", &smile[..3], &smile[3..]]).0, ["a", "", "😀"]);
-        // What never becomes a character is replaced, and delays nothing.
+        // Bytes that never become a character are replaced, and delay nothing.
         assert_eq!(pieces(&[], &[&[0xff], b"a", &[0xe2, 0x28], &[0x80]]).0, ["\u{fffd}", "a", "\u{fffd}(", "\u{fffd}"]);
         assert_eq!(pieces(&[], &[&euro[..2]]), (vec![String::new()], "\u{fffd}".into(), false));
     }

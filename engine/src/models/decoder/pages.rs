@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use auricle_kernels::paged_attention::{PAGE, Page, PagePrecision, PageShape};
 
-/// What a full page holds.
+/// The contents of a full page.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct PageKey {
     account: Arc<str>,
