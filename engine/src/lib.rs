@@ -32,7 +32,7 @@
 //! - `pipeline`: recordings and live sessions, in the order in which data flows.
 //! - `options`, `chat`, `transcript`: options and results.
 //! - `scheduler`: the worker thread of a device, and the batches that it runs.
-//! - `speakers`: who speaks when: windows, clustering, words to speakers.
+//! - `speakers`: speaker labels: windows, clustering, words to speakers.
 //! - `vad`: voice activity: segments, endpointing, chunking, the speech filter.
 //! - `models`: model families, one folder each.
 //! - `decoding`: scores to tokens: greedy and beam search, fusion, biasing.

@@ -117,7 +117,7 @@ pub struct TranscribeOptions {
     /// Whisper checkpoints: one window after another, each told what was said before it, in place of windows cut at silence
     /// and written side by side. Slower; names and style may stay the same for longer.
     pub sequential: bool,
-    /// Who speaks.
+    /// Speaker labels: off, found, or for an expected number of speakers.
     pub speakers: SpeakerLabels,
 }
 

@@ -1,4 +1,4 @@
-//! What users ask for: transcripts, live sessions and answers, in the order in which data flows.
+//! Transcripts, live sessions and answers, in the order in which data flows.
 //!
 //! - [`offline`]: a recording to a transcript.
 //! - [`live`]: a live session: samples in, turns out.

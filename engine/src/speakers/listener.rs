@@ -28,7 +28,7 @@ const PARAMETERS: SegmentationParameters =
 pub struct HeardWindow {
     /// `[frames, mels]`.
     pub mels: Vec<f32>,
-    /// What its speaker is said of, in frames of 10 ms.
+    /// The frames of 10 ms that its speaker is said of.
     pub decided: Range<usize>,
 }
 

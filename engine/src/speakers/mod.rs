@@ -1,4 +1,4 @@
-//! Who speaks when: embeddings of short windows of speech to speakers, and words to utterances.
+//! Speakers over time: embeddings of short windows of speech to speakers, and words to utterances.
 //!
 //! - [`listener`]: samples to windows of speech with their mel rows.
 //! - [`windows`]: where windows lie inside detected speech, and what each decides.

@@ -1,4 +1,4 @@
-//! Where windows lie inside detected speech, and which part of it each of them decides.
+//! Windows inside detected speech, and the part of it that each of them decides.
 
 use std::ops::Range;
 
@@ -12,9 +12,9 @@ pub const SHORTEST: usize = 40;
 /// A stretch of speech that is embedded, in frames of 10 ms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// What the embedding hears, at most [`LENGTH`] frames.
+    /// The frames that the embedding hears, at most [`LENGTH`] frames.
     pub heard: Range<usize>,
-    /// What the embedding's speaker is said of: up to the middle between this window's centre and its neighbour's.
+    /// The frames that the embedding's speaker is said of: up to the middle between this window's centre and its neighbour's.
     pub decided: Range<usize>,
 }
 

@@ -175,7 +175,12 @@ fn open(path: &Path) -> Result<Box<dyn io::Read>> {
 }
 
 fn read_error(path: &Path, error: &io::Error) -> auricle_engine::Error {
-    auricle_engine::Error::Read { path: path.to_owned(), reason: error.to_string() }
+    let path = if path == Path::new("-") { Path::new("standard input") } else { path };
+    let reason = match error.kind() {
+        io::ErrorKind::InvalidData => "it is not text in UTF-8".into(),
+        _ => error.to_string(),
+    };
+    auricle_engine::Error::Read { path: path.to_owned(), reason }
 }
 
 fn analyze(text: &str, asked: AnalysisArgs, language: &str) -> Result<Analyzed> {

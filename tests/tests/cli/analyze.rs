@@ -6,7 +6,7 @@ use std::process::Stdio;
 use auricle_tests::{Run, command, ended, fixtures, models};
 use serde_json::{Value, json};
 
-fn analyze(args: &[&str], input: &str) -> Run {
+fn analyze(args: &[&str], input: impl AsRef<[u8]>) -> Run {
     let mut child = command()
         .arg("analyze")
         .args(args)
@@ -16,8 +16,8 @@ fn analyze(args: &[&str], input: &str) -> Run {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_owned();
-    let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let input = input.as_ref().to_vec();
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let run = ended(child.wait_with_output().unwrap());
     writer.join().unwrap();
     run
@@ -70,6 +70,17 @@ fn wrong_usage_is_refused() {
     let run = analyze(&["no-such-file.txt"], "");
     assert_eq!(run.status, Some(1));
     assert!(run.stderr.contains("no-such-file.txt"), "{}", run.stderr);
+}
+
+#[test]
+fn input_that_is_no_text_is_refused_in_plain_words() {
+    for lines in [&["--pii", "-"][..], &["--pii", "--lines", "-"]] {
+        let run = analyze(lines, b"\xff\xfe");
+        assert_eq!(
+            (run.status, run.stderr.trim()),
+            (Some(1), "auricle: cannot read standard input: it is not text in UTF-8")
+        );
+    }
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub struct Sequence {
     thoughts: Thoughts,
 }
 
-/// What a model thinks before it answers is written, and not shown.
+/// A model's thoughts before its answer are written, and not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thoughts {
     /// The answer.
@@ -117,7 +117,7 @@ impl Sequence {
         Ok((text, None))
     }
 
-    /// What a token adds to the text.
+    /// The text that a token adds.
     fn show(&mut self, token: u32) -> String {
         let [opens, closes] = self.model.thinking_marks().map_or([None; 2], |marks| marks.map(Some));
         match self.thoughts {

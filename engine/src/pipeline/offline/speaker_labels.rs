@@ -68,7 +68,7 @@ impl SpeakerLabelling {
     /// Waits for the labels and writes them into the transcript of the same samples.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Errors of the device.
     pub fn finish(self, transcript: &mut Transcript) -> Result<()> {
         let activity =
             self.thread.join().map_err(|_| Error::internal("the thread of speaker labels has panicked"))??;
@@ -83,7 +83,7 @@ struct Labeller {
     results: Results<StreamOutput>,
     /// Windows on the device.
     waiting: usize,
-    /// What each window decides, in ms.
+    /// The part of the recording that each window decides, in ms.
     decided: Vec<(u64, u64)>,
     clustering: Clustering,
 }

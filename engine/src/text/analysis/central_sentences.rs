@@ -20,14 +20,14 @@ const LENGTHS: Range<usize> = 8..41;
 /// Terms that such a sentence has at least.
 const TERMS: usize = 3;
 
-/// What a term that is in the summary still counts.
+/// Weight that is left to a term once the summary has it.
 const REPEATED: f64 = 0.6;
 
 /// The first sentence counts this much more; those after it less, down to a third at this share of the document.
 const START: f64 = 1.0;
 const START_SHARE: f64 = 0.05;
 
-/// What a question counts: few say what a talk was about.
+/// Weight of a question: few say what a talk was about.
 const QUESTION: f64 = 0.6;
 
 /// Exponents of a term's frequency and of its rarity, and of a sentence's length.

@@ -13,7 +13,7 @@ const MIN_CONFIDENCE: f32 = 0.5;
 /// Masking ends with the round that finds nothing more; more rounds than this were never seen.
 const MAX_ROUNDS: usize = 8;
 
-/// What stands in the place of hidden words.
+/// The replacement of hidden words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Substitution {
     /// The label: `[PERSON_NAME]`.
@@ -35,12 +35,12 @@ impl Substitution {
     }
 }
 
-/// What redaction hides, and how.
+/// The labels that redaction hides, and their replacement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redaction {
     /// The labels to hide; none for all but plain dates, organisations, countries, amounts, events and languages.
     pub labels: Option<Vec<Label>>,
-    /// What stands in their place.
+    /// Their replacement.
     pub substitution: Substitution,
 }
 

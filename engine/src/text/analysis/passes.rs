@@ -13,7 +13,7 @@ use crate::text::Word;
 use crate::text::segments;
 use crate::text::tokens::joined;
 
-/// What is asked of a transcript's words.
+/// The passes over a transcript's words.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Passes {
@@ -49,7 +49,7 @@ impl Passes {
     }
 }
 
-/// What the passes found. A field is none if it was not asked or if nothing was found.
+/// The findings of the passes. A field is none if it was not asked or if nothing was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Analysis {
     /// The summary.
@@ -93,7 +93,7 @@ pub struct Analyzed {
     pub text: Option<String>,
     /// First and last moment of each run that redaction has hidden, in ms.
     pub hidden_ms: Vec<(u64, u64)>,
-    /// What was found.
+    /// The findings.
     pub analysis: Analysis,
 }
 

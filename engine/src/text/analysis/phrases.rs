@@ -10,12 +10,12 @@ use crate::text::sentence_boundaries::is_spaced;
 /// Most terms of a phrase.
 const TERMS: usize = 3;
 
-/// What a phrase of one, two or three terms counts: longer ones say more.
+/// Weight of a phrase of one, two or three terms: longer ones say more.
 const LENGTHS: [f64; TERMS] = [1.0, 2.0, 2.4];
 
 struct Candidate {
     count: u32,
-    /// Where it stands first: sentence, first word, last word.
+    /// Its first place: sentence, first word, last word.
     place: (usize, u32, u32),
 }
 

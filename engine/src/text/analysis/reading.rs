@@ -35,7 +35,7 @@ pub struct Token<'a> {
     pub capital: bool,
     /// It begins a sentence.
     pub first: bool,
-    /// What follows it.
+    /// The break after it.
     pub after: Break,
     /// Its list memberships.
     pub flags: Flags,

@@ -61,7 +61,7 @@ fn words_of(name: &str) -> String {
     words
 }
 
-/// What a field's value is made of.
+/// The source of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Summary,

@@ -1,4 +1,4 @@
-//! What a prompt asks for: a subject, a kind of answer, or a task such as a summary.
+//! The request of a prompt: a subject, a kind of answer, or a task such as a summary.
 
 use super::index::QueryTerm;
 use super::stop_words::TASK_WORDS;

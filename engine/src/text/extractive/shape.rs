@@ -17,7 +17,7 @@ pub enum FieldType {
 pub struct Field {
     pub name: String,
     pub kind: FieldType,
-    /// What the prompt says of the value, besides its type.
+    /// The prompt's words about the value, besides its type.
     pub description: String,
 }
 

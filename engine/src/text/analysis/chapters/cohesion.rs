@@ -11,7 +11,7 @@ const BLOCK: usize = 50;
 /// highest similarities on both sides.
 const WINDOWS: [(usize, f64, f64); 2] = [(4, -1.5, 0.0), (8, -4.4, 2.9)];
 
-/// What the cohesion of a document says of a new topic at each end of a block.
+/// The score of a new topic at each end of a block, by the document's cohesion.
 pub(super) struct Cohesion {
     scores: Vec<f64>,
 }

@@ -1,4 +1,4 @@
-//! What people say where a new topic begins, in English.
+//! Phrases with which people begin a new topic, in English.
 
 use std::collections::HashMap;
 
@@ -158,7 +158,7 @@ impl Cues {
         Self { rows: (0..words.len()).map(rows_at).collect() }
     }
 
-    /// What the cues say of a new topic that begins with word `first` of a turn that ends before word `end`.
+    /// The score, by the cues, of a new topic that begins with word `first` of a turn that ends before word `end`.
     pub(super) fn score(&self, first: usize, end: usize) -> f64 {
         let rows_of = |words: &[u32]| words.iter().fold(0, |all, rows| all | rows);
         let start = rows_of(&self.rows[first..end.min(first + AFTER)]);

@@ -33,7 +33,7 @@ const SPEAKERS_NEAR: f64 = 0.64;
 const SPEAKERS_FAR: f64 = 0.53;
 const PAUSE: f64 = 0.6;
 
-/// What a sentence that continues a turn loses: most topics begin with a turn.
+/// Penalty of a sentence that continues a turn: most topics begin with a turn.
 const WITHIN_TURN: f64 = 1.5;
 
 /// Words of the turn that is assumed where speakers are not known.

@@ -191,7 +191,7 @@ const PARTICLES: &[&str] = &[
     "mac", "mc", "ten", "ter", "le", "abu", "binti",
 ];
 
-/// What follows the name of something that is no person.
+/// Words that follow the name of something that is no person.
 const NO_PERSON_AFTER: &[&str] = &[
     "inc",
     "ltd",

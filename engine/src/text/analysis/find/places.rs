@@ -403,7 +403,7 @@ fn is_near_home(reading: &Reading<'_>, at: usize) -> bool {
     })
 }
 
-/// What stands before the name of a street.
+/// Words before the name of a street.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Street {
     /// A number in digits.
@@ -417,7 +417,7 @@ enum Street {
 /// The end of a street's name that begins at `start`: up to four words and a word for a street.
 fn street_after(reading: &Reading<'_>, start: usize, kind: Street) -> Option<usize> {
     let numbered = kind != Street::Alone;
-    // Where numbers are words, names of streets may be in lower case.
+    // If numbers are words, names of streets may be in lower case.
     let cased = reading.cased && kind != Street::HeardNumber;
     if FOREIGN_STREETS.contains(&reading.lower(start)) && reading.tokens[start].capital && numbered {
         let mut end = start + 1;
@@ -506,9 +506,9 @@ fn unit_before(reading: &Reading<'_>, codes: &[Code], start: usize) -> usize {
     }
 }
 
-/// What follows a street: a unit, a town, a region, a postal code, a country.
+/// Words after a street: a unit, a town, a region, a postal code, a country.
 fn extend(reading: &Reading<'_>, codes: &[Code], mut end: usize, heard: bool) -> usize {
-    // Where numbers are words, names may be in lower case.
+    // If numbers are words, names may be in lower case.
     let cased = reading.cased && !heard;
     let lists = Lists::get();
     for _ in 0..6 {

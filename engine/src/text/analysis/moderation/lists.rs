@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// What a phrase of a list counts for its label; [`FLAGGED`](super::FLAGGED) is enough.
+/// Weight of a phrase of a list for its label; [`FLAGGED`](super::FLAGGED) is enough.
 const STRONG: f64 = 2.0;
 const WEAK: f64 = 1.0;
 

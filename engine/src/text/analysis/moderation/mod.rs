@@ -16,7 +16,7 @@ use lists::{ENGLISH, Hit, Lists};
 /// Evidence from which a label is given.
 const FLAGGED: f64 = 2.0;
 
-/// What the evidence of a neighbouring sentence counts, for a sentence with evidence of its own.
+/// Weight of the evidence of a neighbouring sentence, for a sentence with evidence of its own.
 const NEIGHBOUR: f64 = 0.5;
 
 /// Evidence at which the confidence is one half.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What a degree word adds to the valence after it.
+/// The amount that a degree word adds to the valence after it.
 pub(super) const BOOST: f64 = 0.293;
 
 const INTENSIFIERS: &str = "absolutely amazingly awfully completely considerable considerably decidedly deeply effing enormous \
@@ -20,12 +20,12 @@ const NEGATIONS: &str = "aint arent cannot cant couldnt darent didnt doesnt dont
     neednt never none nope nor not nothing nowhere oughtnt shant shouldnt uhuh wasnt werent uh-uh without wont wouldnt rarely \
     seldom despite";
 
-/// What a word does to the sentiment of a text.
+/// The effect of a word on the sentiment of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Entry {
     /// Valence, -4 to 4.
     pub(super) valence: Option<f64>,
-    /// What it adds to a valence that follows; 0 if it is no degree word.
+    /// The amount that it adds to a valence that follows; 0 if it is no degree word.
     pub(super) boost: f64,
     /// True if it negates what follows.
     pub(super) negates: bool,

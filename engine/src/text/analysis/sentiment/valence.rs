@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use super::lexicon::{BOOST, Entry, description, entry};
 
-/// What capitals add, in a text that is not all capitals.
+/// The amount that capitals add, in a text that is not all capitals.
 const CAPITALS: f64 = 0.733;
 
 /// Factor of a negated valence.
@@ -81,7 +81,7 @@ fn with_described_emoji(text: &str) -> String {
     described
 }
 
-/// What the marks of a text add to its sum.
+/// The amount that the marks of a text add to its sum.
 fn emphasis(text: &str) -> f64 {
     let count = |mark| text.bytes().filter(|byte| *byte == mark).count();
     let questions = match count(b'?') {
@@ -102,7 +102,7 @@ struct Token {
 impl Token {
     fn new(token: &str) -> Self {
         let bare = token.trim_matches(|character: char| character.is_ascii_punctuation());
-        // What is left of an emoticon is short.
+        // The rest of an emoticon is short.
         let text = if bare.chars().nth(2).is_none() { token } else { bare };
         let lower = text.to_lowercase();
         Self {
@@ -171,7 +171,7 @@ impl Tokens {
         if least && !self.is_before(at, 2, &["at", "very"]) { valence * NEGATION } else { valence }
     }
 
-    /// What a degree word adds to the valence of the token after it.
+    /// The amount that a degree word adds to the valence of the token after it.
     fn boost(&self, word: &Token, valence: f64) -> f64 {
         if word.entry.boost == 0.0 {
             return 0.0;
