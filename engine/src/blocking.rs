@@ -281,7 +281,15 @@ impl Engine {
     ) -> Result<Transcript> {
         let _permit = RecordingPermit::take(&self.recordings)?;
         let choice = self.choose(options.model.as_deref(), RECORDINGS)?;
-        let options = &options.clone().model(&choice.model.id);
+        let mut options = options.clone().model(&choice.model.id);
+        // Medical terms are those of the language.
+        if options.medical_mode
+            && options.language.is_none()
+            && let [only] = choice.languages
+        {
+            options.language = Some(only.clone());
+        }
+        let options = &options;
         if let Some(language) = &options.language {
             choice.check_language(language)?;
         }

@@ -5,6 +5,7 @@ pub mod byte_level;
 pub mod extractive;
 pub mod itn;
 pub mod lm;
+pub mod medical;
 pub mod search;
 pub mod segments;
 mod sentence_boundaries;
