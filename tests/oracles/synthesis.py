@@ -14,6 +14,10 @@ from transformers import FastSpeech2ConformerConfig, FastSpeech2ConformerModel
 
 from speech import readable
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "models"))
+
+from recipes.voice.symbols import ID  # noqa: E402
+
 # The package imports these for features and heads that are not used here.
 for name in ("encodec", "torchaudio", "torchaudio.functional", "torchaudio.functional.functional"):
     sys.modules.setdefault(name, MagicMock())
@@ -21,16 +25,16 @@ for name in ("encodec", "torchaudio", "torchaudio.functional", "torchaudio.funct
 from vocos.heads import ISTFTHead  # noqa: E402
 from vocos.models import VocosBackbone  # noqa: E402
 
-UTTERANCES = {"first": (2, 31, 5, 9, 9, 17, 3, 28, 40, 12, 7, 33, 41), "second": (2, 14, 40), "third": (2, *range(3, 42))}
+UTTERANCES = {"first": (75, 31, 5, 9, 9, 17, 3, 28, 40, 12, 7, 33, 72), "second": (75, 14, 73), "third": (75, *range(3, 42))}
 VOICES = {"first": 1, "second": 0, "third": 2}
 SLOWER = 1.6
 MARGIN = 0.005  # of the durations before rounding, in frames
 
 
 def make_acoustic(folder: Path) -> None:
-    torch.manual_seed(29)
+    torch.manual_seed(30)
     config = FastSpeech2ConformerConfig(
-        hidden_size=24, vocab_size=42, num_mel_bins=10, num_speakers=3, encoder_layers=2, decoder_layers=2,
+        hidden_size=24, vocab_size=len(ID), num_mel_bins=10, num_speakers=3, encoder_layers=2, decoder_layers=2,
         encoder_num_attention_heads=2, decoder_num_attention_heads=3, encoder_linear_units=40, decoder_linear_units=32,
         positionwise_conv_kernel_size=3, encoder_kernel_size=5, decoder_kernel_size=7, speech_decoder_postnet_layers=0,
         encoder_normalize_before=True, decoder_normalize_before=True, duration_predictor_layers=2,
@@ -47,6 +51,8 @@ def make_acoustic(folder: Path) -> None:
     model.duration_predictor.linear.bias.data.fill_(1.2)
     save_file({name: value.half() if value.is_floating_point() else value for name, value in model.state_dict().items()}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config.to_dict(), indent=1) + "\n")
+    (folder / "vocab.json").write_text(json.dumps(ID) + "\n")
+    (folder / "voices.json").write_text(json.dumps({name: {} for name in ("ann", "zed", "bob")}) + "\n")
     model = FastSpeech2ConformerModel.from_pretrained(folder, dtype=torch.float32).eval()
     tensors = {}
     for name, symbols in UTTERANCES.items():
@@ -71,9 +77,9 @@ def make_acoustic(folder: Path) -> None:
 
 
 def make_vocoder(folder: Path) -> None:
-    torch.manual_seed(31)
+    torch.manual_seed(30)
     shape = {"channels": 24, "inner": 40, "layers": 3}
-    sizes = {"n_fft": 64, "hop_length": 16, "n_mels": 10, "sample_rate": 16000, "padding": "center"}
+    sizes = {"n_fft": 512, "hop_length": 128, "n_mels": 10, "sample_rate": 16000, "padding": "center"}
     model = torch.nn.Module()
     model.backbone = VocosBackbone(sizes["n_mels"], shape["channels"], shape["inner"], shape["layers"])
     model.head = ISTFTHead(shape["channels"], sizes["n_fft"], sizes["hop_length"], padding="center")
@@ -86,7 +92,7 @@ def make_vocoder(folder: Path) -> None:
     save_file({name: value.contiguous() for name, value in state.items()}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps({"model_type": "vocos", **shape, **sizes}, indent=1) + "\n")
     tensors = {}
-    for name, frames in {"first": 50, "second": 3, "third": 21}.items():
+    for name, frames in {"first": 30, "second": 3, "third": 21}.items():
         mels = torch.randn(1, frames, sizes["n_mels"]) * 1.5 - 2
         hidden = model.backbone(mels.transpose(1, 2))
         tensors |= {f"{name}_mels": mels, f"{name}_outputs": model.head.out(hidden), f"{name}_samples": model.head(hidden)[None]}

@@ -76,8 +76,8 @@ fn symbols_and_voices_that_are_not_there_are_refused() {
     let error = |symbols: &[usize], voice, speed| {
         model.speak(&[Utterance { symbols, voice, speed }]).unwrap_err().to_string()
     };
-    assert!(error(&[], 0, 1.0).contains("symbols from 0 to 41"));
-    assert!(error(&[42], 0, 1.0).contains("symbols from 0 to 41"));
+    assert!(error(&[], 0, 1.0).contains("symbols from 0 to 75"));
+    assert!(error(&[76], 0, 1.0).contains("symbols from 0 to 75"));
     assert!(error(&[1], 3, 1.0).contains("voice 3 of 3"));
     assert!(error(&[1], 0, f32::NAN).contains("speed"));
     assert!(model.speak(&[]).unwrap().is_empty());
