@@ -1,6 +1,6 @@
 //! Words to phones.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::heteronyms;
 use super::lexicon::Lexicon;
@@ -93,17 +93,20 @@ fn parts_of(stem: &str) -> usize {
     stem.len().div_ceil(MAX_LETTERS)
 }
 
+/// The name of each letter.
+static LETTERS: LazyLock<Vec<Vec<Phone>>> = LazyLock::new(|| {
+    let name = |letter: u8| match letter {
+        b'a' => phones("EY1"),
+        letter => Lexicon::cmudict().entry(&char::from(letter).to_string()).unwrap_or_default(),
+    };
+    (b'a'..=b'z').map(name).collect()
+});
+
 /// The names of letters; a genitive's ending is added to the last.
 fn spelled(word: &str) -> Vec<Phone> {
     let (letters, ending) = word.strip_suffix("'s").map_or((word, false), |letters| (letters, true));
-    let mut buffer = [0; 4];
-    let mut said: Vec<Phone> = letters
-        .chars()
-        .flat_map(|letter| match letter {
-            'a' => phones("EY1"),
-            letter => Lexicon::cmudict().entry(letter.encode_utf8(&mut buffer)).unwrap_or_default(),
-        })
-        .collect();
+    let names = letters.bytes().filter_map(|letter| LETTERS.get(usize::from(letter.checked_sub(b'a')?)));
+    let mut said: Vec<Phone> = names.flatten().copied().collect();
     if ending {
         said.extend(said.last().copied().map(genitive).unwrap_or_default());
     }

@@ -30,8 +30,16 @@ pub const RULES: &[Rule] = &[
     }),
     // 15", unless the mark closes a quotation
     Rule(concat!("(", number!(), r#")""#), |found, place| {
-        let quoted = place.before().matches('"').count() % 2 == 1;
-        (!quoted).then(|| counted(group(found, 1), "inch", "inches"))
+        let marks = place.before().match_indices('"');
+        let quotes = marks.filter(|(at, _)| !place.text[..*at].ends_with(|before: char| before.is_ascii_digit()));
+        let quoted = quotes.count() % 2 == 1;
+        // "a 15" screen", "15" tall"
+        let next = place.after(found).trim_start().split(|end: char| !end.is_ascii_alphabetic()).next();
+        let described = next.is_some_and(|next| {
+            !["", "tall", "long", "wide", "deep", "thick", "high", "of", "by", "in", "and", "or", "from", "to"]
+                .contains(&next)
+        });
+        (!quoted).then(|| counted(group(found, 1), "inch", if described { "inch" } else { "inches" }))
     }),
     // "2 × 4 m"
     Rule(concat!("(", number!(), r")\s?[x\u{d7}]\s?(", number!(), r")\s?([A-Za-z\u{3bc}]+)\b"), |found, _| {
@@ -45,7 +53,8 @@ pub const RULES: &[Rule] = &[
             if place.text.contains('=') {
                 return None;
             }
-            let mut said = format!("{} by {}", numbers::number(group(found, 1)), numbers::number(group(found, 2)));
+            let joint = if place.after(found).starts_with('^') { "times" } else { "by" };
+            let mut said = format!("{} {joint} {}", numbers::number(group(found, 1)), numbers::number(group(found, 2)));
             if !group(found, 3).is_empty() {
                 said = format!("{said} by {}", numbers::number(group(found, 3)));
             }
@@ -68,7 +77,7 @@ pub const RULES: &[Rule] = &[
             number!(),
             r")(?:\s?[-\u{2013}]\s?(",
             number!(),
-            r"))?([ -]?)([A-Za-z\u{3bc}]+(?:/[A-Za-z]+)?[23\u{b2}\u{b3}]?)"
+            r"))?([ -]?)(km/h|m/s|MB/s|GB/s|[A-Za-z\u{3bc}]+[23\u{b2}\u{b3}]?)"
         ),
         |found, place| {
             let after = place.after(found);
@@ -112,24 +121,23 @@ pub const RULES: &[Rule] = &[
         Some(format!("{} {scale}", numbers::number(group(found, 1))))
     }),
     // "$5/month", "60 beats/min"
-    Rule(
-        r"/(month|mo|year|yr|day|week|wk|hour|hr|h|minute|min|second|sec|s|person|user|kg|lb|km|mile|night|item|unit|GB|MB|L|seat)\b",
-        |found, place| {
-            let counted = place.previous.contains(|letter: char| letter.is_ascii_digit());
-            let measured = ["beats", "miles", "dollars", "euros", "requests", "words", "frames", "calories"];
-            (counted || measured.contains(&place.previous)).then_some(())?;
-            let name = match group(found, 1) {
-                "mo" => "month",
-                "yr" => "year",
-                "wk" => "week",
-                "h" | "hr" => "hour",
-                "min" => "minute",
-                "s" | "sec" => "second",
-                other => unit(other).map_or(other, |Unit(_, one, _)| one),
-            };
-            Some(format!("per {name}"))
-        },
-    ),
+    Rule(r"/([A-Za-z]+)\b", |found, place| {
+        let counted = place.previous.contains(|letter: char| letter.is_ascii_digit());
+        let measured = ["beats", "miles", "dollars", "euros", "requests", "words", "frames", "calories"];
+        (counted || measured.contains(&place.previous)).then_some(())?;
+        let name = match group(found, 1) {
+            "mo" => "month",
+            "yr" => "year",
+            "wk" => "week",
+            "h" | "hr" => "hour",
+            "min" => "minute",
+            "s" | "sec" => "second",
+            "month" | "year" | "day" | "week" | "hour" | "minute" | "second" | "person" | "user" | "night" | "item"
+            | "unit" | "mile" | "seat" | "student" | "page" | "share" => group(found, 1),
+            other => unit(other)?.1,
+        };
+        Some(format!("per {name}"))
+    }),
     Rule(r"km/h\b", |_, _| Some("kilometers per hour".into())),
 ];
 
@@ -243,5 +251,7 @@ const UNITS: &[Unit] = &[
     Unit("hrs", "hour", "hours"),
     Unit("yr", "year", "years"),
     Unit("yrs", "year", "years"),
+    Unit("mo", "month", "months"),
+    Unit("mos", "month", "months"),
     Unit("ha", "hectare", "hectares"),
 ];
