@@ -237,10 +237,11 @@ impl Engine {
             speech: (options.speech_streams, Arc::default()),
             slots: SlotCounts {
                 live: options.live_streams,
-                speech: options.speech_streams,
+                // Twice as many as may be open: the device takes a moment to free the slot of a stream that was dropped.
+                speech: 2 * options.speech_streams,
                 agent: options.chats,
                 // A recording with speaker labels takes two streams; speech that is not paced is as urgent as a recording.
-                offline: 2 * options.recordings + options.speech_streams,
+                offline: 2 * options.recordings + 2 * options.speech_streams,
             },
             worker: Mutex::default(),
         })
