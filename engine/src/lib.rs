@@ -89,7 +89,10 @@ pub use catalog::{
     Catalog, CatalogDetector, CatalogDiarizer, CatalogLanguageModel, CatalogModel, CatalogSize, SelectedCheckpoint,
     WordErrorRate,
 };
-pub use chat::{ChatEnd, ChatEvent, ChatMessage, ChatOptions, ChatRole, ChatUsage, FinishReason};
+pub use chat::{
+    ChatEnd, ChatEvent, ChatMessage, ChatOptions, ChatRole, ChatTool, ChatToolCall, ChatToolChoice, ChatUsage,
+    FinishReason,
+};
 pub use decoding::fusion::FusionWeights;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use engine::{Engine, Transcription};

@@ -11,6 +11,7 @@ pub mod segments;
 mod sentence_boundaries;
 pub mod subtitles;
 pub mod tokens;
+pub mod tool_calls;
 mod word;
 
 pub use word::Word;
