@@ -90,7 +90,10 @@ pub use catalog::{
     Catalog, CatalogDetector, CatalogDiarizer, CatalogLanguageModel, CatalogModel, CatalogSize, CatalogVoice,
     SelectedCheckpoint, WordErrorRate,
 };
-pub use chat::{ChatEnd, ChatEvent, ChatMessage, ChatOptions, ChatRole, ChatUsage, FinishReason};
+pub use chat::{
+    ChatEnd, ChatEvent, ChatMessage, ChatOptions, ChatRole, ChatTool, ChatToolCall, ChatToolChoice, ChatUsage,
+    FinishReason,
+};
 pub use decoding::fusion::FusionWeights;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use engine::{Engine, Transcription};

@@ -137,7 +137,7 @@ impl Setup {
 }
 
 /// A models folder in which every model is the tiny streaming checkpoint of the fixtures; `svc-fast` and `svc-realtime` also
-/// claim Portuguese.
+/// claim Portuguese. Its language model `chat` has no checkpoint.
 fn write_tiny_models(root: &Path) -> PathBuf {
     let checkpoint = crate::fixtures().join("fastconformer/streaming");
     let entry = |id: &str, kind: &str, languages: &str, more: &str| {
@@ -153,6 +153,9 @@ fn write_tiny_models(root: &Path) -> PathBuf {
         entry("svc-fast", "prerecorded", "[\"en\", \"pt\"]", ""),
         entry("svc-realtime-pro", "realtime", "[\"en\"]", "look_ahead_ms = 160\n"),
         entry("svc-realtime", "realtime", "[\"en\", \"pt\"]", "look_ahead_ms = 1120\n"),
+        "[[language]]\nid = \"chat\"\ndefault = true\npublished = \"somebody/something\"\nfolder = \"chat\"\n\
+         download_bytes = 1\n"
+            .into(),
     ];
     fs::write(models.join("catalog.toml"), catalog.concat()).expect("the catalog is written");
     models
@@ -250,6 +253,26 @@ impl Service {
 
     fn root(&self) -> &str {
         self.root.path().to_str().expect("UTF-8")
+    }
+
+    /// Puts a language model where its catalog has `chat`: a tiny checkpoint with random weights that reads `context` tokens, and a chat
+    /// template, its own if none is given.
+    pub fn pull_chat(&self, context: u32, template: Option<&str>) {
+        let (from, to) = (crate::fixtures().join("decoder/qwen2"), self.models.join("chat"));
+        fs::create_dir(&to).expect("the folder of the language model");
+        for entry in fs::read_dir(from).expect("the fixture").map(|entry| entry.expect("an entry")) {
+            if entry.file_name() != "config.json" {
+                fs::copy(entry.path(), to.join(entry.file_name())).expect("a file of the language model");
+            }
+        }
+        if let Some(template) = template {
+            fs::write(to.join("chat_template.jinja"), template).expect("the chat template");
+        }
+        let config = fs::read(crate::fixtures().join("decoder/qwen2/config.json")).expect("the configuration");
+        let mut config: serde_json::Value = serde_json::from_slice(&config).expect("JSON");
+        config["max_position_embeddings"] = context.into();
+        // It is there once its configuration is.
+        fs::write(to.join("config.json"), config.to_string()).expect("the configuration");
     }
 
     /// The data folder.
