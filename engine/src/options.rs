@@ -41,6 +41,8 @@ pub struct EngineOptions {
     pub recordings: usize,
     /// Answers of language models at a time.
     pub chats: usize,
+    /// Streams of speech at a time.
+    pub speech_streams: usize,
     /// Memory for keys and values of the answers of one language model, in bytes. It bounds their length together; a conversation and
     /// its answer never have more tokens than fit.
     pub kv_memory: usize,
@@ -56,6 +58,7 @@ impl Default for EngineOptions {
             live_streams: 256,
             recordings: 64,
             chats: 16,
+            speech_streams: 64,
             kv_memory: 1 << 30,
         }
     }
@@ -69,6 +72,7 @@ impl EngineOptions {
         live_streams: usize => live_streams,
         recordings: usize => recordings,
         chats: usize => chats,
+        speech_streams: usize => speech_streams,
         kv_memory: usize => kv_memory,
     }
 }
@@ -105,6 +109,8 @@ pub struct TranscribeOptions {
     pub languages: Vec<String>,
     /// Names and words to expect.
     pub keyterms: Vec<String>,
+    /// True to expect medical terms, in English, Spanish, German and French; it changes nothing in other languages.
+    pub medical_mode: bool,
     /// Streaming checkpoints: at most this much look-ahead, in ms; the longest trained one if left out.
     pub look_ahead_ms: Option<u32>,
     /// The language model that joins the search.
@@ -151,6 +157,7 @@ impl TranscribeOptions {
         language: impl Into<String> => Some(language.into()),
         languages: impl IntoIterator<Item = impl Into<String>> => languages.into_iter().map(Into::into).collect(),
         keyterms: impl IntoIterator<Item = impl Into<String>> => keyterms.into_iter().map(Into::into).collect(),
+        medical_mode: bool => medical_mode,
         look_ahead_ms: u32 => Some(look_ahead_ms),
         language_model: LanguageModelChoice => language_model,
         fusion: FusionWeights => fusion,
@@ -180,6 +187,10 @@ pub struct ListenOptions {
     pub model: Option<String>,
     /// The language spoken, `en` say; found by the model where it can, if left out.
     pub language: Option<String>,
+    /// Names and words to expect. Those that the model cannot write are left out.
+    pub keyterms: Vec<String>,
+    /// True to expect medical terms, in English, Spanish, German and French; it changes nothing in other languages.
+    pub medical_mode: bool,
     /// Of the samples that will be pushed, in hertz: [`SAMPLE_RATES`].
     pub sample_rate: u32,
     /// At most this much look-ahead, ms; the catalog's for the model if left out.
@@ -200,6 +211,8 @@ impl Default for ListenOptions {
         Self {
             model: None,
             language: None,
+            keyterms: Vec::new(),
+            medical_mode: false,
             sample_rate: SAMPLE_RATE,
             look_ahead_ms: None,
             turns: EndpointingRules::default(),
@@ -214,6 +227,8 @@ impl ListenOptions {
     setters! {
         model: impl Into<String> => Some(model.into()),
         language: impl Into<String> => Some(language.into()),
+        keyterms: impl IntoIterator<Item = impl Into<String>> => keyterms.into_iter().map(Into::into).collect(),
+        medical_mode: bool => medical_mode,
         sample_rate: u32 => sample_rate,
         look_ahead_ms: u32 => Some(look_ahead_ms),
         turns: EndpointingRules => turns,

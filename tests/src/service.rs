@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::client::Account;
 use crate::guard::CleanupGuard;
 use crate::program::{Run, command, command_with_open_files, ended};
+use crate::voices::write_tiny_voice;
 
 /// Deadline for an event that must happen, far above the time that a busy machine needs. No test measures time.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
@@ -47,6 +48,7 @@ pub struct Setup {
     models: Option<PathBuf>,
     config: Option<PathBuf>,
     open_files: Option<String>,
+    has_voice: bool,
 }
 
 impl Default for Setup {
@@ -58,7 +60,14 @@ impl Default for Setup {
 impl Setup {
     /// The defaults, on the tiny checkpoint; private addresses are refused.
     pub fn new() -> Self {
-        Self { settings: BTreeMap::new(), variables: BTreeMap::new(), models: None, config: None, open_files: None }
+        Self {
+            settings: BTreeMap::new(),
+            variables: BTreeMap::new(),
+            models: None,
+            config: None,
+            open_files: None,
+            has_voice: false,
+        }
     }
 
     /// The defaults, with receivers on 127.0.0.1 allowed and several workers: a job that waits for a receiver blocks no
@@ -91,6 +100,12 @@ impl Setup {
         self
     }
 
+    /// With the voice of random weights beside the tiny checkpoint.
+    pub fn voice(mut self) -> Self {
+        self.has_voice = true;
+        self
+    }
+
     /// On the checkpoints that ship with the repository.
     pub fn starter(mut self) -> Self {
         self.models = Some(crate::models());
@@ -108,6 +123,13 @@ impl Setup {
     pub fn prepare(self) -> Service {
         let root = tempfile::tempdir().expect("a temporary folder");
         let models = self.models.unwrap_or_else(|| write_tiny_models(root.path()));
+        if self.has_voice {
+            write_tiny_voice(&models.join("voice"));
+            let path = models.join("catalog.toml");
+            let entry = "[[voice]]\nid = \"voice-tiny\"\nstarter = \"voice\"\nlanguage = \"en\"\n";
+            let catalog = fs::read_to_string(&path).expect("the catalog was written") + entry;
+            fs::write(path, catalog).expect("the catalog is written");
+        }
         fs::create_dir(root.path().join("data")).expect("the data folder");
         let Self { settings, variables, config, open_files, .. } = self;
         Service { root, models, config, open_files, settings, variables, state: Mutex::default() }
@@ -115,7 +137,7 @@ impl Setup {
 }
 
 /// A models folder in which every model is the tiny streaming checkpoint of the fixtures; `svc-fast` and `svc-realtime` also
-/// claim Portuguese.
+/// claim Portuguese. Its language model `chat` has no checkpoint.
 fn write_tiny_models(root: &Path) -> PathBuf {
     let checkpoint = crate::fixtures().join("fastconformer/streaming");
     let entry = |id: &str, kind: &str, languages: &str, more: &str| {
@@ -131,6 +153,9 @@ fn write_tiny_models(root: &Path) -> PathBuf {
         entry("svc-fast", "prerecorded", "[\"en\", \"pt\"]", ""),
         entry("svc-realtime-pro", "realtime", "[\"en\"]", "look_ahead_ms = 160\n"),
         entry("svc-realtime", "realtime", "[\"en\", \"pt\"]", "look_ahead_ms = 1120\n"),
+        "[[language]]\nid = \"chat\"\ndefault = true\npublished = \"somebody/something\"\nfolder = \"chat\"\n\
+         download_bytes = 1\n"
+            .into(),
     ];
     fs::write(models.join("catalog.toml"), catalog.concat()).expect("the catalog is written");
     models
@@ -228,6 +253,26 @@ impl Service {
 
     fn root(&self) -> &str {
         self.root.path().to_str().expect("UTF-8")
+    }
+
+    /// Puts a language model where its catalog has `chat`: a tiny checkpoint with random weights that reads `context` tokens, and a chat
+    /// template, its own if none is given.
+    pub fn pull_chat(&self, context: u32, template: Option<&str>) {
+        let (from, to) = (crate::fixtures().join("decoder/qwen2"), self.models.join("chat"));
+        fs::create_dir(&to).expect("the folder of the language model");
+        for entry in fs::read_dir(from).expect("the fixture").map(|entry| entry.expect("an entry")) {
+            if entry.file_name() != "config.json" {
+                fs::copy(entry.path(), to.join(entry.file_name())).expect("a file of the language model");
+            }
+        }
+        if let Some(template) = template {
+            fs::write(to.join("chat_template.jinja"), template).expect("the chat template");
+        }
+        let config = fs::read(crate::fixtures().join("decoder/qwen2/config.json")).expect("the configuration");
+        let mut config: serde_json::Value = serde_json::from_slice(&config).expect("JSON");
+        config["max_position_embeddings"] = context.into();
+        // It is there once its configuration is.
+        fs::write(to.join("config.json"), config.to_string()).expect("the configuration");
     }
 
     /// The data folder.

@@ -53,6 +53,9 @@ struct Arguments {
     /// Hypotheses that the search keeps
     #[arg(long, value_name = "N")]
     beam: Option<usize>,
+    /// Expect medical terms
+    #[arg(long)]
+    medical: bool,
     /// Print the reference and the hypothesis of each file
     #[arg(long)]
     show: bool,
@@ -71,6 +74,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     options.model = arguments.model;
     options.look_ahead_ms = arguments.look_ahead;
     options.beam = arguments.beam;
+    options.medical_mode = arguments.medical;
     let fusion = &mut options.fusion;
     fusion.lm = arguments.lm_weight.unwrap_or(fusion.lm);
     fusion.word = arguments.word_bonus.unwrap_or(fusion.word);

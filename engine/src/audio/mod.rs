@@ -12,6 +12,7 @@ mod ffmpeg;
 mod frames;
 mod input;
 mod isolation;
+pub(crate) mod loudness;
 mod mono;
 mod mp4;
 mod native;
@@ -58,6 +59,11 @@ pub enum Ffmpeg {
     At(PathBuf),
     /// None: such files fail with [`Error::FfmpegMissing`].
     Never,
+}
+
+/// The `ffmpeg` that [`Ffmpeg::Find`] selects, if it is installed.
+pub fn ffmpeg_program() -> Option<PathBuf> {
+    ffmpeg::locate(&Ffmpeg::Find)
 }
 
 /// Options to open an [`AudioStream`].

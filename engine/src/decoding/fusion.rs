@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::keyterms::{Bias, Keyterms};
+use super::keyterms::{Bias, ExpectedTerms, Keyterms};
 use crate::error::{Error, Result};
 use crate::text::lm::{Context, LanguageModel, Lexicon, Place};
 use crate::text::tokens::{Vocabulary, WORD_START};
@@ -104,9 +104,9 @@ impl Fusion {
         weights: FusionWeights,
         vocabulary: &Vocabulary,
         keyterms: Option<Keyterms>,
-        terms: &[String],
+        terms: &ExpectedTerms<'_>,
     ) -> Self {
-        let spelled: Vec<String> = terms.iter().map(|term| spelling(term)).collect();
+        let spelled: Vec<String> = terms.words().map(spelling).collect();
         let words = spelled.iter().flat_map(|term| term.split_whitespace());
         let terms = Lexicon::new(words.enumerate().map(|(id, word)| (word, id as u32, TERM)));
         let spellings = vocabulary.texts().map(|text| spelling(text).into_bytes().into()).collect();
@@ -243,7 +243,8 @@ mod tests {
         let repository = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("..");
         let vocabulary = Vocabulary::read(&repository.join("models/starter/asr-en"), 383).unwrap();
         let model = LanguageModel::open(&repository.join("tests/fixtures/lm/small.ngram")).unwrap();
-        let fusion = Fusion::new(Arc::new(model), FusionWeights::new(0.5), &vocabulary, None, &[]);
+        let fusion =
+            Fusion::new(Arc::new(model), FusionWeights::new(0.5), &vocabulary, None, &ExpectedTerms::default());
         let of = |wanted: &str| {
             let token = vocabulary.texts().position(|text| text == wanted).unwrap() as u32;
             fusion.internal(token) / fusion.weights().internal

@@ -3,12 +3,48 @@
 use std::collections::BTreeMap;
 
 use crate::error::Result;
+use crate::text::medical;
 use crate::text::tokens::Vocabulary;
 
 /// Bonuses, in logits, for a token that begins a keyterm and for each that continues one. The bonus for a beginning is
 /// smaller, since most words begin like some keyterm.
 const BEGIN: f32 = 1.0;
 const CONTINUE: f32 = 2.5;
+
+/// Bonus for a token of a medical term, from the third on: there are so many terms that every word begins like some.
+const MEDICAL: f32 = 1.0;
+const MEDICAL_FROM: u16 = 3;
+
+/// Medical terms are given with this number of letters at least: shorter words are those of ordinary speech too.
+const MEDICAL_LETTERS: usize = 6;
+
+/// The terms that recognition expects.
+#[derive(Clone, Debug, Default)]
+pub struct ExpectedTerms<'a> {
+    /// Keyterms of the user.
+    pub keyterms: &'a [String],
+    /// Terms of medical mode.
+    pub medical: Vec<&'static str>,
+}
+
+impl<'a> ExpectedTerms<'a> {
+    /// Keyterms, and with medical mode the medical terms of a language, or of all where it is not known.
+    pub fn new(keyterms: &'a [String], medical_mode: bool, language: Option<&str>) -> Self {
+        let medical: Vec<&'static str> = match language {
+            _ if !medical_mode => Vec::new(),
+            Some(language) => medical::terms(language).into_iter().flatten().collect(),
+            None => medical::all_terms().collect(),
+        };
+        Self { keyterms, medical: medical.into_iter().filter(|term| term.chars().count() >= MEDICAL_LETTERS).collect() }
+    }
+
+    /// All words of keyterms, and the long ones of medical terms.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        let medical = self.medical.iter().flat_map(|term| term.split_whitespace());
+        let medical = medical.filter(|word| word.chars().count() >= MEDICAL_LETTERS);
+        self.keyterms.iter().flat_map(|term| term.split_whitespace()).chain(medical)
+    }
+}
 
 /// Phrases as paths of tokens. The [`Bias`] of a stream has the phrases that it has begun.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +57,10 @@ struct Node {
     next: BTreeMap<u32, usize>,
     /// Tokens from the root.
     depth: u16,
+    /// Bonus of its token, logits.
+    bonus: f32,
+    /// Bonuses from the root to here.
+    earned: f32,
     /// True if a phrase ends here.
     ends: bool,
 }
@@ -34,34 +74,43 @@ pub struct Bias {
 }
 
 impl Keyterms {
-    /// A trie of `terms`, each as given and with a capital, or none without terms; and the terms that the model cannot
-    /// write, which are left out.
+    /// A trie of the terms, each as given and with a capital, or none without terms; and the keyterms that the model
+    /// cannot write, which are left out.
     ///
     /// # Errors
     /// [`crate::Error::InvalidOption`] when the tokenizer fails.
-    pub fn new<'a>(terms: &'a [String], vocabulary: &Vocabulary) -> Result<(Option<Self>, Vec<&'a str>)> {
+    pub fn new<'a>(terms: &ExpectedTerms<'a>, vocabulary: &Vocabulary) -> Result<(Option<Self>, Vec<&'a str>)> {
         let mut trie = Self { nodes: vec![Node::default()] };
         let mut left_out = Vec::new();
-        for term in terms.iter().map(|term| term.trim()).filter(|term| !term.is_empty()) {
+        for term in terms.keyterms.iter().map(|term| term.trim()).filter(|term| !term.is_empty()) {
             match vocabulary.spelled(term)? {
-                Some(tokens) => trie.insert(&tokens),
+                Some(tokens) => trie.insert(&tokens, user_bonus),
                 None => left_out.push(term),
             }
             if let Some(tokens) = vocabulary.spelled(&capitalised(term))? {
-                trie.insert(&tokens);
+                trie.insert(&tokens, user_bonus);
+            }
+        }
+        // After the user's: a node keeps the bonus of its first phrase.
+        for term in &terms.medical {
+            for term in [(*term).to_owned(), capitalised(term)] {
+                if let Some(tokens) = vocabulary.spelled(&term)? {
+                    trie.insert(&tokens, medical_bonus);
+                }
             }
         }
         Ok(((trie.nodes.len() > 1).then_some(trie), left_out))
     }
 
-    fn insert(&mut self, tokens: &[u32]) {
+    fn insert(&mut self, tokens: &[u32], bonus: fn(u16) -> f32) {
         let mut at = 0;
         for token in tokens {
             at = match self.nodes[at].next.get(token) {
                 Some(next) => *next,
                 None => {
                     let depth = self.nodes[at].depth + 1;
-                    self.nodes.push(Node { depth, ..Node::default() });
+                    let (bonus, earned) = (bonus(depth), self.nodes[at].earned + bonus(depth));
+                    self.nodes.push(Node { depth, bonus, earned, ..Node::default() });
                     let next = self.nodes.len() - 1;
                     self.nodes[at].next.insert(*token, next);
                     next
@@ -85,9 +134,8 @@ impl Keyterms {
             }
         };
         (0..scores.len() as u32).for_each(|token| consider(token, 0.0));
-        self.nodes[0].next.keys().for_each(|token| consider(*token, BEGIN));
-        for node in &bias.within {
-            self.nodes[*node].next.keys().for_each(|token| consider(*token, CONTINUE));
+        for node in bias.within.iter().chain([&0]) {
+            self.nodes[*node].next.iter().for_each(|(token, next)| consider(*token, self.nodes[*next].bonus));
         }
         self.advance(bias, best.1);
         best.1
@@ -99,8 +147,7 @@ impl Keyterms {
     /// [`choose`]: Self::choose
     pub fn score(&self, bias: &mut Bias, token: u32) -> f32 {
         self.advance(bias, token);
-        let earned = |node: &usize| BEGIN + CONTINUE * f32::from(self.nodes[*node].depth - 1);
-        let best = bias.within.iter().map(earned).fold(0.0, f32::max);
+        let best = bias.within.iter().map(|node| self.nodes[*node].earned).fold(0.0, f32::max);
         let change = best - bias.pending_bonus;
         bias.pending_bonus = best;
         if bias.within.iter().any(|node| self.nodes[*node].ends) {
@@ -117,6 +164,16 @@ impl Keyterms {
     }
 }
 
+/// Bonus of the token number `depth` of a keyterm, from 1.
+fn user_bonus(depth: u16) -> f32 {
+    if depth == 1 { BEGIN } else { CONTINUE }
+}
+
+/// The same of a medical term.
+fn medical_bonus(depth: u16) -> f32 {
+    if depth < MEDICAL_FROM { 0.0 } else { MEDICAL }
+}
+
 fn capitalised(term: &str) -> String {
     let mut letters = term.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
@@ -128,7 +185,7 @@ mod tests {
 
     fn trie(phrases: &[&[u32]]) -> Keyterms {
         let mut trie = Keyterms { nodes: vec![Node::default()] };
-        phrases.iter().for_each(|phrase| trie.insert(phrase));
+        phrases.iter().for_each(|phrase| trie.insert(phrase, user_bonus));
         trie
     }
 
@@ -152,6 +209,32 @@ mod tests {
         assert_eq!(scores(&[1, 2, 3, 3]), [BEGIN, CONTINUE, CONTINUE, 0.0]);
         assert_eq!(scores(&[1, 2, 9, 9]), [BEGIN, CONTINUE, -BEGIN - CONTINUE, 0.0]);
         assert_eq!(scores(&[1, 2, 1]), [BEGIN, CONTINUE, -CONTINUE]);
+    }
+
+    #[test]
+    fn a_medical_term_counts_from_its_third_token_and_never_lowers_a_keyterm() {
+        let mut terms = trie(&[&[1, 2]]);
+        terms.insert(&[1, 2, 3, 4], medical_bonus);
+        terms.insert(&[5, 6, 7], medical_bonus);
+        let scores = |tokens: &[u32]| {
+            let mut bias = Bias::default();
+            tokens.iter().map(|token| terms.score(&mut bias, *token)).collect::<Vec<f32>>()
+        };
+        assert_eq!(scores(&[5, 6, 7]), [0.0, 0.0, MEDICAL]);
+        assert_eq!(scores(&[5, 6, 9]), [0.0, 0.0, 0.0]);
+        assert_eq!(scores(&[1, 2]), [BEGIN, CONTINUE]);
+        let mut bias = Bias::default();
+        assert_eq!(terms.choose(&[0.0, -5.0, 0.0, 0.0, 0.0, 0.5, 0.6, 0.0], 0, &mut bias), 6, "no bonus to begin");
+    }
+
+    #[test]
+    fn medical_terms_are_those_of_the_language_and_long() {
+        let of = |language| ExpectedTerms::new(&[], true, language).medical;
+        assert!(of(Some("en_us")).contains(&"lisinopril") && !of(Some("en")).contains(&"lisinoprilo"));
+        assert!(of(Some("pt")).is_empty());
+        assert!(of(None).len() > 2000 && of(None).contains(&"Vorhofflimmern"));
+        assert!(of(None).iter().all(|term| term.chars().count() >= MEDICAL_LETTERS));
+        assert!(ExpectedTerms::new(&[], false, Some("en")).medical.is_empty());
     }
 
     #[test]

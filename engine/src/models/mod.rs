@@ -1,7 +1,10 @@
 //! Model families, one folder each.
 
+pub mod bert;
 pub mod decoder;
 pub mod fastconformer;
+pub mod fastspeech2;
 pub mod silero;
+pub mod vocos;
 pub mod voice;
 pub mod whisper;

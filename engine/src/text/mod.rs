@@ -5,11 +5,15 @@ pub mod byte_level;
 pub mod extractive;
 pub mod itn;
 pub mod lm;
+pub mod medical;
+mod number_words;
 pub mod search;
 pub mod segments;
 mod sentence_boundaries;
+pub mod speech;
 pub mod subtitles;
 pub mod tokens;
+pub mod tool_calls;
 mod word;
 
 pub use word::Word;

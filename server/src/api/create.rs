@@ -13,7 +13,6 @@ use crate::clock;
 use crate::http::body::Fields;
 use crate::http::response::{ApiError, Result};
 use crate::ids::{AccountId, TranscriptId, UploadId};
-use crate::languages;
 use crate::store::{NewTranscript, Source, UploadStatus};
 
 /// The most vocabulary hints, and the length of each.
@@ -106,9 +105,6 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     check_languages(&state.catalog, &model, language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
     if flags.contains(&("pii_redaction", true)) {
         check_redaction(language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
-    }
-    if medical_mode && languages::has_medical_mode(language_code.as_deref()) {
-        return Err(ApiError::unsupported_option("`medical_mode` is not served here yet; leave it out."));
     }
     let default_title = match &source {
         Source::Url(url) => title_of(url),

@@ -48,6 +48,12 @@ pub struct ListenArgs {
     /// The spoken language, such as en; if left out, the model detects it where it can
     #[arg(long, value_name = "CODE")]
     language: Option<String>,
+    /// A name or term to expect; may be repeated
+    #[arg(long = "keyterm", value_name = "TERM")]
+    keyterms: Vec<String>,
+    /// Expect medical terms, in English, Spanish, German and French
+    #[arg(long)]
+    medical: bool,
     /// Look-ahead of the model in ms [default: the catalog's for the model]
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,
@@ -95,6 +101,8 @@ pub fn run(args: &ListenArgs) -> Result<()> {
     let mut options = ListenOptions::default()
         .model(&args.model)
         .sample_rate(if piped { args.rate } else { SAMPLE_RATE })
+        .keyterms(args.keyterms.clone())
+        .medical_mode(args.medical)
         .turns(EndpointingRules::default().silence_ms(args.silence))
         .language_model(args.search.language_model())
         .fusion(args.search.weights());

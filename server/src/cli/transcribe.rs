@@ -57,6 +57,9 @@ pub struct TranscribeArgs {
     /// A name or term to expect; may be repeated
     #[arg(long = "keyterm", value_name = "TERM")]
     keyterms: Vec<String>,
+    /// Expect medical terms, in English, Spanish, German and French
+    #[arg(long)]
+    medical: bool,
     /// Look-ahead of streaming models in ms [default: the longest that the model was trained with]
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,
@@ -237,6 +240,7 @@ impl Job<'_> {
             .model(&self.args.model)
             .languages(self.args.languages.clone())
             .keyterms(self.args.keyterms.clone())
+            .medical_mode(self.args.medical)
             .language_model(self.args.search.language_model())
             .fusion(self.args.search.weights())
             .sequential(self.args.sequential);

@@ -279,7 +279,8 @@ fn transcribe_options(job: &Job) -> TranscribeOptions {
     let mut options = TranscribeOptions::default()
         .model(&job.model)
         .languages(languages)
-        .keyterms(keyterms.filter_map(|term| term.as_str()));
+        .keyterms(keyterms.filter_map(|term| term.as_str()))
+        .medical_mode(job.options["medical_mode"].as_bool().unwrap_or_default());
     options.language = language;
     options.speakers = match (job.options["speaker_labels"].as_bool(), job.options["speakers_expected"].as_u64()) {
         (Some(true), Some(count)) => SpeakerLabels::Expected(count as usize),

@@ -57,9 +57,6 @@ pub async fn create_token(state: Arc<RealtimeState>, request: RequestContext) ->
         check_language(&state.catalog, &model, code)
             .map_err(|reason| ApiError::validation(format!("{UNSUPPORTED} `language_code`: {reason}.")))?;
     }
-    if medical_mode && languages::has_medical_mode(language_code.as_deref()) {
-        return Err(ApiError::unsupported_option("`medical_mode` is not served here yet; leave it out."));
-    }
     let allowance = state.store.allowance(&account.id).await?;
     let longest_ms = state.settings.max_duration.as_millis() as i64;
     let estimated_ms = estimated_duration_sec.unwrap_or_default().saturating_mul(1000);
@@ -161,6 +158,7 @@ async fn open(
     let mut options = ListenOptions::default()
         .model(&claims.model)
         .sample_rate(claims.sample_rate)
+        .medical_mode(claims.medical_mode)
         .turns(EndpointingRules::default().silence_ms(state.settings.turn_silence_ms))
         .language_model(state.settings.language_model.clone());
     options.language.clone_from(&claims.language_code);

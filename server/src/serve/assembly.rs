@@ -15,6 +15,7 @@ use crate::api::billing::BillingState;
 use crate::api::health::HealthState;
 use crate::api::language::LanguageState;
 use crate::api::models::ModelsState;
+use crate::api::openai::speech::{self, SpeechState};
 use crate::api::openai::transcriptions::TranscriptionsState;
 use crate::api::rendering::Renderer;
 use crate::api::upload_quota::UploadQuota;
@@ -27,6 +28,7 @@ use crate::http::proxies::TrustedProxies;
 use crate::http::rate_limits::RateLimits;
 use crate::http::transfer::TransferLimits;
 use crate::jobs::{JobRunner, JobSettings};
+use crate::language::local::Local;
 use crate::language::upstream::{Upstream, UpstreamSettings};
 use crate::language::{LanguageModel, LanguageModels};
 use crate::live::{RealtimeState, SessionSettings, SessionThreads};
@@ -64,8 +66,8 @@ pub fn transfer_limits(config: &Config) -> TransferLimits {
     }
 }
 
-/// The language models: the server that the settings name.
-fn language_models(config: &Config) -> Result<LanguageModels, String> {
+/// The language models: the server that the settings name, then those of the catalog. The first is loaded in the background.
+fn language_models(config: &Config, engine: Option<&Engine>) -> Result<LanguageModels, String> {
     let mut models: Vec<Arc<dyn LanguageModel>> = Vec::new();
     if let (Some(url), Some(model)) = (&config.language_upstream, &config.language_model) {
         models.push(Arc::new(Upstream::new(UpstreamSettings {
@@ -76,7 +78,19 @@ fn language_models(config: &Config) -> Result<LanguageModels, String> {
             timeout: Duration::from_secs(config.language_timeout_seconds.into()),
         })?));
     }
-    Ok(LanguageModels::new(models))
+    let catalog = engine.into_iter().flat_map(|engine| {
+        engine.catalog().language_models().iter().map(|model| Local::new(engine.clone(), &model.id))
+    });
+    models.extend(catalog.map(|model| Arc::new(model) as Arc<dyn LanguageModel>));
+    let models = LanguageModels::new(models);
+    if let Some(model) = models.default_model().cloned() {
+        tokio::spawn(async move {
+            if let Err(error) = model.prepare().await {
+                tracing::error!(model = model.id(), %error, "the language model cannot be loaded");
+            }
+        });
+    }
+    Ok(models)
 }
 
 /// The settings and the resources that were opened with them.
@@ -137,7 +151,7 @@ impl Service {
         let catalog = Arc::new(catalog);
         let signing_key: Arc<str> = secret.into();
         let renderer = Arc::new(Renderer::new(config.scratch()));
-        let models = language_models(config)?;
+        let models = language_models(config, engine.as_ref())?;
 
         let workers = engine.clone().map(|engine| Workers {
             jobs: Arc::new(JobRunner {
@@ -206,6 +220,7 @@ impl Service {
                 transcripts: transcripts.clone(),
                 uploads: uploads.clone(),
             }),
+            speech: Arc::new(SpeechState { engine: engine.clone(), places: Places::new(speech::MAX_REQUESTS) }),
             transcripts,
             uploads,
             models: Arc::new(ModelsState { catalog: catalog.clone(), language: models.clone() }),

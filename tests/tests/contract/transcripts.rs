@@ -189,7 +189,7 @@ fn a_language_that_the_model_lacks_is_refused_by_name() {
 #[test]
 fn options_that_are_not_served_are_refused_by_name_and_false_is_fine() {
     let account = service().account();
-    let options = ["speaker_labels", "medical_mode"];
+    let options = ["speaker_labels"];
     let mut off = json!({"audio_url": receiver().sound()});
     for option in options {
         let message = account
@@ -202,11 +202,13 @@ fn options_that_are_not_served_are_refused_by_name_and_false_is_fine() {
 }
 
 #[test]
-fn medical_mode_is_ignored_for_other_languages() {
+fn medical_mode_is_taken_and_ignored_for_other_languages() {
     let account = service().account();
-    let body =
-        json!({"audio_url": receiver().sound(), "model": "svc-fast", "language_code": "pt", "medical_mode": true});
-    assert_eq!(account.finished(&account.create(&body))["status"], "completed");
+    for (model, language) in [("svc-best", json!("en")), ("svc-best", json!(null)), ("svc-fast", json!("pt"))] {
+        let body =
+            json!({"audio_url": receiver().sound(), "model": model, "language_code": language, "medical_mode": true});
+        assert_eq!(account.finished(&account.create(&body))["status"], "completed", "{model} {language}");
+    }
 }
 
 #[test]

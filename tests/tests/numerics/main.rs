@@ -2,15 +2,18 @@
 //! `transformers` and the published packages (`tests/oracles`), on the CPU and on a Vulkan adapter.
 
 mod activation;
+mod bert;
 mod decoder;
 mod decoder_texts;
 mod fastconformer;
+mod fastspeech2;
 mod features;
 mod gemv;
 mod gguf;
 mod kernels;
 mod sentiment;
 mod silero;
+mod vocos;
 mod voice;
 mod whisper;
 mod whisper_gpu;

@@ -73,7 +73,10 @@ impl LiveExecutor {
         let mut streams: Vec<_> = inputs.iter_mut().map(|input| &mut input.stream).collect();
         let encoded = model.encode(&mut streams, features, &valid)?;
         let tokens = match search {
-            SearchKind::Greedy => model.search_together(&mut streams, &encoded, &vec![None; slots.len()])?,
+            SearchKind::Greedy => {
+                let keyterms = slots.iter().map(|slot| self.slots.find(*slot)?.request.keyterms.as_deref());
+                model.search_together(&mut streams, &encoded, &keyterms.collect::<Vec<_>>())?
+            }
             SearchKind::Beam => {
                 let beams = slots.iter().map(|slot| self.slots.find(*slot)?.request.beam());
                 let beams: Vec<Beam> =
@@ -222,6 +225,7 @@ mod tests {
             group,
             endpointing: EndpointingRules::default(),
             has_detector: true,
+            keyterms: None,
             fusion: None,
             beam: 1,
             backlog: BacklogReporter::new(Arc::default()),

@@ -14,6 +14,7 @@ use super::slot::{LiveAudio, LiveRequest};
 use super::turns::{LiveEvent, Turns};
 use crate::audio::{Resampler, SAMPLE_RATE, sanitize};
 use crate::decoding::fusion::{self, Fusion};
+use crate::decoding::keyterms::{ExpectedTerms, Keyterms};
 use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
@@ -87,13 +88,17 @@ pub(crate) fn open(
         model: model.clone(),
     };
     let emission_delay = model.emission_delay(group.look_ahead);
-    let fusion = language_model
-        .map(|language_model| Arc::new(Fusion::new(language_model, options.fusion, model.vocabulary(), None, &[])));
+    let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, options.language.as_deref());
+    let (keyterms, _) = Keyterms::new(&terms, model.vocabulary())?;
+    let fusion = language_model.map(|language_model| {
+        Arc::new(Fusion::new(language_model, options.fusion, model.vocabulary(), keyterms.clone(), &terms))
+    });
     let backlog = Arc::new(Backlog::default());
     let request = StreamRequest::Live(LiveRequest {
         group,
         endpointing: rules,
         has_detector: detector.is_some(),
+        keyterms: keyterms.map(Arc::new),
         fusion,
         beam: options.beam.unwrap_or(fusion::BEAM),
         backlog: BacklogReporter::new(backlog.clone()),

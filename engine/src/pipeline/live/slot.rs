@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::backlog::BacklogReporter;
 use crate::decoding::fusion::Fusion;
+use crate::decoding::keyterms::Keyterms;
 use crate::decoding::{Beam, Search, Token};
 use crate::error::Result;
 use crate::models::fastconformer::Stream;
@@ -28,6 +29,8 @@ pub struct LiveRequest {
     pub endpointing: EndpointingRules,
     /// True if the caller's detector finds the speech.
     pub has_detector: bool,
+    /// Keyterms of a greedy search; those of a beam search are in its fusion.
+    pub keyterms: Option<Arc<Keyterms>>,
     /// Shallow fusion for beam search; without it the search is greedy.
     pub fusion: Option<Arc<Fusion>>,
     /// Beam width.

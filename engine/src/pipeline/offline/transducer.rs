@@ -9,7 +9,7 @@ use super::transducer_executor::{SearchPlacement, StepOutput, StepResult, Transd
 use super::unwritten::Coverage;
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::decoding::fusion::{BEAM, Fusion};
-use crate::decoding::keyterms::Keyterms;
+use crate::decoding::keyterms::{ExpectedTerms, Keyterms};
 use crate::decoding::{Beam, Search, Token};
 use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
@@ -133,10 +133,10 @@ pub(crate) fn transcribe(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Transcript> {
     let vocabulary = model.vocabulary();
-    let (keyterms, unwritable) = Keyterms::new(&options.keyterms, vocabulary)?;
-    let fusion = language_model.map(|language_model| {
-        Fusion::new(language_model, options.fusion, vocabulary, keyterms.clone(), &options.keyterms)
-    });
+    let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, options.language.as_deref());
+    let (keyterms, unwritable) = Keyterms::new(&terms, vocabulary)?;
+    let fusion = language_model
+        .map(|language_model| Fusion::new(language_model, options.fusion, vocabulary, keyterms.clone(), &terms));
     let mut run = Transcription {
         keyterms: keyterms.map(Arc::new),
         fusion,

@@ -17,8 +17,8 @@ use crate::models::whisper::{DecodedWindow, Previous, Task, Whisper};
 use crate::options::TranscribeOptions;
 use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
-use crate::text::Word;
 use crate::text::tokens::{Spoken, joined};
+use crate::text::{Word, medical};
 use crate::transcript::{Progress, Transcript};
 use crate::vad::chunker::{Chunker, SequentialWindows, WindowLengths};
 use crate::vad::seam::join;
@@ -53,7 +53,7 @@ pub(crate) fn transcribe(
         task: Task::Transcribe,
         beams: options.beam.unwrap_or(1),
     };
-    let keyterms = keyterm_prompt(model, &options.keyterms)?;
+    let keyterms = keyterm_prompt(model, options)?;
     let open = worker.open(StreamRequest::Whisper(request), Priority::Offline)?;
     let progress = ProgressReport::new(progress, &audio);
     let mut text = TranscriptBuilder {
@@ -368,8 +368,17 @@ fn language(model: &Whisper, options: &TranscribeOptions) -> Result<LanguageChoi
     }
 }
 
-/// Prompt with the keyterms, as if they were the text before the audio.
-fn keyterm_prompt(model: &Whisper, terms: &[String]) -> Result<Vec<u32>> {
-    let terms: Vec<&str> = terms.iter().map(|term| term.trim()).filter(|term| !term.is_empty()).collect();
+/// Medical terms of a prompt: it has no room for all, and tells the kind of speech more than its words.
+const MEDICAL_PROMPT_TERMS: usize = 24;
+
+/// Prompt with the keyterms, as if they were the text before the audio; with medical mode after a few medical terms of the
+/// language, if it is given. A prompt is cut at its start, so keyterms stay.
+fn keyterm_prompt(model: &Whisper, options: &TranscribeOptions) -> Result<Vec<u32>> {
+    let language = options.language.as_deref().filter(|_| options.medical_mode);
+    let medical: Vec<&str> = language.and_then(medical::terms).into_iter().flatten().collect();
+    // From all parts of the list: drugs, conditions, anatomy, procedures.
+    let medical = medical.iter().copied().step_by(medical.len().div_ceil(MEDICAL_PROMPT_TERMS).max(1));
+    let keyterms = options.keyterms.iter().map(|term| term.trim());
+    let terms: Vec<&str> = medical.chain(keyterms).filter(|term| !term.is_empty()).collect();
     if terms.is_empty() { Ok(Vec::new()) } else { model.vocabulary().encode(&format!(" {}.", terms.join(", "))) }
 }

@@ -178,20 +178,18 @@ fn a_language_outside_the_set_is_422() {
     assert_taken(account.mint(&json!({"model": "svc-realtime", "language_code": "pt"})).open());
 }
 
-/// As for transcripts: an option that is not supported is refused by name.
 #[test]
-fn medical_mode_is_refused_where_it_would_apply() {
+fn medical_mode_is_taken_at_minting_and_by_the_socket_and_ignored_for_other_languages() {
     let account = service().account();
-    for body in [json!({"medical_mode": true}), json!({"medical_mode": true, "language_code": "en_us"})] {
-        let message = account.ask_for_token(&body).error(400, "unsupported_option");
-        assert!(message.contains("medical_mode"), "{message}");
+    for body in [
+        json!({"medical_mode": true}),
+        json!({"medical_mode": true, "language_code": "en_us"}),
+        json!({"model": "svc-realtime", "language_code": "pt", "medical_mode": true}),
+    ] {
+        let token = account.mint(&body);
+        assert_taken(token.open());
+        assert_refused(token.open_with(&[("medical_mode", "false")]), 4400, "minted with medical mode");
     }
-}
-
-#[test]
-fn medical_mode_is_ignored_for_other_languages() {
-    let body = json!({"model": "svc-realtime", "language_code": "pt", "medical_mode": true});
-    assert_taken(service().account().mint(&body).open());
 }
 
 #[test]
