@@ -8,6 +8,7 @@
 //! resampler's own delay always.
 
 mod container;
+mod conversion;
 mod ffmpeg;
 mod frames;
 mod input;
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use input::Input;
+pub use conversion::RateConversion;
 pub(crate) use mono::sanitize;
 use native::NativeDecoder;
 pub(crate) use resample::Resampler;

@@ -16,7 +16,7 @@ const GO_ON_MS: u32 = 200;
 /// Silence that ends a doubt, ms.
 const DOUBT_SILENCE_MS: u32 = 300;
 /// Longest wait for the final words of a turn, ms.
-const WORDS_TIMEOUT_MS: u64 = 3_000;
+const WORDS_TIMEOUT_MS: u64 = 15_000;
 /// Longest wait for the last words of a session, ms.
 const ENDING_TIMEOUT_MS: u64 = 1_500;
 /// Time after a reply in which echo of it is heard, ms.
