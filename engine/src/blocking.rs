@@ -13,7 +13,7 @@
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +26,7 @@ use crate::chat::{ChatEvent, ChatMessage, ChatOptions};
 use crate::decoding::fusion::FusionWeights;
 use crate::device::{self, DeviceInfo};
 use crate::error::{Error, Result};
+use crate::language::primary_subtag;
 use crate::load_once::LoadedFiles;
 use crate::models::decoder::ChatModel;
 use crate::models::fastconformer::FastConformer;
@@ -39,9 +40,12 @@ use crate::pipeline::live::LiveEvent;
 use crate::pipeline::live::session::{self, LiveEvents, LiveInput};
 use crate::pipeline::offline;
 use crate::pipeline::offline::speaker_labels::SpeakerLabelling;
+use crate::pipeline::speech::session::{self as speech_session, SpeechFrames, SpeechInput};
+use crate::pipeline::speech::voice_model::{self, VoiceModel};
 use crate::pipeline::stage_times::{self, StageTimes};
 use crate::scheduler::{Scheduler, SlotCounts};
 use crate::speakers::clustering::MOST_SPEAKERS;
+use crate::speech::{SpeakOptions, SpeechFrame, VoiceInfo};
 use crate::text::lm::LanguageModel;
 use crate::transcript::{ModelReport, Progress, Transcript};
 
@@ -61,6 +65,15 @@ pub fn check_detector(dir: impl AsRef<Path>) -> Result<usize> {
 /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
 pub fn check_diarizer(dir: impl AsRef<Path>) -> Result<usize> {
     Ok(VoiceEmbedder::load(dir.as_ref(), &Device::flex())?.parameters())
+}
+
+/// Loads a model that speaks on the CPU, to see that every tensor is there, has its shape, and none is left over; gives the number of
+/// values in the tensors of its acoustic model and vocoder.
+///
+/// # Errors
+/// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+pub fn check_voice(dir: impl AsRef<Path>) -> Result<usize> {
+    Ok(VoiceModel::load(dir.as_ref(), &Device::flex())?.parameters())
 }
 
 /// Loads a checkpoint on the CPU, a folder or a GGUF file, to see that every tensor is there, has its shape, and none is left over.
@@ -139,6 +152,9 @@ pub struct Engine {
     recordings: (usize, AtomicUsize),
     chat_models: LoadedFiles<ChatModel>,
     chat_limits: ChatLimits,
+    voice_models: LoadedFiles<VoiceModel>,
+    /// Streams of speech that may be open, and those that are.
+    speech: (usize, Arc<AtomicUsize>),
     slots: SlotCounts,
     worker: Mutex<Option<Arc<Scheduler<DeviceExecutor>>>>,
 }
@@ -183,6 +199,18 @@ impl Iterator for Reply {
     }
 }
 
+/// Frames of a stream of speech, as an iterator that waits for the next one.
+#[derive(Debug)]
+pub struct Speech(SpeechFrames);
+
+impl Iterator for Speech {
+    type Item = Result<SpeechFrame>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        cubecl::future::block_on(self.0.next())
+    }
+}
+
 impl Engine {
     /// Opens a device and reads the catalog; loads no model yet.
     ///
@@ -205,8 +233,15 @@ impl Engine {
             recordings: (options.recordings, AtomicUsize::new(0)),
             chat_models: LoadedFiles::default(),
             chat_limits: ChatLimits { kv_bytes: options.kv_memory },
-            // A recording with speaker labels takes two streams.
-            slots: SlotCounts { live: options.live_streams, agent: options.chats, offline: 2 * options.recordings },
+            voice_models: LoadedFiles::default(),
+            speech: (options.speech_streams, Arc::default()),
+            slots: SlotCounts {
+                live: options.live_streams,
+                speech: options.speech_streams,
+                agent: options.chats,
+                // A recording with speaker labels takes two streams; speech that is not paced is as urgent as a recording.
+                offline: 2 * options.recordings + options.speech_streams,
+            },
             worker: Mutex::default(),
         })
     }
@@ -435,6 +470,84 @@ impl Engine {
         self.chat_models.get(&path, || ChatModel::load(&path))
     }
 
+    /// The voices that [`Engine::speak`] has: the catalog's whose folders are there, or those of the options' checkpoint. The first is the
+    /// default.
+    ///
+    /// # Errors
+    /// [`Error::NotPulled`] when no voice is there, [`Error::Checkpoint`] when the list of a folder's voices is malformed.
+    pub fn voices(&self, options: &SpeakOptions) -> Result<Vec<VoiceInfo>> {
+        self.voices_and_paths(options).map(|voices| voices.into_iter().map(|(voice, _)| voice).collect())
+    }
+
+    fn voices_and_paths(&self, options: &SpeakOptions) -> Result<Vec<(VoiceInfo, PathBuf)>> {
+        let voice = |id, language: &str, model: &str, path: &Path| {
+            let voice = VoiceInfo { id, language: language.into(), model: model.into() };
+            (voice, path.to_path_buf())
+        };
+        if let Some(path) = &options.checkpoint {
+            let model = path.file_name().unwrap_or_default().to_string_lossy();
+            // The text front end reads English.
+            let ids = voice_model::voice_ids(path)?.into_iter();
+            return Ok(ids.map(|id| voice(id, "en", &model, path)).collect());
+        }
+        let mut voices = Vec::new();
+        for model in self.catalog.voices() {
+            let path = self.catalog.voice_path(model);
+            if !path.is_dir() {
+                continue;
+            }
+            let first = voices.len();
+            let ids = voice_model::voice_ids(&path)?.into_iter();
+            voices.extend(ids.map(|id| voice(id, &model.language, &model.id, &path)));
+            let default = |(voice, _): &(VoiceInfo, PathBuf)| Some(&voice.id) == model.default_voice.as_ref();
+            if let Some(at) = voices[first..].iter().position(default) {
+                voices[first..=first + at].rotate_right(1);
+            }
+        }
+        if voices.is_empty() {
+            let reason = "no voice is there: the models folder lacks the starter voice, which comes with the program";
+            return Err(Error::NotPulled(format!("{reason} (AURICLE_MODELS or --models names another folder)")));
+        }
+        Ok(voices)
+    }
+
+    /// Opens a stream of speech: text goes into the first part, frames of 80 ms come out of the second. All streams share the device's
+    /// steps.
+    ///
+    /// # Errors
+    /// [`Error::UnknownVoice`] and [`Error::Language`] for a voice that is not there, with those that are; [`Error::InvalidOption`] for a
+    /// speed; [`Error::Busy`] when there are as many streams as there may be; what loading reports.
+    pub fn speak(&self, options: &SpeakOptions) -> Result<(SpeechInput, Speech)> {
+        self.open_speech(options).map(|(input, frames)| (input, Speech(frames)))
+    }
+
+    pub(crate) fn open_speech(&self, options: &SpeakOptions) -> Result<(SpeechInput, SpeechFrames)> {
+        options.check()?;
+        let (model, voice) = self.voice_model(options)?;
+        speech_session::open(&*self.worker()?, model, voice, options, (self.speech.0, &self.speech.1))
+    }
+
+    /// Loads the voice that speech with these options takes, and measures its loudness, so that the first does not wait for it.
+    ///
+    /// # Errors
+    /// As [`Engine::speak`].
+    pub fn load_voice(&self, options: &SpeakOptions) -> Result<()> {
+        let (model, voice) = self.voice_model(options)?;
+        model.gain(voice).map(drop)
+    }
+
+    /// The model of a voice, and the voice's number.
+    fn voice_model(&self, options: &SpeakOptions) -> Result<(Arc<VoiceModel>, usize)> {
+        let voices = self.voices_and_paths(options)?;
+        let (voice, path) = match &options.voice {
+            None => voices.first().ok_or_else(|| Error::internal("there is no voice"))?,
+            Some(wanted) => find_voice(&voices, wanted)?,
+        };
+        let model = self.voice_models.get(path, || VoiceModel::load(path, &self.device))?;
+        let number = model.voice(&voice.id).ok_or_else(|| Error::internal("a voice is listed and not loaded"))?;
+        Ok((model, number))
+    }
+
     /// Compiles what the device needs for the models loaded so far, so that the first request does not wait for it: runs two
     /// seconds of sound through each, as its users will. A CPU has nothing to compile: there it only costs that time.
     ///
@@ -548,6 +661,25 @@ impl Engine {
             LanguageModelChoice::Shipped if !device::is_cpu(&self.device) => Ok(None),
             _ => self.language_model(choice, wanted),
         }
+    }
+}
+
+/// The voice of an id, or the first that speaks a language.
+///
+/// # Errors
+/// [`Error::Language`] for a language that no voice speaks, [`Error::UnknownVoice`] for another name; both list what is there.
+fn find_voice<'a>(voices: &'a [(VoiceInfo, PathBuf)], wanted: &str) -> Result<&'a (VoiceInfo, PathBuf)> {
+    let by_id = voices.iter().find(|(voice, _)| voice.id == wanted);
+    let language = primary_subtag(wanted);
+    if let Some(voice) = by_id.or_else(|| voices.iter().find(|(voice, _)| voice.language == language)) {
+        return Ok(voice);
+    }
+    let known: Vec<String> = voices.iter().map(|(voice, _)| format!("{} ({})", voice.id, voice.language)).collect();
+    let known = format!("there are {}; `auricle voices list` lists them", known.join(", "));
+    let is_code = (2..=3).contains(&language.len()) && language.bytes().all(|byte| byte.is_ascii_lowercase());
+    match is_code {
+        true => Err(Error::Language(format!("no voice speaks {language}; {known}"))),
+        false => Err(Error::UnknownVoice(format!("{wanted:?}; {known}"))),
     }
 }
 

@@ -15,6 +15,21 @@ pub struct Catalog {
     detector: Option<CatalogDetector>,
     diarizer: Option<CatalogDiarizer>,
     language: Vec<CatalogLanguageModel>,
+    voices: Vec<CatalogVoice>,
+}
+
+/// A model that speaks. It is a starter: no published voice is served yet.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CatalogVoice {
+    /// The id of the model: `voice-en`.
+    pub id: String,
+    /// Folder of the starter, relative to the models folder.
+    pub starter: String,
+    /// The language that its voices speak.
+    pub language: String,
+    /// The voice that is used where none is named; the first one if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_voice: Option<String>,
 }
 
 /// The models that tell who speaks.
@@ -155,6 +170,8 @@ struct CatalogFile {
     diarizer: Option<CatalogDiarizer>,
     #[serde(default)]
     language: Vec<CatalogLanguageModel>,
+    #[serde(default, rename = "voice")]
+    voices: Vec<CatalogVoice>,
 }
 
 impl Catalog {
@@ -175,8 +192,8 @@ impl Catalog {
                 size.languages = model.languages.iter().filter(has).cloned().collect();
             }
         }
-        let CatalogFile { model: models, detector, diarizer, language } = file;
-        Ok(Self { dir: dir.to_path_buf(), models, detector, diarizer, language })
+        let CatalogFile { model: models, detector, diarizer, language, voices } = file;
+        Ok(Self { dir: dir.to_path_buf(), models, detector, diarizer, language, voices })
     }
 
     /// All models, in the catalog's order.
@@ -218,6 +235,16 @@ impl Catalog {
     /// The folder of the speaker embedding, if the catalog names one: the starter.
     pub fn diarizer(&self) -> Option<PathBuf> {
         Some(self.dir.join(&self.diarizer.as_ref()?.starter))
+    }
+
+    /// The models that speak, in the catalog's order; the first is used where no voice is named.
+    pub fn voices(&self) -> &[CatalogVoice] {
+        &self.voices
+    }
+
+    /// The folder of a model that speaks, there or not.
+    pub fn voice_path(&self, voice: &CatalogVoice) -> PathBuf {
+        self.dir.join(&voice.starter)
     }
 
     /// All language models, in the catalog's order.

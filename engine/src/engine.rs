@@ -21,6 +21,8 @@ use crate::error::{Error, Result};
 use crate::options::{EngineOptions, ListenOptions, TranscribeOptions};
 use crate::pipeline::language::ChatReply;
 use crate::pipeline::live::session::{LiveEvents, LiveInput};
+use crate::pipeline::speech::session::{SpeechFrames, SpeechInput};
+use crate::speech::{SpeakOptions, VoiceInfo};
 use crate::transcript::{Progress, Transcript};
 
 /// The engine: a device and the models on it, loaded at first use. Clones share it. Its futures run on any asynchronous
@@ -112,6 +114,49 @@ impl Engine {
     pub async fn chat(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<ChatReply> {
         let (messages, options) = (messages.to_vec(), options.clone());
         self.run(move |engine| engine.open_chat(&messages, &options)).await
+    }
+
+    /// The voices that [`Engine::speak`] has: the catalog's, or those of the options' checkpoint.
+    ///
+    /// # Errors
+    /// As [`blocking::Engine::voices`].
+    pub fn voices(&self, options: &SpeakOptions) -> Result<Vec<VoiceInfo>> {
+        self.0.voices(options)
+    }
+
+    /// Opens a stream of speech: text goes into the first part, frames of 80 ms come out of the second. All streams share the device's
+    /// steps. The first stream of a voice loads it. Dropping either part ends it.
+    ///
+    /// ```no_run
+    /// use auricle_engine::{Engine, EngineOptions, SpeakOptions};
+    ///
+    /// # async fn example() -> auricle_engine::Result<()> {
+    /// let engine = Engine::open(EngineOptions::default())?;
+    /// let (mut input, mut frames) = engine.speak(&SpeakOptions::default()).await?;
+    /// input.push("Good morning. It is a quarter past nine.")?;
+    /// input.finish();
+    /// while let Some(frame) = frames.next().await {
+    ///     for word in frame?.words {
+    ///         println!("{:>6} ms  {}", word.start_ms, word.text);
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`blocking::Engine::speak`].
+    pub async fn speak(&self, options: &SpeakOptions) -> Result<(SpeechInput, SpeechFrames)> {
+        let options = options.clone();
+        self.run(move |engine| engine.open_speech(&options)).await
+    }
+
+    /// [`blocking::Engine::load_voice`], awaited.
+    ///
+    /// # Errors
+    /// As [`blocking::Engine::load_voice`].
+    pub async fn load_voice(&self, options: &SpeakOptions) -> Result<()> {
+        let options = options.clone();
+        self.run(move |engine| engine.load_voice(&options)).await
     }
 
     /// [`blocking::Engine::load_chat`], awaited.

@@ -68,7 +68,10 @@ pub enum Error {
     /// The catalog has no model of that name.
     #[error("unknown model {0}")]
     UnknownModel(String),
-    /// No checkpoint of a language model is there. The message names the command that fetches one.
+    /// No voice of that name is there.
+    #[error("unknown voice {0}")]
+    UnknownVoice(String),
+    /// No checkpoint of a language model or voice is there. The message names the command that fetches one.
     #[error("{0}")]
     NotPulled(String),
     /// A conversation is longer than the language model can read.

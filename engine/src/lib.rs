@@ -1,4 +1,4 @@
-//! Auricle's speech engine: audio in, structured text out.
+//! Auricle's speech engine: audio in, structured text out; text in, speech out.
 //!
 //! ```no_run
 //! use auricle_engine::{Engine, EngineOptions, TranscribeOptions};
@@ -30,7 +30,7 @@
 //! - `engine`: the engine with calls that are awaited.
 //! - [`blocking`]: the engine with calls that block; it holds a device and the models on it.
 //! - `pipeline`: recordings and live sessions, in the order in which data flows.
-//! - `options`, `chat`, `transcript`: options and results.
+//! - `options`, `chat`, `speech`, `transcript`: options and results.
 //! - [`converse`]: a spoken conversation: turns, interruptions, replies, tools.
 //! - `scheduler`: the worker thread of a device, and the batches that it runs.
 //! - `speakers`: speaker labels: windows, clustering, words to speakers.
@@ -63,6 +63,7 @@ mod options;
 mod pipeline;
 mod scheduler;
 mod speakers;
+mod speech;
 mod text;
 mod transcript;
 mod vad;
@@ -86,9 +87,9 @@ pub mod unstable {
 
 pub use auricle_kernels::gemv::Precision;
 pub use auricle_kernels::vulkan_layers::disable_mesa_device_select;
-pub use blocking::{check_detector, check_diarizer, check_model};
+pub use blocking::{check_detector, check_diarizer, check_model, check_voice};
 pub use catalog::{
-    Catalog, CatalogDetector, CatalogDiarizer, CatalogLanguageModel, CatalogModel, CatalogSize, SelectedCheckpoint,
+    Catalog, CatalogDetector, CatalogDiarizer, CatalogLanguageModel, CatalogModel, CatalogSize, CatalogVoice, SelectedCheckpoint,
     WordErrorRate,
 };
 pub use chat::{
@@ -105,7 +106,9 @@ pub use options::{
 pub use pipeline::language::ChatReply;
 pub use pipeline::live::session::{LiveEvents, LiveInput, LiveOutput, MAX_AHEAD_MS};
 pub use pipeline::live::{Caption, LiveEvent};
+pub use pipeline::speech::session::{SpeechFrames, SpeechInput};
 pub use pipeline::stage_times::StageTimes;
+pub use speech::{SPEECH_FRAME, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpokenWord, VoiceInfo};
 pub use text::{Word, analysis, extractive, search, segments, subtitles};
 pub use transcript::{ModelReport, Progress, Transcript, Utterance};
 pub use vad::endpointer::EndpointingRules;

@@ -41,6 +41,8 @@ pub struct EngineOptions {
     pub recordings: usize,
     /// Answers of language models at a time.
     pub chats: usize,
+    /// Streams of speech at a time.
+    pub speech_streams: usize,
     /// Memory for keys and values of the answers of one language model, in bytes. It bounds their length together; a conversation and
     /// its answer never have more tokens than fit.
     pub kv_memory: usize,
@@ -56,6 +58,7 @@ impl Default for EngineOptions {
             live_streams: 256,
             recordings: 64,
             chats: 16,
+            speech_streams: 64,
             kv_memory: 1 << 30,
         }
     }
@@ -69,6 +72,7 @@ impl EngineOptions {
         live_streams: usize => live_streams,
         recordings: usize => recordings,
         chats: usize => chats,
+        speech_streams: usize => speech_streams,
         kv_memory: usize => kv_memory,
     }
 }

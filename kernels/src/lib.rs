@@ -19,6 +19,7 @@
 //! - [`activation`]: ReLU, SiLU, GELU, GLU and SwiGLU in one pass
 //! - [`depthwise`]: depthwise convolutions on the CPU
 //! - [`logmel`]: samples to log-mel frames, for whole utterances and live streams
+//! - [`istft`]: spectra of overlapping frames to samples, as a stream, on the CPU
 //! - [`norm`]: layer and root-mean-square normalisation
 //! - [`gemv`]: products of a few rows with a packed matrix, on the CPU
 //! - [`softmax_stats`]: log-sum-exp and entropy of logits
@@ -36,6 +37,7 @@ pub mod depthwise;
 #[cfg(feature = "wgpu")]
 mod elementwise;
 pub mod gemv;
+pub mod istft;
 pub mod kv_cache;
 pub mod logmel;
 pub mod lstm;

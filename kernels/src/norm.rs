@@ -9,7 +9,7 @@ use burn::backend::{Backend, Flex, backend_extension};
 use burn::tensor::Tensor;
 
 const LANES: usize = 16;
-/// The epsilon of all published model classes.
+/// The epsilon of most published model classes.
 const EPSILON: f32 = 1e-5;
 
 /// Normalises each row of `x` `[.., size]` to mean 0 and deviation 1, multiplies it by `gamma` `[size]` and adds `beta` `[size]`;
@@ -115,18 +115,27 @@ mod kernel {
 /// # Panics
 /// When the lengths do not match.
 pub fn layer_norm_rows(x: &[f32], gamma: &[f32], beta: &[f32], out: &mut [f32]) {
+    layer_norm_rows_with(x, gamma, beta, EPSILON, out);
+}
+
+/// [`layer_norm_rows`] with another `epsilon`.
+///
+/// # Panics
+/// When the lengths do not match.
+pub fn layer_norm_rows_with(x: &[f32], gamma: &[f32], beta: &[f32], epsilon: f32, out: &mut [f32]) {
     let size = gamma.len();
     assert!(
         beta.len() == size && out.len() == x.len() && x.len().is_multiple_of(size),
         "layer norm: lengths of x, gamma, beta and out"
     );
-    pulp::Arch::new().dispatch(LayerNorm { x, gamma, beta, out });
+    pulp::Arch::new().dispatch(LayerNorm { x, gamma, beta, epsilon, out });
 }
 
 struct LayerNorm<'a> {
     x: &'a [f32],
     gamma: &'a [f32],
     beta: &'a [f32],
+    epsilon: f32,
     out: &'a mut [f32],
 }
 
@@ -139,7 +148,7 @@ impl pulp::NullaryFnOnce for LayerNorm<'_> {
         for (x, out) in self.x.chunks_exact(size).zip(self.out.chunks_exact_mut(size)) {
             let mean = sum(x, |value| value) / size as f32;
             let variance = sum(x, |value| (value - mean) * (value - mean)) / size as f32;
-            let scale = 1.0 / (variance + EPSILON).sqrt();
+            let scale = 1.0 / (variance + self.epsilon).sqrt();
             let weights = self.gamma.iter().zip(self.beta);
             for ((out, value), (gamma, beta)) in out.iter_mut().zip(x).zip(weights) {
                 *out = (value - mean) * scale * gamma + beta;

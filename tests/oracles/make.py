@@ -17,6 +17,7 @@ from features import make_features
 from gguf_types import make_gguf_types
 from models import make_model
 from silero import make_silero
+from synthesis import make_acoustic, make_vocoder
 from voice import make_voice
 from whisper import make_whisper
 from whisper_checkpoints import CHECKPOINTS as WHISPER
@@ -36,6 +37,12 @@ def make(root: Path, only: list[str]) -> None:
     if not only or "voice" in only:
         print("voice")
         make_voice(fresh(root / "voice"))
+    if not only or "fastspeech2" in only:
+        print("fastspeech2")
+        make_acoustic(fresh(root / "fastspeech2"))
+    if not only or "vocos" in only:
+        print("vocos")
+        make_vocoder(fresh(root / "vocos"))
     if not only or "gguf" in only:
         print("gguf")
         make_gguf_types(fresh(root / "gguf"))
@@ -110,7 +117,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", "voice", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "voice", "fastspeech2", "vocos", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

@@ -13,6 +13,7 @@ mod ffmpeg;
 mod frames;
 mod input;
 mod isolation;
+pub(crate) mod loudness;
 mod mono;
 mod mp4;
 mod native;

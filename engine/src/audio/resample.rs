@@ -1,4 +1,4 @@
-//! Converts any sample rate to 16 kHz.
+//! Converts any sample rate to 16 kHz, and that of a voice to 24 kHz.
 //!
 //! Both of rubato's resamplers filter with a windowed sinc (Blackman-Harris squared), and their delay is removed here:
 //! output sample 0 is at the time of input sample 0. Recordings use the FFT resampler, which costs a few thousandths of
@@ -21,10 +21,11 @@ pub(super) const RATES: RangeInclusive<u32> = 100..=768_000;
 /// Fewest output samples of one transform, 32 ms: long enough for a steep filter, short enough to stay in cache.
 const SPAN: usize = 512;
 
-/// Mono `f32` at one rate in, 16 kHz out.
+/// Mono `f32` at one rate in, another out.
 pub(crate) struct Resampler {
     rate: u32,
-    /// `None` if the rate already is 16 kHz.
+    rate_out: u32,
+    /// `None` if the rates are equal.
     engine: Option<RateConverter>,
     /// Samples received, and samples returned.
     taken: u64,
@@ -50,7 +51,7 @@ impl Resampler {
     /// # Errors
     /// [`Error::UnsupportedMedia`] for a rate outside [`RATES`].
     pub(crate) fn new(rate: u32) -> Result<Self> {
-        Self::by(rate, fft)
+        Self::by(rate, SAMPLE_RATE, fft)
     }
 
     /// A resampler for live audio, with low delay.
@@ -58,21 +59,29 @@ impl Resampler {
     /// # Errors
     /// As [`Resampler::new`].
     pub(crate) fn live(rate: u32) -> Result<Self> {
-        Self::by(rate, polyphase)
+        Self::by(rate, SAMPLE_RATE, polyphase)
+    }
+
+    /// A resampler with low delay to another rate.
+    ///
+    /// # Errors
+    /// As [`Resampler::new`].
+    pub(crate) fn between(rate: u32, rate_out: u32) -> Result<Self> {
+        Self::by(rate, rate_out, polyphase)
     }
 
     fn by(
         rate: u32,
-        engine: fn(usize) -> std::result::Result<RateConverter, ResamplerConstructionError>,
+        rate_out: u32,
+        engine: fn(usize, usize) -> std::result::Result<RateConverter, ResamplerConstructionError>,
     ) -> Result<Self> {
         if !RATES.contains(&rate) {
-            return Err(failed(rate, &"the rate is out of range"));
+            return Err(failed(rate, rate_out, &"the rate is out of range"));
         }
-        let engine = match rate {
-            SAMPLE_RATE => None,
-            _ => Some(engine(rate as usize).map_err(|error| failed(rate, &error))?),
-        };
-        Ok(Self { rate, engine, taken: 0, given: 0 })
+        let engine = (rate != rate_out)
+            .then(|| engine(rate as usize, rate_out as usize).map_err(|error| failed(rate, rate_out, &error)))
+            .transpose()?;
+        Ok(Self { rate, rate_out, engine, taken: 0, given: 0 })
     }
 
     /// Appends the output computable from the samples so far to `out`. It lags by the filter's length until
@@ -87,7 +96,7 @@ impl Resampler {
                 engine.input.extend_from_slice(head);
                 samples = tail;
                 if engine.input.len() == chunk {
-                    engine.run(out).map_err(|error| failed(self.rate, &error))?;
+                    engine.run(out).map_err(|error| failed(self.rate, self.rate_out, &error))?;
                 }
             }
         } else {
@@ -97,19 +106,19 @@ impl Resampler {
         Ok(())
     }
 
-    /// Appends the rest, so that the total output is `round(input * 16000 / rate)` samples.
+    /// Appends the rest, so that the total output is `round(input * rate_out / rate)` samples.
     pub(crate) fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
         let Some(engine) = &mut self.engine else {
             return Ok(());
         };
         let rate = u128::from(self.rate);
-        let exact = (u128::from(self.taken) * u128::from(SAMPLE_RATE) * 2 + rate) / (2 * rate);
+        let exact = (u128::from(self.taken) * u128::from(self.rate_out) * 2 + rate) / (2 * rate);
         let missing = usize::try_from(exact.saturating_sub(u128::from(self.given))).unwrap_or(0);
         let end = out.len() + missing;
         while out.len() < end {
             let chunk = engine.inner.input_frames_next();
             engine.input.resize(chunk, 0.0);
-            engine.run(out).map_err(|error| failed(self.rate, &error))?;
+            engine.run(out).map_err(|error| failed(self.rate, self.rate_out, &error))?;
         }
         out.truncate(end);
         self.given += missing as u64;
@@ -117,8 +126,7 @@ impl Resampler {
     }
 }
 
-fn fft(rate_in: usize) -> std::result::Result<RateConverter, ResamplerConstructionError> {
-    let rate_out = SAMPLE_RATE as usize;
+fn fft(rate_in: usize, rate_out: usize) -> std::result::Result<RateConverter, ResamplerConstructionError> {
     // An even number of the shortest exact blocks (441 in, 160 out for 44.1 kHz), so that the delay of half a block is
     // a whole number of samples on both sides.
     let shortest = rate_in / gcd(rate_in, rate_out);
@@ -127,8 +135,8 @@ fn fft(rate_in: usize) -> std::result::Result<RateConverter, ResamplerConstructi
     Ok(RateConverter::new(Box::new(Fft::new(rate_in, rate_out, chunk, 1, FixedSync::Both)?)))
 }
 
-fn polyphase(rate_in: usize) -> std::result::Result<RateConverter, ResamplerConstructionError> {
-    let ratio = f64::from(SAMPLE_RATE) / rate_in as f64;
+fn polyphase(rate_in: usize, rate_out: usize) -> std::result::Result<RateConverter, ResamplerConstructionError> {
+    let ratio = rate_out as f64 / rate_in as f64;
     let filter = SincInterpolationParameters::new(LIVE_TAPS, WindowFunction::BlackmanHarris2);
     let chunk = (rate_in / 100).max(1);
     Ok(RateConverter::new(Box::new(Async::new_sinc(ratio, 1.0, &filter, chunk, 1, FixedAsync::Input)?)))
@@ -159,8 +167,9 @@ impl RateConverter {
     }
 }
 
-fn failed(rate: u32, reason: &dyn std::fmt::Display) -> Error {
-    Error::UnsupportedMedia(format!("audio at {rate} Hz cannot be converted to 16 kHz: {reason}"))
+fn failed(rate: u32, rate_out: u32, reason: &dyn std::fmt::Display) -> Error {
+    let kilohertz = f64::from(rate_out) / 1000.0;
+    Error::UnsupportedMedia(format!("audio at {rate} Hz cannot be converted to {kilohertz} kHz: {reason}"))
 }
 
 fn gcd(a: usize, b: usize) -> usize {

@@ -1,10 +1,14 @@
 //! Layers shared by several model families. A layer holds its tensors and has a `forward`; shapes are in the comments.
 
+mod batch_norm;
+mod convolution;
 mod linear;
 mod lstm;
 mod norm;
 mod packed;
 
+pub(crate) use batch_norm::fold_batch_norm;
+pub use convolution::{Convolution, PackedConvolution};
 pub(crate) use linear::transpose;
 pub use linear::{Bias, Linear};
 pub use lstm::Lstm;

@@ -1,5 +1,5 @@
 use auricle_kernels::gemv::{PackedMatrix, Precision};
-use auricle_kernels::norm::layer_norm_rows;
+use auricle_kernels::norm::layer_norm_rows_with;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::Bias;
@@ -85,15 +85,27 @@ pub fn scaled(scope: &Scope, shape: &[usize], bias: Bias, scale: f32) -> Result<
 pub struct PackedNorm {
     gamma: Vec<f32>,
     beta: Vec<f32>,
+    epsilon: f32,
 }
 
+/// The epsilon of most published classes.
+const EPSILON: f32 = 1e-5;
+
 impl PackedNorm {
-    /// Reads `weight` and `bias`, `[size]` each.
+    /// Reads `weight` and `bias`, `[size]` each; epsilon is 1e-5.
     ///
     /// # Errors
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, size: usize) -> Result<Self> {
-        Ok(Self { gamma: scope.values("weight", &[size])?, beta: scope.values("bias", &[size])? })
+        Self::load_with(scope, size, EPSILON)
+    }
+
+    /// As [`PackedNorm::load`] with another epsilon.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load_with(scope: &Scope, size: usize, epsilon: f32) -> Result<Self> {
+        Ok(Self { gamma: scope.values("weight", &[size])?, beta: scope.values("bias", &[size])?, epsilon })
     }
 
     /// Normalises each row of `x` `[rows, size]`.
@@ -101,7 +113,7 @@ impl PackedNorm {
         let mut out = vec![0f32; x.len()];
         let rows = (CHUNK / self.gamma.len()).max(1) * self.gamma.len();
         let mut work: Vec<_> = x.chunks(rows).zip(out.chunks_mut(rows)).collect();
-        pool.for_each_item(&mut work, |_, (x, out)| layer_norm_rows(x, &self.gamma, &self.beta, out));
+        pool.for_each_item(&mut work, |_, (x, out)| layer_norm_rows_with(x, &self.gamma, &self.beta, self.epsilon, out));
         out
     }
 }

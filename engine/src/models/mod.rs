@@ -2,6 +2,8 @@
 
 pub mod decoder;
 pub mod fastconformer;
+pub mod fastspeech2;
 pub mod silero;
+pub mod vocos;
 pub mod voice;
 pub mod whisper;

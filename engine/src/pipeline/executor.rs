@@ -1,4 +1,4 @@
-//! The batch executor of a device: live streams, recordings of all families and texts of language models side by side.
+//! The batch executor of a device: live streams, recordings of all families, speech, and texts of language models side by side.
 
 use std::time::{Duration, Instant};
 
@@ -7,6 +7,7 @@ use super::live::{LiveAudio, LiveBatchKey, LiveExecutor, LiveRequest, StepOutput
 use super::offline::transducer_executor::{self as transducer, TransducerExecutor};
 use super::offline::voice_executor::{self as voice, VoiceExecutor};
 use super::offline::whisper_executor::{self as whisper, WhisperExecutor};
+use super::speech::{Phrase, SpeechBatchKey, SpeechExecutor, SpeechOutput, SpeechRequest};
 use crate::error::{Error, Result};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
@@ -18,6 +19,7 @@ pub struct DeviceExecutor {
     whisper: WhisperExecutor,
     voice: VoiceExecutor,
     language: LanguageExecutor,
+    speech: SpeechExecutor,
     families: SlotTable<Family>,
 }
 
@@ -29,6 +31,7 @@ enum Family {
     Whisper,
     Voice,
     Language,
+    Speech,
 }
 
 /// Opens a stream of a device.
@@ -43,6 +46,8 @@ pub enum StreamRequest {
     Voice(voice::VoiceRequest),
     /// An answer of a language model.
     Language(Box<LanguageRequest>),
+    /// Speech.
+    Speech(Box<SpeechRequest>),
 }
 
 /// Input of a stream.
@@ -55,6 +60,8 @@ pub enum StreamInput {
     Whisper(whisper::WhisperInput),
     /// A window of a voice.
     Voice(voice::VoiceInput),
+    /// What is said at once.
+    Speech(Phrase),
 }
 
 /// Output of a step for one stream.
@@ -69,6 +76,8 @@ pub enum StreamOutput {
     Voice(voice::Embeddings),
     /// Of a language model.
     Language(LanguageOutput),
+    /// Of speech.
+    Speech(SpeechOutput),
 }
 
 /// Streams whose steps have equal keys can share a step.
@@ -84,6 +93,8 @@ pub enum BatchKey {
     Voice(voice::VoiceBatchKey),
     /// Of language models.
     Language(LanguageBatchKey),
+    /// Of speech.
+    Speech(SpeechBatchKey),
 }
 
 impl DeviceExecutor {
@@ -105,6 +116,7 @@ impl BatchExecutor for DeviceExecutor {
             StreamRequest::Whisper(request) => self.whisper.open(slot, request).map(|()| Family::Whisper)?,
             StreamRequest::Voice(request) => self.voice.open(slot, request).map(|()| Family::Voice)?,
             StreamRequest::Language(request) => self.language.open(slot, *request).map(|()| Family::Language)?,
+            StreamRequest::Speech(request) => self.speech.open(slot, *request).map(|()| Family::Speech)?,
         };
         self.families.insert(slot, family);
         Ok(())
@@ -116,6 +128,7 @@ impl BatchExecutor for DeviceExecutor {
             (Some(Family::Transducer), StreamInput::Transducer(input)) => self.transducer.push(slot, input),
             (Some(Family::Whisper), StreamInput::Whisper(input)) => self.whisper.push(slot, input),
             (Some(Family::Voice), StreamInput::Voice(input)) => self.voice.push(slot, input),
+            (Some(Family::Speech), StreamInput::Speech(input)) => self.speech.push(slot, input),
             _ => debug_assert!(false, "input of another family than the stream's"),
         }
     }
@@ -127,6 +140,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Whisper) => self.whisper.finish(slot),
             Some(Family::Voice) => self.voice.finish(slot),
             Some(Family::Language) => self.language.finish(slot),
+            Some(Family::Speech) => self.speech.finish(slot),
             None => {}
         }
     }
@@ -138,6 +152,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Whisper) => self.whisper.close(slot),
             Some(Family::Voice) => self.voice.close(slot),
             Some(Family::Language) => self.language.close(slot),
+            Some(Family::Speech) => self.speech.close(slot),
             None => {}
         }
     }
@@ -149,12 +164,14 @@ impl BatchExecutor for DeviceExecutor {
             Family::Whisper => self.whisper.next_step(slot).map(BatchKey::Whisper),
             Family::Voice => self.voice.next_step(slot).map(BatchKey::Voice),
             Family::Language => self.language.next_step(slot).map(BatchKey::Language),
+            Family::Speech => self.speech.next_step(slot).map(BatchKey::Speech),
         }
     }
 
     fn waiting_since(&self, slot: usize) -> Option<Instant> {
         match self.family(slot)? {
             Family::Live => self.live.waiting_since(slot),
+            Family::Speech => self.speech.waiting_since(slot),
             Family::Transducer | Family::Whisper | Family::Voice | Family::Language => None,
         }
     }
@@ -166,6 +183,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Whisper(key) => self.whisper.budget(key),
             BatchKey::Voice(key) => self.voice.budget(key),
             BatchKey::Language(key) => self.language.budget(key),
+            BatchKey::Speech(key) => self.speech.budget(key),
         }
     }
 
@@ -176,6 +194,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Whisper(key) => self.whisper.max_batch(key),
             BatchKey::Voice(key) => self.voice.max_batch(key),
             BatchKey::Language(key) => self.language.max_batch(key),
+            BatchKey::Speech(key) => self.speech.max_batch(key),
         }
     }
 
@@ -186,17 +205,19 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Whisper(key) => self.whisper.step_name(key),
             BatchKey::Voice(key) => self.voice.step_name(key),
             BatchKey::Language(key) => self.language.step_name(key),
+            BatchKey::Speech(key) => self.speech.step_name(key),
         }
     }
 
     fn family(&self, key: BatchKey) -> usize {
         // No number of one executor is another's.
         match key {
-            BatchKey::Live(key) => 5 * self.live.family(key),
-            BatchKey::Transducer(key) => 5 * self.transducer.family(key) + 1,
-            BatchKey::Whisper(key) => 5 * self.whisper.family(key) + 2,
-            BatchKey::Voice(key) => 5 * self.voice.family(key) + 3,
-            BatchKey::Language(key) => 5 * self.language.family(key) + 4,
+            BatchKey::Live(key) => 6 * self.live.family(key),
+            BatchKey::Transducer(key) => 6 * self.transducer.family(key) + 1,
+            BatchKey::Whisper(key) => 6 * self.whisper.family(key) + 2,
+            BatchKey::Voice(key) => 6 * self.voice.family(key) + 3,
+            BatchKey::Language(key) => 6 * self.language.family(key) + 4,
+            BatchKey::Speech(key) => 6 * self.speech.family(key) + 5,
         }
     }
 
@@ -207,6 +228,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Whisper(key) => self.whisper.rows(key, slots, most),
             BatchKey::Voice(key) => self.voice.rows(key, slots, most),
             BatchKey::Language(key) => self.language.rows(key, slots, most),
+            BatchKey::Speech(key) => self.speech.rows(key, slots, most),
         }
     }
 
@@ -217,6 +239,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Whisper(key) => wrap(self.whisper.step(key, slots, most)?, StreamOutput::Whisper),
             BatchKey::Voice(key) => wrap(self.voice.step(key, slots, most)?, StreamOutput::Voice),
             BatchKey::Language(key) => wrap(self.language.step(key, slots, most)?, StreamOutput::Language),
+            BatchKey::Speech(key) => wrap(self.speech.step(key, slots, most)?, StreamOutput::Speech),
         }
     }
 
@@ -227,6 +250,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Whisper(key) => self.whisper.undo(key, slots),
             BatchKey::Voice(key) => self.voice.undo(key, slots),
             BatchKey::Language(key) => self.language.undo(key, slots),
+            BatchKey::Speech(key) => self.speech.undo(key, slots),
         }
     }
 }
@@ -288,6 +312,17 @@ impl StreamOutput {
         match self {
             Self::Language(output) => Ok(output),
             _ => Err(Error::internal("the output is not of a language model")),
+        }
+    }
+
+    /// The output for speech.
+    ///
+    /// # Errors
+    /// As [`StreamOutput::live`].
+    pub fn speech(self) -> Result<SpeechOutput> {
+        match self {
+            Self::Speech(output) => Ok(output),
+            _ => Err(Error::internal("the output is not of speech")),
         }
     }
 }

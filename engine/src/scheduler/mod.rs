@@ -40,6 +40,8 @@ const QUEUE_CAPACITY: usize = if cfg!(miri) { 32 } else { 8192 };
 pub struct SlotCounts {
     /// Of [`Priority::Live`].
     pub live: usize,
+    /// Of [`Priority::Speech`].
+    pub speech: usize,
     /// Of [`Priority::Agent`].
     pub agent: usize,
     /// Of [`Priority::Offline`].
@@ -47,8 +49,8 @@ pub struct SlotCounts {
 }
 
 impl SlotCounts {
-    fn by_priority(self) -> [usize; 3] {
-        [self.live, self.agent, self.offline]
+    fn by_priority(self) -> [usize; PRIORITIES] {
+        [self.live, self.speech, self.agent, self.offline]
     }
 
     fn total(self) -> usize {
@@ -56,11 +58,16 @@ impl SlotCounts {
     }
 }
 
+/// The number of priorities.
+const PRIORITIES: usize = 4;
+
 /// Order of streams, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// A person speaks and reads along.
     Live,
+    /// A person hears speech as it is made.
+    Speech,
     /// A person waits for an answer.
     Agent,
     /// A recording.
@@ -68,11 +75,12 @@ pub enum Priority {
 }
 
 impl Priority {
-    const ALL: [Self; 3] = [Self::Live, Self::Agent, Self::Offline];
+    const ALL: [Self; PRIORITIES] = [Self::Live, Self::Speech, Self::Agent, Self::Offline];
 
     fn name(self) -> &'static str {
         match self {
             Self::Live => "live",
+            Self::Speech => "speech",
             Self::Agent => "agent",
             Self::Offline => "offline",
         }
@@ -167,9 +175,9 @@ struct Opening<E: BatchExecutor> {
 /// State that callers and worker share.
 struct Shared<E: BatchExecutor> {
     /// Inputs, one queue a priority.
-    queues: [ArrayQueue<(SlotHandle, E::Input)>; 3],
+    queues: [ArrayQueue<(SlotHandle, E::Input)>; PRIORITIES],
     /// Free slots, one queue a priority.
-    free: [ArrayQueue<SlotHandle>; 3],
+    free: [ArrayQueue<SlotHandle>; PRIORITIES],
     /// Streams that begin, with room for one of each slot: a full input queue refuses no new stream.
     opening: ArrayQueue<Opening<E>>,
     /// Streams whose input has ended, with their last input. There is room for one of each slot.
@@ -316,6 +324,11 @@ impl<E: BatchExecutor> Stream<E> {
     /// not from the first poll.
     pub fn room(&self) -> tokio::sync::futures::OwnedNotified {
         self.shared.room.clone().notified_owned()
+    }
+
+    /// Tells the worker that the stream may have a next step without a new input.
+    pub fn wake(&self) {
+        self.shared.notify.notify();
     }
 
     /// True if the worker's thread has ended.

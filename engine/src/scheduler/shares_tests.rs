@@ -95,7 +95,7 @@ impl BatchExecutor for Sleeper {
 fn run(streams: &[(Work, Priority, usize)]) -> (Vec<Vec<Result<()>>>, Vec<Vec<&'static str>>) {
     let steps = Steps::default();
     let seen = steps.clone();
-    let slots = SlotCounts { live: 64, agent: 64, offline: 64 };
+    let slots = SlotCounts { live: 64, agent: 64, offline: 64, ..SlotCounts::default() };
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let make = move || {
         // All streams are there before the first step.
@@ -192,7 +192,7 @@ fn a_batch_of_answers_fits_between_the_chunks_of_a_live_stream() {
     assert!(steps.iter().all(|names| names.len() == 16), "{steps:?}");
     let steps = Steps::default();
     let seen = steps.clone();
-    let slots = SlotCounts { live: 1, agent: 16, offline: 0 };
+    let slots = SlotCounts { live: 1, agent: 16, ..SlotCounts::default() };
     let scheduler = Scheduler::start(slots, move || Sleeper { steps, ..Sleeper::default() }).unwrap();
     let (live, mut heard) = scheduler.open(work("live", 0, 1, 10), Priority::Live).unwrap();
     live.push(1).unwrap();

@@ -152,6 +152,28 @@ pub(crate) fn ends_sentence(word: &str, next: &str) -> bool {
     }
 }
 
+/// True if a sentence ends with `word` whatever follows it.
+pub(crate) fn always_ends_sentence(word: &str) -> bool {
+    let word = word.trim_end_matches(CLOSERS);
+    let stem = word.trim_end_matches(['.', '…']);
+    match &word[stem.len()..] {
+        "" => ends_sentence(word, ""),
+        "." => {
+            let stem = stem.trim_start_matches(|character: char| !character.is_alphanumeric());
+            let lower = stem.to_lowercase();
+            let listed = |words: &[&str]| words.contains(&lower.as_str());
+            !(listed(&NEVER_LAST)
+                || TITLES.contains(&stem)
+                || listed(&["no", "etc", "a.m", "p.m"])
+                || stem.starts_with(char::is_numeric)
+                || is_capital(stem)
+                || is_dotted_abbreviation(stem)
+                || listed(&SOMETIMES_LAST))
+        }
+        _ => false,
+    }
+}
+
 /// True if a sentence ends with a word whose single full stop is removed: the stop may belong to an abbreviation or to
 /// an ordinal ("5. Mai").
 fn ends_with_full_stop(stem: &str, next: &str) -> bool {
@@ -286,6 +308,20 @@ mod tests {
             ("Ph.D.", "Smith"),
         ] {
             assert!(!ends_sentence(word, next), "{word} {next}");
+            assert!(!always_ends_sentence(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn plain_words_always_end_their_sentence() {
+        for word in ["came.", "\"Stop!\"", "Why?", "auricle.com.", "rep.", "你。"] {
+            assert!(always_ends_sentence(word), "{word}");
+            for next in ["He", "he", "5", "\"so", "M.", "the"] {
+                assert!(ends_sentence(word, next), "{word} {next}");
+            }
+        }
+        for word in ["5.", "U.S.", "St.", "No.", "etc.", "B.", "Well...", "came"] {
+            assert!(!always_ends_sentence(word), "{word}");
         }
     }
 }

@@ -79,6 +79,9 @@ def main(arguments: list[str] | None = None) -> None:
     for name in ("acoustic", "vocoder", "g2p", "out"):
         export.add_argument(f"--{name}", type=Path, required=True)
 
+    dictionary = commands.add_parser("dictionary", help="pack the CMU dictionary for the engine")
+    dictionary.add_argument("--out", type=Path, required=True)
+
     evaluate = commands.add_parser("evaluate", help="words wrong, DNSMOS and speed on a hundred sentences")
     evaluate.add_argument("--model", type=Path, help="an exported folder")
     for name in ("acoustic", "vocoder", "g2p"):
@@ -110,6 +113,10 @@ def main(arguments: list[str] | None = None) -> None:
         from .export import export as run
 
         run(args.acoustic, args.vocoder, args.g2p, args.out)
+    elif args.command == "dictionary":
+        from .dictionary import write as run
+
+        run(args.out)
     elif args.command == "evaluate":
         from .evaluate import evaluate as run
 

@@ -15,8 +15,10 @@ mod output;
 mod progress;
 mod pull;
 mod recommend;
+mod say;
 mod serve;
 mod transcribe;
+mod voices;
 
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +33,7 @@ use tracing_subscriber::EnvFilter;
 #[command(
     name = "auricle",
     version,
-    about = "Speech to text on your own machine, on its GPU where there is one",
+    about = "Speech to text, and text to speech, on your own machine, on its GPU where there is one",
     after_help = "\
 Without a command, it serves: `auricle` is `auricle serve`.
 
@@ -41,6 +43,7 @@ Examples:
   auricle transcribe *.mp4 --format srt --out .  subtitles beside the videos
   auricle listen talk.mp3                        the text as it is spoken, live
   auricle chat --transcript talk.txt             questions about a transcript, to a language model
+  auricle say 'Good morning.' -o morning.wav     speech
   auricle devices                                which GPU will be used
   auricle transcribe --help                      all options, with examples
 
@@ -69,6 +72,11 @@ enum Command {
     Listen(listen::ListenArgs),
     /// Ask a language model, about a transcript or anything else
     Chat(chat::ChatArgs),
+    /// Say a text: speech into a WAV file or a pipe
+    Say(say::SayArgs),
+    /// List the voices that speak
+    #[command(subcommand, arg_required_else_help = true)]
+    Voices(voices::VoicesCommand),
     /// List the compute devices, and show which one is used
     Devices(devices::DevicesArgs),
     /// List, check and fetch checkpoints
@@ -203,6 +211,8 @@ fn run(command: &Command) -> u8 {
         Command::Analyze(args) => analyze::run(args),
         Command::Listen(args) => listen::run(args),
         Command::Chat(args) => chat::run(args),
+        Command::Say(args) => say::run(args),
+        Command::Voices(command) => voices::run(command),
         Command::Devices(args) => devices::run(args),
         Command::Models(command) => models::run(command),
         Command::Bench(args) => bench::run(args),

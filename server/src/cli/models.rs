@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use auricle_engine::{Catalog, Error, ModelReport, check_detector, check_diarizer, check_model};
+use auricle_engine::{Catalog, Error, ModelReport, check_detector, check_diarizer, check_model, check_voice};
 use clap::{Args, Subcommand};
 
 use super::pull::{self, PullArgs};
@@ -79,6 +79,12 @@ fn list(args: &ListArgs) -> Result<()> {
         let checkpoint = diarizer.strip_prefix(&dir).unwrap_or(&diarizer).display().to_string();
         rows.push(["diarizer", "speakers", &checkpoint, state, "any"].map(String::from).to_vec());
     }
+    for voice in catalog.voices() {
+        let path = catalog.voice_path(voice);
+        let state = if path.is_dir() { "starter" } else { "missing" };
+        let checkpoint = path.strip_prefix(&dir).unwrap_or(&path).display().to_string();
+        rows.push([voice.id.as_str(), "voice", &checkpoint, state, &voice.language].map(String::from).to_vec());
+    }
     let mut text = format!("Models in {}:\n\n{}", dir.display(), output::table(&rows));
     let starters = catalog.models().iter().filter(|model| catalog.choose(&model.id).is_ok_and(|it| it.is_starter));
     for (index, model) in starters.enumerate() {
@@ -113,11 +119,14 @@ fn check(args: &CheckArgs) -> Result<()> {
     }
     let mut failed = false;
     for dir in &dirs {
-        // The published detector is a file of tensors without settings.
+        // The published detector is a file of tensors without settings, a voice a folder of folders.
         let report = match dir.is_file()
             || dir.join("config.json").is_file()
             || !dir.join("model.safetensors").is_file()
         {
+            true if dir.join("acoustic").is_dir() => check_voice(dir).map(|values| {
+                format!("{}: good\n  voice, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
+            }),
             true if is_speaker_embedding(dir) => check_diarizer(dir).map(|values| {
                 format!("{}: good\n  speaker embedding, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
             }),
@@ -148,6 +157,7 @@ fn present(dir: &Path) -> Result<Vec<PathBuf>> {
         [&model.folder, &model.starter].into_iter().chain(model.sizes.iter().map(|size| &size.folder))
     });
     let named = named.map(|folder| dir.join(folder)).chain(catalog.detector()).chain(catalog.diarizer());
+    let named = named.chain(catalog.voices().iter().map(|voice| catalog.voice_path(voice)));
     let languages = catalog.language_models().iter();
     let languages = languages.filter_map(|model| Some(catalog.choose_language_model(Some(&model.id)).ok()?.1));
     let mut dirs: Vec<PathBuf> = named.filter(|dir| dir.is_dir()).chain(languages).collect();

@@ -84,6 +84,13 @@ impl FileBar<'_> {
     }
 }
 
+impl FileBar<'_> {
+    /// Shows how much speech is made.
+    pub fn show(&self, audio_s: f64) {
+        self.bar.set_position(ms(audio_s));
+    }
+}
+
 fn style(template: &str, name: &str) -> ProgressStyle {
     let mut name: String = name.chars().take(NAME_CHARS).collect();
     if name.chars().count() == NAME_CHARS {

@@ -9,5 +9,6 @@ mod language_model;
 mod listen;
 mod shares;
 mod speakers;
+mod speech;
 mod transcribe;
 mod word_times;

@@ -15,6 +15,7 @@ use burn::tensor::{Device, Tensor};
 use super::config::{Class, EncoderConfig};
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
+use crate::layers::fold_batch_norm;
 use crate::weights::Scope;
 
 /// The encoder of every FastConformer checkpoint.
@@ -166,21 +167,4 @@ fn depthwise_weights(scope: &Scope, class: Class, config: &EncoderConfig) -> Res
         fold_batch_norm(&scope.scope("norm"), &mut weight, &mut bias, channels)?;
     }
     Ok((weight, bias))
-}
-
-/// Folds a batch norm after the depthwise convolution into its weights and bias.
-fn fold_batch_norm(scope: &Scope, weight: &mut [f32], bias: &mut Option<Vec<f32>>, channels: usize) -> Result<()> {
-    const EPSILON: f32 = 1e-5;
-    let read = |name: &str| scope.values(name, &[channels]);
-    let (gamma, beta) = (read("weight")?, read("bias")?);
-    let (mean, variance) = (read("running_mean")?, read("running_var")?);
-    scope.ignore("num_batches_tracked");
-    let bias = bias.get_or_insert_with(|| vec![0.0; channels]);
-    let kernel = weight.len() / channels;
-    for channel in 0..channels {
-        let scale = gamma[channel] / (variance[channel] + EPSILON).sqrt();
-        weight[channel * kernel..][..kernel].iter_mut().for_each(|w| *w *= scale);
-        bias[channel] = (bias[channel] - mean[channel]) * scale + beta[channel];
-    }
-    Ok(())
 }

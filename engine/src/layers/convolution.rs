@@ -1,0 +1,99 @@
+//! Convolutions over frames as products: the taps of each frame side by side, times one matrix.
+
+use auricle_kernels::gemv::Precision;
+use auricle_kernels::thread_pool::ThreadPool;
+use burn::tensor::Tensor;
+
+use super::{Linear, Packed};
+use crate::error::Result;
+use crate::weights::Scope;
+
+/// A convolution over frames, as tensors.
+#[derive(Clone, Debug)]
+pub struct Convolution {
+    /// `[taps * inputs]` to `[outputs]`, the earliest tap first.
+    product: Linear,
+    taps: usize,
+}
+
+impl Convolution {
+    /// Reads `weight` `[outputs, inputs, taps]` and `bias`; `taps` is odd.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, inputs: usize, outputs: usize, taps: usize) -> Result<Self> {
+        let published = scope.values("weight", &[outputs, inputs, taps])?;
+        let mut weight = vec![0.0; published.len()];
+        for (at, value) in published.into_iter().enumerate() {
+            let (output, input, tap) = (at / (taps * inputs), at / taps % inputs, at % taps);
+            weight[(tap * inputs + input) * outputs + output] = value;
+        }
+        let bias = scope.values("bias", &[outputs])?;
+        Ok(Self { product: Linear::from_values(weight, taps * inputs, outputs, Some(bias), scope), taps })
+    }
+
+    /// `[rows, frames, inputs]` to `[rows, frames, outputs]`, with zeros before and after the frames.
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let [rows, frames, inputs] = x.dims();
+        if self.taps == 1 {
+            return self.product.forward(x);
+        }
+        let zeros = Tensor::zeros([rows, self.taps / 2, inputs], &x.device());
+        let padded = Tensor::cat(vec![zeros.clone(), x, zeros], 1);
+        let taps = (0..self.taps).map(|tap| padded.clone().narrow(1, tap, frames));
+        self.product.forward(Tensor::cat(taps.collect(), 2))
+    }
+}
+
+/// A convolution over frames of plain memory, on the CPU.
+#[derive(Clone, Debug)]
+pub struct PackedConvolution {
+    product: Packed,
+    inputs: usize,
+    taps: usize,
+}
+
+impl PackedConvolution {
+    /// As [`Convolution::load`].
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, inputs: usize, outputs: usize, taps: usize) -> Result<Self> {
+        let published = scope.values("weight", &[outputs, inputs, taps])?;
+        let mut weight = vec![0.0; published.len()];
+        for (at, value) in published.into_iter().enumerate() {
+            let (output, input, tap) = (at / (taps * inputs), at / taps % inputs, at % taps);
+            weight[(output * taps + tap) * inputs + input] = value;
+        }
+        Ok(Self { product: Packed::new(&weight, scope.values("bias", &[outputs])?, Precision::F32), inputs, taps })
+    }
+
+    /// Convolves rows one after another, of `lengths` frames each, with zeros before and after each row: `x` `[frames, inputs]` to
+    /// `[frames, outputs]`.
+    pub fn forward(&self, pool: &ThreadPool, x: &[f32], lengths: &[usize]) -> Vec<f32> {
+        if self.taps == 1 {
+            return self.product.forward(pool, x);
+        }
+        let (margin, mut rest) = (self.taps / 2 * self.inputs, x);
+        let rows = lengths.iter().map(|length| {
+            let (row, after) = rest.split_at(length * self.inputs);
+            rest = after;
+            let mut padded = vec![0.0; row.len() + 2 * margin];
+            padded[margin..margin + row.len()].copy_from_slice(row);
+            padded
+        });
+        self.forward_padded(pool, &rows.collect::<Vec<_>>())
+    }
+
+    /// Convolves rows that hold the frames before and after them: each `[frames + taps - 1, inputs]`; the outputs
+    /// `[frames, outputs]` of all rows are concatenated. A row shorter than the taps has no output.
+    pub fn forward_padded(&self, pool: &ThreadPool, rows: &[Vec<f32>]) -> Vec<f32> {
+        let span = self.taps * self.inputs;
+        let frames = |row: &Vec<f32>| (row.len() / self.inputs + 1).saturating_sub(self.taps);
+        let mut windows = Vec::with_capacity(rows.iter().map(frames).sum::<usize>() * span);
+        for row in rows {
+            (0..frames(row)).for_each(|frame| windows.extend_from_slice(&row[frame * self.inputs..][..span]));
+        }
+        self.product.forward(pool, &windows)
+    }
+}

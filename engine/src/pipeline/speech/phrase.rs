@@ -1,0 +1,157 @@
+//! A clause as the acoustic model reads it: symbols, and the words that they belong to.
+
+use std::ops::Range;
+
+use crate::text::speech::{Clause, Phone, TokenKind};
+
+/// Symbols of a phrase at most. A clause of more is said in several.
+pub const MOST_SYMBOLS: usize = 400;
+
+/// What is said at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Phrase {
+    /// Numbers of the vocabulary: the silence before, phones, marks.
+    pub symbols: Vec<usize>,
+    /// The words, in their order.
+    pub words: Vec<PhraseWord>,
+}
+
+/// A written word of a phrase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhraseWord {
+    /// As written.
+    pub text: String,
+    /// Its symbols.
+    pub symbols: Range<usize>,
+}
+
+/// Numbers of the vocabulary.
+pub trait Symbols {
+    /// Of the silence before a phrase.
+    fn edge(&self) -> usize;
+    /// Of a phone.
+    fn phone(&self, phone: Phone) -> usize;
+    /// Of one of `, . ? !`.
+    fn mark(&self, mark: &str) -> Option<usize>;
+}
+
+/// The phrases of a clause with the phones of its tokens; `written` gives the text of a range. A clause without phones has none.
+pub fn phrases(
+    clause: &Clause,
+    phones: &[Vec<Phone>],
+    symbols: &impl Symbols,
+    written: impl Fn(Range<usize>) -> String,
+) -> Vec<Phrase> {
+    let begin = || Phrase { symbols: vec![symbols.edge()], words: Vec::new() };
+    let pause = symbols.mark(",");
+    let (mut found, mut phrase) = (Vec::new(), begin());
+    let mut ended_at: Option<Range<usize>> = None;
+    for (token, phones) in clause.tokens.iter().zip(phones) {
+        if token.kind == TokenKind::Mark {
+            // A mark without words before it is no pause.
+            if !phrase.words.is_empty() {
+                phrase.symbols.extend(symbols.mark(&token.text));
+            }
+            continue;
+        }
+        // Room for the mark at the end. A word of more phones than fit is said in pieces.
+        for (piece, phones) in phones.chunks(MOST_SYMBOLS - 2).enumerate() {
+            if phrase.symbols.len() + phones.len() >= MOST_SYMBOLS && !phrase.words.is_empty() {
+                phrase.symbols.extend(pause);
+                found.push(std::mem::replace(&mut phrase, begin()));
+            }
+            let first = phrase.symbols.len();
+            phrase.symbols.extend(phones.iter().map(|phone| symbols.phone(*phone)));
+            let end = phrase.symbols.len();
+            let goes_on = piece > 0 || ended_at.as_ref() == Some(&token.written);
+            match phrase.words.last_mut() {
+                // Several spoken words of one written number.
+                Some(word) if goes_on => word.symbols.end = end,
+                _ => phrase.words.push(PhraseWord { text: written(token.written.clone()), symbols: first..end }),
+            }
+        }
+        ended_at = Some(token.written.clone());
+    }
+    if !phrase.words.is_empty() {
+        let ends_in_mark = clause.tokens.last().is_some_and(|token| token.kind == TokenKind::Mark);
+        if !ends_in_mark {
+            phrase.symbols.extend(pause);
+        }
+        found.push(phrase);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::speech::Token;
+
+    /// Phones are their numbers from 10 on.
+    struct Numbers;
+
+    impl Symbols for Numbers {
+        fn edge(&self) -> usize {
+            0
+        }
+
+        fn phone(&self, _: Phone) -> usize {
+            10
+        }
+
+        fn mark(&self, mark: &str) -> Option<usize> {
+            [",", ".", "?", "!"].iter().position(|known| *known == mark).map(|at| at + 1)
+        }
+    }
+
+    fn token(text: &str, written: Range<usize>) -> Token {
+        let kind = if text.chars().all(char::is_alphabetic) { TokenKind::Word } else { TokenKind::Mark };
+        Token { text: text.into(), kind, written }
+    }
+
+    fn said(text: &str, tokens: Vec<Token>, phones: &[usize]) -> Vec<Phrase> {
+        let phone = Phone::from_index(0).unwrap();
+        let phones: Vec<Vec<Phone>> = phones.iter().map(|count| vec![phone; *count]).collect();
+        phrases(&Clause { tokens }, &phones, &Numbers, |range| text[range].to_owned())
+    }
+
+    #[test]
+    fn words_have_their_symbols_and_spoken_words_of_a_number_are_one() {
+        let tokens = vec![
+            token("pay", 0..3),
+            token("five", 4..6),
+            token("dollars", 4..6),
+            token(",", 6..7),
+            token("now", 8..11),
+            token(".", 11..11),
+        ];
+        let found = said("pay $5, now", tokens, &[2, 3, 4, 0, 1, 0]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].symbols, [vec![0], vec![10; 9], vec![1, 10, 2]].concat());
+        let words: Vec<_> = found[0].words.iter().map(|word| (word.text.as_str(), word.symbols.clone())).collect();
+        assert_eq!(words, [("pay", 1..3), ("$5", 3..10), ("now", 11..12)]);
+    }
+
+    #[test]
+    fn a_clause_of_marks_alone_is_not_said() {
+        assert!(said(".", vec![token(".", 0..1)], &[0]).is_empty());
+    }
+
+    #[test]
+    fn a_long_clause_is_said_in_several_phrases() {
+        let text = "a ".repeat(300);
+        let tokens: Vec<Token> = (0..300).map(|at| token("a", 2 * at..2 * at + 1)).collect();
+        let found = said(&text, tokens, &[5; 300]);
+        assert!(found.iter().all(|phrase| phrase.symbols.len() <= MOST_SYMBOLS));
+        assert_eq!(found.iter().map(|phrase| phrase.words.len()).sum::<usize>(), 300);
+        assert!(found.iter().all(|phrase| phrase.symbols.last() == Some(&1)));
+    }
+
+    #[test]
+    fn a_word_without_end_is_said_in_pieces() {
+        let found = said("a", vec![token("a", 0..1), token(".", 1..1)], &[1_000, 0]);
+        assert!(found.iter().all(|phrase| phrase.symbols.len() <= MOST_SYMBOLS));
+        let phones: usize = found.iter().map(|phrase| phrase.symbols.iter().filter(|symbol| **symbol == 10).count()).sum();
+        assert_eq!(phones, 1_000);
+    }
+}

@@ -1,0 +1,212 @@
+//! Abbreviations: what is said for them.
+
+/// Abbreviations with a full stop.
+const WITH_STOP: &[(&str, &str)] = &[
+    ("adm", "admiral"),
+    ("al", "al"),
+    ("apr", "april"),
+    ("approx", "approximately"),
+    ("apt", "apartment"),
+    ("assn", "association"),
+    ("asst", "assistant"),
+    ("aug", "august"),
+    ("ave", "avenue"),
+    ("avg", "average"),
+    ("bldg", "building"),
+    ("blvd", "boulevard"),
+    ("bros", "brothers"),
+    ("capt", "captain"),
+    ("cf", "compare"),
+    ("cmdr", "commander"),
+    ("co", "company"),
+    ("col", "colonel"),
+    ("cont", "continued"),
+    ("corp", "corporation"),
+    ("dec", "december"),
+    ("dept", "department"),
+    ("ed", "edition"),
+    ("esp", "especially"),
+    ("esq", "esquire"),
+    ("est", "established"),
+    ("etc", "et cetera"),
+    ("ext", "extension"),
+    ("feb", "february"),
+    ("fri", "friday"),
+    ("ft", "fort"),
+    ("gen", "general"),
+    ("gov", "governor"),
+    ("govt", "government"),
+    ("hon", "honorable"),
+    ("hwy", "highway"),
+    ("inc", "incorporated"),
+    ("intl", "international"),
+    ("jan", "january"),
+    ("jr", "junior"),
+    ("lt", "lieutenant"),
+    ("ltd", "limited"),
+    ("maj", "major"),
+    ("max", "maximum"),
+    ("messrs", "messieurs"),
+    ("min", "minimum"),
+    ("misc", "miscellaneous"),
+    ("mon", "monday"),
+    ("mr", "mister"),
+    ("mrs", "missus"),
+    ("ms", "ms"),
+    ("mt", "mount"),
+    ("nov", "november"),
+    ("oct", "october"),
+    ("orig", "originally"),
+    ("pkwy", "parkway"),
+    ("pres", "president"),
+    ("prof", "professor"),
+    ("pvt", "private"),
+    ("rd", "road"),
+    ("ref", "reference"),
+    ("rep", "representative"),
+    ("rev", "reverend"),
+    ("sat", "saturday"),
+    ("sen", "senator"),
+    ("sept", "september"),
+    ("sep", "september"),
+    ("sgt", "sergeant"),
+    ("sr", "senior"),
+    ("tel", "telephone"),
+    ("temp", "temperature"),
+    ("thu", "thursday"),
+    ("thurs", "thursday"),
+    ("tue", "tuesday"),
+    ("tues", "tuesday"),
+    ("univ", "university"),
+    ("viz", "namely"),
+    ("vs", "versus"),
+    ("wed", "wednesday"),
+];
+
+/// Those that may stand without a full stop, with their capitals.
+const WITHOUT_STOP: &[&str] =
+    &["Mr", "Mrs", "Ms", "Prof", "vs", "etc", "approx", "Jr", "Sr", "Ltd", "Blvd", "Sgt", "Capt"];
+
+/// Those that are words too: they need a capital, and a name or a number behind them.
+const NAMED: &[&str] = &[
+    "al", "apt", "co", "col", "dec", "ed", "est", "ext", "fri", "ft", "gen", "gov", "hon", "inc", "jan", "jr", "lt",
+    "maj", "mar", "max", "min", "mon", "mt", "pres", "rep", "rev", "sat", "sen", "sr", "sun", "temp", "thu", "wed",
+];
+
+/// Those that stand before a number.
+const BEFORE_NUMBERS: &[(&str, &str)] = &[
+    ("art", "article"),
+    ("ch", "chapter"),
+    ("eq", "equation"),
+    ("fig", "figure"),
+    ("figs", "figures"),
+    ("no", "number"),
+    ("nos", "numbers"),
+    ("p", "page"),
+    ("pp", "pages"),
+    ("sec", "section"),
+    ("vol", "volume"),
+    ("ver", "version"),
+];
+
+/// Dotted abbreviations that are not spelled.
+const DOTTED: &[(&str, &str)] =
+    &[("e.g.", "for example"), ("i.e.", "that is"), ("ph.d.", "P H D"), ("w.r.t.", "with respect to")];
+
+/// Shortened forms with a slash.
+const SLASHED: &[(&str, &str)] = &[
+    ("and/or", "and or"),
+    ("b/c", "because"),
+    ("c/o", "care of"),
+    ("he/she", "he or she"),
+    ("him/her", "him or her"),
+    ("his/her", "his or her"),
+    ("n/a", "not applicable"),
+    ("s/he", "she or he"),
+    ("she/he", "she or he"),
+    ("w/", "with"),
+    ("w/o", "without"),
+];
+
+fn find(table: &[(&str, &'static str)], lower: &str) -> Option<&'static str> {
+    table.iter().find(|(short, _)| *short == lower).map(|(_, said)| *said)
+}
+
+/// The reading of an abbreviation without its full stop, before the text `after` it.
+pub fn with_stop(word: &str, after: &str) -> Option<&'static str> {
+    let lower = word.to_ascii_lowercase();
+    let next = after.trim_start();
+    if let Some(said) = find(BEFORE_NUMBERS, &lower)
+        && next.starts_with(|next: char| next.is_ascii_digit())
+    {
+        return Some(said);
+    }
+    let capital = word.starts_with(|first: char| first.is_ascii_uppercase());
+    let goes_on = next.starts_with(|next: char| next.is_ascii_alphanumeric() || next == ',' || next == ')');
+    let follows = lower == "al" || goes_on && capital;
+    if NAMED.contains(&lower.as_str()) && !follows && !["inc", "co", "jr", "sr"].contains(&lower.as_str()) {
+        return None;
+    }
+    find(WITH_STOP, &lower)
+}
+
+/// The reading of an abbreviation that has no full stop.
+pub fn without_stop(word: &str) -> Option<&'static str> {
+    WITHOUT_STOP.contains(&word).then(|| find(WITH_STOP, &word.to_ascii_lowercase())).flatten()
+}
+
+/// The reading of a dotted abbreviation: "e.g."
+pub fn dotted(word: &str) -> Option<&'static str> {
+    find(DOTTED, &word.to_ascii_lowercase())
+}
+
+/// The reading of a form with a slash: "w/o".
+pub fn slashed(word: &str) -> Option<&'static str> {
+    find(SLASHED, &word.to_ascii_lowercase())
+}
+
+/// True if the full stop of `word` may belong to an abbreviation, so that the next word decides.
+pub fn may_be_stopped(word: &str) -> bool {
+    stopped(word).is_some_and(|stem| {
+        let lower = stem.to_ascii_lowercase();
+        find(BEFORE_NUMBERS, &lower).or_else(|| find(WITH_STOP, &lower)).is_some()
+    })
+}
+
+/// True if the full stop of `word` belongs to an abbreviation that `next` follows: "Jan. 5", "approx. half", "Mon. Jan. 5".
+pub fn is_stopped_before(word: &str, next: &str) -> bool {
+    stopped(word).and_then(|stem| Some((stem, with_stop(stem, next)?))).is_some_and(|(stem, said)| {
+        let first = next.trim_start_matches(['(', '"', '\'']).chars().next();
+        let is_date = |said: &str| said.ends_with("day") || MONTHS.contains(&said);
+        let next_said = stopped(next).and_then(|next| with_stop(next, "1"));
+        let capital = stem.starts_with(|first: char| first.is_ascii_uppercase());
+        first.is_some_and(|first| first.is_ascii_digit() && (!is_date(said) || capital) || first.is_ascii_lowercase())
+            || is_date(said) && (next_said.is_some_and(is_date) || MONTHS.contains(&next.to_ascii_lowercase().as_str()))
+    })
+}
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+/// A word without marks before it and its one full stop.
+fn stopped(word: &str) -> Option<&str> {
+    word.strip_suffix('.').map(|stem| stem.trim_start_matches(|first: char| !first.is_alphanumeric()))
+}
+
+/// True for a word that a comma does not separate from the name before it: "Jr."
+pub fn follows_comma(word: &str) -> bool {
+    let bare = word.trim_end_matches(|end: char| !end.is_alphanumeric());
+    ["Jr", "Sr", "Inc", "Ltd", "LLC", "Ph.D", "PhD", "M.D", "MD", "Esq", "etc"].contains(&bare)
+}

@@ -1,0 +1,63 @@
+//! Codes of letters and digits.
+
+use super::words::{initialism, is_acronym, word};
+use super::{Rule, group, numbers};
+
+pub const RULES: &[Rule] = &[
+    // "A4", "B-52", "BA249", "COVID-19", "iPhone15"; not "mid-1990s"
+    Rule(r"([A-Za-z]+)(-?)(\d+)([A-Za-z0-9]*(?:-[A-Z0-9]*\d[A-Z0-9]*)*)\b", |found, _| {
+        let (name, hyphen, number, rest) = (group(found, 1), group(found, 2), group(found, 3), group(found, 4));
+        if hyphen == "-"
+            && (name.bytes().all(|letter| letter.is_ascii_lowercase()) || ["s", "th", "st", "nd", "rd"].contains(&rest))
+        {
+            return None;
+        }
+        let said = match numbers::number_in_name(number) {
+            Some(said) if rest.is_empty() && number.len() == 3 && (name.len() == 1 || hyphen == "-") => said,
+            _ => numbers::code_number(number),
+        };
+        Some(format!("{} {said} {}", letters(name), code(rest)).trim_end().to_owned())
+    }),
+    // "5G", "3D", "1080p"
+    Rule(r"(\d+)([A-Za-z][A-Za-z0-9]*)\b", |found, _| {
+        let number = group(found, 1);
+        let said = match number {
+            "720" | "1080" | "1440" | "2160" => numbers::number_in_name(number)?,
+            _ => numbers::code_number(number),
+        };
+        Some(format!("{said} {}", code(group(found, 2))))
+    }),
+    Rule(r"C\+\+", |_, _| Some("C plus plus".into())),
+    Rule(r"([CF])#", |found, _| Some(format!("{} sharp", group(found, 1)))),
+];
+
+/// Letters of a code: a word, or the names of letters.
+fn letters(name: &str) -> String {
+    let capitals = name.bytes().filter(u8::is_ascii_uppercase).count();
+    if name.len() == 1 || (capitals == name.len() && name.len() <= 4 && !is_acronym(name)) {
+        initialism(name)
+    } else if capitals <= 1 && name.len() <= 2 {
+        initialism(name)
+    } else {
+        word(name, false)
+    }
+}
+
+/// A code: runs of letters and digits.
+pub fn code(text: &str) -> String {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.bytes().next() {
+        let is_digit = first.is_ascii_digit();
+        let same = |byte: &u8| byte.is_ascii_digit() == is_digit && byte.is_ascii_alphanumeric();
+        let length = rest.bytes().take_while(|byte| same(byte)).count();
+        if length == 0 {
+            rest = &rest[1..];
+            continue;
+        }
+        let (part, behind) = rest.split_at(length);
+        parts.push(if is_digit { numbers::code_number(part) } else { letters(part) });
+        rest = behind;
+    }
+    parts.join(" ")
+}

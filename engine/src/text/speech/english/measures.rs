@@ -1,0 +1,247 @@
+//! Percentages, degrees, lengths and other measures.
+
+use super::{Place, Rule, group, numbers};
+
+pub const RULES: &[Rule] = &[
+    // "50%", "5-10 %", "-3.5%"
+    Rule(concat!("(-)?(", number!(), r")(?:\s?%?\s?[-\u{2013}]\s?(", number!(), r"))?\s?%"), |found, place| {
+        let number = ranged(place, group(found, 1), group(found, 2), group(found, 3))?;
+        Some(format!("{number} percent"))
+    }),
+    // "20°C", "-5 °F", "90°"
+    Rule(
+        concat!("(-)?(", number!(), r")(?:\s?\u{b0}?[CF]?\s?[-\u{2013}]\s?(", number!(), r"))?\s?\u{b0}\s?([CFK]\b)?"),
+        |found, place| {
+            let number = ranged(place, group(found, 1), group(found, 2), group(found, 3))?;
+            let degrees = if group(found, 2) == "1" && group(found, 3).is_empty() { "degree" } else { "degrees" };
+            let scale = match group(found, 4) {
+                "C" => " celsius",
+                "F" => " fahrenheit",
+                "K" => " kelvin",
+                _ => "",
+            };
+            Some(format!("{number} {degrees}{scale}"))
+        },
+    ),
+    // 5'10"
+    Rule(r#"(\d+)'\s?(\d{1,2})(?:"|'')"#, |found, _| {
+        let (feet, inches) = (counted(group(found, 1), "foot", "feet"), counted(group(found, 2), "inch", "inches"));
+        Some(format!("{feet} {inches}"))
+    }),
+    // 15", unless the mark closes a quotation
+    Rule(concat!("(", number!(), r#")""#), |found, place| {
+        let quoted = place.before().matches('"').count() % 2 == 1;
+        (!quoted).then(|| counted(group(found, 1), "inch", "inches"))
+    }),
+    // "2 × 4 m"
+    Rule(concat!("(", number!(), r")\s?[x\u{d7}]\s?(", number!(), r")\s?([A-Za-z\u{3bc}]+)\b"), |found, _| {
+        let Unit(_, _, many) = unit(group(found, 3))?;
+        Some(format!("{} by {} {many}", numbers::number(group(found, 1)), numbers::number(group(found, 2))))
+    }),
+    // "1920x1080", "4 × 4"
+    Rule(
+        concat!("(", number!(), r")\s?[x\u{d7}]\s?(", number!(), r")(?:\s?[x\u{d7}]\s?(", number!(), r"))?\b"),
+        |found, place| {
+            if place.text.contains('=') {
+                return None;
+            }
+            let mut said = format!("{} by {}", numbers::number(group(found, 1)), numbers::number(group(found, 2)));
+            if !group(found, 3).is_empty() {
+                said = format!("{said} by {}", numbers::number(group(found, 3)));
+            }
+            Some(said)
+        },
+    ),
+    // "5x"
+    Rule(concat!("(", number!(), r")[x\u{d7}](?:\s|$|[,.;:!?)])"), |found, _| {
+        Some(format!("{} times", numbers::number(group(found, 1))))
+    }),
+    // "100 sq ft"
+    Rule(concat!("(", number!(), r")\s?sq\.?\s?(ft|mi|m|km|in|yd)\b"), |found, _| {
+        let Unit(_, one, many) = unit(group(found, 2))?;
+        Some(counted(group(found, 1), &format!("square {one}"), &format!("square {many}")))
+    }),
+    // "5 km", "10-20 kg", "5-km", "60 km/h", "3 m²"
+    Rule(
+        concat!(
+            "(-)?(",
+            number!(),
+            r")(?:\s?[-\u{2013}]\s?(",
+            number!(),
+            r"))?([ -]?)([A-Za-z\u{3bc}]+(?:/[A-Za-z]+)?[23\u{b2}\u{b3}]?)"
+        ),
+        |found, place| {
+            let after = place.after(found);
+            if after.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '\'') {
+                return None;
+            }
+            let (joint, symbol) = (group(found, 4), group(found, 5));
+            let power = if symbol.ends_with(['2', '\u{b2}']) {
+                "square "
+            } else if symbol.ends_with(['3', '\u{b3}']) {
+                "cubic "
+            } else {
+                ""
+            };
+            let bare = symbol.trim_end_matches(['2', '3', '\u{b2}', '\u{b3}']);
+            if !power.is_empty() && !["m", "km", "cm", "mm", "ft", "in", "mi", "yd"].contains(&bare) {
+                return None;
+            }
+            // "the 90s" are years.
+            if symbol == "s" && joint.is_empty() && is_decade(group(found, 2)) {
+                return None;
+            }
+            // "5 in the" is no measure.
+            if bare == "in" && !joint.is_empty() && power.is_empty() {
+                return None;
+            }
+            let Unit(_, one, many) = unit(bare)?;
+            let number = ranged(place, group(found, 1), group(found, 2), group(found, 3))?;
+            let single = group(found, 2) == "1" && group(found, 3).is_empty() || joint == "-";
+            Some(format!("{number} {power}{}", if single { one } else { many }))
+        },
+    ),
+    // "10k", "5M", "2bn"
+    Rule(concat!("(", number!(), r")(k|M|mn|bn|tn)\b"), |found, _| {
+        let scale = match group(found, 2) {
+            "k" => "thousand",
+            "bn" => "billion",
+            "tn" => "trillion",
+            _ => "million",
+        };
+        Some(format!("{} {scale}", numbers::number(group(found, 1))))
+    }),
+    // "$5/month", "60 beats/min"
+    Rule(
+        r"/(month|mo|year|yr|day|week|wk|hour|hr|h|minute|min|second|sec|s|person|user|kg|lb|km|mile|night|item|unit|GB|MB|L|seat)\b",
+        |found, place| {
+            let counted = place.previous.contains(|letter: char| letter.is_ascii_digit());
+            let measured = ["beats", "miles", "dollars", "euros", "requests", "words", "frames", "calories"];
+            (counted || measured.contains(&place.previous)).then_some(())?;
+            let name = match group(found, 1) {
+                "mo" => "month",
+                "yr" => "year",
+                "wk" => "week",
+                "h" | "hr" => "hour",
+                "min" => "minute",
+                "s" | "sec" => "second",
+                other => unit(other).map_or(other, |Unit(_, one, _)| one),
+            };
+            Some(format!("per {name}"))
+        },
+    ),
+    Rule(r"km/h\b", |_, _| Some("kilometers per hour".into())),
+];
+
+/// A number, or a range of two, which may be negative; none where the sign belongs to something before it.
+fn ranged(place: &Place, sign: &str, from: &str, to: &str) -> Option<String> {
+    if !sign.is_empty() && place.before().ends_with(|before: char| before.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let minus = if sign.is_empty() { "" } else { "minus " };
+    let from = numbers::number(from);
+    Some(if to.is_empty() { format!("{minus}{from}") } else { format!("{minus}{from} to {}", numbers::number(to)) })
+}
+
+fn is_decade(number: &str) -> bool {
+    number.ends_with('0') && (number.len() == 2 && number != "10" || number.len() == 4) && !number.contains(['.', ','])
+}
+
+fn counted(number: &str, one: &str, many: &str) -> String {
+    format!("{} {}", numbers::number(number), if number == "1" { one } else { many })
+}
+
+/// A unit: its symbol, one and many of it.
+#[derive(Clone, Copy)]
+struct Unit(&'static str, &'static str, &'static str);
+
+fn unit(symbol: &str) -> Option<Unit> {
+    UNITS.iter().find(|unit| unit.0 == symbol).copied()
+}
+
+const UNITS: &[Unit] = &[
+    Unit("km", "kilometer", "kilometers"),
+    Unit("m", "meter", "meters"),
+    Unit("cm", "centimeter", "centimeters"),
+    Unit("mm", "millimeter", "millimeters"),
+    Unit("\u{3bc}m", "micrometer", "micrometers"),
+    Unit("nm", "nanometer", "nanometers"),
+    Unit("mi", "mile", "miles"),
+    Unit("ft", "foot", "feet"),
+    Unit("in", "inch", "inches"),
+    Unit("yd", "yard", "yards"),
+    Unit("kg", "kilogram", "kilograms"),
+    Unit("g", "gram", "grams"),
+    Unit("mg", "milligram", "milligrams"),
+    Unit("\u{3bc}g", "microgram", "micrograms"),
+    Unit("mcg", "microgram", "micrograms"),
+    Unit("lb", "pound", "pounds"),
+    Unit("lbs", "pound", "pounds"),
+    Unit("oz", "ounce", "ounces"),
+    Unit("l", "liter", "liters"),
+    Unit("L", "liter", "liters"),
+    Unit("ml", "milliliter", "milliliters"),
+    Unit("mL", "milliliter", "milliliters"),
+    Unit("cl", "centiliter", "centiliters"),
+    Unit("gal", "gallon", "gallons"),
+    Unit("tsp", "teaspoon", "teaspoons"),
+    Unit("tbsp", "tablespoon", "tablespoons"),
+    Unit("mph", "mile per hour", "miles per hour"),
+    Unit("kph", "kilometer per hour", "kilometers per hour"),
+    Unit("km/h", "kilometer per hour", "kilometers per hour"),
+    Unit("m/s", "meter per second", "meters per second"),
+    Unit("mpg", "mile per gallon", "miles per gallon"),
+    Unit("rpm", "revolution per minute", "revolutions per minute"),
+    Unit("fps", "frame per second", "frames per second"),
+    Unit("bpm", "beat per minute", "beats per minute"),
+    Unit("ppm", "part per million", "parts per million"),
+    Unit("Hz", "hertz", "hertz"),
+    Unit("kHz", "kilohertz", "kilohertz"),
+    Unit("MHz", "megahertz", "megahertz"),
+    Unit("GHz", "gigahertz", "gigahertz"),
+    Unit("W", "watt", "watts"),
+    Unit("kW", "kilowatt", "kilowatts"),
+    Unit("MW", "megawatt", "megawatts"),
+    Unit("GW", "gigawatt", "gigawatts"),
+    Unit("kWh", "kilowatt hour", "kilowatt hours"),
+    Unit("MWh", "megawatt hour", "megawatt hours"),
+    Unit("V", "volt", "volts"),
+    Unit("kV", "kilovolt", "kilovolts"),
+    Unit("mV", "millivolt", "millivolts"),
+    Unit("mA", "milliamp", "milliamps"),
+    Unit("mAh", "milliamp hour", "milliamp hours"),
+    Unit("kJ", "kilojoule", "kilojoules"),
+    Unit("cal", "calorie", "calories"),
+    Unit("kcal", "kilocalorie", "kilocalories"),
+    Unit("Pa", "pascal", "pascals"),
+    Unit("kPa", "kilopascal", "kilopascals"),
+    Unit("hPa", "hectopascal", "hectopascals"),
+    Unit("dB", "decibel", "decibels"),
+    Unit("KB", "kilobyte", "kilobytes"),
+    Unit("kB", "kilobyte", "kilobytes"),
+    Unit("MB", "megabyte", "megabytes"),
+    Unit("GB", "gigabyte", "gigabytes"),
+    Unit("TB", "terabyte", "terabytes"),
+    Unit("PB", "petabyte", "petabytes"),
+    Unit("kbps", "kilobit per second", "kilobits per second"),
+    Unit("Mbps", "megabit per second", "megabits per second"),
+    Unit("Gbps", "gigabit per second", "gigabits per second"),
+    Unit("MB/s", "megabyte per second", "megabytes per second"),
+    Unit("GB/s", "gigabyte per second", "gigabytes per second"),
+    Unit("px", "pixel", "pixels"),
+    Unit("dpi", "dot per inch", "dots per inch"),
+    Unit("ms", "millisecond", "milliseconds"),
+    Unit("\u{3bc}s", "microsecond", "microseconds"),
+    Unit("ns", "nanosecond", "nanoseconds"),
+    Unit("s", "second", "seconds"),
+    Unit("sec", "second", "seconds"),
+    Unit("secs", "second", "seconds"),
+    Unit("min", "minute", "minutes"),
+    Unit("mins", "minute", "minutes"),
+    Unit("h", "hour", "hours"),
+    Unit("hr", "hour", "hours"),
+    Unit("hrs", "hour", "hours"),
+    Unit("yr", "year", "years"),
+    Unit("yrs", "year", "years"),
+    Unit("ha", "hectare", "hectares"),
+];

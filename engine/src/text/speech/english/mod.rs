@@ -1,0 +1,280 @@
+//! Written English to spoken words.
+//!
+//! A reader goes through a clause without its markup. At each place the rules of numbers, dates, money, addresses and
+//! codes are tried in order, then words and marks.
+
+/// The pattern of a written number, with or without commas and a fraction.
+macro_rules! number {
+    () => {
+        r"(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)"
+    };
+}
+
+mod abbreviations;
+mod codes;
+mod dates;
+mod measures;
+mod money;
+mod numbers;
+mod plain_numbers;
+mod roman;
+mod telephone;
+mod web;
+mod words;
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+pub(super) use abbreviations::{follows_comma, is_stopped_before, may_be_stopped};
+use regex::{Captures, Regex};
+
+use super::markup::PlainText;
+use super::{Token, TokenKind};
+
+/// The surroundings of a place in a clause.
+struct Place<'a> {
+    text: &'a str,
+    at: usize,
+    /// The word before it.
+    previous: &'a str,
+    /// True if most of the clause is in capitals.
+    shouted: bool,
+}
+
+impl<'a> Place<'a> {
+    fn before(&self) -> &'a str {
+        &self.text[..self.at]
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    /// The text behind a match that begins here.
+    fn after(&self, found: &Captures) -> &'a str {
+        &self.rest()[found.get(0).map_or(0, |all| all.end())..]
+    }
+
+    fn previous_lower(&self) -> String {
+        self.previous.to_ascii_lowercase()
+    }
+}
+
+/// A rule's reading of a match: words and marks that are separated by spaces, letters that are said by their names in
+/// capitals; none if the rule does not apply.
+type Say = fn(&Captures, &Place) -> Option<String>;
+
+/// A pattern of what stands at a place, and its reading.
+struct Rule(&'static str, Say);
+
+/// Rules in the order in which they are tried.
+const RULES: [&[Rule]; 8] = [
+    web::RULES,
+    telephone::RULES,
+    dates::RULES,
+    money::RULES,
+    measures::RULES,
+    plain_numbers::RULES,
+    codes::RULES,
+    words::RULES,
+];
+
+static PATTERNS: LazyLock<Vec<(Regex, Say)>> = LazyLock::new(|| {
+    let rules = RULES.into_iter().flatten();
+    rules.filter_map(|Rule(pattern, say)| Some((Regex::new(&format!("^(?:{pattern})")).ok()?, *say))).collect()
+});
+
+/// The tokens of a clause that begins at byte `base` of the whole text; none if it has no word. `mark` is added where no
+/// mark ends it.
+pub(super) fn tokens(written: &str, base: usize, mark: char) -> Vec<Token> {
+    let plain = PlainText::new(written);
+    let mut reader =
+        Reader { plain: &plain, base, tokens: Vec::new(), shouted: is_shouted(&plain.text), derived: false };
+    reader.read();
+    reader.end(mark);
+    reader.tokens
+}
+
+/// True if a text of three words and more has most of its letters in capitals.
+fn is_shouted(text: &str) -> bool {
+    let words = || text.split(|end: char| !end.is_ascii_alphabetic()).filter(|word| word.len() > 1);
+    let capitals = words().filter(|word| word.bytes().all(|letter| letter.is_ascii_uppercase())).count();
+    words().count() >= 3 && 10 * capitals >= 7 * words().count()
+}
+
+struct Reader<'a> {
+    plain: &'a PlainText,
+    base: usize,
+    tokens: Vec<Token>,
+    shouted: bool,
+    /// True if the last mark stands for something else, such as a parenthesis.
+    derived: bool,
+}
+
+impl Reader<'_> {
+    fn read(&mut self) {
+        let text = self.plain.text.as_str();
+        let (mut at, mut previous) = (0, "");
+        while let Some(letter) = text[at..].chars().next() {
+            let end = at + letter.len_utf8();
+            let behind_word = text[..at].ends_with(|before: char| before.is_ascii_alphanumeric());
+            if letter == ' ' {
+                at = end;
+                continue;
+            }
+            let place = Place { text, at, previous, shouted: self.shouted };
+            if let Some((length, said)) =
+                (!behind_word || !letter.is_ascii_alphanumeric()).then(|| said(&place)).flatten()
+            {
+                let whole = at..at + length;
+                self.say(&said, whole.clone());
+                previous = text[whole.clone()].trim_end_matches(['.', ',']);
+                at = whole.end;
+                continue;
+            }
+            match letter {
+                ',' | ';' | ':' => self.mark(",", at..end, false),
+                '.' => self.mark(".", at..end, false),
+                '?' => self.mark("?", at..end, false),
+                '!' => self.mark("!", at..end, false),
+                '(' | ')' | '\u{2013}' | '\u{2014}' | '\u{2192}' => self.mark(",", at..end, true),
+                '-' if text[end..].starts_with('-') || (alone(text, at) && alone_behind(text, end)) => {
+                    self.mark(",", at..end, true);
+                }
+                // A letter or digit that no rule took, such as one behind a code.
+                letter if letter.is_ascii_alphanumeric() => {
+                    let length = text[at..].bytes().take_while(u8::is_ascii_alphanumeric).count();
+                    self.say(&codes::code(&text[at..at + length]), at..at + length);
+                    at += length;
+                    continue;
+                }
+                _ => {}
+            }
+            at = end;
+        }
+    }
+
+    /// Adds the words and marks of a reading.
+    fn say(&mut self, said: &str, range: Range<usize>) {
+        let written = self.written(range.clone());
+        for word in said.split(' ').filter(|word| !word.is_empty()) {
+            if matches!(word, "," | "." | "?" | "!") {
+                self.mark(word, range.clone(), true);
+                continue;
+            }
+            let kind = match word.as_bytes() {
+                [b'A'..=b'Z'] | [b'A'..=b'Z', b'\'', b's'] => TokenKind::Letter,
+                _ => TokenKind::Word,
+            };
+            self.tokens.push(Token { text: word.to_ascii_lowercase(), kind, written: written.clone() });
+        }
+    }
+
+    /// Adds a mark, or puts it in place of the one before it; one that stands for something else gives way.
+    fn mark(&mut self, mark: &str, range: Range<usize>, derived: bool) {
+        let written = self.written(range);
+        match self.tokens.last_mut() {
+            None => {}
+            Some(last) if last.kind == TokenKind::Mark => {
+                if !derived {
+                    *last = Token { text: mark.into(), kind: TokenKind::Mark, written };
+                    self.derived = false;
+                }
+            }
+            Some(_) => {
+                self.tokens.push(Token { text: mark.into(), kind: TokenKind::Mark, written });
+                self.derived = derived;
+            }
+        }
+    }
+
+    /// Ends the clause with a mark.
+    fn end(&mut self, mark: char) {
+        let Some(last) = self.tokens.last_mut() else { return };
+        if last.kind != TokenKind::Mark {
+            let end = last.written.end;
+            self.tokens.push(Token { text: mark.into(), kind: TokenKind::Mark, written: end..end });
+        } else if self.derived && mark == '.' {
+            last.text = mark.into();
+        }
+    }
+
+    fn written(&self, range: Range<usize>) -> Range<usize> {
+        let written = self.plain.written(range);
+        self.base + written.start..self.base + written.end
+    }
+}
+
+/// True if nothing or a space stands before a place.
+fn alone(text: &str, at: usize) -> bool {
+    at == 0 || text[..at].ends_with(' ')
+}
+
+/// True if nothing or a space stands behind a place.
+fn alone_behind(text: &str, end: usize) -> bool {
+    text[end..].is_empty() || text[end..].starts_with(' ')
+}
+
+/// The first rule's reading of what stands at a place, and its length.
+fn said(place: &Place) -> Option<(usize, String)> {
+    PATTERNS.iter().find_map(|(pattern, say)| {
+        let found = pattern.captures(place.rest())?;
+        let length = found.get(0)?.end();
+        (length > 0).then_some(())?;
+        Some((length, say(&found, place)?))
+    })
+}
+
+/// The text of a group; empty if it took no part.
+fn group<'t>(found: &Captures<'t>, at: usize) -> &'t str {
+    found.get(at).map_or("", |group| group.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_is_valid() {
+        for Rule(pattern, _) in RULES.into_iter().flatten() {
+            assert!(Regex::new(pattern).is_ok(), "{pattern}");
+        }
+    }
+
+    fn texts(written: &str) -> Vec<String> {
+        tokens(written, 0, '.').into_iter().map(|token| token.text).collect()
+    }
+
+    #[test]
+    fn marks_are_kept_and_parentheses_are_pauses() {
+        assert_eq!(texts("(Well) - so: yes?! \"No...\""), ["well", ",", "so", ",", "yes", "!", "no", "."]);
+        assert_eq!(texts("one (two)"), ["one", ",", "two", "."]);
+        assert_eq!(texts("one\u{2014}two"), ["one", ",", "two", "."]);
+        assert_eq!(texts("what?)"), ["what", "?"]);
+    }
+
+    #[test]
+    fn words_know_what_they_stand_for() {
+        let written = "**Pay** $5.20 to the BBC's caf\u{e9}, please";
+        let found: Vec<(String, &str)> =
+            tokens(written, 0, '.').into_iter().map(|token| (token.text, &written[token.written])).collect();
+        let expected = [
+            ("pay", "Pay"),
+            ("five", "$5.20"),
+            ("dollars", "$5.20"),
+            ("and", "$5.20"),
+            ("twenty", "$5.20"),
+            ("cents", "$5.20"),
+            ("to", "to"),
+            ("the", "the"),
+            ("b", "BBC's"),
+            ("b", "BBC's"),
+            ("c's", "BBC's"),
+            ("cafe", "caf\u{e9}"),
+            (",", ","),
+            ("please", "please"),
+            (".", ""),
+        ];
+        assert_eq!(found, expected.map(|(text, written)| (text.to_owned(), written)));
+    }
+}

@@ -1,0 +1,58 @@
+//! Telephone numbers and other numbers that are said digit by digit.
+
+use regex::Captures;
+
+use super::{Place, Rule, numbers};
+
+pub const RULES: &[Rule] = &[
+    // "+44 20 7946 0958"
+    Rule(r"\+\d{1,3}(?:[ .-]?\(?\d{1,4}\)?){2,6}\b", |found, place| {
+        let all = whole(found);
+        let count = all.bytes().filter(u8::is_ascii_digit).count();
+        (count >= 8).then(|| telephone(found, place)).flatten().map(|said| format!("plus {said}"))
+    }),
+    // "(415) 555-0132", "1-800-555-0199", "415.555.0132"
+    Rule(r"(?:1[-. ])?\(\d{3}\) ?\d{3}[-. ]\d{4}\b", telephone),
+    Rule(r"(?:1[-. ])?\d{3}-\d{3}-\d{4}\b", telephone),
+    Rule(r"(?:1\.)?\d{3}\.\d{3}\.\d{4}\b", telephone),
+    Rule(r"1-8\d\d-[A-Z]+\b", |found, _| {
+        let name = whole(found).get(6..)?.to_ascii_lowercase();
+        Some(format!("one {} , {name}", toll_free(whole(found).get(2..5)?)))
+    }),
+    // "555-0132", but not "100-2000"
+    Rule(r"\d{3}-\d{4}\b", |found, place| {
+        let is_range = whole(found).ends_with('0') && whole(found).as_bytes().get(4) != Some(&b'0');
+        (!is_range).then(|| telephone(found, place)).flatten()
+    }),
+    // "020 7946 0958"
+    Rule(r"0\d{2,4}[ -]\d{3,4}[ -]?\d{3,4}\b", telephone),
+    // Cards, and American social security numbers.
+    Rule(r"\d{4}(?:[ -]\d{4}){3}\b", telephone),
+    Rule(r"\d{3}-\d{2}-\d{4}\b", telephone),
+];
+
+fn whole<'t>(found: &Captures<'t>) -> &'t str {
+    found.get(0).map_or("", |all| all.as_str())
+}
+
+/// Groups of digits with pauses between them.
+fn telephone(found: &Captures, _: &Place) -> Option<String> {
+    let all = whole(found);
+    let groups: Vec<&str> = all.split(|end: char| !end.is_ascii_digit()).filter(|group| !group.is_empty()).collect();
+    let is_free = groups.len() == 4 && groups[0] == "1" && groups[1].starts_with('8');
+    let said = groups.iter().enumerate().map(|(at, group)| match at {
+        0 if is_free => "one".to_owned(),
+        1 if is_free => toll_free(group),
+        _ => numbers::digits(group),
+    });
+    let said: Vec<String> = said.collect();
+    Some(match said.split_first() {
+        Some((first, rest)) if is_free => format!("{first} {}", rest.join(" , ")),
+        _ => said.join(" , "),
+    })
+}
+
+/// "800", "888": as a number where it is whole hundreds.
+fn toll_free(group: &str) -> String {
+    if group == "800" { numbers::whole(group) } else { numbers::digits(group) }
+}

@@ -1,0 +1,303 @@
+//! Written text without markup: tags, Markdown, emoji and control characters removed, letters without accents, plain
+//! quotation marks. Each byte that is left knows the bytes that it was written with.
+
+use std::ops::Range;
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// Longest tag or link, bytes. Longer ones are text.
+const MAX_MARKUP_BYTES: usize = 300;
+
+/// The extent of markup at the head of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Markup of so many bytes.
+    To(usize),
+    /// More text is needed.
+    Unknown,
+    /// The text does not begin with markup.
+    None,
+}
+
+/// The extent of a tag (`<b>`) or a link (`[text](address)`) at the head of a text, whose end is known if `ended`.
+pub fn markup_extent(text: &str, ended: bool) -> Extent {
+    let letters = text.as_bytes();
+    match letters.first() {
+        Some(b'<') => match text[1..].chars().next() {
+            Some(next) if next.is_ascii_alphabetic() || ['/', '!', '?'].contains(&next) => {
+                closing(text, 1, b'<', b'>', ended)
+            }
+            None if !ended => Extent::Unknown,
+            _ => Extent::None,
+        },
+        Some(b'[') => match closing(text, 1, b'[', b']', ended) {
+            Extent::To(length) => match letters.get(length) {
+                Some(b'(') => match closing(text, length + 1, b'(', b')', ended) {
+                    Extent::None => Extent::None,
+                    other => other,
+                },
+                None if !ended => Extent::Unknown,
+                _ => Extent::None,
+            },
+            other => other,
+        },
+        _ => Extent::None,
+    }
+}
+
+/// The extent up to a closing mark, with neither a blank line nor another opening mark before it.
+fn closing(text: &str, from: usize, open: u8, close: u8, ended: bool) -> Extent {
+    let bytes = text.as_bytes();
+    for at in from..bytes.len().min(MAX_MARKUP_BYTES) {
+        match bytes[at] {
+            byte if byte == close => return Extent::To(at + 1),
+            byte if byte == open => return Extent::None,
+            b'\n' if bytes[at - 1] == b'\n' => return Extent::None,
+            _ => {}
+        }
+    }
+    if ended || bytes.len() >= MAX_MARKUP_BYTES { Extent::None } else { Extent::Unknown }
+}
+
+/// Text without markup.
+pub struct PlainText {
+    /// ASCII, and a few symbols that have names.
+    pub text: String,
+    /// The written bytes of each byte of the text.
+    sources: Vec<Range<usize>>,
+}
+
+impl PlainText {
+    /// Removes the markup of a clause.
+    pub fn new(written: &str) -> Self {
+        let mut plain = Self { text: String::with_capacity(written.len()), sources: Vec::with_capacity(written.len()) };
+        plain.read(written, 0..written.len());
+        plain
+    }
+
+    /// The written bytes of a range of the text.
+    pub fn written(&self, range: Range<usize>) -> Range<usize> {
+        let start = self.sources.get(range.start).or(self.sources.last()).map_or(0, |source| source.start);
+        let end = range.end.checked_sub(1).and_then(|last| self.sources.get(last)).map_or(start, |source| source.end);
+        start..end.max(start)
+    }
+
+    fn push(&mut self, letters: &str, source: Range<usize>) {
+        self.text.push_str(letters);
+        self.sources.extend(std::iter::repeat_n(source, letters.len()));
+    }
+
+    fn read(&mut self, written: &str, range: Range<usize>) {
+        let mut at = range.start;
+        while let Some(letter) = written.get(at..range.end).and_then(|rest| rest.chars().next()) {
+            let rest = &written[at..range.end];
+            let end = at + letter.len_utf8();
+            let before = written[..at].chars().next_back();
+            let after = written[end..].chars().next();
+            let opens_line = written[..at].rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
+            let alone = |side: Option<char>| side.is_none_or(char::is_whitespace);
+            let in_word = [before, after].iter().all(|side| side.is_some_and(char::is_alphanumeric));
+            let mut next = end;
+            match letter {
+                '<' => match markup_extent(rest, true) {
+                    Extent::To(length) => {
+                        if !is_inline(&rest[..length]) {
+                            self.push(" ", at..at + length);
+                        }
+                        next = at + length;
+                    }
+                    _ => self.push("<", at..end),
+                },
+                '[' | '!' if letter == '[' || after == Some('[') => {
+                    let open = at + usize::from(letter == '!');
+                    match markup_extent(&written[open..range.end], true) {
+                        Extent::To(length) => {
+                            let text = written[open..open + length].find("](").map_or(open + 1, |text| open + text);
+                            self.read(written, open + 1..text);
+                            next = open + length;
+                        }
+                        _ if rest.starts_with("[^") => next = at + rest.find(']').map_or(1, |end| end + 1),
+                        _ => self.push(if letter == '!' { "!" } else { "(" }, at..end),
+                    }
+                }
+                ']' => self.push(")", at..end),
+                '&' => match entity(rest) {
+                    Some((length, named)) => {
+                        self.push_letter(named, at..at + length);
+                        next = at + length;
+                    }
+                    None => self.push("&", at..end),
+                },
+                '`' if opens_line && rest.starts_with("```") => {
+                    next = at + rest.find('\n').unwrap_or(rest.len());
+                }
+                '`' => {}
+                '*' => {
+                    let spaced = alone(before) && alone(after) && !opens_line;
+                    let digits = [before, after].iter().all(|side| side.is_some_and(|side| side.is_ascii_digit()));
+                    if spaced || digits {
+                        self.push("*", at..end);
+                    }
+                }
+                '_' if in_word => self.push("_", at..end),
+                '_' => {}
+                '~' if before == Some('~') || after == Some('~') => {}
+                '#' if opens_line && rest.trim_start_matches('#').starts_with([' ', '\t']) => {
+                    next = at + rest.len() - rest.trim_start_matches('#').len();
+                }
+                '-' | '+' | '>' | '\u{2022}' if opens_line && alone(after) => {}
+                '\u{2022}' => self.push(",", at..end),
+                '|' => self.push(",", at..end),
+                '\\' => match after {
+                    Some(escaped) if escaped.is_ascii_punctuation() => {
+                        next = end + escaped.len_utf8();
+                        self.push_letter(escaped, at..next);
+                    }
+                    _ => self.push(" ", at..end),
+                },
+                _ => self.push_letter(letter, at..end),
+            }
+            at = next;
+        }
+    }
+
+    /// Adds a letter in the form that is read.
+    fn push_letter(&mut self, letter: char, source: Range<usize>) {
+        let mut buffer = [0; 4];
+        match letter {
+            '\n' | '\t' | '\r' | '\u{2028}' | '\u{2029}' => self.push(" ", source),
+            ' '..='~' => self.push(letter.encode_utf8(&mut buffer), source),
+            '\u{2018}' | '\u{2019}' | '\u{201b}' | '\u{2bc}' | '\u{2032}' | '\u{b4}' => self.push("'", source),
+            '\u{201c}'..='\u{201f}' | '\u{ab}' | '\u{bb}' | '\u{2033}' | '\u{2039}' | '\u{203a}' => {
+                self.push("\"", source)
+            }
+            '\u{2010}'..='\u{2012}' | '\u{2212}' | '\u{fe63}' | '\u{ff0d}' => self.push("-", source),
+            '\u{2013}' => self.push("\u{2013}", source),
+            '\u{2014}' | '\u{2015}' => self.push("\u{2014}", source),
+            '\u{2026}' | '\u{3002}' => self.push(".", source),
+            '\u{b5}' | '\u{3bc}' => self.push("\u{3bc}", source),
+            '\u{bd}' | '\u{bc}' | '\u{be}' | '\u{2153}' | '\u{2154}' | '\u{215b}' | '\u{b2}' | '\u{b3}' | '\u{b0}'
+            | '\u{b1}' | '\u{d7}' | '\u{f7}' | '\u{2248}' | '\u{2264}' | '\u{2265}' | '\u{2260}' | '\u{a3}'
+            | '\u{20ac}' | '\u{a5}' | '\u{20b9}' | '\u{a2}' | '\u{a7}' | '\u{2192}' | '\u{221a}' | '\u{3c0}'
+            | '\u{221e}' => {
+                self.push(letter.encode_utf8(&mut buffer), source);
+            }
+            '\u{df}' => self.push("ss", source),
+            '\u{c6}' => self.push("Ae", source),
+            '\u{e6}' => self.push("ae", source),
+            '\u{152}' => self.push("Oe", source),
+            '\u{153}' => self.push("oe", source),
+            '\u{d8}' => self.push("O", source),
+            '\u{f8}' => self.push("o", source),
+            '\u{141}' => self.push("L", source),
+            '\u{142}' => self.push("l", source),
+            '\u{d0}' | '\u{110}' => self.push("D", source),
+            '\u{f0}' | '\u{111}' => self.push("d", source),
+            '\u{de}' => self.push("Th", source),
+            '\u{fe}' => self.push("th", source),
+            '\u{131}' => self.push("i", source),
+            '\u{2116}' => self.push("No.", source),
+            '\u{2122}' | '\u{ae}' | '\u{a9}' => {}
+            _ if is_invisible(letter) => {}
+            _ => {
+                let plain: String =
+                    std::iter::once(letter).nfkd().filter(|part| matches!(part, ' '..='~' | '\u{b0}')).collect();
+                match plain.as_str() {
+                    "" if is_combining_mark(letter) => {}
+                    "" => self.push(" ", source),
+                    plain => self.push(plain, source),
+                }
+            }
+        }
+    }
+}
+
+/// True for characters without width, and for controls.
+fn is_invisible(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{2069}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{20e3}' | '\u{1f3fb}'..='\u{1f3ff}' | '\u{e0020}'..='\u{e007f}')
+}
+
+/// True for a tag that may stand inside a word.
+fn is_inline(tag: &str) -> bool {
+    let name =
+        tag.trim_start_matches(['<', '/']).split(|end: char| !end.is_ascii_alphanumeric()).next().unwrap_or_default();
+    ["b", "i", "u", "s", "em", "strong", "span", "a", "code", "sup", "sub", "small", "mark", "emphasis", "prosody"]
+        .contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// The length and letter of an HTML entity at the head of a text.
+fn entity(text: &str) -> Option<(usize, char)> {
+    let length = text.bytes().take(10).position(|byte| byte == b';')?;
+    let letter = match &text[1..length] {
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        "quot" => '"',
+        "apos" => '\'',
+        "nbsp" => ' ',
+        "mdash" => '\u{2014}',
+        "ndash" => '\u{2013}',
+        "hellip" => '\u{2026}',
+        "deg" => '\u{b0}',
+        "pound" => '\u{a3}',
+        "euro" => '\u{20ac}',
+        "times" => '\u{d7}',
+        other => {
+            let number = other.strip_prefix('#')?;
+            let value = match number.strip_prefix(['x', 'X']) {
+                Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+                None => number.parse().ok()?,
+            };
+            char::from_u32(value)?
+        }
+    };
+    Some((length + 1, letter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(written: &str) -> String {
+        PlainText::new(written).text
+    }
+
+    #[test]
+    fn markup_and_emoji_are_removed() {
+        assert_eq!(plain("**bold** and _slanted_ `code`"), "bold and slanted code");
+        assert_eq!(plain("# Title"), " Title");
+        assert_eq!(plain("see [the *page*](http://a.b/c)!"), "see the page!");
+        assert_eq!(plain("![a cat](cat.png)"), "a cat");
+        assert_eq!(plain("<p>so<b>me</b><br/>text</p>").trim(), "some text");
+        assert_eq!(plain("a <break time=\"1s\"/> b"), "a   b");
+        assert_eq!(plain("3 < 5 &amp; 5 &lt; 7 &#65;"), "3 < 5 & 5 < 7 A");
+        assert_eq!(plain("1\u{fe0f}\u{20e3} ok\u{1f44d}\u{1f3fd}"), "1 ok ");
+        assert_eq!(plain("3 * 4, 3*4"), "3 * 4, 3*4");
+        assert_eq!(plain("a\u{0}b\u{200b}c\u{ad}d"), "abcd");
+        assert_eq!(plain("```rust\nlet"), " let");
+    }
+
+    #[test]
+    fn letters_lose_accents_and_quotes_their_curls() {
+        assert_eq!(
+            plain("caf\u{e9} na\u{ef}ve e\u{301} \u{141}\u{f3}d\u{17a} stra\u{df}e"),
+            "cafe naive e Lodz strasse"
+        );
+        assert_eq!(plain("it\u{2019}s \u{201c}so\u{201d}"), "it's \"so\"");
+        assert_eq!(plain("\u{ff21}\u{ff22} \u{fb01}sh \u{2103}"), "AB fish \u{b0}C");
+    }
+
+    #[test]
+    fn bytes_know_where_they_were_written() {
+        let written = "**caf\u{e9}** \u{201c}so\u{201d}";
+        let plain = PlainText::new(written);
+        let at = plain.text.find("cafe").unwrap();
+        assert_eq!(&written[plain.written(at..at + 4)], "caf\u{e9}");
+        let at = plain.text.find("so").unwrap();
+        assert_eq!(&written[plain.written(at..at + 2)], "so");
+    }
+}

@@ -1,0 +1,158 @@
+//! Words to phones.
+
+use std::sync::Arc;
+
+use super::heteronyms;
+use super::lexicon::Lexicon;
+use super::phone::{Phone, genitive, phones};
+use super::{Clause, TokenKind};
+use crate::error::Result;
+
+/// Most letters of a word that the letters-to-phones model takes at once.
+const MAX_LETTERS: usize = 40;
+
+/// Letters to phones, for words outside the dictionary.
+pub trait GraphemeToPhoneme: Send + Sync {
+    /// The phones of words of the letters a to z, 1 to 40 each.
+    ///
+    /// # Errors
+    /// If the model cannot be evaluated.
+    fn pronounce(&self, words: &[&str]) -> Result<Vec<Vec<Phone>>>;
+}
+
+/// Phones of words: the dictionary, heteronyms, genitives, then a model.
+#[derive(Clone)]
+pub struct Pronouncer {
+    g2p: Option<Arc<dyn GraphemeToPhoneme>>,
+}
+
+impl Pronouncer {
+    /// Without a model, words outside the dictionary are spelled.
+    pub fn new(g2p: Option<Arc<dyn GraphemeToPhoneme>>) -> Self {
+        Self { g2p }
+    }
+
+    /// The phones of each token of a clause; none for a mark, whose symbol is its text.
+    ///
+    /// # Errors
+    /// As [`GraphemeToPhoneme::pronounce`].
+    pub fn phones(&self, clause: &Clause) -> Result<Vec<Vec<Phone>>> {
+        let words: Vec<&str> = clause.tokens.iter().map(|token| token.text.as_str()).collect();
+        let mut unknown = Vec::new();
+        let mut found = Vec::with_capacity(words.len());
+        for (at, token) in clause.tokens.iter().enumerate() {
+            found.push(match token.kind {
+                TokenKind::Mark => Vec::new(),
+                TokenKind::Letter => spelled(&token.text),
+                TokenKind::Word => {
+                    let known = heteronyms::phones_at(&words, at).or_else(|| Lexicon::cmudict().phones(&token.text));
+                    known.unwrap_or_else(|| {
+                        unknown.push(at);
+                        Vec::new()
+                    })
+                }
+            });
+        }
+        let stems: Vec<(String, usize)> = unknown.iter().map(|at| stem(words[*at])).collect();
+        let parts: Vec<&str> = stems.iter().flat_map(|(stem, _)| parts(stem)).collect();
+        let mut said = match &self.g2p {
+            Some(g2p) if !parts.is_empty() => g2p.pronounce(&parts)?,
+            _ => Vec::new(),
+        }
+        .into_iter();
+        for (at, (stem, genitives)) in unknown.into_iter().zip(&stems) {
+            let mut phones: Vec<Phone> = said.by_ref().take(parts_of(stem)).flatten().collect();
+            if phones.is_empty() {
+                phones = spelled(stem);
+            }
+            for _ in 0..*genitives {
+                phones.extend(phones.last().copied().map(genitive).unwrap_or_default());
+            }
+            found[at] = phones;
+        }
+        Ok(found)
+    }
+}
+
+/// An unknown word without its genitive endings and apostrophes, and the number of those endings.
+fn stem(word: &str) -> (String, usize) {
+    let (mut stem, mut genitives) = (word, 0);
+    while let Some(base) = stem.strip_suffix("'s") {
+        stem = base;
+        genitives += 1;
+    }
+    (stem.replace('\'', ""), genitives)
+}
+
+/// The parts of a word that the model takes one at a time.
+fn parts(stem: &str) -> impl Iterator<Item = &str> {
+    (0..stem.len()).step_by(MAX_LETTERS).filter_map(|first| stem.get(first..stem.len().min(first + MAX_LETTERS)))
+}
+
+fn parts_of(stem: &str) -> usize {
+    stem.len().div_ceil(MAX_LETTERS)
+}
+
+/// The names of letters; a genitive's ending is added to the last.
+fn spelled(word: &str) -> Vec<Phone> {
+    let (letters, ending) = word.strip_suffix("'s").map_or((word, false), |letters| (letters, true));
+    let mut buffer = [0; 4];
+    let mut said: Vec<Phone> = letters
+        .chars()
+        .flat_map(|letter| match letter {
+            'a' => phones("EY1"),
+            letter => Lexicon::cmudict().entry(letter.encode_utf8(&mut buffer)).unwrap_or_default(),
+        })
+        .collect();
+    if ending {
+        said.extend(said.last().copied().map(genitive).unwrap_or_default());
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::speech::ClauseSplitter;
+
+    /// Says B for each letter, so that parts can be told apart.
+    struct Letters;
+
+    impl GraphemeToPhoneme for Letters {
+        fn pronounce(&self, words: &[&str]) -> Result<Vec<Vec<Phone>>> {
+            assert!(words.iter().all(|word| (1..=40).contains(&word.len())));
+            Ok(words.iter().map(|word| word.chars().flat_map(|_| phones("B")).collect()).collect())
+        }
+    }
+
+    fn said(text: &str, g2p: Option<Arc<dyn GraphemeToPhoneme>>) -> Vec<String> {
+        let mut splitter = ClauseSplitter::new();
+        let mut clauses = splitter.push(text);
+        clauses.extend(splitter.finish());
+        let pronouncer = Pronouncer::new(g2p);
+        clauses
+            .iter()
+            .flat_map(|clause| pronouncer.phones(clause).unwrap())
+            .map(|phones| phones.into_iter().map(Phone::name).collect::<Vec<_>>().join(" "))
+            .collect()
+    }
+
+    #[test]
+    fn known_words_come_from_the_dictionary_and_others_from_the_model() {
+        assert_eq!(said("Hello, blorfs.", Some(Arc::new(Letters))), ["HH AH0 L OW1", "", "B B B B B B", ""]);
+        assert_eq!(said("blorf's", Some(Arc::new(Letters))), ["B B B B B Z", ""]);
+        assert_eq!(said("o'blorf", Some(Arc::new(Letters))), ["B B B B B B", ""]);
+    }
+
+    #[test]
+    fn words_of_any_length_are_said_in_parts() {
+        let long = "zx".repeat(45);
+        assert_eq!(said(&long, Some(Arc::new(Letters)))[0].split(' ').count(), 90);
+    }
+
+    #[test]
+    fn without_a_model_unknown_words_are_spelled() {
+        assert_eq!(said("zqa", None), ["Z IY1 K Y UW1 EY1", ""]);
+        assert_eq!(said("zqt's", None), ["Z IY1 K Y UW1 T IY1 Z", ""]);
+    }
+}

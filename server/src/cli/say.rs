@@ -1,0 +1,205 @@
+//! `auricle say`: text to speech, into a file or a pipe.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use auricle_engine::blocking::{Engine, Speech};
+use auricle_engine::{Error, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechInput};
+use clap::Args;
+
+use super::progress::Bar;
+use super::{EngineArgs, Failure, Result, interrupt};
+
+/// Bytes of a WAV file before its samples.
+const HEADER_BYTES: u32 = 44;
+/// Bytes of standard input that are pushed at a time.
+const PIECE: usize = 4096;
+
+#[derive(Args)]
+#[command(after_help = "\
+Speech is mono, 16 bits, 24 kHz. A file is WAV; `-o -` writes the bare samples to standard output as they are made. Text of any
+length takes no more memory than a sentence. Markup, SSML among it, is left out: what stands between tags is read.
+
+Examples:
+  auricle say 'Good morning.' -o morning.wav
+  auricle say - -o book.wav < book.txt
+  auricle say 'It is ten past nine.' --voice ljspeech --speed 1.2 -o time.wav
+  auricle say 'Good morning.' -o - | aplay -q -f S16_LE -r 24000 -c 1
+  auricle voices list                                  the voices there are")]
+pub struct SayArgs {
+    /// The text, or - for standard input
+    #[arg(required = true)]
+    text: Vec<String>,
+    /// A voice of `auricle voices list`, or a language [default: the first that is listed]
+    #[arg(long, value_name = "VOICE")]
+    voice: Option<String>,
+    /// From 0.5, slow, to 2, fast
+    #[arg(long, value_name = "SPEED", default_value_t = 1.0, value_parser = speed)]
+    speed: f32,
+    /// The WAV file, or - for bare samples on standard output
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Show no progress bar
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+fn speed(text: &str) -> Result<f32, String> {
+    let speed = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    match SPEEDS.contains(&speed) {
+        true => Ok(speed),
+        false => Err(format!("it is {} to {}", SPEEDS.start(), SPEEDS.end())),
+    }
+}
+
+pub fn run(args: &SayArgs) -> Result<()> {
+    let Some(out) = &args.out else {
+        return Err(Failure::Usage(
+            "this program does not play sound: use -o FILE.wav, or -o - and a player (auricle say --help has an example)"
+                .into(),
+        ));
+    };
+    let is_pipe = out == Path::new("-");
+    let bar = Bar::new(args.quiet);
+    interrupt::on_signal(bar.clone());
+    let mut options = SpeakOptions::default().speed(args.speed);
+    options.voice.clone_from(&args.voice);
+    let file_bar = bar.start(if is_pipe { "speech" } else { out.to_str().unwrap_or("speech") });
+    let engine = Engine::open(args.engine.options()?)?;
+    let (input, speech) = engine.speak(&options).map_err(|error| match error {
+        // No wrong usage: what voices there are is a matter of the models folder.
+        Error::Language(_) => Failure::Service(error.to_string()),
+        error => error.into(),
+    })?;
+    let text = args.text.join(" ");
+    let feeding = thread::spawn(move || feed(input, &text));
+    file_bar.begin(None);
+    let progress = |samples: u64| file_bar.show(samples as f64 / f64::from(SPEECH_RATE));
+    let wrote = if is_pipe {
+        write_samples(speech, &mut io::stdout().lock(), progress)
+            .map_err(|failure| failure.of("to standard output".into()))
+    } else {
+        write_wav(speech, out, progress)
+    };
+    bar.clear();
+    // A text that cannot be read is told before what came of it.
+    feeding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    match wrote? {
+        0 => Err(Failure::Service("there is nothing to say: the text has no word that this voice can read".into())),
+        _ => Ok(()),
+    }
+}
+
+/// Pushes the text, no faster than it is said.
+fn feed(mut input: SpeechInput, text: &str) -> Result<()> {
+    if text != "-" {
+        input.push(text)?;
+        input.finish();
+        return Ok(());
+    }
+    let unread = |reason: String| Failure::Engine(Error::Read { path: "-".into(), reason });
+    let (mut stdin, mut bytes, mut known) = (io::stdin().lock(), vec![0; PIECE], Vec::new());
+    loop {
+        let read = match stdin.read(&mut bytes) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(unread(error.to_string())),
+        };
+        known.extend_from_slice(&bytes[..read]);
+        // A piece may end within a character.
+        let whole = match std::str::from_utf8(&known) {
+            Ok(text) => text.len(),
+            Err(error) if error.error_len().is_none() && read > 0 => error.valid_up_to(),
+            Err(_) => return Err(unread("it is not UTF-8 text".into())),
+        };
+        input.push(std::str::from_utf8(&known[..whole]).unwrap_or_default())?;
+        known.drain(..whole);
+        if read == 0 {
+            input.finish();
+            return Ok(());
+        }
+        input.blocking_caught_up();
+    }
+}
+
+/// A failure while samples are made or written.
+enum Unwritten {
+    Engine(Error),
+    Io(io::Error),
+}
+
+impl Unwritten {
+    fn of(self, what: String) -> Failure {
+        match self {
+            Self::Engine(error) => Failure::Engine(error),
+            Self::Io(source) => Failure::Write { what, source },
+        }
+    }
+}
+
+/// Writes samples of 16 bits as they come; gives their number.
+fn write_samples(speech: Speech, out: &mut impl Write, progress: impl Fn(u64)) -> Result<u64, Unwritten> {
+    let mut written = 0;
+    for frame in speech {
+        let frame = frame.map_err(Unwritten::Engine)?;
+        let bytes: Vec<u8> = frame.samples.iter().flat_map(|sample| pcm16(*sample).to_le_bytes()).collect();
+        out.write_all(&bytes).and_then(|()| out.flush()).map_err(Unwritten::Io)?;
+        written += frame.samples.len() as u64;
+        progress(written);
+    }
+    Ok(written)
+}
+
+/// Writes a WAV file as the samples come. Until the end its header has the largest sizes, so that a file of a run that was interrupted
+/// can be played. Without samples there is no file.
+fn write_wav(speech: Speech, path: &Path, progress: impl Fn(u64)) -> Result<u64> {
+    let what = || format!("to {}", path.display());
+    let failed = |source| Failure::Write { what: what(), source };
+    let mut speech = speech.peekable();
+    match speech.peek() {
+        None => return Ok(0),
+        // Nor is there one if the voice fails at once.
+        Some(Err(error)) => return Err(Failure::Engine(error.clone())),
+        Some(Ok(_)) => {}
+    }
+    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+    file.write_all(&wav_header(u32::MAX - HEADER_BYTES)).map_err(failed)?;
+    let mut written = 0u64;
+    for frame in speech {
+        let frame = frame?;
+        let bytes: Vec<u8> = frame.samples.iter().flat_map(|sample| pcm16(*sample).to_le_bytes()).collect();
+        file.write_all(&bytes).map_err(failed)?;
+        written += frame.samples.len() as u64;
+        progress(written);
+    }
+    let data_bytes = u32::try_from(2 * written).unwrap_or(u32::MAX).min(u32::MAX - HEADER_BYTES);
+    file.seek(SeekFrom::Start(0)).map_err(failed)?;
+    file.write_all(&wav_header(data_bytes)).and_then(|()| file.flush()).map_err(failed)?;
+    Ok(written)
+}
+
+fn pcm16(sample: f32) -> i16 {
+    (sample.clamp(-1.0, 1.0) * 32_767.0).round() as i16
+}
+
+/// The header of a WAV file: mono, 16 bits.
+fn wav_header(data_bytes: u32) -> Vec<u8> {
+    let mut header = Vec::with_capacity(HEADER_BYTES as usize);
+    header.extend(b"RIFF");
+    header.extend((data_bytes + HEADER_BYTES - 8).to_le_bytes());
+    header.extend(b"WAVEfmt ");
+    header.extend(16u32.to_le_bytes());
+    header.extend(1u16.to_le_bytes());
+    header.extend(1u16.to_le_bytes());
+    header.extend(SPEECH_RATE.to_le_bytes());
+    header.extend((2 * SPEECH_RATE).to_le_bytes());
+    header.extend(2u16.to_le_bytes());
+    header.extend(16u16.to_le_bytes());
+    header.extend(b"data");
+    header.extend(data_bytes.to_le_bytes());
+    header
+}
