@@ -89,8 +89,8 @@ pub use auricle_kernels::gemv::Precision;
 pub use auricle_kernels::vulkan_layers::disable_mesa_device_select;
 pub use blocking::{check_detector, check_diarizer, check_model, check_voice};
 pub use catalog::{
-    Catalog, CatalogDetector, CatalogDiarizer, CatalogLanguageModel, CatalogModel, CatalogSize, CatalogVoice, SelectedCheckpoint,
-    WordErrorRate,
+    Catalog, CatalogDetector, CatalogDiarizer, CatalogLanguageModel, CatalogModel, CatalogSize, CatalogVoice,
+    SelectedCheckpoint, WordErrorRate,
 };
 pub use chat::{
     ChatEnd, ChatEvent, ChatMessage, ChatOptions, ChatRole, ChatTool, ChatToolCall, ChatToolChoice, ChatUsage,

@@ -41,10 +41,7 @@ fn k_weighting(rate: f64) -> [Biquad; 2] {
     let quality = 0.500_327_037_323_877_3;
     let k = (std::f64::consts::PI * 38.135_470_876_024_44 / rate).tan();
     let scale = 1.0 + k / quality + k * k;
-    let pass = Biquad::new(
-        [scale, -2.0 * scale, scale],
-        [scale, 2.0 * (k * k - 1.0), 1.0 - k / quality + k * k],
-    );
+    let pass = Biquad::new([scale, -2.0 * scale, scale], [scale, 2.0 * (k * k - 1.0), 1.0 - k / quality + k * k]);
     [shelf, pass]
 }
 

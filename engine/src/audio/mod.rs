@@ -31,8 +31,8 @@ use std::io::{self, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use input::Input;
 pub use conversion::RateConversion;
+use input::Input;
 pub(crate) use mono::sanitize;
 use native::NativeDecoder;
 pub(crate) use resample::Resampler;

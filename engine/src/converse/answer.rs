@@ -372,7 +372,8 @@ impl Conversation {
         if let Some(at) = self.reply.as_ref().and_then(|reply| reply.played_at(now)) {
             self.quiet_since = self.quiet_since.max(at);
         }
-        let is_over = self.reply.as_ref().is_some_and(|reply| reply.released && reply.is_sent() && reply.is_played(now));
+        let is_over =
+            self.reply.as_ref().is_some_and(|reply| reply.released && reply.is_sent() && reply.is_played(now));
         if is_over && !self.tools.is_waiting() {
             self.close_reply(now, false);
             match self.state {

@@ -4,8 +4,8 @@ use super::turn_end::{is_english, words};
 
 /// Words that say "I listen, go on".
 const BACKCHANNELS: &[&str] = &[
-    "uh-huh", "uhhuh", "uh", "huh", "mhm", "mm", "mmm", "mm-hmm", "hmm", "hm", "yeah", "yep", "yes", "okay", "ok", "right",
-    "sure", "ah", "oh", "aha", "alright", "i", "see", "cool", "nice", "great", "good", "wow", "really",
+    "uh-huh", "uhhuh", "uh", "huh", "mhm", "mm", "mmm", "mm-hmm", "hmm", "hm", "yeah", "yep", "yes", "okay", "ok",
+    "right", "sure", "ah", "oh", "aha", "alright", "i", "see", "cool", "nice", "great", "good", "wow", "really",
 ];
 
 /// Words that stop the agent at once.

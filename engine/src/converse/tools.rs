@@ -71,7 +71,8 @@ impl Tools {
 
     /// Gives up the calls whose time is over; returns them with what the mind is told.
     pub fn expire(&mut self, now: u64) -> Vec<(ToolCall, String)> {
-        let (over, pending) = std::mem::take(&mut self.pending).into_iter().partition(|pending| pending.deadline <= now);
+        let (over, pending) =
+            std::mem::take(&mut self.pending).into_iter().partition(|pending| pending.deadline <= now);
         self.pending = pending;
         let over: Vec<Pending> = over;
         let given_up = over.into_iter().map(|Pending { call, .. }| {

@@ -17,27 +17,59 @@ pub const UNSURE_SILENCE_MS: u32 = 700;
 /// English words after which a sentence goes on: conjunctions, articles, determiners, prepositions, subjects, fillers.
 const OPEN: &[&str] = &[
     "a", "an", "the", "and", "or", "but", "nor", "because", "if", "while", "although", "though", "unless", "until",
-    "whereas", "whether", "than", "as", "which", "whose", "my", "your", "his", "our", "their", "its", "every", "of", "to",
-    "in", "on", "at", "for", "with", "from", "by", "about", "into", "onto", "under", "between", "through", "during",
-    "without", "against", "toward", "towards", "via", "per", "i", "we", "they", "he", "she", "i'm", "i'd", "i'll", "i've",
-    "we're", "they're", "he's", "she's", "it's", "that's", "there's", "is", "are", "was", "were", "am", "be", "been",
-    "um", "uh", "er", "erm", "hmm", "uhm", "mm", "gonna", "wanna", "so", "like",
+    "whereas", "whether", "than", "as", "which", "whose", "my", "your", "his", "our", "their", "its", "every", "of",
+    "to", "in", "on", "at", "for", "with", "from", "by", "about", "into", "onto", "under", "between", "through",
+    "during", "without", "against", "toward", "towards", "via", "per", "i", "we", "they", "he", "she", "i'm", "i'd",
+    "i'll", "i've", "we're", "they're", "he's", "she's", "it's", "that's", "there's", "is", "are", "was", "were", "am",
+    "be", "been", "um", "uh", "er", "erm", "hmm", "uhm", "mm", "gonna", "wanna", "so", "like",
 ];
 
 /// English words after which a sentence may or may not go on.
 const UNSURE: &[&str] = &[
-    "want", "need", "have", "has", "had", "get", "know", "think", "say", "said", "tell", "give", "make", "take", "do", "does",
-    "did", "don't", "doesn't", "didn't", "can", "could", "will", "would", "should", "may", "might", "must", "can't",
-    "couldn't", "won't", "not", "very", "really", "just", "also", "then", "that", "this", "these", "those", "when", "where",
-    "what", "who", "how", "why", "well", "actually", "maybe", "called", "zero", "oh", "one", "two", "three", "four", "five",
-    "six", "seven", "eight", "nine", "ten", "hundred", "thousand", "double", "mister", "mrs", "mr", "doctor", "dot",
+    "want", "need", "have", "has", "had", "get", "know", "think", "say", "said", "tell", "give", "make", "take", "do",
+    "does", "did", "don't", "doesn't", "didn't", "can", "could", "will", "would", "should", "may", "might", "must",
+    "can't", "couldn't", "won't", "not", "very", "really", "just", "also", "then", "that", "this", "these", "those",
+    "when", "where", "what", "who", "how", "why", "well", "actually", "maybe", "called", "zero", "oh", "one", "two",
+    "three", "four", "five", "six", "seven", "eight", "nine", "ten", "hundred", "thousand", "double", "mister", "mrs",
+    "mr", "doctor", "dot",
 ];
 
 /// English answers of one word.
 const ANSWERS: &[&str] = &[
-    "yes", "no", "yeah", "yep", "nope", "nah", "okay", "ok", "sure", "thanks", "hello", "hi", "hey", "goodbye", "bye",
-    "please", "right", "correct", "exactly", "stop", "wait", "never", "great", "perfect", "fine", "absolutely", "definitely",
-    "help", "cancel", "none", "both", "neither", "today", "tomorrow",
+    "yes",
+    "no",
+    "yeah",
+    "yep",
+    "nope",
+    "nah",
+    "okay",
+    "ok",
+    "sure",
+    "thanks",
+    "hello",
+    "hi",
+    "hey",
+    "goodbye",
+    "bye",
+    "please",
+    "right",
+    "correct",
+    "exactly",
+    "stop",
+    "wait",
+    "never",
+    "great",
+    "perfect",
+    "fine",
+    "absolutely",
+    "definitely",
+    "help",
+    "cancel",
+    "none",
+    "both",
+    "neither",
+    "today",
+    "tomorrow",
 ];
 
 /// Tells how the text of a turn sounds, in a language that is known.

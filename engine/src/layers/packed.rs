@@ -113,7 +113,9 @@ impl PackedNorm {
         let mut out = vec![0f32; x.len()];
         let rows = (CHUNK / self.gamma.len()).max(1) * self.gamma.len();
         let mut work: Vec<_> = x.chunks(rows).zip(out.chunks_mut(rows)).collect();
-        pool.for_each_item(&mut work, |_, (x, out)| layer_norm_rows_with(x, &self.gamma, &self.beta, self.epsilon, out));
+        pool.for_each_item(&mut work, |_, (x, out)| {
+            layer_norm_rows_with(x, &self.gamma, &self.beta, self.epsilon, out)
+        });
         out
     }
 }

@@ -330,7 +330,8 @@ fn no_slot_is_busy_and_comes_back_when_its_stream_is_dropped() {
 
 #[test]
 fn one_prioritys_streams_never_take_anothers_room() {
-    let scheduler = Scheduler::start(SlotCounts { live: 1, offline: 2, ..SlotCounts::default() }, Adder::default).unwrap();
+    let scheduler =
+        Scheduler::start(SlotCounts { live: 1, offline: 2, ..SlotCounts::default() }, Adder::default).unwrap();
     let _files = [0, 1].map(|_| scheduler.open("a", Priority::Offline).unwrap());
     assert!(matches!(scheduler.open("a", Priority::Offline), Err(Error::Busy(_))));
     assert!(matches!(scheduler.open("a", Priority::Agent), Err(Error::Busy(_))));

@@ -77,11 +77,9 @@ impl Identity {
             Self::Session(Some(claims)) => Client::Signed(claims.payer.account.clone()),
             Self::Agent(Some(claims)) => Client::Signed(claims.payer.account.clone()),
             Self::Checkout(Ok(checkout)) => Client::Signed(checkout.account.clone()),
-            Self::Anonymous
-            | Self::Upload(_)
-            | Self::Session(None)
-            | Self::Agent(None)
-            | Self::Checkout(Err(_)) => address,
+            Self::Anonymous | Self::Upload(_) | Self::Session(None) | Self::Agent(None) | Self::Checkout(Err(_)) => {
+                address
+            }
         }
     }
 }

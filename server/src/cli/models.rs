@@ -124,9 +124,8 @@ fn check(args: &CheckArgs) -> Result<()> {
             || dir.join("config.json").is_file()
             || !dir.join("model.safetensors").is_file()
         {
-            true if dir.join("acoustic").is_dir() => check_voice(dir).map(|values| {
-                format!("{}: good\n  voice, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
-            }),
+            true if dir.join("acoustic").is_dir() => check_voice(dir)
+                .map(|values| format!("{}: good\n  voice, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)),
             true if is_speaker_embedding(dir) => check_diarizer(dir).map(|values| {
                 format!("{}: good\n  speaker embedding, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
             }),

@@ -35,8 +35,10 @@ impl Refusal {
 /// the client is gone.
 pub trait Relay: for<'a> FnOnce(&'a mut Socket, &'a str) -> BoxFuture<'a, Option<CloseFrame>> + Send + 'static {}
 
-impl<R> Relay for R where R: for<'a> FnOnce(&'a mut Socket, &'a str) -> BoxFuture<'a, Option<CloseFrame>> + Send + 'static
-{}
+impl<R> Relay for R where
+    R: for<'a> FnOnce(&'a mut Socket, &'a str) -> BoxFuture<'a, Option<CloseFrame>> + Send + 'static
+{
+}
 
 /// Runs `relay` on a thread of sessions until it ends or the key is revoked, and bills the connection's time. `frame` writes a refusal.
 pub async fn run(

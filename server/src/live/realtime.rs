@@ -97,12 +97,7 @@ pub async fn connect(state: Arc<LiveState>, mut request: RequestContext) -> Resu
 }
 
 /// Opens a session and runs it, or tells the client the reason for the refusal. `claims` are those of a valid token.
-async fn open(
-    state: &Arc<LiveState>,
-    socket: Socket,
-    claims: Option<SessionClaims>,
-    query: &Query,
-) {
+async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClaims>, query: &Query) {
     let given = |name: &str| query.get(name).map(String::as_str);
     let language = given("language_code").filter(|code| !code.is_empty());
     let Some(claims) = claims else {

@@ -240,7 +240,12 @@ impl Service {
             transcripts,
             uploads,
             models: Arc::new(ModelsState { catalog, language: models.clone() }),
-            language: Arc::new(LanguageState { store: store.clone(), models: models.clone(), renderer, secret: signing_key }),
+            language: Arc::new(LanguageState {
+                store: store.clone(),
+                models: models.clone(),
+                renderer,
+                secret: signing_key,
+            }),
             billing: Arc::new(BillingState { store: store.clone(), payments: payments.clone() }),
             health: Arc::new(HealthState {
                 store: store.clone(),

@@ -102,13 +102,15 @@ fn a_clause_is_said_before_the_text_ends() {
 #[test]
 fn speech_is_the_same_in_company() {
     let (voice, engine) = (tiny_voice(), engine());
-    let texts: Vec<String> =
-        (0..6).map(|n| format!("The {n} mills {} by the lake, and {}.", "stand ".repeat(1 + n), "wait ".repeat(9 - n))).collect();
+    let texts: Vec<String> = (0..6)
+        .map(|n| format!("The {n} mills {} by the lake, and {}.", "stand ".repeat(1 + n), "wait ".repeat(9 - n)))
+        .collect();
     let options = |n: usize| {
         let options = of(voice.path()).voice(["ann", "zed", "bob"][n % 3]).speed([1.0, 0.5, 1.7][n % 3]);
         if n.is_multiple_of(2) { options.paced(true) } else { options }
     };
-    let alone: Vec<_> = texts.iter().enumerate().map(|(n, text)| say(&engine, text, &options(n).paced(false))).collect();
+    let alone: Vec<_> =
+        texts.iter().enumerate().map(|(n, text)| say(&engine, text, &options(n).paced(false))).collect();
     assert_ne!(sound(&alone[0]).len(), sound(&alone[3]).len());
     std::thread::scope(|scope| {
         let (engine, options) = (&engine, &options);
@@ -203,7 +205,15 @@ fn a_caller_that_leaves_makes_room_for_the_next() {
 fn text_without_words_is_silence_and_any_text_is_said() {
     let (voice, engine) = (tiny_voice(), engine());
     let options = of(voice.path());
-    for text in ["", " \n\t ", "...", "\u{1F600}\u{1F680}", "\u{0}\u{7}\u{1b}[31m", "<speak></speak>", "\u{5e9}\u{5dc}\u{5d5}\u{5dd}"] {
+    for text in [
+        "",
+        " \n\t ",
+        "...",
+        "\u{1F600}\u{1F680}",
+        "\u{0}\u{7}\u{1b}[31m",
+        "<speak></speak>",
+        "\u{5e9}\u{5dc}\u{5d5}\u{5dd}",
+    ] {
         assert!(words(&say(&engine, text, &options)).is_empty(), "{text:?}");
     }
     for (text, word) in [

@@ -73,9 +73,8 @@ fn an_utterance_sounds_the_same_beside_others() {
 #[test]
 fn symbols_and_voices_that_are_not_there_are_refused() {
     let model = FastSpeech2::load(&fixture(), &Device::flex()).unwrap();
-    let error = |symbols: &[usize], voice, speed| {
-        model.speak(&[Utterance { symbols, voice, speed }]).unwrap_err().to_string()
-    };
+    let error =
+        |symbols: &[usize], voice, speed| model.speak(&[Utterance { symbols, voice, speed }]).unwrap_err().to_string();
     assert!(error(&[], 0, 1.0).contains("symbols from 0 to 75"));
     assert!(error(&[76], 0, 1.0).contains("symbols from 0 to 75"));
     assert!(error(&[1], 3, 1.0).contains("voice 3 of 3"));

@@ -303,14 +303,7 @@ impl Attention {
     }
 
     /// Adds the attention of each row to itself: `normed` `[.., hidden]`.
-    fn add_to(
-        &self,
-        pool: &ThreadPool,
-        normed: &[f32],
-        positions: &PositionKeys,
-        lengths: &[usize],
-        out: &mut [f32],
-    ) {
+    fn add_to(&self, pool: &ThreadPool, normed: &[f32], positions: &PositionKeys, lengths: &[usize], out: &mut [f32]) {
         let size = self.output.outputs();
         let qkv = self.qkv.forward(pool, normed);
         let mut rows = Vec::with_capacity(lengths.len());

@@ -99,8 +99,7 @@ impl Padding {
         if lengths.iter().all(|length| *length == longest) {
             return Self { real: None, hidden_keys: None };
         }
-        let is_real: Vec<bool> =
-            lengths.iter().flat_map(|length| (0..longest).map(move |at| at < *length)).collect();
+        let is_real: Vec<bool> = lengths.iter().flat_map(|length| (0..longest).map(move |at| at < *length)).collect();
         let ones: Vec<f32> = is_real.iter().map(|real| f32::from(u8::from(*real))).collect();
         let hidden: Vec<bool> = is_real.iter().map(|real| !real).collect();
         let rows = lengths.len();
@@ -149,11 +148,7 @@ impl Network {
     }
 
     /// None when the weights give no numbers, or an utterance without end.
-    pub fn speak(
-        &self,
-        utterances: &[Utterance],
-        device: &Device,
-    ) -> Result<Option<(Vec<MelFrames>, Vec<Stages>)>> {
+    pub fn speak(&self, utterances: &[Utterance], device: &Device) -> Result<Option<(Vec<MelFrames>, Vec<Stages>)>> {
         let Config { hidden: size, duration_scale, .. } = self.config;
         let lengths: Vec<usize> = utterances.iter().map(|utterance| utterance.symbols.len()).collect();
         let longest = lengths.iter().copied().max().unwrap_or(0);

@@ -151,7 +151,8 @@ mod tests {
     fn a_word_without_end_is_said_in_pieces() {
         let found = said("a", vec![token("a", 0..1), token(".", 1..1)], &[1_000, 0]);
         assert!(found.iter().all(|phrase| phrase.symbols.len() <= MOST_SYMBOLS));
-        let phones: usize = found.iter().map(|phrase| phrase.symbols.iter().filter(|symbol| **symbol == 10).count()).sum();
+        let phones: usize =
+            found.iter().map(|phrase| phrase.symbols.iter().filter(|symbol| **symbol == 10).count()).sum();
         assert_eq!(phones, 1_000);
     }
 }

@@ -74,7 +74,7 @@ impl Encoder {
     /// # Errors
     /// If the filter fails.
     pub fn encode(&mut self, samples: &[f32]) -> auricle_engine::Result<String> {
-        Ok(self.write(&self.conversion.push(samples)?))
+        Ok(write(self.encoding, &self.conversion.push(samples)?))
     }
 
     /// The rest of the reply.
@@ -84,10 +84,6 @@ impl Encoder {
     pub fn finish(self) -> auricle_engine::Result<String> {
         let Self { encoding, conversion } = self;
         Ok(write(encoding, &conversion.finish()?))
-    }
-
-    fn write(&self, samples: &[f32]) -> String {
-        write(self.encoding, samples)
     }
 }
 

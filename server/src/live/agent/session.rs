@@ -163,11 +163,7 @@ struct Ears {
 impl Ears {
     /// # Errors
     /// The code and message for the client, and the close code.
-    async fn open(
-        engine: &Engine,
-        live: &LiveState,
-        settings: &Settings,
-    ) -> Result<Self, (&'static str, String, u16)> {
+    async fn open(engine: &Engine, live: &LiveState, settings: &Settings) -> Result<Self, (&'static str, String, u16)> {
         let options = ListenOptions::default()
             .model(recognizer())
             .sample_rate(settings.input.rate)
@@ -428,7 +424,9 @@ impl Session {
                         self.happens(socket, Event::Settled).await?;
                     }
                 }
-                Err((code, message, _)) => return told(send(socket, &ServerFrame::Error { code, message: &message }).await),
+                Err((code, message, _)) => {
+                    return told(send(socket, &ServerFrame::Error { code, message: &message }).await);
+                }
             }
         }
         if settings.output != self.settings.output {
@@ -511,7 +509,7 @@ impl Session {
             Action::Audio { reply, samples } => {
                 self.last_activity = Instant::now();
                 let data = self.encode(&samples);
-                self.send_audio(socket, reply, data).await
+                send_audio(socket, reply, data).await
             }
             Action::AgentText { reply, text, interrupted } => {
                 let frame = ServerFrame::Agent { reply_id: &reply_id(reply), text: &text, interrupted };
@@ -577,26 +575,26 @@ impl Session {
         encoder.encode(samples)
     }
 
-    async fn send_audio(&self, socket: &Socket, reply: u64, data: auricle_engine::Result<String>) -> bool {
-        match data {
-            Ok(data) if data.is_empty() => true,
-            Ok(data) => send(socket, &ServerFrame::Audio { reply_id: &reply_id(reply), data: &data }).await,
-            Err(error) => {
-                tracing::error!(%error, "audio of a reply could not be coded");
-                true
-            }
-        }
-    }
-
     async fn reply_done(&mut self, socket: &Socket, reply: u64, interrupted: bool) -> bool {
         let rest = self.encoder.take().filter(|_| !interrupted).map(Encoder::finish);
         if let Some(rest) = rest
-            && !self.send_audio(socket, reply, rest).await
+            && !send_audio(socket, reply, rest).await
         {
             return false;
         }
         let status = if interrupted { ReplyStatus::Interrupted } else { ReplyStatus::Completed };
         send(socket, &ServerFrame::ReplyDone { reply_id: &reply_id(reply), status }).await
+    }
+}
+
+async fn send_audio(socket: &Socket, reply: u64, data: auricle_engine::Result<String>) -> bool {
+    match data {
+        Ok(data) if data.is_empty() => true,
+        Ok(data) => send(socket, &ServerFrame::Audio { reply_id: &reply_id(reply), data: &data }).await,
+        Err(error) => {
+            tracing::error!(%error, "audio of a reply could not be coded");
+            true
+        }
     }
 }
 

@@ -139,8 +139,7 @@ fn read_format(name: &str, format: Value) -> Result<AudioFormat> {
         Some("audio/pcmu") => Encoding::Mulaw,
         Some("audio/pcma") => Encoding::Alaw,
         Some(other) => {
-            let message =
-                format!("`encoding` of `{name}` must be audio/pcm, audio/pcmu or audio/pcma, not {other:?}.");
+            let message = format!("`encoding` of `{name}` must be audio/pcm, audio/pcmu or audio/pcma, not {other:?}.");
             return Err(ApiError::validation(message));
         }
     };
@@ -238,8 +237,14 @@ mod tests {
             (json!({ "tools": [{ "name": "a b" }] }), "validation_error"),
             (json!({ "tools": [{ "name": "a" }, { "name": "a" }] }), "validation_error"),
             (json!({ "tools": [{ "name": "a", "parameters": { "type": "strange" } }] }), "validation_error"),
-            (json!({ "tools": [{ "name": "a", "parameters": { "properties": { "b": { "type": "strange" } } } }] }), "unsupported_schema"),
-            (json!({ "tools": [{ "name": "a", "parameters": { "properties": { "b": { "pattern": "x" } } } }] }), "unsupported_schema"),
+            (
+                json!({ "tools": [{ "name": "a", "parameters": { "properties": { "b": { "type": "strange" } } } }] }),
+                "unsupported_schema",
+            ),
+            (
+                json!({ "tools": [{ "name": "a", "parameters": { "properties": { "b": { "pattern": "x" } } } }] }),
+                "unsupported_schema",
+            ),
         ] {
             let fault = Settings::default().updated(session.clone(), &voices()).unwrap_err();
             assert_eq!(fault.code, code, "{session}: {}", fault.message);

@@ -69,11 +69,8 @@ pub async fn say(
 }
 
 fn voice_frame(frame: SpeechFrame) -> VoiceFrame {
-    let word = |word: auricle_engine::SpokenWord| VoiceWord {
-        text: word.text,
-        start_ms: word.start_ms,
-        end_ms: word.end_ms,
-    };
+    let word =
+        |word: auricle_engine::SpokenWord| VoiceWord { text: word.text, start_ms: word.start_ms, end_ms: word.end_ms };
     VoiceFrame { samples: frame.samples, words: frame.words.into_iter().map(word).collect() }
 }
 
