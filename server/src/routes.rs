@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use hyper::Method;
 
-use crate::api::{billing, chat, health, models, openai, transcripts, understanding, uploads};
+use crate::api::{billing, chat, health, models, openai, transcripts, understanding, uploads, voices};
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{checkout, stripe_events};
@@ -54,6 +54,8 @@ pub enum ResponseContent {
     JsonOrEvents(&'static str),
     /// Text of this content type.
     Text(&'static str),
+    /// Sound of one of these content types.
+    Sound(&'static [&'static str]),
     Empty,
     /// The connection becomes a WebSocket.
     Upgrade,
@@ -264,6 +266,12 @@ pub static ROUTES: &[Route] = &[
         doc("billing", "Credit and usage by model", ResponseContent::Json("UsageSummary")),
     ),
     api(
+        Method::GET,
+        "/v2/voices",
+        handler!(voices::list, speech),
+        doc("models", "Voices that speak, the default first", ResponseContent::Json("VoiceList")),
+    ),
+    api(
         Method::POST,
         "/v2/billing/checkout",
         handler!(billing::checkout, billing),
@@ -324,6 +332,18 @@ pub static ROUTES: &[Route] = &[
         doc("openai", "Transcribe a file and wait for it", ResponseContent::JsonOrEvents("OpenAiTranscription"))
             .takes_form("OpenAiTranscriptionForm")
             .fails(&[402, 404, 413, 415, 422]),
+    ),
+    api(
+        Method::POST,
+        "/v1/audio/speech",
+        handler!(openai::speech::create, speech),
+        doc(
+            "openai",
+            "Say a text, in OpenAI's shape",
+            ResponseContent::Sound(&["audio/mpeg", "audio/ogg", "audio/aac", "audio/flac", "audio/wav", "audio/pcm"]),
+        )
+        .takes("OpenAiSpeech")
+        .fails(&[404, 413, 415, 422]),
     ),
     Route {
         surface: Surface::Api,

@@ -7,6 +7,7 @@ use crate::api::billing::BillingState;
 use crate::api::health::HealthState;
 use crate::api::language::LanguageState;
 use crate::api::models::ModelsState;
+use crate::api::openai::speech::SpeechState;
 use crate::api::openai::transcriptions::TranscriptionsState;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
@@ -25,6 +26,7 @@ pub struct AppState {
     pub models: Arc<ModelsState>,
     pub language: Arc<LanguageState>,
     pub transcriptions: Arc<TranscriptionsState>,
+    pub speech: Arc<SpeechState>,
     pub billing: Arc<BillingState>,
     pub health: Arc<HealthState>,
     pub realtime: Arc<LiveState>,

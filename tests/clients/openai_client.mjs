@@ -1,6 +1,6 @@
 // Uses a service through OpenAI's own package, of which only the base URL and the key are set.
 //
-// Usage: openai_client.mjs recognise FILE | chat, with OPENAI_BASE_URL, OPENAI_API_KEY and the folder of the packages in
+// Usage: openai_client.mjs recognise FILE | chat | speak, with OPENAI_BASE_URL, OPENAI_API_KEY and the folder of the packages in
 // AURICLE_NODE_MODULES. Prints one JSON object.
 
 import fs from 'node:fs';
@@ -47,4 +47,19 @@ async function chat() {
   return found;
 }
 
-console.log(JSON.stringify(process.argv[2] === 'recognise' ? await recognise(process.argv[3]) : await chat()));
+async function speak() {
+  const client = new OpenAI({ maxRetries: 0 });
+  const request = { model: 'tts-1', input: 'Good morning.', voice: 'alloy', response_format: 'pcm' };
+  const said = await client.audio.speech.create(request);
+  const found = { pcm: (await said.arrayBuffer()).byteLength, streamed: 0 };
+  for await (const part of (await client.audio.speech.create(request)).body) found.streamed += part.length;
+  try {
+    await client.audio.speech.create({ ...request, voice: 'siri' });
+  } catch (error) {
+    found.error = [error.constructor.name, error.status, error.code];
+  }
+  return found;
+}
+
+const commands = { recognise, chat, speak };
+console.log(JSON.stringify(await commands[process.argv[2]](...process.argv.slice(3))));

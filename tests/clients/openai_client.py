@@ -1,6 +1,6 @@
 """Uses a service through OpenAI's own package, of which only the base URL and the key are set.
 
-Usage: openai_client.py recognise FILE | chat, with OPENAI_BASE_URL and OPENAI_API_KEY. Prints one JSON object.
+Usage: openai_client.py recognise FILE | chat | speak, with OPENAI_BASE_URL and OPENAI_API_KEY. Prints one JSON object.
 """
 
 import json
@@ -65,4 +65,33 @@ def chat():
     return found
 
 
-print(json.dumps(recognise(sys.argv[2]) if sys.argv[1] == "recognise" else chat()))
+def speak():
+    client = openai.OpenAI(max_retries=0)
+
+    def say(text="Good morning.", **options):
+        return client.audio.speech.create(model="tts-1", input=text, **options)
+
+    found = {"pcm": len(say(voice="alloy", response_format="pcm").read())}
+    wav = say(voice="zed", response_format="wav", speed=0.5).read()
+    found["wav"], found["riff"] = len(wav), wav[:4].decode()
+    with client.audio.speech.with_streaming_response.create(
+        model="voice-tiny", input="Good morning.", voice="alloy", response_format="pcm"
+    ) as response:
+        found["streamed"] = sum(len(part) for part in response.iter_bytes())
+        found["type"] = response.headers["content-type"]
+    errors = {}
+    for name, call in {
+        "voice": lambda: say(voice="siri", response_format="pcm"),
+        "model": lambda: client.audio.speech.create(model="gpt-9", input="Hi", voice="alloy"),
+        "nothing": lambda: say(text="...", voice="alloy", response_format="pcm"),
+    }.items():
+        try:
+            call()
+        except openai.APIStatusError as error:
+            errors[name] = [type(error).__name__, error.status_code, error.code]
+    found["errors"] = errors
+    return found
+
+
+COMMANDS = {"recognise": recognise, "chat": chat, "speak": speak}
+print(json.dumps(COMMANDS[sys.argv[1]](*sys.argv[2:])))

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::client::Account;
 use crate::guard::CleanupGuard;
 use crate::program::{Run, command, command_with_open_files, ended};
+use crate::voices::write_tiny_voice;
 
 /// Deadline for an event that must happen, far above the time that a busy machine needs. No test measures time.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
@@ -47,6 +48,7 @@ pub struct Setup {
     models: Option<PathBuf>,
     config: Option<PathBuf>,
     open_files: Option<String>,
+    has_voice: bool,
 }
 
 impl Default for Setup {
@@ -58,7 +60,14 @@ impl Default for Setup {
 impl Setup {
     /// The defaults, on the tiny checkpoint; private addresses are refused.
     pub fn new() -> Self {
-        Self { settings: BTreeMap::new(), variables: BTreeMap::new(), models: None, config: None, open_files: None }
+        Self {
+            settings: BTreeMap::new(),
+            variables: BTreeMap::new(),
+            models: None,
+            config: None,
+            open_files: None,
+            has_voice: false,
+        }
     }
 
     /// The defaults, with receivers on 127.0.0.1 allowed and several workers: a job that waits for a receiver blocks no
@@ -91,6 +100,12 @@ impl Setup {
         self
     }
 
+    /// With the voice of random weights beside the tiny checkpoint.
+    pub fn voice(mut self) -> Self {
+        self.has_voice = true;
+        self
+    }
+
     /// On the checkpoints that ship with the repository.
     pub fn starter(mut self) -> Self {
         self.models = Some(crate::models());
@@ -108,6 +123,13 @@ impl Setup {
     pub fn prepare(self) -> Service {
         let root = tempfile::tempdir().expect("a temporary folder");
         let models = self.models.unwrap_or_else(|| write_tiny_models(root.path()));
+        if self.has_voice {
+            write_tiny_voice(&models.join("voice"));
+            let path = models.join("catalog.toml");
+            let entry = "[[voice]]\nid = \"voice-tiny\"\nstarter = \"voice\"\nlanguage = \"en\"\n";
+            let catalog = fs::read_to_string(&path).expect("the catalog was written") + entry;
+            fs::write(path, catalog).expect("the catalog is written");
+        }
         fs::create_dir(root.path().join("data")).expect("the data folder");
         let Self { settings, variables, config, open_files, .. } = self;
         Service { root, models, config, open_files, settings, variables, state: Mutex::default() }

@@ -63,6 +63,11 @@ pub enum Ffmpeg {
     Never,
 }
 
+/// The `ffmpeg` that [`Ffmpeg::Find`] selects, if it is installed.
+pub fn ffmpeg_program() -> Option<PathBuf> {
+    ffmpeg::locate(&Ffmpeg::Find)
+}
+
 /// Options to open an [`AudioStream`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]

@@ -14,6 +14,7 @@ pub mod transcripts;
 pub mod understanding;
 pub mod upload_quota;
 pub mod uploads;
+pub mod voices;
 
 use std::sync::Arc;
 

@@ -86,9 +86,10 @@ pub fn run(args: &SayArgs) -> Result<()> {
         write_wav(speech, out, progress)
     };
     bar.clear();
-    // A text that cannot be read is told before what came of it.
+    // After a failure the feed may wait for standard input; it ends with the process.
+    let wrote = wrote?;
     feeding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    match wrote? {
+    match wrote {
         0 => Err(Failure::Service("there is nothing to say: the text has no word that this voice can read".into())),
         _ => Ok(()),
     }

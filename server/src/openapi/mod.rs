@@ -49,7 +49,7 @@ pub fn document(url: &Url) -> Value {
         "info": {
             "title": "Auricle",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Speech to text: uploads, transcripts, subtitles, live sessions, usage and billing.",
+            "description": "Speech to text, and text to speech: uploads, transcripts, subtitles, live sessions, usage and billing.",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "servers": [{ "url": url.as_str().trim_end_matches('/') }],
@@ -85,6 +85,10 @@ fn operation(route: &Route, doc: &OperationDoc) -> Value {
                 },
             }),
         ),
+        ResponseContent::Sound(content_types) => responses.insert("200".into(), {
+            let sound: Map<String, Value> = content_types.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
+            json!({ "description": doc.summary, "content": sound })
+        }),
         ResponseContent::Text(content_type) => responses.insert(
             "200".into(),
             json!({ "description": doc.summary, "content": { content_type: { "schema": { "type": "string" } } } }),

@@ -15,6 +15,7 @@ use crate::api::billing::BillingState;
 use crate::api::health::HealthState;
 use crate::api::language::LanguageState;
 use crate::api::models::ModelsState;
+use crate::api::openai::speech::{self, SpeechState};
 use crate::api::openai::transcriptions::TranscriptionsState;
 use crate::api::rendering::Renderer;
 use crate::api::upload_quota::UploadQuota;
@@ -237,6 +238,7 @@ impl Service {
                 transcripts: transcripts.clone(),
                 uploads: uploads.clone(),
             }),
+            speech: Arc::new(SpeechState { engine: engine.clone(), places: Places::new(speech::MAX_REQUESTS) }),
             transcripts,
             uploads,
             models: Arc::new(ModelsState { catalog, language: models.clone() }),

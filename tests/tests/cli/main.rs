@@ -6,4 +6,5 @@ mod files;
 mod first_run;
 mod listen;
 mod pull;
+mod say;
 mod speakers;

@@ -26,6 +26,7 @@ mod realtime;
 mod serve;
 mod sources;
 mod speakers;
+mod speech;
 mod storage_limits;
 mod store;
 mod stripe;

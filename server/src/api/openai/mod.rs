@@ -2,6 +2,8 @@
 //! those of `/v2`.
 
 mod form;
+pub mod speech;
+mod speech_encoder;
 mod transcription;
 pub mod transcriptions;
 

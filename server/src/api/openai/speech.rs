@@ -1,0 +1,252 @@
+//! `/v1/audio/speech`: a text in, its speech out as it is made.
+
+use std::sync::Arc;
+
+use auricle_engine::{Engine, Error, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpeechFrames};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
+use hyper::StatusCode;
+
+use super::speech_encoder;
+use crate::context::RequestContext;
+use crate::http::body::{self, Fields, MAX_JSON_BYTES};
+use crate::http::response::{ApiError, Response, Result, streamed};
+use crate::http::response_body::ResponseBroken;
+use crate::sharing::Places;
+
+/// Characters of a text at most.
+const MAX_CHARS: usize = 100_000;
+
+/// The models of OpenAI's clients, for which the default voice stands in.
+const MODELS: [&str; 3] = ["tts-1", "tts-1-hd", "gpt-4o-mini-tts"];
+/// The voices of OpenAI's clients, for which the default voice stands in.
+const VOICES: [&str; 13] =
+    ["alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse"];
+
+/// Requests for speech at a time.
+pub const MAX_REQUESTS: usize = 32;
+
+/// The state of this resource.
+pub struct SpeechState {
+    /// None if this process does not compute.
+    pub engine: Option<Engine>,
+    pub places: Places,
+}
+
+/// The form of the sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SoundFormat {
+    /// 16 bits at 24 kHz, behind a header.
+    Wav,
+    /// 16 bits at 24 kHz.
+    Pcm,
+    /// What `ffmpeg` makes of it.
+    Mp3,
+    Opus,
+    Aac,
+    Flac,
+}
+
+impl SoundFormat {
+    const ALL: [(&'static str, Self); 6] = [
+        ("mp3", Self::Mp3),
+        ("opus", Self::Opus),
+        ("aac", Self::Aac),
+        ("flac", Self::Flac),
+        ("wav", Self::Wav),
+        ("pcm", Self::Pcm),
+    ];
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Wav => "audio/wav",
+            Self::Pcm => "audio/pcm",
+            Self::Mp3 => "audio/mpeg",
+            Self::Opus => "audio/ogg",
+            Self::Aac => "audio/aac",
+            Self::Flac => "audio/flac",
+        }
+    }
+}
+
+/// A validated request.
+#[derive(Debug, PartialEq)]
+struct SpeechRequest {
+    text: String,
+    model: String,
+    voice: Option<String>,
+    format: SoundFormat,
+    speed: f32,
+}
+
+/// `POST /v1/audio/speech`
+pub async fn create(state: Arc<SpeechState>, request: RequestContext) -> Result<Response> {
+    let account = request.account()?.id.clone();
+    let headers = request.headers().clone();
+    let bytes = body::read(request.into_request(), MAX_JSON_BYTES).await?;
+    let SpeechRequest { text, model, voice, format, speed } = parse(Fields::parse(&headers, &bytes)?)?;
+    let engine = state.engine.as_ref().ok_or_else(|| unavailable("This process does not speak."))?;
+    let encoder = speech_encoder::find(format)?;
+    let place = state.places.try_take(&account).ok_or_else(busy)?;
+    let options = select(engine, &model, voice)?.speed(speed);
+    let (mut input, mut frames) = engine.speak(&options).await.map_err(refused)?;
+    input.push(&text).map_err(refused)?;
+    input.finish();
+    // A failure before the first sound has a status of its own.
+    let first = match frames.next().await {
+        Some(frame) => frame.map_err(refused)?,
+        None => return Err(ApiError::validation("`input` has no word that the voice can read.")),
+    };
+    // The place is free again when the client has all, or leaves.
+    let sound = pcm(first, frames).map(move |part| {
+        let _ = &place;
+        part
+    });
+    Ok(match encoder {
+        Some(encoder) => streamed(format.content_type(), encoder.encode(sound).await?),
+        None if format == SoundFormat::Wav => {
+            streamed(format.content_type(), stream::once(async { Ok(wav_header()) }).chain(sound))
+        }
+        None => streamed(format.content_type(), sound),
+    })
+}
+
+fn parse(mut fields: Fields) -> Result<SpeechRequest> {
+    let text = fields.required_string("input", 1..=MAX_CHARS)?;
+    let model = fields.required_string("model", 1..=100)?;
+    let voice = match fields.take("voice") {
+        // The newest clients name custom voices by an object.
+        Some(serde_json::Value::Object(voice)) => {
+            Fields::of("voice", serde_json::Value::Object(voice))?.string_of("id", 1..=100)?
+        }
+        Some(serde_json::Value::String(voice)) => Some(voice),
+        Some(other) => return Err(body::wrong_type("voice", "a string", &other)),
+        None => None,
+    };
+    let format = match fields.string("response_format")? {
+        None => SoundFormat::Mp3,
+        Some(name) => {
+            let format = SoundFormat::ALL.iter().find(|(known, _)| *known == name);
+            let names = SoundFormat::ALL.map(|(name, _)| name).join(", ");
+            let wrong = || ApiError::validation(format!("`response_format` must be one of {names}; it is {name:?}."));
+            format.ok_or_else(wrong)?.1
+        }
+    };
+    let speed = fields.number("speed", f64::from(*SPEEDS.start())..=f64::from(*SPEEDS.end()))?.unwrap_or(1.0) as f32;
+    if let Some(other) = fields.string("stream_format")?.filter(|format| format != "audio") {
+        return Err(ApiError::validation(format!("`stream_format` must be audio; it is {other:?}.")));
+    }
+    Ok(SpeechRequest { text, model, voice, format, speed })
+}
+
+/// The options for a model and a voice.
+fn select(engine: &Engine, model: &str, voice: Option<String>) -> Result<SpeakOptions> {
+    let voices = engine.voices(&SpeakOptions::default()).map_err(refused)?;
+    let voice =
+        voice.filter(|voice| voices.iter().any(|known| known.id == *voice) || !VOICES.contains(&voice.as_str()));
+    let of_model = voices.iter().find(|voice| voice.model == model);
+    if of_model.is_none() && !MODELS.contains(&model) {
+        let message = format!("There is no model {model:?} that speaks; GET /v2/voices lists them.");
+        return Err(ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message));
+    }
+    let voice = voice.or_else(|| of_model.map(|voice| voice.id.clone()));
+    let mut options = SpeakOptions::default();
+    options.voice = voice;
+    Ok(options)
+}
+
+fn busy() -> ApiError {
+    ApiError::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "quota_exceeded",
+        "As many requests for speech as there may be are at work; try again when one has ended.",
+    )
+}
+
+pub(super) fn unavailable(message: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+}
+
+/// The response for an error of the engine.
+fn refused(error: Error) -> ApiError {
+    match error {
+        Error::UnknownVoice(_) | Error::Language(_) | Error::InvalidOption(_) => {
+            ApiError::validation(format!("`voice`: {error}."))
+        }
+        Error::NotPulled(_) => unavailable("This service has no voice."),
+        Error::Busy(_) => busy(),
+        error => ApiError::internal(&error),
+    }
+}
+
+/// The samples of speech, as bytes.
+fn pcm(
+    first: SpeechFrame,
+    frames: SpeechFrames,
+) -> impl Stream<Item = std::result::Result<Bytes, ResponseBroken>> + Send + Unpin + 'static {
+    let frames = stream::iter([Ok(first)]).chain(frames);
+    Box::pin(frames.map(|frame| match frame {
+        Ok(frame) => {
+            let sample = |sample: &f32| ((sample.clamp(-1.0, 1.0) * 32_767.0).round() as i16).to_le_bytes();
+            Ok(frame.samples.iter().flat_map(sample).collect::<Vec<u8>>().into())
+        }
+        Err(error) => {
+            tracing::error!(%error, "speech ended early");
+            Err(ResponseBroken)
+        }
+    }))
+}
+
+/// The header of a WAV stream whose length is not known: the largest there is.
+fn wav_header() -> Bytes {
+    let mut header = Vec::with_capacity(44);
+    header.extend(b"RIFF\xff\xff\xff\xffWAVEfmt ");
+    header.extend(16u32.to_le_bytes());
+    header.extend([1, 0, 1, 0]);
+    header.extend(SPEECH_RATE.to_le_bytes());
+    header.extend((2 * SPEECH_RATE).to_le_bytes());
+    header.extend([2, 0, 16, 0]);
+    header.extend(b"data\xff\xff\xff\xff");
+    header.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn parsed(body: Value) -> Result<SpeechRequest> {
+        parse(Fields::of("body", body)?)
+    }
+
+    #[test]
+    fn requests_are_validated() {
+        let read = parsed(
+            json!({ "model": "tts-1", "input": "Hi", "voice": "alloy", "response_format": "wav", "speed": 1.5, "instructions": "x" }),
+        );
+        let expected = SpeechRequest {
+            text: "Hi".into(),
+            model: "tts-1".into(),
+            voice: Some("alloy".into()),
+            format: SoundFormat::Wav,
+            speed: 1.5,
+        };
+        assert_eq!(read.unwrap(), expected);
+        let read = parsed(json!({ "model": "tts-1", "input": "Hi", "voice": { "id": "zed" } })).unwrap();
+        assert_eq!((read.voice.as_deref(), read.format, read.speed), (Some("zed"), SoundFormat::Mp3, 1.0));
+        for (body, status) in [
+            (json!({ "model": "tts-1" }), 400),
+            (json!({ "input": "Hi" }), 400),
+            (json!({ "model": "tts-1", "input": "" }), 422),
+            (json!({ "model": "tts-1", "input": "x".repeat(MAX_CHARS + 1) }), 422),
+            (json!({ "model": "tts-1", "input": 3 }), 422),
+            (json!({ "model": "tts-1", "input": "Hi", "voice": 3 }), 422),
+            (json!({ "model": "tts-1", "input": "Hi", "response_format": "ogg" }), 422),
+            (json!({ "model": "tts-1", "input": "Hi", "speed": 4 }), 422),
+            (json!({ "model": "tts-1", "input": "Hi", "stream_format": "sse" }), 422),
+        ] {
+            assert_eq!(parsed(body.clone()).unwrap_err().status, status, "{body}");
+        }
+    }
+}

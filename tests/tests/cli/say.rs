@@ -1,0 +1,138 @@
+//! `auricle say` and `auricle voices`: a voice with random weights, so that its speech is noise of a plausible length.
+
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::Stdio;
+
+use auricle_tests::{Run, auricle, command, ended, write_tiny_voice};
+use tempfile::TempDir;
+
+/// A models folder with the tiny voice alone.
+fn models() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    write_tiny_voice(&dir.path().join("voice"));
+    let catalog = "[[voice]]\nid = \"tiny\"\nstarter = \"voice\"\nlanguage = \"en\"\ndefault_voice = \"zed\"\n";
+    std::fs::write(dir.path().join("catalog.toml"), catalog).unwrap();
+    dir
+}
+
+fn say(models: &Path, args: &[&str]) -> Run {
+    let mut all = vec!["say", "--device", "cpu", "--models", models.to_str().unwrap()];
+    all.extend(args);
+    auricle(all)
+}
+
+/// Samples of a WAV file of 16 bits at 24 kHz.
+fn samples(path: &Path) -> Vec<i16> {
+    let bytes = std::fs::read(path).unwrap();
+    assert_eq!((&bytes[..4], &bytes[8..16]), (b"RIFF".as_slice(), b"WAVEfmt ".as_slice()));
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    assert_eq!((number(4) as usize, number(24), number(40) as usize), (bytes.len() - 8, 24_000, bytes.len() - 44));
+    bytes[44..].chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
+}
+
+#[test]
+fn a_text_becomes_a_wav_file() {
+    let models = models();
+    let path = models.path().join("said.wav");
+    let to = path.to_str().unwrap();
+    let run = say(models.path(), &["Good", "morning.", "-o", to]);
+    assert_eq!((run.status, run.stdout.as_str(), run.stderr.as_str()), (Some(0), "", ""));
+    let said = samples(&path);
+    assert!(said.len() > 2_400 && said.iter().any(|sample| sample.abs() > 1_000), "{}", said.len());
+    // A text of several words in quotes is the same; slower speech is longer; another voice is another.
+    assert_eq!(say(models.path(), &["Good morning.", "-o", to]).status, Some(0));
+    assert_eq!(samples(&path), said);
+    assert_eq!(say(models.path(), &["Good morning.", "--speed", "0.5", "-o", to]).status, Some(0));
+    assert!(samples(&path).len() > said.len() * 3 / 2);
+    assert_eq!(say(models.path(), &["Good morning.", "--voice", "bob", "-o", to]).status, Some(0));
+    assert_ne!(samples(&path), said);
+    assert_eq!(say(models.path(), &["Good morning.", "--voice", "zed", "-o", to]).status, Some(0));
+    assert_eq!(samples(&path), said, "the catalog's default voice");
+}
+
+#[test]
+fn standard_input_is_said_as_it_comes() {
+    let models = models();
+    let path = models.path().join("said.wav");
+    assert_eq!(say(models.path(), &["One old mill. Two.", "-o", path.to_str().unwrap()]).status, Some(0));
+    let whole = samples(&path);
+    let mut command = command();
+    command.args(["say", "-", "-o", "-", "--device", "cpu", "--models"]).arg(models.path());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    stdin.write_all(b"One old mill. Tw").unwrap();
+    stdin.flush().unwrap();
+    // The first sentence sounds before the text ends.
+    let mut first = [0; 960];
+    stdout.read_exact(&mut first).unwrap();
+    stdin.write_all(b"o.").unwrap();
+    drop(stdin);
+    let mut bytes = first.to_vec();
+    stdout.read_to_end(&mut bytes).unwrap();
+    let run = ended(child.wait_with_output().unwrap());
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+    let piped: Vec<i16> = bytes.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
+    assert_eq!(piped, whole);
+}
+
+#[test]
+fn a_text_that_is_no_text_is_said_so() {
+    let models = models();
+    let mut command = command();
+    command.args(["say", "-", "-o", "-", "--device", "cpu", "--models"]).arg(models.path());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"RIFF\xff\xfe\x00").unwrap();
+    let run = ended(child.wait_with_output().unwrap());
+    assert_eq!(run.status, Some(1));
+    assert!(run.stderr.contains("UTF-8") && run.stderr.lines().count() == 1, "{}", run.stderr);
+}
+
+#[test]
+fn what_cannot_be_said_is_one_line() {
+    let models = models();
+    let path = models.path().join("said.wav");
+    let to = path.to_str().unwrap();
+    let refused = |args: &[&str], status: i32, why: &str| {
+        let run = say(models.path(), args);
+        assert_eq!((run.status, run.stdout.as_str()), (Some(status), ""), "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(why), "{args:?}: {}", run.stderr);
+        assert!(!path.exists(), "{args:?}");
+        run.stderr.lines().count()
+    };
+    for text in ["", "...", "\u{1F600}", "\u{5e9}\u{5dc}\u{5d5}\u{5dd}"] {
+        assert_eq!(refused(&[text, "-o", to], 1, "nothing to say"), 1);
+    }
+    assert_eq!(refused(&["Hi.", "-o", to, "--voice", "siri"], 1, "unknown voice \"siri\"; there are zed (en)"), 1);
+    assert_eq!(refused(&["Hi.", "-o", to, "--voice", "de"], 1, "no voice speaks de; there are zed (en)"), 1);
+    assert_eq!(refused(&["Hi."], 2, "use -o FILE.wav"), 1);
+    refused(&["Hi.", "-o", to, "--speed", "3"], 2, "0.5 to 2");
+    refused(&["Hi.", "-o", to, "--speed", "NaN"], 2, "0.5 to 2");
+    refused(&["-o", to], 2, "TEXT");
+    assert_eq!(refused(&["Hi.", "-o", "no-such-folder/said.wav"], 1, "no-such-folder"), 1);
+    // A checkpoint that gives no numbers.
+    let weights = models.path().join("voice/vocoder/model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    bytes[8 + length..].chunks_exact_mut(2).for_each(|half| half.copy_from_slice(&0x7e00u16.to_le_bytes()));
+    std::fs::write(&weights, bytes).unwrap();
+    assert_eq!(refused(&["Hi.", "-o", to], 1, "no numbers"), 1);
+}
+
+#[test]
+fn voices_are_listed_with_the_default_first() {
+    let models = models();
+    let list = |models: &Path| auricle(["voices", "list", "--models", models.to_str().unwrap()]);
+    let run = list(models.path());
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+    assert_eq!(run.stdout, "zed  en  tiny\nann  en  tiny\nbob  en  tiny\n");
+    let checked = auricle(["models", "check", "--models", models.path().to_str().unwrap()]);
+    assert_eq!(checked.status, Some(0), "{}", checked.stderr);
+    assert!(checked.stdout.contains("voice: good\n  voice, "), "{}", checked.stdout);
+    let known = auricle(["models", "list", "--models", models.path().to_str().unwrap()]);
+    assert!(known.stdout.contains("tiny") && known.stdout.contains("starter"), "{}", known.stdout);
+    std::fs::remove_dir_all(models.path().join("voice")).unwrap();
+    let none = list(models.path());
+    assert_eq!((none.status, none.stdout.as_str()), (Some(1), ""));
+    assert!(none.stderr.contains("no voice is there"), "{}", none.stderr);
+}
