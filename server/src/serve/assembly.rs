@@ -31,7 +31,7 @@ use crate::jobs::{JobRunner, JobSettings};
 use crate::language::local::Local;
 use crate::language::upstream::{Upstream, UpstreamSettings};
 use crate::language::{LanguageModel, LanguageModels};
-use crate::live::{RealtimeState, SessionSettings, SessionThreads};
+use crate::live::{AgentState, LiveState, SessionSettings, SessionThreads};
 use crate::metering::Metering;
 use crate::notify::Notifiers;
 use crate::openapi;
@@ -207,6 +207,24 @@ impl Service {
             quota: UploadQuota::new(store.clone(), config.max_unused_upload_bytes),
             url_seconds: config.upload_url_seconds,
         });
+        let live = Arc::new(LiveState {
+            store: store.clone(),
+            catalog: catalog.clone(),
+            engine,
+            metering: metering.clone(),
+            threads,
+            connections: TaskTracker::new(),
+            places: Places::new(config.max_live_sessions),
+            stopping: stopping.clone(),
+            signing_key: signing_key.clone(),
+            public_url: urls.api.clone(),
+            settings: SessionSettings {
+                turn_silence_ms: config.turn_silence_ms,
+                language_model: config.live_language_model_choice(),
+                idle_timeout: seconds(config.live_idle_seconds),
+                max_duration: seconds(config.live_session_seconds),
+            },
+        });
         let state = AppState {
             authenticator: Authenticator {
                 store: store.clone(),
@@ -223,8 +241,13 @@ impl Service {
             speech: Arc::new(SpeechState { engine: engine.clone(), places: Places::new(speech::MAX_REQUESTS) }),
             transcripts,
             uploads,
-            models: Arc::new(ModelsState { catalog: catalog.clone(), language: models.clone() }),
-            language: Arc::new(LanguageState { store: store.clone(), models, renderer, secret: signing_key.clone() }),
+            models: Arc::new(ModelsState { catalog, language: models.clone() }),
+            language: Arc::new(LanguageState {
+                store: store.clone(),
+                models: models.clone(),
+                renderer,
+                secret: signing_key,
+            }),
             billing: Arc::new(BillingState { store: store.clone(), payments: payments.clone() }),
             health: Arc::new(HealthState {
                 store: store.clone(),
@@ -232,24 +255,8 @@ impl Service {
                 metrics,
                 openapi: openapi::document(&urls.api).to_string(),
             }),
-            realtime: Arc::new(RealtimeState {
-                store: store.clone(),
-                catalog,
-                engine,
-                metering: metering.clone(),
-                threads,
-                connections: TaskTracker::new(),
-                places: Places::new(config.max_live_sessions),
-                stopping: stopping.clone(),
-                signing_key,
-                public_url: urls.api.clone(),
-                settings: SessionSettings {
-                    turn_silence_ms: config.turn_silence_ms,
-                    language_model: config.live_language_model_choice(),
-                    idle_timeout: seconds(config.live_idle_seconds),
-                    max_duration: seconds(config.live_session_seconds),
-                },
-            }),
+            agent: Arc::new(AgentState { live: live.clone(), models }),
+            realtime: live,
             dashboard: Arc::new(DashboardState { store: store.clone(), payments, notifiers: notifiers.clone() }),
         };
         Ok(Self { state: Arc::new(state), store, notifiers, metering, housekeeping, workers, stopping })
