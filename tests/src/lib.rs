@@ -18,6 +18,7 @@ mod program;
 mod published;
 mod receiver;
 mod service;
+mod visitor;
 pub mod wire;
 
 pub use browser::Browser;
@@ -38,3 +39,4 @@ pub use program::{
 pub use published::{write_published_size, write_streaming_size};
 pub use receiver::{Delivery, Gate, Receiver, Reply};
 pub use service::{Service, Setup, eventually, unique};
+pub use visitor::{PASSWORD, Visitor};

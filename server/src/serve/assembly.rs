@@ -20,9 +20,10 @@ use crate::api::rendering::Renderer;
 use crate::api::upload_quota::UploadQuota;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
+use crate::auth::visitor::Cookies;
 use crate::billing::PaymentProvider;
 use crate::config::Config;
-use crate::dashboard::DashboardState;
+use crate::dashboard::{Attempts, BrowserRules, DashboardState, Passwords};
 use crate::http::proxies::TrustedProxies;
 use crate::http::rate_limits::RateLimits;
 use crate::http::transfer::TransferLimits;
@@ -193,12 +194,29 @@ impl Service {
             quota: UploadQuota::new(store.clone(), config.max_unused_upload_bytes),
             url_seconds: config.upload_url_seconds,
         });
+        let cookies = Cookies::new(&urls.dashboard);
+        let dashboard = Arc::new(DashboardState {
+            store: store.clone(),
+            storage: storage.clone(),
+            catalog: catalog.clone(),
+            payments: payments.clone(),
+            notifiers: notifiers.clone(),
+            transcripts: transcripts.clone(),
+            cookies: cookies.clone(),
+            passwords: Passwords::new(),
+            attempts: Attempts::new(),
+            browser_rules: BrowserRules::new(&urls.api, &storage.upload_origin(config, &urls.storage)),
+            api_url: urls.api.clone(),
+            sign_up: config.sign_up,
+            free_credit_cents: config.free_credit_cents.into(),
+        });
         let state = AppState {
             authenticator: Authenticator {
                 store: store.clone(),
                 storage,
                 payments: payments.clone(),
                 signing_key: signing_key.clone(),
+                cookies,
             },
             rate_limits: RateLimits::new(config.request_limit),
             trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
@@ -210,7 +228,7 @@ impl Service {
             uploads,
             models: Arc::new(ModelsState { catalog: catalog.clone(), language: models.clone() }),
             language: Arc::new(LanguageState { store: store.clone(), models, renderer, secret: signing_key.clone() }),
-            billing: Arc::new(BillingState { store: store.clone(), payments: payments.clone() }),
+            billing: Arc::new(BillingState { store: store.clone(), payments }),
             health: Arc::new(HealthState {
                 store: store.clone(),
                 last_check: Default::default(),
@@ -235,7 +253,7 @@ impl Service {
                     max_duration: seconds(config.live_session_seconds),
                 },
             }),
-            dashboard: Arc::new(DashboardState { store: store.clone(), payments, notifiers: notifiers.clone() }),
+            dashboard,
         };
         Ok(Self { state: Arc::new(state), store, notifiers, metering, housekeeping, workers, stopping })
     }
