@@ -210,7 +210,7 @@ impl Service {
         let live = Arc::new(LiveState {
             store: store.clone(),
             catalog: catalog.clone(),
-            engine,
+            engine: engine.clone(),
             metering: metering.clone(),
             threads,
             connections: TaskTracker::new(),
