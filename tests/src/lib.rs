@@ -1,5 +1,6 @@
 //! Services, clients, fixtures and oracles for the tests.
 
+mod agent;
 pub mod arrows;
 mod browser;
 mod bucket;
@@ -18,9 +19,11 @@ mod program;
 mod published;
 mod receiver;
 mod service;
+mod visitor;
 mod voices;
 pub mod wire;
 
+pub use agent::{Call, Reply as AgentReply, Said};
 pub use browser::Browser;
 pub use bucket::Bucket;
 pub use client::{Account, Answer, Signed, block_on, http, http2};
@@ -39,4 +42,5 @@ pub use program::{
 pub use published::{write_published_size, write_streaming_size};
 pub use receiver::{Delivery, Gate, Receiver, Reply};
 pub use service::{Service, Setup, eventually, unique};
+pub use visitor::{PASSWORD, Visitor};
 pub use voices::{tiny_voice, write_tiny_voice};

@@ -49,6 +49,7 @@ pub struct Setup {
     config: Option<PathBuf>,
     open_files: Option<String>,
     has_voice: bool,
+    talks: bool,
 }
 
 impl Default for Setup {
@@ -67,6 +68,7 @@ impl Setup {
             config: None,
             open_files: None,
             has_voice: false,
+            talks: false,
         }
     }
 
@@ -106,6 +108,12 @@ impl Setup {
         self
     }
 
+    /// On the checkpoints that ship with the repository, with the voice of random weights: it hears words and answers in noise.
+    pub fn talking(mut self) -> Self {
+        self.talks = true;
+        self
+    }
+
     /// On the checkpoints that ship with the repository.
     pub fn starter(mut self) -> Self {
         self.models = Some(crate::models());
@@ -122,7 +130,10 @@ impl Setup {
     /// A service that has not been started yet.
     pub fn prepare(self) -> Service {
         let root = tempfile::tempdir().expect("a temporary folder");
-        let models = self.models.unwrap_or_else(|| write_tiny_models(root.path()));
+        let models = self.models.unwrap_or_else(|| match self.talks {
+            true => write_talking_models(root.path()),
+            false => write_tiny_models(root.path()),
+        });
         if self.has_voice {
             write_tiny_voice(&models.join("voice"));
             let path = models.join("catalog.toml");
@@ -158,6 +169,21 @@ fn write_tiny_models(root: &Path) -> PathBuf {
             .into(),
     ];
     fs::write(models.join("catalog.toml"), catalog.concat()).expect("the catalog is written");
+    models
+}
+
+/// A models folder of the starters, whose voice is the one of random weights.
+fn write_talking_models(root: &Path) -> PathBuf {
+    let (models, shipped) = (root.join("models"), crate::models());
+    let catalog = fs::read_to_string(shipped.join("catalog.toml")).expect("the catalog");
+    let (before, voice) = catalog.split_once("[[voice]]").expect("the catalog has a voice");
+    let (_, after) = voice.split_once("\n[[model]]").expect("models follow the voice");
+    let tiny = "[[voice]]\nid = \"voice-tiny\"\nstarter = \"voice\"\nlanguage = \"en\"\n";
+    fs::create_dir(&models).expect("the models folder");
+    fs::write(models.join("catalog.toml"), format!("{before}{tiny}\n[[model]]{after}"))
+        .expect("the catalog is written");
+    std::os::unix::fs::symlink(shipped.join("starter"), models.join("starter")).expect("a link to the starters");
+    write_tiny_voice(&models.join("voice"));
     models
 }
 
@@ -356,6 +382,16 @@ impl Service {
         let mut command = command();
         command.envs(self.environment()).args(["keys", action, "--data"]).arg(self.data()).args(args);
         ended(command.stdin(Stdio::null()).output().expect("auricle starts"))
+    }
+
+    /// Runs `auricle accounts link` on this service's data, and returns the path of the link on the dashboard.
+    pub fn password_link(&self, email: &str) -> String {
+        let mut command = command();
+        command.envs(self.environment()).args(["accounts", "link", email, "--data"]).arg(self.data());
+        let run = ended(command.stdin(Stdio::null()).output().expect("auricle starts"));
+        assert_eq!(run.status, Some(0), "{}", run.stderr);
+        let at = run.stdout.find("/welcome/").expect("a link");
+        run.stdout[at..].trim().to_owned()
     }
 
     /// A new key of an account.

@@ -1,6 +1,7 @@
 //! Authentication and authorisation: API keys, signed URLs, session tokens, credit.
 
 pub mod session_token;
+pub mod visitor;
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use crate::http::response::{ApiError, Result};
 use crate::ids::AccountId;
 use crate::storage::{Storage, UploadSignature};
 use crate::store::{Account, Allowance, Store, Upload};
-use session_token::SessionClaims;
+use session_token::{AgentClaims, Claims as _, SessionClaims};
+use visitor::{Cookies, Visitor};
 
 /// The longest secret that is looked up, in bytes.
 const MAX_SECRET_BYTES: usize = 256;
@@ -27,6 +29,12 @@ pub enum Access {
     ApiKey,
     /// A URL or token that the service signed for an account. Its requests count for that account.
     Signed(SignedFor),
+    /// A page of the dashboard that anyone may open. A form that is sent to it carries the visitor's token.
+    Visitor,
+    /// A page of the dashboard for people who have signed in. Others are sent to the sign-in.
+    SignedIn,
+    /// What a script of such a page asks for. A request that may change something carries the visitor's token in a header.
+    Script,
     /// Nothing.
     Open,
 }
@@ -36,6 +44,7 @@ pub enum Access {
 pub enum SignedFor {
     Upload,
     Session,
+    Agent,
     Checkout,
 }
 
@@ -47,7 +56,10 @@ pub enum Identity {
     Upload(Result<Option<UploadUrl>>),
     /// None if the token is missing, expired or not signed by the service.
     Session(Option<SessionClaims>),
+    /// As of a session.
+    Agent(Option<AgentClaims>),
     Checkout(Result<Checkout>),
+    Visitor(Visitor),
 }
 
 /// An upload that a URL names, with the check of the URL's signature.
@@ -71,9 +83,14 @@ impl Identity {
             Self::Upload(Ok(Some(UploadUrl { upload, signature: UploadSignature::Valid }))) => {
                 Client::Signed(upload.account.clone())
             }
-            Self::Session(Some(claims)) => Client::Signed(claims.account.clone()),
+            Self::Session(Some(claims)) => Client::Signed(claims.payer.account.clone()),
+            Self::Agent(Some(claims)) => Client::Signed(claims.payer.account.clone()),
             Self::Checkout(Ok(checkout)) => Client::Signed(checkout.account.clone()),
-            Self::Anonymous | Self::Upload(_) | Self::Session(None) | Self::Checkout(Err(_)) => address,
+            Self::Visitor(Visitor { sign_in: Some(sign_in), .. }) => Client::Signed(sign_in.account.id.clone()),
+            Self::Visitor(_) => address,
+            Self::Anonymous | Self::Upload(_) | Self::Session(None) | Self::Agent(None) | Self::Checkout(Err(_)) => {
+                address
+            }
         }
     }
 }
@@ -83,8 +100,9 @@ pub struct Authenticator {
     pub store: Store,
     pub storage: Storage,
     pub payments: Arc<PaymentProvider>,
-    /// The key that session tokens are signed with.
+    /// The key that session tokens and the tokens of forms are signed with.
     pub signing_key: Arc<str>,
+    pub cookies: Cookies,
 }
 
 impl Authenticator {
@@ -94,7 +112,12 @@ impl Authenticator {
     /// 401 for a missing, unknown or revoked key.
     pub async fn account(&self, headers: &HeaderMap) -> Result<Account> {
         match self.store.account_by_secret(bearer(headers)?).await? {
-            Some(account) => Ok(account),
+            Some(account) => {
+                if let Some(key) = &account.key {
+                    self.store.note_key_use(key);
+                }
+                Ok(account)
+            }
             None => Err(ApiError::unauthorized("This API key is unknown or revoked.")),
         }
     }
@@ -106,6 +129,10 @@ impl Authenticator {
             SignedFor::Session => {
                 let verify = |token: String| SessionClaims::verify(&token, &self.signing_key, clock::now_ms());
                 Identity::Session(query::value(uri, "token").and_then(verify))
+            }
+            SignedFor::Agent => {
+                let verify = |token: String| AgentClaims::verify(&token, &self.signing_key, clock::now_ms());
+                Identity::Agent(query::value(uri, "token").and_then(verify))
             }
             SignedFor::Checkout => Identity::Checkout(self.checkout(uri)),
         }

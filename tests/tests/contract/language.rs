@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const UNDERSTANDING: &str = "/v2/speech-understanding";
 const CHAT: &str = "/v2/llm/chat-completions";
-const COMPLETIONS: &str = "/v1/chat/completions";
+pub const COMPLETIONS: &str = "/v1/chat/completions";
 
 /// The real starter: its words have sentences to quote. No language model.
 fn service() -> &'static Service {
@@ -54,17 +54,17 @@ fn upstream(replies: impl IntoIterator<Item = Reply>) -> (Receiver, Service, Acc
     (receiver, service, account)
 }
 
-fn stream_of(events: &[Value]) -> Reply {
+pub fn stream_of(events: &[Value]) -> Reply {
     let mut text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     text.push_str("data: [DONE]\n\n");
     Reply::Body(200, "text/event-stream", text.into())
 }
 
-fn delta(delta: Value) -> Value {
+pub fn delta(delta: Value) -> Value {
     json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] })
 }
 
-fn end(reason: &str) -> [Value; 2] {
+pub fn end(reason: &str) -> [Value; 2] {
     [
         json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }),
         json!({ "choices": [], "usage": { "prompt_tokens": 7, "completion_tokens": 2 } }),
@@ -72,7 +72,7 @@ fn end(reason: &str) -> [Value; 2] {
 }
 
 /// An answer of these pieces.
-fn says(pieces: &[&str]) -> Reply {
+pub fn says(pieces: &[&str]) -> Reply {
     let mut all: Vec<Value> = pieces.iter().map(|piece| delta(json!({ "content": piece }))).collect();
     all.extend(end("stop"));
     stream_of(&all)

@@ -11,6 +11,7 @@ mod auth;
 mod billing;
 mod connections;
 mod credit;
+mod dashboard;
 mod errors;
 mod failover;
 mod fairness;
@@ -33,6 +34,7 @@ mod stripe;
 mod subtitles;
 mod transcripts;
 mod uploads;
+mod voice_agent;
 mod walkthrough;
 mod webhooks;
 

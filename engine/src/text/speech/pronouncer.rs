@@ -45,7 +45,9 @@ impl Pronouncer {
                 TokenKind::Mark => Vec::new(),
                 TokenKind::Letter => spelled(&token.text),
                 TokenKind::Word => {
-                    let known = heteronyms::phones_at(&words, at).or_else(|| Lexicon::cmudict().phones(&token.text));
+                    let known = heteronyms::phones_at(&words, at)
+                        .or_else(|| Lexicon::cmudict().phones(&token.text))
+                        .or_else(|| prefixed(&token.text));
                     known.unwrap_or_else(|| {
                         unknown.push(at);
                         Vec::new()
@@ -72,6 +74,28 @@ impl Pronouncer {
         }
         Ok(found)
     }
+}
+
+/// Prefixes of units and of new words.
+const PREFIXES: [(&str, &str); 10] = [
+    ("centi", "S EH1 N T AH0"),
+    ("giga", "G IH1 G AH0"),
+    ("hecto", "HH EH1 K T OW0"),
+    ("kilo", "K IH1 L AH0"),
+    ("mega", "M EH1 G AH0"),
+    ("micro", "M AY1 K R OW0"),
+    ("milli", "M IH1 L AH0"),
+    ("nano", "N AE1 N OW0"),
+    ("peta", "P EH1 T AH0"),
+    ("tera", "T EH1 R AH0"),
+];
+
+/// The phones of a prefix and a known word: "kilohertz".
+fn prefixed(word: &str) -> Option<Vec<Phone>> {
+    PREFIXES.iter().find_map(|(prefix, said)| {
+        let rest = word.strip_prefix(prefix).filter(|rest| rest.len() > 2)?;
+        Some([phones(said), Lexicon::cmudict().phones(rest)?].concat())
+    })
 }
 
 /// An unknown word without its genitive endings and apostrophes, and the number of those endings.
@@ -145,6 +169,15 @@ mod tests {
         assert_eq!(said("Hello, blorfs.", Some(Arc::new(Letters))), ["HH AH0 L OW1", "", "B B B B B B", ""]);
         assert_eq!(said("blorf's", Some(Arc::new(Letters))), ["B B B B B Z", ""]);
         assert_eq!(said("o'blorf", Some(Arc::new(Letters))), ["B B B B B B", ""]);
+    }
+
+    #[test]
+    fn prefixes_join_known_words() {
+        assert_eq!(said("kilohertz", None)[0], "K IH1 L AH0 HH EH1 R T S");
+        assert_eq!(said("kilometer", None)[0], "K AH0 L AA1 M AH0 T ER0", "the dictionary goes first");
+        for (prefix, phones) in PREFIXES {
+            assert_eq!(super::phones(phones).len(), phones.split(' ').count(), "{prefix}");
+        }
     }
 
     #[test]

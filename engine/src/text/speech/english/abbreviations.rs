@@ -43,6 +43,8 @@ const WITH_STOP: &[(&str, &str)] = &[
     ("intl", "international"),
     ("jan", "january"),
     ("jr", "junior"),
+    ("jul", "july"),
+    ("jun", "june"),
     ("lt", "lieutenant"),
     ("ltd", "limited"),
     ("maj", "major"),
@@ -90,8 +92,8 @@ const WITHOUT_STOP: &[&str] =
 
 /// Those that are words too: they need a capital, and a name or a number behind them.
 const NAMED: &[&str] = &[
-    "al", "apt", "co", "col", "dec", "ed", "est", "ext", "fri", "ft", "gen", "gov", "hon", "inc", "jan", "jr", "lt",
-    "maj", "mar", "max", "min", "mon", "mt", "pres", "rep", "rev", "sat", "sen", "sr", "sun", "temp", "thu", "wed",
+    "al", "apt", "co", "col", "ed", "est", "ext", "ft", "gen", "gov", "hon", "inc", "jr", "lt", "maj", "mar", "max",
+    "min", "mon", "mt", "pres", "rep", "rev", "sat", "sen", "sr", "sun", "temp", "wed",
 ];
 
 /// Those that stand before a number.
@@ -199,8 +201,7 @@ pub fn is_stopped_before(word: &str, next: &str) -> bool {
         let first = next.trim_start_matches(['(', '"', '\'']).chars().next();
         let is_date = |said: &str| said.ends_with("day") || MONTHS.contains(&said);
         let next_said = stopped(next).and_then(|next| with_stop(next, "1"));
-        let capital = stem.starts_with(|first: char| first.is_ascii_uppercase());
-        first.is_some_and(|first| first.is_ascii_digit() && (!is_date(said) || capital))
+        first.is_some_and(|first| first.is_ascii_digit())
             || is_roman(next) && find(BEFORE_NUMBERS, &stem.to_ascii_lowercase()).is_some()
             || is_date(said) && (next_said.is_some_and(is_date) || MONTHS.contains(&next.to_ascii_lowercase().as_str()))
     })

@@ -101,7 +101,7 @@ pub const RULES: &[Rule] = &[
                 return None;
             }
             // "5 in the" is no measure.
-            if bare == "in" && !joint.is_empty() && power.is_empty() {
+            if bare.eq_ignore_ascii_case("in") && !joint.is_empty() && power.is_empty() {
                 return None;
             }
             let Unit(_, one, many) = unit(bare)?;
@@ -110,6 +110,12 @@ pub const RULES: &[Rule] = &[
             Some(format!("{number} {power}{}", if single { one } else { many }))
         },
     ),
+    // The unit behind "4 1/2" or "100 million"
+    Rule(r"([A-Za-z\u{3bc}]+)\b", |found, place| {
+        let Unit(symbol, _, many) = unit(group(found, 1))?;
+        let counted = symbol.len() > 1 && !["in", "mi", "Pa"].contains(&symbol) && is_count(place.previous);
+        (counted && place.before().ends_with(' ')).then(|| many.to_owned())
+    }),
     // "10k", "5M", "2bn"
     Rule(concat!("(", number!(), r")(k|M|mn|bn|tn)\b"), |found, _| {
         let scale = match group(found, 2) {
@@ -163,8 +169,28 @@ fn counted(number: &str, one: &str, many: &str) -> String {
 #[derive(Clone, Copy)]
 struct Unit(&'static str, &'static str, &'static str);
 
+/// Units that are written with other capitals, or with an "s".
+const VARIED: [&str; 26] = [
+    "kg", "km", "cm", "mm", "mg", "ml", "mph", "lb", "lbs", "oz", "ft", "gal", "mbps", "gbps", "kbps", "hz", "khz",
+    "mhz", "ghz", "gb", "tb", "kb", "kwh", "wk", "mo", "yr",
+];
+
 fn unit(symbol: &str) -> Option<Unit> {
-    UNITS.iter().find(|unit| unit.0 == symbol).copied()
+    let exact = UNITS.iter().find(|unit| unit.0 == symbol);
+    let varied = || {
+        let lower = symbol.to_ascii_lowercase();
+        let stem = lower.strip_suffix('s').filter(|stem| VARIED.contains(stem)).unwrap_or(&lower);
+        let known = VARIED.contains(&stem);
+        UNITS.iter().find(|unit| known && unit.0.eq_ignore_ascii_case(stem))
+    };
+    exact.or_else(varied).copied()
+}
+
+/// True for a written number, and for the words of large numbers.
+pub fn is_count(previous: &str) -> bool {
+    let ends =
+        |end: char| end.is_ascii_digit() || matches!(end, '\u{bc}'..='\u{be}' | '\u{2153}' | '\u{2154}' | '\u{215b}');
+    previous.ends_with(ends) || ["hundred", "thousand", "million", "billion", "trillion"].contains(&previous)
 }
 
 const UNITS: &[Unit] = &[
@@ -251,6 +277,7 @@ const UNITS: &[Unit] = &[
     Unit("hrs", "hour", "hours"),
     Unit("yr", "year", "years"),
     Unit("yrs", "year", "years"),
+    Unit("wk", "week", "weeks"),
     Unit("mo", "month", "months"),
     Unit("mos", "month", "months"),
     Unit("ha", "hectare", "hectares"),

@@ -123,7 +123,7 @@ impl Reader<'_> {
                 continue;
             }
             let place = Place { text, at, previous, shouted: self.shouted };
-            if let Some(length) = plain_word(&text[at..]).filter(|_| !behind_word) {
+            if let Some(length) = plain_word(&text[at..], previous).filter(|_| !behind_word) {
                 self.say(&text[at..at + length], at..at + length);
                 previous = &text[at..at + length];
                 at += length;
@@ -187,11 +187,10 @@ impl Reader<'_> {
         let written = self.written(range);
         match self.tokens.last_mut() {
             None => {}
+            Some(last) if last.kind == TokenKind::Mark && derived => {}
             Some(last) if last.kind == TokenKind::Mark => {
-                if !derived {
-                    *last = Token { text: mark.into(), kind: TokenKind::Mark, written };
-                    self.derived = false;
-                }
+                *last = Token { text: mark.into(), kind: TokenKind::Mark, written };
+                self.derived = false;
             }
             Some(_) => {
                 self.tokens.push(Token { text: mark.into(), kind: TokenKind::Mark, written });
@@ -224,10 +223,13 @@ fn is_unit(previous: &str) -> bool {
 }
 
 /// The length of a word in small letters that no rule concerns, at the head of a text: most words are such.
-fn plain_word(text: &str) -> Option<usize> {
+fn plain_word(text: &str, previous: &str) -> Option<usize> {
     let length = text.bytes().take_while(u8::is_ascii_lowercase).count();
     let ends = text[length..].is_empty() || text[length..].starts_with([' ', ',', ';', '?']);
-    (length > 1 && ends && abbreviations::without_stop(&text[..length]).is_none()).then_some(length)
+    let word = &text[..length];
+    let concerned =
+        abbreviations::without_stop(word).is_some() || dates::is_month(word) || measures::is_count(previous);
+    (length > 1 && ends && !concerned).then_some(length)
 }
 
 /// True if nothing or a space stands before a place.

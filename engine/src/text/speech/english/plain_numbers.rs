@@ -27,6 +27,9 @@ pub const RULES: &[Rule] = &[
     }),
     Rule(r"24/7\b", |_, _| Some("twenty four seven".into())),
     Rule(r"9/11\b", |_, _| Some("nine eleven".into())),
+    Rule(r"(401|403)\((k|b)\)", |found, _| {
+        Some(format!("{} {}", numbers::number_in_name(group(found, 1))?, group(found, 2).to_ascii_uppercase()))
+    }),
     Rule(r"50[/-]50\b", |_, _| Some("fifty fifty".into())),
     // "3/4", "8/10"
     Rule(r"(\d{1,6})/(\d{1,6})\b", |found, place| {

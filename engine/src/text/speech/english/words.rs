@@ -11,7 +11,7 @@ pub const RULES: &[Rule] = &[
         (!joined).then(|| abbreviations::slashed(group(found, 0)).map(str::to_owned)).flatten()
     }),
     // "U.S.", "e.g.", "Ph.D."
-    Rule(r"(?:[A-Za-z]\.){2,}(?:[A-Za-z]\b)?|Ph\.D\.?", |found, place| {
+    Rule(r"(?:[A-Za-z]\.)+[A-Za-z]\b\.?|(?:[A-Za-z]\.){2,}|Ph\.D\.?", |found, place| {
         let text = group(found, 0);
         let stopped = format!("{}.", text.trim_end_matches('.'));
         let ending = if place.after(found).starts_with("'s") { "'s" } else { "" };
