@@ -55,7 +55,18 @@ fn a_text_becomes_a_wav_file() {
 fn standard_input_is_said_as_it_comes() {
     let models = models();
     let path = models.path().join("said.wav");
-    assert_eq!(say(models.path(), &["One old mill stands by the lake and nobody lives there any more. Two men came.", "-o", path.to_str().unwrap()]).status, Some(0));
+    assert_eq!(
+        say(
+            models.path(),
+            &[
+                "One old mill stands by the lake and nobody lives there any more. Two men came.",
+                "-o",
+                path.to_str().unwrap()
+            ]
+        )
+        .status,
+        Some(0)
+    );
     let whole = samples(&path);
     let mut command = command();
     command.args(["say", "-", "-o", "-", "--device", "cpu", "--models"]).arg(models.path());
