@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use auricle_tests::{Account, Call, Delivery, Receiver, Reply, Said, Service, Setup, spoken};
+use auricle_tests::{Account, Delivery, Receiver, Reply, Said, Service, Setup, spoken};
 use serde_json::{Value, json};
 use tungstenite::Message;
 
