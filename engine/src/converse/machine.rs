@@ -170,12 +170,8 @@ impl Conversation {
                 self.begin_turn(now);
             }
             State::Speaking if voiced >= SPEECH_MS => self.doubt(),
-            State::Holding if self.is_playing(now) => {
-                if voiced >= SPEECH_MS {
-                    self.doubt();
-                }
-            }
-            State::Holding if voiced > GO_ON_MS => {
+            State::Holding if self.is_playing(now) && voiced >= SPEECH_MS => self.doubt(),
+            State::Holding if !self.is_playing(now) && voiced > GO_ON_MS => {
                 self.close_reply(now, true);
                 self.begin_turn(now);
             }

@@ -1,5 +1,7 @@
 //! Every pair of state and event has a row, and the behaviours that users complain of have tests.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which may")]
+
 use super::*;
 
 /// A conversation with the means to lead it anywhere.
@@ -52,20 +54,20 @@ impl Scene {
 
     /// The id of the last thought.
     fn thought(&self) -> u64 {
-        let ids = self.done.iter().filter_map(|action| match action {
+        let mut ids = self.done.iter().filter_map(|action| match action {
             Action::Think { thought, .. } => Some(*thought),
             _ => None,
         });
-        ids.last().expect("the mind was asked")
+        ids.next_back().expect("the mind was asked")
     }
 
     /// The id of the last speech.
     fn speech(&self) -> u64 {
-        let ids = self.done.iter().filter_map(|action| match action {
+        let mut ids = self.done.iter().filter_map(|action| match action {
             Action::Say { speech, .. } => Some(*speech),
             _ => None,
         });
-        ids.last().expect("something is to be said")
+        ids.next_back().expect("something is to be said")
     }
 
     /// The mind's answer, and the voice that says it, 400 ms a word.

@@ -1,5 +1,7 @@
 //! Properties that hold whatever comes in whatever order.
 
+#![allow(clippy::panic, reason = "helpers of tests, which may")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;

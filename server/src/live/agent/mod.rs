@@ -1,11 +1,13 @@
 //! `/v2/voice-agent`: creates session tokens and opens sessions in which an agent hears, thinks, calls tools and speaks.
 //!
-//! `session` drives a conversation: recognition, the mind (`mind`), the voice (`voice`) and the client, whose frames are in `frames`, whose
-//! settings are in `settings` and whose audio is coded by `codec`.
+//! `opening` begins a session, and `session` drives its conversation: recognition (`ears`), the mind (`mind`), the voice (`voice`) and the
+//! client, whose frames are in `frames`, whose settings are in `settings` and whose audio is coded by `codec`.
 
 mod codec;
+mod ears;
 mod frames;
 mod mind;
+mod opening;
 mod session;
 mod settings;
 mod voice;
@@ -102,7 +104,7 @@ async fn open(state: &Arc<AgentState>, socket: Socket, claims: Option<AgentClaim
         return refuse(socket, "unavailable", "There is no room for another session now. Try again later.", 1013).await;
     };
     let payer = claims.payer.clone();
-    let session = session::Opening { state: state.clone(), engine, claims, runtime: Handle::current() };
+    let session = opening::Opening { state: state.clone(), engine, claims, runtime: Handle::current() };
     metered::run(live, socket, &payer, refusal, move |socket, id| session.run(socket, id).boxed()).await;
     drop(place);
 }

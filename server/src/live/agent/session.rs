@@ -1,29 +1,24 @@
 //! A session of a voice agent: drives a conversation between the client, recognition, the mind and the voice.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use auricle_engine::converse::{Action, Conversation, Event, Failure, Rules, TurnTimes};
-use auricle_engine::{EndpointingRules, Engine, Error, ListenOptions, LiveEvent, LiveEvents, LiveInput, LiveOutput};
-use tokio::runtime::Handle;
+use auricle_engine::converse::{Action, Conversation, Event, Failure, TurnTimes};
+use auricle_engine::{LiveEvent, LiveOutput};
 use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 
-use super::codec::{Decoder, Encoder};
+use super::codec::Encoder;
+use super::ears::Ears;
 use super::frames::{ClientFrame, Fault, ReplyStatus, ServerFrame};
+use super::opening::Opening;
 use super::settings::Settings;
 use super::voice::Words;
 use super::{mind, voice};
-use crate::auth::session_token::AgentClaims;
-use crate::billing::{Price, ProductKind};
 use crate::clock;
 use crate::live::socket::{ClientMessage, CloseFrame, ServerMessage, Socket};
-use crate::live::{AgentState, LiveState};
 
-/// The first `session.update` must come within this time.
-const UPDATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Audio that a client may be ahead of the engine. Above it the socket is not read.
 const MAX_AHEAD_MS: u64 = 60_000;
 /// A client that sends no audio for this time is heard as silent.
@@ -34,171 +29,22 @@ const SILENCE: Duration = Duration::from_millis(100);
 const LONGEST_SILENCE: Duration = Duration::from_secs(12);
 /// Length of a chunk of the detector, ms.
 const CHUNK_MS: u32 = 32;
-/// Speech goes on while its probability is this much below the threshold.
-const HYSTERESIS: f32 = 0.15;
-/// Silence after which recognition ends a turn by itself, ms: the conversation ends its turns long before.
-const RECOGNIZER_SILENCE_MS: u32 = 4_000;
 /// Events of mind and voice that wait for the session.
 const EVENTS: usize = 256;
 
-/// A session that may open.
-pub struct Opening {
-    pub state: Arc<AgentState>,
-    pub engine: Engine,
-    pub claims: AgentClaims,
-    /// The runtime with sockets, for the mind.
-    pub runtime: Handle,
-}
-
-impl Opening {
-    /// Runs the session until it ends. Returns how to close the socket; none if the client is gone.
-    pub async fn run(self, socket: &mut Socket, id: &str) -> Option<CloseFrame> {
-        let voices = voice::ids(&self.engine);
-        let settings = match self.settings(socket, &voices).await {
-            Ok(settings) => settings,
-            Err(close) => return close,
-        };
-        let ears = match Ears::open(&self.engine, &self.state.live, &settings).await {
-            Ok(ears) => ears,
-            Err((code, message, close)) => {
-                send(socket, &ServerFrame::Error { code, message: &message }).await;
-                return Some((close, "The session could not be started."));
-            }
-        };
-        if !send(socket, &ServerFrame::Ready { session_id: id }).await {
-            return None;
-        }
-        Session::new(self, settings, voices, ears).relay(socket).await
-    }
-
-    /// Waits for the first valid `session.update`.
-    async fn settings(&self, socket: &mut Socket, voices: &[String]) -> Result<Settings, Option<CloseFrame>> {
-        let began = Instant::now();
-        let defaults = Settings { rules: self.rules(), ..Settings::default() };
-        loop {
-            let message = tokio::select! {
-                message = socket.next() => message,
-                () = sleep_until(began + UPDATE_TIMEOUT) => {
-                    let message = "No `session.update` came within 10 s.";
-                    send(socket, &ServerFrame::Error { code: "session_not_started", message }).await;
-                    return Err(Some((4400, "No session.update came.")));
-                }
-                () = self.state.live.stopping.cancelled() => {
-                    send(socket, &ended(began, 0.0)).await;
-                    return Err(Some((1001, "The service is stopping.")));
-                }
-            };
-            let fault = match message {
-                ClientMessage::Text(text) => match ClientFrame::parse(&text) {
-                    Ok(ClientFrame::Update(session)) => match defaults.updated(session, voices) {
-                        Ok(settings) => return Ok(settings),
-                        Err(fault) => fault,
-                    },
-                    Ok(ClientFrame::End) => {
-                        send(socket, &ended(began, 0.0)).await;
-                        return Err(Some((1000, "")));
-                    }
-                    Ok(_) => Fault::new("session_not_started", "The first frame must be `session.update`."),
-                    Err(fault) => fault,
-                },
-                ClientMessage::Binary(_) => continue,
-                ClientMessage::Ping(payload) => {
-                    socket.send(ServerMessage::Pong(payload)).await;
-                    continue;
-                }
-                ClientMessage::Close(code) => return Err(Some((code.unwrap_or(1000), ""))),
-                ClientMessage::Disconnected => return Err(None),
-                ClientMessage::ProtocolError(code) => return Err(Some((code, ""))),
-            };
-            if !tell(socket, &fault).await {
-                return Err(None);
-            }
-        }
-    }
-
-    /// Rules with the caller's language, where the recogniser has one alone.
-    fn rules(&self) -> Rules {
-        let choice = self.state.live.catalog.choose(recognizer()).ok();
-        let language = choice.and_then(|choice| match choice.languages {
-            [only] => Some(only.clone()),
-            _ => None,
-        });
-        Rules { language, ..Rules::default() }
-    }
-}
-
-/// The live model that hears the caller.
-fn recognizer() -> &'static str {
-    Price::default_of(ProductKind::Realtime).model
-}
-
-async fn send(socket: &Socket, frame: &ServerFrame<'_>) -> bool {
+pub async fn send(socket: &Socket, frame: &ServerFrame<'_>) -> bool {
     socket.send(ServerMessage::Text(frame.to_json())).await
 }
 
-async fn tell(socket: &Socket, fault: &Fault) -> bool {
+pub async fn tell(socket: &Socket, fault: &Fault) -> bool {
     send(socket, &ServerFrame::Error { code: fault.code, message: &fault.message }).await
 }
 
-fn ended(began: Instant, audio_s: f64) -> ServerFrame<'static> {
+pub fn ended(began: Instant, audio_s: f64) -> ServerFrame<'static> {
     ServerFrame::Ended {
         session_duration_seconds: began.elapsed().as_secs_f64(),
         audio_duration_seconds: audio_s,
         timestamp: clock::now_ms() as f64 / 1e3,
-    }
-}
-
-/// Recognition of the caller.
-struct Ears {
-    input: LiveInput,
-    events: LiveEvents,
-    decoder: Decoder,
-    rate: u32,
-    /// True while the detector hears speech.
-    is_speech: bool,
-    /// Answers that are awaited.
-    unsettled: usize,
-}
-
-impl Ears {
-    /// # Errors
-    /// The code and message for the client, and the close code.
-    async fn open(engine: &Engine, live: &LiveState, settings: &Settings) -> Result<Self, (&'static str, String, u16)> {
-        let options = ListenOptions::default()
-            .model(recognizer())
-            .sample_rate(settings.input.rate)
-            .keyterms(&settings.keyterms)
-            .turns(EndpointingRules::default().silence_ms(RECOGNIZER_SILENCE_MS))
-            .language_model(live.settings.language_model.clone());
-        let (input, events) = match engine.listen(&options).await {
-            Ok(opened) => opened,
-            Err(Error::Busy(_)) => {
-                let message = "There is no room for another session now. Try again later.";
-                return Err(("unavailable", message.into(), 1013));
-            }
-            Err(error) => {
-                tracing::error!(%error, "starting a voice agent failed");
-                return Err(("recognition_failed", "The session could not be started. Try again.".into(), 1011));
-            }
-        };
-        if !input.has_detector() {
-            tracing::error!("a voice agent needs a speech detector, and the catalog has none");
-            let message = "The service has no speech detector, which a voice agent needs.";
-            return Err(("recognition_failed", message.into(), 1011));
-        }
-        let decoder = Decoder::new(settings.input);
-        Ok(Self { input, events, decoder, rate: settings.input.rate, is_speech: false, unsettled: 0 })
-    }
-
-    /// Hears samples; true for each chunk that is speech.
-    fn hear(&mut self, samples: &[f32], threshold: f32) -> auricle_engine::Result<Vec<bool>> {
-        let probabilities = self.input.push_and_detect(samples)?;
-        let is_speech = probabilities.into_iter().map(|probability| {
-            let least = if self.is_speech { threshold - HYSTERESIS } else { threshold };
-            self.is_speech = probability >= least;
-            self.is_speech
-        });
-        Ok(is_speech.collect())
     }
 }
 
@@ -226,7 +72,7 @@ enum End {
     Close(CloseFrame),
 }
 
-struct Session {
+pub struct Session {
     opening: Opening,
     settings: Settings,
     voices: Vec<String>,
@@ -252,7 +98,7 @@ struct Session {
 }
 
 impl Session {
-    fn new(opening: Opening, settings: Settings, voices: Vec<String>, ears: Ears) -> Self {
+    pub fn new(opening: Opening, settings: Settings, voices: Vec<String>, ears: Ears) -> Self {
         let (sender, receiver) = mpsc::channel(EVENTS);
         let now = Instant::now();
         Self {
@@ -281,7 +127,7 @@ impl Session {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
-    async fn relay(mut self, socket: &mut Socket) -> Option<CloseFrame> {
+    pub async fn relay(mut self, socket: &mut Socket) -> Option<CloseFrame> {
         let greeting = self.settings.greeting.clone();
         let mut end = self.happens(socket, Event::Greet(greeting)).await;
         while end.is_ok() {

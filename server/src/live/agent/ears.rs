@@ -1,0 +1,76 @@
+//! The ears: recognition of the caller, and the detector that tells speech from other sounds.
+
+use auricle_engine::{EndpointingRules, Engine, Error, ListenOptions, LiveEvents, LiveInput};
+
+use super::codec::Decoder;
+use super::settings::Settings;
+use crate::billing::{Price, ProductKind};
+use crate::live::LiveState;
+
+/// Speech goes on while its probability is this much below the threshold.
+const HYSTERESIS: f32 = 0.15;
+/// Silence after which recognition ends a turn by itself, ms: the conversation ends its turns long before.
+const RECOGNIZER_SILENCE_MS: u32 = 4_000;
+
+/// The live model that hears the caller.
+pub fn recognizer() -> &'static str {
+    Price::default_of(ProductKind::Realtime).model
+}
+
+/// Recognition of the caller.
+pub struct Ears {
+    pub input: LiveInput,
+    pub events: LiveEvents,
+    pub decoder: Decoder,
+    pub rate: u32,
+    /// True while the detector hears speech.
+    is_speech: bool,
+    /// Answers that are awaited.
+    pub unsettled: usize,
+}
+
+impl Ears {
+    /// # Errors
+    /// The code and message for the client, and the close code.
+    pub async fn open(
+        engine: &Engine,
+        live: &LiveState,
+        settings: &Settings,
+    ) -> Result<Self, (&'static str, String, u16)> {
+        let options = ListenOptions::default()
+            .model(recognizer())
+            .sample_rate(settings.input.rate)
+            .keyterms(&settings.keyterms)
+            .turns(EndpointingRules::default().silence_ms(RECOGNIZER_SILENCE_MS))
+            .language_model(live.settings.language_model.clone());
+        let (input, events) = match engine.listen(&options).await {
+            Ok(opened) => opened,
+            Err(Error::Busy(_)) => {
+                let message = "There is no room for another session now. Try again later.";
+                return Err(("unavailable", message.into(), 1013));
+            }
+            Err(error) => {
+                tracing::error!(%error, "starting a voice agent failed");
+                return Err(("recognition_failed", "The session could not be started. Try again.".into(), 1011));
+            }
+        };
+        if !input.has_detector() {
+            tracing::error!("a voice agent needs a speech detector, and the catalog has none");
+            let message = "The service has no speech detector, which a voice agent needs.";
+            return Err(("recognition_failed", message.into(), 1011));
+        }
+        let decoder = Decoder::new(settings.input);
+        Ok(Self { input, events, decoder, rate: settings.input.rate, is_speech: false, unsettled: 0 })
+    }
+
+    /// Hears samples; true for each chunk that is speech.
+    pub fn hear(&mut self, samples: &[f32], threshold: f32) -> auricle_engine::Result<Vec<bool>> {
+        let probabilities = self.input.push_and_detect(samples)?;
+        let is_speech = probabilities.into_iter().map(|probability| {
+            let least = if self.is_speech { threshold - HYSTERESIS } else { threshold };
+            self.is_speech = probability >= least;
+            self.is_speech
+        });
+        Ok(is_speech.collect())
+    }
+}
