@@ -237,10 +237,11 @@ impl Engine {
             speech: (options.speech_streams, Arc::default()),
             slots: SlotCounts {
                 live: options.live_streams,
-                speech: options.speech_streams,
+                // Twice as many as may be open: the device takes a moment to free the slot of a stream that was dropped.
+                speech: 2 * options.speech_streams,
                 agent: options.chats,
                 // A recording with speaker labels takes two streams; speech that is not paced is as urgent as a recording.
-                offline: 2 * options.recordings + options.speech_streams,
+                offline: 2 * options.recordings + 2 * options.speech_streams,
             },
             worker: Mutex::default(),
         })
@@ -440,7 +441,17 @@ impl Engine {
     /// As [`Engine::load_chat`], and [`Error::InvalidOption`] for a conversation that the model's template refuses.
     pub fn count_chat_tokens(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<usize> {
         let model = self.chat_model(options)?;
-        language::prompt(&model, messages, options).map(|tokens| tokens.len())
+        language::prompt(&model, messages, options, "").map(|tokens| tokens.len())
+    }
+
+    /// Tokens of a text alone, as the language model reads it within a message.
+    ///
+    /// # Errors
+    /// As [`Engine::load_chat`].
+    pub fn count_text_tokens(&self, text: &str, options: &ChatOptions) -> Result<usize> {
+        let mut tokens = Vec::new();
+        self.chat_model(options)?.tokenizer().encode_text(text, &mut tokens)?;
+        Ok(tokens.len())
     }
 
     /// Tokens that a conversation and its answer may have together.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Map, Value};
+
 use crate::decoding::sampling::SamplingOptions;
 use crate::options::setters;
 
@@ -14,6 +16,8 @@ pub enum ChatRole {
     User,
     /// The model.
     Assistant,
+    /// The result of a tool, after the answer that called it.
+    Tool,
 }
 
 impl ChatRole {
@@ -23,24 +27,76 @@ impl ChatRole {
             Self::System => "system",
             Self::User => "user",
             Self::Assistant => "assistant",
+            Self::Tool => "tool",
         }
     }
 }
 
 /// A message of a conversation. Control marks in its text are text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChatMessage {
     /// The speaker.
     pub role: ChatRole,
     /// The text.
     pub content: String,
+    /// The calls of an earlier answer.
+    pub tool_calls: Vec<ChatToolCall>,
+}
+
+/// A function that the model may call.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ChatTool {
+    /// The name.
+    pub name: String,
+    /// The use of it, for the model.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub parameters: Value,
+}
+
+impl ChatTool {
+    /// A function with the JSON Schema of its arguments.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
+        Self { name: name.into(), description: description.into(), parameters }
+    }
+}
+
+/// A call of a tool. The arguments are what the model wrote: they may not fit the tool's schema.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ChatToolCall {
+    /// The tool.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+}
+
+impl ChatToolCall {
+    /// A call.
+    pub fn new(name: impl Into<String>, arguments: Map<String, Value>) -> Self {
+        Self { name: name.into(), arguments }
+    }
+}
+
+/// The choice between text and calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChatToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// The answer begins with a call of any tool.
+    Any,
+    /// The answer begins with a call of this tool.
+    Named(String),
 }
 
 impl ChatMessage {
     /// A message of a role.
     pub fn new(role: ChatRole, content: impl Into<String>) -> Self {
-        Self { role, content: content.into() }
+        Self { role, content: content.into(), tool_calls: Vec::new() }
     }
 
     /// Instructions.
@@ -56,6 +112,18 @@ impl ChatMessage {
     /// An earlier answer.
     pub fn assistant(content: impl Into<String>) -> Self {
         Self::new(ChatRole::Assistant, content)
+    }
+
+    /// The result of a tool. Results come in the order of the calls.
+    pub fn tool(content: impl Into<String>) -> Self {
+        Self::new(ChatRole::Tool, content)
+    }
+
+    /// The message with the calls that it made.
+    #[must_use]
+    pub fn tool_calls(mut self, calls: Vec<ChatToolCall>) -> Self {
+        self.tool_calls = calls;
+        self
     }
 }
 
@@ -98,6 +166,10 @@ pub struct ChatOptions {
     pub account: Option<String>,
     /// Lets a model think before it answers, if it can. Thoughts are counted and not shown.
     pub thinking: bool,
+    /// Functions that the model may call, if its chat template has a place for them.
+    pub tools: Vec<ChatTool>,
+    /// Whether it must call one.
+    pub tool_choice: ChatToolChoice,
 }
 
 impl Default for ChatOptions {
@@ -121,6 +193,8 @@ impl Default for ChatOptions {
             stop: Vec::new(),
             account: None,
             thinking: false,
+            tools: Vec::new(),
+            tool_choice: ChatToolChoice::Auto,
         }
     }
 }
@@ -141,6 +215,8 @@ impl ChatOptions {
         stop: impl IntoIterator<Item = impl Into<String>> => stop.into_iter().map(Into::into).collect(),
         account: impl Into<String> => Some(account.into()),
         thinking: bool => thinking,
+        tools: impl IntoIterator<Item = ChatTool> => tools.into_iter().collect(),
+        tool_choice: ChatToolChoice => tool_choice,
     }
 
     pub(crate) fn sampling(&self) -> SamplingOptions {
@@ -158,11 +234,13 @@ impl ChatOptions {
 }
 
 /// A part of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ChatEvent {
     /// The next piece of the text, in whole characters.
     Text(String),
+    /// A call of one of the tools.
+    ToolCall(ChatToolCall),
     /// The end. Nothing follows.
     End(ChatEnd),
 }

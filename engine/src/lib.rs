@@ -31,6 +31,7 @@
 //! - [`blocking`]: the engine with calls that block; it holds a device and the models on it.
 //! - `pipeline`: recordings and live sessions, in the order in which data flows.
 //! - `options`, `chat`, `speech`, `transcript`: options and results.
+//! - [`converse`]: a spoken conversation: turns, interruptions, replies, tools.
 //! - `scheduler`: the worker thread of a device, and the batches that it runs.
 //! - `speakers`: speaker labels: windows, clustering, words to speakers.
 //! - `vad`: voice activity: segments, endpointing, chunking, the speech filter.
@@ -49,6 +50,7 @@ pub mod audio;
 pub mod blocking;
 mod catalog;
 mod chat;
+pub mod converse;
 mod decoding;
 mod device;
 mod engine;
@@ -90,7 +92,10 @@ pub use catalog::{
     Catalog, CatalogDetector, CatalogDiarizer, CatalogLanguageModel, CatalogModel, CatalogSize, CatalogVoice,
     SelectedCheckpoint, WordErrorRate,
 };
-pub use chat::{ChatEnd, ChatEvent, ChatMessage, ChatOptions, ChatRole, ChatUsage, FinishReason};
+pub use chat::{
+    ChatEnd, ChatEvent, ChatMessage, ChatOptions, ChatRole, ChatTool, ChatToolCall, ChatToolChoice, ChatUsage,
+    FinishReason,
+};
 pub use decoding::fusion::FusionWeights;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use engine::{Engine, Transcription};
@@ -99,7 +104,7 @@ pub use options::{
     EngineOptions, LanguageModelChoice, ListenOptions, SAMPLE_RATES, SpeakerLabels, TranscribeOptions, models_dir,
 };
 pub use pipeline::language::ChatReply;
-pub use pipeline::live::session::{LiveEvents, LiveInput, MAX_AHEAD_MS};
+pub use pipeline::live::session::{LiveEvents, LiveInput, LiveOutput, MAX_AHEAD_MS};
 pub use pipeline::live::{Caption, LiveEvent};
 pub use pipeline::speech::session::{SpeechFrames, SpeechInput};
 pub use pipeline::stage_times::StageTimes;

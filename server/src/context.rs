@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use hyper::{HeaderMap, Request};
 
-use crate::auth::session_token::SessionClaims;
+use crate::auth::session_token::{AgentClaims, SessionClaims};
 use crate::auth::{Checkout, Identity, UploadUrl};
 use crate::http::query;
 use crate::http::request_body::RequestBody;
@@ -61,6 +61,14 @@ impl RequestContext {
     pub fn session_claims(&mut self) -> Option<SessionClaims> {
         match std::mem::replace(&mut self.identity, Identity::Anonymous) {
             Identity::Session(claims) => claims,
+            _ => None,
+        }
+    }
+
+    /// The claims of a valid token of a voice agent.
+    pub fn agent_claims(&mut self) -> Option<AgentClaims> {
+        match std::mem::replace(&mut self.identity, Identity::Anonymous) {
+            Identity::Agent(claims) => claims,
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::billing::{Price, ProductKind};
+use crate::billing::Price;
 use crate::ids::{AccountId, KeyId, NodeId, SessionId};
 use crate::store::{Admission, Allowance, LiveSession, Result, Store};
 
@@ -84,7 +84,7 @@ impl Metering {
             seen_at: now,
         };
         let revoked = CancellationToken::new();
-        let price = Price::of(model, ProductKind::Realtime);
+        let price = Price::of_session(model);
         let running = Running { began_at: now, price, reserved_cents: estimated_cents, revoked: revoked.clone() };
         // A revocation that waits for the start of the session must find it here.
         self.running().insert(session.id.clone(), running);
@@ -152,7 +152,7 @@ impl Metering {
 
     /// Bills a session. False if the database failed.
     async fn bill(&self, session: &LiveSession, connected_ms: i64) -> bool {
-        let Some(price) = Price::of(&session.model, ProductKind::Realtime) else { return true };
+        let Some(price) = Price::of_session(&session.model) else { return true };
         let connected_ms = connected_ms.clamp(0, ms(self.max_duration));
         match self.store.end_session(session, price.unit_type, connected_ms, price.cents(connected_ms)).await {
             Ok(()) => {
@@ -225,6 +225,11 @@ pub struct Meter {
 }
 
 impl Meter {
+    /// The session's id; empty once it has ended.
+    pub fn session_id(&self) -> String {
+        self.session.as_ref().map(|session| session.id.to_string()).unwrap_or_default()
+    }
+
     /// Canceled when the session's key is revoked.
     pub fn revoked(&self) -> CancellationToken {
         self.revoked.clone()

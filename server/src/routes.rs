@@ -10,7 +10,7 @@ use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{checkout, stripe_events};
 use crate::http::response::{ApiError, Response, Result};
-use crate::live::realtime;
+use crate::live::{agent, realtime};
 use crate::state::AppState;
 
 /// One of the addresses that the service listens on.
@@ -285,6 +285,26 @@ pub static ROUTES: &[Route] = &[
             .may_take("MintRealtimeToken")
             .fails(&[400, 402, 413, 415, 422]),
     ),
+    api(
+        Method::POST,
+        "/v2/voice-agent/token",
+        handler!(agent::create_token, agent),
+        doc("voice-agent", "Mint a token for a session with a voice agent", ResponseContent::Json("VoiceAgentToken"))
+            .may_take("MintVoiceAgentToken")
+            .fails(&[400, 402, 413, 415, 422]),
+    ),
+    Route {
+        surface: Surface::Api,
+        method: Method::GET,
+        path: agent::PATH,
+        access: Access::Signed(SignedFor::Agent),
+        handler: handler!(agent::connect, agent),
+        doc: Some(
+            doc("voice-agent", "Talk with a voice agent, over a WebSocket", ResponseContent::Upgrade)
+                .with(&["token", "model"])
+                .fails(&[400, 426]),
+        ),
+    },
     api(
         Method::GET,
         "/v1/models",

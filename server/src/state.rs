@@ -14,7 +14,7 @@ use crate::auth::Authenticator;
 use crate::dashboard::DashboardState;
 use crate::http::proxies::TrustedProxies;
 use crate::http::rate_limits::RateLimits;
-use crate::live::RealtimeState;
+use crate::live::{AgentState, LiveState};
 
 /// One part per resource, and those of every request.
 pub struct AppState {
@@ -29,6 +29,7 @@ pub struct AppState {
     pub speech: Arc<SpeechState>,
     pub billing: Arc<BillingState>,
     pub health: Arc<HealthState>,
-    pub realtime: Arc<RealtimeState>,
+    pub realtime: Arc<LiveState>,
+    pub agent: Arc<AgentState>,
     pub dashboard: Arc<DashboardState>,
 }

@@ -28,7 +28,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from decoder_templates import CONVERSATIONS, TEMPLATES
+from decoder_templates import CONVERSATIONS, TEMPLATES, TOOL_CONVERSATIONS, TOOLS
 from gguf_types import SCALES
 from speech import readable
 
@@ -326,12 +326,15 @@ def make_texts(folder: Path) -> None:
 
     with mock.patch("transformers.utils.chat_template_utils.datetime", Clock):
         for name, template in TEMPLATES.items():
-            for conversation in CONVERSATIONS:
+            asked = [(conversation, None) for conversation in CONVERSATIONS]
+            if name == "tools":
+                asked += [(conversation, TOOLS) for conversation in TOOL_CONVERSATIONS]
+            for conversation, tools in asked:
                 for thinking in (True, False):
-                    case = {"template": name, "messages": conversation, "thinking": thinking}
+                    case = {"template": name, "messages": conversation, "tools": tools, "thinking": thinking}
                     try:
                         case["text"] = fast.apply_chat_template(
-                            conversation, chat_template=template, tokenize=False, add_generation_prompt=True,
+                            conversation, tools=tools, chat_template=template, tokenize=False, add_generation_prompt=True,
                             enable_thinking=thinking,
                         )  # fmt: skip
                     except Exception as error:  # noqa: BLE001 - the template's own refusal

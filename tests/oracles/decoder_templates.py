@@ -102,7 +102,72 @@ TEMPLATES = {
 {{ {'first': messages[0].content, 'list': [1, 2.5, true, none], 'n': messages | length} | tojson }}
 {{- '\\n[ASSISTANT]' if add_generation_prompt }}
 """,
+    # Tools as lines of JSON in the system message, calls between marks, results as messages of the user.
+    "tools": """{%- if tools %}
+    {{- '<|im_start|>system\\n' }}
+    {%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
+    {{- 'Functions:' }}
+    {%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}
+    {{- '\\nCall one with <tool_call></tool_call>.<|im_end|>\\n' }}
+{%- elif messages[0].role == 'system' %}
+    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'user' or (message.role == 'assistant' and not message.tool_calls) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+    {%- elif message.role == 'assistant' %}
+        {{- '<|im_start|>assistant' }}
+        {%- if message.content %}{{- '\\n' + message.content }}{%- endif %}
+        {%- for tool_call in message.tool_calls %}
+            {%- if tool_call.function is defined %}{%- set tool_call = tool_call.function %}{%- endif %}
+            {{- '\\n<tool_call>\\n{"name": "' + tool_call.name + '", "arguments": ' }}{{- tool_call.arguments | tojson }}{{- '}\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == 'tool' %}
+        {%- if loop.index0 == 0 or messages[loop.index0 - 1].role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
+        {{- '\\n<result>' + message.content + '</result>' }}
+        {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+""",
 }
+
+# The keys of parameters and arguments are in alphabetical order, as the engine keeps them.
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "description": "The weather, \"now\" or <later>",
+            "parameters": {
+                "properties": {"city": {"type": "string"}, "days": {"minimum": 1, "type": "integer"}},
+                "required": ["city"],
+                "type": "object",
+            },
+        },
+    },
+    {"type": "function", "function": {"name": "stop", "description": "", "parameters": {"type": "object"}}},
+]
+TOOL_CONVERSATIONS = [
+    [{"role": "user", "content": "How is Rome?"}],
+    [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Rome and Zürich?"},
+        {
+            "role": "assistant",
+            "content": "I look.",
+            "tool_calls": [
+                {"type": "function", "function": {"name": "weather", "arguments": {"city": "Rome", "days": 2}}},
+                {"type": "function", "function": {"name": "weather", "arguments": {"city": "Zürich"}}},
+            ],
+        },
+        {"role": "tool", "content": "{\"sun\": true}"},
+        {"role": "tool", "content": "rain"},
+        {"role": "assistant", "content": "Sun and rain."},
+        {"role": "user", "content": "Thanks"},
+    ],
+]
 
 CONVERSATIONS = [
     [{"role": "user", "content": "Hello"}],

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 import transformers
 
+from bert import make_g2p, make_tagger
 from checkpoints import CHECKPOINTS
 from decoder import DECODERS, make_decoder
 from features import make_features
@@ -43,6 +44,10 @@ def make(root: Path, only: list[str]) -> None:
     if not only or "vocos" in only:
         print("vocos")
         make_vocoder(fresh(root / "vocos"))
+    for name, make_one in (("bert/tagger", make_tagger), ("bert/g2p", make_g2p)):
+        if not only or name in only:
+            print(name)
+            make_one(fresh(root / name))
     if not only or "gguf" in only:
         print("gguf")
         make_gguf_types(fresh(root / "gguf"))
@@ -117,7 +122,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", "voice", "fastspeech2", "vocos", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "voice", "fastspeech2", "vocos", "bert/tagger", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

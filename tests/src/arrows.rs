@@ -52,6 +52,7 @@ pub const ORDERS: [Order; 3] = [
             &["blocking"],
             &["pipeline"],
             &["chat", "options", "speech", "transcript"],
+            &["converse"],
             &["scheduler"],
             &["speakers"],
             &["vad"],

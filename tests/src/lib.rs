@@ -1,5 +1,6 @@
 //! Services, clients, fixtures and oracles for the tests.
 
+mod agent;
 pub mod arrows;
 mod browser;
 mod bucket;
@@ -21,6 +22,7 @@ mod service;
 mod voices;
 pub mod wire;
 
+pub use agent::{Call, Reply as AgentReply, Said};
 pub use browser::Browser;
 pub use bucket::Bucket;
 pub use client::{Account, Answer, Signed, block_on, http, http2};

@@ -49,6 +49,7 @@ pub struct Setup {
     config: Option<PathBuf>,
     open_files: Option<String>,
     has_voice: bool,
+    talks: bool,
 }
 
 impl Default for Setup {
@@ -67,6 +68,7 @@ impl Setup {
             config: None,
             open_files: None,
             has_voice: false,
+            talks: false,
         }
     }
 
@@ -106,6 +108,12 @@ impl Setup {
         self
     }
 
+    /// On the checkpoints that ship with the repository, with the voice of random weights: it hears words and answers in noise.
+    pub fn talking(mut self) -> Self {
+        self.talks = true;
+        self
+    }
+
     /// On the checkpoints that ship with the repository.
     pub fn starter(mut self) -> Self {
         self.models = Some(crate::models());
@@ -122,7 +130,10 @@ impl Setup {
     /// A service that has not been started yet.
     pub fn prepare(self) -> Service {
         let root = tempfile::tempdir().expect("a temporary folder");
-        let models = self.models.unwrap_or_else(|| write_tiny_models(root.path()));
+        let models = self.models.unwrap_or_else(|| match self.talks {
+            true => write_talking_models(root.path()),
+            false => write_tiny_models(root.path()),
+        });
         if self.has_voice {
             write_tiny_voice(&models.join("voice"));
             let path = models.join("catalog.toml");
@@ -137,7 +148,7 @@ impl Setup {
 }
 
 /// A models folder in which every model is the tiny streaming checkpoint of the fixtures; `svc-fast` and `svc-realtime` also
-/// claim Portuguese.
+/// claim Portuguese. Its language model `chat` has no checkpoint.
 fn write_tiny_models(root: &Path) -> PathBuf {
     let checkpoint = crate::fixtures().join("fastconformer/streaming");
     let entry = |id: &str, kind: &str, languages: &str, more: &str| {
@@ -153,8 +164,26 @@ fn write_tiny_models(root: &Path) -> PathBuf {
         entry("svc-fast", "prerecorded", "[\"en\", \"pt\"]", ""),
         entry("svc-realtime-pro", "realtime", "[\"en\"]", "look_ahead_ms = 160\n"),
         entry("svc-realtime", "realtime", "[\"en\", \"pt\"]", "look_ahead_ms = 1120\n"),
+        "[[language]]\nid = \"chat\"\ndefault = true\npublished = \"somebody/something\"\nfolder = \"chat\"\n\
+         download_bytes = 1\n"
+            .into(),
     ];
     fs::write(models.join("catalog.toml"), catalog.concat()).expect("the catalog is written");
+    models
+}
+
+/// A models folder of the starters, whose voice is the one of random weights.
+fn write_talking_models(root: &Path) -> PathBuf {
+    let (models, shipped) = (root.join("models"), crate::models());
+    let catalog = fs::read_to_string(shipped.join("catalog.toml")).expect("the catalog");
+    let (before, voice) = catalog.split_once("[[voice]]").expect("the catalog has a voice");
+    let (_, after) = voice.split_once("\n[[model]]").expect("models follow the voice");
+    let tiny = "[[voice]]\nid = \"voice-tiny\"\nstarter = \"voice\"\nlanguage = \"en\"\n";
+    fs::create_dir(&models).expect("the models folder");
+    fs::write(models.join("catalog.toml"), format!("{before}{tiny}\n[[model]]{after}"))
+        .expect("the catalog is written");
+    std::os::unix::fs::symlink(shipped.join("starter"), models.join("starter")).expect("a link to the starters");
+    write_tiny_voice(&models.join("voice"));
     models
 }
 
@@ -250,6 +279,26 @@ impl Service {
 
     fn root(&self) -> &str {
         self.root.path().to_str().expect("UTF-8")
+    }
+
+    /// Puts a language model where its catalog has `chat`: a tiny checkpoint with random weights that reads `context` tokens, and a chat
+    /// template, its own if none is given.
+    pub fn pull_chat(&self, context: u32, template: Option<&str>) {
+        let (from, to) = (crate::fixtures().join("decoder/qwen2"), self.models.join("chat"));
+        fs::create_dir(&to).expect("the folder of the language model");
+        for entry in fs::read_dir(from).expect("the fixture").map(|entry| entry.expect("an entry")) {
+            if entry.file_name() != "config.json" {
+                fs::copy(entry.path(), to.join(entry.file_name())).expect("a file of the language model");
+            }
+        }
+        if let Some(template) = template {
+            fs::write(to.join("chat_template.jinja"), template).expect("the chat template");
+        }
+        let config = fs::read(crate::fixtures().join("decoder/qwen2/config.json")).expect("the configuration");
+        let mut config: serde_json::Value = serde_json::from_slice(&config).expect("JSON");
+        config["max_position_embeddings"] = context.into();
+        // It is there once its configuration is.
+        fs::write(to.join("config.json"), config.to_string()).expect("the configuration");
     }
 
     /// The data folder.

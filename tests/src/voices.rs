@@ -14,7 +14,7 @@ pub fn tiny_voice() -> TempDir {
 
 /// Writes the voice of [`tiny_voice`] into a folder.
 pub fn write_tiny_voice(dir: &Path) {
-    for (part, fixture) in [("acoustic", "fastspeech2"), ("vocoder", "vocos"), ("g2p", "bert")] {
+    for (part, fixture) in [("acoustic", "fastspeech2"), ("vocoder", "vocos"), ("g2p", "bert/g2p")] {
         let to = dir.join(part);
         fs::create_dir_all(&to).expect("a folder is made");
         let files = fs::read_dir(crate::fixtures().join(fixture)).expect("the fixture is there");

@@ -82,12 +82,12 @@ fn compare(path: &Path, asked: &Path, to: &Path) {
         .as_array()
         .expect("messages")
         .iter()
-        .map(|message| TemplateMessage {
-            role: message["role"].as_str().expect("role"),
-            content: message["content"].as_str().expect("content").to_owned(),
+        .map(|message| {
+            let text = |key: &str| message[key].as_str().expect("role and content");
+            TemplateMessage::new(text("role"), text("content"))
         })
         .collect();
-    let prompt = model.prompt(&messages, false, chrono::Local::now().naive_local()).expect("prompt");
+    let prompt = model.prompt(&messages, &[], "", false, chrono::Local::now().naive_local()).expect("prompt");
     let mut sequence = Text::new(&model);
     let mut scores = sequence.read(&mut arena, &prompt);
     let mut greedy = Vec::new();

@@ -8,6 +8,7 @@
 //! resampler's own delay always.
 
 mod container;
+mod conversion;
 mod ffmpeg;
 mod frames;
 mod input;
@@ -30,6 +31,7 @@ use std::io::{self, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+pub use conversion::RateConversion;
 use input::Input;
 pub(crate) use mono::sanitize;
 use native::NativeDecoder;

@@ -290,6 +290,16 @@ mod tests {
     }
 
     #[test]
+    fn a_voice_is_brought_to_another_rate_at_the_same_time() {
+        let input = sine(1_000.0, 16_000, 16_000);
+        let out = through(Resampler::between(16_000, 24_000).unwrap(), &input, 777);
+        assert_eq!(out.len(), 24_000);
+        let quality = snr(&out, &sine(1_000.0, 24_000, 24_000));
+        assert!(quality > 50.0, "{quality:.1} dB");
+        assert_eq!(through(Resampler::between(24_000, 24_000).unwrap(), &input, 777), input);
+    }
+
+    #[test]
     fn sixteen_kilohertz_pass_untouched() {
         let input = sine(440.0, 16_000, 12_345);
         assert_eq!(resampled(&input, 16_000, 100), input);

@@ -1,5 +1,6 @@
 //! Model families, one folder each.
 
+pub mod bert;
 pub mod decoder;
 pub mod fastconformer;
 pub mod fastspeech2;

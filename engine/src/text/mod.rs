@@ -13,6 +13,7 @@ mod sentence_boundaries;
 pub mod speech;
 pub mod subtitles;
 pub mod tokens;
+pub mod tool_calls;
 mod word;
 
 pub use word::Word;

@@ -110,6 +110,11 @@ impl Endpointer {
             || encoded_ms > longest + MAX_OVERRUN_MS
     }
 
+    /// Forgets speech that goes on: the next turn begins with new speech.
+    pub fn forget_speech(&mut self) {
+        self.segmenter.forget_speech();
+    }
+
     /// Ends the turn; true if speech goes on.
     pub fn end_turn(&mut self) -> bool {
         self.last_token_ms = None;

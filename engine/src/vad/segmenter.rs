@@ -121,6 +121,11 @@ impl Segmenter {
         boundaries
     }
 
+    /// Drops speech that goes on. Its end is not reported.
+    pub fn forget_speech(&mut self) {
+        self.speech = None;
+    }
+
     /// True if speech goes on, even if it is still too short to count.
     pub fn is_speech(&self) -> bool {
         self.speech.is_some()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import numpy as np
 import torch
-from recipes.voice import acoustic, g2p
+from recipes.voice import acoustic, dictionary, g2p
 from recipes.voice.align import LEAST_FRAMES, SILENCE, viterbi, words_as_phones, states, symbols_and_durations
 from recipes.voice.annotate import by_symbol
 from recipes.voice.discriminators import Discriminators, discriminator_loss, generator_losses
@@ -54,6 +57,18 @@ def test_pitch_of_tones_and_none_of_noise():
     assert (pitch(noise) == 0).mean() > 0.9
     assert continuous(np.zeros(5)) is None
     np.testing.assert_allclose(continuous(np.array([0, 64.0, 0, 256, 0])), [6, 6, 7, 8, 8])
+
+
+def test_packed_dictionary_is_up_to_date():
+    committed = Path(dictionary.__file__).resolve().parents[3] / "engine/src/text/speech/cmudict.bin"
+    assert dictionary.pack(dictionary.entries()) == committed.read_bytes()
+
+
+def test_codes_are_shorter_for_frequent_symbols_and_no_code_begins_another():
+    codes = dictionary.codes(dictionary.code_lengths(Counter({0: 50, 2: 20, 3: 20, 5: 1}), 7))
+    assert set(codes) == {0, 2, 3, 5} and len(codes[0]) == 1 and len(codes[5]) == 3
+    assert not any(a != b and a.startswith(b) for a in codes.values() for b in codes.values())
+    assert dictionary.shared("abc", "abd") == 2 and dictionary.shared("abc", "abcd") == 3
 
 
 def test_text_becomes_phones_and_marks():

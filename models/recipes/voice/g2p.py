@@ -104,7 +104,7 @@ def train(args: argparse.Namespace) -> None:
     }
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "config.json").write_text(model.config.to_json_string(), encoding="utf-8")
-    run = Run(args.out, {"model": model}, optimisers, args.minutes)
+    run = Run(args.out, {"model": model}, optimisers, args.minutes, args.wall_minutes)
     for step in run.steps():
         for name in optimisers:
             run.rate(name, cosine(run.part, args.rate, args.rate / 50))

@@ -28,7 +28,7 @@ def run(corpus: Path, out: Path) -> None:
     step("annotate", store=store, voices=",".join(voices), recogniser=RECOGNISER, out=annotated, rounds=2, steps=10)
     step("train-g2p", out=out / "g2p", hidden=32, layers=1, rows=32, minutes=0.02)
     small = {"channels": 32, "inner": 64, "layers": 2}
-    step("train-vocoder", store=store, out=out / "vocoder", rows=4, discriminator_channels=4, spectral=0.01, minutes=0.03, **small)
+    step("train-vocoder", store=store, out=out / "vocoder", rows=4, discriminator_channels=4, spectral=0.3, minutes=0.03, **small)
     sizes = {"hidden": 32, "layers": 1, "feedforward": 64, "frames": 400, "dev_every": 3}
     step("train-acoustic", store=store, annotated=annotated, out=out / "acoustic", minutes=0.03, **sizes)
     step("tune-vocoder", store=store, annotated=annotated, acoustic=out / "acoustic", start=out / "vocoder",

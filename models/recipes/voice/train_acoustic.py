@@ -102,7 +102,7 @@ def train(args: argparse.Namespace) -> None:
     (args.out / "config.json").write_text(config.to_json_string(), encoding="utf-8")
     voices = {name: utterances.voices[name] for name in sampler.voices}
     (args.out / "voices.json").write_text(json.dumps(voices, indent=1) + "\n", encoding="utf-8")
-    run = Run(args.out, {"model": model}, optimisers, args.minutes)
+    run = Run(args.out, {"model": model}, optimisers, args.minutes, args.wall_minutes)
     apart = [collate(utterances, sampler.voices, [one]) for one in unseen]
     model.train()
     for step in run.steps():

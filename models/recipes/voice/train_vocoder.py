@@ -18,11 +18,11 @@ from .vocos import Vocos
 ADVERSARIAL_WARM_UP = 200  # steps in which the discriminators learn alone
 
 
-def rate(spent_min: float, args: argparse.Namespace) -> float:
-    """The learning rate: one value in the spectral stage, then down along a cosine."""
-    if spent_min < args.spectral:
-        return cosine(min(1.0, spent_min / 5) * 0.01, args.rate, args.rate)
-    return cosine((spent_min - args.spectral) / (args.minutes - args.spectral), args.rate / 2, args.rate / 50)
+def rate(part: float, args: argparse.Namespace) -> float:
+    """The learning rate at a part of the budget: one value in the spectral stage, then down along a cosine."""
+    if part < args.spectral:
+        return args.rate * min(1.0, 0.02 + part / 0.02)
+    return cosine((part - args.spectral) / (1 - args.spectral), args.rate / 2, args.rate / 50)
 
 
 def train(args: argparse.Namespace) -> None:
@@ -44,11 +44,11 @@ def train(args: argparse.Namespace) -> None:
         started = torch.load(args.start / "checkpoint.pt", weights_only=True)
         model.load_state_dict(started["average"])
         discriminators.load_state_dict(started["modules"]["discriminators"])
-    run = Run(args.out, {"model": model, "discriminators": discriminators}, optimisers, args.minutes)
+    run = Run(args.out, {"model": model, "discriminators": discriminators}, optimisers, args.minutes, args.wall_minutes)
     spectral, adversarial_steps = SpectralLoss(), 0
     for step in run.steps():
-        spent = run.spent_s / 60
-        value = rate(spent, args)
+        part = run.part
+        value = rate(part, args)
         run.rate("model", value)
         run.rate("discriminators", min(value, args.rate / 3))
         mel, heard = crops.batch(step, args.rows)
@@ -58,7 +58,7 @@ def train(args: argparse.Namespace) -> None:
         losses = spectral(said, heard)
         logged = {name: loss.item() for name, loss in losses.items()}
         loss = args.mel_weight * losses["mel"] + losses["log"] + losses["convergence"]
-        if spent >= args.spectral:
+        if part >= args.spectral:
             # exact magnitudes would keep noise from being like noise, which the discriminators ask for
             loss = 2 * args.mel_weight * losses["mel"] + 0.3 * (losses["log"] + losses["convergence"])
             adversarial_steps += 1

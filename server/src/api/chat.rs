@@ -46,7 +46,9 @@ pub async fn respond(state: Arc<LanguageState>, request: RequestContext, dialect
         completed_transcript(&state.store, &account, id.clone()).await?;
     }
     let model = model.ok_or_else(model_unavailable)?;
+    model.prepare().await?;
     let ChatBody { transcript_id, mut request, stream, include_usage, .. } = body;
+    request.account = Some(account.as_str().to_owned());
     let max_tokens = request.options.max_tokens;
     let mut excerpt = None;
     match transcript_id {

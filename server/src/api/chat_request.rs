@@ -74,7 +74,13 @@ pub fn parse(mut fields: Fields, dialect: &Dialect) -> Result<ChatBody> {
     };
     schema::check_options(&options)
         .map_err(|error| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported_schema", error.to_string()))?;
-    Ok(ChatBody { model, transcript_id, request: ChatRequest { messages, options }, stream, include_usage })
+    Ok(ChatBody {
+        model,
+        transcript_id,
+        request: ChatRequest { messages, options, account: None },
+        stream,
+        include_usage,
+    })
 }
 
 fn messages(fields: &mut Fields, dialect: &Dialect) -> Result<Vec<Message>> {

@@ -29,12 +29,13 @@ impl LanguageState {
     /// The model of this id, or the default one. None if there is no model.
     ///
     /// # Errors
-    /// 400 for an id that the catalog lacks.
+    /// 400 for an id that the catalog lacks, 503 for a model without a checkpoint.
     pub fn find(&self, id: Option<&str>) -> Result<Option<Arc<dyn LanguageModel>>> {
         match id {
             None => Ok(self.models.default_model().cloned()),
             Some(id) => match self.models.find(id) {
-                Some(model) => Ok(Some(model.clone())),
+                Some(model) if model.is_available() => Ok(Some(model.clone())),
+                Some(_) => Err(model_unavailable()),
                 None => Err(unknown_model(id, self.models.ids().collect())),
             },
         }
@@ -67,8 +68,8 @@ pub fn unknown_model(id: &str, mut known: Vec<&str>) -> ApiError {
 
 /// 503 where no language model is there.
 pub fn model_unavailable() -> ApiError {
-    let message = "No language model serves chat here: set `language_upstream` to a server that has one. `auricle models pull chat` fetches \
-                   one for `auricle chat` in the terminal, which the service does not use yet.";
+    let message = "No language model is here: fetch one with `auricle models pull chat`, which the running service then uses, or set \
+                   `language_upstream` to a server that has one.";
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "model_unavailable", message)
 }
 
@@ -89,6 +90,25 @@ impl From<LanguageError> for ApiError {
             LanguageError::UnsupportedSchema(message) => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported_schema", message)
             }
+            LanguageError::Unavailable(message) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "model_unavailable", sentence(&message))
+            }
+            LanguageError::Busy(message) => Self::busy(sentence(&message)),
+            LanguageError::Refused(message) => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported_option", sentence(&message))
+            }
+            LanguageError::Local(cause) => {
+                tracing::error!(%cause, "the language model failed");
+                let message = format!("The language model failed: {cause}.");
+                Self::new(StatusCode::BAD_GATEWAY, "model_error", message)
+            }
         }
     }
+}
+
+/// A message of the engine as a sentence.
+fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map_or_else(String::new, |first| first.to_uppercase().collect());
+    format!("{first}{}.", letters.as_str())
 }

@@ -49,19 +49,20 @@ pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Resul
     };
     let model = match model.as_deref() {
         Some(EXTRACTIVE) => None,
-        Some(id) => match state.models.find(id) {
-            Some(model) => Some(model.clone()),
-            None => return Err(unknown_model(id, state.models.ids().chain([EXTRACTIVE]).collect())),
-        },
-        None => state.models.default_model().cloned(),
+        Some(id) if state.models.find(id).is_none() => {
+            return Err(unknown_model(id, state.models.ids().chain([EXTRACTIVE]).collect()));
+        }
+        other => state.find(other)?,
     };
     let unit = if model.is_some() { Unit::Paragraph } else { Unit::Sentence };
     let (transcript, passages) = state.passages(&account, transcript_id, unit).await?;
     let (id, response) = match &model {
         Some(model) => {
+            model.prepare().await?;
             let fence = Fence::new(&state.secret, transcript.id.as_str());
             let language = transcript.language_code.as_deref();
-            let question = Question { paragraphs: &passages, language, prompt: &prompt, wants_json };
+            let question =
+                Question { paragraphs: &passages, language, prompt: &prompt, wants_json, account: account.as_str() };
             (model.id(), answer(&**model, &fence, &question).await?)
         }
         None => {

@@ -15,7 +15,7 @@ use crate::http::response::{ApiError, Result};
 use crate::ids::AccountId;
 use crate::storage::{Storage, UploadSignature};
 use crate::store::{Account, Allowance, Store, Upload};
-use session_token::SessionClaims;
+use session_token::{AgentClaims, Claims as _, SessionClaims};
 
 /// The longest secret that is looked up, in bytes.
 const MAX_SECRET_BYTES: usize = 256;
@@ -36,6 +36,7 @@ pub enum Access {
 pub enum SignedFor {
     Upload,
     Session,
+    Agent,
     Checkout,
 }
 
@@ -47,6 +48,8 @@ pub enum Identity {
     Upload(Result<Option<UploadUrl>>),
     /// None if the token is missing, expired or not signed by the service.
     Session(Option<SessionClaims>),
+    /// As of a session.
+    Agent(Option<AgentClaims>),
     Checkout(Result<Checkout>),
 }
 
@@ -71,9 +74,12 @@ impl Identity {
             Self::Upload(Ok(Some(UploadUrl { upload, signature: UploadSignature::Valid }))) => {
                 Client::Signed(upload.account.clone())
             }
-            Self::Session(Some(claims)) => Client::Signed(claims.account.clone()),
+            Self::Session(Some(claims)) => Client::Signed(claims.payer.account.clone()),
+            Self::Agent(Some(claims)) => Client::Signed(claims.payer.account.clone()),
             Self::Checkout(Ok(checkout)) => Client::Signed(checkout.account.clone()),
-            Self::Anonymous | Self::Upload(_) | Self::Session(None) | Self::Checkout(Err(_)) => address,
+            Self::Anonymous | Self::Upload(_) | Self::Session(None) | Self::Agent(None) | Self::Checkout(Err(_)) => {
+                address
+            }
         }
     }
 }
@@ -106,6 +112,10 @@ impl Authenticator {
             SignedFor::Session => {
                 let verify = |token: String| SessionClaims::verify(&token, &self.signing_key, clock::now_ms());
                 Identity::Session(query::value(uri, "token").and_then(verify))
+            }
+            SignedFor::Agent => {
+                let verify = |token: String| AgentClaims::verify(&token, &self.signing_key, clock::now_ms());
+                Identity::Agent(query::value(uri, "token").and_then(verify))
             }
             SignedFor::Checkout => Identity::Checkout(self.checkout(uri)),
         }

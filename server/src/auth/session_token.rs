@@ -1,24 +1,76 @@
-//! Session tokens: the options of a live session, signed. Any node can verify a token, and no node stores one.
+//! Session tokens: the options of a session, signed. Any node can verify a token, and no node stores one.
 
 use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use crate::ids::{AccountId, KeyId};
 
-/// The prefix of every token.
-const PREFIX: &str = "rt_";
+/// The claims of one kind of session. A token of one kind does not verify as one of another.
+pub trait Claims: Serialize + DeserializeOwned {
+    /// The prefix of its tokens.
+    const PREFIX: &'static str;
+    /// The kind of session, which is signed too.
+    const KIND: &'static str;
 
-/// The options that a token was created with.
+    /// End of validity, ms since 1970.
+    fn expires_at(&self) -> i64;
+
+    /// The signed token: `PREFIX`, claims, a dot, the signature.
+    fn sign(&self, secret: &str) -> String {
+        let claims = BASE64URL_NOPAD.encode(serde_json::to_string(self).unwrap_or_default().as_bytes());
+        let signature = BASE64URL_NOPAD.encode(&mac(secret, Self::KIND, &claims).finalize().into_bytes());
+        format!("{}{claims}.{signature}", Self::PREFIX)
+    }
+
+    /// The claims of a token; none if the signature is wrong or the token has expired.
+    fn verify(token: &str, secret: &str, now_ms: i64) -> Option<Self> {
+        let (claims, signature) = token.strip_prefix(Self::PREFIX)?.split_once('.')?;
+        let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).ok()?;
+        mac(secret, Self::KIND, claims).verify_slice(&signature).ok()?;
+        let found: Self = serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).ok()?).ok()?;
+        (now_ms < found.expires_at()).then_some(found)
+    }
+}
+
+/// The sender of a session: what is metered, and whose credit pays for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionClaims {
+pub struct Payer {
     pub account: AccountId,
     /// The key that the token was created with. The token is valid no longer than it.
     pub key: KeyId,
     /// The estimated cost of a session.
     pub estimated_cents: i64,
     pub model: String,
+}
+
+/// The claims of a voice agent's session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentClaims {
+    #[serde(flatten)]
+    pub payer: Payer,
+    /// The longest duration of the session.
+    pub max_session_duration_sec: u32,
+    /// End of validity, ms since 1970.
+    pub expires_at: i64,
+}
+
+impl Claims for AgentClaims {
+    const PREFIX: &'static str = "va_";
+    const KIND: &'static str = "voice-agent";
+
+    fn expires_at(&self) -> i64 {
+        self.expires_at
+    }
+}
+
+/// The claims of a realtime session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionClaims {
+    #[serde(flatten)]
+    pub payer: Payer,
     pub sample_rate: u32,
     pub language_code: Option<String>,
     pub medical_mode: bool,
@@ -26,42 +78,44 @@ pub struct SessionClaims {
     pub expires_at: i64,
 }
 
-impl SessionClaims {
-    /// The signed token: `rt_CLAIMS.SIGNATURE`.
-    pub fn sign(&self, secret: &str) -> String {
-        let claims = BASE64URL_NOPAD.encode(serde_json::to_string(self).unwrap_or_default().as_bytes());
-        let signature = BASE64URL_NOPAD.encode(&mac(secret, &claims).finalize().into_bytes());
-        format!("{PREFIX}{claims}.{signature}")
-    }
+impl Claims for SessionClaims {
+    const PREFIX: &'static str = "rt_";
+    const KIND: &'static str = "realtime";
 
-    /// The claims of a token; none if the signature is wrong or the token has expired.
-    pub fn verify(token: &str, secret: &str, now_ms: i64) -> Option<Self> {
-        let (claims, signature) = token.strip_prefix(PREFIX)?.split_once('.')?;
-        let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).ok()?;
-        mac(secret, claims).verify_slice(&signature).ok()?;
-        let found: Self = serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).ok()?).ok()?;
-        (now_ms < found.expires_at).then_some(found)
+    fn expires_at(&self) -> i64 {
+        self.expires_at
     }
 }
 
-/// Signs the session type with the claims, so that a token of another type does not verify.
-fn mac(secret: &str, claims: &str) -> Hmac<Sha256> {
+/// Signs the kind of session with the claims.
+fn mac(secret: &str, kind: &str, claims: &str) -> Hmac<Sha256> {
     let mac =
         Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap_or_else(|_| unreachable!("keys have any length"));
-    mac.chain_update(format!("realtime\n{claims}"))
+    mac.chain_update(format!("{kind}\n{claims}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn payer(model: &str) -> Payer {
+        Payer { account: AccountId::new(), key: KeyId::new(), estimated_cents: 1, model: model.into() }
+    }
+
+    #[test]
+    fn a_token_of_one_kind_is_none_of_another() {
+        let claims = AgentClaims { payer: payer("svc-agent"), max_session_duration_sec: 60, expires_at: 1_000 };
+        let token = claims.sign("a");
+        assert_eq!(AgentClaims::verify(&token, "a", 999), Some(claims));
+        assert_eq!(SessionClaims::verify(&token, "a", 999), None);
+        let renamed = token.replacen("va_", "rt_", 1);
+        assert_eq!(SessionClaims::verify(&renamed, "a", 999), None, "the kind is signed");
+    }
+
     #[test]
     fn a_token_is_valid_until_it_expires_and_cannot_be_forged() {
         let claims = SessionClaims {
-            account: AccountId::new(),
-            key: KeyId::new(),
-            estimated_cents: 1,
-            model: "svc-realtime".into(),
+            payer: payer("svc-realtime"),
             sample_rate: 8000,
             language_code: Some("en_us".into()),
             medical_mode: false,

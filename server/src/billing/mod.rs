@@ -64,6 +64,11 @@ impl Price {
         PRICES.iter().find(|price| price.model == model && price.kind == kind)
     }
 
+    /// The price of a model of sessions, which are sold by their time.
+    pub fn of_session(model: &str) -> Option<&'static Self> {
+        [ProductKind::Realtime, ProductKind::Agent].into_iter().find_map(|kind| Self::of(model, kind))
+    }
+
     /// The price of the default model of a kind.
     pub fn default_of(kind: ProductKind) -> &'static Self {
         PRICES.iter().find(|price| price.kind == kind && price.default).unwrap_or(&PRICES[0])

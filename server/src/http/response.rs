@@ -138,6 +138,11 @@ impl ApiError {
         Self::new(StatusCode::PAYMENT_REQUIRED, "v2_billing_required", message)
     }
 
+    /// 503 while there is no room for more.
+    pub fn busy(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message).with(RETRY_AFTER, 1)
+    }
+
     /// 503 for a failure of the service. The cause goes to the log alone.
     pub fn internal(error: &dyn std::fmt::Display) -> Self {
         tracing::error!(%error, "a request failed");

@@ -1,10 +1,11 @@
 //! Language models behind one trait, and what the service asks them about a transcript.
 //!
-//! Order: `understanding` and `grounding` write prompts over a `source`; `upstream` is a server of OpenAI's chat shape, read by
-//! `upstream_stream`; `schema` holds answers to a `json_schema`.
+//! Order: `understanding` and `grounding` write prompts over a `source`; `local` is a model in this process, `upstream` a server of
+//! OpenAI's chat shape, read by `upstream_stream`; `schema` holds answers to a `json_schema`.
 
 pub mod grounding;
 mod json_schema;
+pub mod local;
 pub mod schema;
 pub mod source;
 pub mod understanding;
@@ -15,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use futures_util::{Stream, StreamExt as _};
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use serde_json::{Value, json};
 
 /// The sender of a message.
@@ -138,6 +139,8 @@ impl Default for ChatOptions {
 pub struct ChatRequest {
     pub messages: Vec<Message>,
     pub options: ChatOptions,
+    /// Conversations of one account may share what a model keeps of their beginnings.
+    pub account: Option<String>,
 }
 
 /// The reason for the end of an answer.
@@ -187,6 +190,18 @@ pub enum LanguageError {
     ContextLength { tokens: usize, context: usize },
     #[error("{0}")]
     UnsupportedSchema(String),
+    /// No checkpoint of the model is there. The message names the command that fetches it.
+    #[error("{0}")]
+    Unavailable(String),
+    /// There is no room for another answer now.
+    #[error("{0}")]
+    Busy(String),
+    /// The model cannot do this.
+    #[error("{0}")]
+    Refused(String),
+    /// The model in this process failed, or did not keep the format.
+    #[error("the language model failed: {0}")]
+    Local(String),
 }
 
 /// The pieces of an answer.
@@ -196,6 +211,16 @@ pub type Pieces = Pin<Box<dyn Stream<Item = Result<Piece, LanguageError>> + Send
 pub trait LanguageModel: Send + Sync {
     /// The id in the catalog.
     fn id(&self) -> &str;
+
+    /// True if it can answer. A checkpoint may come or go while the service runs.
+    fn is_available(&self) -> bool {
+        true
+    }
+
+    /// Makes it ready to count and to answer: loads it.
+    fn prepare(&self) -> BoxFuture<'_, Result<(), LanguageError>> {
+        std::future::ready(Ok(())).boxed()
+    }
 
     /// The longest conversation with its answer, in tokens.
     fn context_tokens(&self) -> usize;
@@ -218,16 +243,17 @@ impl LanguageModels {
     }
 
     pub fn default_model(&self) -> Option<&Arc<dyn LanguageModel>> {
-        self.0.first()
+        self.0.iter().find(|model| model.is_available())
     }
 
+    /// The model of an id, available or not.
     pub fn find(&self, id: &str) -> Option<&Arc<dyn LanguageModel>> {
         self.0.iter().find(|model| model.id() == id)
     }
 
-    /// The ids, the default first.
+    /// The ids of available models, the default first.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|model| model.id())
+        self.0.iter().filter(|model| model.is_available()).map(|model| model.id())
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Question<'a> {
     pub language: Option<&'a str>,
     pub prompt: &'a str,
     pub wants_json: bool,
+    /// Whose question it is.
+    pub account: &'a str,
 }
 
 /// Asks a model. What fits is read whole. Of a longer transcript a question reads the paragraphs that bear on it first, and the
@@ -74,7 +76,9 @@ async fn ask(
         Message::new(Role::User, question.prompt),
     ];
     let options = ChatOptions { format, temperature: Some(0.0), ..ChatOptions::default() };
-    let answer = complete(model.chat(ChatRequest { messages, options }).await?).await?;
+    let answer =
+        complete(model.chat(ChatRequest { messages, options, account: Some(question.account.to_owned()) }).await?)
+            .await?;
     if question.wants_json && answer.reason == super::FinishReason::Length {
         return Err(LanguageError::Upstream("the JSON was cut short by the length of the answer".into()));
     }
@@ -102,7 +106,10 @@ async fn notes(
             let max_tokens = NOTES_TOKENS.min(model.context_tokens() / 4) as u32;
             let options =
                 ChatOptions { max_tokens: Some(max_tokens), temperature: Some(0.0), ..ChatOptions::default() };
-            let answer = complete(model.chat(ChatRequest { messages, options }).await?).await?;
+            let answer = complete(
+                model.chat(ChatRequest { messages, options, account: Some(question.account.to_owned()) }).await?,
+            )
+            .await?;
             taken.push(Passage { speaker: None, start_ms, text: answer.text.trim().replace('\n', " ") });
         }
         passages = taken;

@@ -259,7 +259,7 @@ impl Answer {
 }
 
 /// JSON without the fence of Markdown that some models put around it.
-fn bare_json(text: &str) -> &str {
+pub fn bare_json(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
     inner.and_then(|inner| inner.strip_suffix("```")).map_or(text, str::trim)
@@ -363,8 +363,11 @@ mod tests {
 
     #[test]
     fn every_option_is_sent_on() {
-        let mut request =
-            ChatRequest { messages: vec![Message::new(Role::User, "Hi")], options: ChatOptions::default() };
+        let mut request = ChatRequest {
+            messages: vec![Message::new(Role::User, "Hi")],
+            options: ChatOptions::default(),
+            account: None,
+        };
         let plain = body("m", &request);
         assert_eq!(plain.as_object().unwrap().len(), 4, "{plain}");
         request.messages.push(Message {

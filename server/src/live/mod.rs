@@ -1,10 +1,16 @@
 //! Live sessions over WebSockets: tokens, frames, sessions.
+//!
+//! `realtime` transcribes, with `session` and `frames`; `agent` talks. Both open their sockets by `upgrade` and meter them by
+//! `metered`.
 
+pub mod agent;
 pub mod frames;
+mod metered;
 pub mod realtime;
 mod session;
 mod session_threads;
 pub mod socket;
+mod upgrade;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +20,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
+use crate::config::url_below;
+use crate::language::LanguageModels;
 use crate::metering::Metering;
 use crate::sharing::Places;
 use crate::store::Store;
 pub use session_threads::SessionThreads;
 
 /// The state of live sessions.
-pub struct RealtimeState {
+pub struct LiveState {
     pub store: Store,
     pub catalog: Arc<Catalog>,
     /// None if this process does not transcribe.
@@ -38,6 +46,22 @@ pub struct RealtimeState {
     /// The API's public URL.
     pub public_url: Url,
     pub settings: SessionSettings,
+}
+
+impl LiveState {
+    /// The public URL of a WebSocket.
+    fn websocket_url(&self, path: &str) -> Url {
+        let mut url = url_below(&self.public_url, path);
+        let _ = url.set_scheme(if url.scheme() == "https" { "wss" } else { "ws" });
+        url
+    }
+}
+
+/// The state of voice agents.
+pub struct AgentState {
+    pub live: Arc<LiveState>,
+    /// Minds.
+    pub models: LanguageModels,
 }
 
 /// The settings of a session.

@@ -1,28 +1,23 @@
 //! `/v2/realtime`: creates session tokens and opens sessions.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use auricle_engine::{Catalog, EndpointingRules, Error, ListenOptions, SAMPLE_RATES};
 use hyper::StatusCode;
-use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use serde_json::json;
-use tracing::Instrument as _;
 
-use super::RealtimeState;
+use super::LiveState;
 use super::frames::ServerFrame;
 use super::session::{self, OpenSession};
 use super::socket::Socket;
+use super::upgrade::{Query, upgrade};
 use crate::auth::require_credit;
-use crate::auth::session_token::SessionClaims;
+use crate::auth::session_token::{Claims as _, Payer, SessionClaims};
 use crate::billing::{Price, ProductKind};
 use crate::clock;
-use crate::config::url_below;
 use crate::context::RequestContext;
-use crate::http::admission::Place;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, json};
-use crate::http::response_body::ResponseBody;
 use crate::languages;
 
 /// The path of the WebSocket.
@@ -35,7 +30,7 @@ const UNAVAILABLE: &str = "Realtime transcription is unavailable.";
 const NOT_STARTED: &str = "Could not start realtime transcription.";
 
 /// `POST /v2/realtime/token`
-pub async fn create_token(state: Arc<RealtimeState>, request: RequestContext) -> Result<Response> {
+pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Result<Response> {
     let account = request.account()?.clone();
     let headers = request.headers().clone();
     let body = body::read(request.into_request(), MAX_JSON_BYTES).await?;
@@ -63,22 +58,22 @@ pub async fn create_token(state: Arc<RealtimeState>, request: RequestContext) ->
     require_credit(allowance, price.cents(estimated_ms))?;
 
     let claims = SessionClaims {
-        account: account.id,
-        key: account.key.ok_or_else(|| ApiError::unauthorized("This needs an API key."))?,
-        estimated_cents: price.cents(estimated_ms.min(longest_ms)),
-        model,
+        payer: Payer {
+            account: account.id,
+            key: account.key.ok_or_else(|| ApiError::unauthorized("This needs an API key."))?,
+            estimated_cents: price.cents(estimated_ms.min(longest_ms)),
+            model,
+        },
         sample_rate: sample_rate.and_then(|rate| u32::try_from(rate).ok()).unwrap_or(DEFAULT_SAMPLE_RATE),
         language_code,
         medical_mode,
         expires_at: clock::now_ms() + expires_in * 1000,
     };
-    let mut url = url_below(&state.public_url, PATH);
-    let _ = url.set_scheme(if url.scheme() == "https" { "wss" } else { "ws" });
     Ok(json(&json!({
         "token": claims.sign(&state.signing_key),
-        "websocket_url": url.as_str(),
+        "websocket_url": state.websocket_url(PATH).as_str(),
         "expires_at": clock::iso(claims.expires_at),
-        "model": claims.model,
+        "model": claims.payer.model,
         "sample_rate": claims.sample_rate,
     })))
 }
@@ -93,41 +88,16 @@ fn check_language(catalog: &Catalog, model: &str, code: &str) -> std::result::Re
 }
 
 /// `GET /v2/realtime/ws`: upgrades the connection. Errors of the session are reported on the WebSocket.
-pub async fn connect(state: Arc<RealtimeState>, mut request: RequestContext) -> Result<Response> {
+pub async fn connect(state: Arc<LiveState>, mut request: RequestContext) -> Result<Response> {
     let claims = request.session_claims();
-    let mut request = request.into_request();
-    if !fastwebsockets::upgrade::is_upgrade_request(&request) {
-        let message = "This is a WebSocket: connect to it with a WebSocket client.";
-        let mut response = ApiError::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message).response();
-        response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        return Ok(response);
-    }
-    let query =
-        url::form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()).into_owned().collect();
-    let (response, upgraded) = fastwebsockets::upgrade::upgrade(&mut request)
-        .map_err(|error| ApiError::invalid(format!("The WebSocket handshake is wrong: {error}.")))?;
-    let (parts, _) = response.into_parts();
     let connections = state.connections.clone();
-    let place = request.extensions_mut().remove::<Place>();
-    let serve = async move {
-        let _place = place;
-        match upgraded.await {
-            Ok(socket) => open(&state, Socket::new(socket), claims, &query).await,
-            Err(error) => tracing::debug!(%error, "a WebSocket upgrade failed"),
-        }
-    };
-    connections.spawn(serve.in_current_span());
-    Ok(Response::from_parts(parts, ResponseBody::default()))
+    upgrade(request.into_request(), &connections, |socket, query| async move {
+        open(&state, socket, claims, &query).await;
+    })
 }
 
 /// Opens a session and runs it, or tells the client the reason for the refusal. `claims` are those of a valid token.
-async fn open(
-    state: &Arc<RealtimeState>,
-    socket: Socket,
-    claims: Option<SessionClaims>,
-    query: &HashMap<String, String>,
-) {
+async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClaims>, query: &Query) {
     let given = |name: &str| query.get(name).map(String::as_str);
     let language = given("language_code").filter(|code| !code.is_empty());
     let Some(claims) = claims else {
@@ -142,21 +112,21 @@ async fn open(
         return refuse(socket, UNSUPPORTED, 1000).await;
     }
     let same = |name: &str, claimed: &str| given(name).is_none_or(|value| value == claimed);
-    if !same("model", &claims.model)
+    if !same("model", &claims.payer.model)
         || !same("sample_rate", &claims.sample_rate.to_string())
         || !same("medical_mode", if claims.medical_mode { "true" } else { "false" })
         || language.is_some_and(|code| Some(code) != claims.language_code.as_deref())
     {
         return socket.close(4400, "The parameters are not those that the token was minted with.").await;
     }
-    let Some(place) = state.places.try_take(&claims.account) else {
+    let Some(place) = state.places.try_take(&claims.payer.account) else {
         return refuse(socket, UNAVAILABLE, 1013).await;
     };
     if state.stopping.is_cancelled() {
         return refuse(socket, UNAVAILABLE, 1013).await;
     }
     let mut options = ListenOptions::default()
-        .model(&claims.model)
+        .model(&claims.payer.model)
         .sample_rate(claims.sample_rate)
         .medical_mode(claims.medical_mode)
         .turns(EndpointingRules::default().silence_ms(state.settings.turn_silence_ms))

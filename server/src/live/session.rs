@@ -3,23 +3,21 @@
 use std::sync::Arc;
 
 use auricle_engine::{LiveEvent, LiveEvents, LiveInput};
+use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
 
 use super::frames::{ClientFrame, ServerFrame, TranscriptFrame};
-use super::socket::{ClientMessage, ServerMessage, Socket};
-use super::{RealtimeState, SessionSettings};
-use crate::auth::no_credit;
+use super::metered::{self, Refusal};
+use super::socket::{ClientMessage, CloseFrame, ServerMessage, Socket};
+use super::{LiveState, SessionSettings};
 use crate::auth::session_token::SessionClaims;
-use crate::metering::Started;
 
 /// Audio that a client may be ahead of the engine. Above it the socket is not read.
 const MAX_AHEAD_MS: u64 = 60_000;
 
-/// The message and the close frame of a session whose key is revoked.
+/// The message of a session whose key is revoked.
 const REVOKED: &str = "The API key of this session was revoked.";
-const REVOKED_CLOSE: CloseFrame = (4401, "The API key was revoked.");
 
 /// A session that the engine has accepted.
 pub struct OpenSession {
@@ -27,9 +25,6 @@ pub struct OpenSession {
     pub input: LiveInput,
     pub events: LiveEvents,
 }
-
-/// The code and reason of a close frame.
-type CloseFrame = (u16, &'static str);
 
 /// The end of a session once all results have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,57 +41,23 @@ pub async fn send(socket: &Socket, frame: ServerFrame<'_>) -> bool {
 }
 
 /// Runs a session from `ready` to the close, and bills it.
-pub async fn run(state: &Arc<RealtimeState>, socket: Socket, session: OpenSession) {
-    let SessionClaims { account, key, model, estimated_cents, .. } = &session.claims;
-    let meter = match state.metering.start(account, key, model, *estimated_cents).await {
-        Ok(Started::Metered(meter)) => meter,
-        Ok(Started::Revoked) => {
-            send(&socket, ServerFrame::Error { message: REVOKED }).await;
-            return socket.close(REVOKED_CLOSE.0, REVOKED_CLOSE.1).await;
-        }
-        Ok(Started::NoCredit(allowance)) => {
-            let message = no_credit(allowance, *estimated_cents);
-            send(&socket, ServerFrame::Error { message: &message }).await;
-            return socket.close(4402, "The credit does not cover this session.").await;
-        }
-        Err(error) => {
-            tracing::error!(%error, "recording a live session failed");
-            send(&socket, ServerFrame::Error { message: "Could not start realtime transcription." }).await;
-            return socket.close(1011, "").await;
-        }
-    };
-    metrics::gauge!("auricle_live_sessions").increment(1);
-    let relay = relay(socket, session, state.settings.clone(), state.stopping.clone(), meter.revoked());
-    let closed = match state.threads.spawn(relay.in_current_span()) {
-        Some(relay) => relay.await.map_err(|panic| tracing::error!(%panic, "a live session failed")).ok(),
-        None => None,
-    };
-    // Billed time ends here: the client's part of the closing handshake is not billed.
-    meter.stop().await;
-    metrics::gauge!("auricle_live_sessions").decrement(1);
-    if let Some((socket, Some((code, reason)))) = closed {
-        socket.close(code, reason).await;
-    }
+pub async fn run(state: &Arc<LiveState>, socket: Socket, session: OpenSession) {
+    let payer = session.claims.payer.clone();
+    let (settings, stopping) = (state.settings.clone(), state.stopping.clone());
+    metered::run(state, socket, &payer, refusal, move |socket, _| {
+        async move { relay_until_end(socket, session, &settings, &stopping).await }.boxed()
+    })
+    .await;
 }
 
-/// Passes audio and results on until the session ends. Returns how to close the socket; none if the client is gone.
-async fn relay(
-    mut socket: Socket,
-    session: OpenSession,
-    settings: SessionSettings,
-    stopping: CancellationToken,
-    revoked: CancellationToken,
-) -> (Socket, Option<CloseFrame>) {
-    let relayed = relay_until_end(&mut socket, session, &settings, &stopping);
-    let close = revoked.run_until_cancelled(relayed).await;
-    let close = match close {
-        Some(close) => close,
-        None => {
-            send(&socket, ServerFrame::Error { message: REVOKED }).await;
-            Some(REVOKED_CLOSE)
-        }
+/// The frame of a session that does not start or is ended by the service.
+fn refusal(refusal: &Refusal) -> String {
+    let message = match refusal {
+        Refusal::Revoked => REVOKED,
+        Refusal::NoCredit(message) => message,
+        Refusal::NotRecorded => "Could not start realtime transcription.",
     };
-    (socket, close)
+    ServerFrame::Error { message }.to_json()
 }
 
 async fn relay_until_end(

@@ -46,6 +46,9 @@ pub enum ServerMessage {
     Close(u16, &'static str),
 }
 
+/// The code and reason of a close frame.
+pub type CloseFrame = (u16, &'static str);
+
 /// The session's side of a socket.
 pub struct Socket {
     incoming: mpsc::Receiver<ClientMessage>,

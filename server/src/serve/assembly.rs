@@ -28,9 +28,10 @@ use crate::http::proxies::TrustedProxies;
 use crate::http::rate_limits::RateLimits;
 use crate::http::transfer::TransferLimits;
 use crate::jobs::{JobRunner, JobSettings};
+use crate::language::local::Local;
 use crate::language::upstream::{Upstream, UpstreamSettings};
 use crate::language::{LanguageModel, LanguageModels};
-use crate::live::{RealtimeState, SessionSettings, SessionThreads};
+use crate::live::{AgentState, LiveState, SessionSettings, SessionThreads};
 use crate::metering::Metering;
 use crate::notify::Notifiers;
 use crate::openapi;
@@ -65,8 +66,8 @@ pub fn transfer_limits(config: &Config) -> TransferLimits {
     }
 }
 
-/// The language models: the server that the settings name.
-fn language_models(config: &Config) -> Result<LanguageModels, String> {
+/// The language models: the server that the settings name, then those of the catalog. The first is loaded in the background.
+fn language_models(config: &Config, engine: Option<&Engine>) -> Result<LanguageModels, String> {
     let mut models: Vec<Arc<dyn LanguageModel>> = Vec::new();
     if let (Some(url), Some(model)) = (&config.language_upstream, &config.language_model) {
         models.push(Arc::new(Upstream::new(UpstreamSettings {
@@ -77,7 +78,19 @@ fn language_models(config: &Config) -> Result<LanguageModels, String> {
             timeout: Duration::from_secs(config.language_timeout_seconds.into()),
         })?));
     }
-    Ok(LanguageModels::new(models))
+    let catalog = engine.into_iter().flat_map(|engine| {
+        engine.catalog().language_models().iter().map(|model| Local::new(engine.clone(), &model.id))
+    });
+    models.extend(catalog.map(|model| Arc::new(model) as Arc<dyn LanguageModel>));
+    let models = LanguageModels::new(models);
+    if let Some(model) = models.default_model().cloned() {
+        tokio::spawn(async move {
+            if let Err(error) = model.prepare().await {
+                tracing::error!(model = model.id(), %error, "the language model cannot be loaded");
+            }
+        });
+    }
+    Ok(models)
 }
 
 /// The settings and the resources that were opened with them.
@@ -138,7 +151,7 @@ impl Service {
         let catalog = Arc::new(catalog);
         let signing_key: Arc<str> = secret.into();
         let renderer = Arc::new(Renderer::new(config.scratch()));
-        let models = language_models(config)?;
+        let models = language_models(config, engine.as_ref())?;
 
         let workers = engine.clone().map(|engine| Workers {
             jobs: Arc::new(JobRunner {
@@ -194,6 +207,24 @@ impl Service {
             quota: UploadQuota::new(store.clone(), config.max_unused_upload_bytes),
             url_seconds: config.upload_url_seconds,
         });
+        let live = Arc::new(LiveState {
+            store: store.clone(),
+            catalog: catalog.clone(),
+            engine,
+            metering: metering.clone(),
+            threads,
+            connections: TaskTracker::new(),
+            places: Places::new(config.max_live_sessions),
+            stopping: stopping.clone(),
+            signing_key: signing_key.clone(),
+            public_url: urls.api.clone(),
+            settings: SessionSettings {
+                turn_silence_ms: config.turn_silence_ms,
+                language_model: config.live_language_model_choice(),
+                idle_timeout: seconds(config.live_idle_seconds),
+                max_duration: seconds(config.live_session_seconds),
+            },
+        });
         let state = AppState {
             authenticator: Authenticator {
                 store: store.clone(),
@@ -210,8 +241,13 @@ impl Service {
             speech: Arc::new(SpeechState { engine: engine.clone(), places: Places::new(speech::MAX_REQUESTS) }),
             transcripts,
             uploads,
-            models: Arc::new(ModelsState { catalog: catalog.clone(), language: models.clone() }),
-            language: Arc::new(LanguageState { store: store.clone(), models, renderer, secret: signing_key.clone() }),
+            models: Arc::new(ModelsState { catalog, language: models.clone() }),
+            language: Arc::new(LanguageState {
+                store: store.clone(),
+                models: models.clone(),
+                renderer,
+                secret: signing_key,
+            }),
             billing: Arc::new(BillingState { store: store.clone(), payments: payments.clone() }),
             health: Arc::new(HealthState {
                 store: store.clone(),
@@ -219,24 +255,8 @@ impl Service {
                 metrics,
                 openapi: openapi::document(&urls.api).to_string(),
             }),
-            realtime: Arc::new(RealtimeState {
-                store: store.clone(),
-                catalog,
-                engine,
-                metering: metering.clone(),
-                threads,
-                connections: TaskTracker::new(),
-                places: Places::new(config.max_live_sessions),
-                stopping: stopping.clone(),
-                signing_key,
-                public_url: urls.api.clone(),
-                settings: SessionSettings {
-                    turn_silence_ms: config.turn_silence_ms,
-                    language_model: config.live_language_model_choice(),
-                    idle_timeout: seconds(config.live_idle_seconds),
-                    max_duration: seconds(config.live_session_seconds),
-                },
-            }),
+            agent: Arc::new(AgentState { live: live.clone(), models }),
+            realtime: live,
             dashboard: Arc::new(DashboardState { store: store.clone(), payments, notifiers: notifiers.clone() }),
         };
         Ok(Self { state: Arc::new(state), store, notifiers, metering, housekeeping, workers, stopping })

@@ -25,7 +25,7 @@ use crate::dispatch::Dispatcher;
 use crate::http::admission::Places;
 use crate::http::listener;
 use crate::ids::random;
-use crate::live::RealtimeState;
+use crate::live::LiveState;
 use crate::metering::Metering;
 use crate::notify::Notifiers;
 use crate::routes::Surface;
@@ -187,7 +187,7 @@ async fn forward_notifications(store: Store, notifiers: Arc<Notifiers>, stopping
 }
 
 /// Runs the metering until the service stops and its last session has ended.
-async fn run_metering(metering: Arc<Metering>, realtime: Arc<RealtimeState>) {
+async fn run_metering(metering: Arc<Metering>, realtime: Arc<LiveState>) {
     let ended = CancellationToken::new();
     tokio::spawn(metering.clone().watch_keys(ended.clone()));
     let running = tokio::spawn(metering.run(ended.clone()));

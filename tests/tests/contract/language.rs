@@ -1,5 +1,5 @@
-//! Speech understanding and chat (sections 2.3, 2.4, 4.3, 4.4), without a model and with a server of OpenAI's chat shape that
-//! answers, fails and misbehaves.
+//! Speech understanding and chat (sections 2.3, 2.4, 4.3, 4.4), without a model, with one in the process, and with a server of OpenAI's
+//! chat shape that answers, fails and misbehaves.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const UNDERSTANDING: &str = "/v2/speech-understanding";
 const CHAT: &str = "/v2/llm/chat-completions";
-const COMPLETIONS: &str = "/v1/chat/completions";
+pub const COMPLETIONS: &str = "/v1/chat/completions";
 
 /// The real starter: its words have sentences to quote. No language model.
 fn service() -> &'static Service {
@@ -54,17 +54,17 @@ fn upstream(replies: impl IntoIterator<Item = Reply>) -> (Receiver, Service, Acc
     (receiver, service, account)
 }
 
-fn stream_of(events: &[Value]) -> Reply {
+pub fn stream_of(events: &[Value]) -> Reply {
     let mut text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     text.push_str("data: [DONE]\n\n");
     Reply::Body(200, "text/event-stream", text.into())
 }
 
-fn delta(delta: Value) -> Value {
+pub fn delta(delta: Value) -> Value {
     json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] })
 }
 
-fn end(reason: &str) -> [Value; 2] {
+pub fn end(reason: &str) -> [Value; 2] {
     [
         json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }),
         json!({ "choices": [], "usage": { "prompt_tokens": 7, "completion_tokens": 2 } }),
@@ -72,7 +72,7 @@ fn end(reason: &str) -> [Value; 2] {
 }
 
 /// An answer of these pieces.
-fn says(pieces: &[&str]) -> Reply {
+pub fn says(pieces: &[&str]) -> Reply {
     let mut all: Vec<Value> = pieces.iter().map(|piece| delta(json!({ "content": piece }))).collect();
     all.extend(end("stop"));
     stream_of(&all)
@@ -395,4 +395,112 @@ fn the_endpoints_need_a_key_and_their_method() {
         Answer::of(request).error(401, "unauthorized");
         Answer::of(spoken().0.request(Method::GET, path)).error(405, "method_not_allowed");
     }
+}
+
+/// The content of a streamed answer.
+fn streamed(answer: &Answer) -> String {
+    let chunks = events(answer);
+    assert_eq!(chunks.last().unwrap(), "[DONE]");
+    let chunks = chunks.iter().filter_map(|chunk| serde_json::from_str::<Value>(chunk).ok());
+    chunks.filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn a_model_that_is_fetched_while_the_service_runs_answers() {
+    let service = Setup::local().start();
+    let account = service.account();
+    let id = account.transcribe("jfk.flac", std::fs::read(speech()).unwrap())["id"].as_str().unwrap().to_owned();
+    let body = json!({ "messages": user("Hi"), "temperature": 0, "max_tokens": 30 });
+    for model in [Value::Null, json!("chat")] {
+        let mut body = body.clone();
+        body["model"] = model;
+        let message = account.post(CHAT, &body).error(503, "model_unavailable");
+        assert!(message.contains("auricle models pull chat"), "{message}");
+    }
+    let question = json!({ "transcript_id": id, "prompt": "Who?" });
+    assert_eq!(account.post(UNDERSTANDING, &question).ok()["model"], "extractive");
+    service.pull_chat(4096, None);
+    let answer = account.post(CHAT, &body).ok();
+    assert_eq!((&answer["model"], &answer["object"]), (&json!("chat"), &json!("chat.completion")));
+    let (choice, usage) = (&answer["choices"][0], &answer["usage"]);
+    assert_eq!(choice["finish_reason"], "length", "random weights do not come to an end: {answer}");
+    assert_eq!(usage["completion_tokens"], 30);
+    assert!(usage["prompt_tokens"].as_u64().unwrap() > 5, "{usage}");
+    let content = choice["message"]["content"].as_str().unwrap();
+    assert!(!content.is_empty());
+    let mut stream = body.clone();
+    stream["stream"] = json!(true);
+    assert_eq!(streamed(&account.post(CHAT, &stream)), content, "streamed or whole, the likeliest tokens are the same");
+    let openai = json!({ "model": "chat", "messages": user("Hi"), "temperature": 0, "max_tokens": 30 });
+    assert_eq!(account.post(COMPLETIONS, &openai).ok()["choices"][0]["message"]["content"], content);
+    let seeded = |seed: u64| {
+        let body = json!({ "messages": user("Hi"), "temperature": 1.5, "max_tokens": 30, "seed": seed });
+        account.post(CHAT, &body).ok()["choices"][0]["message"]["content"].clone()
+    };
+    assert_eq!(seeded(1), seeded(1));
+    assert_ne!(seeded(1), seeded(2));
+    // About a transcript.
+    let grounded = json!({ "messages": user("Who?"), "transcript_id": id, "max_tokens": 5, "temperature": 0 });
+    let read = account.post(CHAT, &grounded).ok()["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert!(read > 60, "the model reads the transcript: {read}");
+    let models = account.get("/v2/models").ok();
+    let language: Vec<&Value> =
+        models["data"].as_array().unwrap().iter().filter(|model| model["kind"] == "language").collect();
+    assert_eq!((&language[0]["id"], &language[0]["default"]), (&json!("chat"), &json!(true)));
+    assert_eq!(account.post(UNDERSTANDING, &question).ok()["model"], "chat");
+    let mut quoted = question.clone();
+    quoted["model"] = json!("extractive");
+    assert_eq!(account.post(UNDERSTANDING, &quoted).ok()["model"], "extractive");
+}
+
+#[test]
+fn the_local_model_refuses_what_it_cannot_do() {
+    let service = Setup::local().prepare();
+    service.pull_chat(256, None);
+    service.start();
+    let account = service.account();
+    let long = json!({ "messages": user(&"What was said then? ".repeat(200)) });
+    let message = account.post(CHAT, &long).error(422, "context_length_exceeded");
+    assert!(message.contains("256"), "both numbers: {message}");
+    account.post(CHAT, &json!({ "messages": user("Hi"), "max_tokens": 300 })).error(422, "context_length_exceeded");
+    let tool = json!({ "type": "function", "function": { "name": "weather", "parameters": { "type": "object" } } });
+    let message = account
+        .post(CHAT, &json!({ "messages": user("Hi"), "tools": [tool.clone()] }))
+        .error(422, "unsupported_option");
+    assert!(message.contains("cannot call tools"), "{message}");
+    // Random weights write no JSON.
+    let body = json!({ "messages": user("Hi"), "response_format": { "type": "json_object" }, "stop": ["a", "e", " "] });
+    let message = account.post(CHAT, &body).error(502, "model_error");
+    assert!(message.contains("JSON"), "{message}");
+    let none = json!({ "messages": user("Hi"), "tools": [tool], "tool_choice": "none", "max_tokens": 5 });
+    account.post(CHAT, &none).ok();
+}
+
+#[test]
+fn the_local_model_is_given_tools_and_made_to_call_one() {
+    let template = "{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}<tool_call>?\n{% for message in messages %}\
+                    {{ message.role }}: {{ message.content }}{% for call in message.tool_calls %} {{ call.function.name }}\
+                    {{ call.function.arguments | tojson }}{% endfor %}\n{% endfor %}assistant: ";
+    let service = Setup::local().prepare();
+    service.pull_chat(1024, Some(template));
+    service.start();
+    let account = service.account();
+    let tool = json!({ "type": "function", "function": { "name": "weather", "parameters": { "type": "object" } } });
+    let mut body =
+        json!({ "messages": user("Hi"), "tools": [tool], "tool_choice": "auto", "max_tokens": 5, "temperature": 0 });
+    let free = account.post(CHAT, &body).ok();
+    assert!(!free["choices"][0]["message"]["content"].as_str().unwrap().contains("tool_call"), "{free}");
+    body["tool_choice"] = json!({ "type": "function", "function": { "name": "weather" } });
+    // The call that the answer is made to begin with is cut short by the length.
+    let forced = account.post(CHAT, &body).ok();
+    let content = forced["choices"][0]["message"]["content"].as_str().unwrap();
+    assert!(content.starts_with("<tool_call>\n{\"name\": \"weather\", "), "{forced}");
+    body["messages"] = json!([
+        { "role": "user", "content": "Hi" },
+        { "role": "assistant", "tool_calls": [{ "id": "c1", "type": "function", "function": { "name": "weather", "arguments": "{\"city\": \"Rome\"}" } }] },
+        { "role": "tool", "tool_call_id": "c1", "content": "Sun" },
+    ]);
+    let after = account.post(CHAT, &body).ok();
+    let tokens = |answer: &Value| answer["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert!(tokens(&after) > tokens(&forced) + 8, "the model reads the call and its result: {after}");
 }

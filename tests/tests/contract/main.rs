@@ -33,6 +33,7 @@ mod stripe;
 mod subtitles;
 mod transcripts;
 mod uploads;
+mod voice_agent;
 mod walkthrough;
 mod webhooks;
 

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use auricle_engine::unstable::decoding::sampling::{Sampler, SamplingOptions};
-use auricle_engine::unstable::models::decoder::{ChatModel, ChatTemplate, ChatTokenizer, TemplateMessage};
+use auricle_engine::unstable::models::decoder::{
+    ChatModel, ChatTemplate, ChatTokenizer, TemplateCall, TemplateMessage,
+};
 use auricle_engine::unstable::weights::gguf::Gguf;
 use auricle_tests::Oracle;
 use burn::tensor::Device;
@@ -99,9 +101,24 @@ fn a_tokenizer_that_is_not_supported_is_refused() {
 
 fn messages(value: &Value) -> Vec<TemplateMessage<'_>> {
     let all = value.as_array().unwrap().iter();
-    all.map(|each| TemplateMessage {
-        role: each["role"].as_str().unwrap(),
-        content: each["content"].as_str().unwrap().to_owned(),
+    all.map(|each| {
+        let calls = each["tool_calls"].as_array().into_iter().flatten();
+        TemplateMessage {
+            tool_calls: calls
+                .map(|call| &call["function"])
+                .map(|call| TemplateCall::call(call["name"].as_str().unwrap(), call["arguments"].clone()))
+                .collect(),
+            ..TemplateMessage::new(each["role"].as_str().unwrap(), each["content"].as_str().unwrap())
+        }
+    })
+    .collect()
+}
+
+fn tools(value: &Value) -> Vec<TemplateCall> {
+    let all = value.as_array().into_iter().flatten().map(|tool| &tool["function"]);
+    all.map(|tool| {
+        let text = |key: &str| tool[key].as_str().unwrap();
+        TemplateCall::tool(text("name"), text("description"), tool["parameters"].clone())
     })
     .collect()
 }
@@ -116,7 +133,12 @@ fn templates_give_the_text_that_transformers_gives() {
         let name = case["template"].as_str().unwrap();
         let source = facts["sources"][name].as_str().unwrap().to_owned();
         let template = ChatTemplate::new(source, marks.clone()).unwrap();
-        let made = template.render(&messages(&case["messages"]), case["thinking"].as_bool().unwrap(), now());
+        let made = template.render(
+            &messages(&case["messages"]),
+            &tools(&case["tools"]),
+            case["thinking"].as_bool().unwrap(),
+            now(),
+        );
         match case["refused"].as_str() {
             Some(reason) => assert!(made.unwrap_err().to_string().contains(reason), "{name}: {reason}"),
             None => assert_eq!(made.unwrap(), case["text"].as_str().unwrap(), "{name}: {}", case["messages"]),
@@ -128,7 +150,7 @@ fn templates_give_the_text_that_transformers_gives() {
 fn a_template_that_never_ends_is_an_error() {
     let endless = "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}";
     let template = ChatTemplate::new(endless.into(), BTreeMap::new()).unwrap();
-    let error = template.render(&[], false, now()).unwrap_err().to_string();
+    let error = template.render(&[], &[], false, now()).unwrap_err().to_string();
     assert!(error.contains("refuses the conversation"), "{error}");
     assert!(ChatTemplate::new("{% for %}".into(), BTreeMap::new()).err().unwrap().contains("chat template"));
 }
@@ -138,8 +160,8 @@ fn control_marks_count_only_where_the_template_wrote_them() {
     for name in ["qwen3_gguf", "llama_gguf", "qwen2"] {
         let model = ChatModel::load(&auricle_tests::fixtures().join("decoder").join(name)).unwrap();
         let count = |content: &str| {
-            let message = TemplateMessage { role: "user", content: content.into() };
-            let tokens = model.prompt(&[message], true, now()).unwrap();
+            let message = TemplateMessage::new("user", content);
+            let tokens = model.prompt(&[message], &[], "", true, now()).unwrap();
             let controls = tokens.iter().filter(|token| model.tokenizer().bytes(**token).is_none()).count();
             let text: Vec<u8> =
                 tokens.iter().flat_map(|token| model.tokenizer().bytes(*token).unwrap_or_default()).copied().collect();

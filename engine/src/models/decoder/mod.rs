@@ -12,5 +12,5 @@ pub use config::{Config, Family};
 pub use model::ChatModel;
 pub use network::{Network, Piece};
 pub use pages::{PageArena, PageList};
-pub use template::{ChatTemplate, TemplateMessage};
+pub use template::{ChatTemplate, TemplateCall, TemplateFunction, TemplateMessage};
 pub use tokenizer::ChatTokenizer;

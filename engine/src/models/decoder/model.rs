@@ -12,7 +12,7 @@ use super::config::{Config, Family};
 use super::network::{Network, Piece};
 use super::pages::PageArena;
 use super::source::TensorSource;
-use super::template::{ChatTemplate, TemplateMessage};
+use super::template::{ChatTemplate, TemplateCall, TemplateFunction, TemplateMessage};
 use super::tokenizer::ChatTokenizer;
 use crate::error::{Error, Result};
 use crate::weights::gguf::{Gguf, Value};
@@ -146,19 +146,63 @@ impl ChatModel {
         Some([self.tokenizer.mark("<think>")?, self.tokenizer.mark("</think>")?])
     }
 
-    /// The tokens of a conversation, up to where the answer begins. Control marks in `messages` are text.
+    /// The chat template.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] if there is none.
+    pub fn template(&self) -> Result<&ChatTemplate> {
+        let none = || Error::InvalidOption(format!("{} has no chat template", self.path.display()));
+        self.template.as_ref().ok_or_else(none)
+    }
+
+    /// The tokens of a conversation, up to where the answer begins, and of the answer's `beginning`. Control marks in `messages`, `tools`
+    /// and `beginning` are text, but for those that begin a call.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for a conversation that the model's template refuses.
-    pub fn prompt(&self, messages: &[TemplateMessage], thinking: bool, now: NaiveDateTime) -> Result<Vec<u32>> {
+    pub fn prompt(
+        &self,
+        messages: &[TemplateMessage],
+        tools: &[TemplateCall],
+        beginning: &str,
+        thinking: bool,
+        now: NaiveDateTime,
+    ) -> Result<Vec<u32>> {
+        let call = |call: &TemplateCall| self.shield_call(call);
         let shielded: Vec<TemplateMessage> = messages
             .iter()
-            .map(|message| TemplateMessage { role: message.role, content: self.tokenizer.shield(&message.content) })
+            .map(|message| TemplateMessage {
+                role: message.role,
+                content: self.tokenizer.shield(&message.content),
+                tool_calls: message.tool_calls.iter().map(call).collect(),
+            })
             .collect();
-        let Some(template) = &self.template else {
-            return Err(Error::InvalidOption(format!("{} has no chat template", self.path.display())));
+        let tools: Vec<TemplateCall> = tools.iter().map(call).collect();
+        let text = self.template()?.render(&shielded, &tools, thinking, now)?;
+        self.tokenizer.encode(&(text + beginning))
+    }
+
+    fn shield_call(&self, call: &TemplateCall) -> TemplateCall {
+        let TemplateFunction { name, description, parameters, arguments } = &call.function;
+        let function = TemplateFunction {
+            name: self.tokenizer.shield(name),
+            description: description.as_ref().map(|text| self.tokenizer.shield(text)),
+            parameters: parameters.as_ref().map(|value| self.shield_json(value)),
+            arguments: arguments.as_ref().map(|value| self.shield_json(value)),
         };
-        self.tokenizer.encode(&template.render(&shielded, thinking, now)?)
+        TemplateCall { kind: call.kind, function }
+    }
+
+    /// JSON whose texts and keys are shielded.
+    fn shield_json(&self, value: &Json) -> Json {
+        match value {
+            Json::String(text) => Json::String(self.tokenizer.shield(text)),
+            Json::Array(items) => items.iter().map(|item| self.shield_json(item)).collect(),
+            Json::Object(items) => {
+                items.iter().map(|(key, item)| (self.tokenizer.shield(key), self.shield_json(item))).collect()
+            }
+            plain => plain.clone(),
+        }
     }
 
     /// The text that the model reads for a conversation.
@@ -166,10 +210,7 @@ impl ChatModel {
     /// # Errors
     /// As [`ChatModel::prompt`].
     pub fn prompt_text(&self, messages: &[TemplateMessage], thinking: bool, now: NaiveDateTime) -> Result<String> {
-        let Some(template) = &self.template else {
-            return Err(Error::InvalidOption(format!("{} has no chat template", self.path.display())));
-        };
-        template.render(messages, thinking, now)
+        self.template()?.render(messages, &[], thinking, now)
     }
 
     /// An arena for the keys and values of this model's sequences, of at most `bytes`; at least one page.

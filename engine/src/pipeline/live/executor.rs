@@ -236,6 +236,7 @@ mod tests {
             samples: piece.to_vec(),
             probabilities: heard.push(piece).unwrap(),
             mel: mel.push(piece),
+            cuts: Vec::new(),
         });
         while executor.next_step(0).is_none_or(|key| key == LiveBatchKey::FollowSpeech) {
             executor.push(0, pieces.next().unwrap());

@@ -45,12 +45,21 @@ pub struct LiveInput {
     backlog: Arc<Backlog>,
 }
 
+/// An event of a live session, or a mark between events.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LiveOutput {
+    /// An event.
+    Event(LiveEvent),
+    /// The answer to [`LiveInput::end_turn`]: the events of everything that was pushed before it are out.
+    Settled,
+}
+
 /// Events of a live session, a [`Stream`] of them.
 pub struct LiveEvents {
     results: Results<StreamOutput>,
     model: Arc<FastConformer>,
     turns: Turns,
-    ready: VecDeque<LiveEvent>,
+    ready: VecDeque<LiveOutput>,
     backlog: Arc<Backlog>,
 }
 
@@ -174,23 +183,49 @@ impl LiveInput {
     /// # Errors
     /// [`Error::UnsupportedMedia`] when the samples cannot be brought to 16 kHz.
     pub fn push(&mut self, samples: &[f32]) -> Result<()> {
+        self.push_and_detect(samples).map(drop)
+    }
+
+    /// [`LiveInput::push`], which also returns the speech probability, 0 to 1, of every chunk of 32 ms that the samples complete. There
+    /// are none without a detector.
+    ///
+    /// # Errors
+    /// As [`LiveInput::push`].
+    pub fn push_and_detect(&mut self, samples: &[f32]) -> Result<Vec<f32>> {
         if self.finished {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut input = self.unsent.take().unwrap_or_default();
         let before = input.samples.len();
         let samples: Vec<f32> = samples.iter().copied().map(sanitize).collect();
         self.resampler.push(&samples, &mut input.samples)?;
         input.mel.extend(self.mel.push(&input.samples[before..]));
-        if let Some(detector) = &mut self.detector {
-            input.probabilities.extend(detector.push(&input.samples[before..])?);
-        }
+        let detected = match &mut self.detector {
+            Some(detector) => detector.push(&input.samples[before..])?,
+            None => Vec::new(),
+        };
+        input.probabilities.extend_from_slice(&detected);
         self.count(input.samples.len() - before);
-        if !input.samples.is_empty() {
+        if !input.samples.is_empty() || !input.cuts.is_empty() {
             self.unsent = Some(input);
         }
         self.send_waiting();
-        Ok(())
+        Ok(detected)
+    }
+
+    /// Ends the current turn here, whatever the rules of its end say. [`LiveOutput::Settled`] comes when everything that was pushed is
+    /// final, also if there was no turn.
+    pub fn end_turn(&mut self) {
+        if !self.finished {
+            let input = self.unsent.get_or_insert_default();
+            input.cuts.push(input.probabilities.len());
+            self.send_waiting();
+        }
+    }
+
+    /// True if a detector tells speech from other sounds.
+    pub fn has_detector(&self) -> bool {
+        self.detector.is_some()
     }
 
     /// Sends audio for which the device's queue had no room; false if there is still none.
@@ -270,13 +305,36 @@ impl LiveEvents {
         poll_fn(|context| self.poll_event(context)).await
     }
 
+    /// [`LiveEvents::next`], with the answers to [`LiveInput::end_turn`] between the events.
+    ///
+    /// # Errors
+    /// As [`LiveEvents::next`].
+    pub async fn next_output(&mut self) -> Option<Result<LiveOutput>> {
+        poll_fn(|context| self.poll_output(context)).await
+    }
+
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<LiveEvent>>> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Poll::Ready(Some(Ok(event)));
+            return Poll::Ready(match ready!(self.poll_output(context)) {
+                Some(Ok(LiveOutput::Event(event))) => Some(Ok(event)),
+                Some(Ok(LiveOutput::Settled)) => continue,
+                Some(Err(error)) => Some(Err(error)),
+                None => None,
+            });
+        }
+    }
+
+    fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<LiveOutput>>> {
+        loop {
+            if let Some(output) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(output)));
             }
             match ready!(self.results.poll_next(context)).map(|output| output.and_then(StreamOutput::live)) {
-                Some(Ok(output)) => self.ready.extend(self.turns.take(output, &self.model)),
+                Some(Ok(output)) => {
+                    let settled = output.settled;
+                    self.ready.extend(self.turns.take(output, &self.model).into_iter().map(LiveOutput::Event));
+                    self.ready.extend((0..settled).map(|_| LiveOutput::Settled));
+                }
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
             }

@@ -55,6 +55,8 @@ pub struct LiveAudio {
     pub probabilities: Vec<f32>,
     /// Mel rows that the samples complete, `[rows, mels]`.
     pub mel: Vec<f32>,
+    /// The caller's ends of turns, each as the number of probabilities before it.
+    pub cuts: Vec<usize>,
 }
 
 /// Output of a step for a live stream.
@@ -69,6 +71,8 @@ pub struct StepOutput {
     pub turn_ms: u64,
     /// True if the turn is over.
     pub ended: bool,
+    /// The caller's ends of turns up to which all tokens are out.
+    pub settled: usize,
     /// Processed audio of the session, ms.
     pub processed_ms: u64,
     /// End of the decoded audio, ms from the start of the session.
@@ -86,6 +90,10 @@ pub(super) struct LiveSlot {
     probabilities: VecDeque<f32>,
     /// Number of samples that the endpointer has processed.
     processed_samples: usize,
+    /// Ends of turns by the caller's will, as numbers of samples.
+    cuts: VecDeque<usize>,
+    /// Those that found no turn and are not reported yet.
+    settled: usize,
     /// Mel rows that are not encoded yet, from `first_row` on.
     mel: Vec<f32>,
     first_row: usize,
@@ -107,6 +115,8 @@ struct Turn {
     end_row: Option<usize>,
     /// Start time of the turn; none after its first token.
     no_token_since: Option<Instant>,
+    /// The caller's wishes to end it.
+    cuts: usize,
 }
 
 /// Input of one slot for an encoder step.
@@ -124,6 +134,8 @@ impl LiveSlot {
             heard: Vec::new(),
             probabilities: VecDeque::new(),
             processed_samples: 0,
+            cuts: VecDeque::new(),
+            settled: 0,
             mel: Vec::new(),
             first_row: 0,
             mels: config.num_mel_bins,
@@ -142,11 +154,18 @@ impl LiveSlot {
 
     pub fn push(&mut self, input: LiveAudio) {
         if self.request.has_detector {
+            let known = self.heard.len() + self.probabilities.len();
+            let begin = self.processed_samples + known * CHUNK;
+            self.cuts.extend(input.cuts.iter().map(|cut| begin + cut * CHUNK));
             self.heard.extend(input.probabilities);
+            self.mel.extend(input.mel);
         } else {
             self.processed_samples += input.samples.len();
+            self.mel.extend(input.mel);
+            for _ in &input.cuts {
+                self.cut();
+            }
         }
-        self.mel.extend(input.mel);
         self.update_ready_since();
     }
 
@@ -162,9 +181,28 @@ impl LiveSlot {
         self.first_row + self.mel.len() / self.mels
     }
 
-    /// True if probabilities wait to be taken.
+    /// True if probabilities or ends of turns wait to be taken.
     pub fn has_heard(&self) -> bool {
-        !self.heard.is_empty()
+        !self.heard.is_empty() || (self.is_cut_due() && !self.is_turn_ending())
+    }
+
+    fn is_turn_ending(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.end_row.is_some())
+    }
+
+    fn is_cut_due(&self) -> bool {
+        self.cuts.front().is_some_and(|cut| *cut <= self.processed_samples)
+    }
+
+    /// Ends the turn here, if there is one.
+    fn cut(&mut self) {
+        self.endpointer.forget_speech();
+        let row = if self.request.has_detector { self.processed_samples / HOP } else { self.buffered_end_row() };
+        self.set_turn_end(row);
+        match &mut self.turn {
+            Some(turn) => turn.cuts += 1,
+            None => self.settled += 1,
+        }
     }
 
     /// Takes the probabilities that have come.
@@ -172,12 +210,18 @@ impl LiveSlot {
         self.probabilities.extend(std::mem::take(&mut self.heard));
         self.process_probabilities()?;
         self.update_ready_since();
-        Ok(self.output(Vec::new()))
+        let settled = std::mem::take(&mut self.settled);
+        Ok(StepOutput { settled, ..self.output(Vec::new()) })
     }
 
     /// Processes the probabilities up to the end of a turn.
     fn process_probabilities(&mut self) -> Result<()> {
-        while self.turn.as_ref().is_none_or(|turn| turn.end_row.is_none()) {
+        while !self.is_turn_ending() {
+            if self.is_cut_due() {
+                self.cuts.pop_front();
+                self.cut();
+                continue;
+            }
             let Some(probability) = self.probabilities.pop_front() else {
                 if self.finishing && self.heard.is_empty() {
                     self.end_turn_at_last_row();
@@ -217,6 +261,7 @@ impl LiveSlot {
             lead: model.encoder().lead(),
             end_row: None,
             no_token_since: Some(Instant::now()),
+            cuts: 0,
         });
         Ok(())
     }
@@ -317,7 +362,9 @@ impl LiveSlot {
     /// Ends an encoded turn and completes its output.
     pub fn end_turn(&mut self, mut output: StepOutput) -> StepOutput {
         output.ended = true;
-        let stream = self.turn.take().and_then(|turn| turn.stream);
+        let turn = self.turn.take();
+        output.settled += turn.as_ref().map_or(0, |turn| turn.cuts);
+        let stream = turn.and_then(|turn| turn.stream);
         if let (Some(stream), Some(beam)) = (stream, self.request.beam()) {
             let model = &self.request.group.model;
             output.tokens.extend(model.finish(stream, Search::Beam(beam)).into_iter().flatten());
@@ -335,6 +382,7 @@ impl LiveSlot {
         }
         // The probabilities after the turn may be processed now too, and no other output reports them.
         output.processed_ms = self.processed_ms();
+        output.settled += std::mem::take(&mut self.settled);
         self.update_ready_since();
         output
     }
@@ -349,6 +397,7 @@ impl LiveSlot {
             open: None,
             turn_ms: self.turn.as_ref().map_or(0, |turn| self.row_ms(turn.start_row)),
             ended: false,
+            settled: 0,
             processed_ms: self.processed_ms(),
             until_ms: self.encoded_ms().unwrap_or_else(|| self.detected_ms()),
         }

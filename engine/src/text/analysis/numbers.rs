@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::reading::{Break, Reading};
+use crate::text::number_words;
 
 /// A run of digits and letters: a number or a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,69 +25,23 @@ pub struct Code {
 
 /// The value of a small number word.
 pub fn small_number(word: &str) -> Option<u32> {
-    Some(match word {
-        "zero" | "oh" | "nought" | "naught" => 0,
-        "one" => 1,
-        "two" => 2,
-        "three" => 3,
-        "four" => 4,
-        "five" => 5,
-        "six" => 6,
-        "seven" => 7,
-        "eight" => 8,
-        "nine" => 9,
-        "ten" => 10,
-        "eleven" => 11,
-        "twelve" => 12,
-        "thirteen" => 13,
-        "fourteen" => 14,
-        "fifteen" => 15,
-        "sixteen" => 16,
-        "seventeen" => 17,
-        "eighteen" => 18,
-        "nineteen" => 19,
-        "twenty" => 20,
-        "thirty" => 30,
-        "forty" | "fourty" => 40,
-        "fifty" => 50,
-        "sixty" => 60,
-        "seventy" => 70,
-        "eighty" => 80,
-        "ninety" => 90,
+    if let Some(value) = number_words::value(word) {
+        return Some(value);
+    }
+    match word {
+        "oh" | "nought" | "naught" => Some(0),
+        "fourty" => Some(40),
         _ => {
             let (tens, unit) = word.split_once('-')?;
             let (tens, unit) = (small_number(tens)?, small_number(unit)?);
-            return ((20..100).contains(&tens) && tens.is_multiple_of(10) && (1..10).contains(&unit))
-                .then_some(tens + unit);
+            ((20..100).contains(&tens) && tens.is_multiple_of(10) && (1..10).contains(&unit)).then_some(tens + unit)
         }
-    })
+    }
 }
 
 /// The value of an ordinal: "third", "twenty-first", "3rd".
 pub fn ordinal(word: &str) -> Option<u32> {
-    const NAMES: &[&str] = &[
-        "first",
-        "second",
-        "third",
-        "fourth",
-        "fifth",
-        "sixth",
-        "seventh",
-        "eighth",
-        "ninth",
-        "tenth",
-        "eleventh",
-        "twelfth",
-        "thirteenth",
-        "fourteenth",
-        "fifteenth",
-        "sixteenth",
-        "seventeenth",
-        "eighteenth",
-        "nineteenth",
-        "twentieth",
-    ];
-    if let Some(at) = NAMES.iter().position(|name| *name == word) {
+    if let Some(at) = number_words::ORDINALS.iter().position(|name| *name == word) {
         return u32::try_from(at + 1).ok();
     }
     if word == "thirtieth" {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::terms::{Term, TermReader, is_spoken_number};
+use crate::text::number_words::{SMALL, TENS};
 
 const TIME_WORDS: [&str; 64] = [
     "monday",
@@ -249,29 +250,6 @@ pub fn value(numeral: &str) -> Option<f64> {
     if !digits.is_empty() && !numeral.chars().any(char::is_alphabetic) {
         return digits.parse().ok();
     }
-    const SMALL: [&str; 20] = [
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-        "fourteen",
-        "fifteen",
-        "sixteen",
-        "seventeen",
-        "eighteen",
-        "nineteen",
-    ];
-    const TENS: [&str; 8] = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
     let (mut total, mut group) = (0.0, 0.0);
     let (mut last_small, mut last_ten) = (false, false);
     for word in numeral.to_lowercase().split([' ', '-']) {

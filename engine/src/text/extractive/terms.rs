@@ -5,6 +5,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
 use super::stop_words::stop_words;
+use crate::text::number_words;
 use crate::text::sentence_boundaries::is_unspaced_script;
 
 /// A word of a text, as it is compared.
@@ -152,43 +153,8 @@ fn without_marks(word: &str) -> String {
 
 /// English number words, which a recogniser may leave as words.
 pub fn is_spoken_number(word: &str) -> bool {
-    const WORDS: [&str; 34] = [
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-        "fourteen",
-        "fifteen",
-        "sixteen",
-        "seventeen",
-        "eighteen",
-        "nineteen",
-        "twenty",
-        "thirty",
-        "forty",
-        "fifty",
-        "sixty",
-        "seventy",
-        "eighty",
-        "ninety",
-        "hundred",
-        "thousand",
-        "million",
-        "billion",
-        "half",
-        "dozen",
-        "zero",
-    ];
-    WORDS.contains(&word)
+    number_words::value(word).is_some()
+        || ["hundred", "thousand", "million", "billion", "half", "dozen"].contains(&word)
 }
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ enum Decision {
 /// Decides on a cut at a space, behind a word.
 fn cut_at_space(text: &str, at: usize, word: &str, words: usize, first: bool, ended: bool) -> Decision {
     if words == 0 {
-        return Decision::GoOn;
+        return if at >= MAX_BYTES { Decision::Cut(',') } else { Decision::GoOn };
     }
     if always_ends_sentence(word) && !may_be_stopped(word) {
         return Decision::Cut('.');
@@ -192,7 +192,7 @@ fn begins_item(word: &str) -> bool {
 /// True between two plain words where a pause does not break a phrase.
 fn is_soft(word: &str, next: &str) -> bool {
     let is_plain = |word: &str| word.chars().all(|letter| letter.is_lowercase() || letter == '\'');
-    is_plain(word) && is_plain(next) && !LEANING.contains(&word)
+    is_plain(word) && is_plain(next) && !LEANING.contains(&word) && !["of", "than"].contains(&next)
 }
 
 #[cfg(test)]

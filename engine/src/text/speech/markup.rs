@@ -90,12 +90,12 @@ impl PlainText {
 
     fn read(&mut self, written: &str, range: Range<usize>) {
         let mut at = range.start;
+        let mut opens_line = written[..at].rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
         while let Some(letter) = written.get(at..range.end).and_then(|rest| rest.chars().next()) {
             let rest = &written[at..range.end];
             let end = at + letter.len_utf8();
             let before = written[..at].chars().next_back();
             let after = written[end..].chars().next();
-            let opens_line = written[..at].rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
             let alone = |side: Option<char>| side.is_none_or(char::is_whitespace);
             let in_word = [before, after].iter().all(|side| side.is_some_and(char::is_alphanumeric));
             let mut next = end;
@@ -158,6 +158,7 @@ impl PlainText {
                 },
                 _ => self.push_letter(letter, at..end),
             }
+            opens_line = letter == '\n' || opens_line && letter.is_whitespace();
             at = next;
         }
     }

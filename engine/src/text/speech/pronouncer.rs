@@ -1,6 +1,6 @@
 //! Words to phones.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::heteronyms;
 use super::lexicon::Lexicon;
@@ -45,7 +45,9 @@ impl Pronouncer {
                 TokenKind::Mark => Vec::new(),
                 TokenKind::Letter => spelled(&token.text),
                 TokenKind::Word => {
-                    let known = heteronyms::phones_at(&words, at).or_else(|| Lexicon::cmudict().phones(&token.text));
+                    let known = heteronyms::phones_at(&words, at)
+                        .or_else(|| Lexicon::cmudict().phones(&token.text))
+                        .or_else(|| prefixed(&token.text));
                     known.unwrap_or_else(|| {
                         unknown.push(at);
                         Vec::new()
@@ -74,6 +76,28 @@ impl Pronouncer {
     }
 }
 
+/// Prefixes of units and of new words.
+const PREFIXES: [(&str, &str); 10] = [
+    ("centi", "S EH1 N T AH0"),
+    ("giga", "G IH1 G AH0"),
+    ("hecto", "HH EH1 K T OW0"),
+    ("kilo", "K IH1 L AH0"),
+    ("mega", "M EH1 G AH0"),
+    ("micro", "M AY1 K R OW0"),
+    ("milli", "M IH1 L AH0"),
+    ("nano", "N AE1 N OW0"),
+    ("peta", "P EH1 T AH0"),
+    ("tera", "T EH1 R AH0"),
+];
+
+/// The phones of a prefix and a known word: "kilohertz".
+fn prefixed(word: &str) -> Option<Vec<Phone>> {
+    PREFIXES.iter().find_map(|(prefix, said)| {
+        let rest = word.strip_prefix(prefix).filter(|rest| rest.len() > 2)?;
+        Some([phones(said), Lexicon::cmudict().phones(rest)?].concat())
+    })
+}
+
 /// An unknown word without its genitive endings and apostrophes, and the number of those endings.
 fn stem(word: &str) -> (String, usize) {
     let (mut stem, mut genitives) = (word, 0);
@@ -93,17 +117,20 @@ fn parts_of(stem: &str) -> usize {
     stem.len().div_ceil(MAX_LETTERS)
 }
 
+/// The name of each letter.
+static LETTERS: LazyLock<Vec<Vec<Phone>>> = LazyLock::new(|| {
+    let name = |letter: u8| match letter {
+        b'a' => phones("EY1"),
+        letter => Lexicon::cmudict().entry(&char::from(letter).to_string()).unwrap_or_default(),
+    };
+    (b'a'..=b'z').map(name).collect()
+});
+
 /// The names of letters; a genitive's ending is added to the last.
 fn spelled(word: &str) -> Vec<Phone> {
     let (letters, ending) = word.strip_suffix("'s").map_or((word, false), |letters| (letters, true));
-    let mut buffer = [0; 4];
-    let mut said: Vec<Phone> = letters
-        .chars()
-        .flat_map(|letter| match letter {
-            'a' => phones("EY1"),
-            letter => Lexicon::cmudict().entry(letter.encode_utf8(&mut buffer)).unwrap_or_default(),
-        })
-        .collect();
+    let names = letters.bytes().filter_map(|letter| LETTERS.get(usize::from(letter.checked_sub(b'a')?)));
+    let mut said: Vec<Phone> = names.flatten().copied().collect();
     if ending {
         said.extend(said.last().copied().map(genitive).unwrap_or_default());
     }
@@ -142,6 +169,15 @@ mod tests {
         assert_eq!(said("Hello, blorfs.", Some(Arc::new(Letters))), ["HH AH0 L OW1", "", "B B B B B B", ""]);
         assert_eq!(said("blorf's", Some(Arc::new(Letters))), ["B B B B B Z", ""]);
         assert_eq!(said("o'blorf", Some(Arc::new(Letters))), ["B B B B B B", ""]);
+    }
+
+    #[test]
+    fn prefixes_join_known_words() {
+        assert_eq!(said("kilohertz", None)[0], "K IH1 L AH0 HH EH1 R T S");
+        assert_eq!(said("kilometer", None)[0], "K AH0 L AA1 M AH0 T ER0", "the dictionary goes first");
+        for (prefix, phones) in PREFIXES {
+            assert_eq!(super::phones(phones).len(), phones.split(' ').count(), "{prefix}");
+        }
     }
 
     #[test]

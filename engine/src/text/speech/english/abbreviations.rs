@@ -39,9 +39,12 @@ const WITH_STOP: &[(&str, &str)] = &[
     ("hon", "honorable"),
     ("hwy", "highway"),
     ("inc", "incorporated"),
+    ("incl", "including"),
     ("intl", "international"),
     ("jan", "january"),
     ("jr", "junior"),
+    ("jul", "july"),
+    ("jun", "june"),
     ("lt", "lieutenant"),
     ("ltd", "limited"),
     ("maj", "major"),
@@ -89,15 +92,18 @@ const WITHOUT_STOP: &[&str] =
 
 /// Those that are words too: they need a capital, and a name or a number behind them.
 const NAMED: &[&str] = &[
-    "al", "apt", "co", "col", "dec", "ed", "est", "ext", "fri", "ft", "gen", "gov", "hon", "inc", "jan", "jr", "lt",
-    "maj", "mar", "max", "min", "mon", "mt", "pres", "rep", "rev", "sat", "sen", "sr", "sun", "temp", "thu", "wed",
+    "al", "apt", "co", "col", "ed", "est", "ext", "ft", "gen", "gov", "hon", "inc", "jr", "lt", "maj", "mar", "max",
+    "min", "mon", "mt", "pres", "rep", "rev", "sat", "sen", "sr", "sun", "temp", "wed",
 ];
 
 /// Those that stand before a number.
 const BEFORE_NUMBERS: &[(&str, &str)] = &[
     ("art", "article"),
+    ("c", "circa"),
+    ("ca", "circa"),
     ("ch", "chapter"),
     ("eq", "equation"),
+    ("ext", "extension"),
     ("fig", "figure"),
     ("figs", "figures"),
     ("no", "number"),
@@ -137,18 +143,31 @@ pub fn with_stop(word: &str, after: &str) -> Option<&'static str> {
     let lower = word.to_ascii_lowercase();
     let next = after.trim_start();
     if let Some(said) = find(BEFORE_NUMBERS, &lower)
-        && next.starts_with(|next: char| next.is_ascii_digit())
+        && (next.starts_with(|next: char| next.is_ascii_digit()) || is_roman(next))
     {
         return Some(said);
     }
     let capital = word.starts_with(|first: char| first.is_ascii_uppercase());
     let goes_on = next.starts_with(|next: char| next.is_ascii_alphanumeric() || next == ',' || next == ')');
     let follows = lower == "al" || goes_on && capital;
+    if lower == "est" && capital && next.starts_with(|next: char| next.is_ascii_lowercase()) {
+        return Some("estimated");
+    }
     if NAMED.contains(&lower.as_str()) && !follows && !["inc", "co", "jr", "sr"].contains(&lower.as_str()) {
         return None;
     }
     find(WITH_STOP, &lower)
 }
+
+/// True if a text begins with a Roman numeral.
+fn is_roman(text: &str) -> bool {
+    let word = text.split(|end: char| !end.is_ascii_alphanumeric()).next().unwrap_or_default();
+    !word.is_empty() && word.bytes().all(|letter| b"IVXLC".contains(&letter))
+}
+
+/// Units whose full stop is no end where a small letter follows.
+const UNITS: [&str; 14] =
+    ["ct", "ft", "gal", "hr", "hrs", "in", "lb", "lbs", "min", "mins", "oz", "sec", "tbsp", "tsp"];
 
 /// The reading of an abbreviation that has no full stop.
 pub fn without_stop(word: &str) -> Option<&'static str> {
@@ -169,18 +188,21 @@ pub fn slashed(word: &str) -> Option<&'static str> {
 pub fn may_be_stopped(word: &str) -> bool {
     stopped(word).is_some_and(|stem| {
         let lower = stem.to_ascii_lowercase();
-        find(BEFORE_NUMBERS, &lower).or_else(|| find(WITH_STOP, &lower)).is_some()
+        find(BEFORE_NUMBERS, &lower).or_else(|| find(WITH_STOP, &lower)).is_some() || UNITS.contains(&lower.as_str())
     })
 }
 
 /// True if the full stop of `word` belongs to an abbreviation that `next` follows: "Jan. 5", "approx. half", "Mon. Jan. 5".
 pub fn is_stopped_before(word: &str, next: &str) -> bool {
+    if may_be_stopped(word) && next.starts_with(|next: char| next.is_ascii_lowercase()) {
+        return true;
+    }
     stopped(word).and_then(|stem| Some((stem, with_stop(stem, next)?))).is_some_and(|(stem, said)| {
         let first = next.trim_start_matches(['(', '"', '\'']).chars().next();
         let is_date = |said: &str| said.ends_with("day") || MONTHS.contains(&said);
         let next_said = stopped(next).and_then(|next| with_stop(next, "1"));
-        let capital = stem.starts_with(|first: char| first.is_ascii_uppercase());
-        first.is_some_and(|first| first.is_ascii_digit() && (!is_date(said) || capital) || first.is_ascii_lowercase())
+        first.is_some_and(|first| first.is_ascii_digit())
+            || is_roman(next) && find(BEFORE_NUMBERS, &stem.to_ascii_lowercase()).is_some()
             || is_date(said) && (next_said.is_some_and(is_date) || MONTHS.contains(&next.to_ascii_lowercase().as_str()))
     })
 }

@@ -23,6 +23,10 @@ pub const RULES: &[Rule] = &[
         let number = group(found, 1);
         let said = match number {
             "720" | "1080" | "1440" | "2160" => numbers::number_in_name(number)?,
+            // "221B"
+            _ if number.len() == 3 && group(found, 2).len() == 1 => {
+                numbers::number_in_name(number).unwrap_or_else(|| numbers::code_number(number))
+            }
             _ => numbers::code_number(number),
         };
         Some(format!("{said} {}", code(group(found, 2))))

@@ -6,7 +6,7 @@ use super::{Place, Rule, group, numbers};
 
 macro_rules! month {
     () => {
-        "(January|February|March|April|May|June|July|August|September|October|November|December|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)"
+        "(?i:(January|February|March|April|May|June|July|August|September|October|November|December|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec))"
     };
 }
 
@@ -65,7 +65,8 @@ pub const RULES: &[Rule] = &[
     Rule(concat!(month!(), r"\.? (\d{1,2})(?:st|nd|rd|th)?\b(?:,? (\d{4})\b)?"), |found, place| {
         let day = number(found, 2)?;
         let goes_on = place.after(found).starts_with([':', '/', '%']) || followed_by_fraction(place.after(found));
-        ((1..=31).contains(&day) && !goes_on).then_some(())?;
+        let plain = group(found, 3).is_empty() && group(found, 0).ends_with(|end: char| end.is_ascii_digit());
+        ((1..=31).contains(&day) && !goes_on && !(plain && is_word(group(found, 1)))).then_some(())?;
         Some(format!("{} {}{}", month(group(found, 1))?, numbers::ordinal(day), with_year(group(found, 3))))
     }),
     // "Mar. 2024"
@@ -74,6 +75,7 @@ pub const RULES: &[Rule] = &[
     }),
     // "5 March 2024", "the 5th of March"
     Rule(concat!(r"(\d{1,2})(?:st|nd|rd|th)?(?: of)? ", month!(), r"\b\.?(?:,? (\d{4})\b)?"), |found, place| {
+        (!group(found, 3).is_empty() || !is_word(group(found, 2))).then_some(())?;
         let at = MONTHS.iter().position(|name| Some(*name) == month(group(found, 2)))?;
         day_first(number(found, 1)?, at as u64 + 1, group(found, 3), place)
     }),
@@ -88,11 +90,25 @@ pub const RULES: &[Rule] = &[
         let hour = number(found, 1).filter(|hour| (1..=12).contains(hour))?;
         Some(format!("{} {}", numbers::cardinal(hour), half_of_day(group(found, 2))))
     }),
-    // "9 o'clock" is left to the words.
+    // "1.59 p.m."
+    Rule(r"(?i)(\d{1,2})\.(\d{2})\s?(a\.m\.?|p\.m\.?|am\b|pm\b)", |found, _| {
+        let hour = number(found, 1).filter(|hour| (1..=12).contains(hour))?;
+        clock(hour, number(found, 2)?, None, group(found, 3))
+    }),
 ];
 
 fn number(found: &Captures, at: usize) -> Option<u64> {
     group(found, at).parse().ok()
+}
+
+/// True for months in small letters that are words too: "march 5 miles", "5 may be".
+fn is_word(month: &str) -> bool {
+    ["may", "march", "mar", "dec"].contains(&month)
+}
+
+/// True for the name of a month in small letters, or its abbreviation.
+pub fn is_month(lower: &str) -> bool {
+    month(lower).is_some()
 }
 
 /// The name of a month that may be abbreviated.

@@ -30,8 +30,16 @@ pub const RULES: &[Rule] = &[
     }),
     // 15", unless the mark closes a quotation
     Rule(concat!("(", number!(), r#")""#), |found, place| {
-        let quoted = place.before().matches('"').count() % 2 == 1;
-        (!quoted).then(|| counted(group(found, 1), "inch", "inches"))
+        let marks = place.before().match_indices('"');
+        let quotes = marks.filter(|(at, _)| !place.text[..*at].ends_with(|before: char| before.is_ascii_digit()));
+        let quoted = quotes.count() % 2 == 1;
+        // "a 15" screen", "15" tall"
+        let next = place.after(found).trim_start().split(|end: char| !end.is_ascii_alphabetic()).next();
+        let described = next.is_some_and(|next| {
+            !["", "tall", "long", "wide", "deep", "thick", "high", "of", "by", "in", "and", "or", "from", "to"]
+                .contains(&next)
+        });
+        (!quoted).then(|| counted(group(found, 1), "inch", if described { "inch" } else { "inches" }))
     }),
     // "2 × 4 m"
     Rule(concat!("(", number!(), r")\s?[x\u{d7}]\s?(", number!(), r")\s?([A-Za-z\u{3bc}]+)\b"), |found, _| {
@@ -45,7 +53,8 @@ pub const RULES: &[Rule] = &[
             if place.text.contains('=') {
                 return None;
             }
-            let mut said = format!("{} by {}", numbers::number(group(found, 1)), numbers::number(group(found, 2)));
+            let joint = if place.after(found).starts_with('^') { "times" } else { "by" };
+            let mut said = format!("{} {joint} {}", numbers::number(group(found, 1)), numbers::number(group(found, 2)));
             if !group(found, 3).is_empty() {
                 said = format!("{said} by {}", numbers::number(group(found, 3)));
             }
@@ -68,7 +77,7 @@ pub const RULES: &[Rule] = &[
             number!(),
             r")(?:\s?[-\u{2013}]\s?(",
             number!(),
-            r"))?([ -]?)([A-Za-z\u{3bc}]+(?:/[A-Za-z]+)?[23\u{b2}\u{b3}]?)"
+            r"))?([ -]?)(km/h|m/s|MB/s|GB/s|[A-Za-z\u{3bc}]+[23\u{b2}\u{b3}]?)"
         ),
         |found, place| {
             let after = place.after(found);
@@ -92,7 +101,7 @@ pub const RULES: &[Rule] = &[
                 return None;
             }
             // "5 in the" is no measure.
-            if bare == "in" && !joint.is_empty() && power.is_empty() {
+            if bare.eq_ignore_ascii_case("in") && !joint.is_empty() && power.is_empty() {
                 return None;
             }
             let Unit(_, one, many) = unit(bare)?;
@@ -101,6 +110,12 @@ pub const RULES: &[Rule] = &[
             Some(format!("{number} {power}{}", if single { one } else { many }))
         },
     ),
+    // The unit behind "4 1/2" or "100 million"
+    Rule(r"([A-Za-z\u{3bc}]+)\b", |found, place| {
+        let Unit(symbol, _, many) = unit(group(found, 1))?;
+        let counted = symbol.len() > 1 && !["in", "mi", "Pa"].contains(&symbol) && is_count(place.previous);
+        (counted && place.before().ends_with(' ')).then(|| many.to_owned())
+    }),
     // "10k", "5M", "2bn"
     Rule(concat!("(", number!(), r")(k|M|mn|bn|tn)\b"), |found, _| {
         let scale = match group(found, 2) {
@@ -112,24 +127,23 @@ pub const RULES: &[Rule] = &[
         Some(format!("{} {scale}", numbers::number(group(found, 1))))
     }),
     // "$5/month", "60 beats/min"
-    Rule(
-        r"/(month|mo|year|yr|day|week|wk|hour|hr|h|minute|min|second|sec|s|person|user|kg|lb|km|mile|night|item|unit|GB|MB|L|seat)\b",
-        |found, place| {
-            let counted = place.previous.contains(|letter: char| letter.is_ascii_digit());
-            let measured = ["beats", "miles", "dollars", "euros", "requests", "words", "frames", "calories"];
-            (counted || measured.contains(&place.previous)).then_some(())?;
-            let name = match group(found, 1) {
-                "mo" => "month",
-                "yr" => "year",
-                "wk" => "week",
-                "h" | "hr" => "hour",
-                "min" => "minute",
-                "s" | "sec" => "second",
-                other => unit(other).map_or(other, |Unit(_, one, _)| one),
-            };
-            Some(format!("per {name}"))
-        },
-    ),
+    Rule(r"/([A-Za-z]+)\b", |found, place| {
+        let counted = place.previous.contains(|letter: char| letter.is_ascii_digit());
+        let measured = ["beats", "miles", "dollars", "euros", "requests", "words", "frames", "calories"];
+        (counted || measured.contains(&place.previous)).then_some(())?;
+        let name = match group(found, 1) {
+            "mo" => "month",
+            "yr" => "year",
+            "wk" => "week",
+            "h" | "hr" => "hour",
+            "min" => "minute",
+            "s" | "sec" => "second",
+            "month" | "year" | "day" | "week" | "hour" | "minute" | "second" | "person" | "user" | "night" | "item"
+            | "unit" | "mile" | "seat" | "student" | "page" | "share" => group(found, 1),
+            other => unit(other)?.1,
+        };
+        Some(format!("per {name}"))
+    }),
     Rule(r"km/h\b", |_, _| Some("kilometers per hour".into())),
 ];
 
@@ -155,8 +169,28 @@ fn counted(number: &str, one: &str, many: &str) -> String {
 #[derive(Clone, Copy)]
 struct Unit(&'static str, &'static str, &'static str);
 
+/// Units that are written with other capitals, or with an "s".
+const VARIED: [&str; 26] = [
+    "kg", "km", "cm", "mm", "mg", "ml", "mph", "lb", "lbs", "oz", "ft", "gal", "mbps", "gbps", "kbps", "hz", "khz",
+    "mhz", "ghz", "gb", "tb", "kb", "kwh", "wk", "mo", "yr",
+];
+
 fn unit(symbol: &str) -> Option<Unit> {
-    UNITS.iter().find(|unit| unit.0 == symbol).copied()
+    let exact = UNITS.iter().find(|unit| unit.0 == symbol);
+    let varied = || {
+        let lower = symbol.to_ascii_lowercase();
+        let stem = lower.strip_suffix('s').filter(|stem| VARIED.contains(stem)).unwrap_or(&lower);
+        let known = VARIED.contains(&stem);
+        UNITS.iter().find(|unit| known && unit.0.eq_ignore_ascii_case(stem))
+    };
+    exact.or_else(varied).copied()
+}
+
+/// True for a written number, and for the words of large numbers.
+pub fn is_count(previous: &str) -> bool {
+    let ends =
+        |end: char| end.is_ascii_digit() || matches!(end, '\u{bc}'..='\u{be}' | '\u{2153}' | '\u{2154}' | '\u{215b}');
+    previous.ends_with(ends) || ["hundred", "thousand", "million", "billion", "trillion"].contains(&previous)
 }
 
 const UNITS: &[Unit] = &[
@@ -243,5 +277,8 @@ const UNITS: &[Unit] = &[
     Unit("hrs", "hour", "hours"),
     Unit("yr", "year", "years"),
     Unit("yrs", "year", "years"),
+    Unit("wk", "week", "weeks"),
+    Unit("mo", "month", "months"),
+    Unit("mos", "month", "months"),
     Unit("ha", "hectare", "hectares"),
 ];

@@ -123,8 +123,15 @@ impl Reader<'_> {
                 continue;
             }
             let place = Place { text, at, previous, shouted: self.shouted };
+            if let Some(length) = plain_word(&text[at..], previous).filter(|_| !behind_word) {
+                self.say(&text[at..at + length], at..at + length);
+                previous = &text[at..at + length];
+                at += length;
+                continue;
+            }
+            let is_mark = matches!(letter, ',' | ';' | ':' | '.' | '?' | '!') && text[end..].starts_with([' ', '.']);
             if let Some((length, said)) =
-                (!behind_word || !letter.is_ascii_alphanumeric()).then(|| said(&place)).flatten()
+                (!is_mark && (!behind_word || !letter.is_ascii_alphanumeric())).then(|| said(&place)).flatten()
             {
                 let whole = at..at + length;
                 self.say(&said, whole.clone());
@@ -134,6 +141,11 @@ impl Reader<'_> {
             }
             match letter {
                 ',' | ';' | ':' => self.mark(",", at..end, false),
+                // The full stop of an abbreviated unit: "5 min. or 10"
+                '.' if is_unit(previous)
+                    && text[end..]
+                        .strip_prefix(' ')
+                        .is_some_and(|next| next.starts_with(|next: char| next.is_ascii_lowercase())) => {}
                 '.' => self.mark(".", at..end, false),
                 '?' => self.mark("?", at..end, false),
                 '!' => self.mark("!", at..end, false),
@@ -205,6 +217,22 @@ impl Reader<'_> {
     }
 }
 
+/// True for a number with its unit ("5 min"), and for what an amount is for ("/mo").
+fn is_unit(previous: &str) -> bool {
+    previous.ends_with(|unit: char| unit.is_ascii_lowercase())
+        && previous.starts_with(|first: char| first.is_ascii_digit() || first == '/')
+}
+
+/// The length of a word in small letters that no rule concerns, at the head of a text: most words are such.
+fn plain_word(text: &str, previous: &str) -> Option<usize> {
+    let length = text.bytes().take_while(u8::is_ascii_lowercase).count();
+    let ends = text[length..].is_empty() || text[length..].starts_with([' ', ',', ';', '?']);
+    let word = &text[..length];
+    let concerned =
+        abbreviations::without_stop(word).is_some() || dates::is_month(word) || measures::is_count(previous);
+    (length > 1 && ends && !concerned).then_some(length)
+}
+
 /// True if nothing or a space stands before a place.
 fn alone(text: &str, at: usize) -> bool {
     at == 0 || text[..at].ends_with(' ')
@@ -233,6 +261,37 @@ fn group<'t>(found: &Captures<'t>, at: usize) -> &'t str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::speech::ClauseSplitter;
+
+    /// Written forms, and what is said for them, with bars between equally good ways.
+    const FORMS: &str = include_str!("../../../../../tests/fixtures/speech/written_forms.tsv");
+
+    /// The words of a text, without marks.
+    fn words(written: &str) -> String {
+        let mut splitter = ClauseSplitter::new();
+        let mut clauses = splitter.push(written);
+        clauses.extend(splitter.finish());
+        let tokens = clauses.into_iter().flat_map(|clause| clause.tokens);
+        let words = tokens.filter(|token| token.kind != TokenKind::Mark).map(|token| token.text);
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Lines of written forms that are said otherwise.
+    fn wrong(forms: &str) -> Vec<String> {
+        let lines = forms.lines().filter_map(|line| line.split_once('\t'));
+        let wrong = lines.filter_map(|(written, ways)| {
+            let said = words(written);
+            (!ways.split('|').any(|way| way == said)).then(|| format!("{written:?}: {said:?}, not {ways:?}"))
+        });
+        wrong.collect()
+    }
+
+    #[test]
+    fn written_forms_are_said_as_readers_say_them() {
+        assert!(FORMS.lines().count() >= 280);
+        let wrong = wrong(FORMS);
+        assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    }
 
     #[test]
     fn every_pattern_is_valid() {

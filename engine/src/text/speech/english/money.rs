@@ -126,6 +126,10 @@ fn amount(money: Currency, from: &str, to: &str, scale: Option<&str>, found: &Ca
         .contains(&noun)
     });
     let unit = if described { one } else { many };
+    if scale.is_none() && !to.is_empty() && (from.contains('.') || to.contains('.')) {
+        let said = |number| amount(Currency(one, many, part, parts), number, "", None, found, place);
+        return format!("{} to {}", said(from), said(to));
+    }
     if !to.is_empty() {
         let scale = scale.map(|scale| format!(" {scale}")).unwrap_or_default();
         return format!("{} to {}{scale} {unit}", numbers::number(from), numbers::number(to));

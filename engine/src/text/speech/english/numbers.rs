@@ -142,7 +142,7 @@ pub fn number_in_name(text: &str) -> Option<String> {
     match (text.len(), value / 100, value % 100) {
         (3, hundreds @ 1.., rest @ 10..) => Some(format!("{} {}", cardinal(hundreds), cardinal(rest))),
         (3, hundreds @ 1.., rest @ 1..) => Some(format!("{} oh {}", cardinal(hundreds), cardinal(rest))),
-        (4, 10.., 1..) => Some(year(value)),
+        (4, hundreds @ 10.., rest @ 10..) => Some(format!("{} {}", cardinal(hundreds), cardinal(rest))),
         _ => None,
     }
 }

@@ -27,6 +27,10 @@ pub const RULES: &[Rule] = &[
     }),
     Rule(r"24/7\b", |_, _| Some("twenty four seven".into())),
     Rule(r"9/11\b", |_, _| Some("nine eleven".into())),
+    Rule(r"(401|403)\((k|b)\)", |found, _| {
+        Some(format!("{} {}", numbers::number_in_name(group(found, 1))?, group(found, 2).to_ascii_uppercase()))
+    }),
+    Rule(r"50[/-]50\b", |_, _| Some("fifty fifty".into())),
     // "3/4", "8/10"
     Rule(r"(\d{1,6})/(\d{1,6})\b", |found, place| {
         let (over, under): (u64, u64) = (group(found, 1).parse().ok()?, group(found, 2).parse().ok()?);
@@ -75,7 +79,7 @@ pub const RULES: &[Rule] = &[
     Rule(r"[-\u{2013}]\s?", range_dash),
     // "-5"
     Rule(concat!(r"-(", number!(), r")\b"), |found, place| {
-        let opens = place.before().is_empty() || place.before().ends_with([' ', '(', '=', '"']);
+        let opens = place.before().is_empty() || place.before().ends_with([' ', '(', '=', '"', '^']);
         opens.then(|| format!("minus {}", numbers::number(group(found, 1))))
     }),
     // "5 million", "0 %"; amounts, years
@@ -152,7 +156,8 @@ const MEASURED: [&str; 20] = [
 /// A number: a year where it looks like one, or an amount.
 fn plain(text: &str, place: &Place, after: &str) -> String {
     let previous = place.previous_lower();
-    if NUMBERED.contains(&previous.as_str())
+    let is_model = place.previous.len() > 1 && place.previous.bytes().all(|letter| letter.is_ascii_uppercase());
+    if (NUMBERED.contains(&previous.as_str()) || is_model && !place.shouted && text.len() == 4)
         && let Some(said) = numbers::number_in_name(text)
     {
         return said;

@@ -65,10 +65,10 @@ const REGNAL: [&str; 58] = [
 ];
 
 /// Words that a number follows.
-const NUMBERED: [&str; 30] = [
+const NUMBERED: [&str; 34] = [
     "chapter", "part", "act", "scene", "section", "book", "volume", "type", "phase", "war", "bowl", "article", "title",
     "stage", "grade", "level", "appendix", "figure", "table", "class", "category", "fantasy", "rocky", "wars",
-    "apollo", "episode", "unit", "mark", "tier", "factor",
+    "apollo", "episode", "unit", "mark", "tier", "factor", "vol", "ch", "sec", "fig",
 ];
 
 /// The value of a numeral in its usual form.
@@ -106,10 +106,11 @@ pub fn value(numeral: &str) -> Option<u64> {
 /// The reading of a numeral behind a word: "the eighth" of "Henry VIII", "four" of "Chapter IV".
 pub fn said(numeral: &str, previous: &str, after: &str) -> Option<String> {
     let value = value(numeral)?;
-    if NUMBERED.contains(&previous.to_ascii_lowercase().as_str()) && (numeral != "I" || !continues(after)) {
+    let capital = previous.starts_with(|first: char| first.is_ascii_uppercase());
+    if NUMBERED.contains(&previous.to_ascii_lowercase().as_str()) && (numeral != "I" || capital && !is_pronoun(after)) {
         return Some(numbers::cardinal(value));
     }
-    let named = previous.starts_with(|first: char| first.is_ascii_uppercase()) && previous.len() > 1;
+    let named = capital && previous.len() > 1;
     if REGNAL.contains(&previous)
         && value < 40
         && (!["I", "C", "L", "D", "M"].contains(&numeral) || numeral == "I" && !continues(after))
@@ -118,6 +119,15 @@ pub fn said(numeral: &str, previous: &str, after: &str) -> Option<String> {
     }
     (named && numeral.len() > 1 && value < 40 && numeral.bytes().all(|letter| b"IVX".contains(&letter)))
         .then(|| numbers::cardinal(value))
+}
+
+/// True if "I" is a pronoun before a text.
+fn is_pronoun(after: &str) -> bool {
+    let next = after.trim_start().split(' ').next().unwrap_or_default();
+    let verbs = [
+        "think", "am", "will", "have", "like", "want", "know", "can", "believe", "would", "read", "saw", "love", "mean",
+    ];
+    verbs.contains(&next) || after.starts_with('\'')
 }
 
 /// True if a verb may follow, so that "I" is a pronoun.

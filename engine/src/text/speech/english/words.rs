@@ -11,7 +11,7 @@ pub const RULES: &[Rule] = &[
         (!joined).then(|| abbreviations::slashed(group(found, 0)).map(str::to_owned)).flatten()
     }),
     // "U.S.", "e.g.", "Ph.D."
-    Rule(r"(?:[A-Za-z]\.){2,}(?:[A-Za-z]\b)?|Ph\.D\.?", |found, place| {
+    Rule(r"(?:[A-Za-z]\.)+[A-Za-z]\b\.?|(?:[A-Za-z]\.){2,}|Ph\.D\.?", |found, place| {
         let text = group(found, 0);
         let stopped = format!("{}.", text.trim_end_matches('.'));
         let ending = if place.after(found).starts_with("'s") { "'s" } else { "" };
@@ -79,7 +79,13 @@ pub const RULES: &[Rule] = &[
         Some(word(text, place.shouted))
     }),
     // Symbols
-    Rule(r"&", |_, _| Some("and".into())),
+    Rule(r"&&?", |_, _| Some("and".into())),
+    Rule(r"\^2\b", |_, _| Some("squared".into())),
+    Rule(r"\^3\b", |_, _| Some("cubed".into())),
+    Rule(r"\^", |_, place| {
+        let power = place.rest()[1..].starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-');
+        power.then(|| "to the power of".into())
+    }),
     Rule(r"@", |_, _| Some("at".into())),
     Rule(r"->|=>|<-", |_, _| Some(",".into())),
     Rule(r"==?", |_, _| Some("equals".into())),
@@ -192,6 +198,7 @@ pub fn word(text: &str, shouted: bool) -> String {
     let mixed = text.bytes().skip(1).any(|letter| letter.is_ascii_uppercase()) && !text.contains('\'');
     match text {
         "PhD" => "P H D".into(),
+        "pH" => "P H".into(),
         _ if mixed && Lexicon::cmudict().entry(&lower).is_none() => camel(text),
         _ => lower,
     }
@@ -199,6 +206,11 @@ pub fn word(text: &str, shouted: bool) -> String {
 
 /// A word in capitals: said as a word, or spelled.
 fn capitals(text: &str, shouted: bool) -> String {
+    match text {
+        "WWI" => return "world war one".into(),
+        "WWII" => return "world war two".into(),
+        _ => {}
+    }
     let lower = text.to_ascii_lowercase();
     let entry = Lexicon::cmudict().entry(&lower);
     let as_word = if is_acronym(text) || STRESSED.contains(&text) {

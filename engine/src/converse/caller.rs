@@ -1,0 +1,176 @@
+//! The caller: speech and silence, and the words of the current turn.
+
+/// Silence after which speech counts anew, ms.
+const GAP_MS: u32 = 200;
+/// Speech that ends a pause, ms. A click is shorter.
+const BURST_MS: u32 = 60;
+
+/// What is known of the caller's current turn.
+#[derive(Debug, Default)]
+pub struct Caller {
+    /// Speech since the last gap, ms.
+    voiced_ms: u32,
+    /// Speech since the last piece of silence, ms.
+    burst_ms: u32,
+    /// Silence since the last speech, ms.
+    quiet_ms: u32,
+    finals: Vec<String>,
+    partial: String,
+    /// Answers that are awaited of the recogniser.
+    marks: usize,
+    /// True once the client knows that the caller speaks.
+    pub told: bool,
+    /// True if the turn began while the agent spoke, or right after it.
+    pub overlaps: bool,
+    /// True if the words of this pause are asked for.
+    pub asked: bool,
+    /// Text of the turn that was told last.
+    shown: String,
+}
+
+impl Caller {
+    /// Takes a piece of audio.
+    pub fn hear(&mut self, speech: bool, ms: u32) {
+        if speech {
+            self.voiced_ms = self.voiced_ms.saturating_add(ms);
+            self.burst_ms = self.burst_ms.saturating_add(ms);
+            if self.burst_ms >= BURST_MS {
+                self.quiet_ms = 0;
+            }
+        } else {
+            self.burst_ms = 0;
+            self.quiet_ms = self.quiet_ms.saturating_add(ms);
+            if self.quiet_ms >= GAP_MS {
+                self.voiced_ms = 0;
+            }
+        }
+    }
+
+    /// Speech since the last gap, ms.
+    pub fn voiced_ms(&self) -> u32 {
+        self.voiced_ms
+    }
+
+    /// Silence since the last speech, ms.
+    pub fn quiet_ms(&self) -> u32 {
+        self.quiet_ms
+    }
+
+    /// True if speech has begun again.
+    pub fn speaks(&self) -> bool {
+        self.burst_ms >= BURST_MS
+    }
+
+    /// Begins to count speech anew.
+    pub fn forget_speech(&mut self) {
+        (self.voiced_ms, self.burst_ms) = (0, 0);
+    }
+
+    /// Takes words that may change.
+    pub fn partial(&mut self, text: String) {
+        self.partial = text;
+    }
+
+    /// Takes words that do not change.
+    pub fn finish(&mut self, text: String) {
+        self.partial.clear();
+        self.finals.push(text);
+    }
+
+    /// Awaits an answer of the recogniser.
+    pub fn mark(&mut self) {
+        self.marks += 1;
+    }
+
+    /// Takes an answer of the recogniser; true if all words up to the last mark have come.
+    pub fn settled(&mut self) -> bool {
+        self.marks = self.marks.saturating_sub(1);
+        self.marks == 0
+    }
+
+    /// True if words are awaited.
+    pub fn is_settling(&self) -> bool {
+        self.marks > 0
+    }
+
+    /// The words of the turn so far.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for part in self.finals.iter().chain((!self.partial.is_empty()).then_some(&self.partial)) {
+            append(&mut text, part);
+        }
+        text
+    }
+
+    /// The words of the turn so far, if they have changed since they were told.
+    pub fn news(&mut self) -> Option<String> {
+        let text = self.text();
+        (text != self.shown).then(|| {
+            self.shown.clone_from(&text);
+            text
+        })
+    }
+
+    /// Takes the turn's words, and begins the next one.
+    pub fn take_turn(&mut self) -> String {
+        let text = self.text();
+        self.clear_words();
+        self.overlaps = false;
+        text
+    }
+
+    fn clear_words(&mut self) {
+        self.finals.clear();
+        self.partial.clear();
+        self.shown.clear();
+        self.asked = false;
+    }
+}
+
+/// Joins two parts of what one caller says. The recogniser ends each with a full stop and begins each with a capital.
+pub fn append(text: &mut String, part: &str) {
+    if part.is_empty() {
+        return;
+    }
+    if text.is_empty() {
+        text.push_str(part);
+        return;
+    }
+    text.push(' ');
+    text.push_str(part);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_counts_on_through_a_click() {
+        let mut caller = Caller::default();
+        (0..10).for_each(|_| caller.hear(true, 32));
+        assert_eq!((caller.voiced_ms(), caller.quiet_ms(), caller.speaks()), (320, 0, true));
+        (0..6).for_each(|_| caller.hear(false, 32));
+        assert_eq!(caller.voiced_ms(), 320, "a short gap is within speech");
+        caller.hear(true, 32);
+        assert_eq!((caller.quiet_ms(), caller.speaks()), (192, false), "a click");
+        caller.hear(false, 32);
+        assert_eq!((caller.voiced_ms(), caller.quiet_ms()), (0, 224));
+        (0..2).for_each(|_| caller.hear(true, 32));
+        assert_eq!((caller.quiet_ms(), caller.speaks()), (0, true));
+    }
+
+    #[test]
+    fn a_turn_is_its_finals_and_the_partial() {
+        let mut caller = Caller::default();
+        caller.partial("hello".into());
+        caller.finish("Hello.".into());
+        caller.partial("and".into());
+        assert_eq!(caller.news().as_deref(), Some("Hello. and"));
+        assert_eq!(caller.news(), None);
+        caller.mark();
+        caller.mark();
+        assert!(!caller.settled() && caller.is_settling() && caller.settled());
+        assert_eq!(caller.take_turn(), "Hello. and");
+        assert_eq!(caller.text(), "");
+    }
+}

@@ -1,0 +1,627 @@
+//! Every pair of state and event has a row, and the behaviours that users complain of have tests.
+
+use super::*;
+
+/// A conversation with the means to lead it anywhere.
+struct Scene {
+    conversation: Conversation,
+    now: u64,
+    /// Everything that was to be done, oldest first.
+    done: Vec<Action>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(Rules { language: Some("en".into()), ..Rules::default() })
+    }
+
+    fn with(rules: Rules) -> Self {
+        Self { conversation: Conversation::new(rules), now: 1_000, done: Vec::new() }
+    }
+
+    fn happens(&mut self, event: Event) -> Vec<Action> {
+        let actions = self.conversation.handle(self.now, event);
+        // Samples would fill the messages of failures.
+        let bare = |action: &Action| match action {
+            Action::Audio { reply, .. } => Action::Audio { reply: *reply, samples: Vec::new() },
+            other => other.clone(),
+        };
+        self.done.extend(actions.iter().map(bare));
+        actions
+    }
+
+    /// Audio in real time, with the recogniser's answers as they come.
+    fn hears(&mut self, speech: bool, ms: u64) -> Vec<Action> {
+        let mut all = Vec::new();
+        for _ in 0..ms / 32 {
+            self.now += 32;
+            all.extend(self.happens(Event::Heard { speech, ms: 32 }));
+        }
+        all
+    }
+
+    /// A whole turn of the caller.
+    fn says(&mut self, text: &str) {
+        self.hears(true, 640);
+        self.happens(Event::Partial(text.to_lowercase()));
+        self.hears(false, 224);
+        self.happens(Event::Final(text.into()));
+        self.happens(Event::Settled);
+        self.hears(false, 1_600);
+    }
+
+    /// The id of the last thought.
+    fn thought(&self) -> u64 {
+        let ids = self.done.iter().filter_map(|action| match action {
+            Action::Think { thought, .. } => Some(*thought),
+            _ => None,
+        });
+        ids.last().expect("the mind was asked")
+    }
+
+    /// The id of the last speech.
+    fn speech(&self) -> u64 {
+        let ids = self.done.iter().filter_map(|action| match action {
+            Action::Say { speech, .. } => Some(*speech),
+            _ => None,
+        });
+        ids.last().expect("something is to be said")
+    }
+
+    /// The mind's answer, and the voice that says it, 400 ms a word.
+    fn answers(&mut self, text: &str) {
+        let thought = self.thought();
+        self.happens(Event::Text { thought, text: text.into() });
+        self.happens(Event::Thought { thought, calls: Vec::new() });
+        self.speaks(text);
+    }
+
+    fn speaks(&mut self, text: &str) {
+        let speech = self.speech();
+        for (at, word) in text.split_whitespace().enumerate() {
+            for part in 0..5 {
+                let start_ms = at as u64 * 400;
+                let bare = word.trim_end_matches(['.', ',', '?', '!']).to_owned();
+                let word = VoiceWord { text: bare, start_ms, end_ms: start_ms + 400 };
+                let words = if part == 0 { vec![word] } else { Vec::new() };
+                let frame = VoiceFrame { samples: vec![0.1; 1_920], words };
+                self.happens(Event::Frame { speech, frame });
+            }
+        }
+        self.happens(Event::Said { speech });
+    }
+
+    /// Time passes with deadlines kept and a silent caller.
+    fn waits(&mut self, ms: u64) {
+        self.hears(false, ms);
+        self.happens(Event::Tick);
+    }
+
+    fn calls(&mut self, ids: &[&str]) {
+        let thought = self.thought();
+        let call = |id: &&str| ToolCall { id: (*id).into(), name: "weather".into(), arguments: "{}".into() };
+        self.happens(Event::Thought { thought, calls: ids.iter().map(call).collect() });
+    }
+
+    fn result(&mut self, id: &str, result: &str) -> Vec<Action> {
+        self.happens(Event::ToolResult { call_id: id.into(), result: result.into() })
+    }
+
+    fn state(&self) -> State {
+        self.conversation.state()
+    }
+
+    fn count(&self, is: impl Fn(&Action) -> bool) -> usize {
+        self.done.iter().filter(|action| is(action)).count()
+    }
+
+    fn user_texts(&self) -> Vec<&str> {
+        let texts = self.done.iter().filter_map(|action| match action {
+            Action::UserFinal(text) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    fn agent_texts(&self) -> Vec<(&str, bool)> {
+        let texts = self.done.iter().filter_map(|action| match action {
+            Action::AgentText { text, interrupted, .. } => Some((text.as_str(), *interrupted)),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    /// A conversation in a state.
+    fn in_state(state: State) -> Self {
+        let mut scene = Self::new();
+        match state {
+            State::Listening => {}
+            State::Hearing => drop(scene.hears(true, 640)),
+            State::Pausing => {
+                scene.hears(true, 640);
+                scene.happens(Event::Partial("i would like the".into()));
+                scene.hears(false, 256);
+            }
+            State::Thinking => scene.says("Tell me a story."),
+            State::Speaking => {
+                scene.says("Tell me a story.");
+                scene.answers("Once upon a time there was a small house.");
+            }
+            State::Doubt => {
+                scene.says("Tell me a story.");
+                scene.answers("Once upon a time there was a small house.");
+                scene.hears(true, 160);
+            }
+            State::Holding => {
+                scene.says("Tell me a story.");
+                scene.calls(&["a"]);
+            }
+            State::Ending => {
+                scene.hears(true, 640);
+                scene.happens(Event::End);
+            }
+        }
+        assert_eq!(scene.state(), state);
+        scene
+    }
+}
+
+const STATES: [State; 8] = [
+    State::Listening,
+    State::Hearing,
+    State::Pausing,
+    State::Thinking,
+    State::Speaking,
+    State::Doubt,
+    State::Holding,
+    State::Ending,
+];
+
+/// What happens in each state: the event, and the first letters of the state after it, in the order of [`STATES`]; `--` is the end of the
+/// session.
+const ROWS: &[(&str, &str)] = &[
+    ("greet", "Th He Pa Th Sp Do Ho En"),
+    ("speech 32 ms", "Li He Pa Th Sp Do Ho En"),
+    ("speech 160 ms", "He He He Th Do Do Ho En"),
+    ("speech 320 ms", "He He He He Do Do He En"),
+    ("speech and a word", "He He He He He He He En"),
+    ("silence 96 ms", "Li He Pa Th Sp Do Ho En"),
+    ("silence 256 ms", "Li Pa Pa Th Sp Do Ho En"),
+    ("silence 2 s", "Li Th Th Th Sp Do Ho --"),
+    ("partial", "Li He Pa Th Sp Do Ho En"),
+    ("stop", "Li He Pa Th Sp He Ho En"),
+    ("final", "Li He Pa Th Sp Do Ho En"),
+    ("settled", "Li He Pa Th Sp Do Ho --"),
+    ("text of the thought", "Li He Pa Th Sp Do Ho En"),
+    ("end of the thought", "Li He Pa Li Sp Do Ho En"),
+    ("a call", "Li He Pa Ho Sp Do Ho En"),
+    ("mind fails", "Li He Pa Th Sp Do Ho En"),
+    ("frame of the speech", "Li He Pa Th Sp Do Ho En"),
+    ("said", "Li He Pa Th Sp Do Ho En"),
+    ("voice fails", "Li He Pa Th Th He Ho En"),
+    ("result", "Li He Pa Th Sp Do Th En"),
+    ("result of no call", "Li He Pa Th Sp Do Ho En"),
+    ("tick after 40 s", "Li He Pa Th Sp Do Th --"),
+    ("end", "-- En En -- -- -- -- En"),
+];
+
+fn apply(scene: &mut Scene, event: &str) {
+    let last = |scene: &Scene, mind: bool| {
+        scene
+            .done
+            .iter()
+            .filter_map(|action| match action {
+                Action::Think { thought, .. } if mind => Some(*thought),
+                Action::Say { speech, .. } if !mind => Some(*speech),
+                _ => None,
+            })
+            .next_back()
+            .unwrap_or(999)
+    };
+    let failure = || Failure { code: "x", message: "x".into(), apology: "Sorry.".into() };
+    match event {
+        "greet" => drop(scene.happens(Event::Greet("Hello.".into()))),
+        "speech 32 ms" => drop(scene.hears(true, 32)),
+        "speech 160 ms" => drop(scene.hears(true, 160)),
+        "speech 320 ms" => drop(scene.hears(true, 320)),
+        "speech and a word" => {
+            scene.hears(true, 600);
+            scene.happens(Event::Partial("bananas".into()));
+        }
+        "silence 96 ms" => drop(scene.hears(false, 96)),
+        "silence 256 ms" => drop(scene.hears(false, 256)),
+        "silence 2 s" => drop(scene.hears(false, 2_016)),
+        "partial" => drop(scene.happens(Event::Partial("yeah".into()))),
+        "stop" => drop(scene.happens(Event::Partial("stop".into()))),
+        "final" => drop(scene.happens(Event::Final("Yeah.".into()))),
+        "settled" => drop(scene.happens(Event::Settled)),
+        "text of the thought" => {
+            let thought = last(scene, true);
+            scene.happens(Event::Text { thought, text: "Well.".into() });
+        }
+        "end of the thought" => {
+            let thought = last(scene, true);
+            scene.happens(Event::Thought { thought, calls: Vec::new() });
+        }
+        "a call" => {
+            let thought = last(scene, true);
+            let call = ToolCall { id: "b".into(), name: "weather".into(), arguments: "{}".into() };
+            scene.happens(Event::Thought { thought, calls: vec![call] });
+        }
+        "mind fails" => {
+            let thought = last(scene, true);
+            scene.happens(Event::MindFailed { thought, failure: failure() });
+        }
+        "frame of the speech" => {
+            let speech = last(scene, false);
+            scene.happens(Event::Frame { speech, frame: VoiceFrame { samples: vec![0.0; 1_920], words: Vec::new() } });
+        }
+        "said" => {
+            let speech = last(scene, false);
+            scene.happens(Event::Said { speech });
+        }
+        "voice fails" => {
+            let speech = last(scene, false);
+            scene.happens(Event::VoiceFailed { speech, failure: failure() });
+        }
+        "result" => drop(scene.result("a", "{}")),
+        "result of no call" => drop(scene.result("z", "{}")),
+        "tick after 40 s" => {
+            scene.now += 40_000;
+            scene.happens(Event::Tick);
+        }
+        "end" => drop(scene.happens(Event::End)),
+        other => panic!("no such event: {other}"),
+    }
+}
+
+#[test]
+fn every_pair_of_state_and_event_has_its_row() {
+    for (event, row) in ROWS {
+        let expected: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(expected.len(), STATES.len(), "{event}");
+        for (state, expected) in STATES.into_iter().zip(expected) {
+            let mut scene = Scene::in_state(state);
+            apply(&mut scene, event);
+            let over = scene.count(|action| *action == Action::Ended) > 0;
+            let name = format!("{:?}", scene.state());
+            let letter = if over { "--" } else { &name[..2] };
+            assert_eq!(letter, expected, "{event} in {state:?}: {:?}", scene.done);
+        }
+    }
+}
+
+#[test]
+fn a_turn_is_heard_answered_and_remembered() {
+    let mut scene = Scene::new();
+    scene.says("What is the time?");
+    assert_eq!(scene.user_texts(), ["What is the time?"]);
+    scene.answers("It is noon.");
+    scene.waits(2_000);
+    assert_eq!(scene.state(), State::Listening);
+    assert_eq!(scene.agent_texts(), [("It is noon.", false)]);
+    let history = scene.conversation.history();
+    assert_eq!(
+        history.iter().map(|message| message.content.as_str()).collect::<Vec<_>>(),
+        ["What is the time?", "It is noon."]
+    );
+    let order: Vec<&str> = scene
+        .done
+        .iter()
+        .filter_map(|action| match action {
+            Action::SpeechStarted => Some("started"),
+            Action::SpeechStopped => Some("stopped"),
+            Action::UserFinal(_) => Some("user"),
+            Action::ReplyStarted { .. } => Some("reply"),
+            Action::AgentText { .. } => Some("agent"),
+            Action::ReplyDone { .. } => Some("done"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, ["started", "stopped", "user", "reply", "agent", "done"]);
+}
+
+#[test]
+fn nothing_of_a_prepared_reply_leaves_before_the_turn_is_over() {
+    let mut scene = Scene::with(Rules { min_silence_ms: 1_000, language: Some("en".into()), ..Rules::default() });
+    scene.hears(true, 640);
+    scene.hears(false, 224);
+    scene.happens(Event::Final("Book a table.".into()));
+    scene.happens(Event::Settled);
+    let thought = scene.thought();
+    scene.happens(Event::Text { thought, text: "Done.".into() });
+    scene.calls(&["a"]);
+    scene.speaks("Done.");
+    let leaves =
+        |action: &Action| matches!(action, Action::Call(_) | Action::Audio { .. } | Action::ReplyStarted { .. });
+    assert_eq!((scene.state(), scene.count(leaves)), (State::Pausing, 0));
+    // The caller goes on: the call was never made.
+    scene.hears(true, 640);
+    assert_eq!(scene.conversation.history(), []);
+    scene.hears(false, 224);
+    scene.happens(Event::Final("For two.".into()));
+    scene.happens(Event::Settled);
+    scene.hears(false, 1_024);
+    assert_eq!(scene.user_texts(), ["Book a table. For two."]);
+    assert_eq!(scene.count(leaves), 0);
+    scene.calls(&["b"]);
+    assert_eq!(scene.count(|action| matches!(action, Action::Call(call) if call.id == "b")), 1);
+}
+
+#[test]
+fn a_turn_that_ends_in_the_middle_of_a_sentence_waits() {
+    for (text, waits_ms) in [("I would like to book", 300), ("I would like to", 1_500), ("My number is five", 700)] {
+        let mut scene = Scene::new();
+        scene.hears(true, 640);
+        scene.happens(Event::Partial(text.to_lowercase()));
+        let mut quiet = 0;
+        while scene.user_texts().is_empty() {
+            quiet += 32;
+            for action in scene.hears(false, 32) {
+                if action == Action::Settle {
+                    scene.happens(Event::Final(text.into()));
+                    scene.happens(Event::Settled);
+                }
+            }
+        }
+        assert!((waits_ms..waits_ms + 64).contains(&quiet), "{text}: {quiet} ms");
+    }
+}
+
+#[test]
+fn speech_before_the_reply_makes_one_turn_of_both_parts() {
+    let mut scene = Scene::new();
+    scene.says("Tell me a story.");
+    let first = scene.thought();
+    scene.says("About a house.");
+    assert!(scene.done.contains(&Action::StopThinking { thought: first }));
+    assert_eq!(scene.conversation.history()[0].content, "Tell me a story. About a house.");
+    assert_eq!(scene.conversation.history().len(), 1);
+}
+
+#[test]
+fn an_interruption_stops_the_reply_and_keeps_what_was_played() {
+    let mut scene = Scene::in_state(State::Speaking);
+    scene.waits(900);
+    scene.hears(true, 320);
+    scene.happens(Event::Partial("sorry i meant".into()));
+    assert_eq!(scene.state(), State::Doubt, "not half a second yet");
+    scene.hears(true, 256);
+    assert_eq!(scene.state(), State::Hearing);
+    let (text, interrupted) = scene.agent_texts()[0];
+    assert!(interrupted && "Once upon a time there was a small house.".starts_with(text) && text.len() < 25, "{text}");
+    assert_eq!(scene.conversation.history()[1].content, text);
+    scene.happens(Event::Frame { speech: scene.speech(), frame: VoiceFrame::default() });
+    let done = scene.done.iter().position(|action| matches!(action, Action::ReplyDone { interrupted: true, .. }));
+    let audio = scene.done.iter().rposition(|action| matches!(action, Action::Audio { .. }));
+    assert!(audio < done, "no audio after the end");
+    scene.hears(false, 224);
+    scene.happens(Event::Final("Sorry, I meant a castle.".into()));
+    scene.happens(Event::Settled);
+    scene.hears(false, 1_600);
+    assert_eq!(scene.user_texts().last(), Some(&"Sorry, I meant a castle."));
+}
+
+#[test]
+fn what_was_not_played_was_not_said() {
+    let mut scene = Scene::new();
+    scene.says("Tell me a story.");
+    let thought = scene.thought();
+    scene.happens(Event::Text { thought, text: "Once upon a time.".into() });
+    scene.hears(true, 320);
+    assert_eq!(scene.state(), State::Hearing);
+    assert!(scene.agent_texts().is_empty());
+    assert_eq!(scene.conversation.history().len(), 1, "the caller's words alone");
+}
+
+#[test]
+fn backchannels_do_not_stop_the_agent_and_are_not_answered() {
+    for word in ["yeah", "uh-huh", "okay", "right"] {
+        let mut scene = Scene::in_state(State::Speaking);
+        scene.waits(600);
+        scene.hears(true, 320);
+        scene.happens(Event::Partial(word.into()));
+        for action in scene.hears(false, 400) {
+            if action == Action::Settle {
+                scene.happens(Event::Final(word.into()));
+                scene.happens(Event::Settled);
+            }
+        }
+        assert_eq!(scene.state(), State::Speaking, "{word}");
+        scene.waits(6_000);
+        assert_eq!(scene.agent_texts(), [("Once upon a time there was a small house.", false)], "{word}");
+        assert_eq!((scene.state(), scene.user_texts().len()), (State::Listening, 1), "{word}");
+    }
+}
+
+#[test]
+fn an_early_yes_to_a_question_is_an_answer() {
+    let mut scene = Scene::new();
+    scene.says("Tell me a story.");
+    scene.answers("Shall I begin now?");
+    scene.waits(1_500);
+    scene.hears(true, 320);
+    scene.happens(Event::Partial("yes".into()));
+    for action in scene.hears(false, 1_600) {
+        if action == Action::Settle {
+            scene.happens(Event::Final("Yes.".into()));
+            scene.happens(Event::Settled);
+        }
+    }
+    assert_eq!(scene.user_texts(), ["Tell me a story.", "Yes."]);
+}
+
+#[test]
+fn its_own_echo_neither_stops_it_nor_is_answered() {
+    let mut scene = Scene::in_state(State::Speaking);
+    scene.hears(true, 1_600);
+    scene.happens(Event::Partial("once upon a time there".into()));
+    scene.hears(true, 2_400);
+    assert_eq!(scene.state(), State::Hearing, "the reply has ended; the echo goes on");
+    scene.happens(Event::Final("Once upon a time there was a small house.".into()));
+    for action in scene.hears(false, 1_600) {
+        if action == Action::Settle {
+            scene.happens(Event::Settled);
+        }
+    }
+    assert_eq!((scene.state(), scene.user_texts().len()), (State::Listening, 1));
+    assert_eq!(scene.agent_texts(), [("Once upon a time there was a small house.", false)]);
+    assert_eq!(scene.count(|action| *action == Action::SpeechStarted), 1, "the caller did not speak");
+}
+
+#[test]
+fn speech_does_not_stop_an_agent_that_is_not_to_be_stopped() {
+    let mut scene = Scene::with(Rules { interruptible: false, language: Some("en".into()), ..Rules::default() });
+    scene.says("Tell me a story.");
+    scene.answers("Once upon a time there was a small house.");
+    scene.hears(true, 1_600);
+    scene.happens(Event::Partial("stop i meant a castle".into()));
+    for action in scene.hears(false, 6_000) {
+        if action == Action::Settle {
+            scene.happens(Event::Settled);
+        }
+    }
+    assert_eq!(scene.agent_texts(), [("Once upon a time there was a small house.", false)]);
+    assert_eq!(scene.user_texts().last(), Some(&"stop i meant a castle"), "it is answered after the reply");
+}
+
+#[test]
+fn noise_without_words_is_no_turn() {
+    let mut scene = Scene::new();
+    scene.hears(true, 320);
+    for action in scene.hears(false, 1_600) {
+        if action == Action::Settle {
+            scene.happens(Event::Settled);
+        }
+    }
+    assert_eq!((scene.state(), scene.user_texts().len()), (State::Listening, 0));
+    assert_eq!(scene.count(|action| *action == Action::SpeechStopped), 1);
+}
+
+#[test]
+fn tools_are_called_and_their_results_told() {
+    let mut scene = Scene::new();
+    scene.says("Is it sunny in Rome and in Paris?");
+    let thought = scene.thought();
+    scene.happens(Event::Text { thought, text: "I will look.".into() });
+    scene.calls(&["a", "b"]);
+    scene.speaks("I will look.");
+    assert_eq!(scene.count(|action| matches!(action, Action::Call(_))), 2);
+    scene.result("b", "\"rain\"");
+    assert_eq!(scene.state(), State::Holding);
+    scene.result("a", "\"sun\"");
+    assert_ne!(scene.thought(), thought);
+    scene.answers("Sun in Rome, rain in Paris.");
+    scene.waits(6_000);
+    let history = scene.conversation.history();
+    let roles: Vec<Role> = history.iter().map(|message| message.role).collect();
+    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Tool, Role::Assistant]);
+    assert_eq!((history[1].content.as_str(), history[1].calls.len()), ("I will look.", 2));
+    assert_eq!(history[2].call_id.as_deref(), Some("b"));
+    assert_eq!(scene.agent_texts(), [("I will look. Sun in Rome, rain in Paris.", false)], "one reply");
+    let twice = scene.result("a", "\"sun\"");
+    assert!(matches!(&twice[..], [Action::Error(failure)] if failure.code == "unknown_call"), "{twice:?}");
+}
+
+#[test]
+fn a_tool_that_never_answers_is_given_up_after_a_filler() {
+    let mut scene = Scene::in_state(State::Holding);
+    scene.waits(2_200);
+    let speech = scene.speech();
+    assert_eq!(scene.count(|action| matches!(action, Action::Say { .. })), 1, "a filler after 2 s");
+    scene.happens(Event::Frame { speech, frame: VoiceFrame { samples: vec![0.0; 1_920], words: Vec::new() } });
+    scene.happens(Event::Said { speech });
+    let before = scene.thought();
+    scene.waits(27_000);
+    assert_eq!(scene.count(|action| matches!(action, Action::Say { .. })), 1, "once a call");
+    assert_eq!((scene.state(), scene.thought()), (State::Holding, before));
+    scene.waits(1_500);
+    assert_ne!(scene.thought(), before);
+    let told = scene.conversation.history().last().unwrap().content.clone();
+    assert!(told.contains("failed"), "{told}");
+    scene.answers("It does not answer.");
+    scene.waits(3_000);
+    scene.result("a", "\"late\"");
+    scene.says("And now?");
+    let history = scene.conversation.history();
+    assert!(history.last().unwrap().content.contains("late") && history.last().unwrap().content.ends_with("And now?"));
+}
+
+#[test]
+fn speech_never_cancels_a_call() {
+    let mut scene = Scene::in_state(State::Holding);
+    scene.says("And what about Paris?");
+    assert_eq!(scene.state(), State::Holding, "the result is awaited");
+    assert_eq!(scene.user_texts().len(), 2);
+    scene.result("a", "\"sun\"");
+    let history = scene.conversation.history();
+    let roles: Vec<Role> = history.iter().map(|message| message.role).collect();
+    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::User]);
+    assert_eq!(scene.state(), State::Thinking);
+}
+
+#[test]
+fn at_most_eight_rounds_call_tools() {
+    let mut scene = Scene::new();
+    scene.says("Keep going.");
+    for round in 0..8 {
+        let id = format!("call{round}");
+        scene.calls(&[&id]);
+        scene.result(&id, "1");
+    }
+    assert!(matches!(scene.done.last(), Some(Action::Think { tools: false, .. })), "{:?}", scene.done.last());
+    scene.calls(&["one more"]);
+    assert_eq!(scene.count(|action| matches!(action, Action::Call(_))), 8);
+    assert!(scene.done.iter().any(|action| matches!(action, Action::Error(_))));
+}
+
+#[test]
+fn failures_are_told_with_an_apology_and_the_session_lives() {
+    let failure = || Failure { code: "x", message: "x".into(), apology: "Sorry.".into() };
+    let mut scene = Scene::in_state(State::Thinking);
+    let thought = scene.thought();
+    scene.happens(Event::MindFailed { thought, failure: failure() });
+    scene.speaks("Sorry.");
+    scene.waits(1_000);
+    assert_eq!((scene.agent_texts(), scene.state()), (vec![("Sorry.", false)], State::Listening));
+    scene.says("Again.");
+    scene.answers("Here it is.");
+    scene.happens(Event::VoiceFailed { speech: scene.speech(), failure: failure() });
+    assert!(
+        matches!(scene.done.iter().rev().find(|action| matches!(action, Action::Say { .. })), Some(Action::Say { text, .. }) if text == "Sorry.")
+    );
+    let speech = scene.speech();
+    scene.happens(Event::VoiceFailed { speech, failure: failure() });
+    assert_eq!(scene.state(), State::Listening, "an apology that fails is not apologised for");
+    scene.says("Tell me a story.");
+    scene.answers("Once upon a time.");
+    scene.waits(3_000);
+    assert_eq!(scene.agent_texts().last(), Some(&("Once upon a time.", false)));
+}
+
+#[test]
+fn the_end_waits_for_the_last_words() {
+    let mut scene = Scene::in_state(State::Hearing);
+    scene.happens(Event::Partial("good".into()));
+    scene.happens(Event::End);
+    assert_eq!(scene.count(|action| *action == Action::Ended), 0);
+    scene.happens(Event::Final("Goodbye.".into()));
+    scene.happens(Event::Settled);
+    assert_eq!(scene.user_texts(), ["Goodbye."]);
+    assert_eq!(scene.done.last(), Some(&Action::Ended));
+    assert!(scene.happens(Event::Greet("Hello.".into())).is_empty(), "it is over");
+}
+
+#[test]
+fn what_is_sent_is_at_most_half_a_second_ahead() {
+    let mut scene = Scene::in_state(State::Thinking);
+    scene.answers("One two three four five six seven eight nine ten.");
+    let began = scene.now;
+    let sent = |scene: &Scene| scene.count(|action| matches!(action, Action::Audio { .. })) as u64 * 80;
+    for _ in 0..100 {
+        scene.waits(32);
+        assert!(sent(&scene) <= scene.now - began + 500, "{} ms", sent(&scene));
+    }
+    scene.waits(2_000);
+    assert_eq!(sent(&scene), 4_000);
+}

@@ -1,0 +1,152 @@
+//! Words that are heard while the agent speaks, or right after it: backchannels, words that stop at once, echo.
+
+use super::turn_end::{is_english, words};
+
+/// Words that say "I listen, go on".
+const BACKCHANNELS: &[&str] = &[
+    "uh-huh", "uhhuh", "uh", "huh", "mhm", "mm", "mmm", "mm-hmm", "hmm", "hm", "yeah", "yep", "yes", "okay", "ok",
+    "right", "sure", "ah", "oh", "aha", "alright", "i", "see", "cool", "nice", "great", "good", "wow", "really",
+];
+
+/// Words that stop the agent at once.
+const STOPS: &[&str] = &["stop", "wait", "no"];
+
+/// The most recent words of the agent that echo is looked for in.
+const RECENT_WORDS: usize = 60;
+
+/// The share of heard words that makes them echo, in percent.
+const ECHO_PERCENT: usize = 60;
+
+/// New words that interrupt where others were echo. Recognition errors in echo look like new words.
+const NEW_BESIDE_ECHO: usize = 3;
+
+/// What the heard words are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// Words that are not the agent's.
+    pub fresh: Vec<String>,
+    /// True if some of the words are the agent's.
+    pub has_echo: bool,
+}
+
+impl Overlap {
+    /// Compares what is heard with what the agent has said lately.
+    pub fn new(heard: &str, said: &str) -> Self {
+        let (heard, said) = (words(heard), words(said));
+        let said = &said[said.len().saturating_sub(RECENT_WORDS)..];
+        let matched = aligned(&heard, said);
+        let echo_words = matched.iter().filter(|matched| **matched).count();
+        // Single words are in many sentences; two in order are echo, and so is everything if it is one word.
+        let has_echo = echo_words >= 2 || (echo_words == 1 && heard.len() == 1);
+        if !has_echo {
+            return Self { fresh: heard, has_echo };
+        }
+        let last = matched.iter().rposition(|matched| *matched).map_or(0, |last| last + 1);
+        let in_order = echo_words * 100 >= ECHO_PERCENT * last;
+        let is_fresh = |at: usize| if in_order { at >= last } else { !matched[at] };
+        let fresh = heard.iter().enumerate().filter(|(at, _)| is_fresh(*at)).map(|(_, word)| word.clone()).collect();
+        Self { fresh, has_echo }
+    }
+
+    /// True if the caller wants the agent to stop, after this much speech.
+    pub fn interrupts(&self, speech_ms: u32, language: Option<&str>) -> bool {
+        if self.fresh.iter().any(|word| STOPS.contains(&word.as_str())) {
+            return true;
+        }
+        let least = if self.has_echo { NEW_BESIDE_ECHO } else { 1 };
+        if self.fresh.len() < least {
+            return false;
+        }
+        if self.is_backchannel(language) { speech_ms >= 1_000 || self.fresh.len() >= 3 } else { speech_ms >= 500 }
+    }
+
+    /// True if no word says more than that the caller listens.
+    pub fn is_backchannel(&self, language: Option<&str>) -> bool {
+        language.is_none_or(is_english) && self.fresh.iter().all(|word| BACKCHANNELS.contains(&word.as_str()))
+    }
+}
+
+/// What the caller said of a text in which the agent's words may be echo, as it is written.
+pub fn without_echo(heard: &str, said: &str) -> String {
+    let overlap = Overlap::new(heard, said);
+    if !overlap.has_echo {
+        return heard.to_owned();
+    }
+    let written: Vec<&str> = heard.split_whitespace().filter(|word| !words(word).is_empty()).collect();
+    let heard_words = words(heard);
+    if written.len() != heard_words.len() {
+        return overlap.fresh.join(" ");
+    }
+    // Fresh words are a subsequence of what was heard; those after the echo are its end.
+    let skipped = heard_words.len() - overlap.fresh.len();
+    if heard_words[skipped..] == overlap.fresh[..] { written[skipped..].join(" ") } else { overlap.fresh.join(" ") }
+}
+
+/// Which of the heard words are in the longest common subsequence with those that were said.
+fn aligned(heard: &[String], said: &[String]) -> Vec<bool> {
+    let width = said.len() + 1;
+    let mut lengths = vec![0_u16; (heard.len() + 1) * width];
+    for i in (0..heard.len()).rev() {
+        for j in (0..said.len()).rev() {
+            lengths[i * width + j] = if heard[i] == said[j] {
+                lengths[(i + 1) * width + j + 1] + 1
+            } else {
+                lengths[(i + 1) * width + j].max(lengths[i * width + j + 1])
+            };
+        }
+    }
+    let mut matched = vec![false; heard.len()];
+    let (mut i, mut j) = (0, 0);
+    while i < heard.len() && j < said.len() {
+        if heard[i] == said[j] {
+            matched[i] = true;
+            (i, j) = (i + 1, j + 1);
+        } else if lengths[(i + 1) * width + j] >= lengths[i * width + j + 1] {
+            i += 1;
+        } else {
+            j += 1;
+        }
+    }
+    matched
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = "The next train to Berlin leaves at nine from platform four.";
+
+    fn interrupts(heard: &str, speech_ms: u32) -> bool {
+        Overlap::new(heard, SAID).interrupts(speech_ms, Some("en"))
+    }
+
+    #[test]
+    fn speech_interrupts_after_half_a_second_and_backchannels_do_not() {
+        assert!(!interrupts("I meant", 480));
+        assert!(interrupts("I meant", 512));
+        assert!(!interrupts("", 5_000), "noise without a word");
+        assert!(!interrupts("yeah", 960));
+        assert!(interrupts("yeah", 1_024));
+        assert!(!interrupts("uh-huh okay", 600));
+        assert!(interrupts("yeah okay right", 300), "a third word");
+        for word in ["stop", "Wait!", "no"] {
+            assert!(interrupts(word, 96), "{word}");
+        }
+    }
+
+    #[test]
+    fn its_own_words_never_interrupt() {
+        for heard in ["the next train to", "next train two Berlin leaves at", "train to Berlin leaf that nine from"] {
+            assert!(!interrupts(heard, 5_000), "{heard}");
+        }
+        assert!(interrupts("the next train to Berlin stop", 200), "a word beside the echo");
+        assert!(interrupts("the next train to Berlin sorry I meant Bonn", 900));
+    }
+
+    #[test]
+    fn echo_is_cut_from_a_turn() {
+        assert_eq!(without_echo("Next train to Berlin, I meant Bonn.", SAID), "I meant Bonn.");
+        assert_eq!(without_echo("Leaves at nine from platform four.", SAID), "");
+        assert_eq!(without_echo("What about the bus?", SAID), "What about the bus?");
+    }
+}

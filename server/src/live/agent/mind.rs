@@ -1,0 +1,141 @@
+//! The mind: asks a language model to go on with a conversation.
+
+use std::sync::Arc;
+
+use auricle_engine::converse::{self, Event, Failure};
+use futures_util::StreamExt as _;
+use tokio::sync::mpsc::Sender;
+
+use super::settings::Settings;
+use crate::ids;
+use crate::language::{
+    ChatOptions, ChatRequest, LanguageError, LanguageModel, Message, Piece, Role, ToolCall, ToolChoice, grounding,
+};
+
+/// The longest reply, tokens.
+const MAX_TOKENS: u32 = 1_024;
+
+/// Added to the prompt: what is written is spoken.
+const SPOKEN: &str = "You are in a spoken conversation. Your words are read aloud: answer in one to three short sentences of plain text, \
+                      without lists, headings, emoji or markup.";
+
+const APOLOGY: &str = "I am sorry, something went wrong. Could you say that again?";
+const MISSING_APOLOGY: &str = "I have no language model yet. Please run the command auricle models pull chat.";
+const MISSING: &str = "No language model is here: fetch one with `auricle models pull chat`, which the running service then uses, or set \
+                       `language_upstream` to a server that has one.";
+
+/// The failure of a session without a language model.
+pub fn missing() -> Failure {
+    Failure { code: "model_unavailable", message: MISSING.into(), apology: MISSING_APOLOGY.into() }
+}
+
+fn failure(error: &LanguageError) -> Failure {
+    let code = match error {
+        LanguageError::Unavailable(_) => return missing(),
+        LanguageError::ContextLength { .. } => "context_length_exceeded",
+        LanguageError::UnsupportedSchema(_) => "unsupported_schema",
+        LanguageError::Busy(_) => "unavailable",
+        LanguageError::Upstream(_) => "upstream_error",
+        LanguageError::Refused(_) | LanguageError::Local(_) => "model_error",
+    };
+    Failure { code, message: format!("The language model gave no answer: {error}."), apology: APOLOGY.into() }
+}
+
+/// What the mind is asked.
+pub fn request(
+    model: &dyn LanguageModel,
+    settings: &Settings,
+    history: &[converse::Message],
+    may_call: bool,
+    account: String,
+) -> ChatRequest {
+    let prompt = match settings.system_prompt.trim() {
+        "" => SPOKEN.to_owned(),
+        prompt => format!("{prompt}\n\n{SPOKEN}"),
+    };
+    let mut messages = vec![Message::new(Role::System, prompt)];
+    messages.extend(history.iter().map(message));
+    if messages.len() == 1 || messages[1].role == Role::Assistant {
+        // Chat templates want the person's words first; the agent may have greeted.
+        messages.insert(1, Message::new(Role::User, "(The call begins.)"));
+    }
+    fit(model, settings, &mut messages);
+    let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
+    let tools = settings.tools.clone();
+    let options = ChatOptions { max_tokens: Some(MAX_TOKENS), tools, tool_choice, ..ChatOptions::default() };
+    ChatRequest { messages, options, account: Some(account) }
+}
+
+fn message(message: &converse::Message) -> Message {
+    let role = match message.role {
+        converse::Role::User => Role::User,
+        converse::Role::Assistant => Role::Assistant,
+        converse::Role::Tool => Role::Tool,
+    };
+    let call = |call: &converse::ToolCall| ToolCall {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+    };
+    Message {
+        tool_calls: message.calls.iter().map(call).collect(),
+        tool_call_id: message.call_id.clone(),
+        ..Message::new(role, &message.content)
+    }
+}
+
+/// Drops the oldest turns of a conversation that is longer than the model's context. The prompt, the tools and the last turn stay.
+fn fit(model: &dyn LanguageModel, settings: &Settings, messages: &mut Vec<Message>) {
+    let tools: usize = settings
+        .tools
+        .iter()
+        .map(|tool| model.count_tokens(&format!("{}{:?}{}", tool.name, tool.description, tool.parameters)))
+        .sum();
+    while grounding::tokens(model, messages, Some(MAX_TOKENS)) + tools > model.context_tokens() {
+        let next_turn = messages.iter().skip(2).position(|message| message.role == Role::User);
+        let Some(next_turn) = next_turn.map(|at| at + 2) else { return };
+        messages.drain(1..next_turn);
+    }
+}
+
+/// Thinks, and sends what comes of it. Dropping the future cancels it.
+pub async fn think(model: Arc<dyn LanguageModel>, request: ChatRequest, thought: u64, events: Sender<Event>) {
+    let send = async |event: Event| events.send(event).await.is_ok();
+    let mut pieces = match model.chat(request).await {
+        Ok(pieces) => pieces,
+        Err(error) => {
+            tracing::warn!(%error, "the language model failed");
+            send(Event::MindFailed { thought, failure: failure(&error) }).await;
+            return;
+        }
+    };
+    let mut calls = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        match piece {
+            Ok(Piece::Text(text)) => {
+                if !send(Event::Text { thought, text }).await {
+                    return;
+                }
+            }
+            Ok(Piece::ToolCalls(more)) => {
+                // Ids of models are often those of other turns again.
+                calls.extend(more.into_iter().map(|call| converse::ToolCall {
+                    id: ids::fresh("call"),
+                    name: call.name,
+                    arguments: call.arguments,
+                }));
+            }
+            Ok(Piece::End { .. }) => {
+                send(Event::Thought { thought, calls }).await;
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the language model failed");
+                send(Event::MindFailed { thought, failure: failure(&error) }).await;
+                return;
+            }
+        }
+    }
+    let error = LanguageError::Upstream("the answer ended midway".into());
+    send(Event::MindFailed { thought, failure: failure(&error) }).await;
+}

@@ -1,0 +1,236 @@
+//! Conversations: a caller who speaks, a language model that is a server of OpenAI's shape, tools, interruptions, failures.
+
+use std::time::Duration;
+
+use auricle_tests::{Account, Call, Delivery, Receiver, Reply, Said, Service, Setup, spoken};
+use serde_json::{Value, json};
+use tungstenite::Message;
+
+use super::talking;
+use crate::language::{COMPLETIONS, delta, end, says, stream_of};
+
+/// 100 ms at 24 kHz.
+const PIECE: usize = 4_800;
+
+/// A service whose language model gives these answers, and an account of it.
+fn upstream(replies: impl IntoIterator<Item = Reply>) -> (Receiver, Service, Account) {
+    let receiver = Receiver::new();
+    receiver.answers(COMPLETIONS, replies);
+    let service = Setup::local()
+        .talking()
+        .with("language_upstream", receiver.url("/v1"))
+        .with("language_model", "their-model")
+        .with("language_timeout_seconds", 2)
+        .start();
+    let account = service.account();
+    (receiver, service, account)
+}
+
+/// An answer that calls a tool.
+fn calls(name: &str, arguments: &str) -> Reply {
+    let call =
+        json!({ "index": 0, "id": "call_0", "type": "function", "function": { "name": name, "arguments": arguments } });
+    let mut events = vec![delta(json!({ "tool_calls": [call] }))];
+    events.extend(end("tool_calls"));
+    stream_of(&events)
+}
+
+/// The last part of the recording: "what you can do for your country". One turn.
+fn sentence() -> Vec<u8> {
+    let pcm = spoken(24_000);
+    pcm[8 * 48_000..].to_vec()
+}
+
+fn messages(delivery: &Delivery) -> Vec<Value> {
+    delivery.json()["messages"].as_array().unwrap().clone()
+}
+
+#[test]
+fn speech_is_heard_answered_and_spoken() {
+    let (receiver, _service, account) = upstream([says(&["Good ", "morning to the mill."])]);
+    let mut call = account.call(&json!({ "system_prompt": "You are a miller." }));
+    call.speak(&sentence(), PIECE);
+    let heard = call.until("transcript.user")["text"].as_str().unwrap().to_owned();
+    assert!(heard.to_lowercase().contains("country"), "{heard}");
+    let reply = call.reply();
+    assert_eq!((reply.text.as_str(), reply.status.as_str()), ("Good morning to the mill.", "completed"));
+    assert!(reply.audio.len() > 20_000, "{} bytes", reply.audio.len());
+    let asked = messages(&receiver.wait(COMPLETIONS, 1)[0]);
+    assert_eq!(asked[0]["role"], "system");
+    assert!(asked[0]["content"].as_str().unwrap().starts_with("You are a miller."), "{asked:?}");
+    assert_eq!((&asked[1]["role"], &asked[1]["content"]), (&json!("user"), &json!(heard)));
+    let kinds = call.kinds();
+    let place =
+        |kind: &str| kinds.iter().position(|seen| *seen == kind).unwrap_or_else(|| panic!("no {kind}: {kinds:?}"));
+    let order =
+        ["input.speech.started", "transcript.user.delta", "input.speech.stopped", "transcript.user", "reply.started"];
+    assert!(order.map(place).is_sorted(), "{kinds:?}");
+    // The next turn has the first one in its history.
+    call.speak(&sentence(), PIECE);
+    call.reply();
+    let asked = messages(&receiver.wait(COMPLETIONS, 2)[1]);
+    assert_eq!((&asked[2]["role"], &asked[2]["content"]), (&json!("assistant"), &json!("Good morning to the mill.")));
+    call.end();
+}
+
+#[test]
+fn mulaw_at_8_khz_is_heard() {
+    let (_receiver, _service, account) = upstream([says(&["Yes."])]);
+    let mut call = account.call(&json!({ "input": { "format": { "encoding": "audio/pcmu" } } }));
+    // G.711 by the textbook: sign, exponent and mantissa of the magnitude with a bias of 33 at 14 bits.
+    let code = |sample: i16| {
+        let magnitude = (i32::from(sample).abs() / 4 + 33).min(0x1fff);
+        let exponent = (5..13).rev().find(|bit| magnitude >> bit & 1 == 1).unwrap_or(5) - 5;
+        let mantissa = magnitude >> (exponent + 1) & 0x0f;
+        !(if sample < 0 { 0x80 } else { 0 } | (exponent << 4) as u8 | mantissa as u8)
+    };
+    let pcm = spoken(8_000);
+    let coded: Vec<u8> = pcm.chunks_exact(2).map(|pair| code(i16::from_le_bytes([pair[0], pair[1]]))).collect();
+    call.speak(&coded[8 * 8_000..], 160);
+    let heard = call.until("transcript.user");
+    assert!(heard["text"].as_str().unwrap().to_lowercase().contains("country"), "{heard}");
+    call.end();
+}
+
+fn weather() -> Value {
+    json!({ "type": "function", "name": "weather", "description": "The weather of a place.",
+        "parameters": { "type": "object", "properties": { "place": { "type": "string" } }, "required": ["place"] } })
+}
+
+#[test]
+fn tools_are_called_and_their_results_answered() {
+    let (receiver, _service, account) = upstream([calls("weather", r#"{"place":"Rome"}"#), says(&["It is sunny."])]);
+    let mut call = account.call(&json!({ "tools": [weather()] }));
+    call.speak(&sentence(), PIECE);
+    let tool = call.until("tool.call");
+    assert_eq!((&tool["name"], &tool["arguments"]), (&json!("weather"), &json!({ "place": "Rome" })));
+    let id = tool["call_id"].as_str().unwrap().to_owned();
+    call.send(&json!({ "type": "tool.result", "call_id": "another", "result": "{}" }));
+    assert_eq!(call.until("session.error")["code"], "unknown_call");
+    call.send(&json!({ "type": "tool.result", "call_id": id, "result": "{\"sky\":\"clear\"}" }));
+    let reply = call.reply();
+    assert!(reply.text.ends_with("It is sunny."), "{}", reply.text);
+    call.send(&json!({ "type": "tool.result", "call_id": id, "result": "{}" }));
+    assert_eq!(call.until("session.error")["code"], "unknown_call", "twice");
+    let asked = receiver.wait(COMPLETIONS, 2)[1].json();
+    assert_eq!(asked["tools"][0]["function"]["name"], "weather");
+    let last = asked["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["role"], &last["content"]), (&json!("tool"), &json!("{\"sky\":\"clear\"}")));
+    assert_eq!(last["tool_call_id"], id);
+    call.end();
+}
+
+#[test]
+fn results_that_cannot_be_used_are_told_in_a_sentence() {
+    let (receiver, _service, account) = upstream([
+        calls("weather", r#"{"place":"Rome"}"#),
+        calls("weather", r#"{"place":"Paris"}"#),
+        says(&["I do not know."]),
+    ]);
+    let mut call = account.call(&json!({ "tools": [weather()] }));
+    call.speak(&sentence(), PIECE);
+    for result in ["no json".to_owned(), format!("\"{}\"", "x".repeat(70_000))] {
+        let id = call.until("tool.call")["call_id"].clone();
+        call.send(&json!({ "type": "tool.result", "call_id": id, "result": result }));
+    }
+    call.reply();
+    let asked = receiver.wait(COMPLETIONS, 3);
+    for (delivery, part) in asked[1..].iter().zip(["no JSON", "64 KiB"]) {
+        let last = messages(delivery).last().unwrap().clone();
+        assert!(last["role"] == "tool" && last["content"].as_str().unwrap().contains(part), "{last}");
+    }
+    call.end();
+}
+
+#[test]
+fn a_caller_interrupts() {
+    let long = "Once upon a time there was a mill by the lake, and in the mill there lived a man. ".repeat(4);
+    let (receiver, _service, account) = upstream([says(&["Yes."])]);
+    let mut call = account.call(&json!({ "greeting": long }));
+    call.until("reply.audio");
+    // In real time: the voice goes on meanwhile.
+    for piece in sentence().chunks(PIECE) {
+        call.speak(piece, PIECE);
+        std::thread::sleep(Duration::from_millis(80));
+    }
+    let done = call.until("reply.done");
+    assert_eq!(done["status"], "interrupted");
+    let said = call.frames.iter().rfind(|frame| frame["type"] == "transcript.agent").unwrap()["text"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(long.starts_with(&said) && said.len() < long.len() / 2, "{said}");
+    let heard = call.until("transcript.user");
+    assert!(heard["text"].as_str().unwrap().to_lowercase().contains("country"), "{heard}");
+    call.reply();
+    let ids: Vec<&Value> =
+        call.frames.iter().filter(|frame| frame["type"] == "reply.done").map(|frame| &frame["reply_id"]).collect();
+    for id in ids {
+        let of = |kind: &str| call.frames.iter().rposition(|frame| frame["type"] == kind && frame["reply_id"] == *id);
+        assert!(of("reply.audio") < of("reply.done"), "no audio after the end");
+    }
+    let asked = messages(&receiver.wait(COMPLETIONS, 1)[0]);
+    assert!(asked.iter().any(|message| message["role"] == "assistant" && message["content"] == said), "{asked:?}");
+    call.end();
+}
+
+#[test]
+fn without_a_language_model_the_agent_says_what_is_missing() {
+    let mut call = talking().account().call(&json!({ "greeting": "Good morning." }));
+    assert_eq!(call.reply().text, "Good morning.");
+    call.speak(&sentence(), PIECE);
+    assert!(call.until("transcript.user")["text"].as_str().unwrap().to_lowercase().contains("country"));
+    let error = call.until("session.error");
+    assert_eq!(error["code"], "model_unavailable");
+    assert!(error["message"].as_str().unwrap().contains("auricle models pull chat"), "{error}");
+    assert!(call.reply().text.contains("auricle models pull chat"));
+    call.end();
+}
+
+#[test]
+fn a_mind_that_fails_is_apologised_for_and_the_session_lives() {
+    let cut = Reply::Body(200, "text/event-stream", format!("data: {}\n\n", delta(json!({ "content": "Hal" }))).into());
+    let (_receiver, _service, account) = upstream([Reply::Status(400), cut, says(&["Here I am again."])]);
+    let mut call = account.call(&json!({}));
+    for _ in 0..2 {
+        call.speak(&sentence(), PIECE);
+        assert_eq!(call.until("session.error")["code"], "upstream_error");
+        assert!(call.reply().text.to_lowercase().contains("sorry"));
+    }
+    call.speak(&sentence(), PIECE);
+    assert_eq!(call.reply().text, "Here I am again.");
+    call.end();
+}
+
+#[test]
+fn audio_faster_than_real_time_is_heard_to_its_end() {
+    let (_receiver, _service, account) = upstream([says(&["Yes."])]);
+    let mut call = account.call(&json!({}));
+    for _ in 0..3 {
+        call.speak(&spoken(24_000), 48_000);
+    }
+    call.send(&json!({ "type": "session.end" }));
+    assert_eq!(call.rest(), 1000);
+    assert_eq!(call.kinds().last(), Some(&"session.ended"));
+    assert!(call.kinds().contains(&"transcript.user"), "{:?}", call.kinds());
+}
+
+#[test]
+fn clients_that_leave_or_do_not_read_hold_nothing_up() {
+    let (_receiver, service, account) = upstream([calls("weather", r#"{"place":"Rome"}"#), says(&["Yes."])]);
+    let mut leaves = account.call(&json!({ "tools": [weather()] }));
+    leaves.speak(&sentence(), PIECE);
+    leaves.until("tool.call");
+    drop(leaves);
+    // It is greeted and reads nothing.
+    let deaf = account.call(&json!({ "greeting": "Good morning. ".repeat(100) }));
+    let mut call = account.call(&json!({}));
+    call.speak(&sentence(), PIECE);
+    assert_eq!(call.reply().text, "Yes.");
+    call.end();
+    drop(deaf);
+    let mut after = service.account().call(&json!({}));
+    assert!(after.try_send(Message::Ping(Default::default())));
+    assert_ne!(after.read_within(Duration::from_millis(200)), Some(Said::Closed(1006)));
+    after.end();
+}
