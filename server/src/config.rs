@@ -123,6 +123,8 @@ pub struct Config {
     pub unused_upload_days: u32,
     /// Free credit of a new account.
     pub free_credit_cents: u32,
+    /// Anybody who reaches the dashboard may create an account.
+    pub sign_up: bool,
     /// A server of OpenAI's chat shape, such as `http://host/v1`, which answers for the language model.
     #[serde(deserialize_with = "url_text")]
     pub language_upstream: Option<Url>,
@@ -232,6 +234,7 @@ impl Default for Config {
             stale_upload_hours: 24,
             unused_upload_days: 30,
             free_credit_cents: 1000,
+            sign_up: true,
             language_upstream: None,
             language_model: None,
             language_key: None,
@@ -265,7 +268,7 @@ fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> 
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 64] = [
+const KEYS: [&str; 65] = [
     "data",
     "models",
     "device",
@@ -317,6 +320,7 @@ const KEYS: [&str; 64] = [
     "stale_upload_hours",
     "unused_upload_days",
     "free_credit_cents",
+    "sign_up",
     "language_upstream",
     "language_model",
     "language_key",

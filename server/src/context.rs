@@ -5,8 +5,10 @@ use std::ops::RangeInclusive;
 use hyper::{HeaderMap, Request};
 
 use crate::auth::session_token::{AgentClaims, SessionClaims};
+use crate::auth::visitor::Visitor;
 use crate::auth::{Checkout, Identity, UploadUrl};
 use crate::http::query;
+use crate::http::rate_limits::Client;
 use crate::http::request_body::RequestBody;
 use crate::http::response::{ApiError, Result};
 use crate::store::Account;
@@ -25,23 +27,31 @@ pub fn path_param(params: &PathParams, name: &str) -> String {
 
 /// A request that passed authentication and rate limits.
 pub struct RequestContext {
+    address: Client,
     identity: Identity,
     params: PathParams,
     request: Request<RequestBody>,
 }
 
 impl RequestContext {
-    pub fn new(identity: Identity, params: PathParams, request: Request<RequestBody>) -> Self {
-        Self { identity, params, request }
+    /// `address` is the client as its address tells it.
+    pub fn new(address: Client, identity: Identity, params: PathParams, request: Request<RequestBody>) -> Self {
+        Self { address, identity, params, request }
     }
 
-    /// The account whose API key the request carries.
+    /// The client, as its address tells it.
+    pub fn address(&self) -> &Client {
+        &self.address
+    }
+
+    /// The account whose API key or sign-in the request carries.
     ///
     /// # Errors
-    /// 401 on routes without an API key.
+    /// 401 on other routes.
     pub fn account(&self) -> Result<&Account> {
         match &self.identity {
             Identity::Account(account) => Ok(account),
+            Identity::Visitor(visitor) => Ok(&visitor.signed_in()?.account),
             _ => Err(ApiError::unauthorized("This needs an API key.")),
         }
     }
@@ -70,6 +80,17 @@ impl RequestContext {
         match std::mem::replace(&mut self.identity, Identity::Anonymous) {
             Identity::Agent(claims) => claims,
             _ => None,
+        }
+    }
+
+    /// The visitor of a page of the dashboard.
+    ///
+    /// # Errors
+    /// 401 on other routes.
+    pub fn visitor(&self) -> Result<&Visitor> {
+        match &self.identity {
+            Identity::Visitor(visitor) => Ok(visitor),
+            _ => Err(ApiError::unauthorized("This is a page of the dashboard.")),
         }
     }
 

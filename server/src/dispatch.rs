@@ -4,16 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hyper::header::{ACCESS_CONTROL_ALLOW_ORIGIN, HOST, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Request, Version};
+use hyper::header::{ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, HOST, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
+use hyper::{Method, Request, Version};
 use tracing::Instrument as _;
 
+use crate::auth::visitor::{FORM_TOKEN, Visitor, check_token};
 use crate::auth::{Access, Identity};
 use crate::context::{RequestContext, path_param};
+use crate::dashboard::frame;
 use crate::http::connection::RequestHandler;
 use crate::http::rate_limits::{Client, RateLimitStatus};
 use crate::http::request_body::RequestBody;
-use crate::http::response::{ApiError, Response};
+use crate::http::response::{ApiError, Response, Result};
 use crate::ids;
 use crate::routes::{RouteMatch, Router, Surface};
 use crate::state::AppState;
@@ -34,7 +36,7 @@ impl Dispatcher {
 
     async fn respond(&self, matched: RouteMatch, peer: SocketAddr, request: Request<RequestBody>) -> Response {
         let AppState { authenticator, rate_limits, trusted_proxies, .. } = &*self.state;
-        let shape = ErrorShape::of(request.uri().path());
+        let shape = ErrorShape::of(&request, self.router.serves(Surface::Dashboard));
         let refuse = |limit: RateLimitStatus, error: ApiError| shape.refuse(limit, error);
         let address = Client::at(trusted_proxies.client(peer.ip(), request.headers()));
         if !names_one_host(&request) {
@@ -50,6 +52,7 @@ impl Dispatcher {
                 return refuse(rate_limits.count(&client), other.refusal());
             }
         };
+        let mut new_cookie = None;
         let (identity, limit) = match route.access {
             // Monitoring asks without a key and is never refused for its rate.
             Access::Open => (Identity::Anonymous, rate_limits.peek(&address)),
@@ -57,13 +60,29 @@ impl Dispatcher {
             Access::Signed(signed_for) => {
                 let upload_id = path_param(&params, "upload_id");
                 let identity = authenticator.verify(signed_for, request.uri(), request.headers(), upload_id).await;
-                let limit = rate_limits.count(&identity.client(address));
+                let limit = rate_limits.count(&identity.client(address.clone()));
                 (identity, limit)
+            }
+            access @ (Access::Visitor | Access::SignedIn | Access::Script) => {
+                let mut visitor = match authenticator.visitor(request.headers()).await {
+                    Ok(visitor) => visitor,
+                    Err(error) => return refuse(rate_limits.count(&address), error),
+                };
+                new_cookie = visitor.new_cookie.take();
+                let admitted = self.admit(access, &visitor, &request);
+                let identity = Identity::Visitor(visitor);
+                let limit = rate_limits.count(&identity.client(address.clone()));
+                match admitted {
+                    Ok(Admitted::Yes) => (identity, limit),
+                    Ok(Admitted::AfterSignIn) if !limit.exceeded => return frame::sign_in_first(&request),
+                    Ok(Admitted::AfterSignIn) => return refuse(limit, ApiError::rate_limited(limit.reset_s)),
+                    Err(error) => return refuse(limit, error),
+                }
             }
             Access::ApiKey => match authenticator.account(request.headers()).await {
                 Ok(account) => {
                     let identity = Identity::Account(account);
-                    let limit = rate_limits.count(&identity.client(address));
+                    let limit = rate_limits.count(&identity.client(address.clone()));
                     (identity, limit)
                 }
                 Err(error) => return refuse(rate_limits.count(&address), error),
@@ -72,11 +91,40 @@ impl Dispatcher {
         if limit.exceeded {
             return refuse(limit, ApiError::rate_limited(limit.reset_s));
         }
-        let request = RequestContext::new(identity, params, request);
+        let request = RequestContext::new(address, identity, params, request);
         let mut response = (route.handler)(&self.state, request).await.unwrap_or_else(|error| shape.response(&error));
         limit.write(response.headers_mut());
+        if let Some(cookie) = new_cookie {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
         response
     }
+
+    /// Decides if a visitor may open a page or send a request of this kind. The token of a form is checked when the form is read.
+    fn admit(&self, access: Access, visitor: &Visitor, request: &Request<RequestBody>) -> Result<Admitted> {
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !reads {
+            self.state.authenticator.cookies.check_origin(request.headers())?;
+        }
+        match access {
+            Access::SignedIn if visitor.sign_in.is_none() => return Ok(Admitted::AfterSignIn),
+            Access::Script => {
+                visitor.signed_in()?;
+                if !reads {
+                    let token = request.headers().get(FORM_TOKEN).and_then(|token| token.to_str().ok());
+                    check_token(token.unwrap_or_default(), &visitor.form_token)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(Admitted::Yes)
+    }
+}
+
+/// The decision about a visitor.
+enum Admitted {
+    Yes,
+    AfterSignIn,
 }
 
 impl RequestHandler for Dispatcher {
@@ -94,6 +142,9 @@ impl RequestHandler for Dispatcher {
         }
         if let Ok(value) = HeaderValue::from_str(&id) {
             response.headers_mut().insert(REQUEST_ID, value);
+        }
+        if self.router.serves(Surface::Dashboard) {
+            self.state.dashboard.browser_rules.write(response.headers_mut());
         }
         response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
         let status = response.status().as_u16();
@@ -127,17 +178,27 @@ enum ErrorShape {
     Service,
     /// Of the paths below `/v1`, whose clients expect it.
     OpenAi,
+    /// A page, for a browser that asks for one.
+    Page,
 }
 
 impl ErrorShape {
-    fn of(path: &str) -> Self {
-        if path.starts_with("/v1/") { Self::OpenAi } else { Self::Service }
+    fn of(request: &Request<RequestBody>, is_dashboard: bool) -> Self {
+        let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        if is_dashboard && accepts.contains("text/html") {
+            Self::Page
+        } else if request.uri().path().starts_with("/v1/") {
+            Self::OpenAi
+        } else {
+            Self::Service
+        }
     }
 
     fn response(self, error: &ApiError) -> Response {
         match self {
             Self::Service => error.response(),
             Self::OpenAi => error.openai_response(),
+            Self::Page => frame::error_page(error),
         }
     }
 

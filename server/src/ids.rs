@@ -89,6 +89,8 @@ ids! {
     AccountId = "acct";
     /// An API key, without its secret.
     KeyId = "key";
+    /// A person who signs in to the dashboard.
+    UserId = "user";
     TranscriptId = "tr";
     UploadId = "upload";
     /// A webhook in the outbox.

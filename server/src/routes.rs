@@ -8,7 +8,7 @@ use hyper::Method;
 use crate::api::{billing, chat, health, models, openai, transcripts, understanding, uploads, voices};
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
-use crate::dashboard::{checkout, stripe_events};
+use crate::dashboard::{self, assets, audio, checkout, frame, keys, playground, sign_in, stripe_events, usage};
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
 use crate::state::AppState;
@@ -131,6 +131,18 @@ const fn open(surface: Surface, path: &'static str, handler: Handler, doc: Opera
 
 const fn undocumented(surface: Surface, method: Method, path: &'static str, access: Access, handler: Handler) -> Route {
     Route { surface, method, path, access, handler, doc: None }
+}
+
+const fn visitor(method: Method, path: &'static str, handler: Handler) -> Route {
+    undocumented(Surface::Dashboard, method, path, Access::Visitor, handler)
+}
+
+const fn page(method: Method, path: &'static str, handler: Handler) -> Route {
+    undocumented(Surface::Dashboard, method, path, Access::SignedIn, handler)
+}
+
+const fn script(method: Method, path: &'static str, handler: Handler) -> Route {
+    undocumented(Surface::Dashboard, method, path, Access::Script, handler)
 }
 
 const UPLOAD: Access = Access::Signed(SignedFor::Upload);
@@ -398,6 +410,47 @@ pub static ROUTES: &[Route] = &[
         Access::Open,
         handler!(stripe_events::receive, dashboard),
     ),
+    undocumented(Surface::Dashboard, Method::GET, "/assets/{name}", Access::Open, handler!(assets::get)),
+    visitor(Method::GET, "/login", handler!(sign_in::show, dashboard)),
+    visitor(Method::POST, "/login", handler!(sign_in::sign_in, dashboard)),
+    visitor(Method::GET, "/signup", handler!(sign_in::show_sign_up, dashboard)),
+    visitor(Method::POST, "/signup", handler!(sign_in::sign_up, dashboard)),
+    visitor(Method::GET, "/welcome/{secret}", handler!(sign_in::show_welcome, dashboard)),
+    visitor(Method::POST, "/welcome/{secret}", handler!(sign_in::welcome, dashboard)),
+    page(Method::POST, "/logout", handler!(sign_in::sign_out, dashboard)),
+    page(Method::POST, "/logout-everywhere", handler!(sign_in::sign_out_everywhere, dashboard)),
+    page(Method::GET, "/", handler!(frame::home)),
+    page(Method::GET, "/keys", handler!(keys::show, dashboard)),
+    page(Method::POST, "/keys", handler!(keys::create, dashboard)),
+    page(Method::POST, "/keys/{key_id}/revoke", handler!(keys::revoke, dashboard)),
+    page(Method::GET, "/transcripts", handler!(dashboard::transcripts::list, dashboard)),
+    page(Method::GET, "/transcripts/new", handler!(dashboard::transcripts::new, dashboard)),
+    page(Method::GET, "/transcripts/{transcript_id}", handler!(dashboard::transcripts::show, dashboard)),
+    page(Method::GET, "/transcripts/{transcript_id}/audio", handler!(audio::get, dashboard)),
+    page(
+        Method::GET,
+        "/transcripts/{transcript_id}/download/{format}",
+        handler!(dashboard::transcripts::download, dashboard),
+    ),
+    page(Method::POST, "/transcripts/{transcript_id}/delete", handler!(dashboard::transcripts::delete, dashboard)),
+    page(Method::GET, "/usage", handler!(usage::show, dashboard)),
+    page(Method::GET, "/usage.csv", handler!(usage::csv, dashboard)),
+    page(Method::GET, "/billing", handler!(dashboard::billing::show, dashboard)),
+    page(Method::GET, "/playground", handler!(playground::file, dashboard)),
+    page(Method::GET, "/playground/live", handler!(playground::live, dashboard)),
+    script(
+        Method::GET,
+        "/data/transcripts/{transcript_id}/progress",
+        handler!(dashboard::transcripts::progress, dashboard),
+    ),
+    // The handlers of the API, for the scripts of the pages.
+    script(Method::POST, "/data/transcripts", handler!(transcripts::create, transcripts)),
+    script(Method::GET, "/data/transcripts/{transcript_id}/paragraphs", handler!(transcripts::paragraphs, transcripts)),
+    script(Method::POST, "/data/uploads/sign", handler!(uploads::sign, uploads)),
+    script(Method::POST, "/data/uploads/{upload_id}/complete", handler!(uploads::complete, uploads)),
+    script(Method::POST, "/data/speech-understanding", handler!(understanding::create, language)),
+    script(Method::POST, "/data/realtime/token", handler!(realtime::create_token, realtime)),
+    script(Method::POST, "/data/billing/checkout", handler!(billing::checkout, billing)),
 ];
 
 /// The routes of a listener, by path.

@@ -1,12 +1,14 @@
 //! The object store of uploaded files: a local folder with URLs signed by the service, or an S3-compatible store.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
-use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http_body_util::BodyExt as _;
 use hyper::Method;
@@ -15,7 +17,7 @@ use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::signer::{SignedUrlOptions, Signer as _};
-use object_store::{ClientOptions, ObjectStore, ObjectStoreExt as _, WriteMultipart};
+use object_store::{ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, WriteMultipart};
 use sha2::Sha256;
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
@@ -214,6 +216,25 @@ impl Storage {
             Ok(meta) => Ok(Some(meta.size)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The bytes of a part of an object, as they are read.
+    ///
+    /// # Errors
+    /// If there is no such object or part.
+    pub async fn read(&self, object_key: &str, part: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
+        let options = GetOptions { range: Some(GetRange::Bounded(part)), ..GetOptions::default() };
+        let found = self.store().get_opts(&self.key(object_key), options).await?;
+        Ok(found.into_stream().map_err(StorageError::from).boxed())
+    }
+
+    /// Where signed uploads go, as the sources of a content security policy. `url` is the storage listener's.
+    pub fn upload_origin(&self, config: &Config, url: &Url) -> String {
+        match (&*self.0, &config.s3_endpoint) {
+            (Backend::Local { .. }, _) => url.origin().ascii_serialization(),
+            (Backend::S3 { .. }, Some(endpoint)) => endpoint.origin().ascii_serialization(),
+            (Backend::S3 { .. }, None) => "https://*.amazonaws.com".to_owned(),
         }
     }
 

@@ -65,6 +65,11 @@ impl Browser {
 
     /// Sends one command of the protocol and returns its result.
     fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.try_ask(method, params).unwrap_or_else(|| panic!("{method} failed"))
+    }
+
+    /// The same; none if the browser refuses it.
+    fn try_ask(&mut self, method: &str, params: &Value) -> Option<Value> {
         self.next += 1;
         let question = json!({ "id": self.next, "method": method, "params": params });
         self.socket.send(Message::text(question.to_string())).expect("the browser takes commands");
@@ -72,15 +77,59 @@ impl Browser {
             let Message::Text(answer) = self.socket.read().expect("the browser answers") else { continue };
             let answer: Value = serde_json::from_str(&answer).expect("an answer in JSON");
             if answer["id"] == self.next {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].clone();
+                if !answer["error"].is_null() {
+                    eprintln!("{method}: {answer}");
+                    return None;
+                }
+                return Some(answer["result"].clone());
             }
         }
     }
 
-    /// Evaluates a script on the page and returns its value as text.
+    /// Goes to another page and waits until it is there.
+    pub fn go(&mut self, page: &str) {
+        // A mark that the next page does not have.
+        self.run("window.before = true");
+        self.ask("Page.navigate", &json!({ "url": page }));
+        self.arrive();
+    }
+
+    /// Does something that leads to another page, and waits until that is there.
+    pub fn follow(&mut self, script: &str) {
+        self.run(&format!("window.before = true; {script}; true"));
+        self.arrive();
+    }
+
+    fn arrive(&mut self) {
+        eventually("another page", || {
+            // Between two pages a script has nowhere to run.
+            let how = json!({ "expression": "!window.before && document.readyState == 'complete'" });
+            (self.try_ask("Runtime.evaluate", &how)?["result"]["value"] == true).then_some(())
+        });
+    }
+
+    /// Puts files into a field of the page.
+    pub fn choose(&mut self, field: &str, files: &[&Path]) {
+        // The browser reads no path with `..` in it.
+        let files: Vec<_> = files.iter().map(|file| file.canonicalize().expect("the file")).collect();
+        let document = self.ask("DOM.getDocument", &json!({}))["root"]["nodeId"].clone();
+        let found = self.ask("DOM.querySelector", &json!({ "nodeId": document, "selector": field }));
+        self.ask("DOM.setFileInputFiles", &json!({ "nodeId": found["nodeId"], "files": files }));
+    }
+
+    /// Sets the size of the page in pixels, and its colours.
+    pub fn view(&mut self, width: u32, height: u32, dark: bool) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
+        self.ask("Emulation.setDeviceMetricsOverride", &size);
+        let scheme = if dark { "dark" } else { "light" };
+        let colours = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.ask("Emulation.setEmulatedMedia", &colours);
+    }
+
+    /// Evaluates a script on the page, waits for its promise, and returns the value as text.
     pub fn run(&mut self, script: &str) -> String {
-        let result = self.ask("Runtime.evaluate", &json!({ "expression": script, "userGesture": true }));
+        let how = json!({ "expression": script, "userGesture": true, "awaitPromise": true });
+        let result = self.ask("Runtime.evaluate", &how);
         assert!(result["exceptionDetails"].is_null(), "{script}: {result}");
         result["result"]["value"].as_str().map_or_else(|| result["result"]["value"].to_string(), str::to_owned)
     }

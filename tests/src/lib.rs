@@ -19,6 +19,7 @@ mod program;
 mod published;
 mod receiver;
 mod service;
+mod visitor;
 mod voices;
 pub mod wire;
 
@@ -41,4 +42,5 @@ pub use program::{
 pub use published::{write_published_size, write_streaming_size};
 pub use receiver::{Delivery, Gate, Receiver, Reply};
 pub use service::{Service, Setup, eventually, unique};
+pub use visitor::{PASSWORD, Visitor};
 pub use voices::{tiny_voice, write_tiny_voice};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use reqwest::Url;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tungstenite::error::ProtocolError;
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{Error, Message, WebSocket};
@@ -39,6 +39,11 @@ pub struct Token {
 }
 
 impl Token {
+    /// A token that was minted elsewhere, without options.
+    pub fn of(answer: &Value) -> Self {
+        Self { answer: answer.clone(), asked: json!({}) }
+    }
+
     /// The secret itself.
     pub fn secret(&self) -> &str {
         self.answer["token"].as_str().expect("token")

@@ -384,6 +384,16 @@ impl Service {
         ended(command.stdin(Stdio::null()).output().expect("auricle starts"))
     }
 
+    /// Runs `auricle accounts link` on this service's data, and returns the path of the link on the dashboard.
+    pub fn password_link(&self, email: &str) -> String {
+        let mut command = command();
+        command.envs(self.environment()).args(["accounts", "link", email, "--data"]).arg(self.data());
+        let run = ended(command.stdin(Stdio::null()).output().expect("auricle starts"));
+        assert_eq!(run.status, Some(0), "{}", run.stderr);
+        let at = run.stdout.find("/welcome/").expect("a link");
+        run.stdout[at..].trim().to_owned()
+    }
+
     /// A new key of an account.
     pub fn key(&self, email: &str) -> String {
         let run = self.keys("create", ["--account", email]);

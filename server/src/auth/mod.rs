@@ -1,6 +1,7 @@
 //! Authentication and authorisation: API keys, signed URLs, session tokens, credit.
 
 pub mod session_token;
+pub mod visitor;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::ids::AccountId;
 use crate::storage::{Storage, UploadSignature};
 use crate::store::{Account, Allowance, Store, Upload};
 use session_token::{AgentClaims, Claims as _, SessionClaims};
+use visitor::{Cookies, Visitor};
 
 /// The longest secret that is looked up, in bytes.
 const MAX_SECRET_BYTES: usize = 256;
@@ -27,6 +29,12 @@ pub enum Access {
     ApiKey,
     /// A URL or token that the service signed for an account. Its requests count for that account.
     Signed(SignedFor),
+    /// A page of the dashboard that anyone may open. A form that is sent to it carries the visitor's token.
+    Visitor,
+    /// A page of the dashboard for people who have signed in. Others are sent to the sign-in.
+    SignedIn,
+    /// What a script of such a page asks for. A request that may change something carries the visitor's token in a header.
+    Script,
     /// Nothing.
     Open,
 }
@@ -51,6 +59,7 @@ pub enum Identity {
     /// As of a session.
     Agent(Option<AgentClaims>),
     Checkout(Result<Checkout>),
+    Visitor(Visitor),
 }
 
 /// An upload that a URL names, with the check of the URL's signature.
@@ -77,6 +86,8 @@ impl Identity {
             Self::Session(Some(claims)) => Client::Signed(claims.payer.account.clone()),
             Self::Agent(Some(claims)) => Client::Signed(claims.payer.account.clone()),
             Self::Checkout(Ok(checkout)) => Client::Signed(checkout.account.clone()),
+            Self::Visitor(Visitor { sign_in: Some(sign_in), .. }) => Client::Signed(sign_in.account.id.clone()),
+            Self::Visitor(_) => address,
             Self::Anonymous | Self::Upload(_) | Self::Session(None) | Self::Agent(None) | Self::Checkout(Err(_)) => {
                 address
             }
@@ -89,8 +100,9 @@ pub struct Authenticator {
     pub store: Store,
     pub storage: Storage,
     pub payments: Arc<PaymentProvider>,
-    /// The key that session tokens are signed with.
+    /// The key that session tokens and the tokens of forms are signed with.
     pub signing_key: Arc<str>,
+    pub cookies: Cookies,
 }
 
 impl Authenticator {
@@ -100,7 +112,12 @@ impl Authenticator {
     /// 401 for a missing, unknown or revoked key.
     pub async fn account(&self, headers: &HeaderMap) -> Result<Account> {
         match self.store.account_by_secret(bearer(headers)?).await? {
-            Some(account) => Ok(account),
+            Some(account) => {
+                if let Some(key) = &account.key {
+                    self.store.note_key_use(key);
+                }
+                Ok(account)
+            }
             None => Err(ApiError::unauthorized("This API key is unknown or revoked.")),
         }
     }

@@ -9,7 +9,7 @@ use super::{Failure, Result, output};
 use crate::clock;
 use crate::config::Config;
 use crate::serve::{FIRST_ACCOUNT, data_folder};
-use crate::store::{Durability, Store};
+use crate::store::{Durability, Store, email_address};
 
 #[derive(Subcommand)]
 pub enum KeysCommand {
@@ -28,7 +28,7 @@ Examples:
 
 /// The database: that of the data folder, unless AURICLE_DATABASE_URL or the settings name another.
 #[derive(Args)]
-struct DatabaseArgs {
+pub(super) struct DatabaseArgs {
     /// Folder of the service's database [default: AURICLE_DATA, else auricle-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -66,24 +66,20 @@ pub struct RevokeArgs {
     database: DatabaseArgs,
 }
 
-/// Parses an email address loosely: it is a name, and no mail is sent.
-fn email(text: &str) -> Result<String, String> {
-    let text = text.trim().to_lowercase();
-    match text.split_once('@') {
-        Some((name, host)) if !name.is_empty() && !host.is_empty() && !text.contains(char::is_whitespace) => Ok(text),
-        _ => Err("an email address, such as ops@example.com".into()),
-    }
+/// Parses an email address.
+pub(super) fn email(text: &str) -> Result<String, String> {
+    email_address(text).ok_or_else(|| "an email address, such as ops@example.com".into())
 }
 
 impl DatabaseArgs {
-    fn settings(&self) -> Result<Config> {
+    pub(super) fn settings(&self) -> Result<Config> {
         let data =
             self.data.as_ref().map(|data| ("data".to_owned(), Value::String(data.to_string_lossy().into_owned())));
         Config::read(self.config.as_deref(), data.into_iter().collect::<Table>()).map_err(Failure::Usage)
     }
 
     /// Opens an existing database. A missing folder is an error and is not created.
-    async fn open_existing(&self) -> Result<Store> {
+    pub(super) async fn open_existing(&self) -> Result<Store> {
         let config = self.settings()?;
         if config.database_url.is_none() && !Store::file_in(&config.data).is_file() {
             let data = config.data.display();
@@ -108,7 +104,7 @@ impl DatabaseArgs {
     }
 }
 
-fn database(error: crate::store::Error) -> Failure {
+pub(super) fn database(error: crate::store::Error) -> Failure {
     Failure::Service(format!("the database: {error}"))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0 success, 1 failure (one line each on standard error), 2 wrong usage, 130 interrupted.
 
+mod accounts;
 mod analyze;
 mod bench;
 mod chat;
@@ -64,6 +65,9 @@ enum Command {
     /// Create, list and revoke API keys of the service
     #[command(subcommand, arg_required_else_help = true)]
     Keys(keys::KeysCommand),
+    /// Print links that set the passwords of the dashboard
+    #[command(subcommand, arg_required_else_help = true)]
+    Accounts(accounts::AccountsCommand),
     /// Transcribe audio or video files
     Transcribe(transcribe::TranscribeArgs),
     /// Analyze text: hide personal words, find entities, mask profanity
@@ -200,13 +204,14 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: &Command) -> u8 {
-    // The service and `keys` configure their logs themselves.
-    if !matches!(command, Command::Serve(_) | Command::Keys(_)) {
+    // The service, `keys` and `accounts` configure their logs themselves.
+    if !matches!(command, Command::Serve(_) | Command::Keys(_) | Command::Accounts(_)) {
         log_to_stderr(Log::Text);
     }
     let done = match command {
         Command::Serve(args) => serve::run(args),
         Command::Keys(command) => keys::run(command),
+        Command::Accounts(command) => accounts::run(command),
         Command::Transcribe(args) => transcribe::run(args),
         Command::Analyze(args) => analyze::run(args),
         Command::Listen(args) => listen::run(args),

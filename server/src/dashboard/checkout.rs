@@ -2,23 +2,30 @@
 
 use std::sync::Arc;
 
+use askama::Template;
+
 use super::DashboardState;
+use super::frame::{Frame, page as respond};
+use super::words::EN;
 use crate::clock;
 use crate::context::RequestContext;
-use crate::http::response::{Response, Result, text};
+use crate::http::response::{Response, Result};
 use crate::store::{PaymentEvent, Subscriber};
+
+#[derive(Template)]
+#[template(path = "checkout.html")]
+struct CheckoutPage {
+    frame: Frame,
+    done: bool,
+}
 
 /// `GET /billing/checkout?session=`
 pub async fn page(mut request: RequestContext) -> Result<Response> {
     request.checkout()?;
-    Ok(html(
-        "Add a payment method",
-        "<p>This service collects no payments: usage beyond the free credit is recorded, and nobody is charged.</p>
-         <form method=\"post\"><button>Start the metered subscription</button></form>",
-    ))
+    respond(&CheckoutPage { frame: Frame::plain(EN.checkout, ""), done: false })
 }
 
-/// `POST /billing/checkout?session=`
+/// `POST /billing/checkout?session=`. The signed address stands for the token of other forms.
 pub async fn confirm(state: Arc<DashboardState>, mut request: RequestContext) -> Result<Response> {
     let checkout = request.checkout()?;
     let id = format!("local:{}", checkout.session);
@@ -26,18 +33,5 @@ pub async fn confirm(state: Arc<DashboardState>, mut request: RequestContext) ->
     let subscriber = Subscriber::Account(checkout.account.as_str());
     state.store.set_subscription(event, subscriber, true, None, Some(&checkout.session)).await?;
     state.notifiers.jobs.notify_one();
-    Ok(html("Subscribed", "<p>The metered subscription is active. You can close this page.</p>"))
-}
-
-fn html(title: &str, body: &str) -> Response {
-    text(
-        "text/html; charset=utf-8",
-        format!(
-            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">
-<title>{title} - Auricle</title>
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:34rem;margin:12vh auto;padding:0 1rem;color:#1b1f24}}
-button{{font:inherit;padding:.6rem 1.2rem;border:0;border-radius:.4rem;background:#1b1f24;color:#fff;cursor:pointer}}</style>
-<h1>{title}</h1>{body}</html>"
-        ),
-    )
+    respond(&CheckoutPage { frame: Frame::plain(EN.checkout_subscribed, ""), done: true })
 }

@@ -1,17 +1,85 @@
-//! The dashboard surface: the local checkout page and the events of Stripe.
+//! The dashboard: pages for people, rendered here, with a little script; and the events of Stripe.
+//!
+//! `frame` is what all pages share, `words` every word of them, `assets` their style and script. Templates are in `server/templates`.
+//! What a script of a page asks for is answered by the handlers of the API itself.
 
+pub mod assets;
+mod attempts;
+pub mod audio;
+pub mod billing;
+mod chart;
 pub mod checkout;
+mod form;
+pub mod frame;
+mod insights;
+pub mod keys;
+mod passwords;
+pub mod playground;
+mod shown;
+pub mod sign_in;
 pub mod stripe_events;
+pub mod transcripts;
+pub mod usage;
+mod words;
 
 use std::sync::Arc;
 
+use auricle_engine::Catalog;
+use url::Url;
+
+use crate::api::TranscriptsState;
+use crate::auth::visitor::Cookies;
 use crate::billing::PaymentProvider;
+use crate::http::response::Result;
 use crate::notify::Notifiers;
+use crate::storage::Storage;
 use crate::store::Store;
+pub use attempts::Attempts;
+pub use frame::BrowserRules;
+pub use passwords::Passwords;
 
 /// The state of these pages.
 pub struct DashboardState {
     pub store: Store,
+    pub storage: Storage,
+    pub catalog: Arc<Catalog>,
     pub payments: Arc<PaymentProvider>,
     pub notifiers: Arc<Notifiers>,
+    pub transcripts: Arc<TranscriptsState>,
+    pub cookies: Cookies,
+    pub passwords: Passwords,
+    pub attempts: Attempts,
+    /// Headers of every response.
+    pub browser_rules: BrowserRules,
+    /// The API's URL, for the code that the pages show.
+    pub api_url: Url,
+    /// Anybody may create an account.
+    pub sign_up: bool,
+    pub free_credit_cents: i64,
+}
+
+/// A one-time link that sets a password, and its lifetime.
+pub struct OneTimeLink {
+    /// The path on the dashboard, with the secret.
+    pub path: String,
+    /// By which the store keeps it.
+    pub secret_hash: String,
+    pub expires_at: i64,
+}
+
+impl OneTimeLink {
+    /// A new link, valid for a day.
+    pub fn new(now: i64) -> Self {
+        let secret = crate::auth::visitor::new_secret();
+        Self {
+            path: format!("/welcome/{secret}"),
+            secret_hash: crate::auth::visitor::hash_of(&secret),
+            expires_at: now + 24 * 3_600_000,
+        }
+    }
+}
+
+/// The value of a template that has been rendered.
+fn rendered(html: askama::Result<String>) -> Result<String> {
+    html.map_err(|error| crate::http::response::ApiError::internal(&error))
 }

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper::StatusCode;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use serde::Serialize;
 
 use super::response_body::{ResponseBody, ResponseBroken};
@@ -67,6 +69,21 @@ pub fn no_content() -> Response {
     response
 }
 
+/// 303: the browser gets another page.
+pub fn see_other(location: &str) -> Response {
+    let mut response = Response::new(ResponseBody::default());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    // A location of other characters is not sent anywhere.
+    let location = HeaderValue::from_str(location).unwrap_or_else(|_| HeaderValue::from_static("/"));
+    response.headers_mut().insert(LOCATION, location);
+    response
+}
+
+/// A response with bytes of this content type.
+pub fn bytes(content_type: &'static str, body: Bytes) -> Response {
+    with_type(StatusCode::OK, content_type, body)
+}
+
 fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
@@ -113,6 +130,15 @@ impl ApiError {
 
     pub fn unauthorized(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message).with(WWW_AUTHENTICATE, "Bearer")
+    }
+
+    pub fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code, message)
+    }
+
+    /// 403 for a form that did not come from a page of the service, or from one that is too old.
+    pub fn forged() -> Self {
+        Self::forbidden("form_expired", "This form has expired. Load the page again and send it once more.")
     }
 
     pub fn not_found(message: impl Into<String>) -> Self {
@@ -181,12 +207,23 @@ impl ApiError {
 
     fn with_body(&self, body: &impl Serialize) -> Response {
         let mut response = json_with(self.status, body);
+        self.write_header(response.headers_mut());
+        response
+    }
+
+    /// The error as a page.
+    pub fn page(&self, html: String) -> Response {
+        let mut response = with_type(self.status, "text/html; charset=utf-8", html.into());
+        self.write_header(response.headers_mut());
+        response
+    }
+
+    fn write_header(&self, headers: &mut HeaderMap) {
         if let Some((name, value)) = &self.header
             && let Ok(value) = HeaderValue::from_str(value)
         {
-            response.headers_mut().insert(name, value);
+            headers.insert(name, value);
         }
-        response
     }
 }
 

@@ -21,9 +21,10 @@ use crate::api::rendering::Renderer;
 use crate::api::upload_quota::UploadQuota;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
+use crate::auth::visitor::Cookies;
 use crate::billing::PaymentProvider;
 use crate::config::Config;
-use crate::dashboard::DashboardState;
+use crate::dashboard::{Attempts, BrowserRules, DashboardState, Passwords};
 use crate::http::proxies::TrustedProxies;
 use crate::http::rate_limits::RateLimits;
 use crate::http::transfer::TransferLimits;
@@ -210,7 +211,7 @@ impl Service {
         let live = Arc::new(LiveState {
             store: store.clone(),
             catalog: catalog.clone(),
-            engine,
+            engine: engine.clone(),
             metering: metering.clone(),
             threads,
             connections: TaskTracker::new(),
@@ -225,12 +226,29 @@ impl Service {
                 max_duration: seconds(config.live_session_seconds),
             },
         });
+        let cookies = Cookies::new(&urls.dashboard);
+        let dashboard = Arc::new(DashboardState {
+            store: store.clone(),
+            storage: storage.clone(),
+            catalog: catalog.clone(),
+            payments: payments.clone(),
+            notifiers: notifiers.clone(),
+            transcripts: transcripts.clone(),
+            cookies: cookies.clone(),
+            passwords: Passwords::new(),
+            attempts: Attempts::new(),
+            browser_rules: BrowserRules::new(&urls.api, &storage.upload_origin(config, &urls.storage)),
+            api_url: urls.api.clone(),
+            sign_up: config.sign_up,
+            free_credit_cents: config.free_credit_cents.into(),
+        });
         let state = AppState {
             authenticator: Authenticator {
                 store: store.clone(),
                 storage,
                 payments: payments.clone(),
                 signing_key: signing_key.clone(),
+                cookies,
             },
             rate_limits: RateLimits::new(config.request_limit),
             trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
@@ -238,17 +256,17 @@ impl Service {
                 transcripts: transcripts.clone(),
                 uploads: uploads.clone(),
             }),
-            speech: Arc::new(SpeechState { engine: engine.clone(), places: Places::new(speech::MAX_REQUESTS) }),
+            speech: Arc::new(SpeechState { engine, places: Places::new(speech::MAX_REQUESTS) }),
             transcripts,
             uploads,
-            models: Arc::new(ModelsState { catalog, language: models.clone() }),
+            models: Arc::new(ModelsState { catalog: catalog.clone(), language: models.clone() }),
             language: Arc::new(LanguageState {
                 store: store.clone(),
                 models: models.clone(),
                 renderer,
                 secret: signing_key,
             }),
-            billing: Arc::new(BillingState { store: store.clone(), payments: payments.clone() }),
+            billing: Arc::new(BillingState { store: store.clone(), payments }),
             health: Arc::new(HealthState {
                 store: store.clone(),
                 last_check: Default::default(),
@@ -257,7 +275,7 @@ impl Service {
             }),
             agent: Arc::new(AgentState { live: live.clone(), models }),
             realtime: live,
-            dashboard: Arc::new(DashboardState { store: store.clone(), payments, notifiers: notifiers.clone() }),
+            dashboard,
         };
         Ok(Self { state: Arc::new(state), store, notifiers, metering, housekeeping, workers, stopping })
     }

@@ -20,17 +20,19 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::billing::{PRICES, ProductKind};
-use crate::config::{Config, Role};
+use crate::clock;
+use crate::config::{Config, Role, url_below};
+use crate::dashboard::OneTimeLink;
 use crate::dispatch::Dispatcher;
 use crate::http::admission::Places;
 use crate::http::listener;
-use crate::ids::random;
+use crate::ids::{AccountId, random};
 use crate::live::LiveState;
 use crate::metering::Metering;
 use crate::notify::Notifiers;
 use crate::routes::Surface;
 use crate::starter_models;
-use crate::store::{Durability, Store, Topic};
+use crate::store::{Durability, PasswordLink, Store, Topic};
 pub use assembly::{Opened, PublicUrls, Service, transfer_limits};
 
 /// The email address of the first account.
@@ -97,6 +99,10 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     let connections = open_files::reserve(listeners.len(), config.max_connections)?;
     // The key is shown once, so it is created after everything else that can fail.
     let first_key = first_key(&store, config.free_credit_cents).await.map_err(database_error)?;
+    let first_link = match config.role {
+        Role::Worker => None,
+        Role::All | Role::Api => first_link(&store, &urls.dashboard).await.map_err(database_error)?,
+    };
 
     let give_up = CancellationToken::new();
     let drain = Duration::from_secs(config.drain_seconds.into());
@@ -116,7 +122,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     tasks.spawn(housekeeping.run(stopping.clone()));
     tasks.spawn(tidy_metrics(state.health.metrics.clone(), stopping.clone()));
     tasks.spawn(run_metering(metering, state.realtime.clone()));
-    print_addresses(&urls, first_key.as_deref(), hint.as_deref());
+    print_addresses(&urls, first_key.as_deref(), first_link.as_ref(), hint.as_deref());
 
     stop_signal().await;
     tracing::info!("stopping: no new work is accepted");
@@ -233,6 +239,32 @@ async fn first_key(store: &Store, free_credit_cents: u32) -> crate::store::Resul
     Ok(Some(store.create_key(&account.id, "first").await?.secret))
 }
 
+/// A one-time link that sets the password of the first account, as long as nobody can sign in to it.
+async fn first_link(store: &Store, dashboard: &Url) -> crate::store::Result<Option<Url>> {
+    match store.first_account().await? {
+        Some(account) if !store.has_user(&account.id).await? => {
+            Ok(Some(password_link(store, account.id, &account.email, dashboard).await?))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Makes a one-time link that sets the password of an email address, which signs in to this account.
+///
+/// # Errors
+/// If it cannot be stored.
+pub async fn password_link(
+    store: &Store,
+    account: AccountId,
+    email: &str,
+    dashboard: &Url,
+) -> crate::store::Result<Url> {
+    let link = OneTimeLink::new(clock::now_ms());
+    let of = PasswordLink { account, email: email.to_owned() };
+    store.create_password_link(&of, &link.secret_hash, link.expires_at).await?;
+    Ok(url_below(dashboard, &link.path))
+}
+
 /// Opens the engine and loads the models, so that no request waits for them. With the API role, reads the catalog alone.
 async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), String> {
     let options = EngineOptions::default()
@@ -302,17 +334,20 @@ fn public_url(configured: &Option<Url>, listener: &TcpListener) -> Result<Url, S
 }
 
 /// Prints the addresses, the first key, and a curl line to try.
-fn print_addresses(urls: &PublicUrls, first_key: Option<&str>, hint: Option<&str>) {
+fn print_addresses(urls: &PublicUrls, first_key: Option<&str>, first_link: Option<&Url>, hint: Option<&str>) {
     let show = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
     let (api, storage, dashboard) = (show(&urls.api), show(&urls.storage), show(&urls.dashboard));
     let mut text = format!("api        {api}\nstorage    {storage}\ndashboard  {dashboard}\n");
     if let Some(health) = &urls.health {
         text += &format!("health     {}\n", show(health));
     }
+    if let Some(link) = first_link {
+        text += &format!("sign-in    {link}\n");
+    }
     match first_key {
         Some(key) => {
             text += &format!(
-                "key        {key}\n\nThe key is shown this once. Try it:\n\n\
+                "key        {key}\n\nThe key is shown this once. The sign-in link sets your password, once. Try it:\n\n\
                  curl -H 'Authorization: Bearer {key}' {api}/v2/models\n"
             );
         }

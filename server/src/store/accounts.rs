@@ -20,6 +20,15 @@ pub struct Account {
     pub key: Option<KeyId>,
 }
 
+/// An email address in the form in which accounts and users have it. It is checked loosely: it is a name, and it is quoted
+/// wherever it is shown.
+pub fn email_address(text: &str) -> Option<String> {
+    let text = text.trim().to_lowercase();
+    let (name, host) = text.split_once('@')?;
+    let plain = !text.contains(|character: char| character.is_whitespace() || character.is_control());
+    (!name.is_empty() && !host.is_empty() && plain && text.len() <= 254).then_some(text)
+}
+
 /// The credit and the spending of an account, in cents.
 #[derive(Clone, Copy, Debug)]
 pub struct Credit {
@@ -98,6 +107,15 @@ impl Store {
             .await?;
         tx.commit().await?;
         account(&row)
+    }
+
+    /// The account of an email address, if there is one.
+    pub async fn account_named(&self, email: &str) -> Result<Option<Account>> {
+        let row = sqlx::query("SELECT id AS account_id, email, subscribed, customer FROM accounts WHERE email = $1")
+            .bind(email)
+            .fetch_optional(&self.read)
+            .await?;
+        row.as_ref().map(account).transpose()
     }
 
     /// The oldest account.

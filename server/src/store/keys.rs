@@ -1,5 +1,8 @@
 //! API keys. The store keeps the hash of a secret alone.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use data_encoding::BASE32_NOPAD;
 use sqlx::Row as _;
 
@@ -22,7 +25,34 @@ pub struct KeyRow {
     pub email: String,
     pub name: String,
     pub created_at: i64,
+    /// The last use, to about a minute.
+    pub last_used_at: Option<i64>,
     pub revoked_at: Option<i64>,
+}
+
+/// A use of a key is written down again after this time.
+const USE_MS: i64 = 60_000;
+
+/// With this number of keys, the times are forgotten and written anew.
+const MAX_USED_KEYS: usize = 10_000;
+
+/// When this process last wrote down the use of each key.
+#[derive(Clone, Default)]
+pub(super) struct KeyUses(Arc<Mutex<HashMap<KeyId, i64>>>);
+
+impl KeyUses {
+    /// True if a use at this time is to be written down.
+    fn is_due(&self, key: &KeyId, now: i64) -> bool {
+        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if uses.get(key).is_some_and(|at| (now - at).abs() < USE_MS) {
+            return false;
+        }
+        if uses.len() >= MAX_USED_KEYS {
+            uses.clear();
+        }
+        uses.insert(key.clone(), now);
+        true
+    }
 }
 
 impl Store {
@@ -54,11 +84,31 @@ impl Store {
         row.map(|row| Ok(Account { key: Some(row.try_get::<String, _>("id")?.into()), ..account(&row)? })).transpose()
     }
 
+    /// Writes down that a key was used now, at most once in a while and behind the request.
+    pub fn note_key_use(&self, key: &KeyId) {
+        let now = clock::now_ms();
+        if !self.key_uses.is_due(key, now) {
+            return;
+        }
+        let (write, key) = (self.write.clone(), key.clone());
+        tokio::spawn(async move {
+            let written = sqlx::query("UPDATE api_keys SET last_used_at = $1 WHERE id = $2")
+                .bind(now)
+                .bind(key.as_str())
+                .execute(&write)
+                .await;
+            if let Err(error) = written {
+                tracing::debug!(%error, "writing down the use of a key failed");
+            }
+        });
+    }
+
     /// All keys or those of one account, oldest first.
     pub async fn keys(&self, email: Option<&str>) -> Result<Vec<KeyRow>> {
         let rows = sqlx::query(
-            "SELECT k.id, a.email, k.name, k.created_at, k.revoked_at FROM api_keys k JOIN accounts a ON a.id = k.account_id
-             WHERE $1 = '' OR a.email = $1 ORDER BY k.created_at, k.id",
+            "SELECT k.id, a.email, k.name, k.created_at, k.last_used_at, k.revoked_at
+             FROM api_keys k JOIN accounts a ON a.id = k.account_id
+             WHERE k.of_sign_in = 0 AND ($1 = '' OR a.email = $1) ORDER BY k.created_at, k.id",
         )
         .bind(email.unwrap_or_default())
         .fetch_all(&self.read)
@@ -70,10 +120,28 @@ impl Store {
                     email: row.try_get("email")?,
                     name: row.try_get("name")?,
                     created_at: row.try_get("created_at")?,
+                    last_used_at: row.try_get("last_used_at")?,
                     revoked_at: row.try_get("revoked_at")?,
                 })
             })
             .collect()
+    }
+
+    /// Revokes a key of an account by its id. False if the account has no such key or it is already revoked.
+    pub async fn revoke_key_of(&self, account: &AccountId, id: &KeyId) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let done = sqlx::query(
+            "UPDATE api_keys SET revoked_at = $1
+             WHERE id = $2 AND account_id = $3 AND of_sign_in = 0 AND revoked_at IS NULL",
+        )
+        .bind(clock::now_ms())
+        .bind(id.as_str())
+        .bind(account.as_str())
+        .execute(&mut *tx)
+        .await?;
+        key_cache::invalidate(&mut tx).await?;
+        tx.commit().await?;
+        Ok(done.rows_affected() > 0)
     }
 
     /// Revokes a key by its secret or its id. False if the key is unknown or already revoked.

@@ -9,11 +9,14 @@ mod notify;
 mod read_batcher;
 mod retention;
 mod schema;
+mod sign_ins;
 mod time_limits;
+mod transcript_list;
 mod transcripts;
 mod uploads;
 mod usage;
 mod usage_reports;
+mod users;
 mod webhook_outbox;
 
 use std::collections::HashSet;
@@ -30,20 +33,23 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 
 use crate::clock;
 use crate::ids::AccountId;
-pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber};
+pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber, email_address};
 pub use jobs::{AttemptCount, CompletedTranscript, Job, JobQuery, Outcome, SourceKind};
 use key_cache::KeyCache;
+use keys::KeyUses;
 pub use live_sessions::{Admission, LiveSession};
 pub use notify::Topic;
 use read_batcher::ReadBatcher;
+pub use sign_ins::SignIn;
 pub use time_limits::Tx;
 use time_limits::{Pool, check_released, within};
+pub use transcript_list::{Cursor, ListQuery, ListedTranscript};
 pub use transcripts::{Created, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery};
 pub use uploads::StaleUpload;
 pub use uploads::{Upload, UploadStatus, object_key};
-#[cfg(test)]
-pub use usage::UsageEvent;
+pub use usage::{DailyCost, UsageEvent};
 pub use usage_reports::UnreportedUsage;
+pub use users::PasswordLink;
 pub use webhook_outbox::WebhookDelivery;
 
 /// An error of the database.
@@ -83,6 +89,7 @@ pub struct Store {
     dialect: Dialect,
     url: Arc<str>,
     key_cache: KeyCache,
+    key_uses: KeyUses,
     read_batcher: ReadBatcher,
 }
 
@@ -135,6 +142,7 @@ impl Store {
             let read = Pool(pool(READERS).connect_with(options).await?);
             Self {
                 key_cache: KeyCache::new(read.clone()),
+                key_uses: KeyUses::default(),
                 read_batcher: ReadBatcher::new(read.clone()),
                 read,
                 write,
@@ -162,6 +170,7 @@ impl Store {
             let pool = Pool(pool);
             Self {
                 key_cache: KeyCache::new(pool.clone()),
+                key_uses: KeyUses::default(),
                 read_batcher: ReadBatcher::new(pool.clone()),
                 read: pool.clone(),
                 write: pool,

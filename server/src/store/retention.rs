@@ -2,6 +2,7 @@
 
 use sqlx::{AssertSqlSafe, Row as _};
 
+use super::sign_ins::SIGN_IN_MS;
 use super::transcripts::IDEMPOTENCY_MS;
 use super::uploads::StaleUpload;
 use super::{Result, Store};
@@ -89,13 +90,21 @@ impl Store {
         tx.commit().await
     }
 
-    /// Deletes expired webhooks, payment events and idempotency keys.
+    /// Deletes expired webhooks, payment events, idempotency keys, sign-ins and links.
     pub async fn delete_expired_records(&self) -> Result<()> {
         let now = clock::now_ms();
         for (sql, before) in [
             ("DELETE FROM webhooks WHERE state <> 'pending' AND created_at < $1", now - WEBHOOKS_MS),
             ("DELETE FROM payment_notices WHERE created_at < $1", now - PAYMENT_EVENTS_MS),
             ("DELETE FROM idempotency_keys WHERE created_at < $1", now - IDEMPOTENCY_MS),
+            ("DELETE FROM password_links WHERE expires_at < $1", now),
+            ("DELETE FROM sign_ins WHERE expires_at < $1", now),
+            // A live session may still name the key of a sign-in that has ended.
+            (
+                "DELETE FROM api_keys WHERE of_sign_in = 1 AND created_at < $1
+                 AND NOT EXISTS (SELECT 1 FROM sign_ins WHERE key_id = api_keys.id)",
+                now - 2 * SIGN_IN_MS,
+            ),
         ] {
             sqlx::query(sql).bind(before).execute(&self.write).await?;
         }

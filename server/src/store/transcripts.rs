@@ -4,6 +4,7 @@ use serde_json::Value;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
+use super::transcript_list::title_key;
 use super::uploads::{RowLock, StaleUpload};
 use super::{Allowance, Result, Store, Topic, Tx};
 use crate::clock;
@@ -184,8 +185,8 @@ impl Store {
         };
         sqlx::query(
             "INSERT INTO transcripts (id, account_id, status, model, title, language_code, audio_url, upload_id, options,
-                                      webhook_url, created_at, reserved_cents)
-             VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+                                      webhook_url, created_at, reserved_cents, title_key)
+             VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         )
         .bind(new.id.as_str())
         .bind(new.account.as_str())
@@ -198,6 +199,7 @@ impl Store {
         .bind(new.webhook_url.as_deref())
         .bind(new.created_at)
         .bind(new.reserved_cents)
+        .bind(new.title.as_deref().map(title_key))
         .execute(&mut *tx)
         .await?;
         self.notify(&mut tx, Topic::Jobs).await?;

@@ -43,6 +43,15 @@ pub struct Rollup {
     pub billable_cents: i64,
 }
 
+/// The cost of a model on one day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DailyCost {
+    /// Days since 1970, UTC.
+    pub day: i64,
+    pub sku: String,
+    pub retail_cost_cents: i64,
+}
+
 /// Records an event and deducts it from the free credit as far as that lasts. A second event of the same transcript or session
 /// changes nothing.
 pub(super) async fn record(tx: &mut Tx, dialect: Dialect, event: &NewUsage<'_>, now: i64) -> Result<()> {
@@ -116,6 +125,28 @@ impl Store {
             .fetch_one(&self.read)
             .await?;
         Ok((events, total))
+    }
+
+    /// What an account's usage since a time has cost, by day and model, oldest first.
+    pub async fn daily_costs(&self, account: &AccountId, since: i64) -> Result<Vec<DailyCost>> {
+        let rows = sqlx::query(
+            "SELECT created_at / 86400000 AS day, sku, CAST(SUM(retail_cost_cents) AS BIGINT) AS retail
+             FROM usage_events WHERE account_id = $1 AND created_at >= $2
+             GROUP BY created_at / 86400000, sku ORDER BY day, sku",
+        )
+        .bind(account.as_str())
+        .bind(since)
+        .fetch_all(&self.read)
+        .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(DailyCost {
+                    day: row.try_get("day")?,
+                    sku: row.try_get("sku")?,
+                    retail_cost_cents: row.try_get("retail")?,
+                })
+            })
+            .collect()
     }
 
     /// The usage of an account by model.

@@ -1,5 +1,7 @@
 //! Pages in a real browser.
 
+mod dashboard;
+
 use auricle_tests::{Browser, Setup, eventually, repository, spoken, wav};
 use serde_json::json;
 

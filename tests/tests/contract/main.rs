@@ -11,6 +11,7 @@ mod auth;
 mod billing;
 mod connections;
 mod credit;
+mod dashboard;
 mod errors;
 mod failover;
 mod fairness;

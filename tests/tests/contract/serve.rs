@@ -27,15 +27,15 @@ fn the_first_start_prints_addresses_a_key_and_a_line_that_works() {
     let service = Setup::new().start();
     let curl = eventually("a curl line", || service.line("curl "));
     let lines = service.lines();
-    let names: Vec<&str> = lines.iter().take(4).filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(names, ["api", "storage", "dashboard", "key"], "{lines:?}");
+    let names: Vec<&str> = lines.iter().take(5).filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["api", "storage", "dashboard", "sign-in", "key"], "{lines:?}");
     for name in ["api", "storage", "dashboard"] {
         assert!(service.line(name).unwrap().starts_with("http://127.0.0.1:"), "{lines:?}");
     }
     let key = service.line("key ").unwrap();
     assert!(key.starts_with("svc_"), "{key}");
     Answer::of(http().get(format!("{}/v2/models", service.api())).bearer_auth(key)).ok();
-    assert_eq!(lines[4], "", "{lines:?}");
+    assert_eq!(lines[5], "", "{lines:?}");
     match Command::new("sh").args(["-c", &format!("curl -sS --fail-with-body {curl}")]).output() {
         Ok(output) if output.status.code() == Some(127) => skip("no curl found (Debian: apt-get install curl)"),
         output => {

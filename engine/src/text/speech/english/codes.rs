@@ -38,13 +38,8 @@ pub const RULES: &[Rule] = &[
 /// Letters of a code: a word, or the names of letters.
 fn letters(name: &str) -> String {
     let capitals = name.bytes().filter(u8::is_ascii_uppercase).count();
-    if name.len() == 1 || (capitals == name.len() && name.len() <= 4 && !is_acronym(name)) {
-        initialism(name)
-    } else if capitals <= 1 && name.len() <= 2 {
-        initialism(name)
-    } else {
-        word(name, false)
-    }
+    let is_spelled = capitals == name.len() && name.len() <= 4 && !is_acronym(name);
+    if is_spelled || name.len() == 1 || name.len() == 2 && capitals <= 1 { initialism(name) } else { word(name, false) }
 }
 
 /// A code: runs of letters and digits.

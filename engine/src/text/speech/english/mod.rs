@@ -187,11 +187,10 @@ impl Reader<'_> {
         let written = self.written(range);
         match self.tokens.last_mut() {
             None => {}
+            Some(last) if last.kind == TokenKind::Mark && derived => {}
             Some(last) if last.kind == TokenKind::Mark => {
-                if !derived {
-                    *last = Token { text: mark.into(), kind: TokenKind::Mark, written };
-                    self.derived = false;
-                }
+                *last = Token { text: mark.into(), kind: TokenKind::Mark, written };
+                self.derived = false;
             }
             Some(_) => {
                 self.tokens.push(Token { text: mark.into(), kind: TokenKind::Mark, written });

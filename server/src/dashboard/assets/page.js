@@ -1,0 +1,167 @@
+// What all pages use: words, requests, times in the reader's zone, copying, confirmations.
+const meta = name => document.querySelector(`meta[name="${name}"]`)?.content ?? ''
+const words = JSON.parse(meta('words') || '{}')
+const find = (selector, within = document) => within.querySelector(selector)
+const findAll = (selector, within = document) => [...within.querySelectorAll(selector)]
+
+/** An element with text and attributes. Data becomes text alone, never markup. */
+function make(tag, text = '', attributes = {}) {
+  const element = document.createElement(tag)
+  element.textContent = text
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value)
+  return element
+}
+
+/** Minutes and seconds of milliseconds. */
+function clockOf(ms) {
+  const seconds = Math.max(0, Math.floor(ms / 1000))
+  const two = number => String(number).padStart(2, '0')
+  const hours = Math.floor(seconds / 3600)
+  const minutes = Math.floor(seconds / 60) % 60
+  return hours ? `${hours}:${two(minutes)}:${two(seconds % 60)}` : `${minutes}:${two(seconds % 60)}`
+}
+
+let toastTimer
+function toast(text) {
+  const box = find('#toast')
+  box.textContent = text
+  box.classList.add('shown')
+  clearTimeout(toastTimer)
+  toastTimer = setTimeout(() => box.classList.remove('shown'), 4000)
+}
+
+/** Asks the service. An error has the service's own message. */
+async function ask(path, body, headers = {}) {
+  const options = body === undefined ? {} : {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-form-token': meta('form-token'), ...headers },
+    body: JSON.stringify(body),
+  }
+  let response
+  try {
+    response = await fetch(path, options)
+  } catch {
+    throw Object.assign(new Error(words.offline), { offline: true })
+  }
+  const answer = response.status === 204 ? null : await response.json().catch(() => null)
+  if (response.ok) return answer
+  const message = response.status === 401 ? words.signed_out : answer?.error?.message ?? words.failed
+  throw Object.assign(new Error(message), { status: response.status })
+}
+
+const wait = ms => new Promise(done => setTimeout(done, ms))
+
+// Times in the reader's zone.
+function ago(date) {
+  const format = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: 'auto' })
+  const seconds = (date - Date.now()) / 1000
+  for (const [unit, size] of [['day', 86400], ['hour', 3600], ['minute', 60]]) {
+    if (Math.abs(seconds) >= size) return format.format(Math.round(seconds / size), unit)
+  }
+  return format.format(0, 'minute')
+}
+for (const element of findAll('time')) {
+  const date = new Date(element.dateTime)
+  const exact = date.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+  element.textContent = 'ago' in element.dataset ? ago(date) : exact
+  element.title = exact
+}
+
+// Buttons that copy the text of another element.
+for (const button of findAll('[data-copy]')) {
+  button.addEventListener('click', async () => {
+    const source = find(button.dataset.copy)
+    try {
+      await navigator.clipboard.writeText(source.textContent)
+      toast(words.copied)
+    } catch {
+      getSelection().selectAllChildren(source)
+      toast(words.copy_failed)
+    }
+  })
+}
+
+for (const form of findAll('form[data-confirm]')) {
+  form.addEventListener('submit', event => { if (!confirm(form.dataset.confirm)) event.preventDefault() })
+}
+
+// Filters apply as soon as they are chosen.
+const filters = find('[data-filters]')
+if (filters) {
+  for (const select of findAll('select', filters)) select.addEventListener('change', () => filters.requestSubmit())
+  filters.addEventListener('submit', () => {
+    for (const field of filters.elements) if (field.name && !field.value) field.disabled = true
+  })
+  addEventListener('pageshow', () => { for (const field of filters.elements) field.disabled = false })
+}
+
+find('[data-checkout]')?.addEventListener('click', async event => {
+  event.currentTarget.disabled = true
+  try {
+    location.assign((await ask('/data/billing/checkout', {})).url)
+  } catch (error) {
+    toast(error.message)
+    find('[data-checkout]').disabled = false
+  }
+})
+
+// The menu of small screens shows the navigation.
+find('details.menu')?.addEventListener('toggle', event => {
+  find('.side').classList.toggle('open', event.target.open)
+})
+// Menus close on a click elsewhere and on Escape.
+addEventListener('click', event => {
+  for (const menu of findAll('details.person[open], details.drop-down[open]')) if (!menu.contains(event.target)) menu.open = false
+})
+addEventListener('keydown', event => {
+  if (event.key === 'Escape') for (const menu of findAll('details.person[open], details.drop-down[open]')) menu.open = false
+})
+
+/** Fills the languages of the chosen model. */
+function followModel(form) {
+  const models = JSON.parse(form.dataset.models)
+  const language = form.elements.language_code
+  const fill = () => {
+    const chosen = models.find(model => model.id === form.elements.model.value)
+    const before = language.value
+    language.replaceChildren(make('option', words.find_language, { value: '' }))
+    for (const [code, name] of chosen?.languages ?? []) language.append(make('option', name, { value: code }))
+    language.value = before
+    if (language.selectedIndex < 0) language.value = ''
+  }
+  form.elements.model.addEventListener('change', fill)
+  fill()
+}
+
+/** Watches a transcript until it ends. */
+async function watchTranscript(id, show) {
+  for (let pause = 700; ; pause = Math.min(pause * 1.2, 4000)) {
+    try {
+      const state = await ask(`/data/transcripts/${encodeURIComponent(id)}/progress`)
+      show(state)
+      if (state.status === 'completed' || state.status === 'error') return state
+    } catch (error) {
+      if (!error.offline && error.status < 500 && error.status !== 429) throw error
+      pause = 4000
+    }
+    await wait(pause)
+  }
+}
+
+// Transcripts of the list that are still running.
+for (const row of findAll('[data-running]')) {
+  watchTranscript(row.dataset.running, state => {
+    const badge = find('[data-status]', row)
+    const running = state.status === 'queued' || state.status === 'processing'
+    badge.className = `badge ${state.status}`
+    badge.textContent = state.status_name + (running && state.percent != null ? ` ${state.percent} %` : '')
+    for (const name of ['length', 'language', 'cost']) find(`[data-${name}]`, row).textContent = state[name] ?? ''
+  }).catch(() => {})
+}
+const progressPage = find('[data-progress]')
+if (progressPage) {
+  watchTranscript(progressPage.dataset.progress, state => {
+    find('[data-status]', progressPage).textContent = state.status_name
+    if (state.percent != null) find('progress', progressPage).value = state.percent
+  }).then(() => location.reload(), error => toast(error.message))
+}

@@ -1,0 +1,204 @@
+// A transcript's page: words that follow the player, find, keyboard, questions.
+const reader = find('[data-reader]')
+
+if (reader) {
+  const id = reader.dataset.reader
+  const place = find('[data-words]', reader)
+  const media = find('[data-media]', reader)
+  const playButton = find('[data-play]', reader)
+  const seek = find('[data-seek]', reader)
+  const now = find('[data-now]', reader)
+  // Each word with its element, in order of time.
+  let spoken = []
+  // Each paragraph with its text in lower case and where its words begin in it.
+  let paragraphs = []
+
+  const speakers = new Map()
+  const colourOf = speaker => {
+    if (!speakers.has(speaker)) speakers.set(speaker, speakers.size % 8)
+    return speakers.get(speaker)
+  }
+
+  function showParagraphs(found) {
+    const fragment = document.createDocumentFragment()
+    let last
+    for (const one of found) {
+      const block = make('div', '', { class: 'paragraph' })
+      if (one.speaker) {
+        block.classList.add(`speaker-${colourOf(one.speaker)}`)
+        if (one.speaker !== last) block.append(make('span', `${words.speaker} ${one.speaker}`, { class: 'speaker' }))
+        last = one.speaker
+      }
+      const time = make('button', clockOf(one.start), { type: 'button', class: 'at plain' })
+      time.dataset.at = one.start
+      const line = make('p')
+      const starts = []
+      const first = spoken.length
+      let text = ''
+      for (const word of one.words) {
+        const element = make('span', word.text, { class: word.confidence < 0.5 ? 'unsure' : '' })
+        element.dataset.word = spoken.length
+        if (text) { line.append(' '); text += ' ' }
+        starts.push(text.length)
+        text += word.text
+        line.append(element)
+        spoken.push({ start: word.start, end: word.end, element })
+      }
+      paragraphs.push({ text: text.toLowerCase(), starts, first })
+      block.append(time, line)
+      fragment.append(block)
+    }
+    place.replaceChildren(fragment)
+    place.ariaBusy = 'false'
+  }
+
+  /** The last word that begins at or before a time. */
+  function wordAt(ms) {
+    let [low, high] = [0, spoken.length]
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (spoken[middle].start <= ms) low = middle + 1
+      else high = middle
+    }
+    return low - 1
+  }
+
+  let lit
+  function light(ms, follow) {
+    const word = spoken[wordAt(ms)]?.element
+    if (word === lit) return
+    lit?.classList.remove('lit')
+    word?.classList.add('lit')
+    lit = word
+    if (!word || !follow) return
+    const box = word.getBoundingClientRect()
+    // The page follows while the reader has not scrolled away.
+    if (box.bottom > innerHeight - 120 && box.top < innerHeight + 200) word.scrollIntoView({ block: 'center' })
+  }
+
+  function goTo(ms, play) {
+    if (media) {
+      media.currentTime = ms / 1000
+      if (play) media.play().catch(() => {})
+    }
+    light(ms, false)
+    lit?.scrollIntoView({ block: 'center', behavior: 'auto' })
+  }
+
+  reader.addEventListener('click', event => {
+    const word = event.target.closest('[data-word]')
+    const jump = event.target.closest('[data-at]')
+    if (word && getSelection().isCollapsed) goTo(spoken[word.dataset.word].start, true)
+    if (jump) goTo(Number(jump.dataset.at), true)
+  })
+
+  if (media) {
+    const show = () => {
+      const ms = media.currentTime * 1000
+      now.textContent = clockOf(ms)
+      if (document.activeElement !== seek || !media.paused) seek.value = ms
+      light(ms, !media.paused)
+    }
+    let frame
+    const follow = () => { show(); frame = requestAnimationFrame(follow) }
+    const toggle = () => { if (media.paused) media.play().catch(() => toast(words.media_failed)); else media.pause() }
+    media.addEventListener('play', () => { reader.classList.add('playing'); cancelAnimationFrame(frame); follow() })
+    media.addEventListener('pause', () => { reader.classList.remove('playing'); cancelAnimationFrame(frame); show() })
+    media.addEventListener('seeked', show)
+    media.addEventListener('error', () => toast(words.media_failed))
+    playButton.addEventListener('click', toggle)
+    media.addEventListener('click', toggle)
+    seek.addEventListener('input', () => { media.currentTime = seek.value / 1000; show() })
+    find('[data-speed]', reader).addEventListener('change', event => { media.playbackRate = Number(event.target.value) })
+    const skip = seconds => { media.currentTime = Math.max(0, media.currentTime + seconds) }
+    const keys = { ' ': toggle, k: () => media.pause(), j: () => skip(-10), l: () => skip(10), ArrowLeft: () => skip(-5), ArrowRight: () => skip(5) }
+    addEventListener('keydown', event => {
+      const writes = event.target.closest?.('input:not([type=range]), textarea, select, button, a, summary')
+      const action = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key]
+      if (!action || writes || event.ctrlKey || event.metaKey || event.altKey) return
+      event.preventDefault()
+      action()
+    })
+  }
+
+  // Find in the text.
+  const field = find('[data-find]', reader)
+  const count = find('[data-hits]', reader)
+  let hits = []
+  let hit = -1
+  function look() {
+    for (const found of hits) for (const element of found) element.classList.remove('hit', 'here')
+    hits = []
+    hit = -1
+    const wanted = field.value.trim().toLowerCase().replace(/\s+/g, ' ')
+    if (wanted.length > 1) {
+      for (const { text, starts, first } of paragraphs) {
+        for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + wanted.length)) {
+          // The words that the match touches.
+          const end = at + wanted.length
+          const touched = []
+          for (let word = 0; word < starts.length && starts[word] < end; word++) {
+            if ((starts[word + 1] ?? text.length + 1) > at + 1) touched.push(spoken[first + word].element)
+          }
+          hits.push(touched)
+        }
+      }
+      for (const found of hits) for (const element of found) element.classList.add('hit')
+      if (hits.length) step(1)
+    }
+    tell(wanted)
+  }
+  function tell(wanted) {
+    count.textContent = hits.length ? `${hit + 1} ${words.of} ${hits.length}` : wanted.length > 1 ? words.no_match : ''
+  }
+  function step(by) {
+    if (!hits.length) return
+    for (const element of hits[hit] ?? []) element.classList.remove('here')
+    hit = (hit + by + hits.length) % hits.length
+    for (const element of hits[hit]) element.classList.add('here')
+    hits[hit][0]?.scrollIntoView({ block: 'center' })
+    tell('  ')
+  }
+  let typed
+  field.addEventListener('input', () => { clearTimeout(typed); typed = setTimeout(look, 120) })
+  field.addEventListener('keydown', event => {
+    if (event.key === 'Enter') { event.preventDefault(); step(event.shiftKey ? -1 : 1) }
+    if (event.key === 'Escape') { field.value = ''; look(); field.blur() }
+  })
+  for (const button of findAll('[data-hit]', reader)) button.addEventListener('click', () => step(Number(button.dataset.hit)))
+
+  // Questions.
+  const question = find('[data-ask]', reader)
+  const answers = find('[data-answers]', reader)
+  question.elements.prompt.addEventListener('keydown', event => {
+    if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); question.requestSubmit() }
+  })
+  question.addEventListener('submit', async event => {
+    event.preventDefault()
+    const prompt = question.elements.prompt.value.trim()
+    if (!prompt) return
+    const button = find('button', question)
+    const entry = make('div', '', { class: 'answer' })
+    const text = make('p', words.asking, { class: 'muted' })
+    entry.append(make('p', prompt, { class: 'strong' }), text)
+    answers.prepend(entry)
+    button.disabled = true
+    question.elements.prompt.value = ''
+    try {
+      const answer = await ask('/data/speech-understanding', { transcript_id: id, prompt })
+      text.className = 'response'
+      text.textContent = answer.response
+      entry.append(make('p', `${words.by} ${answer.model}`, { class: 'muted small' }))
+    } catch (error) {
+      text.className = 'problem'
+      text.textContent = error.message
+      question.elements.prompt.value = prompt
+    }
+    button.disabled = false
+  })
+
+  ask(`/data/transcripts/${id}/paragraphs`).then(found => showParagraphs(found.paragraphs), error => {
+    place.replaceChildren(make('p', error.message, { class: 'problem' }))
+    place.ariaBusy = 'false'
+  })
+}

@@ -1,0 +1,173 @@
+//! Values as the pages show them: money, durations, languages, icons.
+
+use crate::clock;
+
+/// Cents as dollars: `$1,234.05`.
+pub fn dollars(cents: i64) -> String {
+    let whole = (cents.unsigned_abs() / 100).to_string();
+    let mut grouped = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    format!("{}${grouped}.{:02}", if cents < 0 { "-" } else { "" }, cents.unsigned_abs() % 100)
+}
+
+/// Milliseconds as `1:02:03`, or `2:03`.
+pub fn duration(ms: i64) -> String {
+    let seconds = ms.max(0) / 1000;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// A time, for the reader's script and as it stands without one.
+pub struct Time {
+    pub iso: String,
+    pub utc: String,
+}
+
+impl Time {
+    pub fn new(ms: i64) -> Self {
+        let iso = clock::iso(ms);
+        let utc = format!("{} {} UTC", iso.get(..10).unwrap_or_default(), iso.get(11..16).unwrap_or_default());
+        Self { iso, utc }
+    }
+}
+
+/// The English name of a language code, where it is a common one.
+pub fn language(code: &str) -> String {
+    let primary = code.split(['-', '_']).next().unwrap_or_default();
+    let name = LANGUAGES.iter().find(|(known, _)| *known == primary).map(|(_, name)| *name);
+    match name {
+        Some(name) if primary == code => name.to_owned(),
+        Some(name) => format!("{name} ({})", code[primary.len() + 1..].to_uppercase()),
+        None => code.to_owned(),
+    }
+}
+
+const LANGUAGES: [(&str, &str); 58] = [
+    ("af", "Afrikaans"),
+    ("ar", "Arabic"),
+    ("az", "Azerbaijani"),
+    ("be", "Belarusian"),
+    ("bg", "Bulgarian"),
+    ("bn", "Bengali"),
+    ("bs", "Bosnian"),
+    ("ca", "Catalan"),
+    ("cs", "Czech"),
+    ("cy", "Welsh"),
+    ("da", "Danish"),
+    ("de", "German"),
+    ("el", "Greek"),
+    ("en", "English"),
+    ("es", "Spanish"),
+    ("et", "Estonian"),
+    ("fa", "Persian"),
+    ("fi", "Finnish"),
+    ("fr", "French"),
+    ("gl", "Galician"),
+    ("he", "Hebrew"),
+    ("hi", "Hindi"),
+    ("hr", "Croatian"),
+    ("hu", "Hungarian"),
+    ("hy", "Armenian"),
+    ("id", "Indonesian"),
+    ("is", "Icelandic"),
+    ("it", "Italian"),
+    ("ja", "Japanese"),
+    ("ka", "Georgian"),
+    ("kk", "Kazakh"),
+    ("kn", "Kannada"),
+    ("ko", "Korean"),
+    ("lt", "Lithuanian"),
+    ("lv", "Latvian"),
+    ("mk", "Macedonian"),
+    ("mr", "Marathi"),
+    ("ms", "Malay"),
+    ("ne", "Nepali"),
+    ("nl", "Dutch"),
+    ("no", "Norwegian"),
+    ("pl", "Polish"),
+    ("pt", "Portuguese"),
+    ("ro", "Romanian"),
+    ("ru", "Russian"),
+    ("sk", "Slovak"),
+    ("sl", "Slovenian"),
+    ("sq", "Albanian"),
+    ("sr", "Serbian"),
+    ("sv", "Swedish"),
+    ("sw", "Swahili"),
+    ("ta", "Tamil"),
+    ("te", "Telugu"),
+    ("th", "Thai"),
+    ("tl", "Tagalog"),
+    ("tr", "Turkish"),
+    ("uk", "Ukrainian"),
+    ("vi", "Vietnamese"),
+];
+
+/// An icon as SVG: drawn on a square of 24 units, in the colour of the text.
+pub fn icon(name: &str) -> &'static str {
+    macro_rules! svg {
+        ($path:literal) => {
+            concat!(
+                "<svg class=\"icon\" viewBox=\"0 0 24 24\" width=\"20\" height=\"20\" fill=\"none\" stroke=\"currentColor\" ",
+                "stroke-width=\"1.75\" stroke-linecap=\"round\" stroke-linejoin=\"round\" aria-hidden=\"true\">",
+                $path,
+                "</svg>"
+            )
+        };
+    }
+    match name {
+        "transcripts" => svg!("<path d=\"M5 5h14M5 10h14M5 15h9M5 20h6\"/>"),
+        "playground" => svg!("<path d=\"M4 10v4M8 6v12M12 3v18M16 7v10M20 10v4\"/>"),
+        "keys" => svg!("<circle cx=\"8\" cy=\"15\" r=\"4\"/><path d=\"M11 12l8-8M16 7l3 3\"/>"),
+        "usage" => svg!("<path d=\"M4 20h16M7 16v-5M12 16V5M17 16V9\"/>"),
+        "billing" => svg!("<rect x=\"3\" y=\"6\" width=\"18\" height=\"13\" rx=\"2\"/><path d=\"M3 10.5h18M7 15h3\"/>"),
+        "sign-out" => svg!("<path d=\"M10 4H6a2 2 0 0 0-2 2v12a2 2 0 0 0 2 2h4M15 8l4 4-4 4M19 12H9\"/>"),
+        "plus" => svg!("<path d=\"M12 5v14M5 12h14\"/>"),
+        "search" => svg!("<circle cx=\"11\" cy=\"11\" r=\"6\"/><path d=\"M20 20l-4.5-4.5\"/>"),
+        "copy" => {
+            svg!("<rect x=\"9\" y=\"9\" width=\"11\" height=\"11\" rx=\"2\"/><path d=\"M5 15V6a2 2 0 0 1 2-2h8\"/>")
+        }
+        "upload" => svg!("<path d=\"M12 16V4M7 9l5-5 5 5M4 17v2a1 1 0 0 0 1 1h14a1 1 0 0 0 1-1v-2\"/>"),
+        "download" => svg!("<path d=\"M12 4v12M7 11l5 5 5-5M4 20h16\"/>"),
+        "delete" => svg!("<path d=\"M4 7h16M9 7V4h6v3M6 7l1 13h10l1-13M10 11v5M14 11v5\"/>"),
+        "play" => svg!("<path d=\"M8 5.5v13l11-6.5z\" fill=\"currentColor\"/>"),
+        "pause" => svg!("<path d=\"M8.5 5.5v13M15.5 5.5v13\" stroke-width=\"3\"/>"),
+        "back" => svg!("<path d=\"M14 6l-6 6 6 6\"/>"),
+        "forward" => svg!("<path d=\"M10 6l6 6-6 6\"/>"),
+        "microphone" => {
+            svg!("<rect x=\"9\" y=\"3\" width=\"6\" height=\"11\" rx=\"3\"/><path d=\"M5 11a7 7 0 0 0 14 0M12 18v3\"/>")
+        }
+        "check" => svg!("<path d=\"M5 12.5l4.5 4.5L19 7.5\"/>"),
+        "warning" => svg!("<path d=\"M12 4l9 16H3zM12 10v4M12 17v.5\"/>"),
+        "more" => svg!("<path d=\"M8 14.5l4-4 4 4\"/>"),
+        "menu" => svg!("<path d=\"M4 7h16M4 12h16M4 17h16\"/>"),
+        "file" => svg!("<path d=\"M6 3h8l4 4v14H6zM14 3v4h4\"/>"),
+        "ask" => svg!("<path d=\"M4 5h16v11H11l-5 4v-4H4zM9 10.5h6\"/>"),
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_written_for_people() {
+        for (cents, text) in [(0, "$0.00"), (5, "$0.05"), (123_405, "$1,234.05"), (-7, "-$0.07"), (100, "$1.00")] {
+            assert_eq!(dollars(cents), text);
+        }
+        for (ms, text) in [(0, "0:00"), (61_999, "1:01"), (3_723_000, "1:02:03")] {
+            assert_eq!(duration(ms), text);
+        }
+        for (code, name) in [("en", "English"), ("en_us", "English (US)"), ("pt-BR", "Portuguese (BR)"), ("xx", "xx")] {
+            assert_eq!(language(code), name);
+        }
+        assert_eq!(Time::new(1_772_366_400_123).utc, "2026-03-01 12:00 UTC");
+        assert!(LANGUAGES.is_sorted());
+    }
+}

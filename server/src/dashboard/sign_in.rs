@@ -1,0 +1,244 @@
+//! Getting in and out: sign-in, sign-up, one-time links that set a password, sign-out.
+
+use std::sync::Arc;
+
+use askama::Template;
+use hyper::StatusCode;
+use hyper::header::SET_COOKIE;
+
+use super::DashboardState;
+use super::form::Form;
+use super::frame::{Frame, page, private};
+use super::passwords::{MAX_BYTES, MIN_CHARS};
+use super::words::EN;
+use crate::auth::visitor::{hash_of, new_secret};
+use crate::context::RequestContext;
+use crate::http::response::{ApiError, Response, Result, see_other};
+use crate::ids::UserId;
+use crate::store::{PasswordLink, email_address};
+
+#[derive(Template)]
+#[template(path = "sign_in.html")]
+struct SignInPage<'a> {
+    frame: Frame,
+    email: &'a str,
+    next: &'a str,
+    problem: &'a str,
+    sign_up: bool,
+}
+
+#[derive(Template)]
+#[template(path = "sign_up.html")]
+struct SignUpPage<'a> {
+    frame: Frame,
+    email: &'a str,
+    problem: &'a str,
+    credit: String,
+}
+
+#[derive(Template)]
+#[template(path = "welcome.html")]
+struct WelcomePage<'a> {
+    frame: Frame,
+    email: &'a str,
+    problem: &'a str,
+}
+
+/// A path of this dashboard that a sign-in may lead to; the list of transcripts for anything else. A path with two slashes or a
+/// backslash would be another host's.
+fn own_path(next: &str) -> &str {
+    let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if next.starts_with('/') && !next.starts_with("//") && plain { next } else { "/transcripts" }
+}
+
+/// Says what is wrong with a new password.
+fn weakness(password: &str, email: &str) -> Option<&'static str> {
+    if password.chars().count() < MIN_CHARS {
+        return Some(EN.password_short);
+    }
+    if password.len() > MAX_BYTES {
+        return Some(EN.password_long);
+    }
+    let lower = password.to_lowercase();
+    let mut distinct: Vec<char> = lower.chars().collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    (lower == email || distinct.len() < 4).then_some(EN.password_weak)
+}
+
+/// A page that says why a form was not accepted.
+fn refused(template: &impl Template) -> Result<Response> {
+    let mut response = page(template)?;
+    *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+    Ok(response)
+}
+
+impl DashboardState {
+    /// Begins a sign-in with a fresh secret, whatever cookie the browser had, and leads to a page.
+    async fn begin(&self, user: &UserId, next: &str) -> Result<Response> {
+        let secret = new_secret();
+        self.store.begin_sign_in(user, &hash_of(&secret)).await?;
+        let mut response = private(see_other(own_path(next)));
+        response.headers_mut().append(SET_COOKIE, self.cookies.of_sign_in(&secret));
+        Ok(response)
+    }
+}
+
+/// `GET /login`
+pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let next = request.query("next").unwrap_or_default();
+    let visitor = request.visitor()?;
+    if visitor.sign_in.is_some() {
+        return Ok(private(see_other(own_path(&next))));
+    }
+    page(&SignInPage {
+        frame: Frame::plain(EN.sign_in, &visitor.form_token),
+        email: "",
+        next: own_path(&next),
+        problem: "",
+        sign_up: state.sign_up,
+    })
+}
+
+/// `POST /login`
+pub async fn sign_in(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let (token, address) = (request.visitor()?.form_token.clone(), request.address().clone());
+    let form = Form::read(request).await?;
+    let email = email_address(form.text("email")).unwrap_or_default();
+    state.attempts.sign_in(&address, &email)?;
+    let password = form.text("password").to_owned();
+    let user = if password.len() > MAX_BYTES { None } else { state.store.user(&email).await? };
+    let (id, hash) = user.map(|user| (user.id, user.password_hash)).unzip();
+    let is_right = state.passwords.is_right(password.chars().take(MAX_BYTES).collect(), hash).await?;
+    match id.filter(|_| is_right) {
+        Some(id) => {
+            state.attempts.succeeded(&address, &email);
+            state.begin(&id, form.text("next")).await
+        }
+        // The answer is the same for an unknown address and a wrong password.
+        None => refused(&SignInPage {
+            frame: Frame::plain(EN.sign_in, &token),
+            email: form.text("email"),
+            next: own_path(form.text("next")),
+            problem: EN.sign_in_wrong,
+            sign_up: state.sign_up,
+        }),
+    }
+}
+
+fn no_sign_up() -> ApiError {
+    ApiError::not_found(EN.sign_up_closed)
+}
+
+/// `GET /signup`
+pub async fn show_sign_up(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let visitor = request.visitor()?;
+    if visitor.sign_in.is_some() {
+        return Ok(private(see_other("/transcripts")));
+    }
+    if !state.sign_up {
+        return Err(no_sign_up());
+    }
+    let credit = super::shown::dollars(state.free_credit_cents);
+    page(&SignUpPage { frame: Frame::plain(EN.sign_up, &visitor.form_token), email: "", problem: "", credit })
+}
+
+/// `POST /signup`
+pub async fn sign_up(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    if !state.sign_up {
+        return Err(no_sign_up());
+    }
+    let (token, address) = (request.visitor()?.form_token.clone(), request.address().clone());
+    let form = Form::read(request).await?;
+    let again = |problem: &'static str| {
+        let credit = super::shown::dollars(state.free_credit_cents);
+        refused(&SignUpPage { frame: Frame::plain(EN.sign_up, &token), email: form.text("email"), problem, credit })
+    };
+    let Some(email) = email_address(form.text("email")) else { return again(EN.email_wrong) };
+    let password = form.text("password");
+    if let Some(problem) = weakness(password, &email) {
+        return again(problem);
+    }
+    state.attempts.sign_up(&address)?;
+    let hash = state.passwords.hash(password.to_owned()).await?;
+    match state.store.sign_up(&email, &hash, state.free_credit_cents).await? {
+        Some(user) => state.begin(&user, "/transcripts").await,
+        None => again(EN.sign_up_taken),
+    }
+}
+
+/// The link that the path names.
+async fn link(state: &DashboardState, request: &RequestContext) -> Result<(String, PasswordLink)> {
+    let hash = hash_of(&request.param("secret"));
+    let link = state.store.password_link(&hash).await?;
+    link.map(|link| (hash, link)).ok_or_else(|| ApiError::not_found(EN.welcome_gone))
+}
+
+/// `GET /welcome/{secret}`
+pub async fn show_welcome(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let (_, link) = link(&state, &request).await?;
+    let frame = Frame::plain(EN.welcome, &request.visitor()?.form_token);
+    page(&WelcomePage { frame, email: &link.email, problem: "" })
+}
+
+/// `POST /welcome/{secret}`
+pub async fn welcome(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let (hash, link) = link(&state, &request).await?;
+    let token = request.visitor()?.form_token.clone();
+    let form = Form::read(request).await?;
+    let password = form.text("password");
+    if let Some(problem) = weakness(password, &link.email) {
+        return refused(&WelcomePage { frame: Frame::plain(EN.welcome, &token), email: &link.email, problem });
+    }
+    let password_hash = state.passwords.hash(password.to_owned()).await?;
+    match state.store.set_password(&hash, &password_hash).await? {
+        Some(user) => state.begin(&user, "/transcripts").await,
+        None => Err(ApiError::not_found(EN.welcome_gone)),
+    }
+}
+
+fn signed_out(state: &DashboardState) -> Response {
+    let mut response = private(see_other("/login"));
+    response.headers_mut().append(SET_COOKIE, state.cookies.without_sign_in());
+    response
+}
+
+/// `POST /logout`
+pub async fn sign_out(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let secret_hash = request.visitor()?.secret_hash.clone();
+    Form::read(request).await?;
+    state.store.end_sign_in(&secret_hash).await?;
+    Ok(signed_out(&state))
+}
+
+/// `POST /logout-everywhere`
+pub async fn sign_out_everywhere(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let user = request.visitor()?.signed_in()?.user.clone();
+    Form::read(request).await?;
+    state.store.end_sign_ins(&user).await?;
+    Ok(signed_out(&state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_in_leads_to_this_dashboard_alone() {
+        for own in ["/keys", "/transcripts?q=a%20b&status=error", "/"] {
+            assert_eq!(own_path(own), own);
+        }
+        for other in ["", "//evil.example", "/\\evil.example", "https://evil.example", "/a\r\nb", "javascript:1", "/ä"]
+        {
+            assert_eq!(own_path(other), "/transcripts", "{other}");
+        }
+    }
+
+    #[test]
+    fn a_weak_password_is_refused() {
+        for weak in ["", "short", "aaaaaaaaaaaa", "somebody@example.com", &"ab1 ".repeat(300)] {
+            assert!(weakness(weak, "somebody@example.com").is_some(), "{weak}");
+        }
+        assert!(weakness("a long sentence", "somebody@example.com").is_none());
+    }
+}

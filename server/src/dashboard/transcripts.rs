@@ -1,0 +1,294 @@
+//! Transcripts: the list, the upload, a transcript's page, downloads, deletion.
+
+use std::sync::Arc;
+
+use askama::Template;
+use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::json;
+
+use super::audio::{MediaKind, media_type};
+use super::form::Form;
+use super::frame::{Frame, Section, page, private};
+use super::insights::Insights;
+use super::playground::UploadForm;
+use super::shown::{Time, dollars, duration, language};
+use super::words::EN;
+use super::{DashboardState, shown};
+use crate::api::transcripts::{self as api, unknown};
+use crate::context::RequestContext;
+use crate::http::response::{self, ApiError, Response, Result, see_other, text};
+use crate::ids::{AccountId, TranscriptId};
+use crate::store::{Cursor, ListQuery, ListedTranscript, Status};
+
+/// Transcripts of a page.
+const PAGE: usize = 50;
+
+/// No search is longer, in characters.
+const MAX_SEARCH_CHARS: usize = 200;
+
+#[derive(Template)]
+#[template(path = "transcripts.html")]
+struct ListPage {
+    frame: Frame,
+    rows: Vec<Row>,
+    search: String,
+    status: &'static str,
+    language: String,
+    statuses: Vec<(&'static str, &'static str)>,
+    languages: Vec<(String, String)>,
+    /// The address of the next page.
+    older: Option<String>,
+    is_first: bool,
+    /// No transcript was ever created, so there is nothing to search.
+    is_new: bool,
+}
+
+struct Row {
+    id: String,
+    title: String,
+    status: &'static str,
+    status_name: &'static str,
+    language: String,
+    length: String,
+    cost: String,
+    created: Time,
+    /// Hundredths of the audio that are done.
+    percent: Option<i64>,
+    is_running: bool,
+}
+
+fn status_name(status: Status) -> &'static str {
+    match status {
+        Status::Queued => EN.status_queued,
+        Status::Processing => EN.status_processing,
+        Status::Completed => EN.status_completed,
+        Status::Error => EN.status_error,
+    }
+}
+
+fn is_running(status: Status) -> bool {
+    matches!(status, Status::Queued | Status::Processing)
+}
+
+/// The part of the audio that is done, where its length is known.
+fn percent(listed: &ListedTranscript) -> Option<i64> {
+    let duration = listed.duration_ms.filter(|ms| *ms > 0)?;
+    Some((listed.progress_ms * 100 / duration).clamp(0, 100))
+}
+
+fn row(listed: ListedTranscript) -> Row {
+    Row {
+        percent: percent(&listed),
+        title: listed.title.filter(|title| !title.is_empty()).unwrap_or_else(|| EN.untitled.to_owned()),
+        status: listed.status.name(),
+        status_name: status_name(listed.status),
+        language: listed.language_code.as_deref().map(language).unwrap_or_default(),
+        length: listed.duration_ms.map(duration).unwrap_or_default(),
+        cost: listed.cents.map(dollars).unwrap_or_default(),
+        created: Time::new(listed.created_at),
+        is_running: is_running(listed.status),
+        id: listed.id.to_string(),
+    }
+}
+
+/// A cursor of the query, `MILLISECONDS.ID`.
+fn cursor(text: &str) -> Option<Cursor> {
+    let (ms, id) = text.split_once('.')?;
+    Some(Cursor { created_at: ms.parse().ok()?, id: TranscriptId::from(id.to_owned()) })
+}
+
+/// `GET /transcripts`
+pub async fn list(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let frame = Frame::new(&state, &request, Section::Transcripts, EN.transcripts).await?;
+    let account = &request.account()?.id;
+    let given = |name: &str| request.query(name).unwrap_or_default().replace('\0', "");
+    let query = ListQuery {
+        search: given("q").chars().take(MAX_SEARCH_CHARS).collect(),
+        status: Status::named(&given("status")),
+        language: given("language"),
+        after: cursor(&given("after")),
+        limit: PAGE as i64 + 1,
+    };
+    let mut found = state.store.list_transcripts(account, &query).await?;
+    let has_older = found.len() > PAGE;
+    found.truncate(PAGE);
+    let older = found.last().filter(|_| has_older).map(|last| {
+        let mut address = format!("/transcripts?after={}.{}", last.created_at, last.id);
+        let filters = [
+            ("q", query.search.as_str()),
+            ("status", query.status.map_or("", Status::name)),
+            ("language", &query.language),
+        ];
+        for (name, value) in filters.into_iter().filter(|(_, value)| !value.is_empty()) {
+            address += &format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
+        }
+        address
+    });
+    let codes = state.store.transcript_languages(account).await?;
+    let is_first = query.after.is_none();
+    let unfiltered = query.search.is_empty() && query.status.is_none() && query.language.is_empty();
+    page(&ListPage {
+        frame,
+        is_new: found.is_empty() && is_first && unfiltered,
+        rows: found.into_iter().map(row).collect(),
+        search: query.search,
+        status: query.status.map_or("", Status::name),
+        language: query.language,
+        statuses: Status::ALL.into_iter().map(|status| (status.name(), status_name(status))).collect(),
+        languages: codes.into_iter().map(|code| (code.clone(), language(&code))).collect(),
+        older,
+        is_first,
+    })
+}
+
+#[derive(Template)]
+#[template(path = "transcript_new.html")]
+struct NewPage {
+    frame: Frame,
+    form: UploadForm,
+}
+
+/// `GET /transcripts/new`
+pub async fn new(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let frame = Frame::new(&state, &request, Section::Transcripts, EN.transcript_new).await?;
+    page(&NewPage { frame, form: UploadForm::new(&state)? })
+}
+
+#[derive(Template)]
+#[template(path = "transcript.html")]
+struct TranscriptPage {
+    frame: Frame,
+    row: Row,
+    model: String,
+    error: String,
+    confidence: Option<String>,
+    duration_ms: i64,
+    /// The address of the audio; empty if it is gone.
+    audio: String,
+    is_video: bool,
+    has_text: bool,
+    insights: Insights,
+}
+
+/// The transcript that the path names, as the list shows it.
+async fn listed(state: &DashboardState, account: &AccountId, id: &TranscriptId) -> Result<ListedTranscript> {
+    state.store.listed_transcript(account, id).await?.ok_or_else(unknown)
+}
+
+/// `GET /transcripts/{transcript_id}`
+pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let account = request.account()?.id.clone();
+    let id = TranscriptId::from(request.param("transcript_id"));
+    let listed = listed(&state, &account, &id).await?;
+    let title = listed.title.clone().filter(|title| !title.is_empty()).unwrap_or_else(|| EN.untitled.to_owned());
+    let frame = Frame::new(&state, &request, Section::Transcripts, &title).await?;
+    let transcript = state.store.transcript(&account, &id).await?.ok_or_else(unknown)?;
+    let source = state.store.audio_of(&account, &id).await?.ok_or_else(unknown)?;
+    let upload = match &source.upload {
+        Some(upload) => state.store.upload_of(&account, upload).await?,
+        None => None,
+    };
+    let media = upload.as_ref().map(|upload| media_type(&upload.content_type, &upload.filename));
+    let audio = match (&upload, source.url) {
+        (Some(_), _) => format!("/transcripts/{id}/audio"),
+        (None, Some(url)) if url.starts_with("http://") || url.starts_with("https://") => url,
+        (None, _) => String::new(),
+    };
+    let duration_ms = transcript.duration_ms.unwrap_or(0);
+    let analysis = transcript.analysis.as_deref().unwrap_or_default();
+    page(&TranscriptPage {
+        frame,
+        model: transcript.model.clone(),
+        error: transcript.error.clone().unwrap_or_default(),
+        confidence: transcript.confidence.map(|confidence| format!("{:.0} %", confidence * 100.0)),
+        duration_ms,
+        audio,
+        is_video: media.is_some_and(|media| media.kind == MediaKind::Video),
+        has_text: transcript.status == Status::Completed
+            && transcript.text.as_deref().is_some_and(|text| !text.is_empty()),
+        insights: Insights::new(analysis, duration_ms),
+        row: row(listed),
+    })
+}
+
+/// `GET /data/transcripts/{transcript_id}/progress`
+pub async fn progress(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let id = TranscriptId::from(request.param("transcript_id"));
+    let listed = listed(&state, &request.account()?.id, &id).await?;
+    Ok(private(response::json(&json!({
+        "status": listed.status.name(),
+        "status_name": status_name(listed.status),
+        "percent": percent(&listed),
+        "error": listed.error,
+        "length": listed.duration_ms.map(shown::duration),
+        "language": listed.language_code.as_deref().map(language),
+        "cost": listed.cents.map(dollars),
+    }))))
+}
+
+/// The name of a downloaded file: the title without the end of its name, as far as it can stand in a header.
+fn file_name(title: &str, extension: &str) -> String {
+    let stem = title.rsplit_once('.').filter(|(_, end)| end.len() <= 5).map_or(title, |(stem, _)| stem);
+    let stem: String = stem.chars().filter(|character| !character.is_control()).take(100).collect();
+    let ascii: String = stem
+        .chars()
+        .map(|character| if character.is_ascii_alphanumeric() || "-_. ".contains(character) { character } else { '_' })
+        .collect();
+    let encoded = utf8_percent_encode(&stem, NON_ALPHANUMERIC);
+    format!("attachment; filename=\"{}.{extension}\"; filename*=UTF-8''{encoded}.{extension}", ascii.trim())
+}
+
+/// `GET /transcripts/{transcript_id}/download/{format}`
+pub async fn download(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let account = request.account()?.id.clone();
+    let (id, format) = (request.param("transcript_id"), request.param("format"));
+    let transcript = api::completed_transcript(&state.store, &account, id).await?;
+    let name = file_name(transcript.title.as_deref().unwrap_or_default(), &format);
+    let mut response = match format.as_str() {
+        "txt" => {
+            let mut plain = transcript.text.clone().unwrap_or_default();
+            plain.push('\n');
+            text("text/plain; charset=utf-8", plain)
+        }
+        "srt" => api::srt(state.transcripts.clone(), request).await?,
+        "vtt" => api::vtt(state.transcripts.clone(), request).await?,
+        "json" => api::get(state.transcripts.clone(), request).await?,
+        _ => return Err(ApiError::not_found("There is no such format.")),
+    };
+    if let Ok(name) = HeaderValue::from_str(&name) {
+        response.headers_mut().insert(CONTENT_DISPOSITION, name);
+    }
+    Ok(private(response))
+}
+
+/// `POST /transcripts/{transcript_id}/delete`
+pub async fn delete(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let account = request.account()?.id.clone();
+    let id = TranscriptId::from(request.param("transcript_id"));
+    Form::read(request).await?;
+    if !state.store.delete_transcript(&account, &id).await? {
+        return Err(unknown());
+    }
+    state.notifiers.deletions.notify_one();
+    Ok(private(see_other("/transcripts")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_a_file_name() {
+        assert_eq!(
+            file_name("My talk.mp3", "srt"),
+            "attachment; filename=\"My talk.srt\"; filename*=UTF-8''My%20talk.srt"
+        );
+        let odd = file_name("a\"; evil=\r\n/ü", "txt");
+        assert!(
+            odd.starts_with("attachment; filename=\"a__ evil___.txt\"") && !odd.contains(['\r', '\n', 'ü']),
+            "{odd}"
+        );
+        assert!(cursor("5.tr_1").is_some() && cursor("tr_1").is_none() && cursor("x.y").is_none());
+    }
+}

@@ -1,0 +1,277 @@
+//! The words of the pages. A second language is a second table of them, and the compiler finds what it lacks.
+
+macro_rules! words {
+    ($($name:ident = $text:literal;)*) => {
+        /// Every word of the pages, in one language. The script uses those that begin with `js_`.
+        pub struct Words {
+            $(pub $name: &'static str,)*
+        }
+
+        impl Words {
+            /// All words with their names.
+            fn all(&self) -> Vec<(&'static str, &'static str)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+
+        /// English.
+        pub static EN: Words = Words { $($name: $text,)* };
+    };
+}
+
+impl Words {
+    /// The words that the script uses, as JSON.
+    pub fn of_script(&self) -> String {
+        let words = self.all().into_iter().filter_map(|(name, text)| Some((name.strip_prefix("js_")?, text.into())));
+        serde_json::Value::Object(words.map(|(name, text)| (name.to_owned(), text)).collect()).to_string()
+    }
+
+    /// The name of a sentiment.
+    pub fn mood(&self, name: &str) -> &'static str {
+        match name {
+            "positive" => self.positive,
+            "negative" => self.negative,
+            _ => self.neutral,
+        }
+    }
+}
+
+words! {
+    language = "en";
+    description = "Speech to text on your own machine";
+    skip = "Skip to the content";
+    menu = "Menu";
+    sections = "Sections";
+    actions = "Actions";
+    name = "Name";
+    created = "Created";
+    time = "Time";
+    title = "Title";
+    status = "Status";
+    length = "Length";
+    cost = "Cost";
+    model = "Model";
+    email = "Email";
+    password = "Password";
+    copy = "Copy";
+    delete = "Delete";
+    download = "Download";
+    open = "Open";
+    search = "Search";
+    never = "Never";
+    active = "Active";
+    untitled = "Untitled";
+    newer = "Newer";
+    older = "Older";
+    newest = "Newest";
+    pages = "Pages";
+    loading = "Loading…";
+    options = "Options";
+    result = "Result";
+    spoken_language = "Language";
+
+    sign_in = "Sign in";
+    sign_in_title = "Sign in to Auricle";
+    sign_in_wrong = "The email address or the password is wrong.";
+    sign_in_question = "You have an account?";
+    sign_in_forgotten = "Forgot your password? Your administrator gets a link with";
+    sign_up = "Create an account";
+    sign_up_title = "Create your account";
+    sign_up_question = "New here?";
+    sign_up_offer = "Your account starts with free credit:";
+    sign_up_taken = "This email address has an account already. Sign in, or ask your administrator for a link.";
+    sign_up_closed = "New accounts are made by the administrator here.";
+    email_wrong = "This is not an email address.";
+    password_rule = "At least 10 characters. A few words are a good password.";
+    password_short = "The password needs at least 10 characters.";
+    password_long = "The password is too long.";
+    password_weak = "This password is too easy to guess.";
+    welcome = "Set your password";
+    welcome_for = "For";
+    welcome_set = "Set password and sign in";
+    welcome_gone = "This link was used already or has expired. `auricle accounts link` makes a new one.";
+    sign_out = "Sign out";
+    sign_out_everywhere = "Sign out everywhere";
+    error_title = "This did not work";
+    error_not_found = "Not found";
+    error_home = "Go to your transcripts";
+
+    keys = "API keys";
+    keys_lead = "Keys give programs access to your account. Keep them on your servers.";
+    key_name = "Name of the new key";
+    key_name_example = "Production server";
+    key_create = "Create a key";
+    key_created = "Created";
+    key_once = "Copy the secret now. It is shown this once and cannot be read again.";
+    key_try = "Try it";
+    key_used = "Last used";
+    key_revoke = "Revoke";
+    key_revoke_confirm = "Revoke this key? Programs that use it are refused at once.";
+    key_gone = "There is no such key, or it is revoked already.";
+    key_name_missing = "Give the key a name, so that you know it again.";
+    key_name_long = "The name may have 100 characters.";
+    key_too_many = "This account has 1000 keys. Revoke one first.";
+    keys_none = "No keys yet";
+    keys_none_do = "Create your first key above, and send it as a bearer token with each request.";
+
+    transcripts = "Transcripts";
+    transcript = "Transcript";
+    transcripts_lead = "Everything that was transcribed, newest first.";
+    transcripts_none = "Nothing transcribed yet";
+    transcripts_none_do = "Upload a recording here, or create a key and send one from your program.";
+    transcript_new = "New transcript";
+    transcript_new_lead = "Audio or video, from your computer or from the web.";
+    search_titles = "Search titles";
+    search_none = "No transcript matches";
+    search_clear = "Show all transcripts";
+    any_status = "Any status";
+    any_language = "Any language";
+    status_queued = "Queued";
+    status_processing = "Processing";
+    status_completed = "Completed";
+    status_error = "Failed";
+    drop = "Drop audio or video here";
+    drop_or = "or";
+    drop_choose = "choose files";
+    drop_kinds = "MP3, WAV, FLAC, M4A, OGG, MP4, MOV, WebM and more, up to 5 GiB each";
+    url = "Or the address of a file on the web";
+    url_add = "Transcribe";
+    find_language = "Detect automatically";
+    option_speakers = "Label speakers";
+    option_summary = "Summary";
+    option_chapters = "Chapters";
+    option_entities = "Names and places";
+    option_sentiment = "Sentiment";
+    option_moderation = "Moderation";
+    option_redaction = "Hide personal data";
+    option_profanity = "Mask profanity";
+    more_options = "More options";
+    option_keyterms = "Names and terms to listen for, one a line";
+    option_keyterms_example = "Auricle";
+    option_title = "Title";
+    option_webhook = "Webhook address";
+    jobs = "Your files";
+    running_lead = "The page shows the transcript as soon as it is ready.";
+    failed = "This recording could not be transcribed";
+    failed_do = "It was not billed.";
+    silent = "Nothing was said";
+    silent_why = "No speech was found in this recording.";
+    confidence = "Confidence";
+    download_txt = "Text (TXT)";
+    download_srt = "Subtitles (SRT)";
+    download_vtt = "Subtitles (VTT)";
+    download_json = "Everything (JSON)";
+    delete_confirm = "Delete this transcript and its recording for good?";
+    find = "Find in the transcript";
+    find_previous = "Previous match";
+    find_next = "Next match";
+    ask = "Ask";
+    ask_label = "Your question";
+    ask_example = "What was decided?";
+    ask_send = "Ask";
+    summary = "Summary";
+    chapters = "Chapters";
+    entities = "Names and places";
+    sentiment = "Sentiment";
+    moderation = "Flagged";
+    positive = "Positive";
+    neutral = "Neutral";
+    negative = "Negative";
+    player = "Player";
+    play = "Play or pause";
+    position = "Position";
+    speed = "Speed";
+    audio_gone = "The recording of this transcript is not here.";
+    keyboard = "Keyboard: space plays and pauses, the arrows skip 5 seconds, J and L 10 seconds, K pauses.";
+
+    usage = "Usage";
+    usage_lead = "What your account has used. Days are UTC.";
+    usage_csv = "Download CSV";
+    usage_costs = "Cost in the last 30 days";
+    usage_events = "Events";
+    usage_none = "No usage yet";
+    usage_none_do = "Each transcript and live session appears here with its cost.";
+    usage_total = "events";
+    from_credit = "From credit";
+    billed = "Billed";
+
+    billing = "Billing";
+    billing_lead = "Free credit is used first. Beyond it you pay by the second.";
+    credit_left = "Credit left";
+    credit_of = "of";
+    credit_granted = "free credit";
+    billed_month = "Billed this month";
+    billed_lifetime = "billed in all";
+    subscription = "Subscription";
+    subscription_active = "Usage beyond the free credit is billed.";
+    subscription_none = "Not active";
+    subscription_why = "Add a payment method to go on when the free credit is used up.";
+    subscription_add = "Add a payment method";
+    subscription_local = "This service records usage and charges nobody.";
+    rates = "Rates";
+    rate_use = "For";
+    rate_hour = "Per hour";
+    rates_rule = "Metered by the second. Each event is rounded up to the next cent; failed transcripts are free.";
+    kind_prerecorded = "Recordings";
+    kind_realtime = "Live sessions";
+    kind_agent = "Voice agents";
+    kind_language = "Language";
+    checkout = "Add a payment method";
+    checkout_local = "This service collects no payments: usage beyond the free credit is recorded, and nobody is charged.";
+    checkout_start = "Start the metered subscription";
+    checkout_subscribed = "Subscribed";
+    checkout_done = "The metered subscription is active. You can close this page.";
+    checkout_back = "Back to billing";
+
+    playground = "Playground";
+    playground_lead = "Try it in the browser, and take the code with you.";
+    playground_file = "File";
+    playground_live = "Live";
+    code = "Code";
+    code_key = "The code reads your key from the environment, AURICLE_KEY.";
+    microphone = "Microphone";
+    microphone_default = "Default microphone";
+    level = "Level of the microphone";
+    live_start = "Start";
+    live_hint = "Press Start and speak. The session costs by the second until you stop.";
+    live_text = "What you say";
+    live_nothing = "Your words appear here.";
+
+    js_copied = "Copied";
+    js_copy_failed = "Copying failed; select the text yourself.";
+    js_failed = "This did not work. Try again.";
+    js_offline = "The service cannot be reached.";
+    js_signed_out = "You are signed out. Load the page again.";
+    js_uploading = "Uploading";
+    js_starting = "Starting";
+    js_queued = "Queued";
+    js_processing = "Transcribing";
+    js_completed = "Completed";
+    js_error = "Failed";
+    js_broken = "The upload broke off.";
+    js_retry = "Try again";
+    js_open = "Open";
+    js_silent = "Nothing was said.";
+    js_no_file = "Choose a file or enter an address.";
+    js_of = "of";
+    js_find_language = "Detect automatically";
+    js_no_match = "No match";
+    js_asking = "Reading the transcript…";
+    js_by = "Answered by";
+    js_media_failed = "The browser cannot play this recording.";
+    js_speaker = "Speaker";
+    js_live_start = "Start";
+    js_live_stop = "Stop";
+    js_live_asking = "Waiting for the microphone…";
+    js_live_connecting = "Connecting…";
+    js_live_speak = "Speak now.";
+    js_live_ending = "Ending the session…";
+    js_live_ended = "The session has ended.";
+    js_live_lost = "The connection was lost. What was said is kept; press Start to go on.";
+    js_live_refused = "The browser was not allowed to use the microphone. Allow it beside the address, then press Start.";
+    js_live_no_device = "No microphone was found. Plug one in, then press Start.";
+    js_live_unplugged = "The microphone was unplugged. The session has ended.";
+    js_live_insecure = "Browsers give the microphone to pages over HTTPS or on localhost alone.";
+    js_live_latency = "Words after";
+    js_milliseconds = "ms";
+}

@@ -1,0 +1,165 @@
+//! The dashboard's list of transcripts: search, filters, pages by cursor. The index `transcripts_list` holds all that is searched.
+
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+
+use super::{Result, Status, Store};
+use crate::ids::{AccountId, TranscriptId, UploadId};
+
+/// The length of the part of a title that is searched, in characters.
+const TITLE_KEY_CHARS: usize = 200;
+
+/// A title as it is searched.
+pub(super) fn title_key(title: &str) -> String {
+    // Lower case may have more characters.
+    title.chars().take(TITLE_KEY_CHARS).flat_map(char::to_lowercase).take(TITLE_KEY_CHARS).collect()
+}
+
+/// The place of a transcript in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    pub created_at: i64,
+    pub id: TranscriptId,
+}
+
+/// A page of the list, newest first.
+#[derive(Clone, Debug, Default)]
+pub struct ListQuery {
+    /// A part of the title.
+    pub search: String,
+    pub status: Option<Status>,
+    pub language: String,
+    /// The last transcript of the page before.
+    pub after: Option<Cursor>,
+    pub limit: i64,
+}
+
+/// A transcript as the list shows it.
+#[derive(Clone, Debug)]
+pub struct ListedTranscript {
+    pub id: TranscriptId,
+    pub status: Status,
+    pub title: Option<String>,
+    pub language_code: Option<String>,
+    pub duration_ms: Option<i64>,
+    pub progress_ms: i64,
+    pub error: Option<String>,
+    /// What it has cost; none if it was not billed.
+    pub cents: Option<i64>,
+    pub created_at: i64,
+}
+
+/// The source of a transcript's audio.
+#[derive(Clone, Debug)]
+pub struct AudioOf {
+    pub url: Option<String>,
+    pub upload: Option<UploadId>,
+}
+
+/// The pattern of `LIKE` for text that contains this one. Its escape character is `!`.
+fn pattern(search: &str) -> String {
+    let mut pattern = String::from("%");
+    for character in title_key(search.trim()).chars() {
+        if matches!(character, '%' | '_' | '!') {
+            pattern.push('!');
+        }
+        pattern.push(character);
+    }
+    pattern.push('%');
+    pattern
+}
+
+fn listed(row: &AnyRow) -> Result<ListedTranscript> {
+    Ok(ListedTranscript {
+        id: row.try_get::<String, _>("id")?.into(),
+        status: Status::named(&row.try_get::<String, _>("status")?).unwrap_or(Status::Error),
+        title: row.try_get("title")?,
+        language_code: row.try_get("language_code")?,
+        duration_ms: row.try_get("duration_ms")?,
+        progress_ms: row.try_get("progress_ms")?,
+        error: row.try_get("error")?,
+        cents: row.try_get("retail_cost_cents")?,
+        created_at: row.try_get("created_at")?,
+    })
+}
+
+impl Store {
+    /// A page of an account's transcripts, newest first.
+    pub async fn list_transcripts(&self, account: &AccountId, query: &ListQuery) -> Result<Vec<ListedTranscript>> {
+        let (created_at, id) = query.after.as_ref().map_or((i64::MAX, ""), |at| (at.created_at, at.id.as_str()));
+        let rows = sqlx::query(
+            "SELECT t.id, t.status, t.title, t.language_code, t.duration_ms, t.progress_ms, t.error, t.created_at,
+                    u.retail_cost_cents
+             FROM (SELECT id, created_at FROM transcripts
+                   WHERE account_id = $1 AND created_at <= $2 AND (created_at < $2 OR id < $3)
+                     AND ($4 = '' OR status = $4) AND ($5 = '' OR language_code = $5)
+                     AND ($6 = '%%' OR title_key LIKE $6 ESCAPE '!')
+                   ORDER BY created_at DESC, id DESC LIMIT $7) AS page
+             JOIN transcripts t ON t.id = page.id LEFT JOIN usage_events u ON u.transcript_id = t.id
+             ORDER BY t.created_at DESC, t.id DESC",
+        )
+        .bind(account.as_str())
+        .bind(created_at)
+        .bind(id)
+        .bind(query.status.map_or("", Status::name))
+        .bind(&query.language)
+        .bind(pattern(&query.search))
+        .bind(query.limit)
+        .fetch_all(&self.read)
+        .await?;
+        rows.iter().map(listed).collect()
+    }
+
+    /// The languages of an account's transcripts.
+    pub async fn transcript_languages(&self, account: &AccountId) -> Result<Vec<String>> {
+        sqlx::query_scalar(
+            "SELECT DISTINCT language_code FROM transcripts WHERE account_id = $1 AND language_code IS NOT NULL
+             ORDER BY language_code LIMIT 100",
+        )
+        .bind(account.as_str())
+        .fetch_all(&self.read)
+        .await
+    }
+
+    /// A transcript of an account as the list shows it.
+    pub async fn listed_transcript(&self, account: &AccountId, id: &TranscriptId) -> Result<Option<ListedTranscript>> {
+        let row = sqlx::query(
+            "SELECT t.id, t.status, t.title, t.language_code, t.duration_ms, t.progress_ms, t.error, t.created_at,
+                    u.retail_cost_cents
+             FROM transcripts t LEFT JOIN usage_events u ON u.transcript_id = t.id WHERE t.id = $1 AND t.account_id = $2",
+        )
+        .bind(id.as_str())
+        .bind(account.as_str())
+        .fetch_optional(&self.read)
+        .await?;
+        row.as_ref().map(listed).transpose()
+    }
+
+    /// The source of a transcript's audio. None if the account has no such transcript.
+    pub async fn audio_of(&self, account: &AccountId, id: &TranscriptId) -> Result<Option<AudioOf>> {
+        let row = sqlx::query("SELECT audio_url, upload_id FROM transcripts WHERE id = $1 AND account_id = $2")
+            .bind(id.as_str())
+            .bind(account.as_str())
+            .fetch_optional(&self.read)
+            .await?;
+        row.map(|row| {
+            Ok(AudioOf {
+                url: row.try_get("audio_url")?,
+                upload: row.try_get::<Option<String>, _>("upload_id")?.map(UploadId::from),
+            })
+        })
+        .transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_finds_its_characters_alone() {
+        assert_eq!(pattern(" 50%_! Off "), "%50!%!_!! off%");
+        assert_eq!(pattern(""), "%%");
+        assert_eq!(title_key(&"İ".repeat(300)).chars().count(), TITLE_KEY_CHARS);
+    }
+}
