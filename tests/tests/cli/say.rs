@@ -39,7 +39,7 @@ fn a_text_becomes_a_wav_file() {
     let run = say(models.path(), &["Good", "morning.", "-o", to]);
     assert_eq!((run.status, run.stdout.as_str(), run.stderr.as_str()), (Some(0), "", ""));
     let said = samples(&path);
-    assert!(said.len() > 2_400 && said.iter().any(|sample| sample.abs() > 1_000), "{}", said.len());
+    assert!(said.len() > 1_000 && said.iter().any(|sample| sample.abs() > 1_000), "{}", said.len());
     // A text of several words in quotes is the same; slower speech is longer; another voice is another.
     assert_eq!(say(models.path(), &["Good morning.", "-o", to]).status, Some(0));
     assert_eq!(samples(&path), said);
@@ -55,18 +55,29 @@ fn a_text_becomes_a_wav_file() {
 fn standard_input_is_said_as_it_comes() {
     let models = models();
     let path = models.path().join("said.wav");
-    assert_eq!(say(models.path(), &["One old mill. Two.", "-o", path.to_str().unwrap()]).status, Some(0));
+    assert_eq!(
+        say(
+            models.path(),
+            &[
+                "One old mill stands by the lake and nobody lives there any more. Two men came.",
+                "-o",
+                path.to_str().unwrap()
+            ]
+        )
+        .status,
+        Some(0)
+    );
     let whole = samples(&path);
     let mut command = command();
     command.args(["say", "-", "-o", "-", "--device", "cpu", "--models"]).arg(models.path());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    stdin.write_all(b"One old mill. Tw").unwrap();
+    stdin.write_all(b"One old mill stands by the lake and nobody lives there any more. Two men").unwrap();
     stdin.flush().unwrap();
     // The first sentence sounds before the text ends.
     let mut first = [0; 960];
     stdout.read_exact(&mut first).unwrap();
-    stdin.write_all(b"o.").unwrap();
+    stdin.write_all(b" came.").unwrap();
     drop(stdin);
     let mut bytes = first.to_vec();
     stdout.read_to_end(&mut bytes).unwrap();

@@ -28,7 +28,7 @@ fn sound(answer: &Answer, content_type: &str) -> Vec<u8> {
 fn a_text_is_said_in_each_format() {
     let account = service().account();
     let pcm = sound(&say(&account, json!({ "response_format": "pcm" })), "audio/pcm");
-    assert!(pcm.len() > 9_600 && pcm.len().is_multiple_of(2) && pcm.iter().any(|byte| *byte != 0));
+    assert!(pcm.len() > 2_000 && pcm.len().is_multiple_of(2) && pcm.iter().any(|byte| *byte != 0));
     let wav = sound(&say(&account, json!({ "response_format": "wav" })), "audio/wav");
     assert_eq!((&wav[..4], &wav[8..12], &wav[44..]), (b"RIFF".as_slice(), b"WAVE".as_slice(), pcm.as_slice()));
     let slow = sound(&say(&account, json!({ "response_format": "pcm", "speed": 0.5 })), "audio/pcm");
@@ -58,7 +58,7 @@ fn compressed_formats_come_through_ffmpeg() {
             return auricle_tests::skip("ffmpeg");
         }
         let bytes = sound(&answer, content_type);
-        assert!(bytes.len() > 500 && starts.iter().any(|start| bytes.starts_with(start)), "{format:?}");
+        assert!(bytes.len() > 200 && starts.iter().any(|start| bytes.starts_with(start)), "{format:?}");
     }
     let without = Setup::local().voice().environment([("AURICLE_FFMPEG", "/no/such/ffmpeg".to_owned())]).start();
     let account = without.account();

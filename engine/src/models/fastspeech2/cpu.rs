@@ -10,7 +10,7 @@ use auricle_kernels::thread_pool::{self, ThreadPool};
 
 use super::config::{Config, PredictorConfig, StackConfig};
 use super::durations::durations;
-use super::model::{MelFrames, Stages, Utterance};
+use super::utterance::{MelFrames, Stages, Utterance};
 use crate::error::Result;
 use crate::layers::{Bias, Packed, PackedConvolution, PackedNorm, apply_in_place, fold_batch_norm, scaled};
 use crate::weights::{Scope, Weights};

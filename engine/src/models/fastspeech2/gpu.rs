@@ -7,7 +7,7 @@ use burn::tensor::{Bool, Device, Tensor, TensorData, module};
 use super::config::{Config, PredictorConfig, StackConfig};
 use super::cpu::position_embeddings;
 use super::durations::durations;
-use super::model::{MelFrames, Stages, Utterance};
+use super::utterance::{MelFrames, Stages, Utterance};
 use crate::device::read;
 use crate::error::Result;
 use crate::layers::{Bias, Convolution, LayerNorm, Linear, fold_batch_norm, row_indices};

@@ -5,7 +5,9 @@ mod cpu;
 mod durations;
 mod gpu;
 mod model;
+mod utterance;
 
 pub use config::Config;
 pub use durations::MOST_FRAMES;
-pub use model::{FastSpeech2, MelFrames, Utterance};
+pub use model::FastSpeech2;
+pub use utterance::{MelFrames, Stages, Utterance};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 
 use super::config::Config;
+use super::utterance::{MelFrames, Stages, Utterance};
 use super::{cpu, gpu};
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
@@ -24,38 +25,6 @@ pub struct FastSpeech2 {
 enum Network {
     Cpu(Box<cpu::Network>),
     Gpu(Box<gpu::Network>),
-}
-
-/// What is to be said.
-#[derive(Clone, Copy, Debug)]
-pub struct Utterance<'a> {
-    /// Numbers of the vocabulary, at least one.
-    pub symbols: &'a [usize],
-    /// Number of the voice.
-    pub voice: usize,
-    /// From slow to fast; 1 as the voice was trained.
-    pub speed: f32,
-}
-
-/// How an utterance sounds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MelFrames {
-    /// Log-mels, `[frames][mels]`.
-    pub mels: Vec<f32>,
-    /// Frames of each symbol.
-    pub durations: Vec<usize>,
-}
-
-/// What lies between symbols and mels, for the numeric tests.
-#[doc(hidden)]
-#[derive(Debug, Default)]
-pub struct Stages {
-    /// `[symbols, hidden]`, with the voice.
-    pub encoded: Vec<f32>,
-    /// `[symbols]` each.
-    pub log_durations: Vec<f32>,
-    pub pitch: Vec<f32>,
-    pub energy: Vec<f32>,
 }
 
 impl FastSpeech2 {

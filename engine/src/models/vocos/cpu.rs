@@ -5,8 +5,8 @@ use auricle_kernels::depthwise::DepthwiseConv;
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 
+use super::chunk::MelChunk;
 use super::config::Config;
-use super::model::MelChunk;
 use crate::error::Result;
 use crate::layers::{Packed, PackedConvolution, PackedNorm, apply_in_place};
 use crate::weights::{Scope, Weights};

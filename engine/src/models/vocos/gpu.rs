@@ -4,9 +4,9 @@ use auricle_kernels::activation;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData, module};
 
+use super::chunk::MelChunk;
 use super::config::Config;
 use super::cpu::{EPSILON, TAPS};
-use super::model::MelChunk;
 use crate::device::read;
 use crate::error::Result;
 use crate::layers::{Bias, Convolution, Linear};

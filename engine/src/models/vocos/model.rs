@@ -6,6 +6,7 @@ use auricle_kernels::istft::{Istft, IstftState};
 use burn::tensor::Device;
 use realfft::num_complex::Complex;
 
+use super::chunk::MelChunk;
 use super::config::Config;
 use super::{cpu, gpu};
 use crate::device::is_cpu;
@@ -37,15 +38,6 @@ enum Network {
 pub struct VocosState {
     network: cpu::State,
     istft: IstftState,
-}
-
-/// The next mels of an utterance.
-#[derive(Clone, Copy, Debug)]
-pub struct MelChunk<'a> {
-    /// Log-mels, `[frames][mels]`.
-    pub mels: &'a [f32],
-    /// The utterance ends with them.
-    pub is_last: bool,
 }
 
 impl Vocos {

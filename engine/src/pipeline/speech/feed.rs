@@ -187,14 +187,17 @@ impl Feed {
             let taken = self.taken.notified();
             tokio::pin!(taken);
             taken.as_mut().enable();
-            let inner = self.lock();
-            let waits = inner.open.is_some() && inner.clauses.len() > CLAUSES_AHEAD;
-            drop(inner);
-            if !waits {
+            if !self.is_behind() {
                 return;
             }
             taken.await;
         }
+    }
+
+    /// True while more clauses wait than a writer should add to.
+    fn is_behind(&self) -> bool {
+        let inner = self.lock();
+        inner.open.is_some() && inner.clauses.len() > CLAUSES_AHEAD
     }
 
     /// Sends phrases while the device has few; gives what to wait for where its queue has no room.
