@@ -38,7 +38,7 @@ struct Rate {
 pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     let frame = Frame::new(&state, &request, Section::Billing, EN.billing).await?;
     let credit = state.store.credit(&request.account()?.id).await?;
-    let rates = PRICES.iter().filter(|price| state.catalog.choose(price.model).is_ok()).map(|price| Rate {
+    let rates = PRICES.iter().map(|price| Rate {
         model: price.model,
         kind: match price.kind {
             ProductKind::Prerecorded => EN.kind_prerecorded,

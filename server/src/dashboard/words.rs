@@ -191,6 +191,7 @@ words! {
     usage_events = "Events";
     usage_none = "No usage yet";
     usage_none_do = "Each transcript and live session appears here with its cost.";
+    usage_event = "event";
     usage_total = "events";
     from_credit = "From credit";
     billed = "Billed";

@@ -112,9 +112,16 @@ impl Store {
 
     /// The languages of an account's transcripts.
     pub async fn transcript_languages(&self, account: &AccountId) -> Result<Vec<String>> {
+        // From each code the index leads to the next one, past all rows that have it.
         sqlx::query_scalar(
-            "SELECT DISTINCT language_code FROM transcripts WHERE account_id = $1 AND language_code IS NOT NULL
-             ORDER BY language_code LIMIT 100",
+            "WITH RECURSIVE codes (code) AS (
+                 SELECT head.code FROM (SELECT language_code AS code FROM transcripts
+                     WHERE account_id = $1 AND language_code > '' ORDER BY language_code LIMIT 1) AS head
+                 UNION ALL
+                 SELECT (SELECT language_code FROM transcripts WHERE account_id = $1 AND language_code > codes.code
+                         ORDER BY language_code LIMIT 1)
+                 FROM codes WHERE codes.code IS NOT NULL)
+             SELECT code FROM codes WHERE code IS NOT NULL LIMIT 100",
         )
         .bind(account.as_str())
         .fetch_all(&self.read)

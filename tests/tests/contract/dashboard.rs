@@ -380,7 +380,8 @@ fn list_is_searched_and_paged(service: &Service) {
     ] {
         assert_eq!(ids_of(&visitor.get(&format!("/transcripts{query}"))).len(), count, "{query}");
     }
-    visitor.get("/keys");
+    let page = visitor.get("/transcripts");
+    assert_eq!(page.text().matches("<option value=\"en\"").count(), 1, "the languages that there are");
     assert_eq!(visitor.post(&format!("/transcripts/{}/delete", ids[0]), &[]).status, 303);
     assert_eq!(ids_of(&visitor.get("/transcripts"))[0], ids[1]);
     let page = visitor.get(&format!("/transcripts/{}", ids[1]));

@@ -37,6 +37,8 @@ ALTER TABLE transcripts ADD COLUMN title_key TEXT;
 UPDATE transcripts SET title_key = lower(substr(title, 1, 200));
 CREATE INDEX transcripts_list ON transcripts (account_id, created_at, id, status, language_code, title_key);
 DROP INDEX transcripts_by_account;
+-- The languages of an account.
+CREATE INDEX transcripts_by_language ON transcripts (account_id, language_code);
 
 -- The sums of an account's usage, without its rows.
 CREATE INDEX usage_sums ON usage_events (account_id, created_at, sku, retail_cost_cents, billable_cents);
