@@ -12,7 +12,7 @@ macro_rules! files {
     };
 }
 
-static FILES: [(&str, &[u8]); 13] = files! {
+static FILES: [(&str, &[u8]); 21] = files! {
     "catalog.toml"
     "samples/jfk.flac"
     "starter/asr-en/config.json"
@@ -24,8 +24,24 @@ static FILES: [(&str, &[u8]); 13] = files! {
     "starter/asr-en/tokenizer_config.json"
     "starter/lm-en/en.ngram"
     "starter/vad/model.safetensors"
+    "starter/voice-en/acoustic/config.json"
+    "starter/voice-en/acoustic/model.safetensors"
+    "starter/voice-en/acoustic/vocab.json"
+    "starter/voice-en/acoustic/voices.json"
+    "starter/voice-en/g2p/config.json"
+    "starter/voice-en/g2p/model.safetensors"
+    "starter/voice-en/vocoder/config.json"
+    "starter/voice-en/vocoder/model.safetensors"
     "starter/voice/config.json"
     "starter/voice/model.safetensors"
+    "starter/voice-en/acoustic/config.json"
+    "starter/voice-en/acoustic/model.safetensors"
+    "starter/voice-en/acoustic/vocab.json"
+    "starter/voice-en/acoustic/voices.json"
+    "starter/voice-en/g2p/config.json"
+    "starter/voice-en/g2p/model.safetensors"
+    "starter/voice-en/vocoder/config.json"
+    "starter/voice-en/vocoder/model.safetensors"
 };
 
 /// The models folder where none is named: the one that the engine finds, else the user's own, which this program fills.
@@ -80,7 +96,8 @@ mod tests {
     #[test]
     fn the_program_holds_the_whole_starters() {
         let models = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../models"));
-        let needed = ["asr-en", "lm-en", "vad", "voice"].into_iter().flat_map(|starter| {
+        let folders = ["asr-en", "lm-en", "vad", "voice", "voice-en/acoustic", "voice-en/g2p", "voice-en/vocoder"];
+        let needed = folders.into_iter().flat_map(|starter| {
             let folder = models.join("starter").join(starter);
             let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
             files.filter(|path| path.is_file() && path.extension().is_none_or(|extension| extension != "md"))

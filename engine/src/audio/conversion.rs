@@ -60,7 +60,9 @@ mod tests {
                 .zip(&converted[from..to])
                 .map(|(wanted, got)| (wanted - got).abs())
                 .fold(0.0, f32::max);
-            assert!(worst < 1e-2, "{rate} Hz: {worst}");
+            // The filter's delay is taken off to within 0.15 ms.
+            let shifted = 0.5 * 440.0 * std::f32::consts::TAU * 1.5e-4;
+            assert!(worst < shifted, "{rate} Hz: {worst}");
         }
     }
 }

@@ -79,8 +79,9 @@ def main(arguments: list[str] | None = None) -> None:
     acoustic.add_argument("--seed", type=int, default=7)
 
     export = commands.add_parser("export", help="write the three models as one folder")
-    for name in ("acoustic", "vocoder", "g2p", "out"):
+    for name in ("acoustic", "g2p", "out"):
         export.add_argument(f"--{name}", type=Path, required=True)
+    export.add_argument("--vocoder", type=Path, required=True, nargs="+", help="of several runs, such as one and its tuning, the mean")
 
     dictionary = commands.add_parser("dictionary", help="pack the CMU dictionary for the engine")
     dictionary.add_argument("--out", type=Path, required=True)

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use auricle_tests::{Run, auricle, command, ended, write_tiny_voice};
 use tempfile::TempDir;
@@ -146,4 +146,61 @@ fn voices_are_listed_with_the_default_first() {
     let none = list(models.path());
     assert_eq!((none.status, none.stdout.as_str()), (Some(1), ""));
     assert!(none.stderr.contains("no voice is there"), "{}", none.stderr);
+}
+
+/// Words of a text, in lower case.
+fn spoken(text: &str) -> Vec<String> {
+    let words = text.split_whitespace().map(|word| word.to_lowercase());
+    words.map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_owned()).collect()
+}
+
+#[test]
+fn the_recogniser_hears_what_the_starter_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("said.wav");
+    let models = auricle_tests::models();
+    let text = "The birch canoe slid on the smooth planks. It is easy to tell the depth of a well.";
+    let run = say(&models, &[text, "-o", path.to_str().unwrap()]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+    let seconds = samples(&path).len() as f64 / 24_000.0;
+    assert!((3.0..10.0).contains(&seconds), "{seconds} s");
+    let heard = auricle([
+        "transcribe",
+        path.to_str().unwrap(),
+        "--quiet",
+        "--device",
+        "cpu",
+        "--models",
+        models.to_str().unwrap(),
+    ]);
+    assert_eq!(heard.status, Some(0), "{}", heard.stderr);
+    let heard_words = spoken(&heard.stdout);
+    let said = spoken(text);
+    let known = said.iter().filter(|word| heard_words.contains(word)).count();
+    assert!(known * 3 >= said.len() * 2, "{known} of {} words: {}", said.len(), heard.stdout);
+}
+
+/// The integrated loudness of a file in LUFS, as `ffmpeg` measures it.
+fn loudness(path: &Path) -> Option<f64> {
+    let ffmpeg = auricle_engine::audio::ffmpeg_program()?;
+    let measured = Command::new(ffmpeg).args(["-hide_banner", "-nostats", "-i"]).arg(path);
+    let run = measured.args(["-af", "ebur128", "-f", "null", "-"]).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    let number = said.lines().rev().find_map(|line| line.trim().strip_prefix("I:")?.trim().strip_suffix("LUFS"));
+    Some(number.expect("a loudness").trim().parse().unwrap())
+}
+
+#[test]
+fn every_voice_of_the_starter_is_as_loud_as_promised() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("said.wav");
+    let models = auricle_tests::models();
+    let list = auricle(["voices", "list", "--models", models.to_str().unwrap()]);
+    for voice in list.stdout.lines().map(|line| line.split(' ').next().unwrap()) {
+        let text = "It is easy to tell the depth of a well. These days a chicken leg is a rare dish.";
+        assert_eq!(say(&models, &[text, "--voice", voice, "-o", path.to_str().unwrap()]).status, Some(0));
+        let Some(loudness) = loudness(&path) else { return auricle_tests::skip("ffmpeg") };
+        assert!((loudness + 20.0).abs() < 2.0, "{voice}: {loudness:.1} LUFS");
+        assert!(samples(&path).iter().all(|sample| sample.abs() < i16::MAX), "{voice} is cut");
+    }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use hyper::StatusCode;
 
-use super::speech_encoder;
+use super::speech_encoder::{self, SoundFormat, unavailable};
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, streamed};
@@ -31,42 +31,6 @@ pub struct SpeechState {
     /// None if this process does not compute.
     pub engine: Option<Engine>,
     pub places: Places,
-}
-
-/// The form of the sound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SoundFormat {
-    /// 16 bits at 24 kHz, behind a header.
-    Wav,
-    /// 16 bits at 24 kHz.
-    Pcm,
-    /// What `ffmpeg` makes of it.
-    Mp3,
-    Opus,
-    Aac,
-    Flac,
-}
-
-impl SoundFormat {
-    const ALL: [(&'static str, Self); 6] = [
-        ("mp3", Self::Mp3),
-        ("opus", Self::Opus),
-        ("aac", Self::Aac),
-        ("flac", Self::Flac),
-        ("wav", Self::Wav),
-        ("pcm", Self::Pcm),
-    ];
-
-    fn content_type(self) -> &'static str {
-        match self {
-            Self::Wav => "audio/wav",
-            Self::Pcm => "audio/pcm",
-            Self::Mp3 => "audio/mpeg",
-            Self::Opus => "audio/ogg",
-            Self::Aac => "audio/aac",
-            Self::Flac => "audio/flac",
-        }
-    }
 }
 
 /// A validated request.
@@ -161,10 +125,6 @@ fn busy() -> ApiError {
         "quota_exceeded",
         "As many requests for speech as there may be are at work; try again when one has ended.",
     )
-}
-
-pub(super) fn unavailable(message: impl Into<String>) -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
 }
 
 /// The response for an error of the engine.

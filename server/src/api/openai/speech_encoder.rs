@@ -1,4 +1,4 @@
-//! Speech in the formats that `ffmpeg` writes.
+//! Formats of speech, and those that `ffmpeg` writes.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -7,15 +7,55 @@ use auricle_engine::SPEECH_RATE;
 use auricle_engine::audio::ffmpeg_program;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _, stream};
+use hyper::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::speech::{SoundFormat, unavailable};
-use crate::http::response::Result;
+use crate::http::response::{ApiError, Result};
 use crate::http::response_body::ResponseBroken;
 
 /// Bytes that are read at a time.
 const PART_BYTES: usize = 16 << 10;
+
+/// The form of the sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SoundFormat {
+    /// 16 bits at 24 kHz, behind a header.
+    Wav,
+    /// 16 bits at 24 kHz.
+    Pcm,
+    /// What `ffmpeg` makes of it.
+    Mp3,
+    Opus,
+    Aac,
+    Flac,
+}
+
+impl SoundFormat {
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("mp3", Self::Mp3),
+        ("opus", Self::Opus),
+        ("aac", Self::Aac),
+        ("flac", Self::Flac),
+        ("wav", Self::Wav),
+        ("pcm", Self::Pcm),
+    ];
+
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Wav => "audio/wav",
+            Self::Pcm => "audio/pcm",
+            Self::Mp3 => "audio/mpeg",
+            Self::Opus => "audio/ogg",
+            Self::Aac => "audio/aac",
+            Self::Flac => "audio/flac",
+        }
+    }
+}
+
+pub fn unavailable(message: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+}
 
 /// An encoder that is there.
 pub struct Encoder {
