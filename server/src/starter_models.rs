@@ -34,14 +34,6 @@ static FILES: [(&str, &[u8]); 21] = files! {
     "starter/voice-en/vocoder/model.safetensors"
     "starter/voice/config.json"
     "starter/voice/model.safetensors"
-    "starter/voice-en/acoustic/config.json"
-    "starter/voice-en/acoustic/model.safetensors"
-    "starter/voice-en/acoustic/vocab.json"
-    "starter/voice-en/acoustic/voices.json"
-    "starter/voice-en/g2p/config.json"
-    "starter/voice-en/g2p/model.safetensors"
-    "starter/voice-en/vocoder/config.json"
-    "starter/voice-en/vocoder/model.safetensors"
 };
 
 /// The models folder where none is named: the one that the engine finds, else the user's own, which this program fills.

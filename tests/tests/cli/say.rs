@@ -183,7 +183,8 @@ fn the_recogniser_hears_what_the_starter_says() {
 /// The integrated loudness of a file in LUFS, as `ffmpeg` measures it.
 fn loudness(path: &Path) -> Option<f64> {
     let ffmpeg = auricle_engine::audio::ffmpeg_program()?;
-    let measured = Command::new(ffmpeg).args(["-hide_banner", "-nostats", "-i"]).arg(path);
+    let mut measured = Command::new(ffmpeg);
+    measured.args(["-hide_banner", "-nostats", "-i"]).arg(path);
     let run = measured.args(["-af", "ebur128", "-f", "null", "-"]).output().unwrap();
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     let number = said.lines().rev().find_map(|line| line.trim().strip_prefix("I:")?.trim().strip_suffix("LUFS"));
