@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use auricle_tests::{Account, Delivery, Receiver, Reply, Said, Service, Setup, spoken};
+use auricle_tests::{Account, Call, Delivery, Receiver, Reply, Said, Service, Setup, spoken};
 use serde_json::{Value, json};
 use tungstenite::Message;
 
@@ -41,6 +41,14 @@ fn sentence() -> Vec<u8> {
     pcm[8 * 48_000..].to_vec()
 }
 
+/// Speaks as people do: in real time, and a little faster for the test's sake.
+fn speak_live(call: &mut Call, audio: &[u8]) {
+    for piece in audio.chunks(PIECE) {
+        call.speak(piece, PIECE);
+        std::thread::sleep(Duration::from_millis(80));
+    }
+}
+
 fn messages(delivery: &Delivery) -> Vec<Value> {
     delivery.json()["messages"].as_array().unwrap().clone()
 }
@@ -49,7 +57,7 @@ fn messages(delivery: &Delivery) -> Vec<Value> {
 fn speech_is_heard_answered_and_spoken() {
     let (receiver, _service, account) = upstream([says(&["Good ", "morning to the mill."])]);
     let mut call = account.call(&json!({ "system_prompt": "You are a miller." }));
-    call.speak(&sentence(), PIECE);
+    speak_live(&mut call, &sentence());
     let heard = call.until("transcript.user")["text"].as_str().unwrap().to_owned();
     assert!(heard.to_lowercase().contains("you"), "{heard}");
     let reply = call.reply();
@@ -148,11 +156,7 @@ fn a_caller_interrupts() {
     let (receiver, _service, account) = upstream([says(&["Yes."])]);
     let mut call = account.call(&json!({ "greeting": long }));
     call.until("reply.audio");
-    // In real time: the voice goes on meanwhile.
-    for piece in sentence().chunks(PIECE) {
-        call.speak(piece, PIECE);
-        std::thread::sleep(Duration::from_millis(80));
-    }
+    speak_live(&mut call, &sentence());
     let done = call.until("reply.done");
     assert_eq!(done["status"], "interrupted");
     let said = call.frames.iter().rfind(|frame| frame["type"] == "transcript.agent").unwrap()["text"]
