@@ -104,7 +104,7 @@ async fn open(state: &Arc<AgentState>, socket: Socket, claims: Option<AgentClaim
         return refuse(socket, "unavailable", "There is no room for another session now. Try again later.", 1013).await;
     };
     let payer = claims.payer.clone();
-    let session = opening::Opening { state: state.clone(), engine, claims, runtime: Handle::current() };
+    let session = session::Opening { state: state.clone(), engine, claims, runtime: Handle::current() };
     metered::run(live, socket, &payer, refusal, move |socket, id| session.run(socket, id).boxed()).await;
     drop(place);
 }

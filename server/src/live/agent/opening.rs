@@ -1,33 +1,19 @@
 //! The beginning of a session: the first `session.update`, then the conversation.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use auricle_engine::Engine;
 use auricle_engine::converse::Rules;
-use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::ears::{Ears, recognizer};
 use super::frames::{ClientFrame, Fault, ServerFrame};
-use super::session::{Session, ended, send, tell};
+use super::session::{Opening, Session, ended, send, tell};
 use super::settings::Settings;
 use super::voice;
-use crate::auth::session_token::AgentClaims;
-use crate::live::AgentState;
 use crate::live::socket::{ClientMessage, CloseFrame, ServerMessage, Socket};
 
 /// The first `session.update` must come within this time.
 const UPDATE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A session that may open.
-pub struct Opening {
-    pub state: Arc<AgentState>,
-    pub engine: Engine,
-    pub claims: AgentClaims,
-    /// The runtime with sockets, for the mind.
-    pub runtime: Handle,
-}
 
 impl Opening {
     /// Runs the session until it ends. Returns how to close the socket; none if the client is gone.

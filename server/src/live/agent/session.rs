@@ -1,10 +1,12 @@
 //! A session of a voice agent: drives a conversation between the client, recognition, the mind and the voice.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use auricle_engine::converse::{Action, Conversation, Event, Failure, TurnTimes};
-use auricle_engine::{LiveEvent, LiveOutput};
+use auricle_engine::{Engine, LiveEvent, LiveOutput};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
@@ -12,11 +14,12 @@ use tokio::time::{Instant, sleep_until};
 use super::codec::Encoder;
 use super::ears::Ears;
 use super::frames::{ClientFrame, Fault, ReplyStatus, ServerFrame};
-use super::opening::Opening;
 use super::settings::Settings;
 use super::voice::Words;
 use super::{mind, voice};
+use crate::auth::session_token::AgentClaims;
 use crate::clock;
+use crate::live::AgentState;
 use crate::live::socket::{ClientMessage, CloseFrame, ServerMessage, Socket};
 
 /// Audio that a client may be ahead of the engine. Above it the socket is not read.
@@ -61,6 +64,15 @@ impl Drop for Task {
     fn drop(&mut self) {
         self.0.abort();
     }
+}
+
+/// A session that may open.
+pub struct Opening {
+    pub state: Arc<AgentState>,
+    pub engine: Engine,
+    pub claims: AgentClaims,
+    /// The runtime with sockets, for the mind.
+    pub runtime: Handle,
 }
 
 /// The end of a session.
