@@ -261,7 +261,8 @@ fn the_python_package_speaks() {
     let service = Setup::local().voice().start();
     let found = run(python, "openai_client.py", &service, &["speak"]);
     assert_eq!((&found["streamed"], &found["type"]), (&found["pcm"], &json!("audio/pcm")));
-    assert!(found["pcm"].as_u64() > Some(2_000) && found["wav"].as_u64() > found["pcm"].as_u64(), "{found}");
+    // Two voices with random weights: one may be short.
+    assert!(found["pcm"].as_u64() > Some(2_000) && found["wav"].as_u64() > Some(2_000), "{found}");
     assert_eq!(found["riff"], "RIFF");
     assert_eq!(
         found["errors"],

@@ -36,7 +36,7 @@ fn the_document_is_valid_openapi() {
 #[test]
 fn the_service_conforms_to_its_document() {
     let Some(schemathesis) = tool("st") else { return };
-    let service = Setup::local().with("request_limit", 1_000_000).start();
+    let service = Setup::local().voice().with("request_limit", 1_000_000).start();
     let account = service.account();
     // A transcript for the examples to find.
     account.transcribe("a.wav", silence(1.0));

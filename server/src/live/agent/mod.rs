@@ -8,7 +8,6 @@ mod ears;
 mod frames;
 mod mind;
 mod opening;
-mod resources;
 mod session;
 mod settings;
 mod voice;
@@ -32,8 +31,6 @@ use crate::context::RequestContext;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, json};
 use frames::ServerFrame;
-use opening::Opening;
-use resources::Resources;
 
 /// The path of the WebSocket.
 pub const PATH: &str = "/v2/voice-agent/ws";
@@ -107,7 +104,7 @@ async fn open(state: &Arc<AgentState>, socket: Socket, claims: Option<AgentClaim
         return refuse(socket, "unavailable", "There is no room for another session now. Try again later.", 1013).await;
     };
     let payer = claims.payer.clone();
-    let session = Opening(Resources { state: state.clone(), engine, claims, runtime: Handle::current() });
+    let session = session::Opening { state: state.clone(), engine, claims, runtime: Handle::current() };
     metered::run(live, socket, &payer, refusal, move |socket, id| session.run(socket, id).boxed()).await;
     drop(place);
 }

@@ -7,8 +7,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::ears::{Ears, recognizer};
 use super::frames::{ClientFrame, Fault, ServerFrame};
-use super::resources::{Resources, ended, send, tell};
-use super::session::Session;
+use super::session::{Opening, Session, ended, send, tell};
 use super::settings::Settings;
 use super::voice;
 use crate::live::socket::{ClientMessage, CloseFrame, ServerMessage, Socket};
@@ -16,18 +15,15 @@ use crate::live::socket::{ClientMessage, CloseFrame, ServerMessage, Socket};
 /// The first `session.update` must come within this time.
 const UPDATE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A session that may open.
-pub struct Opening(pub Resources);
-
 impl Opening {
     /// Runs the session until it ends. Returns how to close the socket; none if the client is gone.
     pub async fn run(self, socket: &mut Socket, id: &str) -> Option<CloseFrame> {
-        let voices = voice::ids(&self.0.engine);
+        let voices = voice::ids(&self.engine);
         let settings = match self.settings(socket, &voices).await {
             Ok(settings) => settings,
             Err(close) => return close,
         };
-        let ears = match Ears::open(&self.0.engine, &self.0.state.live, &settings).await {
+        let ears = match Ears::open(&self.engine, &self.state.live, &settings).await {
             Ok(ears) => ears,
             Err((code, message, close)) => {
                 send(socket, &ServerFrame::Error { code, message: &message }).await;
@@ -37,7 +33,7 @@ impl Opening {
         if !send(socket, &ServerFrame::Ready { session_id: id }).await {
             return None;
         }
-        Session::new(self.0, settings, voices, ears).relay(socket).await
+        Session::new(self, settings, voices, ears).relay(socket).await
     }
 
     /// Waits for the first valid `session.update`.
@@ -52,7 +48,7 @@ impl Opening {
                     send(socket, &ServerFrame::Error { code: "session_not_started", message }).await;
                     return Err(Some((4400, "No session.update came.")));
                 }
-                () = self.0.state.live.stopping.cancelled() => {
+                () = self.state.live.stopping.cancelled() => {
                     send(socket, &ended(began, 0.0)).await;
                     return Err(Some((1001, "The service is stopping.")));
                 }
@@ -87,7 +83,7 @@ impl Opening {
 
     /// Rules with the caller's language, where the recogniser has one alone.
     fn rules(&self) -> Rules {
-        let choice = self.0.state.live.catalog.choose(recognizer()).ok();
+        let choice = self.state.live.catalog.choose(recognizer()).ok();
         let language = choice.and_then(|choice| match choice.languages {
             [only] => Some(only.clone()),
             _ => None,

@@ -1,10 +1,12 @@
 //! A session of a voice agent: drives a conversation between the client, recognition, the mind and the voice.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use auricle_engine::converse::{Action, Conversation, Event, Failure, TurnTimes};
-use auricle_engine::{LiveEvent, LiveOutput};
+use auricle_engine::{Engine, LiveEvent, LiveOutput};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
@@ -12,10 +14,12 @@ use tokio::time::{Instant, sleep_until};
 use super::codec::Encoder;
 use super::ears::Ears;
 use super::frames::{ClientFrame, Fault, ReplyStatus, ServerFrame};
-use super::resources::{Resources, ended, send, tell};
 use super::settings::Settings;
 use super::voice::Words;
 use super::{mind, voice};
+use crate::auth::session_token::AgentClaims;
+use crate::clock;
+use crate::live::AgentState;
 use crate::live::socket::{ClientMessage, CloseFrame, ServerMessage, Socket};
 
 /// Audio that a client may be ahead of the engine. Above it the socket is not read.
@@ -30,6 +34,22 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(12);
 const CHUNK_MS: u32 = 32;
 /// Events of mind and voice that wait for the session.
 const EVENTS: usize = 256;
+
+pub async fn send(socket: &Socket, frame: &ServerFrame<'_>) -> bool {
+    socket.send(ServerMessage::Text(frame.to_json())).await
+}
+
+pub async fn tell(socket: &Socket, fault: &Fault) -> bool {
+    send(socket, &ServerFrame::Error { code: fault.code, message: &fault.message }).await
+}
+
+pub fn ended(began: Instant, audio_s: f64) -> ServerFrame<'static> {
+    ServerFrame::Ended {
+        session_duration_seconds: began.elapsed().as_secs_f64(),
+        audio_duration_seconds: audio_s,
+        timestamp: clock::now_ms() as f64 / 1e3,
+    }
+}
 
 /// A task that ends with this value.
 struct Task(AbortHandle);
@@ -46,6 +66,15 @@ impl Drop for Task {
     }
 }
 
+/// A session that may open.
+pub struct Opening {
+    pub state: Arc<AgentState>,
+    pub engine: Engine,
+    pub claims: AgentClaims,
+    /// The runtime with sockets, for the mind.
+    pub runtime: Handle,
+}
+
 /// The end of a session.
 #[derive(Debug)]
 enum End {
@@ -56,7 +85,7 @@ enum End {
 }
 
 pub struct Session {
-    resources: Resources,
+    opening: Opening,
     settings: Settings,
     voices: Vec<String>,
     ears: Ears,
@@ -81,12 +110,12 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn new(resources: Resources, settings: Settings, voices: Vec<String>, ears: Ears) -> Self {
+    pub fn new(opening: Opening, settings: Settings, voices: Vec<String>, ears: Ears) -> Self {
         let (sender, receiver) = mpsc::channel(EVENTS);
         let now = Instant::now();
         Self {
             conversation: Conversation::new(settings.rules.clone()),
-            resources,
+            opening,
             settings,
             voices,
             ears,
@@ -123,9 +152,9 @@ impl Session {
     }
 
     async fn step(&mut self, socket: &mut Socket) -> Result<(), End> {
-        let live = &self.resources.state.live;
+        let live = &self.opening.state.live;
         let (idle, stopping) = (live.settings.idle_timeout, live.stopping.clone());
-        let longest = Duration::from_secs(self.resources.claims.max_session_duration_sec.into());
+        let longest = Duration::from_secs(self.opening.claims.max_session_duration_sec.into());
         let (began, ending) = (self.began, self.ending);
         let now = self.now();
         let tick = self.conversation.deadline(now).map(|at| began + Duration::from_millis(at.saturating_sub(1)));
@@ -246,7 +275,7 @@ impl Session {
 
     async fn update(&mut self, socket: &mut Socket, settings: Settings) -> Result<(), End> {
         if (settings.input, &settings.keyterms) != (self.settings.input, &self.settings.keyterms) {
-            match Ears::open(&self.resources.engine, &self.resources.state.live, &settings).await {
+            match Ears::open(&self.opening.engine, &self.opening.state.live, &settings).await {
                 Ok(ears) => {
                     let unsettled = std::mem::replace(&mut self.ears, ears).unsettled;
                     for _ in 0..unsettled {
@@ -369,7 +398,7 @@ impl Session {
     }
 
     fn think(&mut self, thought: u64, tools: bool) {
-        let Some(model) = self.resources.state.models.default_model().cloned() else {
+        let Some(model) = self.opening.state.models.default_model().cloned() else {
             let sender = self.sender.clone();
             let event = Event::MindFailed { thought, failure: mind::missing() };
             let task = tokio::spawn(async move {
@@ -379,14 +408,14 @@ impl Session {
             return;
         };
         let history = self.conversation.history();
-        let account = self.resources.claims.payer.account.to_string();
+        let account = self.opening.claims.payer.account.to_string();
         let request = mind::request(&*model, &self.settings, &history, tools, account);
-        let task = self.resources.runtime.spawn(mind::think(model, request, thought, self.sender.clone()));
+        let task = self.opening.runtime.spawn(mind::think(model, request, thought, self.sender.clone()));
         self.thought = Some((thought, task.into()));
     }
 
     fn say(&mut self, speech: u64, words: Words) {
-        let (engine, sender) = (&self.resources.engine, &self.sender);
+        let (engine, sender) = (&self.opening.engine, &self.sender);
         let voice = &self.settings.voice;
         let (to, _) = self.speeches.entry(speech).or_insert_with(|| {
             let (to, from) = mpsc::unbounded_channel();
