@@ -129,7 +129,7 @@ impl SpeechFrames {
     /// The next frame; none when all is said, or the input was dropped before its end.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`], [`Error::Device`] and the like end the stream.
+    /// [`Checkpoint`](crate::Error::Checkpoint), [`Device`](crate::Error::Device) and the like end the stream.
     pub async fn next(&mut self) -> Option<Result<SpeechFrame>> {
         poll_fn(|context| self.poll_frame(context)).await
     }
