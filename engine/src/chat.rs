@@ -168,7 +168,7 @@ pub struct ChatOptions {
     pub thinking: bool,
     /// Functions that the model may call, if its chat template has a place for them.
     pub tools: Vec<ChatTool>,
-    /// Whether it must call one.
+    /// The choice between text and calls of them.
     pub tool_choice: ChatToolChoice,
 }
 

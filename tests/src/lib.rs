@@ -33,7 +33,7 @@ pub use forwarder::Forwarder;
 pub use live::{Frame, Live, Token, TranscriptFrame, TranscriptWord, Turn, text_of, turns};
 pub use media::{noise, silence, spoken, wav};
 pub use optional::{devices, fixtures, repository, skip};
-pub use oracle::{Oracle, relative_error};
+pub use oracle::{Oracle, relative_error, with_config};
 pub use postgres::Postgres;
 pub use program::{
     Run, arpa, auricle, binary, command, command_of, ended, models, models_with, models_with_detector, speech,

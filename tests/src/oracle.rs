@@ -5,6 +5,20 @@ use std::path::Path;
 use burn::tensor::{Device, Tensor, TensorData};
 use safetensors::SafeTensors;
 
+/// A copy of a checkpoint's folder with another `config.json`.
+pub fn with_config(checkpoint: &Path, change: impl Fn(&mut serde_json::Value)) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(checkpoint).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, dir.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let path = dir.path().join("config.json");
+    let mut config = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    change(&mut config);
+    std::fs::write(path, config.to_string()).unwrap();
+    dir
+}
+
 /// `oracle.safetensors` and `oracle.json` of a fixture folder.
 pub struct Oracle {
     bytes: Vec<u8>,

@@ -10,7 +10,7 @@ use super::{Action, Event, Failure, Message, Role, State, ToolCall};
 const MAX_TOOL_ROUNDS: u32 = 8;
 /// Silence while tools are called, after which the agent says that it takes a moment, ms.
 const FILLER_MS: u64 = 2_000;
-/// What it says.
+/// Phrases that it says then, in turn.
 const FILLERS: [&str; 4] = ["One moment, please.", "Let me check.", "Just a second.", "I am looking into it."];
 
 impl Conversation {

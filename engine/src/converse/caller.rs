@@ -5,7 +5,7 @@ const GAP_MS: u32 = 200;
 /// Speech that ends a pause, ms. A click is shorter.
 const BURST_MS: u32 = 60;
 
-/// What is known of the caller's current turn.
+/// The caller's current turn.
 #[derive(Debug, Default)]
 pub struct Caller {
     /// Speech since the last gap, ms.
@@ -127,16 +127,11 @@ impl Caller {
     }
 }
 
-/// Joins two parts of what one caller says. The recogniser ends each with a full stop and begins each with a capital.
+/// Adds a part to a text, with a space between them.
 pub fn append(text: &mut String, part: &str) {
-    if part.is_empty() {
-        return;
+    if !text.is_empty() && !part.is_empty() {
+        text.push(' ');
     }
-    if text.is_empty() {
-        text.push_str(part);
-        return;
-    }
-    text.push(' ');
     text.push_str(part);
 }
 

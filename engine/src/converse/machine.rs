@@ -37,7 +37,7 @@ pub struct Conversation {
     /// True if the mind has not been asked since a tool ended.
     pub(super) owed: bool,
     pub(super) history: Vec<Message>,
-    /// What the caller said while tools were called.
+    /// Words of the caller while tools were called.
     pub(super) queued: String,
     pub(super) last_id: u64,
     /// The text of the last reply, and its end.
@@ -141,7 +141,7 @@ impl Conversation {
         }
     }
 
-    /// What the clock alone does.
+    /// Does all that the clock alone does.
     fn pass_time(&mut self, now: u64) {
         if self.awaited_until.is_some_and(|until| until <= now) {
             self.awaited_until = None;

@@ -179,7 +179,7 @@ const STATES: [State; 8] = [
     State::Ending,
 ];
 
-/// What happens in each state: the event, and the first letters of the state after it, in the order of [`STATES`]; `--` is the end of the
+/// Each state's answer to each event: the event, and the first letters of the state after it, in the order of [`STATES`]; `--` is the end of the
 /// session.
 const ROWS: &[(&str, &str)] = &[
     ("greet", "Th He Pa Th Sp Do Ho En"),

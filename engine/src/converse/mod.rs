@@ -93,7 +93,7 @@ pub enum Role {
 pub struct Message {
     /// Its sender.
     pub role: Role,
-    /// What was said: of a reply only what was played.
+    /// The text; of a reply only the part that was played.
     pub content: String,
     /// Calls of an assistant's message.
     pub calls: Vec<ToolCall>,
@@ -114,7 +114,7 @@ pub struct Failure {
     pub code: &'static str,
     /// The cause and the remedy.
     pub message: String,
-    /// What the agent says about it; empty for nothing.
+    /// The agent's words about it; empty for none.
     pub apology: String,
 }
 
@@ -125,7 +125,7 @@ impl Failure {
     }
 }
 
-/// What happens to a conversation. Ids of thoughts and speeches are those of the actions; events of canceled ones are ignored.
+/// An event of a conversation. Ids of thoughts and speeches are those of the actions; events of canceled ones are ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The agent begins the conversation with these words.
@@ -196,7 +196,7 @@ pub enum Event {
     End,
 }
 
-/// What the driver must do.
+/// A task for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Tell that the caller started speaking.

@@ -20,7 +20,7 @@ const ECHO_PERCENT: usize = 60;
 /// New words that interrupt where others were echo. Recognition errors in echo look like new words.
 const NEW_BESIDE_ECHO: usize = 3;
 
-/// What the heard words are.
+/// Heard words, told apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
     /// Words that are not the agent's.
@@ -66,7 +66,7 @@ impl Overlap {
     }
 }
 
-/// What the caller said of a text in which the agent's words may be echo, as it is written.
+/// The caller's own part of a text in which the agent's words may be echo, as it is written.
 pub fn without_echo(heard: &str, said: &str) -> String {
     let overlap = Overlap::new(heard, said);
     if !overlap.has_echo {

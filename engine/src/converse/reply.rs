@@ -87,7 +87,7 @@ impl Speech {
     }
 }
 
-/// What the agent says at one go.
+/// A turn of the agent.
 #[derive(Debug)]
 pub struct Reply {
     pub id: u64,
@@ -179,7 +179,7 @@ impl Reply {
         self.thought.is_none() && self.speeches.iter().all(Speech::is_sent)
     }
 
-    /// What was played so far: the text of each speech with its message.
+    /// The part that was played so far: the text of each speech with its message.
     pub fn played_texts(&self, now: u64) -> Vec<(Option<usize>, &str)> {
         let played = self.played(now);
         let texts = self.speeches.iter().map(|speech| (speech.entry, speech.played_text(played)));

@@ -60,7 +60,7 @@ pub enum StreamInput {
     Whisper(whisper::WhisperInput),
     /// A window of a voice.
     Voice(voice::VoiceInput),
-    /// What is said at once.
+    /// Symbols that are said at once.
     Speech(Phrase),
 }
 

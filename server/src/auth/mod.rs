@@ -33,7 +33,7 @@ pub enum Access {
     Visitor,
     /// A page of the dashboard for people who have signed in. Others are sent to the sign-in.
     SignedIn,
-    /// What a script of such a page asks for. A request that may change something carries the visitor's token in a header.
+    /// A request of such a page's script. One that may change something carries the visitor's token in a header.
     Script,
     /// Nothing.
     Open,

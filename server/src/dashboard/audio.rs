@@ -14,7 +14,7 @@ use crate::http::response::{ApiError, Response, Result, streamed};
 use crate::http::response_body::ResponseBroken;
 use crate::ids::TranscriptId;
 
-/// What a browser plays a file as.
+/// A file as a browser plays it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaKind {
     Audio,

@@ -98,7 +98,7 @@ impl Chart {
                     x: LEFT + (day - first) * step + 2,
                     y: top,
                     width: (step - 4).max(1),
-                    // What costs something is seen.
+                    // A cost is seen, however small.
                     height: (bottom - top).max(i64::from(cost.retail_cost_cents > 0)),
                     colour: models.iter().position(|model| *model == cost.sku).unwrap_or(0) % 6,
                     label: format!("{}: {}, {}", date(*day), cost.sku, dollars(cost.retail_cost_cents)),

@@ -1,4 +1,4 @@
-//! What all pages share: the frame with its navigation, the rules for browsers, errors, and the way to the sign-in.
+//! The common part of all pages: the frame with its navigation, the rules for browsers, errors, and the way to the sign-in.
 
 use askama::Template;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue};

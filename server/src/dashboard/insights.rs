@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::shown::duration;
 
-/// What was found, ready to be shown.
+/// Findings, ready to be shown.
 #[derive(Default)]
 pub struct Insights {
     /// The summary in lines; a line of a list has no dash.

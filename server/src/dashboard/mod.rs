@@ -1,7 +1,7 @@
 //! The dashboard: pages for people, rendered here, with a little script; and the events of Stripe.
 //!
 //! `frame` is what all pages share, `words` every word of them, `assets` their style and script. Templates are in `server/templates`.
-//! What a script of a page asks for is answered by the handlers of the API itself.
+//! Requests of a page's script are answered by the handlers of the API itself.
 
 pub mod assets;
 mod attempts;

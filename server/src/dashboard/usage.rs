@@ -98,6 +98,8 @@ pub async fn csv(state: Arc<DashboardState>, request: RequestContext) -> Result<
     let account = request.account()?.id.clone();
     let head = "created_at,id,model,unit_type,quantity_seconds,retail_cost_cents,credit_applied_cents,billable_cents,source\r\n";
     let first = VecDeque::from([Bytes::from_static(head.as_bytes())]);
+    // Later events would shift the rest: some would come twice.
+    let until = clock::now_ms();
     let parts = stream::try_unfold((state, Some(0), first), move |(state, offset, mut ready)| {
         let account = account.clone();
         async move {
@@ -105,7 +107,7 @@ pub async fn csv(state: Arc<DashboardState>, request: RequestContext) -> Result<
                 return Ok::<_, store::Error>(Some((part, (state, offset, ready))));
             }
             let Some(offset) = offset else { return Ok(None) };
-            let (events, _) = state.store.usage(&account, PART, offset).await?;
+            let events = state.store.usage_until(&account, until, PART, offset).await?;
             let next = (events.len() as i64 == PART).then_some(offset + PART);
             let text: String = events.iter().map(line).collect();
             Ok(Some((Bytes::from(text), (state, next, ready))))

@@ -15,7 +15,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use super::upstream::bare_json;
 use super::{
     ChatRequest, Completion, FinishReason, Format, LanguageError, LanguageModel, Message, Piece, Pieces, Role,
-    ToolCall, ToolChoice, Usage, schema,
+    ToolCall, ToolChoice, Usage, estimated_tokens, schema,
 };
 use crate::ids;
 
@@ -55,7 +55,11 @@ impl Local {
         engine::ChatOptions::default().model(&self.0.id)
     }
 
+    /// Loads the model, if it is not loaded yet.
     async fn load(&self) -> Result<(), LanguageError> {
+        if self.0.context_tokens.get().is_some() {
+            return Ok(());
+        }
         let options = self.options();
         self.0.engine.load_chat(&options).await.map_err(failure)?;
         let context_tokens = self.0.engine.blocking().chat_context_tokens(&options).map_err(failure)?;
@@ -85,7 +89,7 @@ impl Local {
             ready: Vec::new(),
             engine: self.0.engine.clone(),
         };
-        // What is wrong with the request is told before the answer begins.
+        // Faults of the request are told before the answer begins.
         answer.begin().await?;
         Ok(stream::unfold(answer, |mut answer| async move { answer.next().await.map(|piece| (piece, answer)) }).boxed())
     }
@@ -133,6 +137,10 @@ impl LanguageModel for Local {
     }
 
     fn count_tokens(&self, text: &str) -> usize {
+        if self.0.context_tokens.get().is_none() {
+            // To load it here would hold up the thread.
+            return estimated_tokens(text);
+        }
         let count = || self.0.engine.blocking().count_text_tokens(text, &self.options());
         let counted = match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
             Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(count),

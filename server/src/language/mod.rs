@@ -207,6 +207,14 @@ pub enum LanguageError {
 /// The pieces of an answer.
 pub type Pieces = Pin<Box<dyn Stream<Item = Result<Piece, LanguageError>> + Send>>;
 
+/// Bytes of a token on average, in European languages. Other scripts have fewer.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// About so many tokens, for a text that no tokenizer reads.
+fn estimated_tokens(text: &str) -> usize {
+    text.len().div_ceil(BYTES_PER_TOKEN)
+}
+
 /// A language model: a server elsewhere, or one in this process.
 pub trait LanguageModel: Send + Sync {
     /// The id in the catalog.

@@ -18,7 +18,7 @@ use url::Url;
 use super::upstream_stream::{Event, EventReader};
 use super::{
     ChatOptions, ChatRequest, Completion, Format, LanguageError, LanguageModel, Message, Piece, Pieces, Role, Tool,
-    ToolChoice, schema,
+    ToolChoice, estimated_tokens, schema,
 };
 use crate::config::url_below;
 
@@ -36,9 +36,6 @@ const PARALLEL: usize = 64;
 
 /// The part of an error's body that is read.
 const MAX_ERROR_BYTES: usize = 4 << 10;
-
-/// Bytes of a token on average, in European languages. Other scripts have fewer.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// The settings of a server.
 pub struct UpstreamSettings {
@@ -186,7 +183,7 @@ impl LanguageModel for Upstream {
     }
 
     fn count_tokens(&self, text: &str) -> usize {
-        text.len().div_ceil(BYTES_PER_TOKEN)
+        estimated_tokens(text)
     }
 
     fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<Pieces, LanguageError>> {

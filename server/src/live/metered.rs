@@ -31,7 +31,7 @@ impl Refusal {
     }
 }
 
-/// What passes frames on until the session ends: it gets the socket and the session's id, and returns how to close the socket; none if
+/// Passes frames on until the session ends: it gets the socket and the session's id, and returns how to close the socket; none if
 /// the client is gone.
 pub trait Relay: for<'a> FnOnce(&'a mut Socket, &'a str) -> BoxFuture<'a, Option<CloseFrame>> + Send + 'static {}
 

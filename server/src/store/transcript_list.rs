@@ -44,7 +44,7 @@ pub struct ListedTranscript {
     pub duration_ms: Option<i64>,
     pub progress_ms: i64,
     pub error: Option<String>,
-    /// What it has cost; none if it was not billed.
+    /// Its cost; none if it was not billed.
     pub cents: Option<i64>,
     pub created_at: i64,
 }

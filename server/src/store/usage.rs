@@ -93,18 +93,35 @@ pub(super) async fn record(tx: &mut Tx, dialect: Dialect, event: &NewUsage<'_>, 
 impl Store {
     /// A page of an account's usage events, newest first, and their total number.
     pub async fn usage(&self, account: &AccountId, limit: i64, offset: i64) -> Result<(Vec<UsageEvent>, i64)> {
+        let events = self.usage_until(account, i64::MAX, limit, offset).await?;
+        let total = sqlx::query_scalar("SELECT COUNT(*) FROM usage_events WHERE account_id = $1")
+            .bind(account.as_str())
+            .fetch_one(&self.read)
+            .await?;
+        Ok((events, total))
+    }
+
+    /// A part of an account's usage events up to a time, newest first.
+    pub async fn usage_until(
+        &self,
+        account: &AccountId,
+        until: i64,
+        limit: i64,
+        offset: i64,
+    ) -> Result<Vec<UsageEvent>> {
         let rows = sqlx::query(
             "SELECT id, sku, unit_type, quantity_ms, retail_cost_cents, credit_applied_cents, billable_cents, transcript_id,
                     session_id, created_at
-             FROM usage_events WHERE account_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3",
+             FROM usage_events WHERE account_id = $1 AND created_at <= $4 ORDER BY created_at DESC, id DESC
+             LIMIT $2 OFFSET $3",
         )
         .bind(account.as_str())
         .bind(limit)
         .bind(offset)
+        .bind(until)
         .fetch_all(&self.read)
         .await?;
-        let events = rows
-            .iter()
+        rows.iter()
             .map(|row| {
                 Ok(UsageEvent {
                     id: row.try_get::<String, _>("id")?.into(),
@@ -119,15 +136,10 @@ impl Store {
                     created_at: row.try_get("created_at")?,
                 })
             })
-            .collect::<Result<_>>()?;
-        let total = sqlx::query_scalar("SELECT COUNT(*) FROM usage_events WHERE account_id = $1")
-            .bind(account.as_str())
-            .fetch_one(&self.read)
-            .await?;
-        Ok((events, total))
+            .collect()
     }
 
-    /// What an account's usage since a time has cost, by day and model, oldest first.
+    /// Costs of an account's usage since a time, by day and model, oldest first.
     pub async fn daily_costs(&self, account: &AccountId, since: i64) -> Result<Vec<DailyCost>> {
         let rows = sqlx::query(
             "SELECT created_at / 86400000 AS day, sku, CAST(SUM(retail_cost_cents) AS BIGINT) AS retail

@@ -13,7 +13,7 @@ pub struct User {
     pub password_hash: String,
 }
 
-/// What a one-time link sets the password of.
+/// A one-time link that sets a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PasswordLink {
     pub account: AccountId,

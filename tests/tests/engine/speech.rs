@@ -95,7 +95,7 @@ fn a_clause_is_said_before_the_text_ends() {
     let frame = speech.next().unwrap().unwrap();
     assert_eq!(frame.samples.len(), SPEECH_FRAME);
     drop(input);
-    // What had been computed may still come; then nothing does.
+    // Frames that had been computed may still come; then none does.
     assert!(speech.all(|frame| frame.is_ok()));
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece};
 use auricle_kernels::paged_attention::PagePrecision;
-use auricle_tests::Oracle;
+use auricle_tests::{Oracle, with_config};
 use burn::tensor::Device;
 
 const NAMES: [&str; 5] = ["llama", "qwen2", "qwen3", "llama_gguf", "qwen3_gguf"];
@@ -135,20 +135,6 @@ fn shared_pages_change_no_bit() {
     }
 }
 
-/// A copy of a fixture with another `config.json`.
-fn with_config(name: &str, change: impl Fn(&mut serde_json::Value)) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(fixture(name)).unwrap() {
-        let path = entry.unwrap().path();
-        fs::copy(&path, dir.path().join(path.file_name().unwrap())).unwrap();
-    }
-    let path = dir.path().join("config.json");
-    let mut config = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    change(&mut config);
-    fs::write(path, config.to_string()).unwrap();
-    dir
-}
-
 fn refused(path: &Path, because: &str) {
     let error = ChatModel::load(path).err().unwrap_or_else(|| panic!("accepted; expected: {because}")).to_string();
     assert!(error.contains(because), "{error}; expected: {because}");
@@ -156,8 +142,9 @@ fn refused(path: &Path, because: &str) {
 
 #[test]
 fn a_folder_that_does_not_fit_is_refused_by_name() {
-    let with =
-        |change: fn(&mut serde_json::Value), because: &str| refused(with_config("llama", change).path(), because);
+    let with = |change: fn(&mut serde_json::Value), because: &str| {
+        refused(with_config(&fixture("llama"), change).path(), because)
+    };
     with(|config| config["num_hidden_layers"] = 3.into(), "model.layers.2.");
     with(|config| config["num_hidden_layers"] = 1.into(), "model.layers.1.");
     with(|config| config["intermediate_size"] = 81.into(), "model.layers.0.mlp.gate_proj.weight: has shape [80, 48]");
@@ -170,7 +157,10 @@ fn a_folder_that_does_not_fit_is_refused_by_name() {
     with(|config| config["vocab_size"] = 100.into(), "vocabulary of 100");
     with(|config| config["rope_parameters"]["rope_type"] = "yarn".into(), "yarn");
     with(|config| config["rope_parameters"]["factor"] = serde_json::Value::Null, "lacks factor");
-    refused(with_config("qwen2", |config| config["tie_word_embeddings"] = false.into()).path(), "lm_head.weight");
+    refused(
+        with_config(&fixture("qwen2"), |config| config["tie_word_embeddings"] = false.into()).path(),
+        "lm_head.weight",
+    );
     refused(tempfile::tempdir().unwrap().path(), "neither config.json nor a GGUF file");
     refused(Path::new("nowhere.gguf"), "nowhere.gguf");
 }

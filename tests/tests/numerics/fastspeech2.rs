@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use auricle_engine::unstable::models::fastspeech2::{FastSpeech2, MelFrames, Utterance};
-use auricle_tests::{Oracle, devices};
+use auricle_tests::{Oracle, devices, with_config};
 use burn::tensor::Device;
 
 fn fixture() -> PathBuf {
@@ -82,17 +82,6 @@ fn symbols_and_voices_that_are_not_there_are_refused() {
     assert!(model.speak(&[]).unwrap().is_empty());
 }
 
-/// The fixture with another `config.json`.
-fn with_config(change: impl Fn(&mut serde_json::Value)) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::copy(fixture().join("model.safetensors"), dir.path().join("model.safetensors")).unwrap();
-    let text = std::fs::read_to_string(fixture().join("config.json")).unwrap();
-    let mut config = serde_json::from_str(&text).unwrap();
-    change(&mut config);
-    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
-    dir
-}
-
 fn load_error(dir: &Path) -> String {
     FastSpeech2::load(dir, &Device::flex()).unwrap_err().to_string()
 }
@@ -111,23 +100,23 @@ fn settings_that_are_not_computed_are_refused_by_name() {
         ("model_type", serde_json::json!("bert")),
     ];
     for (name, value) in settings {
-        let dir = with_config(|config| config[name] = value.clone());
+        let dir = with_config(&fixture(), |config| config[name] = value.clone());
         assert!(load_error(dir.path()).contains(name), "{name}: {}", load_error(dir.path()));
     }
-    let wider = with_config(|config| config["hidden_size"] = 48.into());
+    let wider = with_config(&fixture(), |config| config["hidden_size"] = 48.into());
     assert!(load_error(wider.path()).contains("speaker_id_embedding.weight"), "{}", load_error(wider.path()));
-    let fewer = with_config(|config| config["encoder_layers"] = 1.into());
+    let fewer = with_config(&fixture(), |config| config["encoder_layers"] = 1.into());
     assert!(load_error(fewer.path()).contains("conformer_layers.1"), "{}", load_error(fewer.path()));
-    let huge = with_config(|config| config["hidden_size"] = (1u64 << 40).into());
+    let huge = with_config(&fixture(), |config| config["hidden_size"] = (1u64 << 40).into());
     assert!(load_error(huge.path()).contains("widths"), "{}", load_error(huge.path()));
-    let even = with_config(|config| config["decoder_kernel_size"] = 4.into());
+    let even = with_config(&fixture(), |config| config["decoder_kernel_size"] = 4.into());
     assert!(load_error(even.path()).contains("odd"), "{}", load_error(even.path()));
     assert!(load_error(tempfile::tempdir().unwrap().path()).contains("config.json"));
 }
 
 /// Replaces the first values of a tensor of 16-bit floats.
 fn with_values(name: &str, value: [u8; 2]) -> tempfile::TempDir {
-    let dir = with_config(|_| {});
+    let dir = with_config(&fixture(), |_| {});
     let path = dir.path().join("model.safetensors");
     let mut bytes = std::fs::read(&path).unwrap();
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;

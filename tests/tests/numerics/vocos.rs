@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use auricle_engine::unstable::models::vocos::{MelChunk, Vocos};
-use auricle_tests::{Oracle, devices};
+use auricle_tests::{Oracle, devices, with_config};
 use burn::tensor::Device;
 
 const NAMES: [&str; 3] = ["first", "second", "third"];
@@ -76,34 +76,23 @@ fn an_utterance_sounds_the_same_beside_others() {
     }
 }
 
-/// The fixture with another `config.json`.
-fn with_config(change: impl Fn(&mut serde_json::Value)) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::copy(fixture().join("model.safetensors"), dir.path().join("model.safetensors")).unwrap();
-    let text = std::fs::read_to_string(fixture().join("config.json")).unwrap();
-    let mut config = serde_json::from_str(&text).unwrap();
-    change(&mut config);
-    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
-    dir
-}
-
 fn load_error(dir: &Path) -> String {
     Vocos::load(dir, &Device::flex()).unwrap_err().to_string()
 }
 
 #[test]
 fn a_checkpoint_of_another_shape_is_refused_by_name() {
-    let wider = with_config(|config| config["channels"] = 32.into());
+    let wider = with_config(&fixture(), |config| config["channels"] = 32.into());
     assert!(load_error(wider.path()).contains("backbone.embed.weight"), "{}", load_error(wider.path()));
-    let fewer = with_config(|config| config["layers"] = 2.into());
+    let fewer = with_config(&fixture(), |config| config["layers"] = 2.into());
     assert!(load_error(fewer.path()).contains("backbone.convnext.2"), "{}", load_error(fewer.path()));
-    let same = with_config(|config| config["padding"] = "same".into());
+    let same = with_config(&fixture(), |config| config["padding"] = "same".into());
     assert!(load_error(same.path()).contains("center"), "{}", load_error(same.path()));
-    let hop = with_config(|config| config["hop_length"] = 300.into());
+    let hop = with_config(&fixture(), |config| config["hop_length"] = 300.into());
     assert!(load_error(hop.path()).contains("hop_length"), "{}", load_error(hop.path()));
-    let rate = with_config(|config| config["sample_rate"] = 1.into());
+    let rate = with_config(&fixture(), |config| config["sample_rate"] = 1.into());
     assert!(load_error(rate.path()).contains("sample_rate"), "{}", load_error(rate.path()));
-    let other = with_config(|config| config["model_type"] = "bert".into());
+    let other = with_config(&fixture(), |config| config["model_type"] = "bert".into());
     assert!(load_error(other.path()).contains("vocos"), "{}", load_error(other.path()));
     assert!(load_error(tempfile::tempdir().unwrap().path()).contains("config.json"));
 }

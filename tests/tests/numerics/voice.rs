@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use auricle_engine::unstable::models::voice::VoiceEmbedder;
-use auricle_tests::{Oracle, devices};
+use auricle_tests::{Oracle, devices, with_config};
 use burn::tensor::Device;
 
 fn fixture() -> PathBuf {
@@ -35,33 +35,22 @@ fn embeddings_equal_those_of_the_recipe() {
     }
 }
 
-/// The fixture with another `config.json`.
-fn with_config(change: impl Fn(&mut serde_json::Value)) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::copy(fixture().join("model.safetensors"), dir.path().join("model.safetensors")).unwrap();
-    let text = std::fs::read_to_string(fixture().join("config.json")).unwrap();
-    let mut config = serde_json::from_str(&text).unwrap();
-    change(&mut config);
-    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
-    dir
-}
-
 fn load_error(dir: &Path) -> String {
     VoiceEmbedder::load(dir, &Device::flex()).unwrap_err().to_string()
 }
 
 #[test]
 fn a_checkpoint_of_another_shape_is_refused_by_name() {
-    let wider = with_config(|config| config["channels"] = 32.into());
+    let wider = with_config(&fixture(), |config| config["channels"] = 32.into());
     let error = load_error(wider.path());
     assert!(error.contains("front.weight") && error.contains("[32, 80, 5]"), "{error}");
-    let shorter = with_config(|config| config["dilations"] = serde_json::json!([2]));
+    let shorter = with_config(&fixture(), |config| config["dilations"] = serde_json::json!([2]));
     assert!(load_error(shorter.path()).contains("join.weight"), "{}", load_error(shorter.path()));
-    let odd = with_config(|config| config["parts"] = 3.into());
+    let odd = with_config(&fixture(), |config| config["parts"] = 3.into());
     assert!(load_error(odd.path()).contains("multiple"), "{}", load_error(odd.path()));
-    let huge = with_config(|config| config["channels"] = (1u64 << 40).into());
+    let huge = with_config(&fixture(), |config| config["channels"] = (1u64 << 40).into());
     assert!(load_error(huge.path()).contains("widths"), "{}", load_error(huge.path()));
-    let other = with_config(|config| config["model_type"] = "whisper".into());
+    let other = with_config(&fixture(), |config| config["model_type"] = "whisper".into());
     assert!(load_error(other.path()).contains("ecapa_tdnn"), "{}", load_error(other.path()));
     assert!(load_error(tempfile::tempdir().unwrap().path()).contains("config.json"));
 }

@@ -86,7 +86,7 @@ struct Predictor {
     linear: Linear,
 }
 
-/// What is real in padded rows; none where all is.
+/// The real part of padded rows; none where all is real.
 struct Padding {
     /// `[rows, length, 1]`: 1 where real, else 0.
     real: Option<Tensor<3>>,

@@ -1,6 +1,6 @@
-//! What an acoustic model takes and gives.
+//! Input and output of an acoustic model.
 
-/// What is to be said.
+/// An utterance to say.
 #[derive(Clone, Copy, Debug)]
 pub struct Utterance<'a> {
     /// Numbers of the vocabulary, at least one.
@@ -20,7 +20,7 @@ pub struct MelFrames {
     pub durations: Vec<usize>,
 }
 
-/// What lies between symbols and mels, for the numeric tests.
+/// Values between symbols and mels, for the numeric tests.
 #[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Stages {

@@ -40,7 +40,7 @@ struct Block {
     down: Packed,
 }
 
-/// What an utterance's convolutions keep from chunk to chunk: the frames before the next output of each.
+/// The state of an utterance's convolutions between chunks: the frames before the next output of each.
 #[derive(Clone, Debug)]
 pub struct State {
     mels: Kept,

@@ -76,7 +76,7 @@ impl Drop for SpeechPermit {
     }
 }
 
-/// What the reader has to wait for.
+/// The reason for a reader to wait.
 pub enum FeedState {
     /// The device has phrases to say.
     Saying,

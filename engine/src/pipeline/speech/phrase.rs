@@ -7,7 +7,7 @@ use crate::text::speech::{Clause, Phone, TokenKind};
 /// Symbols of a phrase at most. A clause of more is said in several.
 pub const MOST_SYMBOLS: usize = 400;
 
-/// What is said at once.
+/// Symbols that are said at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phrase {
     /// Numbers of the vocabulary: the silence before, phones, marks.

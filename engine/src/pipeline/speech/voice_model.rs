@@ -56,8 +56,7 @@ impl Symbols for Vocabulary {
     }
 
     fn phone(&self, phone: Phone) -> usize {
-        let at = PHONES.iter().position(|name| *name == phone.name());
-        at.and_then(|at| self.phones.get(at)).copied().unwrap_or(self.edge)
+        self.phones.get(phone.index()).copied().unwrap_or(self.edge)
     }
 
     fn mark(&self, mark: &str) -> Option<usize> {

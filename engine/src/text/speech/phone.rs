@@ -15,7 +15,12 @@ pub const PHONES: [&str; 69] = [
 impl Phone {
     /// The phone's symbol, as "AH0" or "TH".
     pub fn name(self) -> &'static str {
-        PHONES[usize::from(self.0)]
+        PHONES[self.index()]
+    }
+
+    /// The phone's place in [`PHONES`].
+    pub fn index(self) -> usize {
+        usize::from(self.0)
     }
 
     /// The phone with a symbol.

@@ -24,7 +24,7 @@ pub enum SoundFormat {
     Wav,
     /// 16 bits at 24 kHz.
     Pcm,
-    /// What `ffmpeg` makes of it.
+    /// Made by `ffmpeg`, as the next three.
     Mp3,
     Opus,
     Aac,

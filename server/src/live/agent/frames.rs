@@ -30,7 +30,7 @@ pub enum ServerFrame<'a> {
     Audio { reply_id: &'a str, data: &'a str },
     #[serde(rename = "reply.done")]
     ReplyDone { reply_id: &'a str, status: ReplyStatus },
-    /// What was said.
+    /// The words that were played.
     #[serde(rename = "transcript.agent")]
     Agent { reply_id: &'a str, text: &'a str, interrupted: bool },
     #[serde(rename = "tool.call")]
@@ -86,7 +86,7 @@ impl ClientFrame {
     /// Parses a frame.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         let mut frame = match serde_json::from_str(text) {
             Ok(Value::Object(frame)) => frame,

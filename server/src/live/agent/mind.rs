@@ -41,7 +41,7 @@ fn failure(error: &LanguageError) -> Failure {
     Failure { code, message: format!("The language model gave no answer: {error}."), apology: APOLOGY.into() }
 }
 
-/// What the mind is asked.
+/// The request to the mind.
 pub fn request(
     model: &dyn LanguageModel,
     settings: &Settings,

@@ -62,7 +62,7 @@ impl Settings {
     /// The settings after an update. What it leaves out stays as it is. `voices` are the ids that there are.
     ///
     /// # Errors
-    /// What is wrong with the update.
+    /// A fault that says what is wrong with the update.
     pub fn updated(&self, session: Value, voices: &[String]) -> std::result::Result<Self, Fault> {
         self.read(session, voices).map_err(|error| Fault::new(error.code, error.message))
     }

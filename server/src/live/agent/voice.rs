@@ -4,7 +4,7 @@ use auricle_engine::converse::{Event, Failure, VoiceFrame, VoiceWord};
 use auricle_engine::{Engine, Error, SpeakOptions, SpeechFrame};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 
-/// What is to be said.
+/// Text to say.
 pub enum Words {
     More(String),
     Finished,

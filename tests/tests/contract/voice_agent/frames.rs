@@ -40,7 +40,7 @@ fn audio_is_at_most_half_a_second_ahead() {
     let mut call = talking().account().call(&json!({ "greeting": GREETING.repeat(3) }));
     let AgentReply { audio, took, .. } = call.reply();
     let length = Duration::from_secs_f64(audio.len() as f64 / 48_000.0);
-    // What a client has not played when the last frame comes is part of the end's delay.
+    // Audio that a client has not played when the last frame comes is part of the end's delay.
     assert!(took + Duration::from_millis(500) >= length, "{length:?} came within {took:?}");
 }
 

@@ -1,5 +1,7 @@
 //! Abbreviations: what is said for them.
 
+use super::dates::MONTHS;
+
 /// Abbreviations with a full stop.
 const WITH_STOP: &[(&str, &str)] = &[
     ("adm", "admiral"),
@@ -206,21 +208,6 @@ pub fn is_stopped_before(word: &str, next: &str) -> bool {
             || is_date(said) && (next_said.is_some_and(is_date) || MONTHS.contains(&next.to_ascii_lowercase().as_str()))
     })
 }
-
-const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
 
 /// A word without marks before it and its one full stop.
 fn stopped(word: &str) -> Option<&str> {

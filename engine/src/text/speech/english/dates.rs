@@ -10,7 +10,7 @@ macro_rules! month {
     };
 }
 
-const MONTHS: [&str; 12] = [
+pub const MONTHS: [&str; 12] = [
     "january",
     "february",
     "march",
