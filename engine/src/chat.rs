@@ -63,7 +63,8 @@ impl ChatTool {
     }
 }
 
-/// A call of a tool. The arguments are what the model wrote: they may not fit the tool's schema.
+/// A call of a tool. The arguments are held to the tool's schema as [`ChatFormat::Schema`] is, where the form of the model's calls has a
+/// mark or the call is forced; else they are what the model wrote.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChatToolCall {
@@ -91,6 +92,20 @@ pub enum ChatToolChoice {
     Any,
     /// The answer begins with a call of this tool.
     Named(String),
+}
+
+/// The form of an answer's text. The model's tokens are held to it, so that only an answer that is cut short breaks it.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum ChatFormat {
+    /// Any text.
+    #[default]
+    Text,
+    /// A JSON object.
+    Json,
+    /// JSON that fits a JSON Schema. Not held to: `not`, `uniqueItems`, a `format` that is not known, and of `oneOf` that no second
+    /// alternative fits. Who needs these validates the answer.
+    Schema(Value),
 }
 
 impl ChatMessage {
@@ -170,6 +185,8 @@ pub struct ChatOptions {
     pub tools: Vec<ChatTool>,
     /// The choice between text and calls of them.
     pub tool_choice: ChatToolChoice,
+    /// The form of the answer's text. A model does not know of it: the messages tell it.
+    pub format: ChatFormat,
 }
 
 impl Default for ChatOptions {
@@ -195,6 +212,7 @@ impl Default for ChatOptions {
             thinking: false,
             tools: Vec::new(),
             tool_choice: ChatToolChoice::Auto,
+            format: ChatFormat::Text,
         }
     }
 }
@@ -217,6 +235,7 @@ impl ChatOptions {
         thinking: bool => thinking,
         tools: impl IntoIterator<Item = ChatTool> => tools.into_iter().collect(),
         tool_choice: ChatToolChoice => tool_choice,
+        format: ChatFormat => format,
     }
 
     pub(crate) fn sampling(&self) -> SamplingOptions {

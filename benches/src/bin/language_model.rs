@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use auricle_engine::blocking::Engine;
 use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece, TemplateMessage};
+use auricle_engine::{ChatEvent, ChatFormat, ChatMessage, ChatOptions, DeviceChoice, EngineOptions};
 use auricle_kernels::paged_attention::PagePrecision;
 use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
@@ -33,12 +35,19 @@ enum Command {
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
+    /// Answers to questions, free and held to a JSON Schema each: a JSON line of both texts, their tokens and seconds
+    Schemas {
+        model: PathBuf,
+        /// A JSON array of objects with `content` and `schema`
+        asked: PathBuf,
+    },
 }
 
 fn main() {
     match Cli::parse().command {
         Command::Compare { model, asked, scores } => compare(&model, &asked, &scores),
         Command::Speed { model, prompt, text, rounds } => speed(&model, [prompt, text], rounds),
+        Command::Schemas { model, asked } => schemas(&model, &asked),
     }
 }
 
@@ -66,6 +75,40 @@ impl<'a> Text<'a> {
 fn likeliest(scores: &[f32]) -> u32 {
     let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
     best.map_or(0, |(token, _)| token as u32)
+}
+
+fn schemas(path: &Path, asked: &Path) {
+    let models = tempfile::tempdir().expect("a folder");
+    std::fs::write(models.path().join("catalog.toml"), "").expect("a catalog");
+    let engine = EngineOptions::default().models(models.path()).device(DeviceChoice::Cpu);
+    let engine = Engine::open(engine).expect("the engine opens");
+    let asked: Value = serde_json::from_str(&std::fs::read_to_string(asked).expect("asked")).expect("JSON");
+    let options = ChatOptions::default().checkpoint(path).max_tokens(300);
+    let answer = |content: &str, options: &ChatOptions| {
+        let mut reply = engine.chat(&[ChatMessage::user(content)], options).expect("an answer").peekable();
+        let (mut text, mut end) = (String::new(), Value::Null);
+        // The prompt is not counted.
+        reply.peek();
+        let began = Instant::now();
+        for event in reply {
+            match event.expect("an answer") {
+                ChatEvent::Text(piece) => text.push_str(&piece),
+                ChatEvent::End(last) => {
+                    let seconds = began.elapsed().as_secs_f64();
+                    let (tokens, reason) = (last.usage.completion_tokens, last.finish_reason.name());
+                    end = json!({ "tokens": tokens, "seconds": seconds, "finish_reason": reason });
+                }
+                _ => {}
+            }
+        }
+        end["text"] = text.into();
+        end
+    };
+    for one in asked.as_array().expect("an array") {
+        let content = one["content"].as_str().expect("content");
+        let held = options.clone().format(ChatFormat::Schema(one["schema"].clone()));
+        println!("{}", json!({ "held": answer(content, &held), "free": answer(content, &options) }));
+    }
 }
 
 fn compare(path: &Path, asked: &Path, to: &Path) {

@@ -8,11 +8,13 @@
 //! - `ctc`, `ctc_prefix_beam`: greedy and prefix beam search of CTC.
 //! - `confidence`: confidence of a token from its distribution.
 //! - [`sampling`], [`text_stream`]: a text's next token, and the text as it grows.
+//! - [`grammar`]: the tokens that keep a text to JSON of a schema.
 
 mod confidence;
 mod ctc;
 mod ctc_prefix_beam;
 pub mod fusion;
+pub mod grammar;
 mod greedy;
 pub mod keyterms;
 mod rnnt_beam;

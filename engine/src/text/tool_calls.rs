@@ -1,12 +1,40 @@
 //! Calls of tools in the text of a language model.
 //!
-//! Two forms are read: objects between `<tool_call>` and `</tool_call>`, with `name` and `arguments`, among other text; and an answer
-//! that is one object with `name` and `parameters`.
+//! Two forms are read: [`CallForm`].
 
 use serde_json::{Map, Value};
 
-const OPEN: &str = "<tool_call>";
-const CLOSE: &str = "</tool_call>";
+/// The mark before a call among other text.
+pub const OPEN: &str = "<tool_call>";
+/// The mark after it.
+pub const CLOSE: &str = "</tool_call>";
+
+/// The form of a call in a model's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallForm {
+    /// `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, among other text.
+    Marked,
+    /// `{"name": ..., "parameters": {...}}`, which is the whole text.
+    Bare,
+}
+
+impl CallForm {
+    /// The text between the begin of a call and its tool's name.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Marked => "<tool_call>\n{\"name\": \"",
+            Self::Bare => "{\"name\": \"",
+        }
+    }
+
+    /// The key of the arguments.
+    pub fn arguments_key(self) -> &'static str {
+        match self {
+            Self::Marked => "arguments",
+            Self::Bare => "parameters",
+        }
+    }
+}
 
 /// A call as it was written.
 #[derive(Clone, Debug, PartialEq)]

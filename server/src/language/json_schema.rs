@@ -1,6 +1,7 @@
 //! Validation against a JSON Schema, of the keywords that can be enforced. A schema with another keyword is refused, so that none is
 //! ignored.
 
+use regex::Regex;
 use serde_json::{Map, Value};
 
 /// The deepest schema and value.
@@ -96,6 +97,11 @@ fn check(root: &Value, schema: &Value, depth: usize) -> Result<(), String> {
                 return wrong();
             }
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" if !value.is_number() => return wrong(),
+            "pattern" => match value.as_str().map(Regex::new) {
+                Some(Ok(_)) => {}
+                Some(Err(_)) => return Err(format!("`pattern` {value} is no regular expression that is known here")),
+                None => return wrong(),
+            },
             "multipleOf" if value.as_f64().is_none_or(|number| number <= 0.0) => return wrong(),
             "uniqueItems" if !value.is_boolean() => return wrong(),
             "enum" | "const" | "required" | "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties"
@@ -159,6 +165,9 @@ fn validate(root: &Value, schema: &Value, value: &Value, place: &str, depth: usi
             }
             "minLength" if value.as_str().is_some_and(|text| (text.chars().count() as f64) < number) => {
                 return fails("is too short");
+            }
+            "pattern" if value.as_str().is_some_and(|text| !matches_pattern(wanted, text)) => {
+                return fails("does not match the pattern");
             }
             "maxLength" if value.as_str().is_some_and(|text| text.chars().count() as f64 > number) => {
                 return fails("is too long");
@@ -245,6 +254,10 @@ fn is_type(value: &Value, name: &Value) -> bool {
     }
 }
 
+fn matches_pattern(pattern: &Value, text: &str) -> bool {
+    pattern.as_str().and_then(|pattern| Regex::new(pattern).ok()).is_some_and(|pattern| pattern.is_match(text))
+}
+
 /// 1 and 1.0 are one number in JSON.
 fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
@@ -281,6 +294,7 @@ mod tests {
             (json!({ "uniqueItems": true }), json!([1, 2]), json!([1, 1.0])),
             (json!({ "minLength": 2, "maxLength": 3 }), json!("äö"), json!("ä")),
             (json!({ "minimum": 1, "exclusiveMaximum": 3 }), json!(1), json!(3)),
+            (json!({ "pattern": "^[a-z]{2}$" }), json!("de"), json!("DEU")),
             (json!({ "multipleOf": 0.1 }), json!(0.3), json!(0.35)),
             (json!({ "minProperties": 1 }), json!({ "a": 1 }), json!({})),
             (json!({ "anyOf": [{ "type": "string" }, { "type": "null" }] }), json!(null), json!(1)),
@@ -309,7 +323,8 @@ mod tests {
             json!(5),
             json!({ "type": "strange" }),
             json!({ "type": [] }),
-            json!({ "pattern": "a" }),
+            json!({ "pattern": "(" }),
+            json!({ "pattern": 1 }),
             json!({ "if": {}, "then": {} }),
             json!({ "properties": { "a": { "patternProperties": {} } } }),
             json!({ "$ref": "https://example.com/schema.json" }),

@@ -1,7 +1,7 @@
 //! A language model in this process.
 //!
-//! Text comes as it is written. An answer with a format is held back until it is whole and validates; one that does not is written again
-//! with another seed.
+//! Text comes as it is written. An answer with a format is held to its grammar, and held back until it is whole and validates; one that
+//! does not, for a keyword that grammars cannot hold, is written again with another seed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -114,6 +114,11 @@ impl Local {
             ToolChoice::Auto | ToolChoice::None => ChatToolChoice::Auto,
             ToolChoice::Required => ChatToolChoice::Any,
             ToolChoice::Named(name) => ChatToolChoice::Named(name.clone()),
+        };
+        options.format = match &asked.format {
+            Format::Text => engine::ChatFormat::Text,
+            Format::Json => engine::ChatFormat::Json,
+            Format::Schema { schema, .. } => engine::ChatFormat::Schema(schema.clone()),
         };
         options
     }

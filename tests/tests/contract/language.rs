@@ -314,7 +314,7 @@ fn json_is_validated_here() {
     account.post(CHAT, &streamed).error(502, "upstream_error");
     streamed["stream"] = json!(true);
     account.post(CHAT, &streamed).error(502, "upstream_error");
-    let unknown = json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": { "pattern": "a+" } } });
+    let unknown = json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": { "patternProperties": { "a+": {} } } } });
     let sent = receiver.deliveries(COMPLETIONS).len();
     account
         .post(CHAT, &json!({ "messages": user("Who?"), "response_format": unknown }))

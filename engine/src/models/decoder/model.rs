@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use auricle_kernels::paged_attention::PagePrecision;
 use chrono::NaiveDateTime;
@@ -14,6 +14,7 @@ use super::pages::PageArena;
 use super::source::TensorSource;
 use super::template::{ChatTemplate, TemplateCall, TemplateFunction, TemplateMessage};
 use super::tokenizer::ChatTokenizer;
+use crate::decoding::grammar::GrammarCompiler;
 use crate::error::{Error, Result};
 use crate::weights::gguf::{Gguf, Value};
 
@@ -27,6 +28,8 @@ pub struct ChatModel {
     /// Tokens that end an answer.
     end: Vec<u32>,
     parameters: usize,
+    /// Made for the first text that needs it.
+    grammars: OnceLock<GrammarCompiler>,
 }
 
 impl ChatModel {
@@ -108,7 +111,16 @@ impl ChatModel {
         let template = template.map(|source| ChatTemplate::new(source, marks)).transpose().map_err(bad)?;
         let parameters = source.parameters();
         let network = Network::load(config.clone(), source)?;
-        Ok(Self { path: path.to_path_buf(), config, network, tokenizer, template, end, parameters })
+        Ok(Self {
+            path: path.to_path_buf(),
+            config,
+            network,
+            tokenizer,
+            template,
+            end,
+            parameters,
+            grammars: OnceLock::new(),
+        })
     }
 
     /// The configuration.
@@ -134,6 +146,19 @@ impl ChatModel {
     /// The tokenizer.
     pub fn tokenizer(&self) -> &ChatTokenizer {
         &self.tokenizer
+    }
+
+    /// The compiler of grammars for this model's tokens.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] for a vocabulary that cannot be used with grammars.
+    pub fn grammars(&self) -> Result<&GrammarCompiler> {
+        if self.grammars.get().is_none() {
+            let pieces = (0u32..).take(self.tokenizer.size()).map(|token| self.tokenizer.bytes(token));
+            let compiler = GrammarCompiler::new(pieces, &self.end)?;
+            self.grammars.get_or_init(|| compiler);
+        }
+        self.grammars.get().ok_or_else(|| Error::internal("a compiler of grammars is not there"))
     }
 
     /// True for a token that ends an answer.

@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 use crate::error::{Error, Result};
+use crate::text::tool_calls::{self, CallForm};
 
 /// Steps that a template may take: many times those of the longest conversation. A template that never ends is an error.
 const FUEL: u64 = 50_000_000;
@@ -23,8 +24,8 @@ pub struct ChatTemplate {
     marks: BTreeMap<&'static str, String>,
     /// It writes the tools that it is given.
     takes_tools: bool,
-    /// The text before a call's name, if it writes calls in a form that is known.
-    call_prefix: Option<&'static str>,
+    /// The form of calls, if it is known.
+    call_form: Option<CallForm>,
 }
 
 /// A message as templates see it.
@@ -108,11 +109,10 @@ impl ChatTemplate {
             Err(TemplateError::new(ErrorKind::InvalidOperation, message))
         });
         let takes_tools = source.contains("tools");
-        let forms = [("<tool_call>", "<tool_call>\n{\"name\": \""), ("\"parameters\": ", "{\"name\": \"")];
-        let call_prefix =
-            forms.iter().find(|(mark, _)| takes_tools && source.contains(mark)).map(|(_, prefix)| *prefix);
+        let forms = [(tool_calls::OPEN, CallForm::Marked), ("\"parameters\": ", CallForm::Bare)];
+        let call_form = forms.iter().find(|(mark, _)| takes_tools && source.contains(mark)).map(|(_, form)| *form);
         environment.add_template_owned("chat", source).map_err(|error| format!("chat template: {error}"))?;
-        Ok(Self { environment, marks, takes_tools, call_prefix })
+        Ok(Self { environment, marks, takes_tools, call_form })
     }
 
     /// True if it has a place for tools.
@@ -120,9 +120,9 @@ impl ChatTemplate {
         self.takes_tools
     }
 
-    /// The text between the begin of a call and its tool's name; none if the form of calls is not known.
-    pub fn call_prefix(&self) -> Option<&'static str> {
-        self.call_prefix
+    /// The form of calls; none if it is not known.
+    pub fn call_form(&self) -> Option<CallForm> {
+        self.call_form
     }
 
     /// Fills the template in, up to where the answer begins. `now` is the time that the template may write.

@@ -1,5 +1,6 @@
 //! Texts of language models: a conversation in, an answer out, piece by piece.
 
+mod constraint;
 mod executor;
 mod reply;
 mod request;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use auricle_kernels::paged_attention::PAGE;
 
+use super::constraint::Constraint;
 use super::executor::LanguageExecutor;
 use super::request::LanguageRequest;
 use crate::chat::{ChatEvent, ChatMessage, ChatOptions, ChatTool, ChatToolCall, ChatToolChoice};
@@ -143,16 +144,17 @@ fn beginning(model: &ChatModel, options: &ChatOptions) -> Result<String> {
     if !known {
         return Err(Error::InvalidOption("the tool that must be called is not among the tools".into()));
     }
-    let prefix = model.template()?.call_prefix().ok_or_else(|| {
+    let form = model.template()?.call_form().ok_or_else(|| {
         Error::InvalidOption(format!("the model {} cannot be made to call a tool", model.path().display()))
     })?;
+    let prefix = form.prefix();
     Ok(name.map_or_else(|| prefix.to_owned(), |name| format!("{prefix}{name}\", ")))
 }
 
 /// Begins an answer.
 ///
 /// # Errors
-/// [`Error::InvalidOption`] for options and for a conversation that the model's template refuses, [`Error::ContextLength`] for one
+/// [`Error::InvalidOption`] for options, a schema that cannot be enforced, and a conversation that the model's template refuses, [`Error::ContextLength`] for one
 /// that is too long, [`Error::Busy`] when there is no room.
 pub(crate) fn open(
     scheduler: &Scheduler<DeviceExecutor>,
@@ -173,11 +175,13 @@ pub(crate) fn open(
         return Err(Error::ContextLength { prompt_tokens, context_tokens });
     }
     let room = context_tokens - prompt_tokens;
+    let constraint = Constraint::new(&model, options, &beginning)?;
     let request = LanguageRequest {
         model,
         tokens,
         max_tokens: options.max_tokens.map_or(room, |most| most.min(room)),
         sampling,
+        constraint,
         stop: options.stop.clone(),
         account: options.account.as_deref().unwrap_or_default().into(),
         thinking: options.thinking,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::constraint::Constraint;
 use crate::chat::ChatEnd;
 use crate::decoding::sampling::SamplingOptions;
 use crate::error::Result;
@@ -17,6 +18,8 @@ pub struct LanguageRequest {
     pub max_tokens: usize,
     /// The choice of tokens.
     pub sampling: SamplingOptions,
+    /// The grammar that it keeps to.
+    pub constraint: Option<Constraint>,
     /// Texts that end the text.
     pub stop: Vec<String>,
     /// Texts of one account share what they begin with.

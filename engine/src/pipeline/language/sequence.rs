@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::constraint::Constraint;
 use super::request::{LanguageOutput, LanguageRequest};
 use crate::chat::{ChatEnd, ChatUsage, FinishReason};
 use crate::decoding::sampling::Sampler;
@@ -30,6 +31,7 @@ pub struct Sequence {
     pub ended: bool,
     max_tokens: usize,
     sampler: Sampler,
+    constraint: Option<Constraint>,
     text: TextStream,
     thoughts: Thoughts,
 }
@@ -62,6 +64,7 @@ impl Sequence {
             ended: false,
             max_tokens: request.max_tokens,
             sampler: Sampler::new(request.sampling),
+            constraint: request.constraint,
             text: TextStream::new(&request.stop),
             thoughts: if request.thinking { Thoughts::Expected } else { Thoughts::None },
             model: request.model,
@@ -95,6 +98,12 @@ impl Sequence {
     }
 
     fn write(&mut self, scores: &mut [f32]) -> Result<(String, Option<ChatEnd>)> {
+        if let Some(constraint) = &mut self.constraint
+            && self.thoughts != Thoughts::Inside
+        {
+            let opens = self.model.thinking_marks().map(|[opens, _]| opens);
+            constraint.restrict(scores, opens.filter(|_| self.thoughts == Thoughts::Expected))?;
+        }
         let (prompt, text) = self.tokens.split_at(self.prompt);
         let Some(token) = self.sampler.choose(scores, prompt, text) else {
             return Err(Error::Checkpoint {
@@ -107,6 +116,14 @@ impl Sequence {
             return Ok((self.finish(), Some(self.end(FinishReason::Stop))));
         }
         let mut text = self.show(token);
+        // A token of the answer: thoughts and the marks around them are none.
+        if let Some(constraint) = &mut self.constraint
+            && self.thoughts == Thoughts::None
+            && constraint.accept(token, self.model.tokenizer().bytes(token).unwrap_or_default())?
+        {
+            text.push_str(&self.finish());
+            return Ok((text, Some(self.end(FinishReason::Stop))));
+        }
         if self.text.is_stopped() {
             return Ok((text, Some(self.end(FinishReason::Stop))));
         }
