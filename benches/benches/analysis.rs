@@ -26,6 +26,7 @@ fn main() {
             end: at as u64 * 300 + 250,
             confidence: 0.9,
             speaker: None,
+            channel: None,
         })
         .collect();
     let mut criterion = Criterion::default().configure_from_args();

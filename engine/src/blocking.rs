@@ -11,6 +11,8 @@
 //! }
 //! ```
 
+mod channels;
+
 use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -48,6 +50,7 @@ use crate::speakers::clustering::MOST_SPEAKERS;
 use crate::speech::{SpeakOptions, SpeechFrame, VoiceInfo};
 use crate::text::lm::LanguageModel;
 use crate::transcript::{ModelReport, Progress, Transcript};
+pub use channels::MAX_SEPARATE_CHANNELS;
 
 /// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
 /// the number of values in its tensors.
@@ -332,6 +335,7 @@ impl Engine {
         check_search(&options.fusion, options.beam)?;
         let language_model = self.language_model(&choice, &options.language_model)?;
         let (checkpoint, worker) = (self.checkpoint(&choice.dir)?, self.worker()?);
+        let audio = audio.with_leveling();
         let (labelling, audio) = match expected_speakers(options.speakers)? {
             None => (None, audio),
             Some(expected) => {

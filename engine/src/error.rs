@@ -15,6 +15,9 @@ pub enum Error {
         /// The system's message.
         reason: String,
     },
+    /// A result could not be written: no room, or nobody takes it.
+    #[error("cannot write: {0}")]
+    Write(String),
     /// The bytes are not audio or video that can be decoded.
     #[error("{0}")]
     UnsupportedMedia(String),

@@ -93,8 +93,8 @@ pub use catalog::{
     SelectedCheckpoint, WordErrorRate,
 };
 pub use chat::{
-    ChatEnd, ChatEvent, ChatMessage, ChatOptions, ChatRole, ChatTool, ChatToolCall, ChatToolChoice, ChatUsage,
-    FinishReason,
+    ChatEnd, ChatEvent, ChatFormat, ChatMessage, ChatOptions, ChatRole, ChatTool, ChatToolCall, ChatToolChoice,
+    ChatUsage, FinishReason,
 };
 pub use decoding::fusion::FusionWeights;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};

@@ -216,6 +216,13 @@ pub static ROUTES: &[Route] = &[
             .fails(&[404, 409, 422]),
     ),
     api(
+        Method::GET,
+        "/v2/transcripts/{transcript_id}/redacted-audio",
+        handler!(transcripts::redacted_audio, transcripts),
+        doc("transcripts", "The recording without what was redacted", ResponseContent::Sound(&["audio/ogg"]))
+            .fails(&[404, 409, 416]),
+    ),
+    api(
         Method::POST,
         "/v2/uploads/sign",
         handler!(uploads::sign, uploads),

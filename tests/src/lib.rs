@@ -31,7 +31,7 @@ pub use disk::SmallDisk;
 pub use faketime::Clock;
 pub use forwarder::Forwarder;
 pub use live::{Frame, Live, Token, TranscriptFrame, TranscriptWord, Turn, text_of, turns};
-pub use media::{noise, silence, spoken, wav};
+pub use media::{noise, silence, spoken, wav, wav_of};
 pub use optional::{devices, fixtures, repository, skip};
 pub use oracle::{Oracle, relative_error, with_config};
 pub use postgres::Postgres;

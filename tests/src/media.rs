@@ -30,14 +30,19 @@ pub fn noise(seconds: f64) -> Vec<u8> {
 
 /// A mono WAV file around its samples.
 pub fn wav(rate: u32, bits: u16, data: &[u8]) -> Vec<u8> {
-    let frame = bits / 8;
+    wav_of(1, rate, bits, data)
+}
+
+/// A WAV file around its samples, interleaved.
+pub fn wav_of(channels: u16, rate: u32, bits: u16, data: &[u8]) -> Vec<u8> {
+    let frame = channels * bits / 8;
     let mut file = Vec::with_capacity(44 + data.len());
     file.extend_from_slice(b"RIFF");
     file.extend_from_slice(&(36 + data.len() as u32).to_le_bytes());
     file.extend_from_slice(b"WAVEfmt ");
     file.extend_from_slice(&16_u32.to_le_bytes());
     file.extend_from_slice(&1_u16.to_le_bytes());
-    file.extend_from_slice(&1_u16.to_le_bytes());
+    file.extend_from_slice(&channels.to_le_bytes());
     file.extend_from_slice(&rate.to_le_bytes());
     file.extend_from_slice(&(rate * u32::from(frame)).to_le_bytes());
     file.extend_from_slice(&frame.to_le_bytes());

@@ -103,6 +103,17 @@ impl FfmpegDecoder {
         Self::start_with(program, file, container, name, STALL)
     }
 
+    /// Takes one channel alone, counted from 0. Before the first chunk.
+    pub(super) fn with_channel(mut self, only: Option<usize>) -> Self {
+        self.mixer = Mixer::of(only);
+        self
+    }
+
+    /// Number of channels, after the first chunk.
+    pub(super) fn channels(&self) -> usize {
+        self.mixer.channels()
+    }
+
     fn start_with(program: &Path, file: InputFile, container: Container, name: &str, stall: Duration) -> Result<Self> {
         let failed = |error: std::io::Error| Error::Ffmpeg(format!("{} cannot be started: {error}", program.display()));
         let mut command = isolation::command(program);

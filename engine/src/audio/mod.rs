@@ -2,7 +2,7 @@
 //!
 //! Data flow: `probe` identifies the file from its first bytes (or says why it is no media) -> `native` decodes with
 //! symphonia, `ffmpeg` starts a confined process for the other formats -> `mono` mixes the channels -> `resample`
-//! converts the rate to [`SAMPLE_RATE`] -> blocks.
+//! converts the rate to [`SAMPLE_RATE`] -> `level` raises quiet speech, for recognition -> blocks.
 //!
 //! Time 0 of the output is the first sample of the audio track: encoder delay is removed if the file declares it, the
 //! resampler's own delay always.
@@ -13,14 +13,17 @@ mod ffmpeg;
 mod frames;
 mod input;
 mod isolation;
+mod level;
 pub(crate) mod loudness;
 mod mono;
 mod mp4;
 mod native;
 mod opus;
+mod opus_file;
 mod panic_guard;
 mod pcm;
 mod probe;
+mod redaction;
 mod resample;
 mod timeline;
 mod tracks;
@@ -33,8 +36,11 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 pub use conversion::RateConversion;
 use input::Input;
+pub(crate) use level::Leveler;
+use mono::Mixer;
 pub(crate) use mono::sanitize;
 use native::NativeDecoder;
+pub use redaction::{Cover, write_redacted};
 pub(crate) use resample::Resampler;
 use tracks::{OpenFailure, TrackSelection};
 
@@ -76,6 +82,8 @@ pub struct OpenOptions {
     pub name: Option<String>,
     /// The `ffmpeg` to use.
     pub ffmpeg: Ffmpeg,
+    /// The one channel to take, counted from 0, instead of mixing all of them.
+    pub channel: Option<usize>,
 }
 
 impl OpenOptions {
@@ -90,6 +98,13 @@ impl OpenOptions {
     #[must_use]
     pub fn ffmpeg(mut self, ffmpeg: Ffmpeg) -> Self {
         self.ffmpeg = ffmpeg;
+        self
+    }
+
+    /// Takes one channel alone, counted from 0.
+    #[must_use]
+    pub fn channel(mut self, channel: usize) -> Self {
+        self.channel = Some(channel);
         self
     }
 }
@@ -116,6 +131,8 @@ pub struct AudioStream {
     resampler: Option<Resampler>,
     /// Mono samples at `rate` that `open` decoded to check the file.
     primed: Option<Vec<f32>>,
+    /// Raises quiet speech.
+    leveler: Option<Leveler>,
     /// 16 kHz samples not yet returned.
     ready: Vec<f32>,
     block: usize,
@@ -175,7 +192,7 @@ impl AudioStream {
             let name = path.file_name().unwrap_or(OsStr::new("the file"));
             name.to_string_lossy().into_owned()
         });
-        Self::decode(Input::from_file(file, path.to_path_buf(), &name)?, &name, &options.ffmpeg)
+        Self::decode(Input::from_file(file, path.to_path_buf(), &name)?, &name, options)
     }
 
     /// Decodes from memory or any other source that can be read and sought, from its start.
@@ -189,7 +206,7 @@ impl AudioStream {
         S: Read + Seek + Send + 'static,
     {
         let name = options.name.as_deref().unwrap_or("the audio");
-        Self::decode(Input::from_source(Box::new(source), name)?, name, &options.ffmpeg)
+        Self::decode(Input::from_source(Box::new(source), name)?, name, options)
     }
 
     /// Reads raw PCM, signed 16-bit little-endian, interleaved, such as from standard input.
@@ -229,6 +246,13 @@ impl AudioStream {
         self
     }
 
+    /// Raises speech that is too quiet for recognition. Its warning says for how long.
+    #[must_use]
+    pub(crate) fn with_leveling(mut self) -> Self {
+        self.leveler = Some(Leveler::recorded());
+        self
+    }
+
     /// The next block: 16 kHz mono, [`BLOCK`] samples (the last may have fewer), or `None` at the end.
     ///
     /// Damage inside a file is no error: the decodable parts are returned, and [`AudioStream::warnings`] lists the
@@ -244,8 +268,9 @@ impl AudioStream {
                 Some(rate) => self.take_in(rate, &chunk)?,
                 None => {
                     self.ended = true;
-                    if let Some(mut last) = self.resampler.take() {
-                        last.finish(&mut self.ready)?;
+                    self.end_resampler()?;
+                    if let Some(leveler) = &mut self.leveler {
+                        leveler.finish(&mut self.ready);
                     }
                 }
             }
@@ -293,10 +318,25 @@ impl AudioStream {
     /// Problems that decoding recovered from, one line each: a cut-off file, damaged packets. Complete after the end.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        match &self.source {
+        let mut warnings = match &self.source {
             Source::Native(source) => source.warnings(),
             Source::Ffmpeg(source) => source.warnings(),
             Source::Pcm(source) => source.warnings(),
+        };
+        let raised_s = self.leveler.as_ref().map_or(0.0, Leveler::raised_s);
+        if raised_s >= 1.0 {
+            warnings.push(format!("the speech is very quiet; {raised_s:.0} s of it were raised"));
+        }
+        warnings
+    }
+
+    /// Number of channels in the file.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        match &self.source {
+            Source::Native(source) => source.channels(),
+            Source::Ffmpeg(source) => source.channels(),
+            Source::Pcm(source) => source.channels(),
         }
     }
 
@@ -313,6 +353,7 @@ impl AudioStream {
             rate,
             resampler: None,
             primed,
+            leveler: None,
             ready: Vec::new(),
             block: BLOCK,
             emitted: 0,
@@ -322,23 +363,41 @@ impl AudioStream {
     }
 
     fn take_in(&mut self, rate: u32, chunk: &[f32]) -> Result<()> {
-        if rate != self.rate
-            && let Some(mut last) = self.resampler.take()
-        {
-            last.finish(&mut self.ready)?;
+        if rate != self.rate {
+            self.end_resampler()?;
         }
         self.rate = rate;
         let resampler = match &mut self.resampler {
             Some(resampler) => resampler,
             empty => empty.insert(Resampler::new(rate)?),
         };
-        resampler.push(chunk, &mut self.ready)
+        let mut samples = Vec::new();
+        resampler.push(chunk, &mut samples)?;
+        self.make_ready(samples);
+        Ok(())
     }
 
-    fn decode(mut input: Input, name: &str, choice: &Ffmpeg) -> Result<Self> {
+    fn end_resampler(&mut self) -> Result<()> {
+        if let Some(mut last) = self.resampler.take() {
+            let mut samples = Vec::new();
+            last.finish(&mut samples)?;
+            self.make_ready(samples);
+        }
+        Ok(())
+    }
+
+    fn make_ready(&mut self, mut samples: Vec<f32>) {
+        match &mut self.leveler {
+            Some(leveler) => leveler.push(&samples, &mut self.ready),
+            None => self.ready.append(&mut samples),
+        }
+    }
+
+    fn decode(mut input: Input, name: &str, options: &OpenOptions) -> Result<Self> {
         let found = probe::probe(&mut input, name)?;
         let mut primed = Vec::new();
-        let mut open = |choice| NativeDecoder::open(input.clone(), &found, choice, name, &mut primed);
+        let mut open =
+            |choice| NativeDecoder::open(input.clone(), &found, choice, name, Mixer::of(options.channel), &mut primed);
         let failure = if found.container.is_native() {
             match open(TrackSelection::Default) {
                 Ok(decoder) => return Ok(Self::native(decoder, primed)),
@@ -347,16 +406,18 @@ impl AudioStream {
         } else {
             OpenFailure::Lacking(found.container.label().to_owned())
         };
-        let program = ffmpeg::locate(choice);
+        let program = ffmpeg::locate(&options.ffmpeg);
         match (failure, program) {
             (OpenFailure::Final(error), _) => Err(error),
             (OpenFailure::Damaged(reason), program) => {
                 let damaged = Error::UnsupportedMedia(format!("{name} cannot be decoded: {reason}"));
                 let Some(program) = program else { return Err(damaged) };
                 // ffmpeg may be more tolerant; if it fails too, the reason found here is more precise than its own.
-                Self::ffmpeg(&program, &input, found.container, name).map_err(|_| damaged)
+                Self::ffmpeg(&program, &input, found.container, name, options.channel).map_err(|_| damaged)
             }
-            (OpenFailure::Lacking(_), Some(program)) => Self::ffmpeg(&program, &input, found.container, name),
+            (OpenFailure::Lacking(_), Some(program)) => {
+                Self::ffmpeg(&program, &input, found.container, name, options.channel)
+            }
             (OpenFailure::Lacking(what), None) => match open(TrackSelection::Decodable) {
                 Ok(decoder) => Ok(Self::native(decoder, primed)),
                 Err(_) => Err(Error::FfmpegMissing(format!("decoding {name} ({what})"))),
@@ -369,8 +430,15 @@ impl AudioStream {
         Self::new(Source::Native(Box::new(decoder)), format, rate, Some(primed))
     }
 
-    fn ffmpeg(program: &Path, input: &Input, container: container::Container, name: &str) -> Result<Self> {
-        let mut decoder = ffmpeg::FfmpegDecoder::start(program, input.to_file(name)?, container, name)?;
+    fn ffmpeg(
+        program: &Path,
+        input: &Input,
+        container: container::Container,
+        name: &str,
+        channel: Option<usize>,
+    ) -> Result<Self> {
+        let decoder = ffmpeg::FfmpegDecoder::start(program, input.to_file(name)?, container, name)?;
+        let mut decoder = decoder.with_channel(channel);
         let mut primed = Vec::new();
         let rate = decoder.next_chunk(&mut primed)?.unwrap_or(SAMPLE_RATE);
         let format = format!("{}, {rate} Hz, by ffmpeg", container.label());

@@ -22,6 +22,10 @@ const FADE: f32 = 512.0;
 /// Mixes a stream of interleaved channels.
 #[derive(Debug, Default)]
 pub(super) struct Mixer {
+    /// The one channel that is taken.
+    only: Option<usize>,
+    /// Channels of the last frames.
+    count: usize,
     /// Running energy of each channel and of the mean.
     channels: Vec<f32>,
     mean: f32,
@@ -37,15 +41,30 @@ pub(super) struct Mixer {
 }
 
 impl Mixer {
+    /// Takes one channel alone, counted from 0, instead of mixing.
+    pub(super) fn of(only: Option<usize>) -> Self {
+        Self { only, ..Self::default() }
+    }
+
+    /// Number of channels, once there are frames.
+    pub(super) fn channels(&self) -> usize {
+        self.count
+    }
+
     /// Appends one sample for each frame of `channels` interleaved channels at this rate: `[frames * channels]` -> `[frames]`.
     pub(super) fn mix(&mut self, interleaved: &[f32], channels: usize, rate: u32, out: &mut Vec<f32>) {
-        self.rate = rate;
+        (self.rate, self.count) = (rate, channels);
         out.reserve(interleaved.len() / channels.max(1));
         if channels < 2 {
             return out.extend(interleaved.iter().copied().take(interleaved.len() * channels).map(sanitize));
         }
+        if let Some(only) = self.only {
+            let frames = interleaved.chunks_exact(channels);
+            return out.extend(frames.map(|frame| frame.get(only).copied().map_or(0.0, sanitize)));
+        }
         if self.channels.len() != channels {
-            *self = Self { channels: vec![0.0; channels], canceled: self.canceled, rate, ..Self::default() };
+            let canceled = self.canceled;
+            *self = Self { count: channels, channels: vec![0.0; channels], canceled, rate, ..Self::default() };
         }
         let scale = 1.0 / channels as f32;
         for frame in interleaved.chunks_exact(channels) {
@@ -140,6 +159,16 @@ mod tests {
         assert_eq!(mixed(&[0.5, 0.25, 1.0, -1.0], 2), [0.375, 0.0]);
         assert_eq!(mixed(&[0.3, 0.6, 0.9], 3), [0.6]);
         assert_eq!(mixed(&[1.0; 64], 64), [1.0]);
+    }
+
+    #[test]
+    fn one_channel_is_taken_alone() {
+        let mut out = Vec::new();
+        let mut mixer = Mixer::of(Some(1));
+        mixer.mix(&[0.5, 0.25, 1.0, -1.0], 2, 16_000, &mut out);
+        assert_eq!((&out[..], mixer.channels()), (&[0.25, -1.0][..], 2));
+        Mixer::of(Some(2)).mix(&[0.5, 0.25], 2, 16_000, &mut out);
+        assert_eq!(out, [0.25, -1.0, 0.0]);
     }
 
     #[test]

@@ -96,6 +96,7 @@ impl NativeDecoder {
         found: &ProbeResult,
         choice: TrackSelection,
         name: &str,
+        mixer: Mixer,
         out: &mut Vec<f32>,
     ) -> Result<Self, OpenFailure> {
         if let Err(error) = input.seek(SeekFrom::Start(0)) {
@@ -135,7 +136,7 @@ impl NativeDecoder {
             rate: params.sample_rate.unwrap_or(0),
             channels: params.channels.as_ref().map_or(0, Channels::count),
             interleaved: Vec::new(),
-            mixer: Mixer::default(),
+            mixer,
             delay_s,
             presented_s,
             trims,
@@ -202,6 +203,11 @@ impl NativeDecoder {
 
     pub(super) fn duration_s(&self) -> Option<f64> {
         self.duration_s
+    }
+
+    /// Number of channels.
+    pub(super) fn channels(&self) -> usize {
+        self.channels
     }
 
     /// `"MP4: AAC, 44100 Hz, 2 channels"`

@@ -35,6 +35,11 @@ impl PcmReader {
         }
     }
 
+    /// Number of channels.
+    pub(super) fn channels(&self) -> usize {
+        self.channels
+    }
+
     /// Appends mono samples and returns their rate in hertz, or `None` at the end.
     pub(super) fn next_chunk(&mut self, out: &mut Vec<f32>) -> Result<Option<u32>> {
         let frame = 2 * self.channels;

@@ -107,6 +107,7 @@ fn numbers_to_digits(words: &[Word], language: &Language) -> Vec<Word> {
             end: last.end,
             confidence: words[number.start..number.end].iter().map(|word| word.confidence).fold(1.0, f32::min),
             speaker: first.speaker.clone(),
+            channel: first.channel,
         });
         next = number.end;
     }
@@ -158,6 +159,7 @@ mod tests {
                 end: at as u64 * 300 + 250,
                 confidence: 0.9 - at as f32 / 100.0,
                 speaker: None,
+                channel: None,
             })
             .collect()
     }

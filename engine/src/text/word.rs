@@ -16,4 +16,7 @@ pub struct Word {
     /// Label of the speaker, `A` say, where speaker labels were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speaker: Option<String>,
+    /// The channel, counted from 1, where each channel was transcribed by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<usize>,
 }

@@ -3,6 +3,7 @@
 use auricle_engine::Catalog;
 use auricle_engine::analysis::summary::SummaryForm;
 use auricle_engine::analysis::{self, Label, Substitution};
+use auricle_engine::audio::Cover;
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -60,10 +61,18 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     for name in FLAGS {
         flags.push((name, fields.flag(name)?));
     }
+    let multichannel = fields.flag("multichannel")?;
     let policies = policies(&mut fields)?;
     let substitution = fields.string("pii_substitution")?;
     if let Some(name) = substitution.as_deref().filter(|name| Substitution::named(name).is_none()) {
         return Err(ApiError::validation(format!("`pii_substitution` must be entity_name or hash, not {name:?}.")));
+    }
+    let redact_audio = fields.string("redact_audio")?;
+    if let Some(name) = redact_audio.as_deref().filter(|name| Cover::named(name).is_none()) {
+        return Err(ApiError::validation(format!("`redact_audio` must be beep or silence, not {name:?}.")));
+    }
+    if redact_audio.is_some() && !flags.contains(&("pii_redaction", true)) {
+        return Err(ApiError::validation("`redact_audio` needs `pii_redaction`: it hides what that has found."));
     }
     let speakers_expected = fields.integer("speakers_expected", 1..=20)?;
     let summary_type = fields.string("summary_type")?;
@@ -97,7 +106,12 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         (Some(_), Some(_)) => return Err(ApiError::invalid("Send `audio_url` or `upload_id`, not both.")),
     };
     let speaker_labels = flags.contains(&("speaker_labels", true));
-    if speaker_labels && state.catalog.diarizer().is_none() {
+    if multichannel && speakers_expected.is_some() {
+        return Err(ApiError::validation(
+            "`speakers_expected` and `multichannel` exclude each other: each channel is a speaker.",
+        ));
+    }
+    if speaker_labels && !multichannel && state.catalog.diarizer().is_none() {
         return Err(ApiError::unsupported_option(
             "`speaker_labels` cannot be served: the models folder has no diarizer.",
         ));
@@ -117,8 +131,10 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     }
     options.insert("pii_policies".into(), json!(policies));
     options.insert("pii_substitution".into(), json!(substitution));
+    options.insert("redact_audio".into(), json!(redact_audio));
     options.insert("summary_type".into(), json!(summary_type));
     options.insert("speakers_expected".into(), json!(speakers_expected));
+    options.insert("multichannel".into(), multichannel.into());
     options.insert("medical_mode".into(), medical_mode.into());
     options.insert("language_codes".into(), json!(language_codes));
     options.insert("keyterms_prompt".into(), json!(keyterms));

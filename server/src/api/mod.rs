@@ -9,6 +9,7 @@ pub mod language;
 pub mod models;
 pub mod openai;
 pub mod rendering;
+pub mod stored_object;
 mod transcript_stream;
 pub mod transcripts;
 pub mod understanding;
@@ -23,11 +24,13 @@ use auricle_engine::Catalog;
 use self::rendering::Renderer;
 use crate::notify::Notifiers;
 use crate::outbound::Outbound;
+use crate::storage::Storage;
 use crate::store::Store;
 
 /// The state of transcripts.
 pub struct TranscriptsState {
     pub store: Store,
+    pub storage: Storage,
     pub outbound: Outbound,
     pub catalog: Arc<Catalog>,
     pub notifiers: Arc<Notifiers>,

@@ -14,13 +14,14 @@ use sha2::{Digest as _, Sha256};
 
 use super::TranscriptsState;
 use super::create::validate;
+use super::stored_object;
 use super::transcript_stream::{self, confidence, duration_sec};
 use crate::auth::no_credit;
 use crate::context::RequestContext;
 use crate::http::body;
 use crate::http::response::{ApiError, Response, Result, no_content};
 use crate::ids::{AccountId, TranscriptId};
-use crate::store::{Created, NewTranscript, Status, Store, Transcript, TranscriptQuery};
+use crate::store::{Created, NewTranscript, Status, Store, Transcript, TranscriptQuery, redacted_audio_key};
 
 /// The most phrases of a word search. A phrase that is repeated counts once.
 const MAX_PHRASES: usize = 100;
@@ -55,12 +56,24 @@ async fn completed(state: &TranscriptsState, request: &RequestContext) -> Result
 /// 404 if the account has no such transcript, 409 if it is not completed or has no text.
 pub async fn completed_transcript(store: &Store, account: &AccountId, id: String) -> Result<Arc<Transcript>> {
     let transcript = store.transcript(account, &TranscriptId::from(id)).await?.ok_or_else(unknown)?;
-    let not_ready = |message: &str| Err(ApiError::new(StatusCode::CONFLICT, "not_ready", message));
-    match transcript.status {
-        Status::Completed if transcript.text.as_deref().is_some_and(|text| !text.is_empty()) => Ok(transcript),
-        Status::Completed => not_ready("The transcript has no text: nothing was said."),
-        Status::Error => not_ready("The transcript failed; its `error` says why."),
-        Status::Queued | Status::Processing => not_ready("The transcript is not completed yet; poll it until it is."),
+    check_completed(transcript.status)?;
+    match transcript.text.as_deref() {
+        None | Some("") => Err(not_ready("The transcript has no text: nothing was said.")),
+        Some(_) => Ok(transcript),
+    }
+}
+
+fn not_ready(message: &str) -> ApiError {
+    ApiError::new(StatusCode::CONFLICT, "not_ready", message)
+}
+
+fn check_completed(status: Status) -> Result<()> {
+    match status {
+        Status::Completed => Ok(()),
+        Status::Error => Err(not_ready("The transcript failed; its `error` says why.")),
+        Status::Queued | Status::Processing => {
+            Err(not_ready("The transcript is not completed yet; poll it until it is."))
+        }
     }
 }
 
@@ -265,6 +278,22 @@ pub async fn word_search(state: Arc<TranscriptsState>, request: RequestContext) 
         serde_json::to_string(&WordSearch { id: transcript.id.as_str(), total_count, matches })
     })
     .await
+}
+
+/// `GET /v2/transcripts/{transcript_id}/redacted-audio`
+pub async fn redacted_audio(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    let transcript = find(&state, &request).await?;
+    let none = || {
+        ApiError::not_found(
+            "This transcript has no redacted audio; create it with `pii_redaction` and `redact_audio` (beep or silence).",
+        )
+    };
+    if !transcript.options["redact_audio"].is_string() {
+        return Err(none());
+    }
+    check_completed(transcript.status)?;
+    let key = redacted_audio_key(&request.account()?.id, &transcript.id);
+    stored_object::respond(&state.storage, &key, "audio/ogg", request.headers()).await?.ok_or_else(none)
 }
 
 async fn subtitles(

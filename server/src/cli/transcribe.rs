@@ -23,7 +23,7 @@ there; the others are done all the same, and the exit status is 1. Wrong usage i
 
 JSON has one object a file, each on one line: file, text, words (text, start and end in ms, confidence), confidence,
 language_code, audio_duration_sec, model, warnings. With --speakers, words have a speaker (A, B, C by first word), and there
-are utterances: speaker, text, start, end, confidence. With --entities there are entities: text, label, start, end.
+are utterances: speaker, text, start, end, confidence. With --channels, words have a channel (1, 2), too. With --entities there are entities: text, label, start, end.
 
 Examples:
   auricle transcribe talk.mp3
@@ -32,6 +32,7 @@ Examples:
   auricle transcribe call.ogg --keyterm Auricle --keyterm 'Ada Lovelace'
   auricle transcribe hearing.wav --lm law.arpa
   auricle transcribe meeting.mp3 --speakers
+  auricle transcribe call.wav --channels
   curl -s https://example.com/talk.mp3 | auricle transcribe -
   auricle transcribe *.flac --format json | jq -r '.file + \": \" + .text'")]
 pub struct TranscribeArgs {
@@ -77,6 +78,9 @@ pub struct TranscribeArgs {
     /// are found]
     #[arg(long, value_name = "N", num_args = 0..=1, value_parser = speakers)]
     speakers: Option<Option<usize>>,
+    /// Transcribe each channel by itself, and take it for a speaker: for calls with one speaker a channel. Takes files alone
+    #[arg(long, conflicts_with = "speakers")]
+    channels: bool,
     #[command(flatten)]
     analysis: AnalysisArgs,
     #[command(flatten)]
@@ -128,9 +132,13 @@ impl<'a> AudioInput<'a> {
         }
     }
 
+    /// The message on standard error begins with the file's name already.
+    fn open_options() -> OpenOptions {
+        OpenOptions::default().name("the file")
+    }
+
     fn open(&self) -> Result<AudioStream, Error> {
-        // The message on standard error begins with the file's name already.
-        let options = OpenOptions::default().name("the file");
+        let options = Self::open_options();
         match self {
             Self::File(path) => AudioStream::open_with(path, &options),
             Self::StandardInput => {
@@ -148,6 +156,9 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
     let inputs: Vec<AudioInput<'_>> = args.files.iter().map(|path| AudioInput::new(path)).collect();
     match inputs.iter().filter(|input| matches!(input, AudioInput::StandardInput)).count() {
         0 => {}
+        1 if args.channels => {
+            return Err(Failure::Usage("--channels reads the audio several times; give a file in place of -".into()));
+        }
         1 if io::stdin().is_terminal() => {
             return Err(Failure::Usage("standard input is a terminal; pipe an audio file into it".into()));
         }
@@ -256,7 +267,12 @@ impl Job<'_> {
         tracing::info!(file = name, format = audio.format(), device = engine.device().name, "transcribing");
         bar.begin(audio.duration_s());
         let started = Instant::now();
-        let mut transcript = engine.transcribe_with(audio, &options, |progress| bar.update(progress))?;
+        let mut transcript = if self.args.channels {
+            let open = AudioInput::open_options();
+            engine.transcribe_channels(input.path(), &open, &options, |progress| bar.update(progress))?
+        } else {
+            engine.transcribe_with(audio, &options, |progress| bar.update(progress))?
+        };
         if !self.bar.is_hidden() {
             self.bar.clear();
             let work = started.elapsed();

@@ -1,17 +1,14 @@
 //! The audio of a transcript, for the player of its page: any part of the uploaded file.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use futures_util::TryStreamExt as _;
-use hyper::StatusCode;
-use hyper::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, HeaderValue, RANGE};
+use hyper::header::{CACHE_CONTROL, HeaderValue};
 
 use super::DashboardState;
+use crate::api::stored_object;
 use crate::api::transcripts::unknown;
 use crate::context::RequestContext;
-use crate::http::response::{ApiError, Response, Result, streamed};
-use crate::http::response_body::ResponseBroken;
+use crate::http::response::{ApiError, Response, Result};
 use crate::ids::TranscriptId;
 
 /// A file as a browser plays it.
@@ -68,27 +65,6 @@ pub fn media_type(content_type: &str, filename: &str) -> Media {
     Media { content_type, kind }
 }
 
-/// The part of a file that a `Range` header asks for. None asks for all of it.
-///
-/// # Errors
-/// 416 for a part behind the end.
-fn part(header: Option<&str>, size: u64) -> Result<Option<Range<u64>>> {
-    let Some(wanted) = header.and_then(|header| header.strip_prefix("bytes=")) else { return Ok(None) };
-    // Several parts at once are sent as the whole file, which is allowed.
-    let Some((from, to)) = wanted.split_once('-').filter(|_| !wanted.contains(',')) else { return Ok(None) };
-    let range = match (from.trim().parse::<u64>(), to.trim().parse::<u64>()) {
-        (Ok(from), Ok(to)) if from <= to => from..to.saturating_add(1).min(size),
-        (Ok(from), Err(_)) if to.trim().is_empty() => from..size,
-        (Err(_), Ok(last)) if from.trim().is_empty() => size.saturating_sub(last)..size,
-        _ => return Ok(None),
-    };
-    if range.is_empty() {
-        let message = format!("The file has {size} bytes.");
-        return Err(ApiError::new(StatusCode::RANGE_NOT_SATISFIABLE, "range_not_satisfiable", message));
-    }
-    Ok(Some(range))
-}
-
 /// `GET /transcripts/{transcript_id}/audio`
 pub async fn get(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     let account = &request.account()?.id;
@@ -97,26 +73,12 @@ pub async fn get(state: Arc<DashboardState>, request: RequestContext) -> Result<
     let gone = || ApiError::not_found("The audio of this transcript is not here.");
     let upload = state.store.upload_of(account, &source.upload.ok_or_else(gone)?).await?.ok_or_else(gone)?;
     let key = upload.object_key();
-    let size = state.storage.size(&key).await.map_err(|error| ApiError::internal(&error))?.ok_or_else(gone)?;
-    let range = part(request.headers().get(RANGE).and_then(|value| value.to_str().ok()), size)?;
-    let wanted = range.clone().unwrap_or(0..size);
-    let bytes = state.storage.read(&key, wanted.clone()).await.map_err(|error| ApiError::internal(&error))?;
-    let bytes = bytes.map_err(|error| {
-        tracing::error!(%error, "reading an upload failed");
-        ResponseBroken
-    });
-    let mut response = streamed(media_type(&upload.content_type, &upload.filename).content_type, bytes);
+    let content_type = media_type(&upload.content_type, &upload.filename).content_type;
+    let mut response =
+        stored_object::respond(&state.storage, &key, content_type, request.headers()).await?.ok_or_else(gone)?;
     let headers = response.headers_mut();
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=300"));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(wanted.end - wanted.start));
     headers.insert("content-security-policy", HeaderValue::from_static("default-src 'none'; sandbox"));
-    if range.is_some()
-        && let Ok(value) = HeaderValue::from_str(&format!("bytes {}-{}/{size}", wanted.start, wanted.end - 1))
-    {
-        headers.insert(CONTENT_RANGE, value);
-        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-    }
     Ok(response)
 }
 
@@ -137,26 +99,5 @@ mod tests {
             assert_eq!(media_type(content_type, filename).content_type, sent, "{content_type} {filename}");
         }
         assert_eq!(media_type("video/mp4", "a").kind, MediaKind::Video);
-    }
-
-    #[test]
-    fn a_range_is_a_part_of_the_file() {
-        let of = |header: &str| part(Some(header), 100);
-        for (header, range) in [
-            ("bytes=0-", Some(0..100)),
-            ("bytes=10-19", Some(10..20)),
-            ("bytes=90-500", Some(90..100)),
-            ("bytes=-10", Some(90..100)),
-            ("bytes=-500", Some(0..100)),
-            ("bytes=5-4", None),
-            ("bytes=0-1,3-4", None),
-            ("lines=0-1", None),
-            ("bytes=a-b", None),
-        ] {
-            assert_eq!(of(header).unwrap(), range, "{header}");
-        }
-        assert_eq!(of("bytes=100-").unwrap_err().status, 416);
-        assert_eq!(part(None, 100).unwrap(), None);
-        assert_eq!(part(Some("bytes=0-18446744073709551615"), 100).unwrap(), Some(0..100));
     }
 }

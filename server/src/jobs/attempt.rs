@@ -1,13 +1,20 @@
 //! An attempt at a job: its audio, its transcript, its end.
 
+use std::io::BufWriter;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use auricle_engine::analysis::Passes;
-use auricle_engine::audio::{AudioStream, OpenOptions};
+use auricle_engine::audio::{AudioStream, Cover, OpenOptions, write_redacted};
 use auricle_engine::{Error, SpeakerLabels, TranscribeOptions, Transcript};
+use futures_util::TryStreamExt as _;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use tempfile::NamedTempFile;
+use tokio_util::io::ReaderStream;
 use tokio_util::sync::CancellationToken;
 
 use super::JobRunner;
@@ -17,7 +24,7 @@ use crate::backoff::jittered_ms;
 use crate::billing::{Price, ProductKind};
 use crate::languages::primary_subtag;
 use crate::storage::LocalFile;
-use crate::store::{AttemptCount, CompletedTranscript, Job, Outcome};
+use crate::store::{AttemptCount, CompletedTranscript, Job, Outcome, redacted_audio_key};
 
 /// Delay before the second attempt. It doubles with each attempt.
 const RETRY_MS: i64 = 5_000;
@@ -162,6 +169,17 @@ impl JobRunner {
         }
     }
 
+    /// Stores the recording without what was hidden. A second attempt replaces it.
+    async fn keep_redacted_audio(&self, job: &Job, file: NamedTempFile) -> Result<(), AttemptError> {
+        let failed = |error: &dyn std::fmt::Display| {
+            AttemptError::OwnFault(format!("the redacted audio could not be stored: {error}"))
+        };
+        let bytes = tokio::fs::File::open(file.path()).await.map_err(|error| failed(&error))?;
+        let body = StreamBody::new(ReaderStream::new(bytes).map_ok(Frame::data));
+        let key = redacted_audio_key(&job.account, &job.id);
+        self.storage.put(&key, body, u64::MAX).await.map(drop).map_err(|error| failed(&error))
+    }
+
     /// Gives a worker back and waits for all of them.
     async fn all_workers(&self, worker: Worker) -> Result<Worker, AttemptError> {
         let workers = worker.semaphore().clone();
@@ -190,6 +208,9 @@ impl JobRunner {
         let options = transcribe_options(job);
         let passes = passes(&job.options);
         let redacts = passes.redaction.is_some();
+        let multichannel = job.options["multichannel"].as_bool().unwrap_or_default();
+        let cover = job.options["redact_audio"].as_str().and_then(Cover::named);
+        let scratch = self.settings.scratch.clone();
         // Dropping this future stops the engine's thread, too.
         let dropped = Arc::new(AtomicBool::new(false));
         let _guard = SetOnDrop(dropped.clone());
@@ -203,18 +224,27 @@ impl JobRunner {
                 progress_ms.store((audio_s * 1e3) as i64, Ordering::Relaxed);
                 if asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
-            let transcript = engine
-                .blocking()
-                .transcribe_with(audio, &options, |progress| on_progress(progress.audio_s))
-                .map_err(|error| classify(error, asked_to_stop()))?;
-            drop(file);
+            let engine = engine.blocking();
+            let transcript = if multichannel {
+                drop(audio);
+                engine.transcribe_channels(file.path(), &named(), &options, |progress| on_progress(progress.audio_s))
+            } else {
+                engine.transcribe_with(audio, &options, |progress| on_progress(progress.audio_s))
+            };
+            let transcript = transcript.map_err(|error| classify(error, asked_to_stop()))?;
             // No word leaves this thread before the passes have hidden what must be hidden.
-            analyzed(transcript, &passes)
+            let analyzed = analyzed(transcript, &passes)?;
+            let redacted =
+                cover.map(|cover| redacted_audio(&file, &analyzed.hidden_ms, cover, &scratch)).transpose()?;
+            Ok((analyzed, redacted))
         });
-        let Analyzed { transcript, words, utterances, analysis } = match transcribing.await {
+        let (Analyzed { transcript, words, utterances, analysis, .. }, redacted) = match transcribing.await {
             Ok(result) => result?,
             Err(panic) => return Err(AttemptError::Retryable(format!("the engine stopped: {panic}"))),
         };
+        if let Some(redacted) = redacted {
+            self.keep_redacted_audio(job, redacted).await?;
+        }
         let duration_ms = (transcript.audio_duration_sec * 1e3).round() as i64;
         for warning in &transcript.warnings {
             tracing::info!(job = %job.id, warning, "warning about the audio");
@@ -241,12 +271,14 @@ struct Analyzed {
     words: String,
     utterances: Option<String>,
     analysis: Option<String>,
+    hidden_ms: Vec<(u64, u64)>,
 }
 
 /// Does the passes over a transcript.
 fn analyzed(mut transcript: Transcript, passes: &Passes) -> Result<Analyzed, AttemptError> {
     let began = Instant::now();
-    let analysis = transcript.analyze(passes).map_err(|error| classify(error, false))?;
+    let mut analysis = transcript.analyze(passes).map_err(|error| classify(error, false))?;
+    let hidden_ms = std::mem::take(&mut analysis.hidden_ms);
     let json = |error: serde_json::Error| AttemptError::Retryable(error.to_string());
     let words = serde_json::to_string(&transcript.words).map_err(json)?;
     let utterances = transcript.utterances.as_ref().map(serde_json::to_string).transpose().map_err(json)?;
@@ -256,7 +288,25 @@ fn analyzed(mut transcript: Transcript, passes: &Passes) -> Result<Analyzed, Att
         metrics::histogram!("auricle_analysis_seconds").record(began.elapsed());
         Some(serde_json::to_string(&analysis).map_err(json)?)
     };
-    Ok(Analyzed { transcript, words, utterances, analysis })
+    Ok(Analyzed { transcript, words, utterances, analysis, hidden_ms })
+}
+
+/// Writes a recording without what was hidden, as a file that is deleted with its value.
+fn redacted_audio(
+    file: &LocalFile,
+    hidden_ms: &[(u64, u64)],
+    cover: Cover,
+    scratch: &Path,
+) -> Result<NamedTempFile, AttemptError> {
+    let own_fault = |error: std::io::Error| AttemptError::OwnFault(format!("no temporary file: {error}"));
+    let out = NamedTempFile::new_in(scratch).map_err(own_fault)?;
+    let audio = AudioStream::open_with(file.path(), &named()).map_err(|error| classify(error, false))?;
+    let mut writer = BufWriter::new(out.reopen().map_err(own_fault)?);
+    write_redacted(audio, hidden_ms, cover, &mut writer).map_err(|error| match error {
+        Error::Write(_) => AttemptError::OwnFault(error.to_string()),
+        other => classify(other, false),
+    })?;
+    Ok(out)
 }
 
 struct SetOnDrop(Arc<AtomicBool>);
@@ -290,11 +340,15 @@ fn transcribe_options(job: &Job) -> TranscribeOptions {
     options
 }
 
+/// The files of users have no names in messages.
+fn named() -> OpenOptions {
+    OpenOptions::default().name("the file")
+}
+
 /// Opens the audio of a file. The file is read while this stream is.
 async fn open(file: LocalFile) -> Result<(LocalFile, AudioStream), AttemptError> {
     let opening = tokio::task::spawn_blocking(move || {
-        let named = OpenOptions::default().name("the file");
-        let audio = AudioStream::open_with(file.path(), &named).map_err(|error| classify(error, false))?;
+        let audio = AudioStream::open_with(file.path(), &named()).map_err(|error| classify(error, false))?;
         Ok((file, audio))
     });
     opening.await.unwrap_or_else(|panic| Err(AttemptError::Retryable(format!("the file could not be opened: {panic}"))))

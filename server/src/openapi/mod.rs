@@ -10,7 +10,7 @@ use crate::routes::{OperationDoc, ROUTES, ResponseContent, Route};
 const COMPONENTS: &str = include_str!("components.json");
 
 /// Descriptions of the error statuses.
-const STATUSES: [(u16, &str); 15] = [
+const STATUSES: [(u16, &str); 16] = [
     (400, "The request is malformed or asks for an unsupported option"),
     (401, "The API key is missing, unknown or revoked"),
     (402, "The free credit is used up and there is no subscription"),
@@ -20,6 +20,7 @@ const STATUSES: [(u16, &str); 15] = [
     (409, "The resource is not in the required state"),
     (413, "The body or the file is too large"),
     (415, "The body is not JSON"),
+    (416, "The range lies behind the end of the file"),
     (422, "A field has the wrong type or a value out of its range"),
     (426, "The request must upgrade the connection to a WebSocket"),
     (429, "Too many requests"),

@@ -194,6 +194,7 @@ impl Service {
         };
         let transcripts = Arc::new(TranscriptsState {
             store: store.clone(),
+            storage: storage.clone(),
             outbound,
             catalog: catalog.clone(),
             notifiers: notifiers.clone(),

@@ -44,7 +44,9 @@ pub use sign_ins::SignIn;
 pub use time_limits::Tx;
 use time_limits::{Pool, check_released, within};
 pub use transcript_list::{Cursor, ListQuery, ListedTranscript};
-pub use transcripts::{Created, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery};
+pub use transcripts::{
+    Created, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery, redacted_audio_key,
+};
 pub use uploads::StaleUpload;
 pub use uploads::{Upload, UploadStatus, object_key};
 pub use usage::{DailyCost, UsageEvent};

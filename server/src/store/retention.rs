@@ -116,13 +116,14 @@ impl Store {
 mod tests {
     use std::time::Duration;
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::ids::TranscriptId;
     use crate::store::uploads::MAX_PUT_MS;
     use crate::store::{
         Account, Durability, JobQuery, NewTranscript, Source, SourceKind, Upload, UploadStatus, object_key,
+        redacted_audio_key,
     };
 
     async fn open() -> (tempfile::TempDir, Store, Account) {
@@ -147,6 +148,10 @@ mod tests {
     }
 
     async fn transcript(store: &Store, account: &Account, upload: &Upload) -> TranscriptId {
+        transcript_with(store, account, upload, json!({})).await
+    }
+
+    async fn transcript_with(store: &Store, account: &Account, upload: &Upload, options: Value) -> TranscriptId {
         let new = NewTranscript {
             id: TranscriptId::new(),
             account: account.id.clone(),
@@ -155,7 +160,7 @@ mod tests {
             title: None,
             language_code: None,
             webhook_url: None,
-            options: json!({}),
+            options,
             reserved_cents: 0,
             created_at: clock::now_ms(),
         };
@@ -189,6 +194,21 @@ mod tests {
         let mut expected = [&unfinished, &unused].map(|upload| object_key(&account.id, &upload.id));
         expected.sort();
         assert_eq!(orphans, expected);
+    }
+
+    #[tokio::test]
+    async fn a_redacted_recording_is_deleted_with_its_transcript() {
+        let (_folder, store, account) = open().await;
+        let upload = upload(&store, &account, UploadStatus::Ready, 0).await;
+        let plain = transcript(&store, &account, &upload).await;
+        let upload = self::upload(&store, &account, UploadStatus::Ready, 0).await;
+        let redacted = transcript_with(&store, &account, &upload, json!({"redact_audio": "beep"})).await;
+        for id in [&plain, &redacted] {
+            assert!(store.delete_transcript(&account.id, id).await.unwrap());
+        }
+        let orphans = store.orphaned_objects().await.unwrap();
+        assert!(orphans.contains(&redacted_audio_key(&account.id, &redacted)), "{orphans:?}");
+        assert!(!orphans.contains(&redacted_audio_key(&account.id, &plain)), "{orphans:?}");
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use super::transcript_list::title_key;
-use super::uploads::{RowLock, StaleUpload};
+use super::uploads::{MAX_PUT_MS, RowLock, StaleUpload, queue_deletion};
 use super::{Allowance, Result, Store, Topic, Tx};
 use crate::clock;
 use crate::ids::{AccountId, TranscriptId, UploadId};
@@ -114,6 +114,11 @@ pub struct TranscriptQuery {
     pub status: Option<Status>,
     pub limit: i64,
     pub offset: i64,
+}
+
+/// The key of a transcript's redacted recording in the object store.
+pub fn redacted_audio_key(account: &AccountId, transcript: &TranscriptId) -> String {
+    format!("redacted/{account}/{transcript}")
 }
 
 /// Lifetime of an idempotency key.
@@ -277,7 +282,7 @@ impl Store {
     /// False if there is no such transcript.
     pub async fn delete_transcript(&self, account: &AccountId, id: &TranscriptId) -> Result<bool> {
         let mut tx = self.begin().await?;
-        let row = sqlx::query("DELETE FROM transcripts WHERE id = $1 AND account_id = $2 RETURNING upload_id")
+        let row = sqlx::query("DELETE FROM transcripts WHERE id = $1 AND account_id = $2 RETURNING upload_id, options")
             .bind(id.as_str())
             .bind(account.as_str())
             .fetch_optional(&mut *tx)
@@ -287,6 +292,12 @@ impl Store {
             .bind(id.as_str())
             .execute(&mut *tx)
             .await?;
+        let options: Value = serde_json::from_str(&row.try_get::<String, _>("options")?).unwrap_or_default();
+        if options["redact_audio"].is_string() {
+            // A worker that has not noticed yet may still write it.
+            let until_at = clock::now_ms() + MAX_PUT_MS;
+            queue_deletion(&mut tx, &redacted_audio_key(account, id), until_at).await?;
+        }
         if let Some(upload) = row.try_get::<Option<String>, _>("upload_id")?.map(UploadId::from) {
             self.delete_if_stale(&mut tx, &upload, StaleUpload::Unused).await?;
         }

@@ -118,7 +118,7 @@ impl Store {
             return Ok(true);
         }
         let mut tx = self.begin().await?;
-        queue_deletion(&mut tx, &upload.account, &upload.id, upload.expires_at).await?;
+        queue_deletion(&mut tx, &upload.object_key(), upload.expires_at + MAX_PUT_MS).await?;
         tx.commit().await?;
         Ok(false)
     }
@@ -174,15 +174,15 @@ impl Store {
 /// The longest time that a PUT may continue after its URL has expired.
 pub(super) const MAX_PUT_MS: i64 = 24 * 3_600_000;
 
-/// Queues an upload's object for deletion: now, and again when no PUT can create it any more.
-pub(super) async fn queue_deletion(tx: &mut Tx, account: &AccountId, upload: &UploadId, expires_at: i64) -> Result<()> {
+/// Queues an object for deletion: now, and again when nobody can create it any more.
+pub(super) async fn queue_deletion(tx: &mut Tx, object_key: &str, until_at: i64) -> Result<()> {
     sqlx::query(
         "INSERT INTO orphans (object_key, created_at, until_at) VALUES ($1, $2, $3)
          ON CONFLICT (object_key) DO UPDATE SET due_at = 0",
     )
-    .bind(object_key(account, upload))
+    .bind(object_key)
     .bind(clock::now_ms())
-    .bind(expires_at + MAX_PUT_MS)
+    .bind(until_at)
     .execute(&mut **tx)
     .await?;
     Ok(())
@@ -216,7 +216,8 @@ impl Store {
         let deleted = sqlx::query(AssertSqlSafe(query)).bind(id.as_str()).fetch_optional(&mut **tx).await?;
         let Some(deleted) = deleted else { return Ok(false) };
         let account = AccountId::from(deleted.try_get::<String, _>("account_id")?);
-        queue_deletion(tx, &account, id, deleted.try_get("expires_at")?).await?;
+        let expires_at: i64 = deleted.try_get("expires_at")?;
+        queue_deletion(tx, &object_key(&account, id), expires_at + MAX_PUT_MS).await?;
         Ok(true)
     }
 }

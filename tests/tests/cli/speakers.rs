@@ -51,3 +51,17 @@ fn a_wrong_number_is_wrong_usage() {
         assert!(run.stderr.contains(said), "{}", run.stderr);
     }
 }
+
+#[test]
+fn channels_are_speakers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = two_readers(folder.path());
+    let run = transcribe(&file, &["--channels"]);
+    assert!(run.status == Some(0) && run.stdout.starts_with("A: "), "{} {}", run.stdout, run.stderr);
+    let run = transcribe(&file, &["--channels", "--format", "json"]);
+    let document: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!((&document["words"][0]["channel"], &document["words"][0]["speaker"]), (&1.into(), &"A".into()));
+    let run = transcribe(Path::new("-"), &["--channels"]);
+    assert!(run.status == Some(2) && run.stderr.contains("--channels"), "{}", run.stderr);
+    assert_eq!(transcribe(&file, &["--channels", "--speakers"]).status, Some(2));
+}

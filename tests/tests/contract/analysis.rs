@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::Cursor;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use auricle_tests::{Account, Receiver, Service, Setup, fixtures};
+use auricle_engine::audio::{AudioStream, OpenOptions};
+use auricle_tests::{Account, Answer, Receiver, Service, Setup, fixtures};
+use hyper::Method;
 use serde_json::{Value, json};
 
 const ANALYSES: [&str; 5] = ["summary", "chapters", "entities", "sentiment_results", "content_safety"];
@@ -116,6 +119,50 @@ fn a_hidden_run_is_one_word_with_the_times_of_the_run() {
     let mask = word(&hidden, "[PERSON_NAME]");
     assert_eq!((&mask["start"], &mask["end"]), (&word(&open, "John")["start"], &word(&open, "Smith")["end"]));
     assert_eq!(word(&hidden, "live"), word(&open, "live"));
+}
+
+#[test]
+fn the_redacted_recording_has_a_cover_in_place_of_the_hidden_words() {
+    let account = service().account();
+    let done = analyzed(&account, json!({"pii_redaction": true, "redact_audio": "silence"}));
+    let path = format!("/v2/transcripts/{}/redacted-audio", done["id"].as_str().unwrap());
+    let answer = account.get(&path);
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("audio/ogg")));
+    let decode = |bytes: Vec<u8>| {
+        AudioStream::from_source(Cursor::new(bytes), &OpenOptions::default()).unwrap().read_to_end().unwrap()
+    };
+    let (before, after) = (decode(personal()), decode(answer.body.to_vec()));
+    assert_eq!(before.len(), after.len());
+    let loudest = |samples: &[f32], word: &Value| {
+        let at = |field: &str| word[field].as_u64().unwrap() as usize * 16;
+        samples[at("start")..at("end").min(samples.len())].iter().fold(0f32, |most, sample| most.max(sample.abs()))
+    };
+    let words = done["words"].as_array().unwrap();
+    let (hidden, open): (Vec<_>, Vec<_>) =
+        words.iter().partition(|word| word["text"].as_str().unwrap().starts_with('['));
+    assert!(hidden.len() >= 3, "{words:?}");
+    for word in hidden {
+        assert!(loudest(&after, word) < 0.02 && loudest(&before, word) > 0.05, "{word}");
+    }
+    // Words beside a hidden one lose their edges.
+    let clear = open.iter().filter(|word| loudest(&after, word) > loudest(&before, word) / 2.0).count();
+    assert!(clear + 3 >= open.len(), "{clear} of {} words are heard", open.len());
+    // Nobody and nothing hears the names in it, and a player may read a part of it.
+    let heard = text(&account.transcribe("redacted.ogg", answer.body.to_vec())).to_lowercase();
+    assert!(PERSONAL.iter().all(|word| !heard.contains(word)) && heard.contains("born"), "{heard}");
+    let part = Answer::of(account.request(Method::GET, &path).header("range", "bytes=0-3"));
+    assert_eq!((part.status, &part.body[..]), (206, &b"OggS"[..]));
+    assert_eq!(account.delete(&format!("/v2/transcripts/{}", done["id"].as_str().unwrap())).status, 204);
+    account.get(&path).error(404, "not_found");
+}
+
+#[test]
+fn a_redacted_recording_is_made_only_where_it_was_asked_for() {
+    let account = service().account();
+    let done = analyzed(&account, json!({"pii_redaction": true}));
+    let path = format!("/v2/transcripts/{}/redacted-audio", done["id"].as_str().unwrap());
+    assert!(account.get(&path).error(404, "not_found").contains("redact_audio"));
+    service().account().get(&path).error(404, "not_found");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Speaker labels (sections 2.1 and 4.1).
 
+use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_tests::{Service, Setup, fixtures, silence, wav};
+use auricle_tests::{Service, Setup, fixtures, silence, wav, wav_of};
 use serde_json::{Value, json};
 
 /// The real starters, of which one tells voices apart.
@@ -12,15 +13,22 @@ fn service() -> &'static Service {
     SERVICE.get_or_init(|| Setup::local().starter().start())
 }
 
-/// A man reads, then a woman.
-fn two_readers() -> Vec<u8> {
-    let read = |name: &str| {
+/// A man, and a woman.
+fn readers() -> [Vec<f32>; 2] {
+    ["669-129074-0012.opus", "7312-92432-0003.opus"].map(|name| {
         let path = fixtures().join("alignment").join(name);
         AudioStream::open(path).unwrap().read_to_end().unwrap()
-    };
-    let samples = [read("669-129074-0012.opus"), vec![0.0; 8000], read("7312-92432-0003.opus")].concat();
-    let data: Vec<u8> = samples.iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
-    wav(SAMPLE_RATE, 16, &data)
+    })
+}
+
+fn pcm(samples: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    samples.into_iter().flat_map(|sample| ((sample * 32_767.0) as i16).to_le_bytes()).collect()
+}
+
+/// A man reads, then a woman.
+fn two_readers() -> Vec<u8> {
+    let [man, woman] = readers();
+    wav(SAMPLE_RATE, 16, &pcm([man, vec![0.0; 8000], woman].concat()))
 }
 
 fn strings<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
@@ -58,6 +66,49 @@ fn speakers_are_labelled_by_first_word_and_no_part_crosses_a_change() {
     assert!(account.get(&format!("/v2/transcripts/{id}/vtt")).text().contains("<v B>"));
     // The list says the same.
     assert_eq!(account.get("/v2/transcripts").ok()["data"][0], done);
+}
+
+/// Both read at once, each on a channel.
+#[test]
+fn channels_are_transcribed_each_by_itself() {
+    let account = service().account();
+    let [mut man, mut woman] = readers();
+    let length = man.len().max(woman.len());
+    let alone = [&man, &woman].map(|samples| {
+        let done = account.transcribe("one.wav", wav(SAMPLE_RATE, 16, &pcm(samples.iter().copied())));
+        strings(&done["words"], "text").join(" ")
+    });
+    man.resize(length, 0.0);
+    woman.resize(length, 0.0);
+    let both = man.iter().zip(&woman).flat_map(|(left, right)| [*left, *right]);
+    let upload = account.upload("call.wav", wav_of(2, SAMPLE_RATE, 16, &pcm(both)));
+    let id = account.create(&json!({"upload_id": &upload, "multichannel": true}));
+    let done = account.finished(&id);
+    assert_eq!(done["status"], "completed", "{done}");
+    let words = done["words"].as_array().unwrap();
+    let of = |channel: u64| -> Vec<&Value> { words.iter().filter(|word| word["channel"] == channel).collect() };
+    for (channel, alone) in (1..).zip(&alone) {
+        let own: Vec<&str> = of(channel).iter().map(|word| word["text"].as_str().unwrap()).collect();
+        assert_eq!(&own.join(" "), alone, "channel {channel}");
+        let speakers: HashSet<&str> = of(channel).iter().map(|word| word["speaker"].as_str().unwrap()).collect();
+        assert_eq!(speakers.len(), 1, "a channel is a speaker");
+    }
+    assert_eq!(of(1).len() + of(2).len(), words.len());
+    let utterances = done["utterances"].as_array().unwrap();
+    assert_eq!(utterances.iter().map(|one| one["speaker"].as_str().unwrap()).collect::<HashSet<_>>().len(), 2);
+    // Captions follow one another in time.
+    let srt = account.get(&format!("/v2/transcripts/{id}/srt"));
+    let starts: Vec<&str> = srt.text().lines().filter(|line| line.contains(" --> ")).collect();
+    assert!(starts.is_sorted() && starts.len() > 1, "{starts:?}");
+    // A mono file has one.
+    let upload = account.upload("one.wav", two_readers());
+    let mono = account.finished(&account.create(&json!({"upload_id": &upload, "multichannel": true})));
+    assert!(mono["words"].as_array().unwrap().iter().all(|word| word["channel"] == 1), "{mono}");
+    let message = account.post(
+        "/v2/transcripts",
+        &json!({"upload_id": upload, "multichannel": true, "speaker_labels": true, "speakers_expected": 2}),
+    );
+    assert!(message.error(422, "validation_error").contains("multichannel"));
 }
 
 #[test]

@@ -10,5 +10,6 @@ mod listen;
 mod shares;
 mod speakers;
 mod speech;
+mod spoken_text;
 mod transcribe;
 mod word_times;

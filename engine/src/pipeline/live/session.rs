@@ -12,7 +12,7 @@ use futures_core::Stream;
 use super::backlog::{Backlog, BacklogReporter};
 use super::slot::{LiveAudio, LiveRequest};
 use super::turns::{LiveEvent, Turns};
-use crate::audio::{Resampler, SAMPLE_RATE, sanitize};
+use crate::audio::{Leveler, Resampler, SAMPLE_RATE, sanitize};
 use crate::decoding::fusion::{self, Fusion};
 use crate::decoding::keyterms::{ExpectedTerms, Keyterms};
 use crate::error::{Error, Result};
@@ -33,6 +33,7 @@ pub const MAX_AHEAD_MS: u64 = 5_000;
 pub struct LiveInput {
     stream: scheduler::Stream<DeviceExecutor>,
     resampler: Resampler,
+    leveler: Leveler,
     mel: LogMelStream,
     /// It runs on the thread that pushes: the worker's time is the models'.
     detector: Option<VadStream<Arc<Silero>>>,
@@ -118,6 +119,7 @@ pub(crate) fn open(
     let input = LiveInput {
         stream,
         resampler,
+        leveler: Leveler::live(),
         mel,
         detector: detector.map(VadStream::new),
         odd_byte: None,
@@ -198,7 +200,9 @@ impl LiveInput {
         let mut input = self.unsent.take().unwrap_or_default();
         let before = input.samples.len();
         let samples: Vec<f32> = samples.iter().copied().map(sanitize).collect();
-        self.resampler.push(&samples, &mut input.samples)?;
+        let mut resampled = Vec::new();
+        self.resampler.push(&samples, &mut resampled)?;
+        self.leveler.push(&resampled, &mut input.samples);
         input.mel.extend(self.mel.push(&input.samples[before..]));
         let detected = match &mut self.detector {
             Some(detector) => detector.push(&input.samples[before..])?,
@@ -273,7 +277,9 @@ impl LiveInput {
         self.finished = true;
         let mut rest = self.unsent.take().unwrap_or_default();
         let before = rest.samples.len();
-        self.resampler.finish(&mut rest.samples)?;
+        let mut resampled = Vec::new();
+        self.resampler.finish(&mut resampled)?;
+        self.leveler.push(&resampled, &mut rest.samples);
         rest.mel.extend(self.mel.push(&rest.samples[before..]));
         rest.mel.extend(self.mel.finish());
         if let Some(mut detector) = self.detector.take() {

@@ -71,6 +71,7 @@ pub fn words(
             start: (start as u64 * FRAME_MS).min(end_ms),
             end: (end as u64 * FRAME_MS).min(end_ms),
             speaker: None,
+            channel: None,
         });
     }
     Ok((Spoken { words: found, language: code.map(str::to_owned), ..Spoken::default() }, dropped))

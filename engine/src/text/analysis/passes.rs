@@ -62,6 +62,9 @@ pub struct Analysis {
     pub sentiment_results: Option<Vec<SentenceSentiment>>,
     /// The sentences about sensitive topics.
     pub content_safety: Option<SafetyReport>,
+    /// First and last moment of each run that redaction has hidden, in ms. It stays with those who hide the sound, too.
+    #[serde(skip)]
+    pub hidden_ms: Vec<(u64, u64)>,
 }
 
 impl Analysis {
@@ -91,8 +94,6 @@ pub struct Analyzed {
     pub words: Vec<Word>,
     /// The text of the words, if a pass has changed them.
     pub text: Option<String>,
-    /// First and last moment of each run that redaction has hidden, in ms.
-    pub hidden_ms: Vec<(u64, u64)>,
     /// The findings.
     pub analysis: Analysis,
 }
@@ -129,7 +130,8 @@ pub fn analyze(words: Vec<Word>, language: Option<&str>, passes: &Passes) -> Res
         analysis.mask_profanity(language);
     }
     let text = changed.then(|| joined(&redacted.words));
-    Ok(Analyzed { text, hidden_ms: redacted.spans_ms, analysis, words: redacted.words })
+    analysis.hidden_ms = redacted.spans_ms;
+    Ok(Analyzed { text, analysis, words: redacted.words })
 }
 
 /// What was asked beside redaction and the profanity filter. A language that a pass lacks leaves its field empty.

@@ -79,6 +79,7 @@ mod tests {
                 end: at as u64 * 300 + 250,
                 confidence: 0.9,
                 speaker: None,
+                channel: None,
             })
             .collect();
         summarise(&sentences(&words), &[], language, form)

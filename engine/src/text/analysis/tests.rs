@@ -9,6 +9,7 @@ fn words(text: &str) -> Vec<Word> {
             end: at as u64 * 300 + 250,
             confidence: 0.9,
             speaker: None,
+            channel: None,
         })
         .collect()
 }

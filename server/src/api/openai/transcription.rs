@@ -143,6 +143,7 @@ mod tests {
             end: start + 400,
             confidence: 0.5,
             speaker: None,
+            channel: None,
         };
         Finished {
             text: "Hello there. How are you?".into(),

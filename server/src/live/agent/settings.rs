@@ -242,7 +242,7 @@ mod tests {
                 "unsupported_schema",
             ),
             (
-                json!({ "tools": [{ "name": "a", "parameters": { "properties": { "b": { "pattern": "x" } } } }] }),
+                json!({ "tools": [{ "name": "a", "parameters": { "properties": { "b": { "patternProperties": {} } } } }] }),
                 "unsupported_schema",
             ),
         ] {

@@ -190,6 +190,7 @@ mod tests {
                 end: at as u64 * 300 + 250,
                 confidence: 0.9,
                 speaker: None,
+                channel: None,
             })
             .collect();
         moderate(&sentences(&words))
