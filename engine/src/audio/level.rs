@@ -259,7 +259,7 @@ mod tests {
             let late = &whole[10 * 16_000..];
             assert_eq!(late, &samples[10 * 16_000..]);
         }
-        // What comes within the next seconds is known: no sample of the loud part is raised.
+        // A recording is heard ahead: no sample of the loud part is raised.
         let out = level(Leveler::recorded(), &samples, 1000);
         assert_eq!(out[8 * 16_000..], samples[8 * 16_000..]);
     }

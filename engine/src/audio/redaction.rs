@@ -40,7 +40,7 @@ impl Cover {
 /// Writes a recording as Ogg Opus, mono, with `cover` in place of the parts from a first to a last moment, in ms.
 ///
 /// # Errors
-/// What decoding reports, and [`crate::Error::Write`] if `out` takes nothing more.
+/// Those of [`AudioStream::next_block`], and [`crate::Error::Write`] if `out` takes nothing more.
 pub fn write_redacted(mut audio: AudioStream, hidden_ms: &[(u64, u64)], cover: Cover, out: impl Write) -> Result<()> {
     let mut mask = Mask::new(hidden_ms, cover);
     let mut file = OpusFile::new(out, SAMPLE_RATE)?;

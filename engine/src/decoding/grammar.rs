@@ -32,7 +32,6 @@ fn rules(call_schema: &Value) -> String {
 /// A vocabulary in the form that grammars need.
 pub struct GrammarCompiler {
     factory: ParserFactory,
-    env: TokEnv,
 }
 
 /// The grammar of one text, and how far the text has come in it.
@@ -63,7 +62,7 @@ impl GrammarCompiler {
         let failed = |error| Error::internal(format!("a vocabulary cannot be used with grammars: {error:#}"));
         let mut factory = ParserFactory::new_simple(&env).map_err(failed)?;
         factory.quiet().limits_mut().verbose_errors = false;
-        Ok(Self { factory, env })
+        Ok(Self { factory })
     }
 
     /// The grammar of JSON texts that fit a schema. It cannot hold `not`, `uniqueItems`, formats that it does not know, and of `oneOf`
@@ -107,7 +106,7 @@ impl GrammarCompiler {
         let matcher = Matcher::new(Ok(parser));
         match matcher.get_error() {
             Some(error) => Err(refused(error)),
-            None => Ok(Grammar { matcher, env: self.env.clone() }),
+            None => Ok(Grammar { matcher, env: self.factory.tok_env().clone() }),
         }
     }
 }
