@@ -14,8 +14,6 @@ pub struct Order {
     /// The folder of its sources, below the workspace.
     pub sources: &'static str,
     pub ranks: &'static [&'static [&'static str]],
-    /// Folders whose own modules still form cycles.
-    pub cyclic: &'static [&'static str],
     /// True if the root's documentation has a layout list, which must equal the ranks.
     pub has_layout: bool,
 }
@@ -41,7 +39,6 @@ pub const ORDERS: [Order; 3] = [
             &["thread_pool", "matmul", "elementwise", "reduce", "vector_math"],
             &["cube", "vulkan_layers"],
         ],
-        cyclic: &[],
         has_layout: true,
     },
     Order {
@@ -64,7 +61,6 @@ pub const ORDERS: [Order; 3] = [
             &["catalog", "device", "load_once"],
             &["error", "language"],
         ],
-        cyclic: &["pipeline"],
         has_layout: true,
     },
     Order {
@@ -91,7 +87,6 @@ pub const ORDERS: [Order; 3] = [
             &["ids"],
             &["clock"],
         ],
-        cyclic: &[],
         has_layout: true,
     },
 ];
@@ -173,9 +168,7 @@ fn join(module: &str, name: &str) -> String {
 }
 
 /// Checks the sources of a crate against its order.
-///
-/// `cyclic` names folders whose cycles are allowed.
-pub fn check(sources: &Sources, ranks: &[&[&str]], cyclic: &[&str]) -> Vec<Fault> {
+pub fn check(sources: &Sources, ranks: &[&[&str]]) -> Vec<Fault> {
     let mut faults = BTreeSet::new();
     for module in ranks.iter().flat_map(|rank| rank.iter()).filter(|module| !sources.contains_key(**module)) {
         faults.insert(Fault::Missing((*module).to_owned()));
@@ -195,11 +188,7 @@ pub fn check(sources: &Sources, ranks: &[&[&str]], cyclic: &[&str]) -> Vec<Fault
             faults.insert(Fault::Up(arrow.clone()));
         }
     }
-    let folder = |cycle: &[String]| {
-        cycle.first().and_then(|module| module.rsplit_once("::")).map_or("", |split| split.0).to_owned()
-    };
-    let cycles = cycles(&arrows).into_iter().filter(|cycle| !cyclic.contains(&folder(cycle).as_str()));
-    faults.extend(cycles.map(Fault::Cycle));
+    faults.extend(cycles(&arrows).into_iter().map(Fault::Cycle));
     faults.into_iter().collect()
 }
 

@@ -149,7 +149,7 @@ fn speed(path: &Path, [prompt, text]: [usize; 2], rounds: usize) {
     println!("loaded in {:.1} s; a token reads {megabytes:.0} MB of weights", began.elapsed().as_secs_f64());
     let vocabulary = model.config().vocabulary as u32;
     let tokens: Vec<u32> = (0..prompt as u32).map(|at| (at * 7919 + 13) % vocabulary).collect();
-    let precision = auricle_engine::unstable::pipeline::language::LanguageExecutor::page_precision();
+    let precision = auricle_engine::unstable::pipeline::executors::language::LanguageExecutor::page_precision();
     let mut rates = [const { Vec::new() }; 4];
     for _ in 0..rounds {
         let mut arena = model.arena(precision, 4 << 30);

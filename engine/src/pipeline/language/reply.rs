@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use auricle_kernels::paged_attention::PAGE;
 
-use super::constraint::Constraint;
-use super::executor::LanguageExecutor;
-use super::request::LanguageRequest;
 use crate::chat::{ChatEvent, ChatMessage, ChatOptions, ChatTool, ChatToolCall, ChatToolChoice};
 use crate::error::{Error, Result};
 use crate::models::decoder::{ChatModel, TemplateCall, TemplateMessage};
-use crate::pipeline::executor::{DeviceExecutor, StreamOutput, StreamRequest};
+use crate::pipeline::executors::device::{DeviceExecutor, StreamOutput, StreamRequest};
+use crate::pipeline::executors::language::constraint::Constraint;
+use crate::pipeline::executors::language::{LanguageExecutor, LanguageRequest};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::tool_calls::{Part, ToolCallReader};
 

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::slot::StepOutput;
 use crate::decoding::Token;
 use crate::models::fastconformer::{EmissionDelay, FastConformer};
+use crate::pipeline::executors::live::StepOutput;
 use crate::text::Word;
 use crate::text::itn;
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use super::voice_executor::{VoiceInput, VoiceRequest};
 use crate::error::{Error, Result};
 use crate::models::silero::Silero;
 use crate::models::voice::VoiceEmbedder;
-use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
+use crate::pipeline::executors::device::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
+use crate::pipeline::executors::voice::{VoiceInput, VoiceRequest};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::speakers::clustering::Clustering;
 use crate::speakers::listener::{HeardWindow, Listener};

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::transducer_executor::{SearchPlacement, StepOutput, StepResult, TransducerInput, TransducerRequest};
 use super::unwritten::Coverage;
+use super::window_reader::WindowReader;
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::decoding::fusion::{BEAM, Fusion};
 use crate::decoding::keyterms::{ExpectedTerms, Keyterms};
@@ -15,8 +15,11 @@ use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
 use crate::options::TranscribeOptions;
-use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
-use crate::pipeline::groups::BatchGroup;
+use crate::pipeline::executors::device::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
+use crate::pipeline::executors::groups::BatchGroup;
+use crate::pipeline::executors::transducer::{
+    SearchPlacement, StepOutput, StepResult, TransducerInput, TransducerRequest,
+};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::lm::LanguageModel;
 use crate::text::tokens::{Spoken, joined};
@@ -245,25 +248,17 @@ fn transcribe_windows(
     audio: &mut AudioStream,
     run: &mut Transcription,
 ) -> Result<Spoken> {
-    let mut chunker = Chunker::new(run.detector, WindowLengths::UTTERANCES);
+    let mut reader = WindowReader::new(audio, Chunker::new(run.detector, WindowLengths::UTTERANCES));
     let mut open = run.open(worker)?;
     let mut waiting: VecDeque<Window> = VecDeque::new();
     let mut spoken = Spoken::default();
-    let mut ended = false;
     loop {
-        while !ended && waiting.len() < WINDOWS_AHEAD {
-            let cut = match audio.next_block()? {
-                Some(block) => chunker.push(&block)?,
-                None => {
-                    ended = true;
-                    chunker.finish()?
-                }
-            };
-            for window in cut {
+        while !reader.has_ended() && waiting.len() < WINDOWS_AHEAD {
+            for window in reader.read()? {
                 open.push(TransducerInput::Window(window.samples.clone()))?;
                 waiting.push_back(window);
             }
-            if ended {
+            if reader.has_ended() {
                 open.finish(None);
             }
         }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::whisper_windows::LITTLE_SPEECH_MS;
 use crate::models::whisper::{DecodedWindow, Segment, SpecialTokens};
+use crate::pipeline::executors::whisper::windows::LITTLE_SPEECH_MS;
 use crate::text::Word;
 use crate::vad::speech_filter::SpeechSpans;
 

@@ -7,15 +7,18 @@ use std::sync::Arc;
 
 use super::transducer::{ProgressReport, dropped_words_warning};
 use super::unwritten::{Coverage, MIN_ADVANCE_MS, unwritten};
-use super::whisper_executor::{LanguageChoice, SAMPLES_PER_FRAME, TranscribedWindow, WhisperInput, WhisperRequest};
 use super::whisper_words::{FRAME_MS, words};
+use super::window_reader::WindowReader;
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
 use crate::models::silero::Silero;
 use crate::models::whisper::{DecodedWindow, Previous, Task, Whisper};
 use crate::options::TranscribeOptions;
-use crate::pipeline::executor::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
+use crate::pipeline::executors::device::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
+use crate::pipeline::executors::whisper::{
+    LanguageChoice, SAMPLES_PER_FRAME, TranscribedWindow, WhisperInput, WhisperRequest,
+};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::tokens::{Spoken, joined};
 use crate::text::{Word, medical};
@@ -69,7 +72,8 @@ pub(crate) fn transcribe(
     } else {
         let several = options.language.is_none() && options.languages.len() > 1;
         let lengths = if several { WindowLengths::STRETCHES } else { WindowLengths::THIRTY_SECONDS };
-        transcribe_parallel(open, &mut audio, Chunker::new(detector, lengths), &keyterms, &mut text)?;
+        let reader = WindowReader::new(&mut audio, Chunker::new(detector, lengths));
+        transcribe_parallel(open, reader, &keyterms, &mut text)?;
     }
     let TranscriptBuilder { spoken, coverage, dropped_words, .. } = text;
     let confidence = spoken.confidence();
@@ -272,29 +276,20 @@ impl WindowQueue<'_> {
 /// Transcribes windows cut at silence, several at once.
 fn transcribe_parallel(
     (stream, mut results): OpenStream,
-    audio: &mut AudioStream,
-    mut chunker: Chunker,
+    mut reader: WindowReader,
     keyterms: &[u32],
     text: &mut TranscriptBuilder,
 ) -> Result<()> {
     let mut queue = WindowQueue { stream, model: text.model, keyterms, pushed: 0, pending: VecDeque::new() };
-    let mut ended = false;
     loop {
-        while !ended && queue.pending.len() < WINDOWS_AHEAD {
-            let cut = match audio.next_block()? {
-                Some(block) => chunker.push(&block)?,
-                None => {
-                    ended = true;
-                    chunker.finish()?
-                }
-            };
-            for window in cut {
+        while !reader.has_ended() && queue.pending.len() < WINDOWS_AHEAD {
+            for window in reader.read()? {
                 queue.push(queue.pending.len(), window, 0, None)?;
             }
         }
         queue.deliver(text)?;
         if queue.pending.is_empty() {
-            if ended {
+            if reader.has_ended() {
                 queue.stream.finish(None);
                 return Ok(());
             }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::whisper_executor::SAMPLES_PER_FRAME;
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;
 use crate::models::whisper::{DecodedWindow, SpecialTokens, Whisper, token_times};
+use crate::pipeline::executors::whisper::SAMPLES_PER_FRAME;
 use crate::text::Word;
 use crate::text::tokens::Spoken;
 use crate::vad::speech_filter::SpeechSpans;

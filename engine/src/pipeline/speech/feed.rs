@@ -9,11 +9,11 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 
-use super::executor::Progress;
-use super::phrase::Phrase;
-use super::voice_model::VoiceModel;
 use crate::error::{Error, Result};
-use crate::pipeline::executor::{DeviceExecutor, StreamInput};
+use crate::pipeline::executors::device::{DeviceExecutor, StreamInput};
+use crate::pipeline::executors::speech::Progress;
+use crate::pipeline::executors::speech::phrase::Phrase;
+use crate::pipeline::executors::speech::voice_model::VoiceModel;
 use crate::scheduler::Stream;
 use crate::text::speech::{Clause, ClauseSplitter};
 

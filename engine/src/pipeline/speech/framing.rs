@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::executor::SpeechOutput;
 use crate::audio::Resampler;
 use crate::error::Result;
+use crate::pipeline::executors::speech::SpeechOutput;
 use crate::speech::{SPEECH_FRAME, SPEECH_RATE, SpeechFrame, SpokenWord};
 
 /// The frames of one stream.

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 use tokio::sync::futures::OwnedNotified;
 
-use super::executor::{Progress, SpeechRequest};
 use super::feed::{Feed, FeedState, SpeechPermit};
 use super::framing::Framing;
 use super::pacing::{Pace, wake_at};
-use super::voice_model::VoiceModel;
 use crate::error::Result;
-use crate::pipeline::executor::{DeviceExecutor, StreamOutput, StreamRequest};
+use crate::pipeline::executors::device::{DeviceExecutor, StreamOutput, StreamRequest};
+use crate::pipeline::executors::speech::voice_model::VoiceModel;
+use crate::pipeline::executors::speech::{Progress, SpeechRequest};
 use crate::scheduler::{Priority, Results, Scheduler};
 use crate::speech::{SPEECH_RATE, SpeakOptions, SpeechFrame};
 

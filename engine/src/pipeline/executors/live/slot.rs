@@ -11,7 +11,7 @@ use crate::decoding::{Beam, Search, Token};
 use crate::error::Result;
 use crate::models::fastconformer::Stream;
 use crate::models::silero::CHUNK;
-use crate::pipeline::groups::BatchGroup;
+use crate::pipeline::executors::groups::BatchGroup;
 use crate::vad::endpointer::{Endpoint, Endpointer, EndpointingRules};
 
 /// Mel rows of a turn ahead of the detected speech: 600 ms.

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use burn::tensor::Tensor;
 
-use super::transducer_executor::in_turn;
-use super::whisper_windows::{ActiveWindow, ModelState, Outcome, TEMPERATURES};
+use super::windows::{ActiveWindow, ModelState, Outcome, TEMPERATURES};
 use crate::error::{Error, Result};
 use crate::models::whisper::{DecodeOptions, DecodedWindow, Task, Whisper};
+use crate::pipeline::executors::shares::in_turn;
 use crate::scheduler::{BatchExecutor, SlotTable};
 
 /// Most windows that are encoded in a step.

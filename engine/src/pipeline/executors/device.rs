@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::language::{LanguageBatchKey, LanguageExecutor, LanguageOutput, LanguageRequest};
 use super::live::{LiveAudio, LiveBatchKey, LiveExecutor, LiveRequest, StepOutput};
-use super::offline::transducer_executor::{self as transducer, TransducerExecutor};
-use super::offline::voice_executor::{self as voice, VoiceExecutor};
-use super::offline::whisper_executor::{self as whisper, WhisperExecutor};
-use super::speech::{Phrase, SpeechBatchKey, SpeechExecutor, SpeechOutput, SpeechRequest};
+use super::speech::phrase::Phrase;
+use super::speech::{SpeechBatchKey, SpeechExecutor, SpeechOutput, SpeechRequest};
+use super::transducer::{self, TransducerExecutor};
+use super::voice::{self, VoiceExecutor};
+use super::whisper::{self, WhisperExecutor};
 use crate::error::{Error, Result};
 use crate::scheduler::{BatchExecutor, SlotTable};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use burn::tensor::{Tensor, TensorData};
 
-use super::transducer_executor::in_turn;
+use super::shares::in_turn;
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::models::voice::VoiceEmbedder;

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use burn::tensor::{Tensor, TensorData};
 
+use super::groups::{BatchGroup, BatchGroups};
+use super::shares::in_turn;
 use crate::decoding::keyterms::Keyterms;
 use crate::decoding::{Search, Token};
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::models::fastconformer::{Encoded, Stream};
-use crate::pipeline::groups::{BatchGroup, BatchGroups};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
 /// Approximate number of encoder frames of a step: large enough to fill the device, small enough that attention over
@@ -331,19 +332,4 @@ impl BatchExecutor for TransducerExecutor {
         // The caches of a stream have moved on.
         key.rows.is_none()
     }
-}
-
-/// How many of its pieces each of several takes, one of each in turn up to `most` together, so that a long one does not delay
-/// the others.
-pub(super) fn in_turn(waiting: &[usize], most: usize) -> Vec<usize> {
-    let mut counts = vec![0; waiting.len()];
-    let mut left = most.min(waiting.iter().sum());
-    while left > 0 {
-        for (count, waiting) in counts.iter_mut().zip(waiting) {
-            if left > 0 && *count < *waiting {
-                (*count, left) = (*count + 1, left - 1);
-            }
-        }
-    }
-    counts
 }

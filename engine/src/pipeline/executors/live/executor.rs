@@ -8,7 +8,7 @@ use burn::tensor::{Tensor, TensorData};
 use super::slot::{EncoderInput, LiveAudio, LiveRequest, LiveSlot, StepOutput};
 use crate::decoding::Beam;
 use crate::error::{Error, Result};
-use crate::pipeline::groups::{BatchGroup, BatchGroups};
+use crate::pipeline::executors::groups::{BatchGroup, BatchGroups};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
 /// Most streams of an encoder step.
@@ -195,11 +195,11 @@ mod tests {
 
     use burn::tensor::Device;
 
-    use super::super::backlog::BacklogReporter;
     use super::*;
     use crate::audio::AudioStream;
     use crate::models::fastconformer::FastConformer;
     use crate::models::silero::Silero;
+    use crate::pipeline::executors::live::backlog::BacklogReporter;
     use crate::vad::endpointer::EndpointingRules;
     use crate::vad::stream::VadStream;
 

@@ -1,0 +1,12 @@
+//! Live streams: a chunk of audio in, tokens out, with the state of each stream between steps.
+//!
+//! - `executor`: the steps of all live streams.
+//! - `slot`: the state of one stream between steps.
+//! - [`backlog`]: the audio that waits for the device.
+
+pub mod backlog;
+mod executor;
+mod slot;
+
+pub use executor::{LiveBatchKey, LiveExecutor};
+pub use slot::{LiveAudio, LiveRequest, StepOutput};

@@ -1,0 +1,21 @@
+//! The batch executors: one for each family of models, and one for a device over all of them.
+//!
+//! - [`device`]: the executor of a device.
+//! - [`live`]: live streams of a transducer.
+//! - [`transducer`]: recordings by a transducer.
+//! - [`whisper`]: recordings by Whisper.
+//! - [`voice`]: speaker embeddings.
+//! - [`language`]: answers of language models.
+//! - [`speech`]: speech synthesis.
+//! - `groups`: streams of a FastConformer checkpoint that can share a step.
+//! - `shares`: places of a batch, dealt to the streams in turn.
+
+pub(crate) mod device;
+pub(crate) mod groups;
+pub mod language;
+pub(crate) mod live;
+mod shares;
+pub(crate) mod speech;
+pub(crate) mod transducer;
+pub(crate) mod voice;
+pub(crate) mod whisper;
