@@ -7,6 +7,7 @@ mod bucket;
 mod client;
 mod disk;
 mod faketime;
+mod faulty_agent;
 mod forwarder;
 mod guard;
 pub mod hub;
@@ -29,6 +30,7 @@ pub use bucket::Bucket;
 pub use client::{Account, Answer, Signed, block_on, http, http2};
 pub use disk::SmallDisk;
 pub use faketime::Clock;
+pub use faulty_agent::{Fault, FaultyAgent};
 pub use forwarder::Forwarder;
 pub use live::{Frame, Live, Token, TranscriptFrame, TranscriptWord, Turn, text_of, turns};
 pub use media::{noise, silence, spoken, wav, wav_of};
@@ -36,7 +38,7 @@ pub use optional::{devices, fixtures, repository, skip};
 pub use oracle::{Oracle, relative_error, with_config};
 pub use postgres::Postgres;
 pub use program::{
-    Run, arpa, auricle, binary, command, command_of, ended, models, models_with, models_with_detector, speech,
+    Run, arpa, auricle, binary, command, command_of, ended, example, models, models_with, models_with_detector, speech,
     tiny_models,
 };
 pub use published::{write_published_size, write_streaming_size};

@@ -59,38 +59,46 @@ pub(crate) fn command_with_open_files(limit: &str) -> Command {
 /// The program: `AURICLE_BIN`, else what cargo builds with the profile that this test was built with.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        if let Some(named) = std::env::var_os("AURICLE_BIN") {
-            return named.into();
-        }
-        // A test is target/release/deps/cli-0123456789abcdef, a load tool target/release/live_load.
-        let this = std::env::current_exe().expect("a program knows its path");
-        let folder = this.parent().expect("a program is in a folder");
-        let folder =
-            if folder.ends_with("deps") { folder.parent().expect("deps is in target/PROFILE") } else { folder };
-        let profile = match folder.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(profile) => profile,
-        };
-        // Always asked for: cargo knows whether the one that is there is of these sources. With the features of the
-        // whole workspace, as the checks build it: those of one package alone would compile burn a second time.
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        // What cargo tells a test of its own package would be news to build scripts, and what they build be built anew.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| {
-            let name = name.to_string_lossy();
-            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
-        }) {
-            cargo.env_remove(name);
-        }
-        let built = cargo
-            .args(["build", "--quiet", "--workspace", "--bin", "auricle", "--profile", profile])
-            .current_dir(crate::repository())
-            .env("CARGO_TARGET_DIR", folder.parent().expect("target/PROFILE"))
-            .status()
-            .expect("cargo starts");
-        assert!(built.success(), "the auricle binary does not build");
-        folder.join(format!("auricle{}", std::env::consts::EXE_SUFFIX))
+    BINARY.get_or_init(|| match std::env::var_os("AURICLE_BIN") {
+        Some(named) => named.into(),
+        None => built("--bin", "auricle"),
     })
+}
+
+/// An example of the server, built like [`binary`].
+pub fn example(name: &str) -> PathBuf {
+    built("--example", name)
+}
+
+/// Builds a target of the workspace. Always asked for: cargo knows whether the one that is there is of these sources.
+fn built(kind: &str, name: &str) -> PathBuf {
+    // A test is target/release/deps/cli-0123456789abcdef, a load tool target/release/live_load.
+    let this = std::env::current_exe().expect("a program knows its path");
+    let folder = this.parent().expect("a program is in a folder");
+    let folder = if folder.ends_with("deps") { folder.parent().expect("deps is in target/PROFILE") } else { folder };
+    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    };
+    // With the features of the whole workspace, as the checks build it: those of one package alone would compile burn a
+    // second time.
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo tells a test of its own package would be news to build scripts, and what they build be built anew.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    }) {
+        cargo.env_remove(name);
+    }
+    let built = cargo
+        .args(["build", "--quiet", "--workspace", kind, name, "--profile", profile])
+        .current_dir(crate::repository())
+        .env("CARGO_TARGET_DIR", folder.parent().expect("target/PROFILE"))
+        .status()
+        .expect("cargo starts");
+    assert!(built.success(), "{name} does not build");
+    let folder = if kind == "--example" { folder.join("examples") } else { folder.to_owned() };
+    folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
 /// A models folder in which `svc-best` is the tiny streaming checkpoint of the fixtures: quick, and its words are nonsense.

@@ -9,6 +9,7 @@
 
 mod container;
 mod conversion;
+mod echo;
 mod ffmpeg;
 mod frames;
 mod input;
@@ -35,6 +36,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 pub use conversion::RateConversion;
+pub use echo::EchoCanceller;
 use input::Input;
 pub(crate) use level::Leveler;
 use mono::Mixer;

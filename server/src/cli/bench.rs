@@ -10,6 +10,7 @@ use auricle_engine::blocking::Engine;
 use auricle_engine::{ChatMessage, ChatOptions, TranscribeOptions};
 use clap::Args;
 
+use super::callers::CallersArgs;
 use super::progress::{Bar, clock, speed};
 use super::{EngineArgs, Failure, Result, interrupt, output};
 
@@ -31,7 +32,15 @@ const MAX_REPEATS: usize = 160;
 #[command(after_help = "\
 Each row says how many seconds of audio one second of work gets through. The first transcription loads the model and,
 on a GPU, compiles its kernels; the rows after it do not. Where a language model was pulled, a second table has its tokens
-a second.")]
+a second.
+
+With --talk, simulated callers talk to voice agents of a service that runs as long as the command, or of the one at --url. They speak
+over the greeting (an interruption, or in every second call words of a listener), ask, pause within sentences, and count what goes
+wrong.
+
+Examples:
+  auricle bench
+  auricle bench --talk --calls 8 --rounds 3")]
 pub struct BenchArgs {
     /// A short recording of speech [default: samples/jfk.flac of the models folder]
     file: Option<PathBuf>,
@@ -40,6 +49,8 @@ pub struct BenchArgs {
     model: String,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten, next_help_heading = "Voice agents")]
+    callers: CallersArgs,
 }
 
 /// The rows so far.
@@ -54,6 +65,9 @@ impl Table {
 }
 
 pub fn run(args: &BenchArgs) -> Result<()> {
+    if args.callers.talk {
+        return args.callers.run(&args.engine);
+    }
     let file = match &args.file {
         Some(file) => file.clone(),
         None => args.engine.models.path()?.join("samples/jfk.flac"),

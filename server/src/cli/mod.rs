@@ -5,6 +5,7 @@
 mod accounts;
 mod analyze;
 mod bench;
+mod callers;
 mod chat;
 mod devices;
 mod hint;
@@ -18,6 +19,7 @@ mod pull;
 mod recommend;
 mod say;
 mod serve;
+mod talk;
 mod transcribe;
 mod voices;
 
@@ -76,6 +78,8 @@ enum Command {
     Listen(listen::ListenArgs),
     /// Ask a language model, about a transcript or anything else
     Chat(chat::ChatArgs),
+    /// Talk to a voice agent
+    Talk(talk::TalkArgs),
     /// Say a text: speech into a WAV file or a pipe
     Say(say::SayArgs),
     /// List the voices that speak
@@ -216,6 +220,7 @@ fn run(command: &Command) -> u8 {
         Command::Analyze(args) => analyze::run(args),
         Command::Listen(args) => listen::run(args),
         Command::Chat(args) => chat::run(args),
+        Command::Talk(args) => talk::run(args),
         Command::Say(args) => say::run(args),
         Command::Voices(command) => voices::run(command),
         Command::Devices(args) => devices::run(args),

@@ -37,3 +37,46 @@ fn the_example_page_shows_the_turns_of_the_microphone() {
     let text = browser.run("document.getElementById('turns').textContent");
     assert!(text.ends_with(['.', '?', '!']), "{text}");
 }
+
+/// The example page of the voice agent greets, shows what the microphone's recording says, and plays a reply.
+#[test]
+fn the_example_page_of_the_voice_agent_talks() {
+    let service = Setup::new().starter().start();
+    let mut address = service.account().agent_url(&json!({})).to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let microphone = folder.path().join("speech.wav");
+    // The recording begins once the greeting is over, and ends with one turn.
+    let mut pcm = vec![0; 3 * 96_000];
+    pcm.extend(&spoken(48_000)[8 * 96_000..]);
+    std::fs::write(&microphone, wav(48_000, 16, &pcm)).unwrap();
+    let page = repository().join("server/examples/agent.html");
+    address = format!("file://{}#{address}", page.display());
+    let Some(mut browser) = Browser::open(&address, &microphone) else { return };
+    eventually("the page", || {
+        (browser.run("document.readyState + !!document.getElementById('start')") == "completetrue").then_some(())
+    });
+    browser.run("document.getElementById('start').click()");
+    let count = |browser: &mut Browser, who: &str| {
+        browser.run(&format!("String(document.querySelectorAll('#said .{who}').length)"))
+    };
+    eventually("the greeting", || (count(&mut browser, "agent") != "0").then_some(()));
+    eventually("the caller's words", || (count(&mut browser, "user") != "0").then_some(()));
+    let state = eventually("a reply", || {
+        let state = browser.run("document.getElementById('state').textContent");
+        state.starts_with("Reply after").then_some(state)
+    });
+    assert!(state.ends_with("ms."), "{state}");
+    eventually("the words of the reply", || (count(&mut browser, "agent") == "2").then_some(()));
+    if let Some(pictures) = std::env::var_os("AURICLE_PICTURES") {
+        let picture = data_encoding::BASE64.decode(browser.picture().as_bytes()).unwrap();
+        std::fs::write(std::path::Path::new(&pictures).join("agent-page.png"), picture).unwrap();
+    }
+    browser.run("document.getElementById('start').click()");
+    let state = eventually("the end of the session", || {
+        let state = browser.run("document.getElementById('state').textContent");
+        state.starts_with("Closed").then_some(state)
+    });
+    assert!(state.starts_with("Closed: 1000"), "{state}");
+    let said = browser.run("document.getElementById('said').textContent");
+    assert!(said.starts_with("Good morning.") && said.contains("language model"), "{said}");
+}

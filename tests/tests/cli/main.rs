@@ -8,3 +8,4 @@ mod listen;
 mod pull;
 mod say;
 mod speakers;
+mod talk;

@@ -1,5 +1,7 @@
 //! The ears: recognition of the caller, and the detector that tells speech from other sounds.
 
+use auricle_engine::audio::{EchoCanceller, SAMPLE_RATE};
+use auricle_engine::converse::VOICE_RATE;
 use auricle_engine::{EndpointingRules, Engine, Error, ListenOptions, LiveEvents, LiveInput};
 
 use super::codec::Decoder;
@@ -22,6 +24,8 @@ pub struct Ears {
     pub input: LiveInput,
     pub events: LiveEvents,
     pub decoder: Decoder,
+    /// Takes the agent's voice out of what is heard.
+    pub echo: EchoCanceller,
     pub rate: u32,
     /// True while the detector hears speech.
     is_speech: bool,
@@ -39,7 +43,7 @@ impl Ears {
     ) -> Result<Self, (&'static str, String, u16)> {
         let options = ListenOptions::default()
             .model(recognizer())
-            .sample_rate(settings.input.rate)
+            .sample_rate(SAMPLE_RATE)
             .keyterms(&settings.keyterms)
             .turns(EndpointingRules::default().silence_ms(RECOGNIZER_SILENCE_MS))
             .language_model(live.settings.language_model.clone());
@@ -60,12 +64,16 @@ impl Ears {
             return Err(("recognition_failed", message.into(), 1011));
         }
         let decoder = Decoder::new(settings.input);
-        Ok(Self { input, events, decoder, rate: settings.input.rate, is_speech: false, unsettled: 0 })
+        let echo = EchoCanceller::new(settings.input.rate, VOICE_RATE).map_err(|error| {
+            tracing::error!(%error, "starting a voice agent failed");
+            ("recognition_failed", "The session could not be started. Try again.".to_owned(), 1011)
+        })?;
+        Ok(Self { input, events, decoder, echo, rate: settings.input.rate, is_speech: false, unsettled: 0 })
     }
 
     /// Hears samples; true for each chunk that is speech.
     pub fn hear(&mut self, samples: &[f32], threshold: f32) -> auricle_engine::Result<Vec<bool>> {
-        let probabilities = self.input.push_and_detect(samples)?;
+        let probabilities = self.input.push_and_detect(&self.echo.hear(samples)?)?;
         let is_speech = probabilities.into_iter().map(|probability| {
             let least = if self.is_speech { threshold - HYSTERESIS } else { threshold };
             self.is_speech = probability >= least;

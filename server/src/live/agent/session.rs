@@ -366,6 +366,7 @@ impl Session {
             }
             Action::Audio { reply, samples } => {
                 self.last_activity = Instant::now();
+                self.ears.echo.play(&samples);
                 let data = self.encode(&samples);
                 send_audio(socket, reply, data).await
             }
@@ -434,6 +435,9 @@ impl Session {
     }
 
     async fn reply_done(&mut self, socket: &Socket, reply: u64, interrupted: bool) -> bool {
+        if interrupted {
+            self.ears.echo.stop();
+        }
         let rest = self.encoder.take().filter(|_| !interrupted).map(Encoder::finish);
         if let Some(rest) = rest
             && !send_audio(socket, reply, rest).await

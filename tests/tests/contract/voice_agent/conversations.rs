@@ -82,19 +82,22 @@ fn speech_is_heard_answered_and_spoken() {
     call.end();
 }
 
-#[test]
-fn mulaw_at_8_khz_is_heard() {
-    let (_receiver, _service, account) = upstream([says(&["Yes."])]);
-    let mut call = account.call(&json!({ "input": { "format": { "encoding": "audio/pcmu" } } }));
-    // G.711 by the textbook: sign, exponent and mantissa of the magnitude with a bias of 33 at 14 bits.
+/// G.711 by the textbook: sign, exponent and mantissa of the magnitude with a bias of 33 at 14 bits.
+pub fn mulaw(pcm: &[u8]) -> Vec<u8> {
     let code = |sample: i16| {
         let magnitude = (i32::from(sample).abs() / 4 + 33).min(0x1fff);
         let exponent = (5..13).rev().find(|bit| magnitude >> bit & 1 == 1).unwrap_or(5) - 5;
         let mantissa = magnitude >> (exponent + 1) & 0x0f;
         !(if sample < 0 { 0x80 } else { 0 } | (exponent << 4) as u8 | mantissa as u8)
     };
-    let pcm = spoken(8_000);
-    let coded: Vec<u8> = pcm.chunks_exact(2).map(|pair| code(i16::from_le_bytes([pair[0], pair[1]]))).collect();
+    pcm.chunks_exact(2).map(|pair| code(i16::from_le_bytes([pair[0], pair[1]]))).collect()
+}
+
+#[test]
+fn mulaw_at_8_khz_is_heard() {
+    let (_receiver, _service, account) = upstream([says(&["Yes."])]);
+    let mut call = account.call(&json!({ "input": { "format": { "encoding": "audio/pcmu" } } }));
+    let coded = mulaw(&spoken(8_000));
     call.speak(&coded[8 * 8_000..], 160);
     let heard = call.until("transcript.user");
     assert!(heard["text"].as_str().unwrap().to_lowercase().contains("you"), "{heard}");

@@ -3,6 +3,7 @@
 mod billing;
 mod conversations;
 mod frames;
+mod telephone;
 mod tokens;
 
 use std::sync::OnceLock;

@@ -1,0 +1,156 @@
+//! `auricle talk` and `auricle bench --talk`: callers of good agents, and of agents with planted faults.
+
+use std::io::{Read as _, Write as _};
+use std::process::Stdio;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use auricle_tests::{Fault, FaultyAgent, Service, Setup, auricle, command, ended, models, spoken};
+use serde_json::Value;
+
+/// A service on the starters. It has no language model: its agents reply with the notice that there is none.
+fn service() -> Service {
+    Setup::new().starter().start()
+}
+
+/// The report of a caller who calls an agent with a fault. All calls are made at once, as each takes its time.
+fn report(fault: Fault) -> &'static Value {
+    static REPORTS: OnceLock<Vec<(Fault, Value)>> = OnceLock::new();
+    let reports = REPORTS.get_or_init(|| {
+        let service = service();
+        let account = service.account();
+        let faults = [
+            Fault::None,
+            Fault::Deaf,
+            Fault::Echoing,
+            Fault::Stuttering,
+            Fault::Leaking,
+            Fault::Stubborn,
+            Fault::Hasty,
+        ];
+        thread::scope(|scope| {
+            let calls = faults.map(|fault| {
+                let account = &account;
+                scope.spawn(move || (fault, call(&FaultyAgent::before(account, fault), &account.key)))
+            });
+            calls.map(|call| call.join().expect("a call")).into()
+        })
+    });
+    &reports.iter().find(|(of, _)| *of == fault).expect("every fault has a report").1
+}
+
+/// The report of a caller who calls this agent.
+fn call(agent: &FaultyAgent, key: &str) -> Value {
+    let models = models();
+    let arguments = ["bench", "--talk", "--json", "--rounds", "1", "--turns", "2", "--device", "cpu", "--models"];
+    let address = ["--url", agent.url(), "--key", key];
+    let run = auricle(arguments.into_iter().chain([models.to_str().unwrap()]).chain(address));
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+    let document: Value = serde_json::from_str(&run.stdout).unwrap();
+    document["report"].clone()
+}
+
+#[test]
+fn a_good_agent_answers_and_stops_when_it_is_interrupted() {
+    let report = report(Fault::None);
+    assert_eq!(report["calls"], 1);
+    assert_eq!(report["errors"], serde_json::json!(["model_unavailable"]));
+    // An answer to the interruption and to each of two turns; the first one is the greeting.
+    assert_eq!(report["voice_to_voice_ms"].as_array().unwrap().len(), 3, "{report}");
+    assert_eq!(report["barge_in_ms"].as_array().unwrap().len(), 1, "{report}");
+    for fault in ["unanswered", "self_interruptions", "phantom_turns", "leaked_frames", "ignored_interruptions"] {
+        assert_eq!(report[fault], 0, "{fault}: {report}");
+    }
+}
+
+#[test]
+fn a_deaf_agent_is_caught() {
+    let report = report(Fault::Deaf);
+    assert!(report["unanswered"].as_u64() >= Some(3), "{report}");
+    assert_eq!(report["ignored_interruptions"], 1, "{report}");
+}
+
+#[test]
+fn an_agent_that_hears_itself_is_caught() {
+    let report = report(Fault::Echoing);
+    assert!(report["self_interruptions"].as_u64() >= Some(2), "{report}");
+    assert!(report["phantom_turns"].as_u64() >= Some(2), "{report}");
+}
+
+#[test]
+fn an_agent_that_stutters_is_caught() {
+    let report = report(Fault::Stuttering);
+    assert!(report["late_frames"].as_u64() >= Some(3), "{report}");
+}
+
+#[test]
+fn an_agent_that_speaks_after_its_reply_is_caught() {
+    let report = report(Fault::Leaking);
+    assert!(report["leaked_frames"].as_u64() >= Some(3), "{report}");
+}
+
+#[test]
+fn an_agent_that_cannot_be_interrupted_is_caught() {
+    let report = report(Fault::Stubborn);
+    assert_eq!((&report["interruptions"], &report["ignored_interruptions"]), (&1.into(), &1.into()), "{report}");
+}
+
+#[test]
+fn an_agent_that_answers_in_a_pause_is_caught() {
+    let report = report(Fault::Hasty);
+    assert_eq!((&report["pauses"], &report["cut_turns"]), (&1.into(), &1.into()), "{report}");
+}
+
+#[test]
+fn a_call_goes_through_pipes() {
+    let mut command = command();
+    command.args(["talk", "--pipe", "--device", "cpu", "--greeting", "Good morning.", "--models"]).arg(models());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    // The last part of the recording, one turn, once the greeting is over; then silence until the reply.
+    let speaking = thread::spawn(move || {
+        let silence = vec![0; 48_000];
+        for piece in [&silence.repeat(4)[..], &spoken(24_000)[8 * 48_000..], &silence.repeat(2)] {
+            stdin.write_all(piece).unwrap();
+        }
+        thread::sleep(Duration::from_secs(1));
+    });
+    let mut played = Vec::new();
+    stdout.read_to_end(&mut played).unwrap();
+    speaking.join().unwrap();
+    let run = ended(child.wait_with_output().unwrap());
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let samples: Vec<i16> = played.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
+    let sounding = samples.iter().filter(|sample| sample.abs() > 300).count();
+    assert!(sounding > 24_000, "greeting and reply sound: {sounding} samples of {}", samples.len());
+    let lines: Vec<&str> = run.stderr.lines().collect();
+    assert!(lines.iter().any(|line| line.starts_with("agent  Good morning.")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("you    ") && line.to_lowercase().contains("you ")), "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line.starts_with("error  ") && line.contains("auricle models pull chat")),
+        "{lines:?}"
+    );
+    // The reply's line says how long it took.
+    assert!(
+        lines.iter().any(|line| line.starts_with("agent  I have no language model") && line.ends_with("s)")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_call_that_cannot_be_made_says_why() {
+    let talk = |more: &[&str]| auricle(["talk", "--pipe"].iter().chain(more));
+    let run = talk(&["--url", "http://127.0.0.1:9", "--key", "k"]);
+    assert_eq!(run.status, Some(1));
+    assert!(run.stderr.contains("http://127.0.0.1:9/") && run.stderr.lines().count() == 1, "{}", run.stderr);
+    let service = service();
+    let run = talk(&["--url", &service.api(), "--key", "wrong"]);
+    assert_eq!(run.status, Some(1));
+    assert!(run.stderr.contains("key") && run.stderr.lines().count() == 1, "{}", run.stderr);
+    let run = talk(&["--url", &service.api(), "--key", &service.account().key, "--voice", "nobody"]);
+    assert_eq!(run.status, Some(1));
+    assert!(run.stderr.contains("nobody") && run.stderr.lines().count() == 1, "{}", run.stderr);
+    // A key is needed for another's service.
+    assert_eq!(talk(&["--url", &service.api()]).status, Some(2));
+}
