@@ -56,6 +56,18 @@ impl RequestContext {
         }
     }
 
+    /// The same, for what is the owner's alone: billing and the team.
+    ///
+    /// # Errors
+    /// 401 as above, and 403 for a member and the key of one.
+    pub fn owned_account(&self) -> Result<&Account> {
+        let account = self.account()?;
+        match account.by_owner {
+            true => Ok(account),
+            false => Err(ApiError::forbidden("owner_only", format!("{} alone may do this.", account.email))),
+        }
+    }
+
     /// The upload that the signed URL names; none if there is no such upload.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ impl Service {
                 Config { data: data.into(), role: NodeRole::Api, request_limit: u32::MAX, ..Config::default() };
             let store = Store::open(&Store::url_in(data), Durability::Crash).await.map_err(database_error)?;
             let account = store.account_of("fuzz@localhost", 1_000_000).await.map_err(database_error)?;
-            let key = store.create_key(&account.id, "fuzz").await.map_err(database_error)?.secret;
+            let key = store.create_key(&account.id, "fuzz", None).await.map_err(database_error)?.secret;
             let catalog = Catalog::read(&config.models).map_err(|error| error.to_string())?;
             let url = Url::parse("http://127.0.0.1:1").map_err(|error| error.to_string())?;
             let urls = PublicUrls { api: url.clone(), storage: url.clone(), dashboard: url, health: None };

@@ -91,6 +91,8 @@ ids! {
     KeyId = "key";
     /// A person who signs in to the dashboard.
     UserId = "user";
+    /// An invitation to an account.
+    InvitationId = "inv";
     TranscriptId = "tr";
     UploadId = "upload";
     /// A webhook in the outbox.

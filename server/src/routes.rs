@@ -8,7 +8,9 @@ use hyper::Method;
 use crate::api::{billing, chat, health, models, openai, transcripts, understanding, uploads, voices};
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
-use crate::dashboard::{self, assets, audio, checkout, frame, keys, playground, sign_in, stripe_events, usage};
+use crate::dashboard::{
+    self, assets, audio, checkout, frame, join, keys, playground, sign_in, stripe_events, team, usage,
+};
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
 use crate::state::AppState;
@@ -294,7 +296,7 @@ pub static ROUTES: &[Route] = &[
         Method::POST,
         "/v2/billing/checkout",
         handler!(billing::checkout, billing),
-        doc("billing", "Get the address of a checkout page", ResponseContent::Json("Checkout")).fails(&[409]),
+        doc("billing", "Get the address of a checkout page", ResponseContent::Json("Checkout")).fails(&[403, 409]),
     ),
     api(
         Method::POST,
@@ -424,6 +426,8 @@ pub static ROUTES: &[Route] = &[
     visitor(Method::POST, "/signup", handler!(sign_in::sign_up, dashboard)),
     visitor(Method::GET, "/welcome/{secret}", handler!(sign_in::show_welcome, dashboard)),
     visitor(Method::POST, "/welcome/{secret}", handler!(sign_in::welcome, dashboard)),
+    visitor(Method::GET, "/join/{secret}", handler!(join::show, dashboard)),
+    visitor(Method::POST, "/join/{secret}", handler!(join::join, dashboard)),
     page(Method::POST, "/logout", handler!(sign_in::sign_out, dashboard)),
     page(Method::POST, "/logout-everywhere", handler!(sign_in::sign_out_everywhere, dashboard)),
     page(Method::GET, "/", handler!(frame::home)),
@@ -443,6 +447,10 @@ pub static ROUTES: &[Route] = &[
     page(Method::GET, "/usage", handler!(usage::show, dashboard)),
     page(Method::GET, "/usage.csv", handler!(usage::csv, dashboard)),
     page(Method::GET, "/billing", handler!(dashboard::billing::show, dashboard)),
+    page(Method::GET, "/team", handler!(team::show, dashboard)),
+    page(Method::POST, "/team/invitations", handler!(team::invite, dashboard)),
+    page(Method::POST, "/team/invitations/{invitation_id}/withdraw", handler!(team::withdraw, dashboard)),
+    page(Method::POST, "/team/{user_id}/remove", handler!(team::remove, dashboard)),
     page(Method::GET, "/playground", handler!(playground::file, dashboard)),
     page(Method::GET, "/playground/live", handler!(playground::live, dashboard)),
     script(

@@ -116,6 +116,25 @@ impl Visitor {
         self.send(request.header("content-type", "application/json").body(body.to_string()))
     }
 
+    /// Invites an address to the visitor's team, and returns the path of the link.
+    pub fn invite(&mut self, email: &str) -> String {
+        self.get("/team");
+        let page = self.post("/team/invitations", &[("email", email)]);
+        let link = between(page.text(), "<code id=\"link\" tabindex=\"0\">", "</code>");
+        let link = link.unwrap_or_else(|| panic!("no link: {}", page.text()));
+        link.strip_prefix(&self.base).expect("a link to the dashboard").to_owned()
+    }
+
+    /// A new member of the visitor's team.
+    pub fn member(&mut self, service: &Service) -> Self {
+        let mut member = Self::new(service);
+        let link = self.invite(&member.email.clone());
+        member.get(&link);
+        assert_eq!(member.post(&link, &[("password", PASSWORD)]).status, 303);
+        member.get("/keys");
+        member
+    }
+
     /// Creates a key on the page and returns its secret.
     pub fn key(&mut self, name: &str) -> String {
         self.get("/keys");

@@ -128,7 +128,7 @@ pub async fn summary(state: Arc<BillingState>, request: RequestContext) -> Resul
 
 /// `POST /v2/billing/checkout`
 pub async fn checkout(state: Arc<BillingState>, request: RequestContext) -> Result<Response> {
-    let account = request.account()?;
+    let account = request.owned_account()?;
     if account.subscribed {
         let message = "A metered subscription is active already.";
         return Err(ApiError::new(StatusCode::CONFLICT, "already_api_subscribed", message));

@@ -96,7 +96,7 @@ async fn node(store: Store, account: AccountId, seed: u64, expected: Arc<Mutex<E
     let mut random = Random(seed);
     let price = Price::of(LIVE, ProductKind::Realtime).unwrap();
     let node = NodeId::new();
-    let key = store.create_key(&account, "test").await.unwrap().id;
+    let key = store.create_key(&account, "test", None).await.unwrap().id;
     // All jobs that the node has ever claimed: it also finishes jobs that were given to another node.
     let mut held: Vec<Job> = Vec::new();
     for _ in 0..ACTIONS {

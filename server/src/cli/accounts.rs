@@ -21,7 +21,7 @@ Examples:
 
 #[derive(Args)]
 pub struct LinkArgs {
-    /// The account's email address [default: the first account]
+    /// The email address of an account or of a member of its team [default: the first account]
     #[arg(value_name = "EMAIL", value_parser = email)]
     account: Option<String>,
     #[command(flatten)]
@@ -47,7 +47,9 @@ async fn link(args: &LinkArgs) -> Result<()> {
         None => Url::parse(&format!("http://{}", config.dashboard_listen))
             .map_err(|error| Failure::Service(error.to_string()))?,
     };
-    let link = serve::password_link(&store, account.id, &account.email, &dashboard).await.map_err(database)?;
+    // The address may be a member's.
+    let address = args.account.as_deref().unwrap_or(&account.email);
+    let link = serve::password_link(&store, account.id.clone(), address, &dashboard).await.map_err(database)?;
     store.close().await;
     output::print(&format!("{link}\n"))
 }

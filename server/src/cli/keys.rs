@@ -129,7 +129,7 @@ async fn create(args: &CreateArgs) -> Result<()> {
             store.account_of(email, config.free_credit_cents.into()).await.map_err(database)?
         }
     };
-    let key = store.create_key(&account.id, &args.name).await.map_err(database)?;
+    let key = store.create_key(&account.id, &args.name, None).await.map_err(database)?;
     output::print(&format!("{}\n", key.secret))?;
     store.close().await;
     Ok(())

@@ -19,6 +19,9 @@ const PER_ADDRESS: u32 = 50;
 /// Accounts that one address may create within a window.
 const SIGN_UPS: u32 = 50;
 
+/// Links that one address may open within a window that are none.
+const WRONG_LINKS: u32 = 50;
+
 /// With this number of open windows further clients are refused.
 const MAX_WINDOWS: usize = 100_000;
 
@@ -28,6 +31,7 @@ pub struct Attempts {
     emails: Windows<String>,
     addresses: Windows<Client>,
     sign_ups: Windows<Client>,
+    wrong_links: Windows<Client>,
 }
 
 /// Counts of one kind.
@@ -81,6 +85,7 @@ impl Attempts {
             emails: Windows::new(PER_EMAIL),
             addresses: Windows::new(PER_ADDRESS),
             sign_ups: Windows::new(SIGN_UPS),
+            wrong_links: Windows::new(WRONG_LINKS),
         }
     }
 
@@ -108,15 +113,25 @@ impl Attempts {
         self.addresses.uncount(address);
     }
 
-    /// Counts an attempt to create an account, or to use a one-time link.
+    /// Counts an attempt to create an account.
     ///
     /// # Errors
     /// 429 after too many.
     pub fn sign_up(&self, address: &Client) -> Result<()> {
-        match self.sign_ups.count(address, Instant::now()) {
-            None => Ok(()),
-            Some(wait) => Err(ApiError::rate_limited(wait)),
-        }
+        self.sign_ups.count(address, Instant::now()).map_or(Ok(()), |wait| Err(ApiError::rate_limited(wait)))
+    }
+
+    /// Counts the use of a link with a secret. One that is right is taken back.
+    ///
+    /// # Errors
+    /// 429 after too many that were wrong.
+    pub fn link(&self, address: &Client) -> Result<()> {
+        self.wrong_links.count(address, Instant::now()).map_or(Ok(()), |wait| Err(ApiError::rate_limited(wait)))
+    }
+
+    /// Takes the use of a link back that was right.
+    pub fn right_link(&self, address: &Client) {
+        self.wrong_links.uncount(address);
     }
 }
 
@@ -151,5 +166,8 @@ mod tests {
         assert!(!attempt(5000, "more@x"), "one client, many addresses");
         assert!((0..SIGN_UPS).all(|_| attempts.sign_up(&client(1)).is_ok()));
         assert!(attempts.sign_up(&client(1)).is_err() && attempts.sign_up(&client(2)).is_ok());
+        assert!((0..WRONG_LINKS).all(|_| attempts.link(&client(1)).is_ok()));
+        attempts.right_link(&client(1));
+        assert!(attempts.link(&client(1)).is_ok() && attempts.link(&client(1)).is_err());
     }
 }

@@ -36,8 +36,9 @@ struct Rate {
 
 /// `GET /billing`
 pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let account = request.owned_account()?;
     let frame = Frame::new(&state, &request, Section::Billing, EN.billing).await?;
-    let credit = state.store.credit(&request.account()?.id).await?;
+    let credit = state.store.credit(&account.id).await?;
     let rates = PRICES.iter().map(|price| Rate {
         model: price.model,
         kind: match price.kind {

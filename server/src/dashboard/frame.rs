@@ -22,6 +22,7 @@ pub enum Section {
     Keys,
     Usage,
     Billing,
+    Team,
 }
 
 /// The frame of a page.
@@ -42,6 +43,8 @@ pub struct Navigation {
     /// The credit that is left.
     pub credit: String,
     pub subscribed: bool,
+    /// Members do not see billing.
+    pub is_owner: bool,
 }
 
 impl Navigation {
@@ -53,6 +56,7 @@ impl Navigation {
             Section::Keys => "keys",
             Section::Usage => "usage",
             Section::Billing => "billing",
+            Section::Team => "team",
         };
         if section == name { "page" } else { "false" }
     }
@@ -83,6 +87,7 @@ impl Frame {
             section,
             credit: dollars(allowance.balance),
             subscribed: allowance.subscribed,
+            is_owner: sign_in.account.by_owner,
         };
         Ok(Self { signed_in: Some(navigation), ..Self::plain(title, &visitor.form_token) })
     }

@@ -12,12 +12,14 @@ pub mod checkout;
 mod form;
 pub mod frame;
 mod insights;
+pub mod join;
 pub mod keys;
 mod passwords;
 pub mod playground;
 mod shown;
 pub mod sign_in;
 pub mod stripe_events;
+pub mod team;
 pub mod transcripts;
 pub mod usage;
 mod words;
@@ -49,6 +51,8 @@ pub struct DashboardState {
     pub cookies: Cookies,
     pub passwords: Passwords,
     pub attempts: Attempts,
+    /// The dashboard's URL, for links that people pass on.
+    pub dashboard_url: Url,
     /// Headers of every response.
     pub browser_rules: BrowserRules,
     /// The API's URL, for the code that the pages show.

@@ -126,6 +126,9 @@ pub fn icon(name: &str) -> &'static str {
         "keys" => svg!("<circle cx=\"8\" cy=\"15\" r=\"4\"/><path d=\"M11 12l8-8M16 7l3 3\"/>"),
         "usage" => svg!("<path d=\"M4 20h16M7 16v-5M12 16V5M17 16V9\"/>"),
         "billing" => svg!("<rect x=\"3\" y=\"6\" width=\"18\" height=\"13\" rx=\"2\"/><path d=\"M3 10.5h18M7 15h3\"/>"),
+        "team" => svg!(
+            "<circle cx=\"9\" cy=\"8\" r=\"3.5\"/><path d=\"M3 20c0-3.6 2.5-6 6-6s6 2.4 6 6M16 5a3.2 3.2 0 0 1 0 6.2M18 14.6c1.9.9 3 2.9 3 5.4\"/>"
+        ),
         "sign-out" => svg!("<path d=\"M10 4H6a2 2 0 0 0-2 2v12a2 2 0 0 0 2 2h4M15 8l4 4-4 4M19 12H9\"/>"),
         "plus" => svg!("<path d=\"M12 5v14M5 12h14\"/>"),
         "search" => svg!("<circle cx=\"11\" cy=\"11\" r=\"6\"/><path d=\"M20 20l-4.5-4.5\"/>"),

@@ -52,7 +52,7 @@ fn own_path(next: &str) -> &str {
 }
 
 /// Says what is wrong with a new password.
-fn weakness(password: &str, email: &str) -> Option<&'static str> {
+pub(super) fn weakness(password: &str, email: &str) -> Option<&'static str> {
     if password.chars().count() < MIN_CHARS {
         return Some(EN.password_short);
     }
@@ -67,7 +67,7 @@ fn weakness(password: &str, email: &str) -> Option<&'static str> {
 }
 
 /// A page that says why a form was not accepted.
-fn refused(template: &impl Template) -> Result<Response> {
+pub(super) fn refused(template: &impl Template) -> Result<Response> {
     let mut response = page(template)?;
     *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
     Ok(response)
@@ -75,7 +75,7 @@ fn refused(template: &impl Template) -> Result<Response> {
 
 impl DashboardState {
     /// Begins a sign-in with a fresh secret, whatever cookie the browser had, and leads to a page.
-    async fn begin(&self, user: &UserId, next: &str) -> Result<Response> {
+    pub(super) async fn begin(&self, user: &UserId, next: &str) -> Result<Response> {
         let secret = new_secret();
         self.store.begin_sign_in(user, &hash_of(&secret)).await?;
         let mut response = private(see_other(own_path(next)));
@@ -169,9 +169,11 @@ pub async fn sign_up(state: Arc<DashboardState>, request: RequestContext) -> Res
 
 /// The link that the path names.
 async fn link(state: &DashboardState, request: &RequestContext) -> Result<(String, PasswordLink)> {
+    state.attempts.link(request.address())?;
     let hash = hash_of(&request.param("secret"));
-    let link = state.store.password_link(&hash).await?;
-    link.map(|link| (hash, link)).ok_or_else(|| ApiError::not_found(EN.welcome_gone))
+    let link = state.store.password_link(&hash).await?.ok_or_else(|| ApiError::not_found(EN.welcome_gone))?;
+    state.attempts.right_link(request.address());
+    Ok((hash, link))
 }
 
 /// `GET /welcome/{secret}`

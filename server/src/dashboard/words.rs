@@ -114,6 +114,43 @@ words! {
     keys_none = "No keys yet";
     keys_none_do = "Create your first key above, and send it as a bearer token with each request.";
 
+    key_maker = "Made by";
+    key_administrator = "The administrator";
+
+    team = "Team";
+    team_lead = "People who share this account. Each signs in with a password of their own.";
+    team_of = "of";
+    team_member = "The owner of the account invites people and sees to billing.";
+    role = "Role";
+    role_owner = "Owner";
+    role_member = "Member";
+    joined = "Joined";
+    you = "You";
+    remove = "Remove";
+    remove_confirm = "Remove this member? Their keys are revoked, and they are signed out at once.";
+    leave = "Leave";
+    leave_confirm = "Leave this team? Your keys are revoked, and you cannot sign in any more.";
+    member_gone = "The team has no such member. Its owner cannot be removed.";
+    invite = "Invite";
+    invite_email = "Email address of the new member";
+    invite_example = "name@example.com";
+    invited = "Invited:";
+    invite_link = "Pass this link on. It is shown this once, works once and ends after 7 days. Another invitation of the address replaces it.";
+    invite_present = "This address is in the team already.";
+    invite_taken = "This address has an account of its own, and an address belongs to one account. Invite another address.";
+    invite_too_many = "20 invitations are open. Withdraw one first.";
+    invitations = "Open invitations";
+    invitations_none = "None. An invitation takes a seat when it is accepted.";
+    invitation_gone = "There is no such invitation. It was accepted, was withdrawn or has ended.";
+    ends = "Ends";
+    withdraw = "Withdraw";
+    join = "Join the team";
+    join_lead = "invites you to work in one account. Set a password for";
+    join_set = "Set password and join";
+    join_gone = "This invitation was used already, was withdrawn or has ended. Ask for another one.";
+    join_taken = "This address has an account of its own by now, and an address belongs to one account. Ask for an invitation of another address.";
+    join_full = "All seats of this team are taken. Ask its owner to free one, then open this link again.";
+
     transcripts = "Transcripts";
     transcript = "Transcript";
     transcripts_lead = "Everything that was transcribed, newest first.";

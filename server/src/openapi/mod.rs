@@ -10,10 +10,11 @@ use crate::routes::{OperationDoc, ROUTES, ResponseContent, Route};
 const COMPONENTS: &str = include_str!("components.json");
 
 /// Descriptions of the error statuses.
-const STATUSES: [(u16, &str); 16] = [
+const STATUSES: [(u16, &str); 17] = [
     (400, "The request is malformed or asks for an unsupported option"),
     (401, "The API key is missing, unknown or revoked"),
     (402, "The free credit is used up and there is no subscription"),
+    (403, "The key belongs to a member of the team, and this is its owner's alone"),
     (404, "The account has no such resource"),
     (405, "The path does not take this method"),
     (408, "The body did not arrive in time"),

@@ -238,6 +238,7 @@ impl Service {
             cookies: cookies.clone(),
             passwords: Passwords::new(),
             attempts: Attempts::new(),
+            dashboard_url: urls.dashboard.clone(),
             browser_rules: BrowserRules::new(&urls.api, &storage.upload_origin(config, &urls.storage)),
             api_url: urls.api.clone(),
             sign_up: config.sign_up,

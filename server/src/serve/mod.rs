@@ -236,7 +236,7 @@ async fn first_key(store: &Store, free_credit_cents: u32) -> crate::store::Resul
         return Ok(None);
     }
     let account = store.account_of(FIRST_ACCOUNT, free_credit_cents.into()).await?;
-    Ok(Some(store.create_key(&account.id, "first").await?.secret))
+    Ok(Some(store.create_key(&account.id, "first", None).await?.secret))
 }
 
 /// A one-time link that sets the password of the first account, as long as nobody can sign in to it.

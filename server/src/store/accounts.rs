@@ -18,6 +18,8 @@ pub struct Account {
     pub customer: Option<String>,
     /// The API key that named the account, if one did.
     pub key: Option<KeyId>,
+    /// False if a member or the key of one named the account. Billing and the team are the owner's alone.
+    pub by_owner: bool,
 }
 
 /// An email address in the form in which accounts and users have it. It is checked loosely: it is a name, and it is quoted
@@ -77,6 +79,10 @@ fn allowance(row: &AnyRow) -> Result<Allowance> {
     })
 }
 
+/// The account of address `$1`: its own, or that of a team.
+const OF_ADDRESS: &str = "SELECT id AS account_id, email, subscribed, customer FROM accounts
+ WHERE email = $1 OR id = (SELECT account_id FROM users WHERE email = $1)";
+
 pub(super) fn account(row: &AnyRow) -> Result<Account> {
     Ok(Account {
         id: row.try_get::<String, _>("account_id")?.into(),
@@ -84,16 +90,18 @@ pub(super) fn account(row: &AnyRow) -> Result<Account> {
         subscribed: row.try_get::<i64, _>("subscribed")? != 0,
         customer: row.try_get("customer")?,
         key: None,
+        by_owner: true,
     })
 }
 
 impl Store {
-    /// The account of an email address. Creates it with its free credit if there is none.
+    /// The account to which an email address belongs. Creates it with its free credit if there is none.
     pub async fn account_of(&self, email: &str, free_credit_cents: i64) -> Result<Account> {
         let mut tx = self.begin().await?;
         sqlx::query(
             "INSERT INTO accounts (id, email, created_at, free_credit_cents, credit_balance_cents)
-             VALUES ($1, $2, $3, $4, $4) ON CONFLICT (email) DO NOTHING",
+             SELECT $1, $2, $3, $4, $4 WHERE NOT EXISTS (SELECT 1 FROM users WHERE email = $2)
+             ON CONFLICT (email) DO NOTHING",
         )
         .bind(AccountId::new().as_str())
         .bind(email)
@@ -101,20 +109,14 @@ impl Store {
         .bind(free_credit_cents)
         .execute(&mut *tx)
         .await?;
-        let row = sqlx::query("SELECT id AS account_id, email, subscribed, customer FROM accounts WHERE email = $1")
-            .bind(email)
-            .fetch_one(&mut *tx)
-            .await?;
+        let row = sqlx::query(OF_ADDRESS).bind(email).fetch_one(&mut *tx).await?;
         tx.commit().await?;
         account(&row)
     }
 
-    /// The account of an email address, if there is one.
+    /// The account to which an email address belongs, if there is one.
     pub async fn account_named(&self, email: &str) -> Result<Option<Account>> {
-        let row = sqlx::query("SELECT id AS account_id, email, subscribed, customer FROM accounts WHERE email = $1")
-            .bind(email)
-            .fetch_optional(&self.read)
-            .await?;
+        let row = sqlx::query(OF_ADDRESS).bind(email).fetch_optional(&self.read).await?;
         row.as_ref().map(account).transpose()
     }
 

@@ -7,9 +7,9 @@ use data_encoding::BASE32_NOPAD;
 use sqlx::Row as _;
 
 use super::accounts::account;
-use super::{Account, Result, Store, key_cache, secret_hash};
+use super::{Account, Result, Role, Store, key_cache, secret_hash};
 use crate::clock;
-use crate::ids::{AccountId, KeyId, random};
+use crate::ids::{AccountId, KeyId, UserId, random};
 
 /// A new key with its secret.
 pub struct Key {
@@ -24,6 +24,8 @@ pub struct KeyRow {
     pub id: KeyId,
     pub email: String,
     pub name: String,
+    /// The person who made it on the dashboard, with the address.
+    pub maker: Option<(UserId, String)>,
     pub created_at: i64,
     /// The last use, to about a minute.
     pub last_used_at: Option<i64>,
@@ -56,32 +58,39 @@ impl KeyUses {
 }
 
 impl Store {
-    /// Creates a key. Its secret is not stored.
-    pub async fn create_key(&self, account: &AccountId, name: &str) -> Result<Key> {
+    /// Creates a key, which a person makes on the dashboard or the administrator. Its secret is not stored.
+    pub async fn create_key(&self, account: &AccountId, name: &str, maker: Option<&UserId>) -> Result<Key> {
         let key =
             Key { id: KeyId::new(), secret: format!("svc_{}", BASE32_NOPAD.encode(&random::<20>()).to_lowercase()) };
-        sqlx::query("INSERT INTO api_keys (id, account_id, name, secret_hash, created_at) VALUES ($1, $2, $3, $4, $5)")
-            .bind(key.id.as_str())
-            .bind(account.as_str())
-            .bind(name)
-            .bind(secret_hash(&key.secret))
-            .bind(clock::now_ms())
-            .execute(&self.write)
-            .await?;
+        sqlx::query(
+            "INSERT INTO api_keys (id, account_id, name, secret_hash, created_at, user_id) VALUES ($1, $2, $3, $4, $5, $6)",
+        )
+        .bind(key.id.as_str())
+        .bind(account.as_str())
+        .bind(name)
+        .bind(secret_hash(&key.secret))
+        .bind(clock::now_ms())
+        .bind(maker.map(UserId::as_str))
+        .execute(&self.write)
+        .await?;
         Ok(key)
     }
 
     /// The account of the key with this hash. None if the key is unknown or revoked.
     pub(super) async fn account_by_hash(&self, hash: &str) -> Result<Option<Account>> {
         let row = sqlx::query(
-            "SELECT k.id, k.account_id, a.email, a.subscribed, a.customer
-             FROM api_keys k JOIN accounts a ON a.id = k.account_id
+            "SELECT k.id, k.account_id, a.email, a.subscribed, a.customer, COALESCE(u.role, 'owner') AS role
+             FROM api_keys k JOIN accounts a ON a.id = k.account_id LEFT JOIN users u ON u.id = k.user_id
              WHERE k.secret_hash = $1 AND k.revoked_at IS NULL",
         )
         .bind(hash)
         .fetch_optional(&self.read)
         .await?;
-        row.map(|row| Ok(Account { key: Some(row.try_get::<String, _>("id")?.into()), ..account(&row)? })).transpose()
+        row.map(|row| {
+            let (key, by_owner) = (row.try_get::<String, _>("id")?.into(), Role::of(&row)? == Role::Owner);
+            Ok(Account { key: Some(key), by_owner, ..account(&row)? })
+        })
+        .transpose()
     }
 
     /// Writes down that a key was used now, at most once in a while and behind the request.
@@ -106,8 +115,8 @@ impl Store {
     /// All keys or those of one account, oldest first.
     pub async fn keys(&self, email: Option<&str>) -> Result<Vec<KeyRow>> {
         let rows = sqlx::query(
-            "SELECT k.id, a.email, k.name, k.created_at, k.last_used_at, k.revoked_at
-             FROM api_keys k JOIN accounts a ON a.id = k.account_id
+            "SELECT k.id, a.email, k.name, k.created_at, k.last_used_at, k.revoked_at, u.id AS maker, u.email AS maker_email
+             FROM api_keys k JOIN accounts a ON a.id = k.account_id LEFT JOIN users u ON u.id = k.user_id
              WHERE k.of_sign_in = 0 AND ($1 = '' OR a.email = $1) ORDER BY k.created_at, k.id",
         )
         .bind(email.unwrap_or_default())
@@ -119,6 +128,10 @@ impl Store {
                     id: row.try_get::<String, _>("id")?.into(),
                     email: row.try_get("email")?,
                     name: row.try_get("name")?,
+                    maker: row
+                        .try_get::<Option<String>, _>("maker")?
+                        .map(UserId::from)
+                        .zip(row.try_get("maker_email")?),
                     created_at: row.try_get("created_at")?,
                     last_used_at: row.try_get("last_used_at")?,
                     revoked_at: row.try_get("revoked_at")?,
@@ -127,16 +140,18 @@ impl Store {
             .collect()
     }
 
-    /// Revokes a key of an account by its id. False if the account has no such key or it is already revoked.
-    pub async fn revoke_key_of(&self, account: &AccountId, id: &KeyId) -> Result<bool> {
+    /// Revokes a key of an account by its id; with a maker, a key that this person made. False if there is no such key or it is
+    /// already revoked.
+    pub async fn revoke_key_of(&self, account: &AccountId, id: &KeyId, maker: Option<&UserId>) -> Result<bool> {
         let mut tx = self.begin().await?;
         let done = sqlx::query(
             "UPDATE api_keys SET revoked_at = $1
-             WHERE id = $2 AND account_id = $3 AND of_sign_in = 0 AND revoked_at IS NULL",
+             WHERE id = $2 AND account_id = $3 AND of_sign_in = 0 AND revoked_at IS NULL AND ($4 = '' OR user_id = $4)",
         )
         .bind(clock::now_ms())
         .bind(id.as_str())
         .bind(account.as_str())
+        .bind(maker.map_or("", UserId::as_str))
         .execute(&mut *tx)
         .await?;
         key_cache::invalidate(&mut tx).await?;

@@ -90,7 +90,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Deletes expired webhooks, payment events, idempotency keys, sign-ins and links.
+    /// Deletes expired webhooks, payment events, idempotency keys, sign-ins, links and invitations.
     pub async fn delete_expired_records(&self) -> Result<()> {
         let now = clock::now_ms();
         for (sql, before) in [
@@ -98,6 +98,7 @@ impl Store {
             ("DELETE FROM payment_notices WHERE created_at < $1", now - PAYMENT_EVENTS_MS),
             ("DELETE FROM idempotency_keys WHERE created_at < $1", now - IDEMPOTENCY_MS),
             ("DELETE FROM password_links WHERE expires_at < $1", now),
+            ("DELETE FROM invitations WHERE expires_at < $1", now),
             ("DELETE FROM sign_ins WHERE expires_at < $1", now),
             // A live session may still name the key of a sign-in that has ended.
             (

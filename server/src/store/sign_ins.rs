@@ -3,7 +3,7 @@
 use sqlx::Row as _;
 
 use super::accounts::account;
-use super::{Account, Result, Store, Tx, key_cache};
+use super::{Account, Result, Role, Store, Tx, key_cache};
 use crate::clock;
 use crate::ids::{KeyId, UserId};
 
@@ -51,7 +51,7 @@ impl Store {
     /// The sign-in with this hash. None if it is unknown, expired or ended.
     pub async fn sign_in(&self, secret_hash: &str) -> Result<Option<SignIn>> {
         let row = sqlx::query(
-            "SELECT s.user_id, s.key_id, u.email AS user_email, u.account_id, a.email, a.subscribed, a.customer
+            "SELECT s.user_id, s.key_id, u.email AS user_email, u.role, u.account_id, a.email, a.subscribed, a.customer
              FROM sign_ins s JOIN users u ON u.id = s.user_id JOIN accounts a ON a.id = u.account_id
              WHERE s.secret_hash = $1 AND s.expires_at > $2",
         )
@@ -60,10 +60,11 @@ impl Store {
         .fetch_optional(&self.read)
         .await?;
         row.map(|row| {
+            let (key, by_owner) = (row.try_get::<String, _>("key_id")?.into(), Role::of(&row)? == Role::Owner);
             Ok(SignIn {
                 user: row.try_get::<String, _>("user_id")?.into(),
                 email: row.try_get("user_email")?,
-                account: Account { key: Some(row.try_get::<String, _>("key_id")?.into()), ..account(&row)? },
+                account: Account { key: Some(key), by_owner, ..account(&row)? },
             })
         })
         .transpose()

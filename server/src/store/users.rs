@@ -116,8 +116,11 @@ impl Store {
         .await?;
         let Some(row) = row else { return Ok(None) };
         let (account, email): (String, String) = (row.try_get("account_id")?, row.try_get("email")?);
+        // The link of an account's own address makes the owner. One of a member is for a person who is there.
         let row = sqlx::query(
-            "INSERT INTO users (id, account_id, email, password_hash, created_at) VALUES ($1, $2, $3, $4, $5)
+            "INSERT INTO users (id, account_id, email, password_hash, created_at)
+             SELECT $1, id, $3, $4, $5 FROM accounts
+             WHERE id = $2 AND (email = $3 OR EXISTS (SELECT 1 FROM users WHERE email = $3))
              ON CONFLICT (email) DO UPDATE SET password_hash = excluded.password_hash RETURNING id",
         )
         .bind(UserId::new().as_str())
@@ -125,8 +128,9 @@ impl Store {
         .bind(&email)
         .bind(password_hash)
         .bind(clock::now_ms())
-        .fetch_one(&mut *tx)
+        .fetch_optional(&mut *tx)
         .await?;
+        let Some(row) = row else { return Ok(None) };
         let user = UserId::from(row.try_get::<String, _>("id")?);
         sqlx::query("DELETE FROM password_links WHERE email = $1").bind(&email).execute(&mut *tx).await?;
         sign_ins::end_all(&mut tx, &user).await?;

@@ -11,7 +11,7 @@ const VIEWS: [(&str, u32, u32, bool); 3] =
     [("light", 1360, 900, false), ("dark", 1360, 900, true), ("phone", 390, 844, false)];
 
 /// Writes pictures of the page that is open.
-fn pictures(browser: &mut Browser, name: &str) {
+pub(crate) fn pictures(browser: &mut Browser, name: &str) {
     let Some(folder) = std::env::var_os("AURICLE_PICTURES") else { return };
     for (view, width, height, dark) in VIEWS {
         browser.view(width, height, dark);
@@ -24,7 +24,7 @@ fn pictures(browser: &mut Browser, name: &str) {
 }
 
 /// Waits until a condition of the page holds; what the page says is printed if it never does.
-fn holds(browser: &mut Browser, what: &str, condition: &str) {
+pub(crate) fn holds(browser: &mut Browser, what: &str, condition: &str) {
     let waited = catch_unwind(AssertUnwindSafe(|| {
         eventually(what, || (browser.run(condition) == "true").then_some(()));
     }));
@@ -35,7 +35,7 @@ fn holds(browser: &mut Browser, what: &str, condition: &str) {
 }
 
 /// Fills in a form of the page and sends it.
-fn send(browser: &mut Browser, fields: &[(&str, &str)]) {
+pub(crate) fn send(browser: &mut Browser, fields: &[(&str, &str)]) {
     for (name, value) in fields {
         browser.run(&format!("document.querySelector('main [name={name}]').value = {value:?}; true"));
     }
@@ -43,7 +43,7 @@ fn send(browser: &mut Browser, fields: &[(&str, &str)]) {
 }
 
 /// Opens a browser on an account of its own.
-fn signed_up(service: &Service, microphone: &Path, email: &str) -> Option<Browser> {
+pub(crate) fn signed_up(service: &Service, microphone: &Path, email: &str) -> Option<Browser> {
     let mut browser = Browser::open(&format!("{}/signup", service.dashboard()), microphone)?;
     holds(&mut browser, "the sign-up", "document.readyState == 'complete' && !!document.querySelector('[name=email]')");
     pictures(&mut browser, "sign-up");
@@ -53,7 +53,7 @@ fn signed_up(service: &Service, microphone: &Path, email: &str) -> Option<Browse
 }
 
 /// Nothing of a page may break its own rules: the browser tells of each fault.
-const NO_FAULTS: &str = "document.querySelectorAll('style, [style], script:not([src])').length == 0";
+pub(crate) const NO_FAULTS: &str = "document.querySelectorAll('style, [style], script:not([src])').length == 0";
 
 #[test]
 fn somebody_gets_in_uploads_reads_and_pays() {

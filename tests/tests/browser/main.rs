@@ -1,6 +1,7 @@
 //! Pages in a real browser.
 
 mod dashboard;
+mod team;
 
 use auricle_tests::{Browser, Setup, eventually, repository, spoken, wav};
 use serde_json::json;

@@ -19,7 +19,7 @@ fn idle() -> Setup {
 }
 
 /// Every page and form for people who have signed in. `{}` is a transcript, `{key}` a key.
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "/",
     "/keys",
     "/transcripts",
@@ -30,11 +30,21 @@ const PAGES: [&str; 13] = [
     "/usage",
     "/usage.csv",
     "/billing",
+    "/team",
     "/playground",
     "/playground/live",
     "/transcripts/{}/download/json",
 ];
-const FORMS: [&str; 5] = ["/logout", "/logout-everywhere", "/keys", "/keys/{key}/revoke", "/transcripts/{}/delete"];
+const FORMS: [&str; 8] = [
+    "/logout",
+    "/logout-everywhere",
+    "/keys",
+    "/keys/{key}/revoke",
+    "/transcripts/{}/delete",
+    "/team/invitations",
+    "/team/invitations/inv_1/withdraw",
+    "/team/user_1/remove",
+];
 const SCRIPTS: [&str; 6] = [
     "/data/transcripts",
     "/data/uploads/sign",
