@@ -125,6 +125,18 @@ pub struct Config {
     pub free_credit_cents: u32,
     /// Anybody who reaches the dashboard may create an account.
     pub sign_up: bool,
+    /// The SMTP server for mail: invitations, links, alarms. Without one no mail is sent.
+    pub mail_host: Option<String>,
+    /// Default: 587 with `starttls`, 465 with `implicit`, 25 with `off`.
+    pub mail_port: Option<u16>,
+    /// `starttls`, `implicit` or `off`.
+    pub mail_tls: MailTls,
+    pub mail_user: Option<String>,
+    pub mail_password: Option<String>,
+    /// The sender's address, needed with `mail_host`.
+    pub mail_from: Option<String>,
+    /// Delays between the attempts to send a letter. The last one repeats.
+    pub mail_retry_seconds: Vec<u32>,
     /// A server of OpenAI's chat shape, such as `http://host/v1`, which answers for the language model.
     #[serde(deserialize_with = "url_text")]
     pub language_upstream: Option<Url>,
@@ -163,6 +175,17 @@ pub enum Role {
     Api,
     /// Transcription alone
     Worker,
+}
+
+/// The encryption of the way to the mail server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MailTls {
+    /// It begins on request, and there is no mail without it.
+    Starttls,
+    /// From the first byte.
+    Implicit,
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -235,6 +258,13 @@ impl Default for Config {
             unused_upload_days: 30,
             free_credit_cents: 1000,
             sign_up: true,
+            mail_host: None,
+            mail_port: None,
+            mail_tls: MailTls::Starttls,
+            mail_user: None,
+            mail_password: None,
+            mail_from: None,
+            mail_retry_seconds: vec![10, 30, 60, 120, 300, 600, 1800, 3600],
             language_upstream: None,
             language_model: None,
             language_key: None,
@@ -268,7 +298,7 @@ fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> 
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 65] = [
+const KEYS: [&str; 72] = [
     "data",
     "models",
     "device",
@@ -321,6 +351,13 @@ const KEYS: [&str; 65] = [
     "unused_upload_days",
     "free_credit_cents",
     "sign_up",
+    "mail_host",
+    "mail_port",
+    "mail_tls",
+    "mail_user",
+    "mail_password",
+    "mail_from",
+    "mail_retry_seconds",
     "language_upstream",
     "language_model",
     "language_key",
@@ -426,6 +463,18 @@ impl Config {
                 return Err("settings: language_upstream needs language_model, the name of its model".into());
             }
         }
+        if let Some(host) = &self.mail_host {
+            if self.mail_from.is_none() {
+                return Err("settings: mail_host needs mail_from, the sender's address".into());
+            }
+            if self.mail_user.is_some() != self.mail_password.is_some() {
+                return Err("settings: mail_user and mail_password go together".into());
+            }
+            let is_near = matches!(host.as_str(), "localhost" | "127.0.0.1" | "::1");
+            if self.mail_password.is_some() && self.mail_tls == MailTls::Off && !is_near {
+                return Err("settings: mail_tls = \"off\" would send mail_password as plain text; take starttls".into());
+            }
+        }
         if self.billing_provider == BillingProvider::Stripe {
             let needed = [
                 ("stripe_secret_key", &self.stripe_secret_key),
@@ -494,6 +543,12 @@ mod tests {
             ("language_upstream = \"http://x/v1\"", "language_model"),
             ("language_upstream = \"ftp://x/v1\"\nlanguage_model = \"m\"", "language_upstream"),
             ("language_context_tokens = 5", "language_context_tokens"),
+            ("mail_host = \"mail.example.com\"", "mail_from"),
+            ("mail_host = \"a\"\nmail_from = \"b@c.d\"\nmail_user = \"e\"", "mail_password"),
+            (
+                "mail_host = \"a\"\nmail_from = \"b@c.d\"\nmail_user = \"e\"\nmail_password = \"f\"\nmail_tls = \"off\"",
+                "mail_tls",
+            ),
             ("billing_provider = \"stripe\"", "stripe_secret_key"),
             (
                 "billing_provider = \"stripe\"\nstripe_secret_key = \"a\"\nstripe_price_id = \"b\"\nstripe_webhook_secret = \" \"",

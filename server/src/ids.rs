@@ -91,6 +91,8 @@ ids! {
     KeyId = "key";
     /// A person who signs in to the dashboard.
     UserId = "user";
+    /// A letter in the outbox.
+    MailId = "mail";
     /// An invitation to an account.
     InvitationId = "inv";
     TranscriptId = "tr";

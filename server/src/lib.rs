@@ -13,8 +13,8 @@
 //! - `api`, `live`, `dashboard`: handlers: the resources of `/v2`, WebSocket sessions, pages and payment events
 //! - `context`: a request with its parameters and its sender
 //! - `auth`: API keys, signed URLs, session tokens, credit
-//! - `jobs`, `webhook_outbox`, `usage_reports`, `metering`: background work: transcription, webhooks, reports to the
-//!   payment provider, time of live sessions
+//! - `jobs`, `webhook_outbox`, `mail`, `usage_reports`, `metering`: background work: transcription, webhooks, letters, reports
+//!   to the payment provider, time of live sessions
 //! - `http`: connections, bodies, queries, responses, rate limits
 //! - `billing`: prices, payment providers; `language`: language models and prompts over transcripts
 //! - `storage`: the object store; `outbound`: requests to URLs of users; `model_hub`: checkpoints from a model hub
@@ -42,6 +42,7 @@ mod jobs;
 mod language;
 mod languages;
 mod live;
+mod mail;
 mod metering;
 mod model_hub;
 mod notify;

@@ -9,6 +9,8 @@ pub struct Notifiers {
     pub jobs: Notify,
     /// A webhook was queued.
     pub webhooks: Notify,
+    /// A letter was queued.
+    pub mails: Notify,
     /// An object was queued for deletion.
     pub deletions: Notify,
 }

@@ -9,7 +9,7 @@ use crate::api::{billing, chat, health, models, openai, transcripts, understandi
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
-    self, assets, audio, checkout, frame, join, keys, playground, sign_in, stripe_events, team, usage,
+    self, assets, audio, checkout, forgot, frame, join, keys, playground, sign_in, stripe_events, team, usage, welcome,
 };
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
@@ -424,8 +424,12 @@ pub static ROUTES: &[Route] = &[
     visitor(Method::POST, "/login", handler!(sign_in::sign_in, dashboard)),
     visitor(Method::GET, "/signup", handler!(sign_in::show_sign_up, dashboard)),
     visitor(Method::POST, "/signup", handler!(sign_in::sign_up, dashboard)),
-    visitor(Method::GET, "/welcome/{secret}", handler!(sign_in::show_welcome, dashboard)),
-    visitor(Method::POST, "/welcome/{secret}", handler!(sign_in::welcome, dashboard)),
+    visitor(Method::GET, "/welcome/{secret}", handler!(welcome::show, dashboard)),
+    visitor(Method::POST, "/welcome/{secret}", handler!(welcome::set_password, dashboard)),
+    visitor(Method::GET, "/forgot", handler!(forgot::show, dashboard)),
+    visitor(Method::POST, "/forgot", handler!(forgot::send, dashboard)),
+    visitor(Method::GET, "/confirm/{secret}", handler!(forgot::show_confirm, dashboard)),
+    visitor(Method::POST, "/confirm/{secret}", handler!(forgot::confirm, dashboard)),
     visitor(Method::GET, "/join/{secret}", handler!(join::show, dashboard)),
     visitor(Method::POST, "/join/{secret}", handler!(join::join, dashboard)),
     page(Method::POST, "/logout", handler!(sign_in::sign_out, dashboard)),
@@ -451,6 +455,7 @@ pub static ROUTES: &[Route] = &[
     page(Method::POST, "/team/invitations", handler!(team::invite, dashboard)),
     page(Method::POST, "/team/invitations/{invitation_id}/withdraw", handler!(team::withdraw, dashboard)),
     page(Method::POST, "/team/{user_id}/remove", handler!(team::remove, dashboard)),
+    page(Method::POST, "/billing/budget", handler!(dashboard::billing::set_budget, dashboard)),
     page(Method::GET, "/playground", handler!(playground::file, dashboard)),
     page(Method::GET, "/playground/live", handler!(playground::live, dashboard)),
     script(

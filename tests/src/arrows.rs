@@ -76,7 +76,7 @@ pub const ORDERS: [Order; 3] = [
             &["api", "live", "dashboard"],
             &["context"],
             &["auth"],
-            &["jobs", "webhook_outbox", "usage_reports", "metering"],
+            &["jobs", "webhook_outbox", "mail", "usage_reports", "metering"],
             &["http"],
             &["billing", "language"],
             &["storage", "outbound", "model_hub"],

@@ -19,6 +19,10 @@ const PER_ADDRESS: u32 = 50;
 /// Accounts that one address may create within a window.
 const SIGN_UPS: u32 = 50;
 
+/// Letters that one client may ask for within a window, and letters to one email address.
+const LETTERS: u32 = 50;
+const LETTERS_TO_EMAIL: u32 = 5;
+
 /// Links that one address may open within a window that are none.
 const WRONG_LINKS: u32 = 50;
 
@@ -32,6 +36,8 @@ pub struct Attempts {
     addresses: Windows<Client>,
     sign_ups: Windows<Client>,
     wrong_links: Windows<Client>,
+    letters: Windows<Client>,
+    letters_to: Windows<String>,
 }
 
 /// Counts of one kind.
@@ -86,6 +92,8 @@ impl Attempts {
             addresses: Windows::new(PER_ADDRESS),
             sign_ups: Windows::new(SIGN_UPS),
             wrong_links: Windows::new(WRONG_LINKS),
+            letters: Windows::new(LETTERS),
+            letters_to: Windows::new(LETTERS_TO_EMAIL),
         }
     }
 
@@ -119,6 +127,16 @@ impl Attempts {
     /// 429 after too many.
     pub fn sign_up(&self, address: &Client) -> Result<()> {
         self.sign_ups.count(address, Instant::now()).map_or(Ok(()), |wait| Err(ApiError::rate_limited(wait)))
+    }
+
+    /// Counts a letter that a client asks for.
+    ///
+    /// # Errors
+    /// 429 after too many, whether the address is known or not.
+    pub fn letter(&self, address: &Client, email: &str) -> Result<()> {
+        let now = Instant::now();
+        let wait = self.letters.count(address, now).or_else(|| self.letters_to.count(&email.to_owned(), now));
+        wait.map_or(Ok(()), |wait| Err(ApiError::rate_limited(wait)))
     }
 
     /// Counts the use of a link with a secret. One that is right is taken back.
@@ -166,6 +184,10 @@ mod tests {
         assert!(!attempt(5000, "more@x"), "one client, many addresses");
         assert!((0..SIGN_UPS).all(|_| attempts.sign_up(&client(1)).is_ok()));
         assert!(attempts.sign_up(&client(1)).is_err() && attempts.sign_up(&client(2)).is_ok());
+        assert!((0..LETTERS_TO_EMAIL).all(|at| attempts.letter(&client(at), "a").is_ok()));
+        assert!(attempts.letter(&client(9), "a").is_err() && attempts.letter(&client(9), "b").is_ok());
+        assert!((0..LETTERS).all(|at| attempts.letter(&client(20), &format!("{at}@x")).is_ok()));
+        assert!(attempts.letter(&client(20), "more@x").is_err());
         assert!((0..WRONG_LINKS).all(|_| attempts.link(&client(1)).is_ok()));
         attempts.right_link(&client(1));
         assert!(attempts.link(&client(1)).is_ok() && attempts.link(&client(1)).is_err());

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
 
@@ -106,6 +106,13 @@ impl Frame {
 /// A page. Browsers do not keep it: it belongs to one person.
 pub fn page(template: &impl Template) -> Result<Response> {
     Ok(private(text("text/html; charset=utf-8", rendered(template.render())?)))
+}
+
+/// A page that says why a form was not accepted.
+pub fn refused(template: &impl Template) -> Result<Response> {
+    let mut response = page(template)?;
+    *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+    Ok(response)
 }
 
 /// A response that no cache keeps.

@@ -6,8 +6,8 @@ use askama::Template;
 
 use super::DashboardState;
 use super::form::Form;
-use super::frame::{Frame, page};
-use super::sign_in::{refused, weakness};
+use super::frame::{Frame, page, refused};
+use super::passwords::weakness;
 use super::words::EN;
 use crate::auth::visitor::hash_of;
 use crate::context::RequestContext;

@@ -9,6 +9,7 @@ pub mod audio;
 pub mod billing;
 mod chart;
 pub mod checkout;
+pub mod forgot;
 mod form;
 pub mod frame;
 mod insights;
@@ -22,6 +23,7 @@ pub mod stripe_events;
 pub mod team;
 pub mod transcripts;
 pub mod usage;
+pub mod welcome;
 mod words;
 
 use std::sync::Arc;
@@ -59,8 +61,13 @@ pub struct DashboardState {
     pub api_url: Url,
     /// Anybody may create an account.
     pub sign_up: bool,
+    /// The settings name a mail server.
+    pub sends_mail: bool,
     pub free_credit_cents: i64,
 }
+
+/// Lifetime of a link that sets a password.
+const LINK_MS: i64 = 24 * 3_600_000;
 
 /// A one-time link that sets a password, and its lifetime.
 pub struct OneTimeLink {
@@ -78,7 +85,7 @@ impl OneTimeLink {
         Self {
             path: format!("/welcome/{secret}"),
             secret_hash: crate::auth::visitor::hash_of(&secret),
-            expires_at: now + 24 * 3_600_000,
+            expires_at: now + LINK_MS,
         }
     }
 }

@@ -7,6 +7,7 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use tokio::sync::Semaphore;
 
+use super::words::EN;
 use crate::http::response::{ApiError, Result};
 use crate::ids::random;
 
@@ -19,8 +20,23 @@ const NOBODY: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// The length of a password, in characters, and the most bytes.
-pub const MIN_CHARS: usize = 10;
+const MIN_CHARS: usize = 10;
 pub const MAX_BYTES: usize = 1024;
+
+/// Says what is wrong with a new password.
+pub fn weakness(password: &str, email: &str) -> Option<&'static str> {
+    if password.chars().count() < MIN_CHARS {
+        return Some(EN.password_short);
+    }
+    if password.len() > MAX_BYTES {
+        return Some(EN.password_long);
+    }
+    let lower = password.to_lowercase();
+    let mut distinct: Vec<char> = lower.chars().collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    (lower == email || distinct.len() < 4).then_some(EN.password_weak)
+}
 
 /// Hashes and compares passwords.
 pub struct Passwords(Arc<Semaphore>);
@@ -71,6 +87,14 @@ impl Passwords {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_weak_password_is_refused() {
+        for weak in ["", "short", "aaaaaaaaaaaa", "somebody@example.com", &"ab1 ".repeat(300)] {
+            assert!(weakness(weak, "somebody@example.com").is_some(), "{weak}");
+        }
+        assert!(weakness("a long sentence", "somebody@example.com").is_none());
+    }
 
     #[tokio::test]
     async fn a_password_has_its_own_hash_alone() {

@@ -1,21 +1,21 @@
-//! Getting in and out: sign-in, sign-up, one-time links that set a password, sign-out.
+//! Getting in and out: sign-in, sign-up, sign-out.
 
 use std::sync::Arc;
 
 use askama::Template;
-use hyper::StatusCode;
 use hyper::header::SET_COOKIE;
 
 use super::DashboardState;
+use super::forgot::{self, no_sign_up};
 use super::form::Form;
-use super::frame::{Frame, page, private};
-use super::passwords::{MAX_BYTES, MIN_CHARS};
+use super::frame::{Frame, page, private, refused};
+use super::passwords::{MAX_BYTES, weakness};
 use super::words::EN;
 use crate::auth::visitor::{hash_of, new_secret};
 use crate::context::RequestContext;
-use crate::http::response::{ApiError, Response, Result, see_other};
+use crate::http::response::{Response, Result, see_other};
 use crate::ids::UserId;
-use crate::store::{PasswordLink, email_address};
+use crate::store::email_address;
 
 #[derive(Template)]
 #[template(path = "sign_in.html")]
@@ -25,6 +25,7 @@ struct SignInPage<'a> {
     next: &'a str,
     problem: &'a str,
     sign_up: bool,
+    sends_mail: bool,
 }
 
 #[derive(Template)]
@@ -34,14 +35,8 @@ struct SignUpPage<'a> {
     email: &'a str,
     problem: &'a str,
     credit: String,
-}
-
-#[derive(Template)]
-#[template(path = "welcome.html")]
-struct WelcomePage<'a> {
-    frame: Frame,
-    email: &'a str,
-    problem: &'a str,
+    /// The address comes first, and the password with the link of a letter.
+    sends_mail: bool,
 }
 
 /// A path of this dashboard that a sign-in may lead to; the list of transcripts for anything else. A path with two slashes or a
@@ -49,28 +44,6 @@ struct WelcomePage<'a> {
 fn own_path(next: &str) -> &str {
     let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if next.starts_with('/') && !next.starts_with("//") && plain { next } else { "/transcripts" }
-}
-
-/// Says what is wrong with a new password.
-pub(super) fn weakness(password: &str, email: &str) -> Option<&'static str> {
-    if password.chars().count() < MIN_CHARS {
-        return Some(EN.password_short);
-    }
-    if password.len() > MAX_BYTES {
-        return Some(EN.password_long);
-    }
-    let lower = password.to_lowercase();
-    let mut distinct: Vec<char> = lower.chars().collect();
-    distinct.sort_unstable();
-    distinct.dedup();
-    (lower == email || distinct.len() < 4).then_some(EN.password_weak)
-}
-
-/// A page that says why a form was not accepted.
-pub(super) fn refused(template: &impl Template) -> Result<Response> {
-    let mut response = page(template)?;
-    *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
-    Ok(response)
 }
 
 impl DashboardState {
@@ -97,6 +70,7 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
         next: own_path(&next),
         problem: "",
         sign_up: state.sign_up,
+        sends_mail: state.sends_mail,
     })
 }
 
@@ -122,12 +96,9 @@ pub async fn sign_in(state: Arc<DashboardState>, request: RequestContext) -> Res
             next: own_path(form.text("next")),
             problem: EN.sign_in_wrong,
             sign_up: state.sign_up,
+            sends_mail: state.sends_mail,
         }),
     }
-}
-
-fn no_sign_up() -> ApiError {
-    ApiError::not_found(EN.sign_up_closed)
 }
 
 /// `GET /signup`
@@ -139,8 +110,12 @@ pub async fn show_sign_up(state: Arc<DashboardState>, request: RequestContext) -
     if !state.sign_up {
         return Err(no_sign_up());
     }
+    page(&sign_up_page(&state, &visitor.form_token, "", ""))
+}
+
+fn sign_up_page<'a>(state: &DashboardState, token: &str, email: &'a str, problem: &'a str) -> SignUpPage<'a> {
     let credit = super::shown::dollars(state.free_credit_cents);
-    page(&SignUpPage { frame: Frame::plain(EN.sign_up, &visitor.form_token), email: "", problem: "", credit })
+    SignUpPage { frame: Frame::plain(EN.sign_up, token), email, problem, credit, sends_mail: state.sends_mail }
 }
 
 /// `POST /signup`
@@ -150,11 +125,11 @@ pub async fn sign_up(state: Arc<DashboardState>, request: RequestContext) -> Res
     }
     let (token, address) = (request.visitor()?.form_token.clone(), request.address().clone());
     let form = Form::read(request).await?;
-    let again = |problem: &'static str| {
-        let credit = super::shown::dollars(state.free_credit_cents);
-        refused(&SignUpPage { frame: Frame::plain(EN.sign_up, &token), email: form.text("email"), problem, credit })
-    };
+    let again = |problem: &'static str| refused(&sign_up_page(&state, &token, form.text("email"), problem));
     let Some(email) = email_address(form.text("email")) else { return again(EN.email_wrong) };
+    if state.sends_mail {
+        return forgot::send_sign_up(&state, &address, &email).await;
+    }
     let password = form.text("password");
     if let Some(problem) = weakness(password, &email) {
         return again(problem);
@@ -164,38 +139,6 @@ pub async fn sign_up(state: Arc<DashboardState>, request: RequestContext) -> Res
     match state.store.sign_up(&email, &hash, state.free_credit_cents).await? {
         Some(user) => state.begin(&user, "/transcripts").await,
         None => again(EN.sign_up_taken),
-    }
-}
-
-/// The link that the path names.
-async fn link(state: &DashboardState, request: &RequestContext) -> Result<(String, PasswordLink)> {
-    state.attempts.link(request.address())?;
-    let hash = hash_of(&request.param("secret"));
-    let link = state.store.password_link(&hash).await?.ok_or_else(|| ApiError::not_found(EN.welcome_gone))?;
-    state.attempts.right_link(request.address());
-    Ok((hash, link))
-}
-
-/// `GET /welcome/{secret}`
-pub async fn show_welcome(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
-    let (_, link) = link(&state, &request).await?;
-    let frame = Frame::plain(EN.welcome, &request.visitor()?.form_token);
-    page(&WelcomePage { frame, email: &link.email, problem: "" })
-}
-
-/// `POST /welcome/{secret}`
-pub async fn welcome(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
-    let (hash, link) = link(&state, &request).await?;
-    let token = request.visitor()?.form_token.clone();
-    let form = Form::read(request).await?;
-    let password = form.text("password");
-    if let Some(problem) = weakness(password, &link.email) {
-        return refused(&WelcomePage { frame: Frame::plain(EN.welcome, &token), email: &link.email, problem });
-    }
-    let password_hash = state.passwords.hash(password.to_owned()).await?;
-    match state.store.set_password(&hash, &password_hash).await? {
-        Some(user) => state.begin(&user, "/transcripts").await,
-        None => Err(ApiError::not_found(EN.welcome_gone)),
     }
 }
 
@@ -234,13 +177,5 @@ mod tests {
         {
             assert_eq!(own_path(other), "/transcripts", "{other}");
         }
-    }
-
-    #[test]
-    fn a_weak_password_is_refused() {
-        for weak in ["", "short", "aaaaaaaaaaaa", "somebody@example.com", &"ab1 ".repeat(300)] {
-            assert!(weakness(weak, "somebody@example.com").is_some(), "{weak}");
-        }
-        assert!(weakness("a long sentence", "somebody@example.com").is_none());
     }
 }

@@ -14,7 +14,7 @@ use crate::config::url_below;
 use crate::context::RequestContext;
 use crate::http::response::{ApiError, Response, Result, see_other};
 use crate::ids::{InvitationId, UserId};
-use crate::store::{Invited, Role, SEATS, SignIn, email_address};
+use crate::store::{Invited, Letter, Role, SEATS, SignIn, email_address};
 
 #[derive(Template)]
 #[template(path = "team.html")]
@@ -27,6 +27,7 @@ struct TeamPage {
     /// The address that was just invited, with its link.
     new: Option<(String, String)>,
     problem: &'static str,
+    sends_mail: bool,
 }
 
 struct ListedPerson {
@@ -71,6 +72,7 @@ impl TeamPage {
             seats: SEATS,
             new: None,
             problem: "",
+            sends_mail: state.sends_mail,
         })
     }
 }
@@ -94,8 +96,14 @@ pub async fn invite(state: Arc<DashboardState>, request: RequestContext) -> Resu
             // The answer tells whether an address has an account, as that of a sign-up does.
             state.attempts.sign_up(&address)?;
             let secret = new_secret();
-            match state.store.invite(&sign_in.account.id, &email, &hash_of(&secret)).await? {
+            let letter = Letter::Invitation { owner: sign_in.account.email.clone(), secret: secret.clone() };
+            if state.sends_mail {
+                state.attempts.letter(&address, &email)?;
+            }
+            let letter = state.sends_mail.then_some(&letter);
+            match state.store.invite(&sign_in.account.id, &email, &hash_of(&secret), letter).await? {
                 Invited::Yes => {
+                    state.notifiers.mails.notify_one();
                     let link = url_below(&state.dashboard_url, &format!("/join/{secret}"));
                     new = Some((email, link.to_string()));
                 }

@@ -33,6 +33,7 @@ use crate::language::local::Local;
 use crate::language::upstream::{Upstream, UpstreamSettings};
 use crate::language::{LanguageModel, LanguageModels};
 use crate::live::{AgentState, LiveState, SessionSettings, SessionThreads};
+use crate::mail::{MailOutbox, Smtp};
 use crate::metering::Metering;
 use crate::notify::Notifiers;
 use crate::openapi;
@@ -113,6 +114,8 @@ pub struct Service {
     pub notifiers: Arc<Notifiers>,
     pub metering: Arc<Metering>,
     pub housekeeping: Housekeeping,
+    /// None if the settings name no mail server.
+    pub mail: Option<Arc<MailOutbox>>,
     /// None if this process does not transcribe.
     pub workers: Option<Workers>,
     /// Canceled when the service stops. From then on it accepts no new work.
@@ -183,6 +186,16 @@ impl Service {
             }),
             usage_reports: UsageReporter { store: store.clone(), payments: payments.clone(), poll },
         });
+        let mail = Smtp::new(config)?.map(|smtp| {
+            Arc::new(MailOutbox {
+                store: store.clone(),
+                smtp,
+                dashboard: urls.dashboard.clone(),
+                notifiers: notifiers.clone(),
+                retry_seconds: config.mail_retry_seconds.clone(),
+                poll,
+            })
+        });
         let housekeeping = Housekeeping {
             store: store.clone(),
             storage: storage.clone(),
@@ -242,6 +255,7 @@ impl Service {
             browser_rules: BrowserRules::new(&urls.api, &storage.upload_origin(config, &urls.storage)),
             api_url: urls.api.clone(),
             sign_up: config.sign_up,
+            sends_mail: mail.is_some(),
             free_credit_cents: config.free_credit_cents.into(),
         });
         let state = AppState {
@@ -279,6 +293,6 @@ impl Service {
             realtime: live,
             dashboard,
         };
-        Ok(Self { state: Arc::new(state), store, notifiers, metering, housekeeping, workers, stopping })
+        Ok(Self { state: Arc::new(state), store, notifiers, metering, housekeeping, mail, workers, stopping })
     }
 }

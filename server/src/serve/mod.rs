@@ -85,7 +85,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     };
     let opened = Opened { config: &config, store, secret, catalog, engine, urls: &urls };
     let service = Service::assemble(opened)?;
-    let Service { state, store, notifiers, metering, housekeeping, workers, stopping } = service;
+    let Service { state, store, notifiers, metering, housekeeping, mail, workers, stopping } = service;
     let mut listeners: Vec<(&str, &'static [Surface], TcpListener)> = match health {
         Some(health) => vec![("api", &[Surface::Api], api), ("health", &[Surface::Health], health)],
         None => vec![("api", &[Surface::Api, Surface::Health], api)],
@@ -118,6 +118,9 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
         tasks.spawn(workers.webhooks.run(stopping.clone()));
         tasks.spawn(workers.usage_reports.run(stopping.clone()));
         tasks.spawn(forward_notifications(store.clone(), notifiers, stopping.clone()));
+    }
+    if let Some(mail) = mail {
+        tasks.spawn(mail.run(stopping.clone()));
     }
     tasks.spawn(housekeeping.run(stopping.clone()));
     tasks.spawn(tidy_metrics(state.health.metrics.clone(), stopping.clone()));

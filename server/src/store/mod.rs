@@ -1,10 +1,12 @@
 //! The database: SQLite or PostgreSQL with one schema; one module per group of tables. SQL lives here alone.
 
 mod accounts;
+mod budgets;
 mod jobs;
 mod key_cache;
 mod keys;
 mod live_sessions;
+mod mail_outbox;
 mod notify;
 mod read_batcher;
 mod retention;
@@ -39,6 +41,7 @@ pub use jobs::{AttemptCount, CompletedTranscript, Job, JobQuery, Outcome, Source
 use key_cache::KeyCache;
 use keys::KeyUses;
 pub use live_sessions::{Admission, LiveSession};
+pub use mail_outbox::{Letter, Mail};
 pub use notify::Topic;
 use read_batcher::ReadBatcher;
 pub use sign_ins::SignIn;

@@ -14,6 +14,9 @@ const DAY_MS: i64 = 24 * 3_600_000;
 /// Lifetime of closed webhooks, which are kept for inspection.
 const WEBHOOKS_MS: i64 = 30 * DAY_MS;
 
+/// Lifetime of the records of letters.
+const MAILS_MS: i64 = 30 * DAY_MS;
+
 /// Lifetime of the ids of payment events, which the provider repeats for some days.
 const PAYMENT_EVENTS_MS: i64 = 90 * DAY_MS;
 
@@ -90,7 +93,8 @@ impl Store {
         tx.commit().await
     }
 
-    /// Deletes expired webhooks, payment events, idempotency keys, sign-ins, links and invitations.
+    /// Deletes expired webhooks, payment events, idempotency keys, sign-ins, links, invitations and
+    /// letters.
     pub async fn delete_expired_records(&self) -> Result<()> {
         let now = clock::now_ms();
         for (sql, before) in [
@@ -99,6 +103,9 @@ impl Store {
             ("DELETE FROM idempotency_keys WHERE created_at < $1", now - IDEMPOTENCY_MS),
             ("DELETE FROM password_links WHERE expires_at < $1", now),
             ("DELETE FROM invitations WHERE expires_at < $1", now),
+            ("DELETE FROM sign_up_links WHERE expires_at < $1", now),
+            ("DELETE FROM mails WHERE state = 'pending' AND expires_at < $1", now),
+            ("DELETE FROM mails WHERE state <> 'pending' AND created_at < $1", now - MAILS_MS),
             ("DELETE FROM sign_ins WHERE expires_at < $1", now),
             // A live session may still name the key of a sign-in that has ended.
             (

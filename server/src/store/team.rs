@@ -3,7 +3,7 @@
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::{Dialect, Result, Store, Tx, sign_ins};
+use super::{Dialect, Letter, Result, Store, Tx, mail_outbox, sign_ins};
 use crate::clock;
 use crate::ids::{AccountId, InvitationId, UserId};
 
@@ -123,8 +123,15 @@ impl Store {
             .collect()
     }
 
-    /// Invites an address to an account, by a link whose secret has this hash. An earlier link for the address is void then.
-    pub async fn invite(&self, account: &AccountId, email: &str, secret_hash: &str) -> Result<Invited> {
+    /// Invites an address to an account, by a link whose secret has this hash, and by a letter. An earlier link for the address is
+    /// void then.
+    pub async fn invite(
+        &self,
+        account: &AccountId,
+        email: &str,
+        secret_hash: &str,
+        letter: Option<&Letter>,
+    ) -> Result<Invited> {
         let now = clock::now_ms();
         let mut tx = self.begin().await?;
         self.lock_account(&mut tx, account).await?;
@@ -156,6 +163,9 @@ impl Store {
         .bind(now + INVITATION_MS)
         .execute(&mut *tx)
         .await?;
+        if let Some(letter) = letter {
+            mail_outbox::enqueue(&mut tx, Some(account), email, letter, now + INVITATION_MS).await?;
+        }
         tx.commit().await?;
         Ok(Invited::Yes)
     }
@@ -269,7 +279,7 @@ impl Store {
 }
 
 /// The account to which an address belongs.
-async fn account_with_address(tx: &mut Tx, email: &str) -> Result<Option<AccountId>> {
+pub(super) async fn account_with_address(tx: &mut Tx, email: &str) -> Result<Option<AccountId>> {
     let found: Option<String> = sqlx::query_scalar(
         "SELECT account_id FROM users WHERE email = $1 UNION SELECT id AS account_id FROM accounts WHERE email = $1",
     )

@@ -2,7 +2,7 @@
 
 use sqlx::Row as _;
 
-use super::{Dialect, Result, Store, Tx};
+use super::{Dialect, Result, Store, Tx, budgets};
 use crate::ids::{AccountId, TranscriptId, UsageId};
 
 /// Usage that is billed.
@@ -86,6 +86,9 @@ pub(super) async fn record(tx: &mut Tx, dialect: Dialect, event: &NewUsage<'_>, 
             .bind(event.account.as_str())
             .execute(&mut **tx)
             .await?;
+    }
+    if written.rows_affected() > 0 {
+        budgets::warn(tx, event.account, now).await?;
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use sqlx::Row as _;
 
-use super::{Result, Store, sign_ins};
+use super::team::account_with_address;
+use super::{Letter, Result, Store, Tx, mail_outbox, sign_ins};
 use crate::clock;
 use crate::ids::{AccountId, UserId};
 
@@ -44,49 +45,86 @@ impl Store {
 
     /// Creates an account and its user. None if the address has an account or a user already.
     pub async fn sign_up(&self, email: &str, password_hash: &str, free_credit_cents: i64) -> Result<Option<UserId>> {
-        let (account, user, now) = (AccountId::new(), UserId::new(), clock::now_ms());
         let mut tx = self.begin().await?;
-        let created = sqlx::query(
-            "INSERT INTO accounts (id, email, created_at, free_credit_cents, credit_balance_cents)
-             VALUES ($1, $2, $3, $4, $4) ON CONFLICT (email) DO NOTHING",
-        )
-        .bind(account.as_str())
-        .bind(email)
-        .bind(now)
-        .bind(free_credit_cents)
-        .execute(&mut *tx)
-        .await?;
-        if created.rows_affected() == 0 {
-            return Ok(None);
+        let created = create_user(&mut tx, email, password_hash, free_credit_cents).await?;
+        if created.is_some() {
+            tx.commit().await?;
         }
-        let joined = sqlx::query(
-            "INSERT INTO users (id, account_id, email, password_hash, created_at) VALUES ($1, $2, $3, $4, $5)
-             ON CONFLICT (email) DO NOTHING",
-        )
-        .bind(user.as_str())
-        .bind(account.as_str())
-        .bind(email)
-        .bind(password_hash)
-        .bind(now)
-        .execute(&mut *tx)
-        .await?;
-        if joined.rows_affected() == 0 {
-            return Ok(None);
+        Ok(created)
+    }
+
+    /// Writes the letter that a sign-up sends: with a link that creates the account of the address, or the news that it has one.
+    pub async fn request_sign_up(&self, email: &str, secret: &str, secret_hash: &str, expires_at: i64) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let letter = match account_with_address(&mut tx, email).await? {
+            Some(_) => Letter::Present,
+            None => {
+                sqlx::query("INSERT INTO sign_up_links (secret_hash, email, expires_at) VALUES ($1, $2, $3)")
+                    .bind(secret_hash)
+                    .bind(email)
+                    .bind(expires_at)
+                    .execute(&mut *tx)
+                    .await?;
+                Letter::SignUp { secret: secret.to_owned() }
+            }
+        };
+        mail_outbox::enqueue(&mut tx, None, email, &letter, expires_at).await?;
+        tx.commit().await
+    }
+
+    /// The address of a link that creates an account. None if it is unknown, used or expired.
+    pub async fn sign_up_link(&self, secret_hash: &str) -> Result<Option<String>> {
+        sqlx::query_scalar("SELECT email FROM sign_up_links WHERE secret_hash = $1 AND expires_at > $2")
+            .bind(secret_hash)
+            .bind(clock::now_ms())
+            .fetch_optional(&self.read)
+            .await
+    }
+
+    /// Creates the account that a link is for, once. None if the link is unknown, used or expired, or the address has an account by now.
+    pub async fn confirm_sign_up(
+        &self,
+        secret_hash: &str,
+        password_hash: &str,
+        free_credit_cents: i64,
+    ) -> Result<Option<UserId>> {
+        let mut tx = self.begin().await?;
+        let email: Option<String> =
+            sqlx::query_scalar("SELECT email FROM sign_up_links WHERE secret_hash = $1 AND expires_at > $2")
+                .bind(secret_hash)
+                .bind(clock::now_ms())
+                .fetch_optional(&mut *tx)
+                .await?;
+        let Some(email) = email else { return Ok(None) };
+        let created = create_user(&mut tx, &email, password_hash, free_credit_cents).await?;
+        sqlx::query("DELETE FROM sign_up_links WHERE email = $1").bind(&email).execute(&mut *tx).await?;
+        if created.is_some() {
+            tx.commit().await?;
         }
-        tx.commit().await?;
-        Ok(Some(user))
+        Ok(created)
+    }
+
+    /// Writes a letter with a link that sets another password, if the address has a user.
+    pub async fn request_reset(&self, email: &str, secret: &str, secret_hash: &str, expires_at: i64) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let account: Option<String> = sqlx::query_scalar("SELECT account_id FROM users WHERE email = $1")
+            .bind(email)
+            .fetch_optional(&mut *tx)
+            .await?;
+        match account.map(AccountId::from) {
+            Some(account) => {
+                insert_password_link(&mut *tx, &account, email, secret_hash, expires_at).await?;
+                let letter = Letter::Reset { secret: secret.to_owned() };
+                mail_outbox::enqueue(&mut tx, Some(&account), email, &letter, expires_at).await?;
+            }
+            None => mail_outbox::enqueue_nothing(&mut tx).await?,
+        }
+        tx.commit().await
     }
 
     /// Keeps a one-time link, by the hash of its secret.
     pub async fn create_password_link(&self, link: &PasswordLink, secret_hash: &str, expires_at: i64) -> Result<()> {
-        sqlx::query("INSERT INTO password_links (secret_hash, account_id, email, expires_at) VALUES ($1, $2, $3, $4)")
-            .bind(secret_hash)
-            .bind(link.account.as_str())
-            .bind(&link.email)
-            .bind(expires_at)
-            .execute(&self.write)
-            .await?;
-        Ok(())
+        insert_password_link(&self.write, &link.account, &link.email, secret_hash, expires_at).await
     }
 
     /// The link with this hash. None if it is unknown, used or expired.
@@ -137,4 +175,54 @@ impl Store {
         tx.commit().await?;
         Ok(Some(user))
     }
+}
+
+/// Creates an account and its user with this transaction. None, and nothing to commit, if the address has an account or a user already.
+async fn create_user(tx: &mut Tx, email: &str, password_hash: &str, free_credit_cents: i64) -> Result<Option<UserId>> {
+    let (account, user, now) = (AccountId::new(), UserId::new(), clock::now_ms());
+    let created = sqlx::query(
+        "INSERT INTO accounts (id, email, created_at, free_credit_cents, credit_balance_cents)
+         VALUES ($1, $2, $3, $4, $4) ON CONFLICT (email) DO NOTHING",
+    )
+    .bind(account.as_str())
+    .bind(email)
+    .bind(now)
+    .bind(free_credit_cents)
+    .execute(&mut **tx)
+    .await?;
+    if created.rows_affected() == 0 {
+        return Ok(None);
+    }
+    let joined = sqlx::query(
+        "INSERT INTO users (id, account_id, email, password_hash, created_at) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (email) DO NOTHING",
+    )
+    .bind(user.as_str())
+    .bind(account.as_str())
+    .bind(email)
+    .bind(password_hash)
+    .bind(now)
+    .execute(&mut **tx)
+    .await?;
+    if joined.rows_affected() == 0 {
+        return Ok(None);
+    }
+    Ok(Some(user))
+}
+
+async fn insert_password_link<'e, E: sqlx::Executor<'e, Database = sqlx::Any>>(
+    executor: E,
+    account: &AccountId,
+    email: &str,
+    secret_hash: &str,
+    expires_at: i64,
+) -> Result<()> {
+    sqlx::query("INSERT INTO password_links (secret_hash, account_id, email, expires_at) VALUES ($1, $2, $3, $4)")
+        .bind(secret_hash)
+        .bind(account.as_str())
+        .bind(email)
+        .bind(expires_at)
+        .execute(executor)
+        .await?;
+    Ok(())
 }

@@ -21,7 +21,7 @@ pub struct WebhookDelivery {
     pub attempt: i64,
 }
 
-/// The SQL condition of a due webhook. `$now` is the parameter of the current time, `$max_delay` that of [`MAX_DELAY_MS`],
+/// The SQL condition of a due webhook or mail. `$now` is the parameter of the current time, `$max_delay` that of [`MAX_DELAY_MS`],
 /// which holds for rows without a recorded delay. A due time too far ahead was set before the clock was set back. Nodes'
 /// clocks may differ by a minute.
 macro_rules! is_due {
@@ -37,6 +37,8 @@ macro_rules! is_due {
         )
     };
 }
+
+pub(super) use is_due;
 
 impl Store {
     /// Tells if a webhook is due. This frequent query takes no lock.

@@ -35,13 +35,14 @@ const PAGES: [&str; 14] = [
     "/playground/live",
     "/transcripts/{}/download/json",
 ];
-const FORMS: [&str; 8] = [
+const FORMS: [&str; 9] = [
     "/logout",
     "/logout-everywhere",
     "/keys",
     "/keys/{key}/revoke",
     "/transcripts/{}/delete",
     "/team/invitations",
+    "/billing/budget",
     "/team/invitations/inv_1/withdraw",
     "/team/user_1/remove",
 ];

@@ -12,6 +12,7 @@ mod billing;
 mod connections;
 mod credit;
 mod dashboard;
+mod dashboard_mail;
 mod dashboard_team;
 mod errors;
 mod failover;
