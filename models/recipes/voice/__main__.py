@@ -61,7 +61,12 @@ def main(arguments: list[str] | None = None) -> None:
     g2p.add_argument("--rate", type=float, default=2e-3)
     g2p.add_argument("--hidden", type=int, default=128)
     g2p.add_argument("--layers", type=int, default=5)
+    g2p.add_argument("--dropout", type=float, default=0.1)
+    g2p.add_argument("--start", type=Path, help="begin with the weights of a run or an export, without its optimisers' state")
     g2p.add_argument("--seed", type=int, default=7)
+
+    score = commands.add_parser("score-g2p", help="held-out words pronounced exactly")
+    score.add_argument("--model", type=Path, required=True, help="a run's folder or an exported one")
 
     acoustic = commands.add_parser("train-acoustic", help="train the acoustic model, or go on with what is in --out")
     acoustic.add_argument("--store", type=Path, required=True)
@@ -129,6 +134,12 @@ def main(arguments: list[str] | None = None) -> None:
         from .train_acoustic import train as run
 
         run(args)
+    elif args.command == "score-g2p":
+        from .g2p import entries, exact, load
+
+        held_out = entries()[1]
+        with_stress, without = exact(load(args.model), held_out)
+        print(f"{len(held_out)} words: {100 * with_stress:.1f} % exact, {100 * without:.1f} % without stress")
     elif args.command == "train-g2p":
         from .g2p import train as run
 

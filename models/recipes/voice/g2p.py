@@ -94,7 +94,7 @@ def exact(model: BertForTokenClassification, held_out: list[Entry]) -> tuple[flo
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     words, held_out = entries()
-    model = build(args.hidden, args.layers)
+    model = build(args.hidden, args.layers, args.dropout)
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and ".layer." in name]
     taken = {id(p) for p in matrices}
     rest = [p for p in model.parameters() if id(p) not in taken]
@@ -105,6 +105,9 @@ def train(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "config.json").write_text(model.config.to_json_string(), encoding="utf-8")
     run = Run(args.out, {"model": model}, optimisers, args.minutes, args.wall_minutes)
+    if args.start and run.step == 0:
+        model.load_state_dict(load_modules(args.start))
+        run.average = {name: value.detach().clone() for name, value in model.state_dict().items()}
     for step in run.steps():
         for name in optimisers:
             run.rate(name, cosine(run.part, args.rate, args.rate / 50))

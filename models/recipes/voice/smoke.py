@@ -27,6 +27,8 @@ def run(corpus: Path, out: Path) -> None:
     voices = list(Clips(store).seconds_by_speaker())[:2]
     step("annotate", store=store, voices=",".join(voices), recogniser=RECOGNISER, out=annotated, rounds=2, steps=10)
     step("train-g2p", out=out / "g2p", hidden=32, layers=1, rows=32, minutes=0.02)
+    step("train-g2p", out=out / "g2p-more", start=out / "g2p", hidden=32, layers=1, rows=32, minutes=0.02)
+    step("score-g2p", model=out / "g2p-more")
     small = {"channels": 32, "inner": 64, "layers": 2}
     step("train-vocoder", store=store, out=out / "vocoder", rows=4, discriminator_channels=4, spectral=0.3, minutes=0.03, **small)
     sizes = {"hidden": 32, "layers": 1, "feedforward": 64, "frames": 400, "dev_every": 3}
@@ -34,7 +36,7 @@ def run(corpus: Path, out: Path) -> None:
     step("tune-vocoder", store=store, annotated=annotated, acoustic=out / "acoustic", start=out / "vocoder",
          out=out / "tuned", rows=4, discriminator_channels=4, minutes=0.02, **small)  # fmt: skip
     exported = out / "voice-en"
-    step("export", acoustic=out / "acoustic", vocoder=out / "tuned", g2p=out / "g2p", out=exported)
+    step("export", acoustic=out / "acoustic", vocoder=out / "tuned", g2p=out / "g2p-more", out=exported)
     voice = Voice.exported(exported)
     sound = voice.speak("The old man went home, I think.", voice.voices[0])
     assert len(sound) and np.isfinite(sound).all()
