@@ -2,7 +2,7 @@
 
     python -m recipes.conversations --corpus DATA/mini-librispeech-en --corpus ... --noise DATA/noise --out SET --seed 1
 
-The readers are those that `recipes.speakers` holds out from training. Readings are cut at their pauses into turns, none is heard
+The readers are those that `recipes.speakers` holds out from training, or with `--everyone` all there are, for an evaluation set. Readings are cut at their pauses into turns, none is heard
 twice; people answer after a pause or a little before the other has ended, in a room, beside noise.
 """
 
@@ -67,15 +67,15 @@ def rms(pcm: np.ndarray) -> float:
 
 
 class Readers:
-    """Held-out readers with the turns that nobody has heard yet."""
+    """Held-out readers, or everyone, with the turns that nobody has heard yet."""
 
-    def __init__(self, corpora: list[Path], rng: np.random.Generator):
+    def __init__(self, corpora: list[Path], rng: np.random.Generator, everyone: bool = False):
         self._rng = rng
         self._files: dict[str, list[Path]] = defaultdict(list)
         for corpus in corpora:
             for path in sorted(p for p in corpus.iterdir() if p.suffix in SOUND):
                 name = ONE_READER.get(corpus.name, path.name.split("-")[0])
-                if held_out(name):
+                if everyone or held_out(name):
                     self._files[name].append(path)
 
     def names(self) -> list[str]:
@@ -133,6 +133,7 @@ def rttm(name: str, spoken: list[tuple[float, float, str]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, action="append", required=True)
+    parser.add_argument("--everyone", action="store_true", help="corpora of which nothing was trained on")
     parser.add_argument("--noise", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, default=12)
@@ -141,7 +142,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
-    readers = Readers(args.corpus, rng)
+    readers = Readers(args.corpus, rng, args.everyone)
     noise = sorted(p for p in args.noise.iterdir() if p.suffix in SOUND) if args.noise else []
     args.out.mkdir(parents=True, exist_ok=True)
     for number in range(args.count):

@@ -9,7 +9,7 @@ pub const BLOCK: usize = 1200;
 /// Speakers at most.
 pub const MOST_SPEAKERS: usize = 20;
 /// Part of a row's affinities that count, and how many do at least.
-const KEPT: f64 = 0.1;
+const KEPT: f64 = 0.15;
 const LEAST_KEPT: usize = 10;
 /// Centres at least this much alike are one speaker's.
 const SAME: f32 = 0.85;
@@ -17,7 +17,7 @@ const SAME: f32 = 0.85;
 /// this long, where one odd window makes a half. These numbers and those above were chosen on conversations and readings of people
 /// whom the shipped embedding was never trained on.
 const HALVES_ALIKE: f32 = 0.6;
-const LONG_MEAN: f32 = 0.78;
+const LONG_MEAN: f32 = 0.74;
 /// Eigenvalues, of which the largest is one, that differ by less are equal.
 const EQUAL: f64 = 1e-5;
 /// Rounds of k-means at most.

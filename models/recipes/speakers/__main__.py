@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     train.add_argument("--wall-minutes", type=float, help="of this run at most: the rate falls by whichever is sooner")
     train.add_argument("--distil", type=float, default=0.0, help="share of the distance to a teacher's directions in the loss")
     train.add_argument("--softmax", type=float, default=1.0, help="share of the softmax over the training voices")
-    train.add_argument("--start", type=Path, help="begin with the weights of a run, without its optimiser's state")
+    train.add_argument("--start", type=Path, help="begin with the weights of a run or an export, without its optimiser's state")
     train.add_argument("--rows", type=int, default=96, help="crops a step")
     train.add_argument("--rate", type=float, default=2e-3, help="highest learning rate")
     train.add_argument("--channels", type=int, default=256)

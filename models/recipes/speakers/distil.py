@@ -1,7 +1,7 @@
 """What the teacher's embeddings ask of the student: a direction for every training utterance.
 
-The teacher's numbers are turned by linear discriminant analysis over the training voices: their spread within a voice becomes a
-unit sphere, and the directions that tell voices apart best are kept. Cosines of what is left separate voices better than the teacher's own.
+The teacher's numbers, less their mean over the training voices, are turned to the axes along which the voices differ most. Axes keep
+most of their size: made equal, those of little spread, which are mostly noise, outweigh what can be learned.
 """
 
 from __future__ import annotations
@@ -10,28 +10,23 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-SHRINK = 0.6  # of the spread within a voice, towards a sphere
+EVENED = 0.25  # the power of an axis's variance that is divided out: 0 leaves the sizes, 1 makes them equal
+LEAST_VARIANCE = 1e-4  # of an axis, as a share of the largest
 VOICE_SHARE = 0.5  # of a voice's mean in the target of its utterances
 
 
-class Discriminant:
-    """`rows` `[utterances, n]` and their `voices`."""
+class Axes:
+    """Principal axes of the voices' means of `rows` `[utterances, n]`; `voices` are their numbers from 0 without gaps."""
 
     def __init__(self, rows: np.ndarray, voices: np.ndarray, kept: int):
         self.mean = rows.mean(0)
-        centred = rows - self.mean
-        names, inverse, counts = np.unique(voices, return_inverse=True, return_counts=True)
-        means = np.zeros((len(names), rows.shape[1]))
-        np.add.at(means, inverse, centred)
+        counts = np.bincount(voices)
+        means = np.zeros((len(counts), rows.shape[1]))
+        np.add.at(means, voices, rows - self.mean)
         means /= counts[:, None]
-        inside = centred - means[inverse]
-        within = inside.T @ inside / max(1, len(rows) - len(names))
-        within = (1 - SHRINK) * within + SHRINK * np.trace(within) / len(within) * np.eye(len(within))
-        values, vectors = np.linalg.eigh(within)
-        whiten = vectors / np.sqrt(values)
-        spread = means @ whiten
-        values, vectors = np.linalg.eigh(spread.T @ spread / len(names))
-        self.matrix = whiten @ vectors[:, ::-1][:, :kept]
+        values, vectors = np.linalg.eigh(means.T @ means / len(means))
+        values, vectors = values[::-1][:kept], vectors[:, ::-1][:, :kept]
+        self.matrix = vectors / np.maximum(values, LEAST_VARIANCE * values[0]) ** (EVENED / 2)
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """`[utterances, kept]`, of unit length."""
@@ -41,7 +36,7 @@ class Discriminant:
 
 def directions(rows: np.ndarray, voices: np.ndarray, kept: int) -> np.ndarray:
     """The targets of training utterances, `[utterances, kept]`, f32, of unit length."""
-    turned = Discriminant(rows, voices, kept)(rows)
+    turned = Axes(rows, voices, kept)(rows)
     means = np.stack([turned[voices == voice].mean(0) for voice in range(voices.max() + 1)])
     means /= np.linalg.norm(means, axis=1, keepdims=True)
     mixed = (1 - VOICE_SHARE) * turned + VOICE_SHARE * means[voices]

@@ -21,9 +21,11 @@ from .export import load
 from .model import Embedder, Margin, Shape
 from .teacher import is_taught, taught
 from .verification import errors, held_out_mels
+from .warm import restore_norms
 
 MARGIN, MARGIN_FROM, MARGIN_TO = 0.2, 0.04, 0.3  # the margin grows over this part of the budget
 DECAY = 0.02
+START_ROWS = 192  # crops that an export's batch norms are restored from
 
 
 def build_optimiser(model: Embedder, margin: Margin | nn.Identity, rate: float) -> torch.optim.Optimizer:
@@ -56,6 +58,8 @@ def train(args: argparse.Namespace) -> None:
     (args.out / "shape.json").write_text(json.dumps(shape.json()) + "\n", encoding="utf-8")
     if args.start and run.step == 0:
         model.load_state_dict(load(args.start).state_dict())
+        if (args.start / "model.safetensors").exists():
+            restore_norms(model, crops.batch(0, START_ROWS).mels)
         run.average = {name: value.detach().clone() for name, value in model.state_dict().items()}
     if targets is not None and args.softmax > 0 and run.step == 0:
         # The student's embeddings lie among the teacher's directions, and so do the voices.

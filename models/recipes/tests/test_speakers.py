@@ -9,10 +9,12 @@ from torch.nn import functional as F
 
 from recipes.features import MELS, MelStore
 from recipes.speakers.crops import Crops
+from recipes.speakers.distil import directions
 from recipes.speakers.export import export_model, load_exported
 from recipes.speakers.model import Embedder, Margin, Shape
 from recipes.speakers.readers import held_out, held_out_readers, training_voices
 from recipes.speakers.verification import embed, equal_error_rate, pair_error
+from recipes.speakers.warm import restore_norms
 
 SMALL = Shape(channels=32, parts=4, bottleneck=8, pooled=48, embedding=16)
 
@@ -85,3 +87,31 @@ def test_loudness_and_a_line_leave_the_embedding_as_it_is():
     mel = np.random.default_rng(0).standard_normal((90, MELS))
     line = np.linspace(-3, 2, MELS)
     np.testing.assert_allclose(embed(model, [mel]), embed(model, [mel + line]), atol=1e-5)
+
+
+def test_the_teachers_directions_keep_voices_apart_and_drop_what_all_share():
+    rng = np.random.default_rng(2)
+    voices = np.repeat(np.arange(6), 20)
+    spread = np.array([4.0, 2.0, 1.0, *[0.01] * 9])
+    rows = 7 + (rng.standard_normal((6, 12)) * spread)[voices] + 0.1 * rng.standard_normal((120, 12))
+    found = directions(rows, voices, 5)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    cosines = found @ found.T
+    same = voices[:, None] == voices
+    assert cosines[same].min() > 0.9 and cosines[~same].mean() < 0.1  # the 7 of all is gone
+
+
+def test_an_export_goes_on_as_it_was(tmp_path):
+    torch.manual_seed(3)
+    model = Embedder(SMALL)
+    for _ in range(3):
+        model(torch.randn(8, 60, MELS) * 2 + 1)
+    export_model(model.eval(), tmp_path, torch.float32)
+    mels = torch.randn(32, 80, MELS) * 2 + 1
+    again = Embedder(SMALL)
+    again.load_state_dict(load_exported(tmp_path).state_dict())
+    assert (again.train()(mels) - model(mels)).abs().max() > 0.1  # batch norms without scale and shift take it apart
+    again.load_state_dict(load_exported(tmp_path).state_dict())
+    restore_norms(again, mels)
+    torch.testing.assert_close(again(mels), model(mels), atol=1e-2, rtol=1e-2)
+    torch.testing.assert_close(again.eval()(mels), model(mels), atol=1e-2, rtol=1e-2)
