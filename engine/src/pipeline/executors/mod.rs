@@ -1,12 +1,12 @@
 //! The batch executors: one for each family of models, and one for a device over all of them.
 //!
-//! - [`device`]: the executor of a device.
-//! - [`live`]: live streams of a transducer.
-//! - [`transducer`]: recordings by a transducer.
-//! - [`whisper`]: recordings by Whisper.
-//! - [`voice`]: speaker embeddings.
+//! - `device`: the executor of a device.
+//! - `live`: live streams of a transducer.
+//! - `transducer`: recordings by a transducer.
+//! - `whisper`: recordings by Whisper.
+//! - `voice`: speaker embeddings.
 //! - [`language`]: answers of language models.
-//! - [`speech`]: speech synthesis.
+//! - `speech`: speech synthesis.
 //! - `groups`: streams of a FastConformer checkpoint that can share a step.
 //! - `shares`: places of a batch, dealt to the streams in turn.
 
