@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};
-use tungstenite::handshake::server::{Request, Response};
 use tungstenite::protocol::Role;
 use tungstenite::{Message, WebSocket};
 
@@ -91,12 +90,12 @@ fn give_token(mut client: TcpStream, account: &Account) {
 
 /// Passes one session on until one side closes it.
 fn pass(client: TcpStream, service: &str, fault: Fault) {
-    let mut path = String::new();
-    let read_path = |request: &Request, response: Response| {
-        path = request.uri().to_string();
-        Ok(response)
-    };
-    let from_client = tungstenite::accept_hdr(client, read_path).expect("a WebSocket of the caller");
+    // The request is one packet, whose second word is the path with the token.
+    let mut request = [0; 2048];
+    let length = client.peek(&mut request).expect("a request");
+    let request = String::from_utf8_lossy(&request[..length]);
+    let path = request.split(' ').nth(1).expect("a path");
+    let from_client = tungstenite::accept(client).expect("a WebSocket of the caller");
     let stream = TcpStream::connect(service).expect("the service listens");
     let (from_service, _) = tungstenite::client(format!("ws://{service}{path}"), stream).expect("a WebSocket");
     let to_client = second_half(&from_client, Role::Server);

@@ -270,11 +270,7 @@ impl Caller {
                     }
                 }
             }
-            Heard::Error { code, .. } => {
-                if !self.report.errors.contains(&code) {
-                    self.report.errors.push(code);
-                }
-            }
+            Heard::Error { code, .. } if !self.report.errors.contains(&code) => self.report.errors.push(code),
             Heard::Ended | Heard::Closed { .. } => self.ended = true,
             _ => {}
         }
