@@ -148,7 +148,7 @@ fn spoil_heard(fault: Fault, mut frame: Value) -> Vec<Value> {
     vec![frame]
 }
 
-/// What the agent says.
+/// Spoils the frames of the agent.
 struct Voice {
     fault: Fault,
     /// Frames of audio in this reply, or in all of them.

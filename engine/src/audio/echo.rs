@@ -95,11 +95,13 @@ mod tests {
         AudioStream::open(path).unwrap().read_to_end().unwrap()
     }
 
-    /// Reflections of a room: delay in samples, gain. A quarter of the amplitude together.
-    const PATHS: [(usize, f32); 4] = [(1_920, 0.21), (2_300, 0.1), (2_950, -0.07), (3_700, 0.04)];
+    /// Reflections of a room: delay after the first in samples, gain. A quarter of the amplitude together.
+    const PATHS: [(usize, f32); 4] = [(0, 0.21), (380, 0.1), (1_030, -0.07), (1_780, 0.04)];
 
-    fn echo_of(played: &[f32]) -> Vec<f32> {
-        let at = |index: usize, delay: usize| index.checked_sub(delay).map_or(0.0, |index| played[index]);
+    /// The echo of a loudspeaker, whose first sound comes after this time.
+    fn echo_of(played: &[f32], delay_ms: usize) -> Vec<f32> {
+        let at =
+            |index: usize, delay: usize| index.checked_sub(16 * delay_ms + delay).map_or(0.0, |index| played[index]);
         (0..played.len()).map(|index| PATHS.iter().map(|(delay, gain)| gain * at(index, *delay)).sum()).collect()
     }
 
@@ -108,7 +110,7 @@ mod tests {
         10.0 * (energy(part) / energy(whole)).log10()
     }
 
-    /// What is left of `heard` while the loudspeaker plays `played`, in pieces as a client sends them.
+    /// The rest of `heard` while the loudspeaker plays `played`, in pieces as a client sends them.
     fn cleaned(canceller: &mut EchoCanceller, heard: &[f32], played: &[f32]) -> Vec<f32> {
         let pieces = heard.chunks(800).zip(played.chunks(800));
         let clean = pieces.map(|(heard, played)| {
@@ -121,20 +123,22 @@ mod tests {
     #[test]
     fn the_loudspeakers_voice_is_taken_out() {
         let played = speech();
-        let heard = echo_of(&played);
-        let mut canceller = EchoCanceller::new(SAMPLE_RATE, SAMPLE_RATE).unwrap();
-        let clean = cleaned(&mut canceller, &heard, &played);
-        assert_eq!(clean.len(), heard.len() / FRAME * FRAME);
-        // Once the way is learned.
-        let rest = SAMPLE_RATE as usize * 2..clean.len();
-        let left = decibels(&clean[rest.clone()], &heard[rest]);
-        assert!(left < -15.0, "{left} dB are left");
+        for delay_ms in [20, 120, 300, 450] {
+            let heard = echo_of(&played, delay_ms);
+            let mut canceller = EchoCanceller::new(SAMPLE_RATE, SAMPLE_RATE).unwrap();
+            let clean = cleaned(&mut canceller, &heard, &played);
+            assert_eq!(clean.len(), heard.len() / FRAME * FRAME);
+            // Once the way is learned.
+            let rest = SAMPLE_RATE as usize * 3..clean.len();
+            let left = decibels(&clean[rest.clone()], &heard[rest]);
+            assert!(left < -15.0, "{left} dB are left of an echo after {delay_ms} ms");
+        }
     }
 
     #[test]
     fn a_speaker_beside_it_is_heard() {
         let played = speech();
-        let echo = echo_of(&played);
+        let echo = echo_of(&played, 120);
         // The same sentences, later and upside down: another speaker for the canceller.
         let mut spoken = played.clone();
         spoken.rotate_right(SAMPLE_RATE as usize * 4);

@@ -155,9 +155,29 @@ impl LocalCheckout {
     }
 }
 
+/// Cents as dollars: `$1,234.05`.
+pub fn dollars(cents: i64) -> String {
+    let whole = (cents.unsigned_abs() / 100).to_string();
+    let mut grouped = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    format!("{}${grouped}.{:02}", if cents < 0 { "-" } else { "" }, cents.unsigned_abs() % 100)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cents_are_written_as_dollars() {
+        for (cents, text) in [(0, "$0.00"), (5, "$0.05"), (123_405, "$1,234.05"), (-7, "-$0.07"), (100, "$1.00")] {
+            assert_eq!(dollars(cents), text);
+        }
+    }
 
     #[test]
     fn costs_are_rounded_up_to_the_cent() {

@@ -1,7 +1,7 @@
 //! Ctrl-C: clears the progress bar and ends the process at once, with the status that shells expect.
 //!
-//! Nothing else needs cleaning up: temporary files have no name, output files are written whole at the end, and a running
-//! `ffmpeg` ends with its pipe.
+//! Little else needs cleaning up: temporary files have no name, output files are written whole at the end, and a running
+//! `ffmpeg` ends with its pipe. A command with a service of its own ends that, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -9,15 +9,20 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use super::progress::Bar;
 
 /// Ends the process on SIGINT (status 130) or SIGTERM (143), after clearing `bar`.
-#[cfg(unix)]
 pub fn on_signal(bar: Bar) {
+    end_with(move || bar.clear());
+}
+
+/// Ends the process on SIGINT (status 130) or SIGTERM (143), after `last`.
+#[cfg(unix)]
+pub fn end_with(last: impl FnOnce() + Send + 'static) {
     use signal_hook::consts::{SIGINT, SIGTERM};
 
     match signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) {
         Ok(mut signals) => {
             std::thread::spawn(move || {
                 if let Some(signal) = signals.forever().next() {
-                    bar.clear();
+                    last();
                     // Not process::exit: the exit handlers of GPU drivers must not run beside a kernel.
                     signal_hook::low_level::exit(128 + signal);
                 }
@@ -29,7 +34,7 @@ pub fn on_signal(bar: Bar) {
 
 /// Other systems end the program in their own way.
 #[cfg(not(unix))]
-pub fn on_signal(_bar: Bar) {}
+pub fn end_with(_last: impl FnOnce() + Send + 'static) {}
 
 /// An orderly shutdown at the first signal; the second ends the process at once.
 pub struct Shutdown(Arc<AtomicI32>);

@@ -47,6 +47,7 @@ Examples:
   auricle listen talk.mp3                        the text as it is spoken, live
   auricle chat --transcript talk.txt             questions about a transcript, to a language model
   auricle say 'Good morning.' -o morning.wav     speech
+  auricle talk --help                            a spoken conversation, by pipes
   auricle devices                                which GPU will be used
   auricle transcribe --help                      all options, with examples
 

@@ -8,9 +8,8 @@ use super::DashboardState;
 use super::forgot::need_mail;
 use super::form::Form;
 use super::frame::{Frame, Section, page, private, refused};
-use super::shown::dollars;
 use super::words::EN;
-use crate::billing::{PRICES, PaymentProvider, ProductKind};
+use crate::billing::{PRICES, PaymentProvider, ProductKind, dollars};
 use crate::context::RequestContext;
 use crate::http::response::{Response, Result, see_other};
 use crate::store::Account;
@@ -33,7 +32,7 @@ struct BillingPage {
     budget: String,
     budget_is_reached: bool,
     budget_problem: &'static str,
-    /// Where the alarm goes.
+    /// The address to which the alarm goes.
     email: String,
     sends_mail: bool,
 }

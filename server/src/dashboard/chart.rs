@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::shown::dollars;
+use crate::billing::dollars;
 use crate::clock;
 use crate::store::DailyCost;
 

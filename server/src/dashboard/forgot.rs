@@ -31,7 +31,7 @@ struct ForgotPage<'a> {
 struct SentPage<'a> {
     frame: Frame,
     email: &'a str,
-    /// What the letter is for.
+    /// The purpose of the letter.
     explanation: &'a str,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn no_sign_up() -> ApiError {
     ApiError::not_found(EN.sign_up_closed)
 }
 
-/// What needs mail is not there without it.
+/// Refuses pages that need mail where none is sent.
 pub(super) fn need_mail(state: &DashboardState) -> Result<()> {
     if state.sends_mail { Ok(()) } else { Err(ApiError::not_found(EN.mail_none)) }
 }

@@ -7,9 +7,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
 
 use super::assets::Assets;
-use super::shown::{self, dollars};
+use super::shown;
 use super::words::{EN, Words};
 use super::{DashboardState, rendered};
+use crate::billing::dollars;
 use crate::context::RequestContext;
 use crate::http::request_body::RequestBody;
 use crate::http::response::{ApiError, Response, Result, see_other, text};

@@ -1,19 +1,6 @@
-//! Values as the pages show them: money, durations, languages, icons.
+//! Values as the pages show them: durations, languages, icons.
 
 use crate::clock;
-
-/// Cents as dollars: `$1,234.05`.
-pub fn dollars(cents: i64) -> String {
-    let whole = (cents.unsigned_abs() / 100).to_string();
-    let mut grouped = String::new();
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    format!("{}${grouped}.{:02}", if cents < 0 { "-" } else { "" }, cents.unsigned_abs() % 100)
-}
 
 /// Milliseconds as `1:02:03`, or `2:03`.
 pub fn duration(ms: i64) -> String {
@@ -161,9 +148,6 @@ mod tests {
 
     #[test]
     fn values_are_written_for_people() {
-        for (cents, text) in [(0, "$0.00"), (5, "$0.05"), (123_405, "$1,234.05"), (-7, "-$0.07"), (100, "$1.00")] {
-            assert_eq!(dollars(cents), text);
-        }
         for (ms, text) in [(0, "0:00"), (61_999, "1:01"), (3_723_000, "1:02:03")] {
             assert_eq!(duration(ms), text);
         }

@@ -12,6 +12,7 @@ use super::frame::{Frame, page, private, refused};
 use super::passwords::{MAX_BYTES, weakness};
 use super::words::EN;
 use crate::auth::visitor::{hash_of, new_secret};
+use crate::billing::dollars;
 use crate::context::RequestContext;
 use crate::http::response::{Response, Result, see_other};
 use crate::ids::UserId;
@@ -114,7 +115,7 @@ pub async fn show_sign_up(state: Arc<DashboardState>, request: RequestContext) -
 }
 
 fn sign_up_page<'a>(state: &DashboardState, token: &str, email: &'a str, problem: &'a str) -> SignUpPage<'a> {
-    let credit = super::shown::dollars(state.free_credit_cents);
+    let credit = dollars(state.free_credit_cents);
     SignUpPage { frame: Frame::plain(EN.sign_up, token), email, problem, credit, sends_mail: state.sends_mail }
 }
 

@@ -57,7 +57,7 @@ impl TeamPage {
             joined: Time::new(person.joined_at),
             is_owner: person.role == Role::Owner,
         });
-        // Whom the owner invites is not for members to know.
+        // Members do not see whom the owner invites.
         let invitations = if account.by_owner { state.store.invitations(&account.id).await? } else { Vec::new() };
         let invitations = invitations.into_iter().map(|invitation| ListedInvitation {
             id: invitation.id.to_string(),

@@ -2,6 +2,7 @@
 
 use url::Url;
 
+use crate::billing::dollars;
 use crate::config::url_below;
 use crate::store::Letter;
 
@@ -9,11 +10,6 @@ use crate::store::Letter;
 pub struct Text {
     pub subject: String,
     pub body: String,
-}
-
-/// Cents as dollars.
-fn dollars(cents: i64) -> String {
-    format!("${}.{:02}", cents / 100, cents % 100)
 }
 
 /// Writes a letter with links to the dashboard.

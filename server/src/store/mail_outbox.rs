@@ -8,7 +8,7 @@ use super::{Error, MAX_DELAY_MS, Result, Store, Tx};
 use crate::clock;
 use crate::ids::{AccountId, LeaseId, MailId};
 
-/// What a letter says. Secrets are those of links.
+/// The contents of a letter. Secrets are those of links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "letter", rename_all = "snake_case")]
 pub enum Letter {

@@ -16,7 +16,7 @@ pub const INVITATION_MS: i64 = 7 * 24 * 3_600_000;
 /// Invitations of an account that may be open at a time.
 const MAX_INVITATIONS: i64 = 20;
 
-/// What a person may do.
+/// The rights of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Everything; billing and the team are the owner's alone.

@@ -4,9 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 use std::sync::OnceLock;
 use std::thread;
-use std::time::Duration;
 
-use auricle_tests::{Fault, FaultyAgent, Service, Setup, auricle, command, ended, models, spoken};
+use auricle_tests::{Fault, FaultyAgent, Service, Setup, auricle, command, ended, eventually, models, spoken};
 use serde_json::Value;
 
 /// A service on the starters. It has no language model: its agents reply with the notice that there is none.
@@ -108,13 +107,12 @@ fn a_call_goes_through_pipes() {
     command.args(["talk", "--pipe", "--device", "cpu", "--greeting", "Good morning.", "--models"]).arg(models());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    // The last part of the recording, one turn, once the greeting is over; then silence until the reply.
+    // The last part of the recording, one turn, once the greeting is over; then silence. The call ends after the reply.
     let speaking = thread::spawn(move || {
         let silence = vec![0; 48_000];
         for piece in [&silence.repeat(4)[..], &spoken(24_000)[8 * 48_000..], &silence.repeat(2)] {
             stdin.write_all(piece).unwrap();
         }
-        thread::sleep(Duration::from_secs(1));
     });
     let mut played = Vec::new();
     stdout.read_to_end(&mut played).unwrap();
@@ -136,6 +134,39 @@ fn a_call_goes_through_pipes() {
         lines.iter().any(|line| line.starts_with("agent  I have no language model") && line.ends_with("s)")),
         "{lines:?}"
     );
+}
+
+/// A call with its service, once the greeting sounds: the command, and the process of the service.
+#[cfg(target_os = "linux")]
+fn greeted() -> (std::process::Child, std::path::PathBuf) {
+    let mut command = command();
+    command.args(["talk", "--pipe", "--device", "cpu", "--models"]).arg(models());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut greeting = vec![0; 9_600];
+    while greeting.iter().all(|byte| *byte == 0) {
+        child.stdout.as_mut().unwrap().read_exact(&mut greeting).unwrap();
+    }
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let service = std::fs::read_to_string(children).unwrap();
+    let service = std::path::Path::new("/proc").join(service.trim());
+    assert!(service.join("stat").exists(), "{service:?}");
+    (child, service)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_service_of_a_call_ends_with_it() {
+    // The loudspeaker is gone.
+    let (mut child, service) = greeted();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(!service.exists());
+    // A signal.
+    let (mut child, service) = greeted();
+    let killed = std::process::Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    eventually("the service ends", || (!service.exists()).then_some(()));
 }
 
 #[test]

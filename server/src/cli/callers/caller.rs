@@ -29,7 +29,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(12);
 const LONGEST_REPLY: Duration = Duration::from_secs(60);
 const LONGEST_END: Duration = Duration::from_secs(5);
 
-/// What the caller says at the moment.
+/// The caller's speech that is not spoken yet.
 #[derive(Debug, Default)]
 struct Mouth {
     lines: VecDeque<i16>,

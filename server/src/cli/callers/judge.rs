@@ -1,4 +1,4 @@
-//! What an agent did well and badly in a call.
+//! Counts of an agent's faults in a call, and its times.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Simulated callers of a voice agent, for `auricle bench --talk`: they speak, pause, listen, interrupt, and judge the agent by what
 //! they hear.
 //!
-//! - `script`: what a caller says, and when.
-//! - `room`: what the microphone hears: the caller, echo of the loudspeaker, noise.
+//! - `script`: the words of a caller and their times.
+//! - `room`: the sound at the microphone: the caller, echo of the loudspeaker, noise.
 //! - `caller`: a call by the clock.
-//! - `judge`: what the agent did well and badly.
+//! - `judge`: counts of the agent's faults, and its times.
 
 mod caller;
 mod judge;
@@ -63,7 +63,7 @@ impl CallersArgs {
         let options = engine.options()?;
         let models = engine.models.path()?;
         let lines = Lines::speak(&Engine::open(options)?)?;
-        let service = self.host.service(&models, engine.device)?;
+        let service = self.host.service(&models, engine.device, bar.clone())?;
         let echo = (!self.headphones).then_some(self.echo);
         let (calls, turns) = (usize::from(self.calls), usize::from(self.turns));
         let (report, parts) = runtime()?.block_on(async {

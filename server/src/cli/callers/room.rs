@@ -1,4 +1,4 @@
-//! A simulated room: what the microphone hears of the caller, of the loudspeaker's echo, and of noise.
+//! A simulated room: the caller, echo of the loudspeaker, and noise at the microphone.
 
 use crate::cli::talk::call::RATE;
 
@@ -32,7 +32,7 @@ impl Room {
         }
     }
 
-    /// What the microphone hears while the caller says `spoken` and the loudspeaker plays `played`, which is as long.
+    /// The sound at the microphone while the caller says `spoken` and the loudspeaker plays `played`, which is as long.
     pub fn hear(&mut self, spoken: &[i16], played: &[i16]) -> Vec<i16> {
         let length = self.played.len();
         spoken

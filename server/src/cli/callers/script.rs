@@ -1,4 +1,4 @@
-//! What a simulated caller says, and when.
+//! The words of a simulated caller and their times.
 
 use std::sync::Arc;
 

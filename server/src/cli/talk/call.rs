@@ -50,11 +50,6 @@ pub enum Heard {
         reply: String,
         interrupted: bool,
     },
-    ToolCall {
-        id: String,
-        name: String,
-        arguments: Value,
-    },
     Error {
         code: String,
         message: String,
@@ -229,12 +224,11 @@ fn closed(payload: &[u8]) -> Heard {
     }
 }
 
-/// A frame of the service; none for one that is not known here.
+/// A frame of the service; none for another one. No tools are offered, so none is called.
 fn parse(payload: &[u8]) -> Option<Heard> {
-    let mut frame: Value = serde_json::from_slice(payload).ok()?;
-    let kind = frame["type"].as_str()?.to_owned();
+    let frame: Value = serde_json::from_slice(payload).ok()?;
     let text = |name: &str| frame[name].as_str().unwrap_or_default().to_owned();
-    Some(match kind.as_str() {
+    Some(match frame["type"].as_str()? {
         "session.ready" | "session.updated" => Heard::Updated,
         "input.speech.started" => Heard::SpeechStarted,
         "input.speech.stopped" => Heard::SpeechStopped,
@@ -248,9 +242,6 @@ fn parse(payload: &[u8]) -> Option<Heard> {
         }
         "transcript.agent" => Heard::Agent(text("text")),
         "reply.done" => Heard::ReplyDone { reply: text("reply_id"), interrupted: text("status") == "interrupted" },
-        "tool.call" => {
-            Heard::ToolCall { id: text("call_id"), name: text("name"), arguments: frame["arguments"].take() }
-        }
         "session.error" => Heard::Error { code: text("code"), message: text("message") },
         "session.ended" => Heard::Ended,
         _ => return None,

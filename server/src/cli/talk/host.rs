@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use url::Url;
 
 use super::call::Host;
-use crate::cli::{Failure, Result};
+use crate::cli::progress::Bar;
+use crate::cli::{Failure, Result, interrupt};
 
 #[derive(Args)]
 pub struct HostArgs {
@@ -37,19 +38,22 @@ struct OwnService {
 }
 
 impl HostArgs {
-    /// The service to call, started if there is none.
+    /// The service to call, started if there is none. A signal ends the process from now on, its own service and `bar` with it.
     ///
     /// # Errors
     /// One line, if it cannot be started.
-    pub fn service(&self, models: &Path, device: DeviceChoice) -> Result<Service> {
+    pub fn service(&self, models: &Path, device: DeviceChoice, bar: Bar) -> Result<Service> {
         match (&self.url, &self.key) {
-            (Some(url), Some(key)) => Ok(Service { host: Host { url: url.clone(), key: key.clone() }, _own: None }),
-            _ => start(models, device),
+            (Some(url), Some(key)) => {
+                interrupt::on_signal(bar);
+                Ok(Service { host: Host { url: url.clone(), key: key.clone() }, _own: None })
+            }
+            _ => start(models, device, bar),
         }
     }
 }
 
-fn start(models: &Path, device: DeviceChoice) -> Result<Service> {
+fn start(models: &Path, device: DeviceChoice, bar: Bar) -> Result<Service> {
     let failed = |error: std::io::Error| Failure::Service(format!("the service cannot be started: {error}"));
     let folder = tempfile::tempdir().map_err(failed)?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
@@ -71,6 +75,13 @@ fn start(models: &Path, device: DeviceChoice) -> Result<Service> {
         command.env_remove(format!("AURICLE_{name}"));
     }
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let (id, path) = (process.id(), folder.path().to_owned());
+    interrupt::end_with(move || {
+        bar.clear();
+        // At once: nothing of the service is kept.
+        end(id, End::Now);
+        let _ = std::fs::remove_dir_all(path);
+    });
     let Some(output) = process.stdout.take() else { return Err(Failure::Service("no output".into())) };
     let mut own = OwnService { process, output: BufReader::new(output), _folder: folder };
     let host = own.host()?;
@@ -101,16 +112,32 @@ impl OwnService {
 
 impl Drop for OwnService {
     fn drop(&mut self) {
-        #[cfg(unix)]
-        {
-            let id = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw);
-            let told = id.is_some_and(|id| rustix::process::kill_process(id, rustix::process::Signal::TERM).is_ok());
-            if !told {
-                let _ = self.process.kill();
-            }
+        if cfg!(unix) {
+            end(self.process.id(), End::InOrder);
+        } else {
+            let _ = self.process.kill();
         }
-        #[cfg(not(unix))]
-        let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
+
+/// The way in which a service ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    InOrder,
+    Now,
+}
+
+/// Ends a child process that has not been waited for.
+#[cfg(unix)]
+fn end(id: u32, end: End) {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(id, if end == End::Now { Signal::KILL } else { Signal::TERM });
+    }
+}
+
+/// Other systems end processes by their handles alone.
+#[cfg(not(unix))]
+fn end(_id: u32, _end: End) {}

@@ -41,7 +41,7 @@ const LONGEST_END: Duration = Duration::from_secs(5);
 #[command(after_help = "\
 The agent hears with the live model, thinks with the language model and speaks with the default voice. The words of both sides go to
 standard error, with the time from your last sound to the first sound of the reply. Use headphones, or a microphone that cancels echo.
-Ctrl-C ends the call; so does the end of standard input.
+The call ends with standard input, once the agent has answered, with the pipe of standard output, and on Ctrl-C.
 
 Sound is raw: mono, 24,000 samples a second, 16 bits, little-endian.
 
@@ -89,7 +89,7 @@ pub fn run(args: &TalkArgs) -> Result<()> {
     let bar = Bar::new(false);
     let service = {
         let _file = bar.start("the agent");
-        args.host.service(&args.engine.models.path()?, args.engine.device)?
+        args.host.service(&args.engine.models.path()?, args.engine.device, bar.clone())?
     };
     let (microphone, heard) = mpsc::channel(PIECES_AHEAD);
     let (played, loudspeaker) = mpsc::channel(PIECES_AHEAD);
@@ -139,8 +139,6 @@ impl Conversation {
     async fn run(mut self) -> Result<()> {
         let mut clock = interval(Duration::from_millis(TICK_MS));
         clock.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        let stop = tokio::signal::ctrl_c();
-        tokio::pin!(stop);
         let mut ending: Option<Instant> = None;
         loop {
             tokio::select! {
@@ -153,12 +151,8 @@ impl Conversation {
                     Some((at, heard)) => self.hear(at, heard),
                 },
                 _ = clock.tick() => self.tick().await,
-                _ = &mut stop, if ending.is_none() => {
-                    self.call.end();
-                    ending = Some(Instant::now());
-                }
             }
-            if ending.is_none() && self.is_deaf && self.is_quiet() {
+            if ending.is_none() && (self.played.is_closed() || self.is_deaf && self.is_quiet()) {
                 self.call.end();
                 ending = Some(Instant::now());
             }
@@ -214,8 +208,7 @@ impl Conversation {
             Heard::User(text) => self.screen.user(&text),
             Heard::Agent(text) => self.screen.agent(&text),
             Heard::Error { message, .. } => self.screen.error(&message),
-            // No tools are offered.
-            Heard::ToolCall { .. } | Heard::Audio { .. } | Heard::Updated | Heard::Ended | Heard::Closed { .. } => {}
+            Heard::Audio { .. } | Heard::Updated | Heard::Ended | Heard::Closed { .. } => {}
         }
     }
 }
