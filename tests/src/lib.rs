@@ -21,6 +21,8 @@ mod program;
 mod published;
 mod receiver;
 mod service;
+#[cfg(target_os = "linux")]
+mod sound_server;
 mod visitor;
 mod voices;
 pub mod wire;
@@ -46,5 +48,7 @@ pub use program::{
 pub use published::{write_published_size, write_streaming_size};
 pub use receiver::{Delivery, Gate, Receiver, Reply};
 pub use service::{Service, Setup, eventually, unique};
+#[cfg(target_os = "linux")]
+pub use sound_server::{Recording, SoundServer};
 pub use visitor::{PASSWORD, Visitor};
 pub use voices::{tiny_voice, write_tiny_voice};

@@ -4,9 +4,20 @@
 //! `ffmpeg` ends with its pipe. A command with a service of its own ends that, too.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use super::progress::Bar;
+
+/// True once a signal is ending the process.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Waits for the end of a process that a signal is ending: what fails meanwhile, such as a call whose service has ended, is no failure
+/// of the command.
+pub fn wait_if_ending() {
+    while IS_ENDING.load(Ordering::Acquire) {
+        std::thread::park();
+    }
+}
 
 /// Ends the process on SIGINT (status 130) or SIGTERM (143), after clearing `bar`.
 pub fn on_signal(bar: Bar) {
@@ -22,6 +33,7 @@ pub fn end_with(last: impl FnOnce() + Send + 'static) {
         Ok(mut signals) => {
             std::thread::spawn(move || {
                 if let Some(signal) = signals.forever().next() {
+                    IS_ENDING.store(true, Ordering::Release);
                     last();
                     // Not process::exit: the exit handlers of GPU drivers must not run beside a kernel.
                     signal_hook::low_level::exit(128 + signal);

@@ -1,4 +1,4 @@
-//! `auricle listen`: live transcription of a file in real time, or of a microphone through a pipe.
+//! `auricle listen`: live transcription of a microphone, of a pipe, or of a file in real time.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::ops::RangeInclusive;
@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::progress::clock;
+use super::sound_card::Recorder;
 use super::{EngineArgs, Failure, Result, SearchArgs, hint, interrupt, output};
 use crate::live::frames::TranscriptFrame;
 
@@ -31,15 +32,17 @@ words (text, start and end in ms, confidence). Ctrl-C ends the session after the
 at once.
 
 Examples:
+  auricle listen                                                    the microphone, on Linux by PulseAudio or PipeWire
   auricle listen talk.mp3                                           as if it were spoken now
-  arecord -q -f S16_LE -r 16000 -c 1 -t raw | auricle listen -      a microphone, on Linux
+  arecord -q -f S16_LE -r 16000 -c 1 -t raw | auricle listen -      a microphone by ALSA
   ffmpeg -v error -i rtsp://camera/1 -f s16le -ar 16000 -ac 1 - | auricle listen - --format json
   auricle listen talk.mp3 --fast > talk.txt                         as fast as possible")]
 pub struct ListenArgs {
-    /// An audio or video file; `-` reads raw PCM from standard input: 16 bits, little-endian, one channel
-    #[arg(value_name = "FILE", default_value = "-")]
-    file: PathBuf,
-    /// Sample rate of raw PCM on standard input
+    /// An audio or video file; `-` reads raw PCM from standard input: 16 bits, little-endian, one channel [default: the default
+    /// microphone if standard input is a terminal, else -]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Sample rate of raw PCM and of the microphone
     #[arg(long, value_name = "HERTZ", default_value_t = SAMPLE_RATE)]
     rate: u32,
     /// The live model, as `auricle models list` names it
@@ -83,14 +86,23 @@ enum Lines {
 }
 
 pub fn run(args: &ListenArgs) -> Result<()> {
-    let piped = args.file == Path::new("-");
-    if piped && io::stdin().is_terminal() {
-        return Err(Failure::Usage("standard input is a terminal; name a file, or pipe raw PCM into it".into()));
-    }
-    if piped && args.fast {
-        return Err(Failure::Usage("--fast is for files; standard input is taken as fast as it comes".into()));
-    }
-    let audio = if piped { None } else { Some(AudioStream::open(&args.file)?.with_block(samples(BLOCK_MS))) };
+    let is_terminal = io::stdin().is_terminal();
+    let source = match &args.file {
+        Some(path) if path != Path::new("-") => {
+            let audio = AudioStream::open(path)?.with_block(samples(BLOCK_MS));
+            Source::File { audio: Box::new(audio), paced: !args.fast }
+        }
+        _ if args.fast => {
+            return Err(Failure::Usage("--fast is for files; live sound is taken as fast as it comes".into()));
+        }
+        Some(_) if is_terminal => {
+            return Err(Failure::Usage("standard input is a terminal; name a file, or pipe raw PCM into it".into()));
+        }
+        None if is_terminal => Source::Microphone(Recorder::open(args.rate).map_err(|failure| {
+            failure.advise("name a file, or pipe raw PCM into it (auricle listen --help has examples)")
+        })?),
+        _ => Source::Pcm,
+    };
     let engine = Engine::open(args.engine.options()?)?;
     if io::stderr().is_terminal() {
         hint::say(&args.engine.models.path()?, &args.model);
@@ -100,7 +112,7 @@ pub fn run(args: &ListenArgs) -> Result<()> {
     }
     let mut options = ListenOptions::default()
         .model(&args.model)
-        .sample_rate(if piped { args.rate } else { SAMPLE_RATE })
+        .sample_rate(if matches!(source, Source::File { .. }) { SAMPLE_RATE } else { args.rate })
         .keyterms(args.keyterms.clone())
         .medical_mode(args.medical)
         .turns(EndpointingRules::default().silence_ms(args.silence))
@@ -126,7 +138,7 @@ pub fn run(args: &ListenArgs) -> Result<()> {
         Lines::Json => View::Json,
     };
     thread::scope(|scope| {
-        let fed = scope.spawn(|| feed(input, audio, !args.fast, &stop));
+        let fed = scope.spawn(|| feed(input, source, &stop));
         let shown = show(events, view);
         // If the output failed, the input ends as well.
         stop.cancel();
@@ -135,18 +147,31 @@ pub fn run(args: &ListenArgs) -> Result<()> {
     })
 }
 
+/// The sound that is transcribed.
+enum Source {
+    File {
+        audio: Box<AudioStream>,
+        /// True if it is taken as if it were spoken now.
+        paced: bool,
+    },
+    /// Raw samples on standard input.
+    Pcm,
+    Microphone(Recorder),
+}
+
 fn samples(ms: u64) -> usize {
     (ms * u64::from(SAMPLE_RATE) / 1000) as usize
 }
 
 /// Feeds a session until its audio ends or `stop` is canceled, then ends its input.
-fn feed(mut input: LiveInput, audio: Option<AudioStream>, paced: bool, stop: &CancellationToken) -> Result<()> {
+fn feed(mut input: LiveInput, source: Source, stop: &CancellationToken) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.map_err(|error| Failure::Service(format!("no timer: {error}")))?.block_on(async {
         let feeding = async {
-            match audio {
-                Some(audio) => feed_file(&mut input, audio, paced).await,
-                None => feed_pcm(&mut input).await,
+            match source {
+                Source::File { audio, paced } => feed_file(&mut input, *audio, paced).await,
+                Source::Pcm => feed_pcm(&mut input).await,
+                Source::Microphone(recorder) => feed_microphone(&mut input, recorder).await,
             }
         };
         let fed = tokio::select! {
@@ -174,6 +199,17 @@ async fn feed_file(input: &mut LiveInput, mut audio: AudioStream, paced: bool) -
         output::say(&format_args!("warning: {warning}"));
     }
     Ok(())
+}
+
+async fn feed_microphone(input: &mut LiveInput, recorder: Recorder) -> Result<()> {
+    let (give, mut pieces) = mpsc::channel((MAX_AHEAD_MS / BLOCK_MS) as usize);
+    let recording = recorder.record(samples(BLOCK_MS), give);
+    while let Some(piece) = pieces.recv().await {
+        let bytes: Vec<u8> = piece.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+        input.push_pcm16(&bytes)?;
+        input.caught_up(MAX_AHEAD_MS).await;
+    }
+    recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 async fn feed_pcm(input: &mut LiveInput) -> Result<()> {

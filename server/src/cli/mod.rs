@@ -19,6 +19,7 @@ mod pull;
 mod recommend;
 mod say;
 mod serve;
+mod sound_card;
 mod talk;
 mod transcribe;
 mod voices;
@@ -47,7 +48,7 @@ Examples:
   auricle listen talk.mp3                        the text as it is spoken, live
   auricle chat --transcript talk.txt             questions about a transcript, to a language model
   auricle say 'Good morning.' -o morning.wav     speech
-  auricle talk --help                            a spoken conversation, by pipes
+  auricle talk --help                            a spoken conversation
   auricle devices                                which GPU will be used
   auricle transcribe --help                      all options, with examples
 
@@ -75,13 +76,13 @@ enum Command {
     Transcribe(transcribe::TranscribeArgs),
     /// Analyze text: hide personal words, find entities, mask profanity
     Analyze(analyze::AnalyzeArgs),
-    /// Transcribe live: a file as if it were spoken now, or a microphone through a pipe
+    /// Transcribe live: the microphone, a pipe, or a file as if it were spoken now
     Listen(listen::ListenArgs),
     /// Ask a language model, about a transcript or anything else
     Chat(chat::ChatArgs),
     /// Talk to a voice agent
     Talk(talk::TalkArgs),
-    /// Say a text: speech into a WAV file or a pipe
+    /// Say a text: speech through the loudspeaker, into a WAV file or a pipe
     Say(say::SayArgs),
     /// List the voices that speak
     #[command(subcommand, arg_required_else_help = true)]
@@ -180,6 +181,15 @@ enum Failure {
 }
 
 impl Failure {
+    /// The same failure with what helps.
+    fn advise(self, advice: &str) -> Self {
+        match self {
+            Self::Usage(reason) => Self::Usage(format!("{reason}; {advice}")),
+            Self::Service(reason) => Self::Service(format!("{reason}; {advice}")),
+            failure => failure,
+        }
+    }
+
     fn status(&self) -> u8 {
         match self {
             // A closed pipe is no failure, as in `auricle ... | head`.
@@ -228,6 +238,7 @@ fn run(command: &Command) -> u8 {
         Command::Models(command) => models::run(command),
         Command::Bench(args) => bench::run(args),
     };
+    interrupt::wait_if_ending();
     match done {
         Ok(()) => 0,
         Err(failure) => {

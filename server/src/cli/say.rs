@@ -1,4 +1,4 @@
-//! `auricle say`: text to speech, into a file or a pipe.
+//! `auricle say`: text to speech, through the loudspeaker, into a file or a pipe.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write};
@@ -10,6 +10,7 @@ use auricle_engine::{Error, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechInput};
 use clap::Args;
 
 use super::progress::Bar;
+use super::sound_card::Player;
 use super::{EngineArgs, Failure, Result, interrupt};
 
 /// Bytes of a WAV file before its samples.
@@ -19,10 +20,11 @@ const PIECE: usize = 4096;
 
 #[derive(Args)]
 #[command(after_help = "\
-Speech is mono, 16 bits, 24 kHz. A file is WAV; `-o -` writes the bare samples to standard output as they are made. Text of any
-length takes no more memory than a sentence. Markup, SSML among it, is left out: what stands between tags is read.
+Speech is mono, 16 bits, 24 kHz. A file is WAV; `-o -` writes the bare samples to standard output as they are made; without -o the
+default loudspeaker plays them, on Linux by PulseAudio or PipeWire. Text of any length takes no more memory than a sentence. Markup, SSML among it, is left out: what stands between tags is read.
 
 Examples:
+  auricle say 'Good morning.'
   auricle say 'Good morning.' -o morning.wav
   auricle say - -o book.wav < book.txt
   auricle say 'It is ten past nine.' --voice ljspeech --speed 1.2 -o time.wav
@@ -38,7 +40,7 @@ pub struct SayArgs {
     /// From 0.5, slow, to 2, fast
     #[arg(long, value_name = "SPEED", default_value_t = 1.0, value_parser = speed)]
     speed: f32,
-    /// The WAV file, or - for bare samples on standard output
+    /// The WAV file, or - for bare samples on standard output [default: the loudspeaker]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Show no progress bar
@@ -46,6 +48,17 @@ pub struct SayArgs {
     quiet: bool,
     #[command(flatten)]
     engine: EngineArgs,
+}
+
+/// What helps where no sound can be played.
+const NO_LOUDSPEAKER: &str = "use -o FILE.wav, or -o - and a player (auricle say --help has an example)";
+
+/// The way that speech leaves.
+enum Output<'a> {
+    Loudspeaker(Player),
+    /// Standard output.
+    Pipe,
+    File(&'a Path),
 }
 
 fn speed(text: &str) -> Result<f32, String> {
@@ -57,18 +70,19 @@ fn speed(text: &str) -> Result<f32, String> {
 }
 
 pub fn run(args: &SayArgs) -> Result<()> {
-    let Some(out) = &args.out else {
-        return Err(Failure::Usage(
-            "this program does not play sound: use -o FILE.wav, or -o - and a player (auricle say --help has an example)"
-                .into(),
-        ));
+    let output = match &args.out {
+        None => Output::Loudspeaker(Player::open(SPEECH_RATE).map_err(|failure| failure.advise(NO_LOUDSPEAKER))?),
+        Some(path) if path == Path::new("-") => Output::Pipe,
+        Some(path) => Output::File(path),
     };
-    let is_pipe = out == Path::new("-");
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
     let mut options = SpeakOptions::default().speed(args.speed);
     options.voice.clone_from(&args.voice);
-    let file_bar = bar.start(if is_pipe { "speech" } else { out.to_str().unwrap_or("speech") });
+    let file_bar = bar.start(match output {
+        Output::File(path) => path.to_str().unwrap_or("speech"),
+        Output::Pipe | Output::Loudspeaker(_) => "speech",
+    });
     let engine = Engine::open(args.engine.options()?)?;
     let (input, speech) = engine.speak(&options).map_err(|error| match error {
         // No wrong usage: what voices there are is a matter of the models folder.
@@ -79,11 +93,11 @@ pub fn run(args: &SayArgs) -> Result<()> {
     let feeding = thread::spawn(move || feed(input, &text));
     file_bar.begin(None);
     let progress = |samples: u64| file_bar.show(samples as f64 / f64::from(SPEECH_RATE));
-    let wrote = if is_pipe {
-        write_samples(speech, &mut io::stdout().lock(), progress)
-            .map_err(|failure| failure.of("to standard output".into()))
-    } else {
-        write_wav(speech, out, progress)
+    let wrote = match output {
+        Output::Loudspeaker(player) => play(speech, player, progress),
+        Output::Pipe => write_samples(speech, &mut io::stdout().lock(), progress)
+            .map_err(|failure| failure.of("to standard output".into())),
+        Output::File(path) => write_wav(speech, path, progress),
     };
     bar.clear();
     // After a failure the feed may wait for standard input; it ends with the process.
@@ -140,6 +154,19 @@ impl Unwritten {
             Self::Io(source) => Failure::Write { what, source },
         }
     }
+}
+
+/// Plays samples as they come, and waits until all are heard; gives their number.
+fn play(speech: Speech, mut player: Player, progress: impl Fn(u64)) -> Result<u64> {
+    let mut played = 0;
+    for frame in speech {
+        let frame = frame?;
+        player.play(&frame.samples)?;
+        played += frame.samples.len() as u64;
+        progress(played);
+    }
+    player.finish()?;
+    Ok(played)
 }
 
 /// Writes samples of 16 bits as they come; gives their number.

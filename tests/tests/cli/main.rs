@@ -7,5 +7,7 @@ mod first_run;
 mod listen;
 mod pull;
 mod say;
+#[cfg(target_os = "linux")]
+mod sound_card;
 mod speakers;
 mod talk;

@@ -116,7 +116,6 @@ fn what_cannot_be_said_is_one_line() {
     }
     assert_eq!(refused(&["Hi.", "-o", to, "--voice", "siri"], 1, "unknown voice \"siri\"; there are zed (en)"), 1);
     assert_eq!(refused(&["Hi.", "-o", to, "--voice", "de"], 1, "no voice speaks de; there are zed (en)"), 1);
-    assert_eq!(refused(&["Hi."], 2, "use -o FILE.wav"), 1);
     refused(&["Hi.", "-o", to, "--speed", "3"], 2, "0.5 to 2");
     refused(&["Hi.", "-o", to, "--speed", "NaN"], 2, "0.5 to 2");
     refused(&["-o", to], 2, "TEXT");

@@ -12,6 +12,7 @@ pub mod loudspeaker;
 mod pipe;
 mod screen;
 
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use clap::Args;
@@ -24,6 +25,7 @@ use self::host::HostArgs;
 use self::loudspeaker::Loudspeaker;
 use self::screen::Screen;
 use super::progress::Bar;
+use super::sound_card::{Player, Recorder};
 use super::{EngineArgs, Failure, Result, runtime};
 
 /// Length of a piece of sound, ms.
@@ -32,6 +34,8 @@ const TICK_MS: u64 = 20;
 const TICK: usize = (RATE as u64 * TICK_MS / 1_000) as usize;
 /// Pieces of sound that wait for the loudspeaker at most.
 const PIECES_AHEAD: usize = 10;
+/// What helps where there are no sound devices.
+const NO_DEVICES: &str = "use --pipe with a recorder and a player (auricle talk --help has examples)";
 /// Quiet after the microphone's end that ends the call.
 const QUIET: Duration = Duration::from_secs(3);
 /// The longest wait for the end of a call.
@@ -41,19 +45,20 @@ const LONGEST_END: Duration = Duration::from_secs(5);
 #[command(after_help = "\
 The agent hears with the live model, thinks with the language model and speaks with the default voice. The words of both sides go to
 standard error, with the time from your last sound to the first sound of the reply. Use headphones, or a microphone that cancels echo.
-The call ends with standard input, once the agent has answered, with the pipe of standard output, and on Ctrl-C.
-
-Sound is raw: mono, 24,000 samples a second, 16 bits, little-endian.
+The call ends on Ctrl-C. With --pipe it ends with standard input, once the agent has answered, and with the pipe of standard output;
+sound is raw: mono, 24,000 samples a second, 16 bits, little-endian. Without --pipe the program uses the default microphone and
+loudspeaker, on Linux by PulseAudio or PipeWire.
 
 Examples:
   auricle models pull chat                       fetches the default language model, once
+  auricle talk --prompt 'You are a travel agent.'
   arecord -q -t raw -f S16_LE -r 24000 -c 1 | auricle talk --pipe | aplay -q -t raw -f S16_LE -r 24000 -c 1
   rec -q -t raw -e signed -b 16 -r 24000 -c 1 - | auricle talk --pipe | play -q -t raw -e signed -b 16 -r 24000 -c 1 -
   AURICLE_LANGUAGE_UPSTREAM=http://127.0.0.1:11434/v1 auricle talk --pipe < question.raw > answer.raw
   auricle talk --pipe --url https://speech.example.com --key KEY    an agent of a running service")]
 pub struct TalkArgs {
     /// The microphone is standard input, the loudspeaker standard output
-    #[arg(long, required = true)]
+    #[arg(long)]
     pipe: bool,
     /// Instructions for the agent
     #[arg(long, value_name = "TEXT")]
@@ -86,22 +91,47 @@ impl TalkArgs {
 }
 
 pub fn run(args: &TalkArgs) -> Result<()> {
+    let (microphone, heard) = mpsc::channel(PIECES_AHEAD);
+    let (played, loudspeaker) = mpsc::channel(PIECES_AHEAD);
+    let sound = if args.pipe { None } else { Some(devices().map_err(|failure| failure.advise(NO_DEVICES))?) };
     let bar = Bar::new(false);
     let service = {
         let _file = bar.start("the agent");
         args.host.service(&args.engine.models.path()?, args.engine.device, bar.clone())?
     };
-    let (microphone, heard) = mpsc::channel(PIECES_AHEAD);
-    let (played, loudspeaker) = mpsc::channel(PIECES_AHEAD);
-    pipe::read(microphone);
-    let playing = pipe::write(loudspeaker);
+    let (recording, playing) = match sound {
+        None => {
+            pipe::read(microphone);
+            (None, pipe::write(loudspeaker))
+        }
+        Some((recorder, player)) => (Some(recorder.record(TICK, microphone)), play(player, loudspeaker)),
+    };
     runtime()?.block_on(async {
         let call = Call::open(&service.host, &args.session()).await?;
         bar.clear();
         Conversation::new(call, heard, played).run().await
     })?;
     drop(service);
-    playing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    for thread in recording.into_iter().chain([playing]) {
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    }
+    Ok(())
+}
+
+/// Opens the microphone and the loudspeaker.
+fn devices() -> Result<(Recorder, Player)> {
+    Ok((Recorder::open(RATE)?, Player::open(RATE)?))
+}
+
+/// Plays pieces of sound as they come.
+fn play(mut player: Player, mut from: mpsc::Receiver<Vec<i16>>) -> JoinHandle<Result<()>> {
+    thread::spawn(move || {
+        while let Some(samples) = from.blocking_recv() {
+            let samples: Vec<f32> = samples.iter().map(|sample| f32::from(*sample) / 32_768.0).collect();
+            player.play(&samples)?;
+        }
+        Ok(())
+    })
 }
 
 /// A call between the agent, a microphone and a loudspeaker.
