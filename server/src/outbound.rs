@@ -24,6 +24,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout between parts of a response.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The beginning of a receiver's answer that is kept, and how long it is waited for.
+const ANSWER_BYTES: usize = 2048;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// An error of an outbound request.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundError {
@@ -126,7 +130,7 @@ impl Outbound {
         Err(OutboundError::Redirects)
     }
 
-    /// Posts JSON with a header, follows no redirect, and returns the status.
+    /// Posts JSON with a header, and follows no redirect.
     ///
     /// # Errors
     /// For a private address, and if there is no response within `timeout`.
@@ -136,12 +140,33 @@ impl Outbound {
         body: String,
         header: (&'static str, String),
         timeout: Duration,
-    ) -> Result<StatusCode, OutboundError> {
+    ) -> Result<Response, OutboundError> {
         let url = self.check(text)?;
         let request = self.client.post(url).timeout(timeout).header("content-type", "application/json");
-        let response = request.header(header.0, header.1).body(body).send().await.map_err(request_error)?;
-        Ok(response.status())
+        request.header(header.0, header.1).body(body).send().await.map_err(request_error)
     }
+}
+
+/// The beginning of a body as text, without control characters: what comes soon, up to 2 KiB.
+pub async fn beginning_of(mut response: Response) -> String {
+    let mut bytes = Vec::new();
+    let read = async {
+        while bytes.len() < ANSWER_BYTES
+            && let Ok(Some(part)) = response.chunk().await
+        {
+            let room = ANSWER_BYTES - bytes.len();
+            bytes.extend_from_slice(part.get(..room).unwrap_or(&part));
+        }
+    };
+    // Too late is as good as no more.
+    let _ = tokio::time::timeout(ANSWER_TIMEOUT, read).await;
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    if bytes.len() == ANSWER_BYTES {
+        // The last character may be cut.
+        text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
+    }
+    text.retain(|character| matches!(character, '\n' | '\t') || !character.is_control());
+    text
 }
 
 /// Keeps the innermost cause alone. The outer messages contain the URL, which may contain a token.

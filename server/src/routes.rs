@@ -9,7 +9,8 @@ use crate::api::{billing, chat, health, models, openai, transcripts, understandi
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
-    self, assets, audio, checkout, forgot, frame, join, keys, playground, sign_in, stripe_events, team, usage, welcome,
+    self, assets, audio, checkout, forgot, frame, join, keys, playground, sign_in, stripe_events, team, usage,
+    webhooks, welcome,
 };
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
@@ -450,6 +451,9 @@ pub static ROUTES: &[Route] = &[
     page(Method::POST, "/transcripts/{transcript_id}/delete", handler!(dashboard::transcripts::delete, dashboard)),
     page(Method::GET, "/usage", handler!(usage::show, dashboard)),
     page(Method::GET, "/usage.csv", handler!(usage::csv, dashboard)),
+    page(Method::GET, "/webhooks", handler!(webhooks::list, dashboard)),
+    page(Method::GET, "/webhooks/{delivery_id}", handler!(webhooks::show, dashboard)),
+    page(Method::POST, "/webhooks/{delivery_id}/send", handler!(webhooks::send, dashboard)),
     page(Method::GET, "/billing", handler!(dashboard::billing::show, dashboard)),
     page(Method::GET, "/team", handler!(team::show, dashboard)),
     page(Method::POST, "/team/invitations", handler!(team::invite, dashboard)),

@@ -1,17 +1,18 @@
 //! Delivers webhooks from the outbox of the store.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::jittered_ms;
+use crate::clock;
 use crate::notify::Notifiers;
-use crate::outbound::{Outbound, OutboundError};
+use crate::outbound::{self, Outbound, OutboundError};
 use crate::sharing::{Places, Round};
-use crate::store::{Result, Store, WebhookDelivery};
+use crate::store::{Result, Store, WebhookAttempt, WebhookDelivery};
 
 /// The most deliveries at a time. They wait for the receivers for the most part.
 const MAX_CONCURRENT: usize = 64;
@@ -93,18 +94,19 @@ impl WebhookOutbox {
     }
 
     async fn deliver(self: Arc<Self>, delivery: WebhookDelivery) {
-        let delivered = self.attempt(&delivery).await;
-        let delay = usize::try_from(delivery.attempt - 1).ok().and_then(|index| self.retry_seconds.get(index));
+        let (attempt, delivered) = self.attempt(&delivery).await;
+        let retries = delivery.attempt - delivery.attempts_before - 1;
+        let delay = usize::try_from(retries).ok().and_then(|index| self.retry_seconds.get(index));
         let outcome = if matches!(delivered, Delivered::Accepted) { "accepted" } else { "failed" };
         let recorded = match (delivered, delay) {
-            (Delivered::Accepted, _) => self.store.close_webhook(&delivery, None).await,
+            (Delivered::Accepted, _) => self.store.close_webhook(&delivery, &attempt, None).await,
             (Delivered::Retryable(error), Some(seconds)) => {
-                self.store.postpone_webhook(&delivery, jittered_ms(*seconds), &error).await
+                self.store.postpone_webhook(&delivery, &attempt, jittered_ms(*seconds), &error).await
             }
             (Delivered::Retryable(error) | Delivered::Rejected(error), _) => {
-                let (transcript, attempt) = (&delivery.transcript_id, delivery.attempt);
-                tracing::warn!(transcript, attempt, error, "a webhook failed for good");
-                self.store.close_webhook(&delivery, Some(&error)).await
+                let (transcript, attempts) = (&delivery.transcript_id, delivery.attempt);
+                tracing::warn!(transcript, attempts, error, "a webhook failed for good");
+                self.store.close_webhook(&delivery, &attempt, Some(&error)).await
             }
         };
         if let Err(error) = recorded {
@@ -112,20 +114,49 @@ impl WebhookOutbox {
             tracing::error!(%error, "recording the outcome of a webhook failed");
         }
         metrics::counter!("auricle_webhooks_total", "outcome" => outcome).increment(1);
+        metrics::histogram!("auricle_webhook_seconds").record(attempt.took_ms as f64 / 1000.0);
     }
 
-    async fn attempt(&self, delivery: &WebhookDelivery) -> Delivered {
-        let status = delivery.event.strip_prefix("transcript.").unwrap_or_default();
-        let body =
-            json!({ "event": delivery.event, "transcript_id": delivery.transcript_id, "status": status }).to_string();
-        let attempt_id = format!("{}-{}", delivery.id, delivery.attempt);
-        let header = ("x-svc-delivery", attempt_id);
-        match self.outbound.post_json(&delivery.url, body, header, self.timeout).await {
-            Ok(status) if status.is_success() => Delivered::Accepted,
-            Ok(status) if status.is_server_error() => Delivered::Retryable(format!("the receiver answered {status}")),
-            Ok(status) => Delivered::Rejected(format!("the receiver answered {status}")),
-            Err(error @ (OutboundError::Private(_) | OutboundError::Url(_))) => Delivered::Rejected(error.to_string()),
-            Err(error) => Delivered::Retryable(error.to_string()),
-        }
+    async fn attempt(&self, delivery: &WebhookDelivery) -> (WebhookAttempt, Delivered) {
+        let header = ("x-svc-delivery", format!("{}-{}", delivery.id, delivery.attempt));
+        let (began_at, began) = (clock::now_ms(), Instant::now());
+        let body = body_of(&delivery.event, &delivery.transcript_id);
+        let posted = self.outbound.post_json(&delivery.url, body, header, self.timeout).await;
+        let mut attempt = WebhookAttempt {
+            number: delivery.attempt,
+            began_at,
+            took_ms: began.elapsed().as_millis() as i64,
+            status: None,
+            answer: String::new(),
+            error: None,
+        };
+        let delivered = match posted {
+            Ok(response) => {
+                let status = response.status();
+                attempt.status = Some(status.as_u16());
+                attempt.answer = outbound::beginning_of(response).await;
+                match status {
+                    status if status.is_success() => Delivered::Accepted,
+                    status if status.is_server_error() => {
+                        Delivered::Retryable(format!("the receiver answered {status}"))
+                    }
+                    status => Delivered::Rejected(format!("the receiver answered {status}")),
+                }
+            }
+            Err(error) => {
+                attempt.error = Some(error.to_string());
+                match error {
+                    OutboundError::Private(_) | OutboundError::Url(_) => Delivered::Rejected(error.to_string()),
+                    error => Delivered::Retryable(error.to_string()),
+                }
+            }
+        };
+        (attempt, delivered)
     }
+}
+
+/// What is sent: the event and its transcript, without a word of it.
+pub fn body_of(event: &str, transcript: &str) -> String {
+    let status = event.strip_prefix("transcript.").unwrap_or_default();
+    json!({ "event": event, "transcript_id": transcript, "status": status }).to_string()
 }

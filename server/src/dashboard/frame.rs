@@ -24,6 +24,7 @@ pub enum Section {
     Usage,
     Billing,
     Team,
+    Webhooks,
 }
 
 /// The frame of a page.
@@ -58,6 +59,7 @@ impl Navigation {
             Section::Usage => "usage",
             Section::Billing => "billing",
             Section::Team => "team",
+            Section::Webhooks => "webhooks",
         };
         if section == name { "page" } else { "false" }
     }

@@ -23,6 +23,7 @@ pub mod stripe_events;
 pub mod team;
 pub mod transcripts;
 pub mod usage;
+pub mod webhooks;
 pub mod welcome;
 mod words;
 

@@ -235,6 +235,26 @@ words! {
     audio_gone = "The recording of this transcript is not here.";
     keyboard = "Keyboard: space plays and pauses, the arrows skip 5 seconds, J and L 10 seconds, K pauses.";
 
+    webhooks = "Webhooks";
+    webhooks_lead = "What was sent to the webhook addresses of your transcripts, newest first. Kept for 30 days.";
+    webhooks_none = "No webhooks yet";
+    webhooks_none_do = "Give a transcript a webhook address, here or as webhook_url in the API, and its end is sent there.";
+    webhook = "Webhook";
+    webhook_receiver = "Receiver";
+    webhook_event = "Event";
+    webhook_attempts = "Attempts";
+    webhook_attempts_none = "None has come to an end yet.";
+    webhook_pending = "Pending";
+    webhook_delivered = "Delivered";
+    webhook_failed = "Failed";
+    webhook_next = "Next attempt";
+    webhook_running = "Being sent now";
+    webhook_again = "Send again";
+    webhook_no_answer = "No answer";
+    webhook_answer = "The beginning of the answer";
+    webhook_body = "What is sent";
+    webhook_gone = "There is no such webhook. They are kept for 30 days, and go with their transcript.";
+
     usage = "Usage";
     usage_lead = "What your account has used. Days are UTC.";
     usage_csv = "Download CSV";

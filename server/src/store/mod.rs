@@ -20,6 +20,7 @@ mod uploads;
 mod usage;
 mod usage_reports;
 mod users;
+mod webhook_log;
 mod webhook_outbox;
 
 use std::collections::HashSet;
@@ -57,6 +58,7 @@ pub use uploads::{Upload, UploadStatus, object_key};
 pub use usage::{DailyCost, UsageEvent};
 pub use usage_reports::UnreportedUsage;
 pub use users::PasswordLink;
+pub use webhook_log::{ListedWebhook, WebhookAttempt, WebhookState};
 pub use webhook_outbox::WebhookDelivery;
 
 /// An error of the database.

@@ -7,7 +7,7 @@ use sqlx::{Connection as _, SqlSafeStr as _};
 
 use super::{Dialect, Error, Result, Store};
 
-const MIGRATIONS: [(i64, &str, &str); 12] = [
+const MIGRATIONS: [(i64, &str, &str); 13] = [
     (1, "service", include_str!("migrations/0001_service.sql")),
     (2, "live", include_str!("migrations/0002_live.sql")),
     (3, "waits", include_str!("migrations/0003_waits.sql")),
@@ -20,6 +20,7 @@ const MIGRATIONS: [(i64, &str, &str); 12] = [
     (10, "dashboard", include_str!("migrations/0010_dashboard.sql")),
     (11, "team", include_str!("migrations/0011_team.sql")),
     (12, "mail", include_str!("migrations/0012_mail.sql")),
+    (13, "webhook_attempts", include_str!("migrations/0013_webhook_attempts.sql")),
 ];
 
 /// Attempts at a migration that is blocked by other nodes, and the delay between them.

@@ -292,6 +292,11 @@ impl Store {
             .bind(id.as_str())
             .execute(&mut *tx)
             .await?;
+        // One that is still pending tells its receiver that the transcript has ended.
+        sqlx::query("DELETE FROM webhooks WHERE transcript_id = $1 AND state <> 'pending'")
+            .bind(id.as_str())
+            .execute(&mut *tx)
+            .await?;
         let options: Value = serde_json::from_str(&row.try_get::<String, _>("options")?).unwrap_or_default();
         if options["redact_audio"].is_string() {
             // A worker that has not noticed yet may still write it.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use sqlx::Row as _;
 
+use super::webhook_log::{self, WebhookAttempt};
 use super::{MAX_DELAY_MS, Result, Store, Tx, account_list, not_listed};
 use crate::clock;
 use crate::ids::{AccountId, DeliveryId, LeaseId, TranscriptId};
@@ -19,6 +20,8 @@ pub struct WebhookDelivery {
     pub url: String,
     /// Number of this attempt, from 1.
     pub attempt: i64,
+    /// Attempts before somebody had it sent again.
+    pub attempts_before: i64,
 }
 
 /// The SQL condition of a due webhook or mail. `$now` is the parameter of the current time, `$max_delay` that of [`MAX_DELAY_MS`],
@@ -63,7 +66,7 @@ impl Store {
             not_listed!("$5", "account_id"),
             " ORDER BY due_at LIMIT 1) AND ",
             is_due!("$2", "$4"),
-            " RETURNING id, account_id, transcript_id, event, url, attempts",
+            " RETURNING id, account_id, transcript_id, event, url, attempts, attempts_before",
         ))
         .bind(lease.as_str())
         .bind(now)
@@ -81,26 +84,44 @@ impl Store {
                 event: row.try_get("event")?,
                 url: row.try_get("url")?,
                 attempt: row.try_get("attempts")?,
+                attempts_before: row.try_get("attempts_before")?,
             })
         })
         .transpose()
     }
 
-    /// Closes a webhook: delivered, or failed for good with an error.
-    pub async fn close_webhook(&self, delivery: &WebhookDelivery, error: Option<&str>) -> Result<()> {
-        sqlx::query("UPDATE webhooks SET state = $1, last_error = $2, lease = NULL WHERE id = $3 AND lease = $4")
-            .bind(if error.is_none() { "delivered" } else { "failed" })
-            .bind(error)
-            .bind(delivery.id.as_str())
-            .bind(delivery.lease.as_str())
-            .execute(&self.write)
-            .await?;
-        Ok(())
+    /// Records an attempt and closes the webhook: delivered, or failed for good with an error.
+    pub async fn close_webhook(
+        &self,
+        delivery: &WebhookDelivery,
+        attempt: &WebhookAttempt,
+        error: Option<&str>,
+    ) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let closed =
+            sqlx::query("UPDATE webhooks SET state = $1, last_error = $2, lease = NULL WHERE id = $3 AND lease = $4")
+                .bind(if error.is_none() { "delivered" } else { "failed" })
+                .bind(error)
+                .bind(delivery.id.as_str())
+                .bind(delivery.lease.as_str())
+                .execute(&mut *tx)
+                .await?;
+        if closed.rows_affected() > 0 {
+            webhook_log::record(&mut tx, &delivery.id, attempt).await?;
+        }
+        tx.commit().await
     }
 
     /// Records a failed attempt. The webhook is due again after `delay_ms`.
-    pub async fn postpone_webhook(&self, delivery: &WebhookDelivery, delay_ms: i64, error: &str) -> Result<()> {
-        sqlx::query(
+    pub async fn postpone_webhook(
+        &self,
+        delivery: &WebhookDelivery,
+        attempt: &WebhookAttempt,
+        delay_ms: i64,
+        error: &str,
+    ) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let postponed = sqlx::query(
             "UPDATE webhooks SET due_at = $1, wait_ms = $2, last_error = $3, lease = NULL WHERE id = $4 AND lease = $5",
         )
         .bind(clock::now_ms() + delay_ms)
@@ -108,9 +129,12 @@ impl Store {
         .bind(error)
         .bind(delivery.id.as_str())
         .bind(delivery.lease.as_str())
-        .execute(&self.write)
+        .execute(&mut *tx)
         .await?;
-        Ok(())
+        if postponed.rows_affected() > 0 {
+            webhook_log::record(&mut tx, &delivery.id, attempt).await?;
+        }
+        tx.commit().await
     }
 }
 

@@ -14,6 +14,7 @@ mod credit;
 mod dashboard;
 mod dashboard_mail;
 mod dashboard_team;
+mod dashboard_webhooks;
 mod errors;
 mod failover;
 mod fairness;
