@@ -29,7 +29,7 @@ use crate::decoding::fusion::FusionWeights;
 use crate::device::{self, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
-use crate::load_once::LoadedFiles;
+use crate::load_once::{Loaded, LoadedFiles};
 use crate::models::decoder::ChatModel;
 use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
@@ -50,6 +50,7 @@ use crate::speakers::clustering::MOST_SPEAKERS;
 use crate::speech::{SpeakOptions, SpeechFrame, VoiceInfo};
 use crate::text::lm::LanguageModel;
 use crate::transcript::{ModelReport, Progress, Transcript};
+use crate::weights::most_bytes;
 pub use channels::MAX_SEPARATE_CHANNELS;
 
 /// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
@@ -147,15 +148,11 @@ pub struct Engine {
     precision: Precision,
     info: DeviceInfo,
     warnings: Vec<String>,
-    checkpoints: LoadedFiles<Checkpoint>,
-    language_models: LoadedFiles<LanguageModel>,
+    loaded: LoadedFiles,
     detector: Mutex<Option<Arc<Silero>>>,
-    voices: LoadedFiles<VoiceEmbedder>,
     /// Recordings that may be transcribed at a time, and those that are.
     recordings: (usize, AtomicUsize),
-    chat_models: LoadedFiles<ChatModel>,
     chat_limits: ChatLimits,
-    voice_models: LoadedFiles<VoiceModel>,
     /// Streams of speech that may be open, and those that are.
     speech: (usize, Arc<AtomicUsize>),
     slots: SlotCounts,
@@ -229,14 +226,10 @@ impl Engine {
             precision: options.precision,
             info: opened.info,
             warnings: opened.warning.into_iter().collect(),
-            checkpoints: LoadedFiles::default(),
-            language_models: LoadedFiles::default(),
+            loaded: LoadedFiles::new(options.model_memory),
             detector: Mutex::default(),
-            voices: LoadedFiles::default(),
             recordings: (options.recordings, AtomicUsize::new(0)),
-            chat_models: LoadedFiles::default(),
             chat_limits: ChatLimits { kv_bytes: options.kv_memory },
-            voice_models: LoadedFiles::default(),
             speech: (options.speech_streams, Arc::default()),
             slots: SlotCounts {
                 live: options.live_streams,
@@ -472,7 +465,7 @@ impl Engine {
             Some(path) => path.clone(),
             None => self.catalog.choose_language_model(options.model.as_deref())?.1,
         };
-        self.chat_models.get(&path, || ChatModel::load(&path))
+        self.model(&path, || ChatModel::load(&path))
     }
 
     /// The voices that [`Engine::speak`] has: the catalog's whose folders are there, or those of the options' checkpoint. The first is the
@@ -548,7 +541,7 @@ impl Engine {
             None => voices.first().ok_or_else(|| Error::internal("there is no voice"))?,
             Some(wanted) => find_voice(&voices, wanted)?,
         };
-        let model = self.voice_models.get(path, || VoiceModel::load(path, &self.device))?;
+        let model = self.model(path, || VoiceModel::load(path, &self.device))?;
         let number = model.voice(&voice.id).ok_or_else(|| Error::internal("a voice is listed and not loaded"))?;
         Ok((model, number))
     }
@@ -561,7 +554,7 @@ impl Engine {
     pub fn warm_up(&self) -> Result<()> {
         for model in self.catalog.models() {
             let dir = self.catalog.choose(&model.id)?.dir;
-            if !self.checkpoints.contains(&dir) {
+            if !self.loaded.contains::<Checkpoint>(&dir) {
                 continue;
             }
             // Without a detector: it would not take the sound for speech, and nothing would be computed.
@@ -614,7 +607,7 @@ impl Engine {
         let none =
             || Error::InvalidOption("the models folder has no speaker labels: catalog.toml names no diarizer".into());
         let dir = self.catalog.diarizer().ok_or_else(none)?;
-        self.voices.get(&dir, || VoiceEmbedder::load(&dir, &self.device))
+        self.model(&dir, || VoiceEmbedder::load(&dir, &self.device))
     }
 
     /// Times the stages of a model over a recording: `samples` at 16 kHz.
@@ -626,6 +619,17 @@ impl Engine {
         stage_times::stages(&model, samples, &self.device)
     }
 
+    /// The model of a path: loaded, if it is not there.
+    fn model<T: Loaded>(&self, path: &Path, load: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+        self.loaded.get(path, || most_bytes(path), load)
+    }
+
+    /// The paths of the models that are loaded, and the bytes that the weights of each take at most. Those that nobody uses leave as
+    /// others need [`EngineOptions::model_memory`], or the machine's.
+    pub fn loaded_models(&self) -> Vec<(PathBuf, u64)> {
+        self.loaded.sizes()
+    }
+
     /// The checkpoint of a model; of the catalog's default of its kind where none is named.
     fn choose(&self, model: Option<&str>, kind: &str) -> Result<SelectedCheckpoint<'_>> {
         match model {
@@ -635,7 +639,7 @@ impl Engine {
     }
 
     fn checkpoint(&self, dir: &Path) -> Result<Arc<Checkpoint>> {
-        self.checkpoints.get(dir, || Checkpoint::load(dir, &self.device, self.precision))
+        self.model(dir, || Checkpoint::load(dir, &self.device, self.precision))
     }
 
     /// A checkpoint that hears streams of frames.
@@ -653,7 +657,7 @@ impl Engine {
             LanguageModelChoice::File(path) => Some(path),
             LanguageModelChoice::Shipped => choice.language_model.as_ref(),
         };
-        path.map(|path| self.language_models.get(path, || LanguageModel::open(path))).transpose()
+        path.map(|path| self.model(path, || LanguageModel::open(path))).transpose()
     }
 
     /// As [`Self::language_model`], for live sessions.

@@ -41,7 +41,7 @@
 //! - `layers`, `weights`: layers that families share, and the files that their weights come from.
 //! - `audio`: files to samples, as a stream.
 //! - `catalog`, `device`, `load_once`: the models folder, the device, files that are read once.
-//! - `error`, `language`: the one error type, language codes.
+//! - `error`, `language`, `memory`: the one error type, language codes, the machine's memory.
 
 // Without `unstable`, some of what tests use has no user.
 #![cfg_attr(not(feature = "unstable"), allow(dead_code, unused_imports))]
@@ -58,6 +58,7 @@ mod error;
 pub mod language;
 mod layers;
 mod load_once;
+mod memory;
 mod models;
 mod options;
 mod pipeline;
@@ -100,6 +101,7 @@ pub use decoding::fusion::FusionWeights;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use engine::{Engine, Transcription};
 pub use error::{Error, Result};
+pub use memory::available as available_memory;
 pub use options::{
     EngineOptions, LanguageModelChoice, ListenOptions, SAMPLE_RATES, SpeakerLabels, TranscribeOptions, models_dir,
 };

@@ -7,6 +7,7 @@ use auricle_kernels::gemv::Precision;
 use crate::audio::SAMPLE_RATE;
 use crate::decoding::fusion::FusionWeights;
 use crate::device::DeviceChoice;
+use crate::memory;
 use crate::vad::endpointer::EndpointingRules;
 
 /// Writes the setters of options, which take the options and give them back.
@@ -46,10 +47,14 @@ pub struct EngineOptions {
     /// Memory for keys and values of the answers of one language model, in bytes. It bounds their length together; a conversation and
     /// its answer never have more tokens than fit.
     pub kv_memory: usize,
+    /// Memory for the weights of loaded models, in bytes, counted with four for each value of a safetensors file, and other files with
+    /// their size. Where another would pass it, models that nobody uses are unloaded, the one that was asked for longest ago first; they
+    /// load again when they are asked for. Models in use stay, and what does not fit beside them is refused.
+    pub model_memory: u64,
 }
 
 impl Default for EngineOptions {
-    /// The folder that [`models_dir`] finds, else `models`; the GPU if there is one.
+    /// The folder that [`models_dir`] finds, else `models`; the GPU if there is one; three quarters of the machine's memory for models.
     fn default() -> Self {
         Self {
             models: models_dir().unwrap_or_else(|| "models".into()),
@@ -60,6 +65,7 @@ impl Default for EngineOptions {
             chats: 16,
             speech_streams: 64,
             kv_memory: 1 << 30,
+            model_memory: memory::total().map_or(u64::MAX, |total| total / 4 * 3),
         }
     }
 }
@@ -74,6 +80,7 @@ impl EngineOptions {
         chats: usize => chats,
         speech_streams: usize => speech_streams,
         kv_memory: usize => kv_memory,
+        model_memory: u64 => model_memory,
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Config {
     pub device: String,
     /// The precision of the weights of Whisper's decoder: `full` or `int8`.
     pub precision: String,
+    /// Memory for the weights of loaded models. Default: three quarters of the machine's.
+    pub model_memory_bytes: Option<u64>,
     /// `all`, `api` (no transcription) or `worker` (transcription alone).
     pub role: Role,
     /// Address of the API.
@@ -210,6 +212,7 @@ impl Default for Config {
             models: starter_models::default_folder(),
             device: "auto".into(),
             precision: "full".into(),
+            model_memory_bytes: None,
             role: Role::All,
             listen: local(8080),
             storage_listen: local(8081),
@@ -298,11 +301,12 @@ fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> 
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 72] = [
+const KEYS: [&str; 73] = [
     "data",
     "models",
     "device",
     "precision",
+    "model_memory_bytes",
     "role",
     "listen",
     "storage_listen",
@@ -420,6 +424,7 @@ impl Config {
         self.device.parse::<DeviceChoice>().map_err(|error| format!("settings: device: {error}"))?;
         self.precision.parse::<Precision>().map_err(|error| format!("settings: precision: {error}"))?;
         let at_least_one = [
+            ("model_memory_bytes", self.model_memory_bytes.unwrap_or(1)),
             ("max_connections", self.max_connections as u64),
             ("max_connections_per_address", self.max_connections_per_address as u64),
             ("head_timeout_seconds", self.head_timeout_seconds.into()),

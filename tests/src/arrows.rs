@@ -59,7 +59,7 @@ pub const ORDERS: [Order; 3] = [
             &["layers", "weights"],
             &["audio"],
             &["catalog", "device", "load_once"],
-            &["error", "language"],
+            &["error", "language", "memory"],
         ],
         has_layout: true,
     },

@@ -8,6 +8,7 @@ use burn::tensor::Device;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
+use crate::load_once::Loaded;
 use crate::models::fastconformer::FastConformer;
 use crate::models::whisper::Whisper;
 use crate::transcript::ModelReport;
@@ -18,6 +19,15 @@ pub enum Checkpoint {
     FastConformer(Arc<FastConformer>),
     /// Whisper.
     Whisper(Arc<Whisper>),
+}
+
+impl Loaded for Checkpoint {
+    fn has_part_in_use(&self) -> bool {
+        match self {
+            Self::FastConformer(model) => Arc::strong_count(model) > 1,
+            Self::Whisper(model) => Arc::strong_count(model) > 1,
+        }
+    }
 }
 
 impl Checkpoint {

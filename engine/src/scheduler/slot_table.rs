@@ -28,6 +28,23 @@ impl<T> SlotTable<T> {
         self.entries.get_mut(slot).and_then(Option::take)
     }
 
+    /// Puts a value into the first free slot, unless there is one that `is_same` tells; gives its slot.
+    pub fn find_or_insert(&mut self, is_same: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> usize {
+        if let Some((slot, _)) = self.iter().find(|(_, value)| is_same(value)) {
+            return slot;
+        }
+        let slot = self.entries.iter().position(Option::is_none).unwrap_or(self.entries.len());
+        self.insert(slot, make());
+        slot
+    }
+
+    /// Frees the slots that `keep` does not tell.
+    pub fn retain(&mut self, keep: impl Fn(usize, &T) -> bool) {
+        for (slot, entry) in self.entries.iter_mut().enumerate() {
+            entry.take_if(|value| !keep(slot, value));
+        }
+    }
+
     /// The slots that are in use, and their values.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         self.entries.iter().enumerate().filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Tensor, TensorData};
 use safetensors::Dtype;
-use safetensors::tensor::Metadata;
+use safetensors::tensor::{Metadata, TensorInfo};
 
 use crate::error::{Error, Result};
 
@@ -91,18 +91,8 @@ impl Weights {
 
     fn add_file(&mut self, path: &Path) -> Result<()> {
         let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
-        let mut file = File::open(path).map_err(|e| bad(format!("cannot open: {e}")))?;
+        let (file, metadata, data_start) = open_file(path)?;
         let file_bytes = file.metadata().map_err(|e| bad(e.to_string()))?.len();
-        let mut length = [0u8; 8];
-        file.read_exact(&mut length).map_err(|_| bad("not a safetensors file: shorter than its header".into()))?;
-        let header_bytes = u64::from_le_bytes(length);
-        if header_bytes > MAX_HEADER_BYTES || header_bytes + 8 > file_bytes {
-            return Err(bad("not a safetensors file, or a truncated one".into()));
-        }
-        let mut header = Vec::new();
-        file.by_ref().take(header_bytes).read_to_end(&mut header).map_err(|e| bad(e.to_string()))?;
-        let metadata: Metadata = serde_json::from_slice(&header).map_err(|e| bad(format!("bad header: {e}")))?;
-        let data_start = header_bytes + 8;
         for (name, info) in metadata.tensors() {
             let (start, end) = info.data_offsets;
             if data_start + end as u64 > file_bytes {
@@ -185,6 +175,49 @@ impl Scope<'_> {
     pub fn ignore(&self, name: &str) {
         self.weights.taken.borrow_mut().insert(format!("{}{name}", self.prefix));
     }
+}
+
+/// Opens a safetensors file; gives its header and where its data begin.
+fn open_file(path: &Path) -> Result<(File, Metadata, u64)> {
+    let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
+    let mut file = File::open(path).map_err(|e| bad(format!("cannot open: {e}")))?;
+    let file_bytes = file.metadata().map_err(|e| bad(e.to_string()))?.len();
+    let mut length = [0u8; 8];
+    file.read_exact(&mut length).map_err(|_| bad("not a safetensors file: shorter than its header".into()))?;
+    let header_bytes = u64::from_le_bytes(length);
+    if header_bytes > MAX_HEADER_BYTES || header_bytes + 8 > file_bytes {
+        return Err(bad("not a safetensors file, or a truncated one".into()));
+    }
+    let mut header = Vec::new();
+    file.by_ref().take(header_bytes).read_to_end(&mut header).map_err(|e| bad(e.to_string()))?;
+    let metadata: Metadata = serde_json::from_slice(&header).map_err(|e| bad(format!("bad header: {e}")))?;
+    Ok((file, metadata, header_bytes + 8))
+}
+
+/// Bytes that the weights of a file, or of the files below a folder, take at most once they are loaded: four for each value of a
+/// safetensors file, and the size of a GGUF file or of a file that is named itself. Zero where there is none; its loader tells.
+pub fn most_bytes(path: &Path) -> u64 {
+    fn below(folder: &Path, levels: usize) -> u64 {
+        let paths = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let bytes = |path: PathBuf| match path.is_dir() {
+            true if levels > 0 => below(&path, levels - 1),
+            false if has_end(&path, "safetensors") || has_end(&path, "gguf") => of_file(&path),
+            _ => 0,
+        };
+        paths.map(bytes).sum()
+    }
+    fn of_file(path: &Path) -> u64 {
+        if !has_end(path, "safetensors") {
+            return path.metadata().map_or(0, |metadata| metadata.len());
+        }
+        let values = |info: &TensorInfo| info.shape.iter().product::<usize>() as u64;
+        open_file(path).map_or(0, |(_, metadata, _)| metadata.tensors().values().map(|info| 4 * values(info)).sum())
+    }
+    fn has_end(path: &Path, end: &str) -> bool {
+        path.extension().is_some_and(|found| found == end)
+    }
+    // A voice has a folder for each of its parts.
+    if path.is_dir() { below(path, 1) } else { of_file(path) }
 }
 
 /// The distinct shard files of an index, in name order.

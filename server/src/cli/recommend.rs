@@ -1,8 +1,6 @@
 //! Recommends a size of a checkpoint by the compute device and the free memory of this machine.
 
-use std::fs;
-
-use auricle_engine::{CatalogSize, DeviceInfo, devices};
+use auricle_engine::{CatalogSize, DeviceInfo, available_memory, devices};
 
 use super::output::decimal_bytes;
 
@@ -18,7 +16,7 @@ impl Machine {
     /// This machine as it is now.
     pub fn probe() -> Self {
         let gpu = devices().into_iter().find(DeviceInfo::is_gpu).map(|gpu| gpu.name);
-        Self { gpu, free_bytes: free_bytes() }
+        Self { gpu, free_bytes: available_memory() }
     }
 
     fn suits(&self, size: &CatalogSize) -> bool {
@@ -41,27 +39,6 @@ impl Machine {
         let why = if self.suits(size) { "the best size for that" } else { "the smallest size" };
         Some((size, format!("{}: {device}, {free}; {why}, which needs {needs}", size.name)))
     }
-}
-
-/// Memory that new work can take: what the kernel calls available, or less where a control group allows less.
-fn free_bytes() -> Option<u64> {
-    let system = fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(available);
-    let group = group_free();
-    system.into_iter().chain(group).min()
-}
-
-/// `MemAvailable` of `/proc/meminfo`, bytes.
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024)
-}
-
-/// The free part of a control group's memory limit, which containers have.
-fn group_free() -> Option<u64> {
-    let read =
-        |name: &str| -> Option<u64> { fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse().ok() };
-    Some(read("memory.max")?.saturating_sub(read("memory.current")?))
 }
 
 #[cfg(test)]
@@ -90,11 +67,5 @@ mod tests {
             assert!(words.iter().all(|word| why.contains(word)), "{why}");
         }
         assert!(Machine { gpu: None, free_bytes: None }.recommend(&[]).is_none());
-    }
-
-    #[test]
-    fn available_memory_is_read_in_bytes() {
-        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:   12 kB\n"), Some(12 * 1024));
-        assert_eq!(available("MemTotal: 9 kB\n"), None);
     }
 }

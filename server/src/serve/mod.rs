@@ -270,13 +270,16 @@ pub async fn password_link(
 
 /// Opens the engine and loads the models, so that no request waits for them. With the API role, reads the catalog alone.
 async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), String> {
-    let options = EngineOptions::default()
+    let mut options = EngineOptions::default()
         .models(&config.models)
         .device(config.device.parse().map_err(|error| format!("settings: device: {error}"))?)
         .precision(config.precision.parse().map_err(|error| format!("settings: precision: {error}"))?)
         // A new session may start before the engine has seen the end of an old one, so there are two slots for each.
         .live_streams(config.max_live_sessions.saturating_mul(2))
         .recordings(config.job_workers.saturating_mul(2));
+    if let Some(bytes) = config.model_memory_bytes {
+        options = options.model_memory(bytes);
+    }
     starter_models::prepare(&config.models)?;
     if config.role == Role::Api {
         return Ok((Catalog::read(&config.models).map_err(|error| error.to_string())?, None));

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use auricle_tests::{Account, Answer, Service, Setup};
+use auricle_tests::{Account, Answer, Service, Setup, eventually, http};
 use serde_json::{Value, json};
 
 const SPEECH: &str = "/v1/audio/speech";
@@ -112,4 +112,27 @@ fn a_service_without_a_voice_says_so() {
     assert_eq!(account.get("/v2/voices").ok(), json!({ "object": "list", "data": [] }));
     let answer = say(&account, json!({ "response_format": "wav" }));
     assert_eq!((answer.status, answer.json()["error"]["code"].as_str()), (503, Some("unavailable")));
+}
+
+#[test]
+fn models_leave_for_others_within_the_memory_that_is_set() {
+    let starts =
+        |bytes: u64| Setup::local().starter().environment([("AURICLE_MODEL_MEMORY_BYTES", bytes.to_string())]).start();
+    let value = |service: &Service, name: &str| {
+        let metrics = Answer::of(http().get(format!("{}/metrics", service.api())));
+        let sample = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        sample.unwrap_or(0.0)
+    };
+    let says = |service: &Service| {
+        let body = json!({ "model": "tts-1", "input": "Good morning.", "voice": "alloy", "response_format": "pcm" });
+        eventually("it speaks", || (service.account().post(SPEECH, &body).status == 200).then_some(()));
+    };
+    let service = starts(1 << 40);
+    says(&service);
+    let all = value(&service, "auricle_model_bytes");
+    assert!(value(&service, "auricle_models_loaded") >= 3.0 && value(&service, "auricle_models_unloaded_total") == 0.0);
+    let service = starts(all as u64 - 1);
+    says(&service);
+    assert!(value(&service, "auricle_models_unloaded_total") >= 1.0);
+    assert!(value(&service, "auricle_model_bytes") < all);
 }

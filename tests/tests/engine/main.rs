@@ -7,6 +7,7 @@ mod extractive;
 mod guards;
 mod language_model;
 mod listen;
+mod model_memory;
 mod shares;
 mod speakers;
 mod speech;

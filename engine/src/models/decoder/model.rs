@@ -16,6 +16,7 @@ use super::template::{ChatTemplate, TemplateCall, TemplateFunction, TemplateMess
 use super::tokenizer::ChatTokenizer;
 use crate::decoding::grammar::GrammarCompiler;
 use crate::error::{Error, Result};
+use crate::load_once::Loaded;
 use crate::weights::gguf::{Gguf, Value};
 
 /// A language model on the CPU.
@@ -31,6 +32,8 @@ pub struct ChatModel {
     /// Made for the first text that needs it.
     grammars: OnceLock<GrammarCompiler>,
 }
+
+impl Loaded for ChatModel {}
 
 impl ChatModel {
     /// Loads a published folder, a GGUF file, or a folder with one GGUF file.

@@ -9,6 +9,7 @@ use super::config::Config;
 use super::convolution::Convolution;
 use crate::error::{Error, Result};
 use crate::layers::{Bias, Linear};
+use crate::load_once::Loaded;
 use crate::weights::{Scope, Weights};
 
 /// Taps of the first convolution; it makes one frame of two.
@@ -41,6 +42,8 @@ struct Block {
     squeeze: Linear,
     excite: Linear,
 }
+
+impl Loaded for VoiceEmbedder {}
 
 impl VoiceEmbedder {
     /// Loads `config.json` and `model.safetensors` of a folder.

@@ -111,6 +111,8 @@ impl BatchExecutor for DeviceExecutor {
     type BatchKey = BatchKey;
 
     fn open(&mut self, slot: usize, request: StreamRequest) -> Result<()> {
+        // A model may have been unloaded for the one of this stream.
+        self.language.forget_unloaded();
         let family = match request {
             StreamRequest::Live(request) => self.live.open(slot, request).map(|()| Family::Live)?,
             StreamRequest::Transducer(request) => self.transducer.open(slot, request).map(|()| Family::Transducer)?,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::models::fastconformer::FastConformer;
+use crate::scheduler::SlotTable;
 
 /// Settings that streams of one step have in common.
 #[derive(Clone)]
@@ -20,21 +21,23 @@ impl PartialEq for BatchGroup {
     }
 }
 
-/// All groups so far, one for each combination of model and settings in use.
+/// The groups, one for each combination of model and settings in use.
 #[derive(Default)]
-pub struct BatchGroups(Vec<BatchGroup>);
+pub struct BatchGroups(SlotTable<BatchGroup>);
 
 impl BatchGroups {
     /// Number of a group, which is added if it is new.
     pub fn number(&mut self, group: &BatchGroup) -> usize {
-        self.0.iter().position(|known| known == group).unwrap_or_else(|| {
-            self.0.push(group.clone());
-            self.0.len() - 1
-        })
+        self.0.find_or_insert(|known| known == group, || group.clone())
+    }
+
+    /// Forgets the groups that no stream uses: their models may be unloaded.
+    pub fn keep_used(&mut self, is_used: impl Fn(usize) -> bool) {
+        self.0.retain(|number, _| is_used(number));
     }
 
     /// The group with this number.
     pub fn get(&self, number: usize) -> Option<&BatchGroup> {
-        self.0.get(number)
+        self.0.find(number)
     }
 }

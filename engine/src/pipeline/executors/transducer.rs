@@ -164,6 +164,10 @@ impl TransducerSlot {
 }
 
 impl TransducerExecutor {
+    fn forget_unused_groups(&mut self) {
+        self.groups.keep_used(|number| self.slots.iter().any(|(_, slot)| slot.group == number));
+    }
+
     fn step_streams(
         &mut self,
         key: TransducerBatchKey,
@@ -249,8 +253,9 @@ impl BatchExecutor for TransducerExecutor {
 
     fn open(&mut self, slot: usize, request: TransducerRequest) -> Result<()> {
         let group = self.groups.number(&request.group);
-        self.slots.insert(slot, TransducerSlot::new(request, group)?);
-        Ok(())
+        let opened = TransducerSlot::new(request, group).map(|opened| self.slots.insert(slot, opened));
+        self.forget_unused_groups();
+        opened
     }
 
     fn push(&mut self, slot: usize, input: TransducerInput) {
@@ -273,6 +278,7 @@ impl BatchExecutor for TransducerExecutor {
 
     fn close(&mut self, slot: usize) {
         self.slots.remove(slot);
+        self.forget_unused_groups();
     }
 
     fn next_step(&self, slot: usize) -> Option<TransducerBatchKey> {

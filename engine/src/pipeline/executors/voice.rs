@@ -39,7 +39,8 @@ pub struct VoiceBatchKey {
 #[derive(Default)]
 pub struct VoiceExecutor {
     slots: SlotTable<VoiceSlot>,
-    models: Vec<Arc<VoiceEmbedder>>,
+    /// Of the slots.
+    models: SlotTable<Arc<VoiceEmbedder>>,
     /// The windows of the step that runs: their slots, the places of these in the step, and the mel rows.
     in_step: Vec<(usize, usize, Vec<f32>)>,
 }
@@ -64,11 +65,8 @@ impl BatchExecutor for VoiceExecutor {
     type BatchKey = VoiceBatchKey;
 
     fn open(&mut self, slot: usize, request: VoiceRequest) -> Result<()> {
-        let known = self.models.iter().position(|model| Arc::ptr_eq(model, &request.model));
-        let model = known.unwrap_or_else(|| {
-            self.models.push(request.model);
-            self.models.len() - 1
-        });
+        let VoiceRequest { model } = request;
+        let model = self.models.find_or_insert(|known| Arc::ptr_eq(known, &model), || model.clone());
         self.slots.insert(slot, VoiceSlot { model, windows: VecDeque::new() });
         Ok(())
     }
@@ -83,6 +81,7 @@ impl BatchExecutor for VoiceExecutor {
 
     fn close(&mut self, slot: usize) {
         self.slots.remove(slot);
+        self.models.retain(|number, _| self.slots.iter().any(|(_, slot)| slot.model == number));
     }
 
     fn next_step(&self, slot: usize) -> Option<VoiceBatchKey> {
@@ -96,7 +95,7 @@ impl BatchExecutor for VoiceExecutor {
     }
 
     fn max_batch(&self, key: VoiceBatchKey) -> usize {
-        let on_cpu = self.models.get(key.model).is_none_or(|model| is_cpu(&model.device()));
+        let on_cpu = self.models.find(key.model).is_none_or(|model| is_cpu(&model.device()));
         if on_cpu { MAX_ROWS_CPU } else { MAX_ROWS_GPU }
     }
 
@@ -117,7 +116,7 @@ impl BatchExecutor for VoiceExecutor {
 
     fn step(&mut self, key: VoiceBatchKey, slots: &[usize], most: usize) -> Result<Vec<Option<Embeddings>>> {
         self.in_step.clear();
-        let Some(model) = self.models.get(key.model).cloned() else {
+        let Some(model) = self.models.find(key.model).cloned() else {
             return Err(Error::internal("a step of an unknown embedding"));
         };
         for (at, (index, count)) in self.rows(key, slots, most).into_iter().enumerate() {

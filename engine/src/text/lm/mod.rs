@@ -10,6 +10,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::load_once::Loaded;
 
 pub use lexicon::{Lexicon, Place};
 pub use ngram::{Context, MAX_NGRAMS, MAX_ORDER, Ngram};
@@ -35,6 +36,8 @@ struct Parsed {
     words: Vec<String>,
     ngram: Ngram,
 }
+
+impl Loaded for LanguageModel {}
 
 impl LanguageModel {
     /// Reads a file: ARPA text or the compact form. Words lose their case.

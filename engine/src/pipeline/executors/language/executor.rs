@@ -2,7 +2,7 @@
 //! longer than a bounded time. Texts get memory for keys and values as they grow; where there is none left, the youngest gives its up
 //! and is computed again later. None of this changes a text.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use auricle_kernels::paged_attention::PagePrecision;
@@ -34,14 +34,16 @@ pub struct LanguageBatchKey {
 #[derive(Default)]
 pub struct LanguageExecutor {
     slots: SlotTable<Sequence>,
-    models: Vec<ModelState>,
+    models: SlotTable<ModelState>,
     begun: u64,
     /// A step has changed some of its texts.
     committing: bool,
 }
 
 struct ModelState {
-    model: Arc<ChatModel>,
+    /// Its texts hold it, and whoever keeps it loaded.
+    model: Weak<ChatModel>,
+    /// Kept between texts: the next may begin like one before.
     arena: PageArena,
     /// Seconds of a token of a prompt.
     cost: f64,
@@ -55,6 +57,11 @@ impl ModelState {
 }
 
 impl LanguageExecutor {
+    /// Frees the keys and values of models that have been unloaded.
+    pub fn forget_unloaded(&mut self) {
+        self.models.retain(|_, state| state.model.strong_count() > 0);
+    }
+
     /// The precision in which keys and values are kept: 16 bits where the processor widens them as fast as it reads them.
     pub fn page_precision() -> PagePrecision {
         #[cfg(target_arch = "x86_64")]
@@ -66,7 +73,7 @@ impl LanguageExecutor {
 
     /// Tokens that a step computes of each slot: one of a text that is being written, and pieces of prompts, the oldest first.
     fn plan(&self, number: usize, slots: &[usize], most: usize) -> Vec<(usize, usize)> {
-        let Some(model) = self.models.get(number) else { return Vec::new() };
+        let Some(model) = self.models.find(number) else { return Vec::new() };
         let sequences = slots.iter().filter_map(|slot| Some((*slot, self.slots.find(*slot)?)));
         let mut sequences: Vec<_> = sequences.filter(|(_, sequence)| !sequence.ended).collect();
         sequences.sort_by_key(|(_, sequence)| (sequence.left() > 1, sequence.age));
@@ -115,7 +122,7 @@ impl LanguageExecutor {
             *slot != but && sequence.number == number && sequence.pages.count() > 0 && (!younger || sequence.age > age)
         });
         let Some(victim) = others.max_by_key(|(_, sequence)| sequence.age).map(|(slot, _)| slot) else { return false };
-        if let (Some(sequence), Some(model)) = (self.slots.find_mut(victim), self.models.get_mut(number)) {
+        if let (Some(sequence), Some(model)) = (self.slots.find_mut(victim), self.models.find_mut(number)) {
             model.arena.release(&mut sequence.pages);
             (sequence.computed, sequence.stalled) = (0, true);
         }
@@ -166,8 +173,8 @@ impl LanguageExecutor {
     }
 }
 
-fn model_state(models: &mut [ModelState], number: usize) -> Result<&mut ModelState> {
-    match models.get_mut(number) {
+fn model_state(models: &mut SlotTable<ModelState>, number: usize) -> Result<&mut ModelState> {
+    match models.find_mut(number) {
         Some(model) => Ok(model),
         None => Err(Error::internal(format!("language model {number} of a step is unknown"))),
     }
@@ -180,12 +187,14 @@ impl BatchExecutor for LanguageExecutor {
     type BatchKey = LanguageBatchKey;
 
     fn open(&mut self, slot: usize, request: LanguageRequest) -> Result<()> {
-        let known = self.models.iter().position(|state| Arc::ptr_eq(&state.model, &request.model));
-        let number = known.unwrap_or_else(|| {
-            let arena = request.model.arena(Self::page_precision(), request.kv_bytes);
-            self.models.push(ModelState { model: request.model.clone(), arena, cost: UNKNOWN_COST });
-            self.models.len() - 1
-        });
+        let model = Arc::downgrade(&request.model);
+        let number = self.models.find_or_insert(
+            |state| state.model.ptr_eq(&model),
+            || {
+                let arena = request.model.arena(Self::page_precision(), request.kv_bytes);
+                ModelState { model: model.clone(), arena, cost: UNKNOWN_COST }
+            },
+        );
         self.begun += 1;
         self.slots.insert(slot, Sequence::new(request, number, self.begun));
         Ok(())
@@ -197,7 +206,7 @@ impl BatchExecutor for LanguageExecutor {
 
     fn close(&mut self, slot: usize) {
         let Some(mut sequence) = self.slots.remove(slot) else { return };
-        if let Some(model) = self.models.get_mut(sequence.number) {
+        if let Some(model) = self.models.find_mut(sequence.number) {
             model.arena.release(&mut sequence.pages);
         }
         // There is memory again.
@@ -238,7 +247,10 @@ impl BatchExecutor for LanguageExecutor {
         if work.is_empty() {
             return Ok(slots.iter().map(|_| None).collect());
         }
-        let model = model_state(&mut self.models, key.model)?;
+        let state = model_state(&mut self.models, key.model)?;
+        let Some(model) = state.model.upgrade() else {
+            return Err(Error::internal("a language model is gone before its texts"));
+        };
         let mut pieces = Vec::with_capacity(work.len());
         for (slot, rows) in &work {
             let Some(sequence) = self.slots.find(*slot) else { continue };
@@ -251,20 +263,20 @@ impl BatchExecutor for LanguageExecutor {
             });
         }
         let began = Instant::now();
-        let mut scores = model.model.forward(&mut model.arena, &pieces);
+        let mut scores = model.forward(&mut state.arena, &pieces);
         let total: usize = work.iter().map(|(_, rows)| rows).sum();
         if total >= FEWEST_TOKENS {
-            model.cost += WEIGHT * (began.elapsed().as_secs_f64() / total as f64 - model.cost);
+            state.cost += WEIGHT * (began.elapsed().as_secs_f64() / total as f64 - state.cost);
         }
         drop(pieces);
         self.committing = true;
-        let mut scored = scores.chunks_exact_mut(model.model.config().vocabulary);
+        let mut scored = scores.chunks_exact_mut(model.config().vocabulary);
         let mut outputs: Vec<Option<LanguageOutput>> = slots.iter().map(|_| None).collect();
         for (slot, rows) in work {
             let sequence = self.slots.get_mut(slot)?;
             sequence.computed += rows;
             let known = &sequence.tokens[..sequence.computed];
-            model.arena.publish(&sequence.account, known, &mut sequence.pages);
+            state.arena.publish(&sequence.account, known, &mut sequence.pages);
             if sequence.left() == 0
                 && let Some(scores) = scored.next()
                 && let Some(at) = slots.iter().position(|other| *other == slot)

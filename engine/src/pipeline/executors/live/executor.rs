@@ -49,6 +49,10 @@ pub enum SearchKind {
 }
 
 impl LiveExecutor {
+    fn forget_unused_groups(&mut self) {
+        self.groups.keep_used(|number| self.slots.iter().any(|(_, slot)| slot.group == number));
+    }
+
     fn encode(
         &mut self,
         group: usize,
@@ -100,8 +104,9 @@ impl BatchExecutor for LiveExecutor {
 
     fn open(&mut self, slot: usize, request: LiveRequest) -> Result<()> {
         let group = self.groups.number(&request.group);
-        self.slots.insert(slot, LiveSlot::new(request, group)?);
-        Ok(())
+        let opened = LiveSlot::new(request, group).map(|opened| self.slots.insert(slot, opened));
+        self.forget_unused_groups();
+        opened
     }
 
     fn push(&mut self, slot: usize, input: LiveAudio) {
@@ -118,6 +123,7 @@ impl BatchExecutor for LiveExecutor {
 
     fn close(&mut self, slot: usize) {
         self.slots.remove(slot);
+        self.forget_unused_groups();
     }
 
     fn next_step(&self, slot: usize) -> Option<LiveBatchKey> {

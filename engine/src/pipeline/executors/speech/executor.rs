@@ -79,7 +79,8 @@ enum Part {
 #[derive(Default)]
 pub struct SpeechExecutor {
     slots: SlotTable<SpeechSlot>,
-    models: Vec<Arc<VoiceModel>>,
+    /// Of the slots.
+    models: SlotTable<Arc<VoiceModel>>,
 }
 
 struct SpeechSlot {
@@ -133,12 +134,12 @@ fn limited(sample: f32) -> f32 {
 
 impl SpeechExecutor {
     fn most(&self, model: usize, [cpu, gpu]: [usize; 2]) -> usize {
-        let on_cpu = self.models.get(model).is_none_or(|model| is_cpu(model.acoustic.device()));
+        let on_cpu = self.models.find(model).is_none_or(|model| is_cpu(model.acoustic.device()));
         if on_cpu { cpu } else { gpu }
     }
 
     fn model(&self, key: SpeechBatchKey) -> Result<Arc<VoiceModel>> {
-        self.models.get(key.model).cloned().ok_or_else(|| Error::internal("a step of an unknown voice"))
+        self.models.find(key.model).cloned().ok_or_else(|| Error::internal("a step of an unknown voice"))
     }
 
     /// Computes the mels of the next phrase of each slot. Slots change when all has gone well.
@@ -226,11 +227,7 @@ impl BatchExecutor for SpeechExecutor {
     type BatchKey = SpeechBatchKey;
 
     fn open(&mut self, slot: usize, request: SpeechRequest) -> Result<()> {
-        let known = self.models.iter().position(|model| Arc::ptr_eq(model, &request.model));
-        let model = known.unwrap_or_else(|| {
-            self.models.push(request.model.clone());
-            self.models.len() - 1
-        });
+        let model = self.models.find_or_insert(|known| Arc::ptr_eq(known, &request.model), || request.model.clone());
         self.slots.insert(slot, SpeechSlot { model, request, phrases: VecDeque::new(), speaking: None, made: 0 });
         Ok(())
     }
@@ -245,6 +242,7 @@ impl BatchExecutor for SpeechExecutor {
 
     fn close(&mut self, slot: usize) {
         self.slots.remove(slot);
+        self.models.retain(|number, _| self.slots.iter().any(|(_, slot)| slot.model == number));
     }
 
     fn next_step(&self, slot: usize) -> Option<SpeechBatchKey> {

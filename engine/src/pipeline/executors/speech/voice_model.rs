@@ -11,6 +11,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use super::phrase::{Phrase, Symbols, phrases};
 use crate::audio::loudness;
 use crate::error::{Error, Result};
+use crate::load_once::Loaded;
 use crate::models::bert::G2p;
 use crate::models::fastspeech2::{FastSpeech2, Utterance};
 use crate::models::vocos::{MelChunk, Vocos};
@@ -123,6 +124,8 @@ impl<'de> Deserialize<'de> for Keys {
         deserializer.deserialize_map(KeyVisitor)
     }
 }
+
+impl Loaded for VoiceModel {}
 
 impl VoiceModel {
     /// Loads the folders `acoustic`, `vocoder` and `g2p` of a folder.

@@ -92,7 +92,8 @@ pub enum WhisperBatchKey {
 #[derive(Default)]
 pub struct WhisperExecutor {
     slots: SlotTable<WhisperSlot>,
-    models: Vec<ModelState>,
+    /// Of the slots.
+    models: SlotTable<ModelState>,
     /// The windows of the encoder's step that runs: their slots, numbers and input.
     in_step: Vec<(usize, usize, WhisperInput)>,
 }
@@ -116,7 +117,7 @@ struct WhisperSlot {
 impl WhisperExecutor {
     /// Windows that a step of the encoder takes of each slot.
     fn encoded_rows(&self, number: usize, slots: &[usize], most: usize) -> Vec<(usize, usize)> {
-        let Some(model) = self.models.get(number) else { return Vec::new() };
+        let Some(model) = self.models.find(number) else { return Vec::new() };
         let most = most.min(model.room().min(model.limit(MAX_ENCODED_CPU, MAX_ENCODED_GPU)).max(1));
         let waiting = |slot: &usize| self.slots.find(*slot).map_or(0, |slot| slot.waiting.len());
         let counts = in_turn(&slots.iter().map(waiting).collect::<Vec<_>>(), most);
@@ -237,8 +238,8 @@ impl WhisperSlot {
     }
 }
 
-fn model_state(models: &mut [ModelState], number: usize) -> Result<&mut ModelState> {
-    match models.get_mut(number) {
+fn model_state(models: &mut SlotTable<ModelState>, number: usize) -> Result<&mut ModelState> {
+    match models.find_mut(number) {
         Some(model) => Ok(model),
         None => Err(Error::internal(format!("model {number} of a step is unknown"))),
     }
@@ -251,11 +252,8 @@ impl BatchExecutor for WhisperExecutor {
     type BatchKey = WhisperBatchKey;
 
     fn open(&mut self, slot: usize, request: WhisperRequest) -> Result<()> {
-        let known = self.models.iter().position(|model| Arc::ptr_eq(&model.model, &request.model));
-        let model = known.unwrap_or_else(|| {
-            self.models.push(ModelState::new(request.model.clone()));
-            self.models.len() - 1
-        });
+        let is_same = |known: &ModelState| Arc::ptr_eq(&known.model, &request.model);
+        let model = self.models.find_or_insert(is_same, || ModelState::new(request.model.clone()));
         let (waiting, done) = (VecDeque::new(), Vec::new());
         self.slots.insert(
             slot,
@@ -284,14 +282,15 @@ impl BatchExecutor for WhisperExecutor {
 
     fn close(&mut self, index: usize) {
         let Some(slot) = self.slots.remove(index) else { return };
-        if let Some(model) = self.models.get_mut(slot.model) {
+        if let Some(model) = self.models.find_mut(slot.model) {
             model.forget(index);
         }
+        self.models.retain(|number, _| self.slots.iter().any(|(_, slot)| slot.model == number));
     }
 
     fn next_step(&self, index: usize) -> Option<WhisperBatchKey> {
         let slot = self.slots.find(index)?;
-        let room = self.models.get(slot.model)?.room();
+        let room = self.models.find(slot.model)?.room();
         match () {
             () if !slot.done.is_empty() => Some(WhisperBatchKey::Deliver),
             () if slot.alone && (slot.in_decoder > 0 || !slot.waiting.is_empty()) => {
@@ -317,7 +316,7 @@ impl BatchExecutor for WhisperExecutor {
         match key {
             WhisperBatchKey::Encode(number) => self
                 .models
-                .get(number)
+                .find(number)
                 .map_or(1, |model| model.room().min(model.limit(MAX_ENCODED_CPU, MAX_ENCODED_GPU)).max(1)),
             WhisperBatchKey::Alone(_) => 1,
             WhisperBatchKey::Decode(_) | WhisperBatchKey::Deliver => usize::MAX,
@@ -363,7 +362,7 @@ impl BatchExecutor for WhisperExecutor {
     ) -> Result<Vec<Option<Vec<TranscribedWindow>>>> {
         self.in_step.clear();
         if let WhisperBatchKey::Encode(number) | WhisperBatchKey::Decode(number) = key
-            && let Some(model) = self.models.get_mut(number)
+            && let Some(model) = self.models.find_mut(number)
         {
             let accepted = model.restore(|slot| self.slots.find(slot).is_some_and(|slot| !slot.alone))?;
             self.store(accepted);
@@ -444,7 +443,7 @@ mod tests {
         }
         executor.open(1, kind()).unwrap();
         // A window whose scores are NaN is the only one that suffers.
-        let begun = &mut executor.models[0];
+        let begun = executor.models.get_mut(0).unwrap();
         let window = begun.windows.values().next().unwrap();
         let frames = Tensor::full(window.frames.dims(), f32::NAN, &Device::flex());
         let window = ActiveWindow { slot: 1, frames: frames.clone(), options: window.options.clone(), ..*window };
