@@ -146,6 +146,30 @@ async fn node(store: Store, account: AccountId, seed: u64, expected: Arc<Mutex<E
     }
 }
 
+/// The sums that are kept by day and model are those of the events.
+async fn check_sums(store: &Store, account: &AccountId, events: &[UsageEvent]) {
+    let (mut models, mut days) = (BTreeMap::new(), BTreeMap::new());
+    for event in events {
+        let model: &mut [i64; 5] = models.entry((event.sku.clone(), event.unit_type.clone())).or_default();
+        let cost = [event.retail_cost_cents, event.credit_applied_cents, event.billable_cents];
+        for (sum, value) in model.iter_mut().zip([1, event.quantity_ms].into_iter().chain(cost)) {
+            *sum += value;
+        }
+        *days.entry((event.created_at / 86_400_000, event.sku.clone())).or_default() += event.retail_cost_cents;
+    }
+    let kept = store.usage_by_model(account).await.unwrap().into_iter().map(|model| {
+        let costs = [model.retail_cost_cents, model.credit_applied_cents, model.billable_cents];
+        ((model.sku, model.unit_type), [model.events, model.quantity_ms, costs[0], costs[1], costs[2]])
+    });
+    assert_eq!(kept.collect::<BTreeMap<_, _>>(), models);
+    let kept = store.daily_costs(account, 0).await.unwrap();
+    let kept = kept.into_iter().map(|cost| ((cost.day, cost.sku), cost.retail_cost_cents));
+    assert_eq!(kept.collect::<BTreeMap<_, i64>>(), days);
+    let credit = store.credit(account).await.unwrap();
+    assert_eq!(credit.lifetime_retail, models.values().map(|sums| sums[2]).sum::<i64>());
+    assert_eq!(credit.lifetime_billable, models.values().map(|sums| sums[4]).sum::<i64>());
+}
+
 async fn run(seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Store::url_in(folder.path()), Durability::Crash).await.unwrap();
@@ -189,6 +213,7 @@ async fn run(seed: u64) {
     let left = store.allowance(&account).await.unwrap().balance;
     assert_eq!(left, CREDIT - sum(|event| event.credit_applied_cents));
     assert!(left == 0 || sum(|event| event.billable_cents) == 0, "credit goes first");
+    check_sums(&store, &account, &events).await;
     let ended =
         store.transcripts(&account, TranscriptQuery { status: None, limit: 100_000, offset: 0 }).await.unwrap().0;
     for id in ended {

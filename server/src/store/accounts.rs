@@ -3,6 +3,7 @@
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
+use super::usage_days::DAY_MS;
 use super::{Dialect, Result, Store, Tx, flag, key_cache};
 use crate::clock;
 use crate::ids::{AccountId, KeyId};
@@ -152,13 +153,13 @@ impl Store {
             "SELECT a.free_credit_cents, a.credit_balance_cents, a.subscribed,
                     CAST(COALESCE(SUM(u.retail_cost_cents), 0) AS BIGINT) AS retail,
                     CAST(COALESCE(SUM(u.billable_cents), 0) AS BIGINT) AS billable,
-                    CAST(COALESCE(SUM(CASE WHEN u.created_at >= $2 THEN u.billable_cents ELSE 0 END), 0) AS BIGINT)
+                    CAST(COALESCE(SUM(CASE WHEN u.day >= $2 THEN u.billable_cents ELSE 0 END), 0) AS BIGINT)
                         AS period_billable
-             FROM accounts a LEFT JOIN usage_events u ON u.account_id = a.id
+             FROM accounts a LEFT JOIN usage_days u ON u.account_id = a.id
              WHERE a.id = $1 GROUP BY a.id, a.free_credit_cents, a.credit_balance_cents, a.subscribed",
         )
         .bind(account.as_str())
-        .bind(clock::period(clock::now_ms()).start_ms)
+        .bind(clock::period(clock::now_ms()).start_ms / DAY_MS)
         .fetch_one(&self.read)
         .await?;
         Ok(Credit {

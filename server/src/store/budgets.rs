@@ -2,7 +2,7 @@
 
 use sqlx::Row as _;
 
-use super::{Letter, Result, Store, Tx, mail_outbox};
+use super::{Letter, Result, Store, Tx, mail_outbox, usage_days};
 use crate::clock;
 use crate::ids::AccountId;
 
@@ -55,14 +55,7 @@ pub(super) async fn warn(tx: &mut Tx, account: &AccountId, now: i64) -> Result<(
     .await?;
     let Some(row) = row else { return Ok(()) };
     let (email, limit_cents): (String, i64) = (row.try_get("email")?, row.try_get("budget_cents")?);
-    let spent_cents: i64 = sqlx::query_scalar(
-        "SELECT CAST(COALESCE(SUM(retail_cost_cents), 0) AS BIGINT) AS spent FROM usage_events
-         WHERE account_id = $1 AND created_at >= $2",
-    )
-    .bind(account.as_str())
-    .bind(month.start_ms)
-    .fetch_one(&mut **tx)
-    .await?;
+    let spent_cents = usage_days::cost_since(tx, account, month.start_ms).await?;
     if spent_cents < limit_cents {
         return Ok(());
     }

@@ -18,6 +18,7 @@ mod transcript_list;
 mod transcripts;
 mod uploads;
 mod usage;
+mod usage_days;
 mod usage_reports;
 mod users;
 mod webhook_log;
@@ -55,7 +56,8 @@ pub use transcripts::{
 };
 pub use uploads::StaleUpload;
 pub use uploads::{Upload, UploadStatus, object_key};
-pub use usage::{DailyCost, UsageEvent};
+pub use usage::UsageEvent;
+pub use usage_days::DailyCost;
 pub use usage_reports::UnreportedUsage;
 pub use users::PasswordLink;
 pub use webhook_log::{ListedWebhook, WebhookAttempt, WebhookState};

@@ -23,6 +23,15 @@ const MIGRATIONS: [(i64, &str, &str); 13] = [
     (13, "webhook_attempts", include_str!("migrations/0013_webhook_attempts.sql")),
 ];
 
+/// The migration with a trigger, for which each database has a language of its own.
+fn usage_days(dialect: Dialect) -> (i64, &'static str, &'static str) {
+    let sql = match dialect {
+        Dialect::Sqlite => include_str!("migrations/0014_usage_days.sqlite.sql"),
+        Dialect::Postgres => include_str!("migrations/0014_usage_days.postgres.sql"),
+    };
+    (14, "usage_days", sql)
+}
+
 /// Attempts at a migration that is blocked by other nodes, and the delay between them.
 const MAX_TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_secs(1);
@@ -32,10 +41,10 @@ const LOCK_CONFLICTS: [&str; 2] = ["55P03", "40P01"];
 
 /// Applies the missing migrations.
 pub(super) async fn migrate(store: &Store) -> Result<()> {
-    let migrations = MIGRATIONS.map(|(version, name, sql)| {
+    let migrations = MIGRATIONS.into_iter().chain([usage_days(store.dialect)]).map(|(version, name, sql)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
     });
-    let migrator = Migrator::with_migrations(migrations.to_vec());
+    let migrator = Migrator::with_migrations(migrations.collect());
     let mut tries = 0;
     loop {
         // A failed migration keeps its lock until its connection is closed.

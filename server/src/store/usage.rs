@@ -31,27 +31,6 @@ pub struct UsageEvent {
     pub created_at: i64,
 }
 
-/// The summed usage of a model.
-#[derive(Clone, Debug)]
-pub struct Rollup {
-    pub sku: String,
-    pub unit_type: String,
-    pub quantity_ms: i64,
-    pub events: i64,
-    pub retail_cost_cents: i64,
-    pub credit_applied_cents: i64,
-    pub billable_cents: i64,
-}
-
-/// The cost of a model on one day.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DailyCost {
-    /// Days since 1970, UTC.
-    pub day: i64,
-    pub sku: String,
-    pub retail_cost_cents: i64,
-}
-
 /// Records an event and deducts it from the free credit as far as that lasts. A second event of the same transcript or session
 /// changes nothing.
 pub(super) async fn record(tx: &mut Tx, dialect: Dialect, event: &NewUsage<'_>, now: i64) -> Result<()> {
@@ -97,11 +76,7 @@ impl Store {
     /// A page of an account's usage events, newest first, and their total number.
     pub async fn usage(&self, account: &AccountId, limit: i64, offset: i64) -> Result<(Vec<UsageEvent>, i64)> {
         let events = self.usage_until(account, i64::MAX, limit, offset).await?;
-        let total = sqlx::query_scalar("SELECT COUNT(*) FROM usage_events WHERE account_id = $1")
-            .bind(account.as_str())
-            .fetch_one(&self.read)
-            .await?;
-        Ok((events, total))
+        Ok((events, self.count_usage(account).await?))
     }
 
     /// A part of an account's usage events up to a time, newest first.
@@ -137,54 +112,6 @@ impl Store {
                     transcript_id: row.try_get("transcript_id")?,
                     session_id: row.try_get("session_id")?,
                     created_at: row.try_get("created_at")?,
-                })
-            })
-            .collect()
-    }
-
-    /// Costs of an account's usage since a time, by day and model, oldest first.
-    pub async fn daily_costs(&self, account: &AccountId, since: i64) -> Result<Vec<DailyCost>> {
-        let rows = sqlx::query(
-            "SELECT created_at / 86400000 AS day, sku, CAST(SUM(retail_cost_cents) AS BIGINT) AS retail
-             FROM usage_events WHERE account_id = $1 AND created_at >= $2
-             GROUP BY created_at / 86400000, sku ORDER BY day, sku",
-        )
-        .bind(account.as_str())
-        .bind(since)
-        .fetch_all(&self.read)
-        .await?;
-        rows.iter()
-            .map(|row| {
-                Ok(DailyCost {
-                    day: row.try_get("day")?,
-                    sku: row.try_get("sku")?,
-                    retail_cost_cents: row.try_get("retail")?,
-                })
-            })
-            .collect()
-    }
-
-    /// The usage of an account by model.
-    pub async fn usage_by_model(&self, account: &AccountId) -> Result<Vec<Rollup>> {
-        let rows = sqlx::query(
-            "SELECT sku, unit_type, COUNT(*) AS events, CAST(SUM(quantity_ms) AS BIGINT) AS quantity_ms,
-                    CAST(SUM(retail_cost_cents) AS BIGINT) AS retail, CAST(SUM(credit_applied_cents) AS BIGINT) AS credit,
-                    CAST(SUM(billable_cents) AS BIGINT) AS billable
-             FROM usage_events WHERE account_id = $1 GROUP BY sku, unit_type ORDER BY sku",
-        )
-        .bind(account.as_str())
-        .fetch_all(&self.read)
-        .await?;
-        rows.iter()
-            .map(|row| {
-                Ok(Rollup {
-                    sku: row.try_get("sku")?,
-                    unit_type: row.try_get("unit_type")?,
-                    quantity_ms: row.try_get("quantity_ms")?,
-                    events: row.try_get("events")?,
-                    retail_cost_cents: row.try_get("retail")?,
-                    credit_applied_cents: row.try_get("credit")?,
-                    billable_cents: row.try_get("billable")?,
                 })
             })
             .collect()

@@ -273,6 +273,47 @@ fn a_table_in_use_delays_a_migration_and_blocks_no_request() {
     });
 }
 
+/// A migration sums the usage that is there, and the database that of a node whose version knows no sums.
+#[test]
+fn usage_of_an_older_version_is_summed_on_postgresql() {
+    let Some(server) = postgres() else { return };
+    let database = server.database();
+    let setup = Setup::local().with("database_url", &database);
+    let service = setup.clone().start();
+    let account = service.account();
+    for name in ["a.wav", "b.wav"] {
+        account.transcribe(name, silence(1.0));
+    }
+    let before = account.get("/v2/usage/summary").ok();
+    assert_eq!(before["by_model"][0]["events"], 2);
+    drop(service);
+    // The schema of the version before.
+    server.sql(
+        &database,
+        "DROP TRIGGER usage_days_sum ON usage_events; DROP FUNCTION usage_days_sum; DROP TABLE usage_days;
+         CREATE INDEX usage_sums ON usage_events (account_id, created_at, sku, retail_cost_cents, billable_cents);
+         DELETE FROM _sqlx_migrations WHERE version = 14;",
+    );
+    let service = setup.start();
+    let account = account.at(&service.api());
+    assert_eq!(account.get("/v2/usage/summary").ok(), before);
+    for _ in 0..2 {
+        server.sql(
+            &database,
+            "INSERT INTO usage_events (id, account_id, sku, unit_type, quantity_ms, retail_cost_cents, credit_applied_cents,
+                                       billable_cents, session_id, created_at)
+             SELECT 'use_older', account_id, sku, unit_type, 1500, 7, 3, 4, 'ses_older', created_at
+             FROM usage_events LIMIT 1 ON CONFLICT DO NOTHING",
+        );
+        let after = account.get("/v2/usage/summary").ok();
+        let sums = [&before, &after].map(|summary| {
+            ["events", "retail_cost_cents", "billable_cents"].map(|sum| summary["by_model"][0][sum].as_i64().unwrap())
+        });
+        assert_eq!(sums[1], [sums[0][0] + 1, sums[0][1] + 7, sums[0][2] + 4]);
+        assert_eq!(account.get("/v2/usage").ok()["total"], 3);
+    }
+}
+
 #[test]
 fn a_null_character_is_no_failure_on_postgresql() {
     let Some(server) = postgres() else { return };
