@@ -2,8 +2,9 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -132,6 +133,27 @@ impl Browser {
         let result = self.ask("Runtime.evaluate", &how);
         assert!(result["exceptionDetails"].is_null(), "{script}: {result}");
         result["result"]["value"].as_str().map_or_else(|| result["result"]["value"].to_string(), str::to_owned)
+    }
+
+    /// What axe-core finds against the accessibility of the page, each finding a line. Nothing, with a note, where the machine lacks
+    /// it.
+    pub fn findings(&mut self) -> Vec<String> {
+        static AXE: LazyLock<Option<String>> = LazyLock::new(|| {
+            let modules = PathBuf::from(std::env::var_os("AURICLE_NODE_MODULES")?);
+            std::fs::read_to_string(modules.join("axe-core/axe.min.js")).ok()
+        });
+        let Some(axe) = &*AXE else {
+            skip("the npm package axe-core (npm install axe-core, AURICLE_NODE_MODULES=FOLDER/node_modules)");
+            return Vec::new();
+        };
+        if self.run("!!window.axe") != "true" {
+            self.run(axe);
+        }
+        let found = self.run(
+            "axe.run().then(found => JSON.stringify(found.violations.flatMap(rule => rule.nodes.map(node =>
+                `${rule.id} at ${node.target.join(' ')}: ${node.failureSummary.replace(/\\s+/g, ' ')}`))))",
+        );
+        serde_json::from_str(&found).expect("a list of findings")
     }
 
     /// A screenshot of the page: PNG in base64.

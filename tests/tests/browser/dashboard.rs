@@ -10,15 +10,19 @@ use data_encoding::BASE64;
 const VIEWS: [(&str, u32, u32, bool); 3] =
     [("light", 1360, 900, false), ("dark", 1360, 900, true), ("phone", 390, 844, false)];
 
-/// Writes pictures of the page that is open.
+/// Judges the page that is open in each view, by axe-core and by its width, and writes pictures of it.
 pub(crate) fn pictures(browser: &mut Browser, name: &str) {
-    let Some(folder) = std::env::var_os("AURICLE_PICTURES") else { return };
+    let folder = std::env::var_os("AURICLE_PICTURES");
     for (view, width, height, dark) in VIEWS {
         browser.view(width, height, dark);
         // Two frames: the page has its new size and colours.
         browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))");
+        assert_eq!(browser.findings(), [""; 0], "{name}, {view}");
+        let wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth";
+        assert_eq!(browser.run(wide), "true", "{name}, {view}: the page is wider than the window");
+        let Some(folder) = &folder else { continue };
         let picture = BASE64.decode(browser.picture().as_bytes()).unwrap();
-        std::fs::write(Path::new(&folder).join(format!("{name}-{view}.png")), picture).unwrap();
+        std::fs::write(Path::new(folder).join(format!("{name}-{view}.png")), picture).unwrap();
     }
     browser.view(1360, 900, false);
 }

@@ -1,7 +1,9 @@
 //! Pages in a real browser.
 
 mod dashboard;
+mod mail;
 mod team;
+mod webhooks;
 
 use auricle_tests::{Browser, Setup, eventually, repository, spoken, wav};
 use serde_json::json;
