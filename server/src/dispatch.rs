@@ -187,7 +187,7 @@ impl ErrorShape {
         let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
         if is_dashboard && accepts.contains("text/html") {
             Self::Page
-        } else if request.uri().path().starts_with("/v1/") {
+        } else if request.uri().path().trim_start_matches("/try").starts_with("/v1/") {
             Self::OpenAi
         } else {
             Self::Service

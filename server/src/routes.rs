@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::LazyLock;
 
 use hyper::Method;
 
@@ -9,8 +10,8 @@ use crate::api::{billing, chat, health, models, openai, transcripts, understandi
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
-    self, assets, audio, checkout, forgot, frame, join, keys, playground, sign_in, stripe_events, team, usage,
-    webhooks, welcome,
+    self, assets, audio, checkout, forgot, frame, join, keys, playground, reference, sign_in, stripe_events, team,
+    usage, webhooks, welcome,
 };
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
@@ -454,6 +455,8 @@ pub static ROUTES: &[Route] = &[
     page(Method::GET, "/webhooks", handler!(webhooks::list, dashboard)),
     page(Method::GET, "/webhooks/{delivery_id}", handler!(webhooks::show, dashboard)),
     page(Method::POST, "/webhooks/{delivery_id}/send", handler!(webhooks::send, dashboard)),
+    page(Method::GET, "/reference", handler!(reference::show, dashboard)),
+    page(Method::GET, "/reference/{operation_id}", handler!(reference::operation, dashboard)),
     page(Method::GET, "/billing", handler!(dashboard::billing::show, dashboard)),
     page(Method::GET, "/team", handler!(team::show, dashboard)),
     page(Method::POST, "/team/invitations", handler!(team::invite, dashboard)),
@@ -477,6 +480,16 @@ pub static ROUTES: &[Route] = &[
     script(Method::POST, "/data/billing/checkout", handler!(billing::checkout, billing)),
 ];
 
+/// The routes of the API once more, below `/try` of the dashboard, where the script of the reference sends requests as the visitor.
+static TRIED: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    let tried = ROUTES.iter().filter(|route| route.access == Access::ApiKey && route.doc.is_some());
+    let routes = tried.map(|route| {
+        let path = format!("/try{}", route.path).leak();
+        undocumented(Surface::Dashboard, route.method.clone(), path, Access::Script, route.handler)
+    });
+    routes.collect()
+});
+
 /// The routes of a listener, by path.
 pub struct Router {
     surfaces: &'static [Surface],
@@ -497,7 +510,7 @@ pub enum RouteMatch {
 impl Router {
     pub fn new(surfaces: &'static [Surface]) -> Self {
         let mut by_path: Vec<(&str, Vec<&'static Route>)> = Vec::new();
-        for route in ROUTES.iter().filter(|route| surfaces.contains(&route.surface)) {
+        for route in ROUTES.iter().chain(&*TRIED).filter(|route| surfaces.contains(&route.surface)) {
             match by_path.iter_mut().find(|(path, _)| *path == route.path) {
                 Some((_, routes)) => routes.push(route),
                 None => by_path.push((route.path, vec![route])),

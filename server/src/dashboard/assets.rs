@@ -38,6 +38,7 @@ const SCRIPT: &str = concat!(
     include_str!("assets/upload.js"),
     include_str!("assets/transcript.js"),
     include_str!("assets/live.js"),
+    include_str!("assets/reference.js"),
 );
 
 static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {

@@ -25,6 +25,7 @@ pub enum Section {
     Billing,
     Team,
     Webhooks,
+    Reference,
 }
 
 /// The frame of a page.
@@ -60,6 +61,7 @@ impl Navigation {
             Section::Billing => "billing",
             Section::Team => "team",
             Section::Webhooks => "webhooks",
+            Section::Reference => "reference",
         };
         if section == name { "page" } else { "false" }
     }

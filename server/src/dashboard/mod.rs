@@ -3,6 +3,7 @@
 //! `frame` is what all pages share, `words` every word of them, `assets` their style and script. Templates are in `server/templates`.
 //! Requests of a page's script are answered by the handlers of the API itself.
 
+mod api_schema;
 pub mod assets;
 mod attempts;
 pub mod audio;
@@ -17,6 +18,7 @@ pub mod join;
 pub mod keys;
 mod passwords;
 pub mod playground;
+pub mod reference;
 mod shown;
 pub mod sign_in;
 pub mod stripe_events;
@@ -42,6 +44,7 @@ use crate::store::Store;
 pub use attempts::Attempts;
 pub use frame::BrowserRules;
 pub use passwords::Passwords;
+pub use reference::Reference;
 
 /// The state of these pages.
 pub struct DashboardState {
@@ -60,6 +63,8 @@ pub struct DashboardState {
     pub browser_rules: BrowserRules,
     /// The API's URL, for the code that the pages show.
     pub api_url: Url,
+    /// The pages of the API.
+    pub reference: Reference,
     /// Anybody may create an account.
     pub sign_up: bool,
     /// The settings name a mail server.

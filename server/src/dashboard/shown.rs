@@ -117,6 +117,7 @@ pub fn icon(name: &str) -> &'static str {
             "<circle cx=\"9\" cy=\"8\" r=\"3.5\"/><path d=\"M3 20c0-3.6 2.5-6 6-6s6 2.4 6 6M16 5a3.2 3.2 0 0 1 0 6.2M18 14.6c1.9.9 3 2.9 3 5.4\"/>"
         ),
         "webhooks" => svg!("<path d=\"M4 12h10M10 8l4 4-4 4M14 5h4a2 2 0 0 1 2 2v10a2 2 0 0 1-2 2h-4\"/>"),
+        "reference" => svg!("<path d=\"M8 7l-5 5 5 5M16 7l5 5-5 5M13.5 5l-3 14\"/>"),
         "again" => svg!("<path d=\"M19 12a7 7 0 1 1-2.2-5.1L19 9M19 4v5h-5\"/>"),
         "sign-out" => svg!("<path d=\"M10 4H6a2 2 0 0 0-2 2v12a2 2 0 0 0 2 2h4M15 8l4 4-4 4M19 12H9\"/>"),
         "plus" => svg!("<path d=\"M12 5v14M5 12h14\"/>"),

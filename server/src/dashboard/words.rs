@@ -255,6 +255,36 @@ words! {
     webhook_body = "What is sent";
     webhook_gone = "There is no such webhook. They are kept for 30 days, and go with their transcript.";
 
+    reference = "API reference";
+    reference_lead = "Every request of the API, with its fields and answers. Each can be tried here.";
+    reference_errors = "Errors";
+    reference_errors_lead = "An error has a code for programs and a message for people.";
+    tag_transcripts = "Transcripts";
+    tag_uploads = "Uploads";
+    tag_language = "Questions and conversations";
+    tag_models = "Models and voices";
+    tag_billing = "Billing";
+    tag_realtime = "Live sessions";
+    tag_agent = "Voice agents";
+    tag_openai = "In OpenAI's shape";
+    tag_service = "The service";
+    operation_gone = "There is no such request in the API.";
+    parameters = "Parameters";
+    request_body = "Body";
+    answers = "Answers";
+    required = "required";
+    optional = "optional";
+    kind_array = "array of";
+    kind_entries = "entries";
+    kind_characters = "characters";
+    kind_default = "default";
+    try_it = "Try it";
+    try_lead = "It is sent as you, acts on your account, and costs what it costs.";
+    try_send = "Send";
+    try_confirm = "Send this? What it deletes is gone for good.";
+    try_no_script = "Trying needs the script of this page. The command below needs none.";
+    try_live = "A WebSocket is opened with a session token. The playground shows a live session:";
+
     usage = "Usage";
     usage_lead = "What your account has used. Days are UTC.";
     usage_csv = "Download CSV";

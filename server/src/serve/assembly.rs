@@ -24,7 +24,7 @@ use crate::auth::Authenticator;
 use crate::auth::visitor::Cookies;
 use crate::billing::PaymentProvider;
 use crate::config::Config;
-use crate::dashboard::{Attempts, BrowserRules, DashboardState, Passwords};
+use crate::dashboard::{Attempts, BrowserRules, DashboardState, Passwords, Reference};
 use crate::http::proxies::TrustedProxies;
 use crate::http::rate_limits::RateLimits;
 use crate::http::transfer::TransferLimits;
@@ -241,6 +241,7 @@ impl Service {
             },
         });
         let cookies = Cookies::new(&urls.dashboard);
+        let document = openapi::document(&urls.api);
         let dashboard = Arc::new(DashboardState {
             store: store.clone(),
             storage: storage.clone(),
@@ -254,6 +255,7 @@ impl Service {
             dashboard_url: urls.dashboard.clone(),
             browser_rules: BrowserRules::new(&urls.api, &storage.upload_origin(config, &urls.storage)),
             api_url: urls.api.clone(),
+            reference: Reference::new(&document),
             sign_up: config.sign_up,
             sends_mail: mail.is_some(),
             free_credit_cents: config.free_credit_cents.into(),
@@ -287,7 +289,7 @@ impl Service {
                 store: store.clone(),
                 last_check: Default::default(),
                 metrics,
-                openapi: openapi::document(&urls.api).to_string(),
+                openapi: document.to_string(),
             }),
             agent: Arc::new(AgentState { live: live.clone(), models }),
             realtime: live,

@@ -2,6 +2,7 @@
 
 mod dashboard;
 mod mail;
+mod reference;
 mod team;
 mod webhooks;
 

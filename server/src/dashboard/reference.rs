@@ -1,0 +1,231 @@
+//! The API reference: the OpenAPI document as pages. Each operation has a form that tries it with the visitor's own sign-in.
+
+use std::sync::Arc;
+
+use askama::Template;
+use serde_json::Value;
+
+use super::DashboardState;
+use super::api_schema::{Field, Schemas};
+use super::frame::{Frame, Section, page};
+use super::words::EN;
+use crate::context::RequestContext;
+use crate::http::response::{ApiError, Response, Result};
+
+/// The reference, made from the document once.
+pub struct Reference {
+    groups: Vec<Group>,
+    /// The address of the document.
+    document: String,
+}
+
+/// Operations of one tag.
+struct Group {
+    name: &'static str,
+    operations: Vec<Operation>,
+}
+
+struct Operation {
+    /// The operation's id in the document, and its address here.
+    id: String,
+    method: String,
+    path: String,
+    summary: String,
+    parameters: Vec<Parameter>,
+    body: Option<Body>,
+    answers: Vec<Answer>,
+    /// It can be tried with a form.
+    is_tried: bool,
+    code: String,
+}
+
+struct Parameter {
+    name: String,
+    /// `path`, `query` or `header`.
+    place: String,
+    is_required: bool,
+    kind: String,
+    about: String,
+}
+
+struct Body {
+    content_type: String,
+    is_required: bool,
+    fields: Vec<Field>,
+    /// A body that works, as JSON; empty for a form.
+    example: String,
+}
+
+struct Answer {
+    status: String,
+    is_success: bool,
+    about: String,
+    content_types: String,
+    fields: Vec<Field>,
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The name of a tag.
+fn name_of(tag: &str) -> &'static str {
+    match tag {
+        "transcripts" => EN.tag_transcripts,
+        "uploads" => EN.tag_uploads,
+        "language" => EN.tag_language,
+        "models" => EN.tag_models,
+        "billing" => EN.tag_billing,
+        "realtime" => EN.tag_realtime,
+        "voice-agent" => EN.tag_agent,
+        "openai" => EN.tag_openai,
+        _ => EN.tag_service,
+    }
+}
+
+impl Reference {
+    /// The pages of a document.
+    pub fn new(document: &Value) -> Self {
+        let schemas = Schemas::of(document);
+        let server = text(&document["servers"][0]["url"]);
+        let mut groups: Vec<Group> = Vec::new();
+        let paths = document["paths"].as_object().into_iter().flatten();
+        let operations = paths.flat_map(|(path, item)| {
+            item.as_object().into_iter().flatten().map(move |(method, operation)| (path, method, operation))
+        });
+        for (path, method, described) in operations {
+            let operation = Operation::new(&schemas, &server, path, method, described);
+            let name = name_of(described["tags"][0].as_str().unwrap_or_default());
+            match groups.iter_mut().find(|group| group.name == name) {
+                Some(group) => group.operations.push(operation),
+                None => groups.push(Group { name, operations: vec![operation] }),
+            }
+        }
+        // The document has its paths in the order of the alphabet.
+        let rank = |group: &Group| ORDER.iter().position(|tag| name_of(tag) == group.name).unwrap_or(ORDER.len());
+        groups.sort_by_key(rank);
+        Self { groups, document: format!("{server}/openapi.json") }
+    }
+
+    fn operation(&self, id: &str) -> Option<&Operation> {
+        self.groups.iter().flat_map(|group| &group.operations).find(|operation| operation.id == id)
+    }
+}
+
+/// Tags in the order in which somebody needs them.
+const ORDER: [&str; 8] =
+    ["transcripts", "uploads", "language", "realtime", "voice-agent", "models", "billing", "openai"];
+
+impl Operation {
+    fn new(schemas: &Schemas<'_>, server: &str, path: &str, method: &str, described: &Value) -> Self {
+        let parameters = described["parameters"].as_array().into_iter().flatten().map(|parameter| {
+            let parameter = schemas.resolve(parameter);
+            Parameter {
+                name: text(&parameter["name"]),
+                place: text(&parameter["in"]),
+                is_required: parameter["required"] == true,
+                kind: schemas.kind(&parameter["schema"]),
+                about: text(&parameter["description"]),
+            }
+        });
+        let body = described["requestBody"]["content"].as_object().and_then(|content| content.iter().next());
+        let body = body.map(|(content_type, media)| Body {
+            content_type: content_type.clone(),
+            is_required: described["requestBody"]["required"] == true,
+            fields: schemas.fields(&media["schema"]),
+            example: match content_type.as_str() {
+                "application/json" => format!("{:#}", schemas.example(&media["schema"])),
+                _ => String::new(),
+            },
+        });
+        let answers = described["responses"].as_object().into_iter().flatten().map(|(status, answer)| {
+            let is_success = !status.starts_with(['4', '5']);
+            let content: Vec<_> = answer["content"].as_object().into_iter().flatten().collect();
+            Answer {
+                status: status.clone(),
+                is_success,
+                about: text(&answer["description"]),
+                content_types: content.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
+                // All errors have one shape, which the first page explains.
+                fields: content
+                    .first()
+                    .filter(|_| is_success)
+                    .map(|(_, media)| schemas.fields(&media["schema"]))
+                    .unwrap_or_default(),
+            }
+        });
+        let answers: Vec<Answer> = answers.collect();
+        let takes_json = body.as_ref().is_none_or(|body| !body.example.is_empty());
+        let upgrades = answers.iter().any(|answer| answer.status == "101");
+        let needs_key = described["security"].as_array().is_some_and(|ways| !ways.is_empty());
+        let method = method.to_uppercase();
+        Self {
+            id: text(&described["operationId"]),
+            summary: text(&described["summary"]),
+            parameters: parameters.collect(),
+            is_tried: takes_json && needs_key && !upgrades,
+            code: if upgrades { String::new() } else { curl(server, &method, path, needs_key, body.as_ref()) },
+            method,
+            path: path.to_owned(),
+            body,
+            answers,
+        }
+    }
+}
+
+/// The command that sends a request. What it needs from the reader is in variables.
+fn curl(server: &str, method: &str, path: &str, needs_key: bool, body: Option<&Body>) -> String {
+    let path: Vec<String> = path
+        .split('/')
+        .map(|part| match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
+            Some(name) => format!("${}", name.to_uppercase()),
+            None => part.to_owned(),
+        })
+        .collect();
+    let mut command = format!("curl -sS -X {method} \"{server}{}\"", path.join("/"));
+    if needs_key {
+        command += " \\\n  -H \"Authorization: Bearer $AURICLE_KEY\"";
+    }
+    match body {
+        Some(body) if body.example.is_empty() => {
+            for field in body.fields.iter().filter(|field| field.is_required) {
+                let value = if field.name == "file" { "@speech.wav" } else { field.first_value.as_str() };
+                command += &format!(" \\\n  -F {}={value}", field.name);
+            }
+        }
+        Some(body) => {
+            let quoted = body.example.replace('\'', "'\\''");
+            command += &format!(" \\\n  -H \"Content-Type: application/json\" \\\n  -d '{quoted}'");
+        }
+        None => {}
+    }
+    command
+}
+
+#[derive(Template)]
+#[template(path = "reference.html")]
+struct ReferencePage<'a> {
+    frame: Frame,
+    reference: &'a Reference,
+}
+
+#[derive(Template)]
+#[template(path = "operation.html")]
+struct OperationPage<'a> {
+    frame: Frame,
+    operation: &'a Operation,
+}
+
+/// `GET /reference`
+pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let frame = Frame::new(&state, &request, Section::Reference, EN.reference).await?;
+    page(&ReferencePage { frame, reference: &state.reference })
+}
+
+/// `GET /reference/{operation_id}`
+pub async fn operation(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let operation = state.reference.operation(&request.param("operation_id"));
+    let operation = operation.ok_or_else(|| ApiError::not_found(EN.operation_gone))?;
+    let frame = Frame::new(&state, &request, Section::Reference, &operation.summary).await?;
+    page(&OperationPage { frame, operation })
+}
