@@ -1,7 +1,8 @@
-//! A few rows times a large matrix, one query over many keys (the sizes of Whisper base), and the pointwise part of an LSTM step
+//! A few rows times a large matrix, many rows in 8 bits, one query over many keys (the sizes of Whisper base), and the pointwise part of an LSTM step
 //! (the starter's), on the CPU, against burn's own operations.
 
 use auricle_kernels::gemv::{PackedMatrix, Precision};
+use auricle_kernels::int8_matrix::{Int8Matrix, Int8Rows};
 use auricle_kernels::kv_cache::KvCache;
 use auricle_kernels::{lstm, thread_pool};
 use burn::tensor::{Device, Distribution, Tensor, activation, module};
@@ -32,6 +33,22 @@ fn gemv(c: &mut Criterion) {
                 b.iter(|| module::linear(x.clone(), burns.clone(), None).into_data());
             });
         }
+        group.finish();
+    }
+    for (inputs, outputs) in [(512, 512), (512, 2048), (2048, 512)] {
+        let (x, weights) = (random(1500 * inputs), random(inputs * outputs));
+        let matrix = Int8Matrix::new(&weights, inputs, outputs);
+        let mut group = c.benchmark_group(format!("int8_matrix/1500x{inputs}x{outputs}"));
+        group.throughput(Throughput::Elements((1500 * inputs * outputs) as u64));
+        group.bench_function("rounded", |b| {
+            thread_pool::run(|pool| b.iter(|| matrix.forward(pool, &Int8Rows::new(pool, &x, inputs), None)));
+        });
+        let burns = Tensor::<1>::from_floats(weights.as_slice(), &device).reshape([outputs, inputs]).transpose();
+        let burns = burns.clone() + burns.zeros_like();
+        let x = Tensor::<1>::from_floats(x.as_slice(), &device).reshape([1500, inputs]);
+        group.bench_function("burn, f32", |b| {
+            b.iter(|| module::linear(x.clone(), burns.clone(), None).into_data());
+        });
         group.finish();
     }
     let (head, count) = (64, 1500);

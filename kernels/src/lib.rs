@@ -18,6 +18,7 @@
 //! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs
 //! - [`activation`]: ReLU, SiLU, GELU, GLU and SwiGLU in one pass
 //! - [`depthwise`]: depthwise convolutions on the CPU
+//! - [`int8_matrix`]: products of many rows, rounded to 8 bits, with an 8-bit matrix, on the CPU
 //! - [`logmel`]: samples to log-mel frames, for whole utterances and live streams
 //! - [`istft`]: spectra of overlapping frames to samples, as a stream, on the CPU
 //! - [`norm`]: layer and root-mean-square normalisation
@@ -37,6 +38,7 @@ pub mod depthwise;
 #[cfg(feature = "wgpu")]
 mod elementwise;
 pub mod gemv;
+pub mod int8_matrix;
 pub mod istft;
 pub mod kv_cache;
 pub mod logmel;

@@ -112,6 +112,19 @@ pub(crate) fn max(values: &[f32]) -> f32 {
     max
 }
 
+/// The largest absolute value; 0 if there is none.
+#[inline(always)]
+pub(crate) fn largest_magnitude(values: &[f32]) -> f32 {
+    let mut lane_max = [0f32; LANES];
+    let (lanes, rest) = values.as_chunks::<LANES>();
+    for chunk in lanes {
+        for (max, value) in lane_max.iter_mut().zip(chunk) {
+            *max = if value.abs() > *max { value.abs() } else { *max };
+        }
+    }
+    lane_max.iter().chain(rest).fold(0f32, |max, value| if value.abs() > max { value.abs() } else { max })
+}
+
 /// Softmax of one row, in place.
 #[inline(always)]
 pub(crate) fn softmax(logits: &mut [f32]) {

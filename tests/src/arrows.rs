@@ -34,7 +34,7 @@ pub const ORDERS: [Order; 3] = [
                 "lstm",
                 "quantized",
             ],
-            &["activation", "depthwise", "istft", "logmel", "norm"],
+            &["activation", "depthwise", "int8_matrix", "istft", "logmel", "norm"],
             &["gemv", "softmax_stats"],
             &["thread_pool", "matmul", "elementwise", "reduce", "vector_math"],
             &["cube", "vulkan_layers"],
@@ -196,8 +196,10 @@ pub fn check(sources: &Sources, ranks: &[&[&str]]) -> Vec<Fault> {
 pub fn check_layout(root: &str, ranks: &[&[&str]]) -> Option<Fault> {
     let list = root.lines().skip_while(|line| line.trim() != "//! # Layout").take_while(|line| line.starts_with("//!"));
     let text: String = list.filter(|line| !line.contains("# Layout")).collect::<Vec<_>>().join("\n");
-    let is_module =
-        |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || b"_:".contains(&byte));
+    let is_module = |name: &&str| {
+        !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_:".contains(&byte))
+    };
     let listed: Vec<String> = text.split('`').skip(1).step_by(2).filter(is_module).map(str::to_owned).collect();
     let expected: Vec<String> = ranks.iter().flat_map(|rank| rank.iter().map(|module| (*module).to_owned())).collect();
     let ordered = listed.iter().map(|module| rank(ranks, module)).is_sorted();

@@ -1,7 +1,10 @@
 use auricle_kernels::gemv::Precision;
+use auricle_kernels::int8_matrix::{Int8Matrix, Int8Rows};
 use auricle_kernels::quantized::QuantizedMatrix;
+use auricle_kernels::thread_pool;
 use burn::tensor::{Tensor, TensorData, module};
 
+use crate::device::is_cpu;
 use crate::error::Result;
 use crate::weights::Scope;
 
@@ -17,8 +20,10 @@ pub struct Linear {
 enum Weight {
     /// `[inputs, outputs]`: the transpose of the published layout, so that products read rows.
     Full(Box<Tensor<2>>),
-    /// For products with few rows.
+    /// On GPUs, for products with few rows.
     Int8(Box<QuantizedMatrix>),
+    /// On the CPU, for products with many rows, which it rounds to 8 bits; with the bias.
+    Int8Rows(Box<Int8Matrix>, Vec<f32>),
 }
 
 /// Presence of a bias in a linear layer or convolution.
@@ -71,17 +76,24 @@ impl Linear {
         Ok(Self::from_values(weight, inputs, outputs, bias, scope))
     }
 
-    /// As [`Linear::load`] with weights of the given precision; the layer's output is multiplied by `scale`.
+    /// As [`Linear::load`] with weights of the given precision; the layer's output is multiplied by `scale`. A CPU that is no
+    /// faster with 8 bits keeps 32.
     ///
     /// # Errors
     /// As [`Scope::values`].
     pub fn load_with(scope: &Scope, shape: [usize; 2], bias: Bias, scale: f32, precision: Precision) -> Result<Self> {
         let [_, inputs] = shape;
-        // Weights are packed into words of four.
-        if precision == Precision::F32 || !inputs.is_multiple_of(4) {
+        let on_cpu = is_cpu(scope.device());
+        // The GPU's weights are packed into words of four.
+        let has_int8 = if on_cpu { Int8Matrix::is_fast() } else { inputs.is_multiple_of(4) };
+        if precision == Precision::F32 || !has_int8 {
             return Self::load_scaled(scope, &shape, bias, scale);
         }
         let (weight, values) = super::scaled(scope, &shape, bias, scale)?;
+        if on_cpu {
+            let matrix = Int8Matrix::new(&weight, inputs, values.len());
+            return Ok(Self { weight: Weight::Int8Rows(Box::new(matrix), values), bias: None });
+        }
         let bias = (bias == Bias::With).then(|| Tensor::from_floats(values.as_slice(), scope.device()));
         Ok(Self { weight: Weight::Int8(Box::new(QuantizedMatrix::new(&weight, inputs, scope.device()))), bias })
     }
@@ -101,6 +113,15 @@ impl Linear {
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         match &self.weight {
             Weight::Full(weight) => module::linear(input, weight.as_ref().clone(), self.bias.clone()),
+            Weight::Int8Rows(weight, bias) => {
+                let (mut shape, device) = (input.dims(), input.device());
+                let input = input.into_data();
+                let x = input.as_slice::<f32>().unwrap_or_default();
+                let out =
+                    thread_pool::run(|pool| weight.forward(pool, &Int8Rows::new(pool, x, weight.inputs()), Some(bias)));
+                shape[D - 1] = weight.outputs();
+                Tensor::from_data(TensorData::new(out, shape), &device)
+            }
             Weight::Int8(weight) => {
                 let mut shape = input.dims();
                 let rows = shape[..D - 1].iter().product();

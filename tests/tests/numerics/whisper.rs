@@ -11,6 +11,7 @@ use auricle_engine::unstable::models::whisper::{
     Config, DecodeOptions, DecodedWindow, DecodingBatch, Previous, SpecialTokens, Task, TokenRules, Whisper,
     compression_ratio, median_filter, token_times, warp,
 };
+use auricle_kernels::int8_matrix::Int8Matrix;
 use auricle_kernels::logmel::{LogMel, LogMelConfig};
 use auricle_tests::{Oracle, devices, relative_error};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -327,6 +328,18 @@ fn an_eight_bit_decoder_is_close_to_full_precision() {
         };
         let off = error(scores(&less), scores(&case.model));
         assert!(off > 1e-4 && off < 0.05, "{}: {off}", case.name);
+    });
+}
+
+/// The same of the encoder, on a processor that multiplies bytes faster.
+#[test]
+fn an_eight_bit_encoder_is_close_to_full_precision() {
+    Case::each_on_cpu(|case| {
+        let less = Whisper::load_with(&fixture(case.name), &case.device, Precision::Int8).unwrap();
+        let clip = case.clip("short");
+        let [less, full] = [&less, &case.model].map(|model| model.encode(&[&clip]).unwrap());
+        let off = error(less, full);
+        assert!(off < 0.05 && (off > 1e-4 || !Int8Matrix::is_fast()), "{}: {off}", case.name);
     });
 }
 

@@ -82,14 +82,20 @@ impl Encoder {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, config: &Config) -> Result<Self> {
-        let (size, full) = (config.size, Precision::F32);
+    pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
+        let size = config.size;
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             Ok(Block {
                 attention_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
-                attention: Attention::load(&scope.scope("self_attn"), size, config.encoder_heads, full, full)?,
-                feed_forward: FeedForward::load(&scope, size, config.encoder_inner, full)?,
+                attention: Attention::load(
+                    &scope.scope("self_attn"),
+                    size,
+                    config.encoder_heads,
+                    precision,
+                    precision,
+                )?,
+                feed_forward: FeedForward::load(&scope, size, config.encoder_inner, precision)?,
             })
         };
         Ok(Self {

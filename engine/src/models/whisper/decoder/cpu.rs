@@ -82,14 +82,15 @@ impl Decoder {
             bias.extend(own.scope("v_proj").values("bias", &[size])?);
             let own_in = Packed::new(&weight, bias, precision);
             let (weight, bias) = query(&cross.scope("q_proj"))?;
+            let seen = |name: &str, bias| Linear::load_with(&cross.scope(name), [size, size], bias, 1.0, precision);
             Ok(Block {
                 own_norm: norm(&scope.scope("self_attn_layer_norm"))?,
                 own_in,
                 own_out: layer(&own.scope("out_proj"), size, size)?,
                 cross_norm: norm(&scope.scope("encoder_attn_layer_norm"))?,
                 cross_query: Packed::new(&weight, bias, precision),
-                cross_key: Linear::load(&cross.scope("k_proj"), size, size, Bias::Without)?,
-                cross_value: Linear::load(&cross.scope("v_proj"), size, size, Bias::With)?,
+                cross_key: seen("k_proj", Bias::Without)?,
+                cross_value: seen("v_proj", Bias::With)?,
                 cross_out: layer(&cross.scope("out_proj"), size, size)?,
                 norm: norm(&scope.scope("final_layer_norm"))?,
                 up: layer(&scope.scope("fc1"), size, config.decoder_inner)?,

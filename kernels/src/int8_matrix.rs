@@ -1,0 +1,370 @@
+//! Products of many rows with an 8-bit matrix on the CPU, as in an encoder: the rows are rounded to 8 bits too, with one scale for each
+//! row, so that the sums are those of integers and exact. [`gemv`](crate::gemv) serves few rows, which stay in f32.
+//!
+//! Four neighbouring inputs of a row meet four weights of an output in one instruction where the processor has AVX-512 VNNI. Its
+//! factors are an unsigned and a signed byte, so a row's numbers are stored plus 128, and 128 times the sum of an output's weights is
+//! taken off its sums.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    _mm512_dpbusd_epi32, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_storeu_si512,
+};
+
+use rayon::prelude::*;
+
+use crate::gemv::int8_scale;
+use crate::matmul::SharedOutput;
+use crate::thread_pool::ThreadPool;
+use crate::vector_math::largest_magnitude;
+
+/// Outputs of a panel: two of the widest vectors.
+pub(crate) const PANEL: usize = 32;
+/// Rows of a tile: the sums of a tile over a panel fill the registers of the processor.
+pub(crate) const ROWS: usize = 12;
+/// Inputs that one instruction adds up.
+pub(crate) const QUAD: usize = 4;
+/// Added to the numbers of rows.
+pub(crate) const OFFSET: i32 = 128;
+/// Tiles and bytes of weights of a task: they stay in a core's caches.
+const TASK_TILES: usize = 4;
+const TASK_WEIGHTS: usize = 128 * 1024;
+
+/// A matrix `[outputs, inputs]` of 8-bit weights with a scale for each output.
+#[derive(Clone, Debug)]
+pub struct Int8Matrix {
+    /// `[panels, quads, 32, 4]`; the last panel and the last quad are padded with 0.
+    weights: Vec<i8>,
+    /// `[panels, 32]`: what [`OFFSET`] adds to the sums.
+    excess: Vec<i32>,
+    /// `[panels, 32]`
+    scales: Vec<f32>,
+    inputs: usize,
+    outputs: usize,
+}
+
+/// Rows `[rows, inputs]`, rounded to 8 bits with a scale for each.
+#[derive(Clone, Debug)]
+pub struct Int8Rows {
+    /// `[tiles, quads, 12, 4]`; what is missing in the last tile and quad is zero.
+    numbers: Vec<u8>,
+    scales: Vec<f32>,
+    inputs: usize,
+}
+
+impl Int8Rows {
+    /// Rounds `x` `[rows, inputs]`.
+    ///
+    /// # Panics
+    /// When `x` is not a whole number of rows.
+    pub fn new(pool: &ThreadPool, x: &[f32], inputs: usize) -> Self {
+        assert!(x.len().is_multiple_of(inputs), "8-bit rows: length of x");
+        let (rows, quads) = (x.len() / inputs, inputs.div_ceil(QUAD));
+        let tile = quads * ROWS * QUAD;
+        let mut numbers = vec![OFFSET as u8; rows.div_ceil(ROWS) * tile];
+        let mut scales = vec![0f32; rows];
+        let tiles = x.chunks(ROWS * inputs).zip(numbers.chunks_exact_mut(tile)).zip(scales.chunks_mut(ROWS));
+        let mut tiles: Vec<_> = tiles.collect();
+        pool.for_each_item(&mut tiles, |_, ((x, numbers), scales)| {
+            let mut row_numbers = vec![OFFSET as u8; quads * QUAD];
+            for (row, (x, scale)) in x.chunks_exact(inputs).zip(scales.iter_mut()).enumerate() {
+                *scale = pulp::Arch::new().dispatch(Round { x, numbers: &mut row_numbers });
+                spread_quads(&row_numbers, row, numbers);
+            }
+        });
+        Self { numbers, scales, inputs }
+    }
+}
+
+/// Stores a row's numbers in a tile `[quads, 12, 4]`.
+pub(crate) fn spread_quads(numbers: &[u8], row: usize, tile: &mut [u8]) {
+    let (from, _) = numbers.as_chunks::<QUAD>();
+    let (to, _) = tile.as_chunks_mut::<QUAD>();
+    to.iter_mut().skip(row).step_by(ROWS).zip(from).for_each(|(to, from)| *to = *from);
+}
+
+/// Rounds a row to 8 bits and returns its scale.
+pub(crate) struct Round<'a> {
+    pub x: &'a [f32],
+    pub numbers: &'a mut [u8],
+}
+
+impl pulp::NullaryFnOnce for Round<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn call(self) -> f32 {
+        // Adding 1.5 * 2^23 rounds to an integer, whose lowest byte is then the number's.
+        const ROUND: f32 = 12_582_912.0;
+        let max = largest_magnitude(self.x);
+        let inverse = if max > 0.0 { 127.0 / max } else { 0.0 };
+        for (number, x) in self.numbers.iter_mut().zip(self.x) {
+            *number = (x.mul_add(inverse, ROUND).to_bits() as u8).wrapping_add(OFFSET as u8);
+        }
+        max / 127.0
+    }
+}
+
+impl Int8Matrix {
+    /// Rounds `values` `[outputs, inputs]`, the published layout of a linear layer.
+    ///
+    /// # Panics
+    /// When `values` has another length.
+    pub fn new(values: &[f32], inputs: usize, outputs: usize) -> Self {
+        assert_eq!(values.len(), inputs * outputs, "8-bit matrix: number of values");
+        let (panels, quads) = (outputs.div_ceil(PANEL), inputs.div_ceil(QUAD));
+        let mut weights = vec![0i8; panels * PANEL * quads * QUAD];
+        let (mut excess, mut scales) = (vec![0i32; panels * PANEL], vec![0f32; panels * PANEL]);
+        weights
+            .par_chunks_mut(PANEL * quads * QUAD)
+            .zip(excess.par_chunks_mut(PANEL).zip(scales.par_chunks_mut(PANEL)))
+            .zip(values.par_chunks(PANEL * inputs))
+            .for_each(|((weights, (excess, scales)), values)| {
+                for (lane, values) in values.chunks_exact(inputs).enumerate() {
+                    let (scale, inverse) = int8_scale(values);
+                    scales[lane] = scale;
+                    for (quad, values) in values.chunks(QUAD).enumerate() {
+                        for (to, value) in weights[(quad * PANEL + lane) * QUAD..].iter_mut().zip(values) {
+                            *to = (value * inverse).round() as i8;
+                            excess[lane] += OFFSET * i32::from(*to);
+                        }
+                    }
+                }
+            });
+        Self { weights, excess, scales, inputs, outputs }
+    }
+
+    /// Returns true if the processor multiplies bytes faster than it multiplies f32.
+    pub fn is_fast() -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx512vnni")
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            false
+        }
+    }
+
+    /// Length of an input row.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Length of an output row.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Size of the weights and scales, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.weights.len() + 4 * (self.scales.len() + self.excess.len())
+    }
+
+    /// Multiplies `x` to `[rows, outputs]` and adds `bias` `[outputs]`.
+    ///
+    /// # Panics
+    /// When the rows or `bias` have another length.
+    pub fn forward(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>) -> Vec<f32> {
+        let mut out = vec![0f32; x.scales.len() * self.outputs];
+        self.add_to(pool, x, bias, &mut out);
+        out
+    }
+
+    /// Adds the result of [`Int8Matrix::forward`] to `out` `[rows, outputs]`.
+    ///
+    /// # Panics
+    /// When the rows, `out` or `bias` have another length.
+    pub fn add_to(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>, out: &mut [f32]) {
+        self.add_with(pool, x, bias, out, Self::is_fast());
+    }
+
+    fn add_with(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>, out: &mut [f32], vnni: bool) {
+        let (rows, outputs, quads) = (x.scales.len(), self.outputs, self.inputs.div_ceil(QUAD));
+        assert!(
+            x.inputs == self.inputs && out.len() == rows * outputs && bias.is_none_or(|bias| bias.len() == outputs),
+            "8-bit matrix: lengths of rows, out and bias"
+        );
+        let output = SharedOutput::new(out);
+        let (tiles, panels) = (rows.div_ceil(ROWS), outputs.div_ceil(PANEL));
+        let task_panels = (TASK_WEIGHTS / (PANEL * quads * QUAD)).max(1);
+        let across = panels.div_ceil(task_panels);
+        pool.for_each_index(tiles.div_ceil(TASK_TILES) * across, |task| {
+            let (down, across) = (task / across, task % across);
+            for panel in across * task_panels..panels.min((across + 1) * task_panels) {
+                let weights = &self.weights[panel * PANEL * quads * QUAD..][..PANEL * quads * QUAD];
+                let lanes = panel * PANEL..(panel + 1) * PANEL;
+                let count = PANEL.min(outputs - lanes.start);
+                let bias = bias.map(|bias| &bias[lanes.start..lanes.start + count]);
+                for tile in down * TASK_TILES..tiles.min((down + 1) * TASK_TILES) {
+                    let numbers = &x.numbers[tile * ROWS * quads * QUAD..][..ROWS * quads * QUAD];
+                    let mut sums = [[0i32; PANEL]; ROWS];
+                    multiply(numbers, weights, &mut sums, vnni);
+                    let scales = x.scales[tile * ROWS..].iter().take(ROWS);
+                    for (row, (sums, scale)) in sums.iter().zip(scales).enumerate() {
+                        let to = output.at((tile * ROWS + row) * outputs + lanes.start);
+                        // SAFETY: `count` outputs of this row from this panel's first on lie within `out`, whose length is checked
+                        // above, and only this task writes them.
+                        let out = unsafe { std::slice::from_raw_parts_mut(to, count) };
+                        let (excess, scales) = (&self.excess[lanes.clone()], &self.scales[lanes.clone()]);
+                        pulp::Arch::new().dispatch(Scale { sums, excess, scales, scale: *scale, bias, out });
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Adds the products that integer sums stand for to `out`.
+struct Scale<'a> {
+    sums: &'a [i32; PANEL],
+    excess: &'a [i32],
+    scales: &'a [f32],
+    scale: f32,
+    bias: Option<&'a [f32]>,
+    out: &'a mut [f32],
+}
+
+impl pulp::NullaryFnOnce for Scale<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let products = self.sums.iter().zip(self.excess).zip(self.scales);
+        let products = products.map(|((sum, excess), scale)| (sum - excess) as f32 * (scale * self.scale));
+        match self.bias {
+            Some(bias) => {
+                self.out.iter_mut().zip(products.zip(bias)).for_each(|(out, (product, bias))| *out += product + bias);
+            }
+            None => self.out.iter_mut().zip(products).for_each(|(out, product)| *out += product),
+        }
+    }
+}
+
+/// Multiplies a tile of rows `[quads, 12, 4]` with a panel of weights `[quads, 32, 4]`.
+pub(crate) fn multiply(numbers: &[u8], weights: &[i8], sums: &mut [[i32; PANEL]; ROWS], vnni: bool) {
+    assert!(
+        numbers.len() * PANEL == weights.len() * ROWS && weights.len().is_multiple_of(PANEL * QUAD),
+        "8-bit matrix: length of a panel"
+    );
+    #[cfg(target_arch = "x86_64")]
+    if vnni {
+        // SAFETY: callers pass `is_fast`, so the processor has AVX-512 VNNI; the lengths are checked above.
+        return unsafe { multiply_vnni(numbers, weights, sums) };
+    }
+    let _ = vnni;
+    pulp::Arch::new().dispatch(Multiply { numbers, weights, sums });
+}
+
+/// # Safety
+/// The processor has AVX-512 VNNI; `numbers` has as many tiles of 12 quads as `weights` has panels of 32.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn multiply_vnni(numbers: &[u8], weights: &[i8], sums: &mut [[i32; PANEL]; ROWS]) {
+    let mut rows = [[_mm512_setzero_si512(); 2]; ROWS];
+    let (mut from, mut panel) = (numbers.as_ptr().cast::<i32>(), weights.as_ptr());
+    for _ in 0..weights.len() / (PANEL * QUAD) {
+        // SAFETY: the caller guarantees 128 weights and 12 quads for each round.
+        let (one, two) = unsafe { (_mm512_loadu_si512(panel.cast()), _mm512_loadu_si512(panel.add(64).cast())) };
+        for (row, sums) in rows.iter_mut().enumerate() {
+            // SAFETY: as above.
+            let quad = _mm512_set1_epi32(unsafe { from.add(row).read_unaligned() });
+            sums[0] = _mm512_dpbusd_epi32(sums[0], quad, one);
+            sums[1] = _mm512_dpbusd_epi32(sums[1], quad, two);
+        }
+        // SAFETY: at most one past the end.
+        (from, panel) = unsafe { (from.add(ROWS), panel.add(PANEL * QUAD)) };
+    }
+    for (row, sums) in rows.iter().zip(sums) {
+        // SAFETY: a row of sums has 32 values.
+        unsafe {
+            _mm512_storeu_si512(sums.as_mut_ptr().cast(), row[0]);
+            _mm512_storeu_si512(sums.as_mut_ptr().add(16).cast(), row[1]);
+        }
+    }
+}
+
+/// [`multiply`] for any processor.
+struct Multiply<'a> {
+    numbers: &'a [u8],
+    weights: &'a [i8],
+    sums: &'a mut [[i32; PANEL]; ROWS],
+}
+
+impl pulp::NullaryFnOnce for Multiply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let (weights, _) = self.weights.as_chunks::<QUAD>();
+        let (quads, _) = self.numbers.as_chunks::<QUAD>();
+        for (quads, weights) in quads.chunks_exact(ROWS).zip(weights.chunks_exact(PANEL)) {
+            for (quad, sums) in quads.iter().zip(self.sums.iter_mut()) {
+                let quad = quad.map(i32::from);
+                for (sum, weights) in sums.iter_mut().zip(weights) {
+                    for (number, weight) in quad.iter().zip(weights) {
+                        *sum += number * i32::from(*weight);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draws(count: usize) -> Vec<f32> {
+        let mut state = 1u32;
+        let mut draw = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        (0..count).map(|_| draw()).collect()
+    }
+
+    /// The AVX-512 body equals the portable one, to the last bit, and both are near the product in f64 of the unrounded numbers.
+    #[test]
+    fn both_bodies_are_equal_and_near_the_exact_product() {
+        let pool = &ThreadPool::SINGLE_THREADED;
+        for [rows, inputs, outputs] in
+            [[1, 1, 1], [12, 4, 32], [13, 5, 33], [50, 80, 70], [97, 514, 257], [3, 2048, 40]]
+        {
+            let (x, weights) = (draws(rows * inputs), draws(inputs * outputs));
+            let bias = draws(outputs);
+            let matrix = Int8Matrix::new(&weights, inputs, outputs);
+            let rounded = Int8Rows::new(pool, &x, inputs);
+            let run = |vnni| {
+                let mut out = vec![1f32; rows * outputs];
+                matrix.add_with(pool, &rounded, Some(&bias), &mut out, vnni);
+                out
+            };
+            let out = run(false);
+            assert_eq!(out, run(Int8Matrix::is_fast()), "{rows} {inputs} {outputs}");
+            let (mut apart, mut whole) = (0f64, 0f64);
+            for (x, out) in x.chunks_exact(inputs).zip(out.chunks_exact(outputs)) {
+                for ((weights, out), bias) in weights.chunks_exact(inputs).zip(out).zip(&bias) {
+                    let exact: f64 = x.iter().zip(weights).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
+                    apart += (f64::from(out - bias - 1.0) - exact).powi(2);
+                    whole += exact.powi(2);
+                }
+            }
+            assert!((apart / whole).sqrt() < 0.01, "{rows} {inputs} {outputs}: {}", (apart / whole).sqrt());
+        }
+    }
+
+    /// Full-scale numbers do not overflow, and rows of zeros are zero.
+    #[test]
+    fn extremes_are_exact() {
+        let pool = &ThreadPool::SINGLE_THREADED;
+        let inputs = 5120;
+        for sign in [1.0, -1.0] {
+            let matrix = Int8Matrix::new(&vec![3.0; inputs * 33], inputs, 33);
+            let rows = Int8Rows::new(pool, &[vec![2.0 * sign; inputs], vec![0.0; inputs]].concat(), inputs);
+            let out = matrix.forward(pool, &rows, None);
+            let exact = 6.0 * sign * inputs as f32;
+            assert!(out[..33].iter().all(|out| (out / exact - 1.0).abs() < 1e-5), "{:?}", &out[..2]);
+            assert!(out[33..].iter().all(|out| *out == 0.0));
+        }
+    }
+}
