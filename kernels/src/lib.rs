@@ -10,6 +10,7 @@
 //!
 //! - [`relative_attention`]: attention with relative positions over a sliding KV cache, on the CPU
 //! - [`attention`]: multi-head attention, and attention of a single query over a KV cache on GPUs
+//! - [`int8_attention`]: multi-head attention in 8 bits, on the CPU
 //! - [`paged_attention`]: attention over keys and values in pages that sequences share, on the CPU
 //! - [`kv_cache`]: attention of a single query over the keys and values of one head, on the CPU
 //! - [`state_cache`]: the cached state of many streams in one tensor
@@ -38,6 +39,7 @@ pub mod depthwise;
 #[cfg(feature = "wgpu")]
 mod elementwise;
 pub mod gemv;
+pub mod int8_attention;
 pub mod int8_matrix;
 pub mod istft;
 pub mod kv_cache;

@@ -27,6 +27,7 @@ pub const ORDERS: [Order; 3] = [
             &[
                 "relative_attention",
                 "attention",
+                "int8_attention",
                 "paged_attention",
                 "kv_cache",
                 "state_cache",

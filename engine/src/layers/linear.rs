@@ -1,9 +1,10 @@
 use auricle_kernels::gemv::Precision;
-use auricle_kernels::int8_matrix::{Int8Matrix, Int8Rows};
+use auricle_kernels::int8_matrix::Int8Matrix;
 use auricle_kernels::quantized::QuantizedMatrix;
 use auricle_kernels::thread_pool;
 use burn::tensor::{Tensor, TensorData, module};
 
+use super::Rounded;
 use crate::device::is_cpu;
 use crate::error::Result;
 use crate::weights::Scope;
@@ -23,7 +24,7 @@ enum Weight {
     /// On GPUs, for products with few rows.
     Int8(Box<QuantizedMatrix>),
     /// On the CPU, for products with many rows, which it rounds to 8 bits; with the bias.
-    Int8Rows(Box<Int8Matrix>, Vec<f32>),
+    Rounded(Box<Rounded>),
 }
 
 /// Presence of a bias in a linear layer or convolution.
@@ -91,8 +92,7 @@ impl Linear {
         }
         let (weight, values) = super::scaled(scope, &shape, bias, scale)?;
         if on_cpu {
-            let matrix = Int8Matrix::new(&weight, inputs, values.len());
-            return Ok(Self { weight: Weight::Int8Rows(Box::new(matrix), values), bias: None });
+            return Ok(Self { weight: Weight::Rounded(Box::new(Rounded::new(&weight, values))), bias: None });
         }
         let bias = (bias == Bias::With).then(|| Tensor::from_floats(values.as_slice(), scope.device()));
         Ok(Self { weight: Weight::Int8(Box::new(QuantizedMatrix::new(&weight, inputs, scope.device()))), bias })
@@ -113,13 +113,12 @@ impl Linear {
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         match &self.weight {
             Weight::Full(weight) => module::linear(input, weight.as_ref().clone(), self.bias.clone()),
-            Weight::Int8Rows(weight, bias) => {
+            Weight::Rounded(layer) => {
                 let (mut shape, device) = (input.dims(), input.device());
                 let input = input.into_data();
                 let x = input.as_slice::<f32>().unwrap_or_default();
-                let out =
-                    thread_pool::run(|pool| weight.forward(pool, &Int8Rows::new(pool, x, weight.inputs()), Some(bias)));
-                shape[D - 1] = weight.outputs();
+                let out = thread_pool::run(|pool| layer.forward(pool, &layer.round(pool, x)));
+                shape[D - 1] = layer.outputs();
                 Tensor::from_data(TensorData::new(out, shape), &device)
             }
             Weight::Int8(weight) => {

@@ -6,6 +6,7 @@ mod linear;
 mod lstm;
 mod norm;
 mod packed;
+mod rounded;
 
 pub(crate) use batch_norm::fold_batch_norm;
 pub use convolution::{Convolution, PackedConvolution};
@@ -15,6 +16,7 @@ pub use lstm::Lstm;
 pub use norm::LayerNorm;
 pub use packed::{Packed, PackedNorm};
 pub(crate) use packed::{apply_in_place, scaled};
+pub use rounded::Rounded;
 
 use burn::tensor::{Int, Tensor, TensorData};
 

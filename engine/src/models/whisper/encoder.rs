@@ -2,11 +2,14 @@
 
 use auricle_kernels::activation::gelu;
 use auricle_kernels::gemv::Precision;
+use auricle_kernels::int8_matrix::Int8Matrix;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Tensor, module};
 
 use super::attention::Attention;
 use super::config::Config;
+use super::rounded::{self, RoundedBlock};
+use crate::device::is_cpu;
 use crate::error::Result;
 use crate::layers::{Bias, LayerNorm, Linear};
 use crate::weights::Scope;
@@ -18,8 +21,15 @@ pub struct Encoder {
     second: Convolution,
     /// `[frames, size]`
     positions: Tensor<2>,
-    blocks: Vec<Block>,
+    blocks: Blocks,
     norm: LayerNorm,
+}
+
+#[derive(Clone, Debug)]
+enum Blocks {
+    Full(Vec<Block>),
+    /// On a CPU that is faster with 8 bits.
+    Rounded(Vec<RoundedBlock>),
 }
 
 #[derive(Clone, Debug)]
@@ -78,31 +88,32 @@ impl Convolution {
 }
 
 impl Encoder {
-    /// Reads the encoder.
+    /// Reads the encoder; 8 bits are for the CPU alone.
     ///
     /// # Errors
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
-        let size = config.size;
+        let (size, full) = (config.size, Precision::F32);
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             Ok(Block {
                 attention_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
-                attention: Attention::load(
-                    &scope.scope("self_attn"),
-                    size,
-                    config.encoder_heads,
-                    precision,
-                    precision,
-                )?,
-                feed_forward: FeedForward::load(&scope, size, config.encoder_inner, precision)?,
+                attention: Attention::load(&scope.scope("self_attn"), size, config.encoder_heads, full, full)?,
+                feed_forward: FeedForward::load(&scope, size, config.encoder_inner, full)?,
             })
+        };
+        let numbers = 0..config.encoder_layers;
+        let blocks = if precision == Precision::Int8 && is_cpu(scope.device()) && Int8Matrix::is_fast() {
+            let rounded = |at: usize| RoundedBlock::load(&scope.scope(format!("layers.{at}")), config);
+            Blocks::Rounded(numbers.map(rounded).collect::<Result<_>>()?)
+        } else {
+            Blocks::Full(numbers.map(block).collect::<Result<_>>()?)
         };
         Ok(Self {
             first: Convolution::load(&scope.scope("conv1"), config.mels, size, 1)?,
             second: Convolution::load(&scope.scope("conv2"), size, size, 2)?,
             positions: scope.scope("embed_positions").tensor("weight", [config.frames, size])?,
-            blocks: (0..config.encoder_layers).map(block).collect::<Result<_>>()?,
+            blocks,
             norm: LayerNorm::load(&scope.scope("layer_norm"), size)?,
         })
     }
@@ -115,14 +126,25 @@ impl Encoder {
 
     /// Runs a range of the blocks over `[rows, frames, size]`.
     pub fn run(&self, x: Tensor<3>, blocks: std::ops::Range<usize>) -> Tensor<3> {
-        self.blocks[blocks].iter().fold(x, |x, block| {
+        let full = match &self.blocks {
+            Blocks::Rounded(rounded) => return rounded::apply(&rounded[blocks], x),
+            Blocks::Full(full) => &full[blocks],
+        };
+        full.iter().fold(x, |x, block| {
             let attended = block.attention.self_attention(block.attention_norm.forward(x.clone()));
             block.feed_forward.forward(x + attended)
         })
     }
 
+    fn blocks(&self) -> usize {
+        match &self.blocks {
+            Blocks::Full(blocks) => blocks.len(),
+            Blocks::Rounded(blocks) => blocks.len(),
+        }
+    }
+
     /// Encodes `features` `[rows, 2 frames, mels]` to `[rows, frames, size]`.
     pub fn forward(&self, features: Tensor<3>) -> Tensor<3> {
-        self.norm.forward(self.run(self.embed(features), 0..self.blocks.len()))
+        self.norm.forward(self.run(self.embed(features), 0..self.blocks()))
     }
 }

@@ -7,6 +7,7 @@ mod decoder;
 mod decoding;
 mod encoder;
 mod model;
+mod rounded;
 mod sequence;
 mod token_mask;
 mod vocabulary;

@@ -14,7 +14,6 @@ use super::encoder::Encoder;
 use super::token_mask::TokenRules;
 use super::vocabulary::Vocabulary;
 use crate::audio::SAMPLE_RATE;
-use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::weights::Weights;
 
@@ -61,8 +60,7 @@ impl Whisper {
         let weights = Weights::open(dir, device)?;
         let parameters = weights.parameters();
         let model = weights.scope("model");
-        let encoder_precision = if is_cpu(device) { precision } else { Precision::F32 };
-        let encoder = Encoder::load(&model.scope("encoder"), &config, encoder_precision)?;
+        let encoder = Encoder::load(&model.scope("encoder"), &config, precision)?;
         let decoder = Decoder::load(&model.scope("decoder"), &config, precision)?;
         // Some folders store the output projection too, which equals the embeddings.
         weights.scope("proj_out").ignore("weight");
