@@ -32,7 +32,7 @@ pub struct EngineOptions {
     pub models: PathBuf,
     /// The device that computes.
     pub device: DeviceChoice,
-    /// Precision of the weights of Whisper's decoder; other checkpoints keep full precision.
+    /// Precision of the weights of Whisper's decoder and, on a CPU that is faster with 8 bits, of the encoders of all families.
     pub precision: Precision,
     /// Live streams at a time. Fifty sessions of the service with the starter took 2.5 MB each, sockets included; the
     /// attention's cache grows with the checkpoint, to 14 MB at 0.6 B parameters (by its shapes), and exists only while a turn

@@ -24,7 +24,7 @@ pub struct Config {
     pub models: PathBuf,
     /// `auto`, `cpu`, `gpu` or `vulkan:N`.
     pub device: String,
-    /// The precision of the weights of Whisper's decoder: `full` or `int8`.
+    /// The precision of the weights of Whisper's decoder, and on CPUs with AVX-512 VNNI of all encoders: `full` or `int8`.
     pub precision: String,
     /// Memory for the weights of loaded models. Default: three quarters of the machine's.
     pub model_memory_bytes: Option<u64>,

@@ -8,7 +8,7 @@ use std::time::Instant;
 use auricle_benches::speech_set::references;
 use auricle_benches::word_errors::{WordErrors, normalize};
 use auricle_engine::blocking::Engine;
-use auricle_engine::{DeviceChoice, EngineOptions, LanguageModelChoice, TranscribeOptions};
+use auricle_engine::{DeviceChoice, EngineOptions, LanguageModelChoice, Precision, TranscribeOptions};
 use clap::Parser;
 
 /// Word error rate of a model over a folder of speech, and its speed
@@ -32,6 +32,9 @@ struct Arguments {
     /// Device to compute on: auto, cpu, gpu, vulkan:N
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
+    /// Precision of the weights: full or int8
+    #[arg(long, default_value = "full")]
+    precision: Precision,
     /// Look-ahead of a streaming model, in milliseconds
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,
@@ -66,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
-    let mut open = EngineOptions::default().device(arguments.device);
+    let mut open = EngineOptions::default().device(arguments.device).precision(arguments.precision);
     let mut options = TranscribeOptions::default();
     if let Some(models) = arguments.models {
         open.models = models;

@@ -45,7 +45,7 @@ impl Checkpoint {
         match family.and_then(|family| family.model_type).as_deref() {
             Some("whisper") => Ok(Self::Whisper(Arc::new(Whisper::load_with(dir, device, precision)?))),
             // Its loader reports the fault of any other folder.
-            _ => Ok(Self::FastConformer(Arc::new(FastConformer::load(dir, device)?))),
+            _ => Ok(Self::FastConformer(Arc::new(FastConformer::load_with(dir, device, precision)?))),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A loaded checkpoint: features, encoder, head and tokenizer.
 
+use auricle_kernels::gemv::Precision;
 use std::ops::Range;
 use std::path::Path;
 
@@ -103,13 +104,21 @@ impl FastConformer {
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
     pub fn load(dir: &Path, device: &Device) -> Result<Self> {
+        Self::load_with(dir, device, Precision::F32)
+    }
+
+    /// Loads a checkpoint folder; on a CPU that is faster with 8 bits the encoder's products are of the given precision.
+    ///
+    /// # Errors
+    /// As [`FastConformer::load`].
+    pub fn load_with(dir: &Path, device: &Device, precision: Precision) -> Result<Self> {
         let config = Config::read(dir)?;
         let preprocessor = Preprocessor::read(dir, &config, device)?;
         let vocabulary = Vocabulary::read(dir, config.blank)?;
         let emission_delays = EmissionDelays::read(dir)?;
         let weights = Weights::open(dir, device)?;
         let parameters = weights.parameters();
-        let encoder = Encoder::load(&weights.scope("encoder"), config.class, &config.encoder)?;
+        let encoder = Encoder::load(&weights.scope("encoder"), config.class, &config.encoder, precision)?;
         let head = Head::load(&weights, &config)?;
         weights.finish()?;
         let device = device.clone();

@@ -8,6 +8,7 @@ mod cpu;
 mod gpu;
 mod stages;
 
+use auricle_kernels::gemv::Precision;
 use std::ops::Range;
 
 use burn::tensor::{Device, Tensor};
@@ -46,9 +47,9 @@ impl Encoder {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
+    pub fn load(scope: &Scope, class: Class, config: &EncoderConfig, precision: Precision) -> Result<Self> {
         let body = if is_cpu(scope.device()) {
-            EncoderBackend::Cpu(Box::new(cpu::Encoder::load(scope, class, config)?))
+            EncoderBackend::Cpu(Box::new(cpu::Encoder::load(scope, class, config, precision)?))
         } else {
             EncoderBackend::Gpu(Box::new(gpu::Encoder::load(scope, class, config)?))
         };

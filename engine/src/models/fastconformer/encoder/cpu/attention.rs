@@ -33,7 +33,7 @@ impl Attention {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, config: &EncoderConfig) -> Result<Self> {
+    pub fn load(scope: &Scope, config: &EncoderConfig, precision: Precision) -> Result<Self> {
         let (size, heads) = (config.hidden_size, config.num_attention_heads);
         let head = size / heads;
         let scale = (head as f32).powf(-0.5);
@@ -46,8 +46,8 @@ impl Attention {
             Ok(values.into_iter().map(|value| value * scale).collect::<Vec<f32>>())
         };
         Ok(Self {
-            qkv: Packed::new(&weights.concat(), biases.concat(), Precision::F32),
-            output: Packed::load_scaled(&scope.scope("o_proj"), &[size, size], bias, 1.0)?,
+            qkv: Packed::for_rows(&weights.concat(), biases.concat(), precision),
+            output: Packed::load_for_rows(&scope.scope("o_proj"), &[size, size], bias, 1.0, precision)?,
             relative_key: Packed::load_scaled(&scope.scope("relative_k_proj"), &[size, size], Bias::Without, 1.0)?,
             biases: [of_query("bias_u")?, of_query("bias_v")?],
             heads,

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use auricle_kernels::activation;
 use auricle_kernels::depthwise::DepthwiseConv;
+use auricle_kernels::gemv::Precision;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::{Tensor, TensorData};
 
@@ -96,9 +97,9 @@ impl State {
 }
 
 impl Encoder {
-    pub fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
+    pub fn load(scope: &Scope, class: Class, config: &EncoderConfig, precision: Precision) -> Result<Self> {
         let blocks = (0..config.num_hidden_layers)
-            .map(|at| Block::load(&scope.scope(format!("layers.{at}")), class, config))
+            .map(|at| Block::load(&scope.scope(format!("layers.{at}")), class, config, precision))
             .collect::<Result<Vec<_>>>()?;
         Ok(Self {
             subsampling: Subsampling::load(&scope.scope("subsampling"), class, config)?,
@@ -240,27 +241,37 @@ impl<'a> StepLayout<'a> {
 }
 
 impl Block {
-    fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
+    fn load(scope: &Scope, class: Class, config: &EncoderConfig, precision: Precision) -> Result<Self> {
         let norm = |name: &str| PackedNorm::load(&scope.scope(name), config.hidden_size);
         Ok(Self {
-            feed_forward1: FeedForward::load(&scope.scope("feed_forward1"), norm("norm_feed_forward1")?, config)?,
+            feed_forward1: FeedForward::load(
+                &scope.scope("feed_forward1"),
+                norm("norm_feed_forward1")?,
+                config,
+                precision,
+            )?,
             attention_norm: norm("norm_self_att")?,
-            attention: Attention::load(&scope.scope("self_attn"), config)?,
-            convolution: Convolution::load(&scope.scope("conv"), norm("norm_conv")?, class, config)?,
-            feed_forward2: FeedForward::load(&scope.scope("feed_forward2"), norm("norm_feed_forward2")?, config)?,
+            attention: Attention::load(&scope.scope("self_attn"), config, precision)?,
+            convolution: Convolution::load(&scope.scope("conv"), norm("norm_conv")?, class, config, precision)?,
+            feed_forward2: FeedForward::load(
+                &scope.scope("feed_forward2"),
+                norm("norm_feed_forward2")?,
+                config,
+                precision,
+            )?,
             norm: norm("norm_out")?,
         })
     }
 }
 
 impl FeedForward {
-    fn load(scope: &Scope, norm: PackedNorm, config: &EncoderConfig) -> Result<Self> {
+    fn load(scope: &Scope, norm: PackedNorm, config: &EncoderConfig, precision: Precision) -> Result<Self> {
         let (size, inner) = (config.hidden_size, config.intermediate_size);
         let bias = Bias::from(config.attention_bias);
         Ok(Self {
             norm,
-            up: Packed::load_scaled(&scope.scope("linear1"), &[inner, size], bias, 1.0)?,
-            down: Packed::load_scaled(&scope.scope("linear2"), &[size, inner], bias, 0.5)?,
+            up: Packed::load_for_rows(&scope.scope("linear1"), &[inner, size], bias, 1.0, precision)?,
+            down: Packed::load_for_rows(&scope.scope("linear2"), &[size, inner], bias, 0.5, precision)?,
         })
     }
 
@@ -273,17 +284,23 @@ impl FeedForward {
 }
 
 impl Convolution {
-    fn load(scope: &Scope, norm: PackedNorm, class: Class, config: &EncoderConfig) -> Result<Self> {
+    fn load(
+        scope: &Scope,
+        norm: PackedNorm,
+        class: Class,
+        config: &EncoderConfig,
+        precision: Precision,
+    ) -> Result<Self> {
         let size = config.hidden_size;
         let bias = Bias::from(config.convolution_bias);
         let (weight, depthwise_bias) = depthwise_weights(scope, class, config)?;
         let channel_norm = class.is_streaming().then(|| PackedNorm::load(&scope.scope("norm"), size)).transpose()?;
         Ok(Self {
             norm,
-            gated: Packed::load_scaled(&scope.scope("pointwise_conv1"), &[2 * size, size, 1], bias, 1.0)?,
+            gated: Packed::load_for_rows(&scope.scope("pointwise_conv1"), &[2 * size, size, 1], bias, 1.0, precision)?,
             depthwise: DepthwiseConv::new(&weight, depthwise_bias.unwrap_or_else(|| vec![0.0; size])),
             channel_norm,
-            output: Packed::load_scaled(&scope.scope("pointwise_conv2"), &[size, size, 1], bias, 1.0)?,
+            output: Packed::load_for_rows(&scope.scope("pointwise_conv2"), &[size, size, 1], bias, 1.0, precision)?,
         })
     }
 
