@@ -50,6 +50,9 @@ impl<'a> Schemas<'a> {
                 schema[part].as_array().into_iter().flatten().map(|choice| self.kind(choice)).collect();
             kind += &kinds.into_iter().filter(|kind| !kind.is_empty()).collect::<Vec<_>>().join(" | ");
         }
+        if let Some(value) = plain(&schema["const"]) {
+            kind += &format!("\"{value}\"");
+        }
         let values: Vec<String> = schema["enum"].as_array().into_iter().flatten().filter_map(plain).collect();
         if !values.is_empty() {
             kind += &format!(": {}", values.join(", "));
@@ -152,6 +155,7 @@ mod tests {
                 "text": { "type": "string" }, "next": { "$ref": "#/components/schemas/Word" } } },
             "Body": { "type": "object", "required": ["n", "words"], "properties": {
                 "n": { "type": "integer", "minimum": 2, "maximum": 9 },
+                "object": { "const": "list" },
                 "kind": { "type": ["string", "null"], "enum": ["a", "b", null], "default": "a" },
                 "words": { "type": "array", "maxItems": 5, "items": { "$ref": "#/components/schemas/Word" } } } },
         } } });
@@ -162,6 +166,7 @@ mod tests {
         assert_eq!(find("n").kind, "integer, 2 – 9");
         assert!(find("n").is_required && !find("kind").is_required);
         assert_eq!(find("kind").kind, "string: a, b; default a");
+        assert_eq!(find("object").kind, "\"list\"");
         assert_eq!(find("kind").first_value, "a");
         assert_eq!(find("words").kind, "array of object, ≤ 5 entries");
         assert_eq!(find("words[].next").about, "A word");

@@ -256,7 +256,7 @@ words! {
     webhook_gone = "There is no such webhook. They are kept for 30 days, and go with their transcript.";
 
     reference = "API reference";
-    reference_lead = "Every request of the API, with its fields and answers. Each can be tried here.";
+    reference_lead = "Every request of the API with its fields and answers. Most can be tried here.";
     reference_errors = "Errors";
     reference_errors_lead = "An error has a code for programs and a message for people.";
     tag_transcripts = "Transcripts";

@@ -30,6 +30,15 @@ fn letters_bring_somebody_in_and_back_in() {
     send(&mut browser, &[("password", PASSWORD)]);
     assert_eq!(browser.run("location.pathname"), "/transcripts");
 
+    let widths = "['.side', '.who', '.email'].map(name => document.querySelector(name).getBoundingClientRect().right)";
+    let inside = format!("(([side, ...rest]) => rest.every(right => right <= side))({widths})");
+    assert_eq!(
+        browser.run(&inside),
+        "true",
+        "a long address stays in the side: {}",
+        browser.run(&format!("String({widths})"))
+    );
+
     // Billing offers an alarm where mail is sent.
     browser.go(&at("/billing"));
     browser.run("document.querySelector('[name=dollars]').value = 'many'; true");
