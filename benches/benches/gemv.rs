@@ -52,14 +52,17 @@ fn gemv(c: &mut Criterion) {
         group.finish();
     }
     let (head, count) = (64, 1500);
-    let mut seen = KvCache::new(head);
+    let mut caches = [Precision::F32, Precision::Int8].map(|precision| KvCache::with_capacity(head, count, precision));
     for _ in 0..count {
-        seen.push(&random(head), &random(head));
+        let (key, value) = (random(head), random(head));
+        caches.iter_mut().for_each(|seen| seen.push(&key, &value));
     }
     let (query, mut out, mut looked) = (random(head), vec![0.0; head], Vec::new());
     let mut group = c.benchmark_group("kv_cache");
-    group.throughput(Throughput::Bytes(8 * (head * count) as u64));
-    group.bench_function(format!("{count}x{head}"), |b| b.iter(|| seen.attend(&query, &mut out, &mut looked)));
+    for (seen, name) in caches.iter().zip(["", " int8"]) {
+        group
+            .bench_function(format!("{count}x{head}{name}"), |b| b.iter(|| seen.attend(&query, &mut out, &mut looked)));
+    }
     group.finish();
 
     let (rows, hidden) = (16, 256);

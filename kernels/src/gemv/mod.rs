@@ -10,8 +10,8 @@ use rayon::prelude::*;
 use crate::matmul::SharedOutput;
 use crate::thread_pool::ThreadPool;
 pub use blocks::{BlockMatrix, WeightRun};
-pub(crate) use panel::{PANEL, ROWS, multiply};
-use panel::{Weight, widen};
+use panel::widen;
+pub(crate) use panel::{PANEL, ROWS, Weight, multiply};
 
 /// Smallest number of weights of one task of a thread.
 const TASK_WEIGHTS: usize = 32 * 1024;

@@ -53,26 +53,27 @@ fn decoding_on_a_gpu_equals_the_cpu() {
         ("cut off", true, [DecodeOptions { max_tokens: 3, ..plain("en") }, plain("de")]),
     ];
     if let Some((device, _)) = devices().into_iter().find(|(_, on_cpu)| !on_cpu) {
-        let full = [(here, on(&device, Precision::F32), 2e-3)];
-        // The CPU's 8-bit matrices round the token embedding as well.
-        let less = [(on(&Device::flex(), Precision::Int8), on(&device, Precision::Int8), 2e-2)];
+        let full = [(here, on(&device, Precision::F32), [2e-3, 2e-3])];
+        // The CPU rounds the token embedding as well, what meets the encoder's weights, and what the decoder hears.
+        let less = [(on(&Device::flex(), Precision::Int8), on(&device, Precision::Int8), [5e-2, 0.1])];
         let all = full.iter().flat_map(|models| asks.iter().map(move |asked| (models, asked)));
         let few = less.iter().flat_map(|models| asks[..1].iter().map(move |asked| (models, asked)));
-        for ((here, there, tolerance), (what, timestamps, asks)) in all.chain(few) {
-            let assert_near =
-                |what: &str, a: f32, b: f32| assert!((a - b).abs() < *tolerance, "{what}: {a} is not {b}");
+        for ((here, there, [log_prob, probability]), (what, timestamps, asks)) in all.chain(few) {
+            let assert_near = |a: f32, b: f32, tolerance: f32| {
+                assert!((a - b).abs() < tolerance, "{what}: {a} is not {b}");
+            };
             let (ours, theirs) =
                 (decode(here, &windows, asks, *timestamps), decode(there, &windows, asks, *timestamps));
             for (row, (a, b)) in theirs.iter().zip(&ours).enumerate() {
                 assert_eq!(a.tokens, b.tokens, "{what}, window {row}");
                 assert!(a.tokens.len() > 2, "{what}, window {row}: {:?}", a.tokens);
-                assert_near(what, a.log_prob, b.log_prob);
-                assert_near(what, a.no_speech, b.no_speech);
-                a.confidences.iter().zip(&b.confidences).for_each(|(a, b)| assert_near(what, *a, *b));
+                assert_near(a.log_prob, b.log_prob, *log_prob);
+                assert_near(a.no_speech, b.no_speech, *probability);
+                a.confidences.iter().zip(&b.confidences).for_each(|(a, b)| assert_near(*a, *b, *probability));
                 assert_eq!((a.confidences.len(), a.weights.len()), (b.confidences.len(), b.weights.len()));
                 // The GPU alone returns attention weights for the end of a text that was cut off.
                 let known = a.weights.len() / (a.tokens.len() + 1) * a.tokens.len();
-                a.weights[..known].iter().zip(&b.weights).for_each(|(a, b)| assert_near(what, *a, *b));
+                a.weights[..known].iter().zip(&b.weights).for_each(|(a, b)| assert_near(*a, *b, *probability));
             }
         }
     }

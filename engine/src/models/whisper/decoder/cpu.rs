@@ -27,6 +27,8 @@ pub struct Decoder {
     /// Heads of each block whose attention follows the audio.
     alignment_heads: Vec<Vec<usize>>,
     heads: usize,
+    /// Of the audio's keys and values: a step reads all of them.
+    precision: Precision,
 }
 
 #[derive(Clone, Debug)]
@@ -109,6 +111,7 @@ impl Decoder {
             norm: norm(&scope.scope("layer_norm"))?,
             alignment_heads,
             heads,
+            precision,
         })
     }
 
@@ -131,7 +134,7 @@ impl Decoder {
             let values = crate::device::read(block.cross_value.forward(frames.clone()))?;
             for (row, cross) in cross.iter_mut().enumerate() {
                 let seen = (0..self.heads).into_par_iter().map(|at| {
-                    let mut seen = KvCache::new(head);
+                    let mut seen = KvCache::with_capacity(head, count, self.precision);
                     let part = |values: &[f32]| row * count * size..values.len();
                     let (keys, values) = (&keys[part(&keys)], &values[part(&values)]);
                     for (key, value) in keys.chunks_exact(size).zip(values.chunks_exact(size)).take(count) {
