@@ -13,27 +13,22 @@ fn service() -> Service {
     Setup::new().starter().start()
 }
 
-/// The report of a caller who calls an agent with a fault. All calls are made at once, as each takes its time.
+/// The report of a caller who calls an agent with a fault. The faulty ones are called at once, as each call takes its time; the good one
+/// before them, as late sound keeps its canceller from the echo.
 fn report(fault: Fault) -> &'static Value {
     static REPORTS: OnceLock<Vec<(Fault, Value)>> = OnceLock::new();
     let reports = REPORTS.get_or_init(|| {
         let service = service();
         let account = service.account();
-        let faults = [
-            Fault::None,
-            Fault::Deaf,
-            Fault::Echoing,
-            Fault::Stuttering,
-            Fault::Leaking,
-            Fault::Stubborn,
-            Fault::Hasty,
-        ];
+        let good = (Fault::None, call(&FaultyAgent::before(&account, Fault::None), &account.key));
+        let faults = [Fault::Deaf, Fault::Echoing, Fault::Stuttering, Fault::Leaking, Fault::Stubborn, Fault::Hasty];
         thread::scope(|scope| {
             let calls = faults.map(|fault| {
                 let account = &account;
                 scope.spawn(move || (fault, call(&FaultyAgent::before(account, fault), &account.key)))
             });
-            calls.map(|call| call.join().expect("a call")).into()
+            let calls = calls.map(|call| call.join().expect("a call"));
+            calls.into_iter().chain([good]).collect()
         })
     });
     &reports.iter().find(|(of, _)| *of == fault).expect("every fault has a report").1
@@ -61,7 +56,7 @@ fn a_good_agent_answers_and_stops_when_it_is_interrupted() {
     for fault in ["unanswered", "phantom_turns", "leaked_frames", "ignored_interruptions"] {
         assert_eq!(report[fault], 0, "{fault}: {report}");
     }
-    // In some calls the canceller leaves so much of one reply that the reply stops; an agent without it stops most.
+    // On a busy machine the canceller may leave so much of one reply that the reply stops; an agent without it stops most.
     assert!(report["self_interruptions"].as_u64().unwrap() <= 1, "{report}");
 }
 
