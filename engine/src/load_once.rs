@@ -328,7 +328,7 @@ mod tests {
         drop(part);
         assert!(reads(&loaded, "c"));
         assert_eq!(paths(&loaded), ["c", "held"]);
-        // What does not fit drives nothing out.
+        // A value that does not fit drives nothing out.
         assert!(loaded.get::<i32>(Path::new("large"), || 70, || panic!("it does not fit")).is_err());
         assert_eq!(paths(&loaded), ["c", "held"]);
         drop(held);

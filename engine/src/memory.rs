@@ -30,7 +30,7 @@ fn group_limit(folder: &Path) -> Option<u64> {
     read(&folder.join("memory.max"))?.trim().parse().ok()
 }
 
-/// What the group may still take. The system reclaims the files in its cache for it.
+/// Bytes that the group may still take. The system reclaims the files in its cache for it.
 fn group_available(folder: &Path) -> Option<u64> {
     let used: u64 = read(&folder.join("memory.current"))?.trim().parse().ok()?;
     let files = read(&folder.join("memory.stat"))

@@ -258,7 +258,7 @@ impl pulp::NullaryFnOnce for Scores<'_> {
 /// Weights of the keys of a block for one query, the largest of them 255.
 struct Weigh<'a> {
     scores: &'a mut [f32],
-    /// What is beyond `count` becomes 0.
+    /// Numbers beyond `count` become 0.
     numbers: &'a mut [u8],
     count: usize,
     /// The largest score of the blocks before.

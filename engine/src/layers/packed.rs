@@ -1,9 +1,9 @@
 use auricle_kernels::gemv::{PackedMatrix, Precision};
-use auricle_kernels::int8_matrix::{Int8Matrix, Int8Rows};
+use auricle_kernels::int8_matrix::Int8Matrix;
 use auricle_kernels::norm::layer_norm_rows_with;
 use auricle_kernels::thread_pool::ThreadPool;
 
-use super::Bias;
+use super::{Bias, Rounded};
 use crate::error::Result;
 use crate::weights::Scope;
 
@@ -12,17 +12,14 @@ const CHUNK: usize = 8 * 1024;
 
 /// A linear layer on the CPU: `y = W x + b` over plain memory.
 #[derive(Clone, Debug)]
-pub struct Packed {
-    weight: Weight,
-    /// `[outputs]`
-    bias: Vec<f32>,
-}
+pub struct Packed(Body);
 
 #[derive(Clone, Debug)]
-enum Weight {
-    Packed(PackedMatrix),
-    /// Rounds what it multiplies.
-    Rounded(Int8Matrix),
+enum Body {
+    /// The weight, and the bias `[outputs]`.
+    Packed(PackedMatrix, Vec<f32>),
+    /// For many rows.
+    Rounded(Rounded),
 }
 
 impl Packed {
@@ -30,7 +27,7 @@ impl Packed {
     pub fn new(weight: &[f32], bias: Vec<f32>, precision: Precision) -> Self {
         let outputs = bias.len();
         let matrix = PackedMatrix::new(weight, weight.len() / outputs.max(1), outputs, precision);
-        Self { weight: Weight::Packed(matrix), bias }
+        Self(Body::Packed(matrix, bias))
     }
 
     /// As [`Packed::new`] for products with many rows: with 8 bits, on a processor that is faster with them, the rows are rounded to 8
@@ -39,8 +36,7 @@ impl Packed {
         if precision == Precision::F32 || !Int8Matrix::is_fast() {
             return Self::new(weight, bias, Precision::F32);
         }
-        let outputs = bias.len();
-        Self { weight: Weight::Rounded(Int8Matrix::new(weight, weight.len() / outputs.max(1), outputs)), bias }
+        Self(Body::Rounded(Rounded::new(weight, bias)))
     }
 
     /// Reads `weight` `[outputs, inputs]` and `bias` `[outputs]`.
@@ -72,32 +68,33 @@ impl Packed {
 
     /// Width of an output row.
     pub fn outputs(&self) -> usize {
-        self.bias.len()
+        match &self.0 {
+            Body::Packed(_, bias) => bias.len(),
+            Body::Rounded(layer) => layer.outputs(),
+        }
     }
 
     /// Applies the layer: `x` `[rows, inputs]` to `[rows, outputs]`.
     pub fn forward(&self, pool: &ThreadPool, x: &[f32]) -> Vec<f32> {
-        match &self.weight {
-            Weight::Packed(weight) => weight.forward(pool, x, Some(&self.bias)),
-            Weight::Rounded(weight) => weight.forward(pool, &Int8Rows::new(pool, x, weight.inputs()), Some(&self.bias)),
+        match &self.0 {
+            Body::Packed(weight, bias) => weight.forward(pool, x, Some(bias)),
+            Body::Rounded(layer) => layer.forward(pool, &layer.round(pool, x)),
         }
     }
 
     /// As [`Packed::forward`], added to `out` `[rows, outputs]`.
     pub fn add_to(&self, pool: &ThreadPool, x: &[f32], out: &mut [f32]) {
-        match &self.weight {
-            Weight::Packed(weight) => weight.add_to(pool, x, Some(&self.bias), out),
-            Weight::Rounded(weight) => {
-                weight.add_to(pool, &Int8Rows::new(pool, x, weight.inputs()), Some(&self.bias), out);
-            }
+        match &self.0 {
+            Body::Packed(weight, bias) => weight.add_to(pool, x, Some(bias), out),
+            Body::Rounded(layer) => layer.add_to(pool, &layer.round(pool, x), out),
         }
     }
 
     /// Bytes of weights.
     pub fn bytes(&self) -> usize {
-        match &self.weight {
-            Weight::Packed(weight) => weight.bytes(),
-            Weight::Rounded(weight) => weight.bytes(),
+        match &self.0 {
+            Body::Packed(weight, _) => weight.bytes(),
+            Body::Rounded(layer) => layer.bytes(),
         }
     }
 }

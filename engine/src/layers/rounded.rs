@@ -34,6 +34,11 @@ impl Rounded {
         self.bias.len()
     }
 
+    /// Bytes of weights.
+    pub fn bytes(&self) -> usize {
+        self.weight.bytes()
+    }
+
     /// Rounds `x` `[rows, inputs]` for layers with as many inputs as this.
     pub fn round(&self, pool: &ThreadPool, x: &[f32]) -> Int8Rows {
         Int8Rows::new(pool, x, self.weight.inputs())

@@ -50,7 +50,7 @@ pub struct SayArgs {
     engine: EngineArgs,
 }
 
-/// What helps where no sound can be played.
+/// Advice where no sound can be played.
 const NO_LOUDSPEAKER: &str = "use -o FILE.wav, or -o - and a player (auricle say --help has an example)";
 
 /// The way that speech leaves.

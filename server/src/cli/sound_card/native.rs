@@ -165,7 +165,7 @@ fn stream_config(supported: &SupportedStreamConfig) -> StreamConfig {
 struct StreamErrors(Arc<Mutex<Option<Error>>>);
 
 impl StreamErrors {
-    /// What a stream calls with its errors.
+    /// The function that a stream calls with its errors.
     fn handler(&self) -> impl FnMut(Error) + Send + 'static {
         let errors = self.clone();
         move |error: Error| {

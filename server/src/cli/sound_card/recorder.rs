@@ -37,7 +37,7 @@ impl Recorder {
     }
 
     fn run(mut self, piece: usize, to: &mpsc::Sender<Vec<i16>>) -> Result<()> {
-        // What was heard since the device was opened is old.
+        // Sound that was heard since the device was opened is old.
         let _ = self.samples.try_iter().count();
         let mut waiting = Vec::new();
         while !to.is_closed() {

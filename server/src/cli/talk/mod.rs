@@ -34,7 +34,7 @@ const TICK_MS: u64 = 20;
 const TICK: usize = (RATE as u64 * TICK_MS / 1_000) as usize;
 /// Pieces of sound that wait for the loudspeaker at most.
 const PIECES_AHEAD: usize = 10;
-/// What helps where there are no sound devices.
+/// Advice where there are no sound devices.
 const NO_DEVICES: &str = "use --pipe with a recorder and a player (auricle talk --help has examples)";
 /// Quiet after the microphone's end that ends the call.
 const QUIET: Duration = Duration::from_secs(3);
