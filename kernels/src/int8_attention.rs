@@ -7,7 +7,7 @@
 //! smaller.
 
 use crate::int8_matrix::{OFFSET, PANEL, QUAD, ROWS, Round, multiply, spread_quads};
-use crate::matmul::SharedOutput;
+use crate::matmul::{Destination, SharedOutput};
 use crate::thread_pool::ThreadPool;
 use crate::vector_math::{exp, max};
 
@@ -68,25 +68,26 @@ fn attention_with(
     pool.for_each_item(&mut stored, |at, stored| {
         *stored = Some(Head::new(&keys[at * head..], &values[at * head..], [size, head]))
     });
-    let mut out = vec![0f32; query.len()];
-    let output = SharedOutput::new(&mut out);
+    let stored: Vec<Head> = stored.into_iter().flatten().collect();
     let rows = TASK_TILES * ROWS;
     let blocks = queries.div_ceil(rows);
-    pool.for_each_index(heads * blocks, |task| {
-        let (at, first) = (task / blocks, task % blocks * rows);
-        let Some(stored) = &stored[at] else { return };
-        let mut work = Work::new(head);
-        for first in (first..queries.min(first + rows)).step_by(ROWS) {
-            let count = ROWS.min(queries - first);
-            let query = &query[first * size + at * head..];
-            work.attend(stored, query, count, [size, head], vnni);
-            for (row, from) in work.sums.chunks_exact(head).take(count).enumerate() {
-                let to = output.at((first + row) * size + at * head);
-                // SAFETY: the values of this head of this query lie within `out`, and only this task writes them.
-                unsafe { std::slice::from_raw_parts_mut(to, head) }.copy_from_slice(from);
+    let write = |output: SharedOutput| {
+        pool.for_each_index(heads * blocks, |task| {
+            let (at, first) = (task / blocks, task % blocks * rows);
+            let mut work = Work::new(head);
+            for first in (first..queries.min(first + rows)).step_by(ROWS) {
+                let count = ROWS.min(queries - first);
+                work.attend(&stored[at], &query[first * size + at * head..], count, [size, head], vnni);
+                for (row, from) in work.sums.chunks_exact(head).take(count).enumerate() {
+                    // SAFETY: the values of this head of this query lie within the result, and only this task asks for them, once.
+                    unsafe { output.sums((first + row) * size + at * head, head) }.copy_from_slice(from);
+                }
             }
-        }
-    });
+        });
+    };
+    let mut out = Vec::new();
+    // SAFETY: the tasks write each head of each query.
+    unsafe { Destination::New(&mut out).fill(query.len(), write) };
     out
 }
 

@@ -10,10 +10,12 @@ use std::arch::x86_64::{
     _mm512_dpbusd_epi32, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_storeu_si512,
 };
 
+use std::mem::MaybeUninit;
+
 use rayon::prelude::*;
 
 use crate::gemv::int8_scale;
-use crate::matmul::SharedOutput;
+use crate::matmul::{Destination, SharedOutput};
 use crate::thread_pool::ThreadPool;
 use crate::vector_math::largest_magnitude;
 
@@ -60,17 +62,22 @@ impl Int8Rows {
         assert!(x.len().is_multiple_of(inputs), "8-bit rows: length of x");
         let (rows, quads) = (x.len() / inputs, inputs.div_ceil(QUAD));
         let tile = quads * ROWS * QUAD;
-        let mut numbers = vec![OFFSET as u8; rows.div_ceil(ROWS) * tile];
+        let mut numbers = Vec::with_capacity(rows.div_ceil(ROWS) * tile);
         let mut scales = vec![0f32; rows];
-        let tiles = x.chunks(ROWS * inputs).zip(numbers.chunks_exact_mut(tile)).zip(scales.chunks_mut(ROWS));
-        let mut tiles: Vec<_> = tiles.collect();
-        pool.for_each_item(&mut tiles, |_, ((x, numbers), scales)| {
+        let spare = numbers.spare_capacity_mut().chunks_exact_mut(tile);
+        let mut tiles: Vec<_> = x.chunks(ROWS * inputs).zip(spare).zip(scales.chunks_mut(ROWS)).collect();
+        pool.for_each_item(&mut tiles, |_, ((x, spare), scales)| {
+            spare.fill(MaybeUninit::new(OFFSET as u8));
+            // SAFETY: all `tile` numbers are written just above.
+            let numbers = unsafe { std::slice::from_raw_parts_mut(spare.as_mut_ptr().cast::<u8>(), tile) };
             let mut row_numbers = vec![OFFSET as u8; quads * QUAD];
             for (row, (x, scale)) in x.chunks_exact(inputs).zip(scales.iter_mut()).enumerate() {
                 *scale = pulp::Arch::new().dispatch(Round { x, numbers: &mut row_numbers });
                 spread_quads(&row_numbers, row, numbers);
             }
         });
+        // SAFETY: there are as many tiles as the capacity was asked for, and each is written above.
+        unsafe { numbers.set_len(rows.div_ceil(ROWS) * tile) };
         Self { numbers, scales, inputs }
     }
 }
@@ -165,8 +172,8 @@ impl Int8Matrix {
     /// # Panics
     /// When the rows or `bias` have another length.
     pub fn forward(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>) -> Vec<f32> {
-        let mut out = vec![0f32; x.scales.len() * self.outputs];
-        self.add_to(pool, x, bias, &mut out);
+        let mut out = Vec::new();
+        self.multiply(pool, x, bias, Destination::New(&mut out), Self::is_fast());
         out
     }
 
@@ -175,16 +182,21 @@ impl Int8Matrix {
     /// # Panics
     /// When the rows, `out` or `bias` have another length.
     pub fn add_to(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>, out: &mut [f32]) {
-        self.add_with(pool, x, bias, out, Self::is_fast());
+        self.multiply(pool, x, bias, Destination::Added(out), Self::is_fast());
     }
 
-    fn add_with(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>, out: &mut [f32], vnni: bool) {
-        let (rows, outputs, quads) = (x.scales.len(), self.outputs, self.inputs.div_ceil(QUAD));
+    fn multiply(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>, out: Destination, vnni: bool) {
+        let (rows, outputs) = (x.scales.len(), self.outputs);
         assert!(
-            x.inputs == self.inputs && out.len() == rows * outputs && bias.is_none_or(|bias| bias.len() == outputs),
-            "8-bit matrix: lengths of rows, out and bias"
+            x.inputs == self.inputs && bias.is_none_or(|bias| bias.len() == outputs),
+            "8-bit matrix: lengths of rows and bias"
         );
-        let output = SharedOutput::new(out);
+        // SAFETY: the tasks go through all tiles of rows and all panels of outputs.
+        unsafe { out.fill(rows * outputs, |output| self.add_products(pool, x, bias, output, vnni)) };
+    }
+
+    fn add_products(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>, output: SharedOutput, vnni: bool) {
+        let (rows, outputs, quads) = (x.scales.len(), self.outputs, self.inputs.div_ceil(QUAD));
         let (tiles, panels) = (rows.div_ceil(ROWS), outputs.div_ceil(PANEL));
         let task_panels = (TASK_WEIGHTS / (PANEL * quads * QUAD)).max(1);
         let across = panels.div_ceil(task_panels);
@@ -201,10 +213,9 @@ impl Int8Matrix {
                     multiply(numbers, weights, &mut sums, vnni);
                     let scales = x.scales[tile * ROWS..].iter().take(ROWS);
                     for (row, (sums, scale)) in sums.iter().zip(scales).enumerate() {
-                        let to = output.at((tile * ROWS + row) * outputs + lanes.start);
-                        // SAFETY: `count` outputs of this row from this panel's first on lie within `out`, whose length is checked
-                        // above, and only this task writes them.
-                        let out = unsafe { std::slice::from_raw_parts_mut(to, count) };
+                        // SAFETY: `count` outputs of this row from this panel's first on lie within the result of `rows * outputs`, and only
+                        // this task asks for them, once.
+                        let out = unsafe { output.sums((tile * ROWS + row) * outputs + lanes.start, count) };
                         let (excess, scales) = (&self.excess[lanes.clone()], &self.scales[lanes.clone()]);
                         pulp::Arch::new().dispatch(Scale { sums, excess, scales, scale: *scale, bias, out });
                     }
@@ -336,7 +347,7 @@ mod tests {
             let rounded = Int8Rows::new(pool, &x, inputs);
             let run = |vnni| {
                 let mut out = vec![1f32; rows * outputs];
-                matrix.add_with(pool, &rounded, Some(&bias), &mut out, vnni);
+                matrix.multiply(pool, &rounded, Some(&bias), Destination::Added(&mut out), vnni);
                 out
             };
             let out = run(false);

@@ -1,8 +1,12 @@
 //! Matrix products of plain slices.
 
-/// An output slice that several threads write at the same time, each to its own values.
+/// A result that several threads write, each its own values.
 #[derive(Clone, Copy)]
-pub(crate) struct SharedOutput(*mut f32);
+pub(crate) struct SharedOutput {
+    first: *mut f32,
+    /// True if the values have never been written.
+    is_new: bool,
+}
 
 // SAFETY: every write through the pointer is `unsafe` and states why no two threads write the same value.
 unsafe impl Send for SharedOutput {}
@@ -11,12 +15,60 @@ unsafe impl Sync for SharedOutput {}
 
 impl SharedOutput {
     pub(crate) fn new(values: &mut [f32]) -> Self {
-        Self(values.as_mut_ptr())
+        Self { first: values.as_mut_ptr(), is_new: false }
     }
 
     /// Pointer to the value at `index`.
     pub(crate) fn at(self, index: usize) -> *mut f32 {
-        self.0.wrapping_add(index)
+        self.first.wrapping_add(index)
+    }
+
+    /// The values from `index` on, to add to: 0 if they are new.
+    ///
+    /// # Safety
+    /// There are `count` values from `index` on; nothing else accesses them while the slice lives, and it is asked for once if they are new.
+    pub(crate) unsafe fn sums<'a>(self, index: usize, count: usize) -> &'a mut [f32] {
+        let values = self.at(index);
+        // SAFETY: as the caller promises; the values are written before a slice refers to them.
+        unsafe {
+            if self.is_new {
+                values.write_bytes(0, count);
+            }
+            std::slice::from_raw_parts_mut(values, count)
+        }
+    }
+}
+
+/// The place of a product.
+pub(crate) enum Destination<'a> {
+    /// It becomes the values of this empty vector. No pass over them sets them to 0 beforehand.
+    New(&'a mut Vec<f32>),
+    /// It is added to these values.
+    Added(&'a mut [f32]),
+}
+
+impl Destination<'_> {
+    /// Lets `write` write the `len` values of a result.
+    ///
+    /// # Panics
+    /// When values to add to have another length.
+    ///
+    /// # Safety
+    /// `write` writes all of the values.
+    pub(crate) unsafe fn fill(self, len: usize, write: impl FnOnce(SharedOutput)) {
+        match self {
+            Destination::New(values) => {
+                values.clear();
+                values.reserve_exact(len);
+                write(SharedOutput { first: values.as_mut_ptr(), is_new: true });
+                // SAFETY: there is room for `len` values, and the caller promises that all are written.
+                unsafe { values.set_len(len) };
+            }
+            Destination::Added(values) => {
+                assert_eq!(values.len(), len, "length of the values that a product is added to");
+                write(SharedOutput::new(values));
+            }
+        }
     }
 }
 

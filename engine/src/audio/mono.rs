@@ -6,8 +6,10 @@
 
 use super::LIMIT;
 
-/// Weight of a frame in the running energies: they reach back about 1,000 frames, 20 to 60 ms.
-const WEIGHT: f32 = 1.0 / 1024.0;
+/// Frames of which the energies are summed before they count.
+const BLOCK: u32 = 32;
+/// Weight of such a block in the running energies: they reach back about 1,000 frames, 20 to 60 ms.
+const WEIGHT: f32 = 1.0 / 32.0;
 /// The channels cancel each other when the mean has less than this part (-6 dB) of what unrelated channels would leave, and do so
 /// no more above the second.
 const CANCELED: f32 = 0.25;
@@ -26,9 +28,13 @@ pub(super) struct Mixer {
     only: Option<usize>,
     /// Channels of the last frames.
     count: usize,
-    /// Running energy of each channel and of the mean.
+    /// Running energy of a block of each channel and of the mean.
     channels: Vec<f32>,
     mean: f32,
+    /// Frames of the current block, and their energies.
+    frames: u32,
+    block_channels: Vec<f32>,
+    block_mean: f32,
     /// Frames in a row that call for the other mix.
     against: u32,
     /// The channel that is taken in place of the mean.
@@ -64,7 +70,9 @@ impl Mixer {
         }
         if self.channels.len() != channels {
             let canceled = self.canceled;
-            *self = Self { count: channels, channels: vec![0.0; channels], canceled, rate, ..Self::default() };
+            *self = Self { count: channels, canceled, rate, ..Self::default() };
+            self.channels = vec![0.0; channels];
+            self.block_channels = vec![0.0; channels];
         }
         let scale = 1.0 / channels as f32;
         for frame in interleaved.chunks_exact(channels) {
@@ -87,20 +95,32 @@ impl Mixer {
         })
     }
 
-    /// Follows the energies, and decides for the mean or for a channel.
+    /// Follows the energies, and decides for the mean or for a channel at the end of each block.
     fn follow(&mut self, frame: &[f32], mean: f32) {
-        for (energy, sample) in self.channels.iter_mut().zip(frame) {
+        for (energy, sample) in self.block_channels.iter_mut().zip(frame) {
             let sample = sanitize(*sample);
-            *energy += WEIGHT * (sample * sample - *energy);
+            *energy += sample * sample;
         }
-        self.mean += WEIGHT * (mean * mean - self.mean);
+        self.block_mean += mean * mean;
+        self.canceled += u64::from(self.loudest.is_some());
+        self.frames += 1;
+        if self.frames == BLOCK {
+            self.end_block();
+        }
+    }
+
+    fn end_block(&mut self) {
+        self.frames = 0;
+        for (energy, block) in self.channels.iter_mut().zip(&mut self.block_channels) {
+            *energy += WEIGHT * (std::mem::take(block) - *energy);
+        }
+        self.mean += WEIGHT * (std::mem::take(&mut self.block_mean) - self.mean);
         let unrelated = self.channels.iter().sum::<f32>() / (self.channels.len() as f32).powi(2);
         let wanted = match self.loudest {
-            None => unrelated > SILENCE && self.mean < CANCELED * unrelated,
+            None => unrelated > SILENCE * BLOCK as f32 && self.mean < CANCELED * unrelated,
             Some(_) => self.mean < RESTORED * unrelated,
         };
-        self.canceled += u64::from(self.loudest.is_some());
-        self.against = if wanted == self.loudest.is_some() { 0 } else { self.against + 1 };
+        self.against = if wanted == self.loudest.is_some() { 0 } else { self.against + BLOCK };
         if self.against < PATIENCE {
             return;
         }
@@ -113,7 +133,7 @@ impl Mixer {
                 energies.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(channel, _)| channel)
             }
         };
-        let alike = || vec![1.0 / frame.len() as f32; frame.len()];
+        let alike = || vec![1.0 / self.count as f32; self.count];
         self.weights.get_or_insert_with(alike);
     }
 

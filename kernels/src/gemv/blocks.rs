@@ -13,6 +13,7 @@ use rayon::prelude::*;
 
 use super::panel::{PANEL, ROWS};
 use super::{RowBlock, multiply_panels};
+use crate::matmul::Destination;
 use crate::thread_pool::ThreadPool;
 
 /// From this number of row blocks on, the numbers of a panel are converted to f32 once instead of once per block.
@@ -154,8 +155,8 @@ impl BlockMatrix {
     /// # Panics
     /// When `x` is not a whole number of rows, or `bias` has another length.
     pub fn forward(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
-        let mut out = vec![0f32; x.len() / self.inputs * self.outputs];
-        self.add_to(pool, x, bias, &mut out);
+        let mut out = Vec::new();
+        self.write(pool, x, bias, Destination::New(&mut out));
         out
     }
 
@@ -164,6 +165,10 @@ impl BlockMatrix {
     /// # Panics
     /// When `x` is not a whole number of rows, or `out` or `bias` has another length.
     pub fn add_to(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
+        self.write(pool, x, bias, Destination::Added(out));
+    }
+
+    fn write(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: Destination) {
         match &self.numbers {
             Numbers::Four { bits, lowest } => self.multiply(pool, FourBits { bits, lowest: *lowest }, x, bias, out),
             Numbers::Eight(numbers) => self.multiply(pool, EightBits(numbers), x, bias, out),
@@ -176,7 +181,7 @@ impl BlockMatrix {
         numbers: N,
         x: &[f32],
         bias: Option<&[f32]>,
-        out: &mut [f32],
+        out: Destination,
     ) {
         let (inputs, runs) = (self.inputs, self.inputs / self.run);
         let has_minimums = !self.minimums.is_empty();

@@ -7,7 +7,7 @@ mod panel;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::matmul::SharedOutput;
+use crate::matmul::{Destination, SharedOutput};
 use crate::thread_pool::ThreadPool;
 pub use blocks::{BlockMatrix, WeightRun};
 use panel::widen;
@@ -121,8 +121,8 @@ impl PackedMatrix {
     /// # Panics
     /// When `x` is not a whole number of rows, or `bias` has another length.
     pub fn forward(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
-        let mut out = vec![0f32; x.len() / self.inputs * self.outputs];
-        self.add_to(pool, x, bias, &mut out);
+        let mut out = Vec::new();
+        self.write(pool, x, bias, Destination::New(&mut out));
         out
     }
 
@@ -131,6 +131,10 @@ impl PackedMatrix {
     /// # Panics
     /// When `x` is not a whole number of rows, or `out` or `bias` has another length.
     pub fn add_to(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
+        self.write(pool, x, bias, Destination::Added(out));
+    }
+
+    fn write(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: Destination) {
         match &self.weights {
             PackedWeights::F32(weights) => self.multiply(pool, weights, None, x, bias, out),
             PackedWeights::F16(weights) => self.multiply(pool, weights, None, x, bias, out),
@@ -146,7 +150,7 @@ impl PackedMatrix {
         scales: Option<&[f32]>,
         x: &[f32],
         bias: Option<&[f32]>,
-        out: &mut [f32],
+        out: Destination,
     ) {
         let inputs = self.inputs;
         // Holds the converted weights of a panel.
@@ -186,27 +190,24 @@ fn multiply_panels<S>(
     [inputs, outputs]: [usize; 2],
     x: &[f32],
     bias: Option<&[f32]>,
-    out: &mut [f32],
+    out: Destination,
     prepare: impl Fn(&mut RowBlock) + Sync,
     begin: impl Fn(usize) -> S + Sync,
     load: impl Fn(&mut S, usize) + Sync,
     product: impl Fn(&S, usize, &RowBlock, &mut [[f32; PANEL]; ROWS]) + Sync,
 ) {
     assert!(
-        x.len().is_multiple_of(inputs)
-            && out.len() == x.len() / inputs * outputs
-            && bias.is_none_or(|bias| bias.len() == outputs),
-        "packed matrix: lengths of x, out and bias"
+        x.len().is_multiple_of(inputs) && bias.is_none_or(|bias| bias.len() == outputs),
+        "packed matrix: lengths of x and bias"
     );
     let mut blocks: Vec<RowBlock> = x.chunks(ROWS * inputs).map(RowBlock::new).collect();
     pool.for_each_item(&mut blocks, |_, block| {
         block.transpose(inputs);
         prepare(block);
     });
-    let output = SharedOutput::new(out);
     let panels_per_task = (TASK_WEIGHTS / (PANEL * inputs)).max(1);
     let panels = outputs.div_ceil(PANEL);
-    pool.for_each_index(panels.div_ceil(panels_per_task), |task| {
+    let add = |output: SharedOutput, task: usize| {
         let mut state = begin(blocks.len());
         for panel in task * panels_per_task..panels.min((task + 1) * panels_per_task) {
             load(&mut state, panel);
@@ -219,15 +220,16 @@ fn multiply_panels<S>(
                     if let Some(bias) = bias {
                         sums.iter_mut().zip(&bias[first..]).for_each(|(sum, bias)| *sum += bias);
                     }
-                    let to = output.at((index * ROWS + row) * outputs + first);
-                    // SAFETY: `count` outputs of this row from `first` on lie within `out`, whose length is checked above, and only
-                    // this panel writes them.
-                    let to = unsafe { std::slice::from_raw_parts_mut(to, count) };
+                    // SAFETY: `count` outputs of this row from `first` on lie within the result, and only this panel asks for them, once.
+                    let to = unsafe { output.sums((index * ROWS + row) * outputs + first, count) };
                     to.iter_mut().zip(sums).for_each(|(to, sum)| *to += *sum);
                 }
             }
         }
-    });
+    };
+    let write = |output: SharedOutput| pool.for_each_index(panels.div_ceil(panels_per_task), |task| add(output, task));
+    // SAFETY: the tasks go through all panels, and each through all rows.
+    unsafe { out.fill(x.len() / inputs * outputs, write) };
 }
 
 /// The scale of one output's weights in 8 bits, and its inverse: the largest weight becomes 127.

@@ -43,14 +43,15 @@ pub fn words(
         tokens_near_speech(&config.special, &decoded.tokens, end_ms, |from, to| speech.is_near(from as f64, to as f64));
     // The last place is the end of the text, where the last word ends.
     let places: Vec<usize> = (0..rows).filter(|place| near_speech.get(*place).copied().unwrap_or(true)).collect();
-    let of = |place: &usize| {
-        let rows = decoded.weights[place * heads * frames..][..heads * frames].chunks_exact(frames.max(1));
-        rows.flat_map(|row| kept.iter().map(|frame| row[*frame])).collect::<Vec<f32>>()
-    };
     let times = match kept.is_empty() || heads == 0 {
         true => vec![0; places.len()],
         false => {
-            let weights: Vec<f32> = places.iter().flat_map(of).collect();
+            let mut weights: Vec<f32> = Vec::with_capacity(places.len() * heads * kept.len());
+            for place in &places {
+                for row in decoded.weights[place * heads * frames..][..heads * frames].chunks_exact(frames.max(1)) {
+                    weights.extend(kept.iter().map(|frame| row[*frame]));
+                }
+            }
             token_times(&weights, places.len(), heads, kept.len(), config.median_filter)
         }
     };
