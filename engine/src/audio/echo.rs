@@ -1,6 +1,7 @@
 //! Echo cancellation: what a microphone hears of a loudspeaker beside it is taken out of its sound.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use sonora::config::EchoCanceller as CancellerConfig;
 use sonora::{AudioProcessing, Config, StreamConfig};
@@ -10,16 +11,29 @@ use crate::error::{Error, Result};
 
 /// Frames a second of the canceller.
 const FRAMES: u32 = 100;
-/// Samples of a frame of the microphone.
-const FRAME: usize = (SAMPLE_RATE / FRAMES) as usize;
+/// Samples of a frame of the microphone, 10 ms.
+pub const FRAME: usize = (SAMPLE_RATE / FRAMES) as usize;
+
+/// Time in which at least one piece of the microphone's sound comes without delay.
+const CLOCK_WINDOW: Duration = Duration::from_secs(2);
+
+/// A loudspeaker is taken to play this much earlier than the clock tells, s: an echo may seem to come later, but never before its sound.
+const MARGIN_S: f64 = 0.03;
+
+/// The longest time that the microphone's sound may be late, in frames. After it a client is taken to have sent none.
+const MAX_LATE_FRAMES: f64 = 100.0;
+
+/// Part of a frame's energy below which what is left of it is an echo's. Detectors may take it for speech, as quiet as it is.
+const ECHO_LEFT: f32 = 0.01;
 
 /// Takes the sound of a loudspeaker out of that of a microphone.
 ///
-/// It learns the way from one to the other: its delay, up to about half a second, and its reflections. Both sounds advance together: a
-/// second of the microphone is a second in which the loudspeaker plays what was passed to [`EchoCanceller::play`], from its first sample on, and
-/// silence after it.
+/// It learns the way from one to the other: its delay, up to about half a second, and its reflections. The loudspeaker plays what is passed
+/// to [`EchoCanceller::play`] when it is passed, or after the sound before it. Times are those of a clock that does not go back; they tell
+/// where in the microphone's sound that is, though the microphone's sound may come late.
 pub struct EchoCanceller {
     processing: AudioProcessing,
+    microphone_rate: u32,
     resampler: Resampler,
     /// Sound of the microphone that fills no frame yet, at 16 kHz.
     heard: Vec<f32>,
@@ -27,6 +41,46 @@ pub struct EchoCanceller {
     playing: VecDeque<f32>,
     /// Samples of a frame of the loudspeaker.
     played_frame: usize,
+    /// Frames of the microphone that were processed.
+    frames: u64,
+    clock: MicrophoneClock,
+}
+
+/// What a microphone hears beside the echo.
+#[derive(Clone, Debug, Default)]
+pub struct Cleaned {
+    /// At 16 kHz.
+    pub samples: Vec<f32>,
+    /// For each [`FRAME`] of them: true if hardly anything but echo was heard.
+    pub is_echo: Vec<bool>,
+}
+
+/// Tells where the microphone is at a time: its sound comes late at times, but never early.
+#[derive(Debug, Default)]
+struct MicrophoneClock {
+    /// Sound that has come.
+    heard_s: f64,
+    /// The least delay between the clock and the sound in this window and in the one before, and the window's end.
+    delays: [Option<f64>; 2],
+    until: Duration,
+}
+
+impl MicrophoneClock {
+    fn hear(&mut self, seconds: f64, now: Duration) {
+        self.heard_s += seconds;
+        if now >= self.until {
+            self.delays = [None, self.delays[0]];
+            self.until = now + CLOCK_WINDOW;
+        }
+        let delay = now.as_secs_f64() - self.heard_s;
+        self.delays[0] = Some(self.delays[0].map_or(delay, |least| least.min(delay)));
+    }
+
+    /// The second of the microphone's sound that is recorded at this time.
+    fn position(&self, now: Duration) -> f64 {
+        let delay = self.delays.iter().flatten().copied().reduce(f64::min);
+        delay.map_or(0.0, |delay| now.as_secs_f64() - delay)
+    }
 }
 
 impl EchoCanceller {
@@ -46,15 +100,22 @@ impl EchoCanceller {
             .build();
         Ok(Self {
             processing,
+            microphone_rate,
             resampler: Resampler::live(microphone_rate)?,
             heard: Vec::new(),
             playing: VecDeque::new(),
             played_frame: (loudspeaker_rate / FRAMES) as usize,
+            frames: 0,
+            clock: MicrophoneClock::default(),
         })
     }
 
-    /// The loudspeaker plays these samples, -1 to 1, after those before.
-    pub fn play(&mut self, samples: &[f32]) {
+    /// The loudspeaker plays these samples, -1 to 1, from now on or after those before.
+    pub fn play(&mut self, samples: &[f32], now: Duration) {
+        let queued = self.frames as f64 + self.playing.len() as f64 / self.played_frame as f64;
+        let silent_frames = (self.clock.position(now) - MARGIN_S) * f64::from(FRAMES) - queued;
+        let silence = (silent_frames.clamp(0.0, MAX_LATE_FRAMES) * self.played_frame as f64) as usize;
+        self.playing.extend(std::iter::repeat_n(0.0, silence));
         self.playing.extend(samples);
     }
 
@@ -63,25 +124,32 @@ impl EchoCanceller {
         self.playing.clear();
     }
 
-    /// Takes samples of the microphone, -1 to 1; returns those that are finished, without echo, at 16 kHz. Up to 10 ms are kept for the next
-    /// call.
+    /// Takes samples of the microphone, -1 to 1, that come now. Up to 10 ms are kept for the next call.
     ///
     /// # Errors
     /// [`Error::Internal`] if the samples cannot be processed.
-    pub fn hear(&mut self, samples: &[f32]) -> Result<Vec<f32>> {
+    pub fn hear(&mut self, samples: &[f32], now: Duration) -> Result<Cleaned> {
+        self.clock.hear(samples.len() as f64 / f64::from(self.microphone_rate), now);
         self.resampler.push(samples, &mut self.heard)?;
         let mut clean = vec![0.0; self.heard.len() / FRAME * FRAME];
+        let mut is_echo = Vec::with_capacity(self.heard.len() / FRAME);
         let failed = |error: sonora::Error| Error::internal(format!("echo cancellation: {error}"));
         for (heard, clean) in self.heard.chunks_exact(FRAME).zip(clean.chunks_exact_mut(FRAME)) {
             let mut played: Vec<f32> = self.playing.drain(..self.played_frame.min(self.playing.len())).collect();
             played.resize(self.played_frame, 0.0);
             let mut unused = vec![0.0; self.played_frame];
             self.processing.process_render_f32(&[&played], &mut [&mut unused]).map_err(failed)?;
-            self.processing.process_capture_f32(&[heard], &mut [clean]).map_err(failed)?;
+            self.processing.process_capture_f32(&[heard], &mut [&mut *clean]).map_err(failed)?;
+            is_echo.push(energy(clean) < ECHO_LEFT * energy(heard));
         }
+        self.frames += (clean.len() / FRAME) as u64;
         self.heard.drain(..clean.len());
-        Ok(clean)
+        Ok(Cleaned { samples: clean, is_echo })
     }
+}
+
+fn energy(samples: &[f32]) -> f32 {
+    samples.iter().map(|sample| sample * sample).sum()
 }
 
 #[cfg(test)]
@@ -113,9 +181,9 @@ mod tests {
     /// The rest of `heard` while the loudspeaker plays `played`, in pieces as a client sends them.
     fn cleaned(canceller: &mut EchoCanceller, heard: &[f32], played: &[f32]) -> Vec<f32> {
         let pieces = heard.chunks(800).zip(played.chunks(800));
-        let clean = pieces.map(|(heard, played)| {
-            canceller.play(played);
-            canceller.hear(heard).unwrap()
+        let clean = pieces.enumerate().map(|(index, (heard, played))| {
+            canceller.play(played, Duration::from_millis(50 * index as u64));
+            canceller.hear(heard, Duration::from_millis(50 * (index as u64 + 1))).unwrap().samples
         });
         clean.collect::<Vec<_>>().concat()
     }
@@ -133,6 +201,35 @@ mod tests {
             let left = decibels(&clean[rest.clone()], &heard[rest]);
             assert!(left < -15.0, "{left} dB are left of an echo after {delay_ms} ms");
         }
+    }
+
+    #[test]
+    fn sound_that_comes_late_is_told_from_a_longer_way() {
+        // A reply of a second every two seconds. The microphone's sound comes in pieces of 50 ms, and while a reply begins up to 400 ms late.
+        let spoken = speech();
+        let second = SAMPLE_RATE as usize;
+        let replies = spoken.len() / second;
+        let mut played = vec![0.0; 2 * replies * second];
+        for (reply, to) in spoken.chunks_exact(second).zip(played.chunks_exact_mut(2 * second)) {
+            to[..second].copy_from_slice(reply);
+        }
+        let heard = echo_of(&played, 60);
+        let mut canceller = EchoCanceller::new(SAMPLE_RATE, SAMPLE_RATE).unwrap();
+        let (mut clean, mut came) = (Vec::new(), 0);
+        for at_ms in (0..2_000 * replies).step_by(50) {
+            if at_ms % 2_000 == 0 {
+                canceller.play(&played[16 * at_ms..16 * (at_ms + 1_000)], Duration::from_millis(at_ms as u64));
+            }
+            // From 800 ms before the reply to 600 ms after its beginning.
+            let late = if (at_ms + 800) % 2_000 < 1_400 { (at_ms + 800) / 2_000 % 3 * 200 } else { 0 };
+            let until = came.max((at_ms + 50).saturating_sub(late));
+            let piece = &heard[16 * came..16 * until];
+            clean.extend(canceller.hear(piece, Duration::from_millis(at_ms as u64 + 50)).unwrap().samples);
+            came = until;
+        }
+        let rest = 6 * second..clean.len();
+        let left = decibels(&clean[rest.clone()], &heard[rest]);
+        assert!(left < -15.0, "{left} dB are left");
     }
 
     #[test]

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 pub use conversion::RateConversion;
-pub use echo::EchoCanceller;
+pub use echo::{Cleaned, EchoCanceller, FRAME as ECHO_FRAME};
 use input::Input;
 pub(crate) use level::Leveler;
 use mono::Mixer;
@@ -150,7 +150,7 @@ type BlockListener = Box<dyn FnMut(&[f32]) + Send>;
 enum Source {
     Native(Box<NativeDecoder>),
     Ffmpeg(Box<ffmpeg::FfmpegDecoder>),
-    Pcm(pcm::PcmReader),
+    Pcm(Box<pcm::PcmReader>),
 }
 
 impl Source {
@@ -229,7 +229,7 @@ impl AudioStream {
         if !(1..=MAX_CHANNELS).contains(&channels) {
             return Err(Error::InvalidOption(format!("{channels} channels; it must be 1 to {MAX_CHANNELS}")));
         }
-        let source = Source::Pcm(pcm::PcmReader::new(Box::new(reader), rate, channels));
+        let source = Source::Pcm(Box::new(pcm::PcmReader::new(Box::new(reader), rate, channels)));
         Ok(Self::new(source, format!("raw PCM, {rate} Hz"), rate, None))
     }
 

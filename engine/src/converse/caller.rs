@@ -2,6 +2,8 @@
 
 /// Silence after which speech counts anew, ms.
 const GAP_MS: u32 = 200;
+/// Silence that ends what a caller says over the agent, ms.
+pub const OVERLAP_GAP_MS: u32 = 450;
 /// Speech that ends a pause, ms. A click is shorter.
 const BURST_MS: u32 = 60;
 
@@ -10,6 +12,8 @@ const BURST_MS: u32 = 60;
 pub struct Caller {
     /// Speech since the last gap, ms.
     voiced_ms: u32,
+    /// Speech since the last silence of [`OVERLAP_GAP_MS`], ms.
+    overlap_ms: u32,
     /// Speech since the last piece of silence, ms.
     burst_ms: u32,
     /// Silence since the last speech, ms.
@@ -33,6 +37,7 @@ impl Caller {
     pub fn hear(&mut self, speech: bool, ms: u32) {
         if speech {
             self.voiced_ms = self.voiced_ms.saturating_add(ms);
+            self.overlap_ms = self.overlap_ms.saturating_add(ms);
             self.burst_ms = self.burst_ms.saturating_add(ms);
             if self.burst_ms >= BURST_MS {
                 self.quiet_ms = 0;
@@ -43,12 +48,20 @@ impl Caller {
             if self.quiet_ms >= GAP_MS {
                 self.voiced_ms = 0;
             }
+            if self.quiet_ms >= OVERLAP_GAP_MS {
+                self.overlap_ms = 0;
+            }
         }
     }
 
     /// Speech since the last gap, ms.
     pub fn voiced_ms(&self) -> u32 {
         self.voiced_ms
+    }
+
+    /// Speech over the agent, ms: "wait" and what follows are one.
+    pub fn overlap_ms(&self) -> u32 {
+        self.overlap_ms
     }
 
     /// Silence since the last speech, ms.
@@ -63,7 +76,7 @@ impl Caller {
 
     /// Begins to count speech anew.
     pub fn forget_speech(&mut self) {
-        (self.voiced_ms, self.burst_ms) = (0, 0);
+        (self.voiced_ms, self.overlap_ms, self.burst_ms) = (0, 0, 0);
     }
 
     /// Takes words that may change.
@@ -150,8 +163,11 @@ mod tests {
         assert_eq!((caller.quiet_ms(), caller.speaks()), (192, false), "a click");
         caller.hear(false, 32);
         assert_eq!((caller.voiced_ms(), caller.quiet_ms()), (0, 224));
+        assert_eq!(caller.overlap_ms(), 352, "a pause after a word is within an overlap");
         (0..2).for_each(|_| caller.hear(true, 32));
         assert_eq!((caller.quiet_ms(), caller.speaks()), (0, true));
+        (0..15).for_each(|_| caller.hear(false, 32));
+        assert_eq!(caller.overlap_ms(), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The states, and what each event does in them: the caller's side.
 
-use super::caller::Caller;
+use super::caller::{Caller, OVERLAP_GAP_MS};
 use super::overlap::{Overlap, without_echo};
 use super::reply::Reply;
 use super::tools::Tools;
@@ -13,8 +13,6 @@ const SPEECH_MS: u32 = 100;
 const PAUSE_MS: u32 = 200;
 /// Speech that goes on with a turn whose reply has not begun, ms.
 const GO_ON_MS: u32 = 200;
-/// Silence that ends a doubt, ms.
-const DOUBT_SILENCE_MS: u32 = 300;
 /// Longest wait for the final words of a turn, ms.
 const WORDS_TIMEOUT_MS: u64 = 15_000;
 /// Longest wait for the last words of a session, ms.
@@ -370,10 +368,10 @@ impl Conversation {
 
     /// Tells whether the caller interrupts.
     fn judge(&mut self, now: u64) {
-        let (quiet, voiced) = (self.caller.quiet_ms(), self.caller.voiced_ms());
+        let quiet = self.caller.quiet_ms();
         let language = self.rules.language.as_deref();
         let overlap = Overlap::new(&self.caller.text(), &self.said());
-        if self.rules.interruptible && overlap.interrupts(voiced, language) {
+        if self.rules.interruptible && overlap.interrupts(self.caller.overlap_ms(), language) {
             return self.interrupt(now);
         }
         if self.caller.speaks() {
@@ -381,7 +379,7 @@ impl Conversation {
             self.awaited_until = None;
         }
         // A word that stops at once may still come.
-        if quiet >= DOUBT_SILENCE_MS && !self.caller.asked {
+        if quiet >= OVERLAP_GAP_MS && !self.caller.asked {
             self.ask_for_words();
             self.awaited_until = Some(now + WORDS_TIMEOUT_MS);
         }

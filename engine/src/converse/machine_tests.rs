@@ -227,7 +227,7 @@ fn apply(scene: &mut Scene, event: &str) {
         "speech 160 ms" => drop(scene.hears(true, 160)),
         "speech 320 ms" => drop(scene.hears(true, 320)),
         "speech and a word" => {
-            scene.hears(true, 600);
+            scene.hears(true, 800);
             scene.happens(Event::Partial("bananas".into()));
         }
         "silence 96 ms" => drop(scene.hears(false, 96)),
@@ -423,7 +423,7 @@ fn backchannels_do_not_stop_the_agent_and_are_not_answered() {
         scene.waits(600);
         scene.hears(true, 320);
         scene.happens(Event::Partial(word.into()));
-        for action in scene.hears(false, 400) {
+        for action in scene.hears(false, 480) {
             if action == Action::Settle {
                 scene.happens(Event::Final(word.into()));
                 scene.happens(Event::Settled);
@@ -456,7 +456,9 @@ fn an_early_yes_to_a_question_is_an_answer() {
 #[test]
 fn its_own_echo_neither_stops_it_nor_is_answered() {
     let mut scene = Scene::in_state(State::Speaking);
-    scene.hears(true, 1_600);
+    scene.hears(true, 800);
+    scene.happens(Event::Partial("once upon".into()));
+    scene.hears(true, 800);
     scene.happens(Event::Partial("once upon a time there".into()));
     scene.hears(true, 2_400);
     assert_eq!(scene.state(), State::Hearing, "the reply has ended; the echo goes on");

@@ -20,6 +20,15 @@ const ECHO_PERCENT: usize = 60;
 /// New words that interrupt where others were echo. Recognition errors in echo look like new words.
 const NEW_BESIDE_ECHO: usize = 3;
 
+/// Speech that interrupts with three words or more, ms.
+const WORDS_MS: u32 = 500;
+/// Speech that interrupts with one or two words, ms: a listener's "okay" may be heard as other words, but it is shorter.
+const FEW_WORDS_MS: u32 = 750;
+/// Speech that interrupts before a word of it is recognised, ms. Echo is no speech.
+const WORDLESS_MS: u32 = 900;
+/// Speech that interrupts with one or two words of a listener, ms.
+const LISTENER_MS: u32 = 1_000;
+
 /// Heard words, told apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
@@ -53,11 +62,17 @@ impl Overlap {
         if self.fresh.iter().any(|word| STOPS.contains(&word.as_str())) {
             return true;
         }
-        let least = if self.has_echo { NEW_BESIDE_ECHO } else { 1 };
-        if self.fresh.len() < least {
+        if self.has_echo && self.fresh.len() < NEW_BESIDE_ECHO {
             return false;
         }
-        if self.is_backchannel(language) { speech_ms >= 1_000 || self.fresh.len() >= 3 } else { speech_ms >= 500 }
+        let least = match self.fresh.len() {
+            0 => WORDLESS_MS,
+            1 | 2 if self.is_backchannel(language) => LISTENER_MS,
+            1 | 2 => FEW_WORDS_MS,
+            _ if self.is_backchannel(language) => 0,
+            _ => WORDS_MS,
+        };
+        speech_ms >= least
     }
 
     /// True if no word says more than that the caller listens.
@@ -122,9 +137,12 @@ mod tests {
 
     #[test]
     fn speech_interrupts_after_half_a_second_and_backchannels_do_not() {
-        assert!(!interrupts("I meant", 480));
-        assert!(interrupts("I meant", 512));
-        assert!(!interrupts("", 5_000), "noise without a word");
+        assert!(!interrupts("I meant the", 480));
+        assert!(interrupts("I meant the", 512));
+        assert!(!interrupts("", 896), "a cough");
+        assert!(interrupts("", 928), "its words come late");
+        assert!(!interrupts("oh hay", 736), "a listener's word that was misheard");
+        assert!(interrupts("I meant", 768));
         assert!(!interrupts("yeah", 960));
         assert!(interrupts("yeah", 1_024));
         assert!(!interrupts("uh-huh okay", 600));

@@ -14,7 +14,7 @@ fn service() -> Service {
 }
 
 /// The report of a caller who calls an agent with a fault. The faulty ones are called at once, as each call takes its time; the good one
-/// before them, as late sound keeps its canceller from the echo.
+/// before them, so that the machine is not busy.
 fn report(fault: Fault) -> &'static Value {
     static REPORTS: OnceLock<Vec<(Fault, Value)>> = OnceLock::new();
     let reports = REPORTS.get_or_init(|| {
@@ -53,11 +53,9 @@ fn a_good_agent_answers_and_stops_when_it_is_interrupted() {
     // An answer to the interruption and to each of two turns; the first one is the greeting.
     assert_eq!(report["voice_to_voice_ms"].as_array().unwrap().len(), 3, "{report}");
     assert_eq!(report["barge_in_ms"].as_array().unwrap().len(), 1, "{report}");
-    for fault in ["unanswered", "phantom_turns", "leaked_frames", "ignored_interruptions"] {
+    for fault in ["unanswered", "phantom_turns", "leaked_frames", "ignored_interruptions", "self_interruptions"] {
         assert_eq!(report[fault], 0, "{fault}: {report}");
     }
-    // On a busy machine the canceller may leave so much of one reply that the reply stops; an agent without it stops most.
-    assert!(report["self_interruptions"].as_u64().unwrap() <= 1, "{report}");
 }
 
 #[test]
@@ -70,8 +68,8 @@ fn a_deaf_agent_is_caught() {
 #[test]
 fn an_agent_that_hears_itself_is_caught() {
     let report = report(Fault::Echoing);
-    assert!(report["self_interruptions"].as_u64() >= Some(2), "{report}");
-    assert!(report["phantom_turns"].as_u64() >= Some(2), "{report}");
+    let faults = ["self_interruptions", "phantom_turns"].map(|fault| report[fault].as_u64().unwrap());
+    assert!(faults.iter().sum::<u64>() >= 2, "{report}");
 }
 
 #[test]

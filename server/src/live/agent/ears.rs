@@ -1,6 +1,9 @@
 //! The ears: recognition of the caller, and the detector that tells speech from other sounds.
 
-use auricle_engine::audio::{EchoCanceller, SAMPLE_RATE};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use auricle_engine::audio::{ECHO_FRAME as FRAME, EchoCanceller, SAMPLE_RATE};
 use auricle_engine::converse::VOICE_RATE;
 use auricle_engine::{EndpointingRules, Engine, Error, ListenOptions, LiveEvents, LiveInput};
 
@@ -11,6 +14,10 @@ use crate::live::LiveState;
 
 /// Speech goes on while its probability is this much below the threshold.
 const HYSTERESIS: f32 = 0.15;
+/// Length of a chunk of the detector, ms.
+pub const CHUNK_MS: u32 = 32;
+/// Samples of such a chunk.
+const CHUNK: usize = (SAMPLE_RATE / 1000 * CHUNK_MS) as usize;
 /// Silence after which recognition ends a turn by itself, ms: the conversation ends its turns long before.
 const RECOGNIZER_SILENCE_MS: u32 = 4_000;
 
@@ -29,6 +36,10 @@ pub struct Ears {
     pub rate: u32,
     /// True while the detector hears speech.
     is_speech: bool,
+    /// Frames of which no chunk has been detected yet: true for echo.
+    is_echo: VecDeque<bool>,
+    /// Samples of the detector's chunks that fill no frame.
+    chunk_samples: usize,
     /// Answers that are awaited.
     pub unsettled: usize,
 }
@@ -68,17 +79,39 @@ impl Ears {
             tracing::error!(%error, "starting a voice agent failed");
             ("recognition_failed", "The session could not be started. Try again.".to_owned(), 1011)
         })?;
-        Ok(Self { input, events, decoder, echo, rate: settings.input.rate, is_speech: false, unsettled: 0 })
+        Ok(Self {
+            input,
+            events,
+            decoder,
+            echo,
+            rate: settings.input.rate,
+            is_speech: false,
+            is_echo: VecDeque::new(),
+            chunk_samples: 0,
+            unsettled: 0,
+        })
     }
 
-    /// Hears samples; true for each chunk that is speech.
-    pub fn hear(&mut self, samples: &[f32], threshold: f32) -> auricle_engine::Result<Vec<bool>> {
-        let probabilities = self.input.push_and_detect(&self.echo.hear(samples)?)?;
+    /// Hears samples that came now; true for each chunk that is speech.
+    pub fn hear(&mut self, samples: &[f32], now: Duration, threshold: f32) -> auricle_engine::Result<Vec<bool>> {
+        let heard = self.echo.hear(samples, now)?;
+        self.is_echo.extend(heard.is_echo);
+        let probabilities = self.input.push_and_detect(&heard.samples)?;
         let is_speech = probabilities.into_iter().map(|probability| {
             let least = if self.is_speech { threshold - HYSTERESIS } else { threshold };
             self.is_speech = probability >= least;
-            self.is_speech
+            let is_echo = self.take_chunk_echo();
+            self.is_speech && !is_echo
         });
         Ok(is_speech.collect())
+    }
+
+    /// True if most frames of the next chunk of the detector are echo.
+    fn take_chunk_echo(&mut self) -> bool {
+        self.chunk_samples += CHUNK;
+        let frames = self.chunk_samples / FRAME;
+        self.chunk_samples %= FRAME;
+        let echo = self.is_echo.drain(..frames.min(self.is_echo.len())).filter(|is_echo| *is_echo).count();
+        2 * echo > frames
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 
 use super::codec::Encoder;
-use super::ears::Ears;
+use super::ears::{CHUNK_MS, Ears};
 use super::frames::{ClientFrame, Fault, ReplyStatus, ServerFrame};
 use super::settings::Settings;
 use super::voice::Words;
@@ -30,8 +30,6 @@ const GAP: Duration = Duration::from_millis(500);
 const SILENCE: Duration = Duration::from_millis(100);
 /// Silence after which it adds nothing.
 const LONGEST_SILENCE: Duration = Duration::from_secs(12);
-/// Length of a chunk of the detector, ms.
-const CHUNK_MS: u32 = 32;
 /// Events of mind and voice that wait for the session.
 const EVENTS: usize = 256;
 
@@ -303,7 +301,7 @@ impl Session {
     }
 
     async fn hear(&mut self, socket: &mut Socket, samples: &[f32]) -> Result<(), End> {
-        let chunks = match self.ears.hear(samples, self.settings.vad_threshold) {
+        let chunks = match self.ears.hear(samples, self.began.elapsed(), self.settings.vad_threshold) {
             Ok(chunks) => chunks,
             Err(error) => {
                 tracing::error!(%error, "a voice agent's audio could not be processed");
@@ -366,7 +364,7 @@ impl Session {
             }
             Action::Audio { reply, samples } => {
                 self.last_activity = Instant::now();
-                self.ears.echo.play(&samples);
+                self.ears.echo.play(&samples, self.began.elapsed());
                 let data = self.encode(&samples);
                 send_audio(socket, reply, data).await
             }
