@@ -3,8 +3,8 @@
 //! The process is confined, because its input comes from untrusted users and `ffmpeg` is two million lines of C. The
 //! demuxer is fixed (no playlist can open other files or addresses), the only protocol is the pipe (or the one file),
 //! the environment is empty, there is no terminal and one thread, and on Linux the kernel limits memory and CPU time
-//! and forbids writing files. There is no network where the kernel lets. The process is killed when it stalls and when
-//! its decoder is dropped.
+//! and forbids writing files. It opens no socket and has no network, where the kernel lets. The process is killed when it
+//! stalls and when its decoder is dropped.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -134,7 +134,7 @@ impl FfmpegDecoder {
         // Gaps in the timestamps are filled with silence.
         command.args(["-af", "aresample=async=1"]);
         command.args(["-c:a", "pcm_f32be", "-f", "au", "pipe:1"]);
-        let mut child = command.spawn().map_err(failed)?;
+        let mut child = isolation::spawn(&mut command).map_err(failed)?;
         if let Err(error) = confine(&child, file.length) {
             stop(&mut child);
             return Err(failed(error));
