@@ -29,6 +29,7 @@
 //! - `matmul`: products of slices; `vector_math`: vectorised functions of slices; both on the CPU
 //! - `elementwise`, `reduce`: activations and reductions inside GPU kernels
 //! - `cube`: launch sizes and memory layout of GPU kernels
+//! - [`launches`]: counts of kernel launches
 //! - [`vulkan_layers`]: the environment of the Vulkan loader
 
 pub mod activation;
@@ -43,6 +44,7 @@ pub mod int8_attention;
 pub mod int8_matrix;
 pub mod istft;
 pub mod kv_cache;
+pub mod launches;
 pub mod logmel;
 pub mod lstm;
 mod matmul;

@@ -38,7 +38,7 @@ pub const ORDERS: [Order; 3] = [
             &["activation", "depthwise", "int8_matrix", "istft", "logmel", "norm"],
             &["gemv", "softmax_stats"],
             &["thread_pool", "matmul", "elementwise", "reduce", "vector_math"],
-            &["cube", "vulkan_layers"],
+            &["cube", "launches", "vulkan_layers"],
         ],
         has_layout: true,
     },

@@ -11,6 +11,7 @@ mod faulty_agent;
 mod forwarder;
 mod guard;
 pub mod hub;
+pub mod launches;
 mod live;
 mod mail;
 mod media;

@@ -11,6 +11,7 @@ mod features;
 mod gemv;
 mod gguf;
 mod kernels;
+mod launches;
 mod sentiment;
 mod silero;
 mod vocos;

@@ -1,0 +1,89 @@
+//! The steps whose kernel launches have budgets. The tests hold the budgets, and a load tool prints the counts.
+
+use std::path::Path;
+
+use auricle_engine::audio::AudioStream;
+use auricle_engine::unstable::decoding::Search;
+use auricle_engine::unstable::models::fastconformer::{FastConformer, Stream};
+use auricle_engine::unstable::models::whisper::{DecodeOptions, DecodingBatch, Whisper};
+use auricle_kernels::launches::{Launches, count};
+use burn::tensor::{Device, Tensor};
+
+use crate::{fixtures, repository};
+
+/// What a log-mel of silence contains: the logarithm of its guard.
+const SILENCE: f32 = -16.635_532;
+
+fn silence(rows: usize, frames: usize, model: &FastConformer) -> Tensor<3> {
+    Tensor::full([rows, frames, model.config().encoder.num_mel_bins], SILENCE, model.device())
+}
+
+fn starter(device: &Device) -> FastConformer {
+    FastConformer::load(&repository().join("models/starter/asr-en"), device).unwrap()
+}
+
+/// One token of each of `windows` windows of the Whisper checkpoint in `folder`, and its layers. The checkpoint may not end its
+/// text within four tokens.
+pub fn whisper_token(folder: &Path, device: &Device, windows: usize) -> (Launches, usize) {
+    let model = Whisper::load(folder, device).unwrap();
+    let sound = fixtures().join("whisper/taught/sounds/english.flac");
+    let sound = AudioStream::open(&sound).unwrap().read_to_end().unwrap();
+    let frames = model.encode(&vec![sound.as_slice(); windows]).unwrap();
+    let language = model.config().special.languages["en"];
+    let options = DecodeOptions { language, max_tokens: 60, ..DecodeOptions::default() };
+    let mut decoding = DecodingBatch::new(false);
+    let requests = (0..windows).map(|row| (row as u64, options.clone())).collect();
+    assert!(decoding.add(&model, &frames, requests).unwrap().is_empty());
+    // The first token may allocate what the later ones use.
+    assert!(decoding.step(&model).unwrap().is_empty());
+    let (done, launches) = count(|| decoding.step(&model).unwrap());
+    assert!(done.is_empty());
+    (launches, model.config().decoder_layers)
+}
+
+/// One block of a Parakeet over a whole utterance: what two blocks launch beyond one.
+pub fn conformer_block(device: &Device) -> Launches {
+    let model = FastConformer::load(&fixtures().join("fastconformer/tdt"), device).unwrap();
+    assert_eq!(model.config().encoder.num_hidden_layers, 2);
+    let (features, lengths) = (silence(1, 320, &model), [320]);
+    let encoder = model.encoder();
+    // The relative keys of a length are computed once.
+    encoder.forward(features.clone(), &lengths).unwrap();
+    let (_, one) = count(|| encoder.stages(features.clone(), &lengths, None).unwrap());
+    let (_, two) = count(|| encoder.forward(features.clone(), &lengths).unwrap());
+    two.beyond(&one)
+}
+
+/// A step of 80 ms of silence of `rows` live streams of the starter: encoder and search.
+pub fn live_step(device: &Device, rows: usize) -> Launches {
+    let model = starter(device);
+    let mut streams: Vec<Stream> = (0..rows).map(|_| model.stream(1, 0, 0).unwrap()).collect();
+    let frames = model.config().encoder.subsampling_factor;
+    let mut step = |first: usize| {
+        let features = silence(rows, frames, &model);
+        let mut streams: Vec<&mut Stream> = streams.iter_mut().collect();
+        let (_, launches) = count(|| {
+            let encoded = model.encode(&mut streams, features, &vec![first..frames; rows]).unwrap();
+            model.search_together(&mut streams, &encoded, &vec![None; rows]).unwrap()
+        });
+        launches
+    };
+    step(model.encoder().lead());
+    step(0);
+    step(0)
+}
+
+/// A step of 8.96 s of silence of a recording with the starter: encoder and search.
+pub fn recording_step(device: &Device) -> Launches {
+    let model = starter(device);
+    let mut stream = model.stream(1, 13, 0).unwrap();
+    let frames = 112 * model.config().encoder.subsampling_factor;
+    let mut step = |first: usize| {
+        let features = silence(1, frames, &model);
+        let valid = first..frames;
+        let valid = std::slice::from_ref(&valid);
+        count(|| model.step(&mut stream, features, valid, Search::Greedy(None)).unwrap()).1
+    };
+    step(model.encoder().lead());
+    step(0)
+}
