@@ -62,6 +62,7 @@ impl<P: PredictorState> GreedyState<P> {
         keyterms: &[Option<&Keyterms>],
     ) -> Result<Vec<Vec<Token>>> {
         let mut tokens = vec![Vec::new(); lengths.len()];
+        let mut blank_rounds = 0;
         loop {
             let active: Vec<usize> =
                 (0..lengths.len()).filter(|&r| self.rows[r].frame < self.rows[r].consumed + lengths[r]).collect();
@@ -70,7 +71,7 @@ impl<P: PredictorState> GreedyState<P> {
             }
             let next = |row: usize| self.rows[row].frame - self.rows[row].consumed;
             let left = active.iter().map(|&row| lengths[row] - next(row)).max().unwrap_or(1);
-            let width = transducer.frames_ahead().min(left);
+            let width = transducer.frames_ahead(blank_rounds).min(left);
             let ahead = |&row: &usize| (0..width).map(move |ahead| row * total + (next(row) + ahead).min(total - 1));
             let at: Vec<usize> = active.iter().flat_map(ahead).collect();
             // Keyterms may raise any score, so all scores are needed.
@@ -91,6 +92,7 @@ impl<P: PredictorState> GreedyState<P> {
                     }
                 }
             }
+            blank_rounds = if emitted_rows.is_empty() { blank_rounds + 1 } else { 0 };
             if !emitted_rows.is_empty() {
                 transducer.step(&mut self.prediction, &emitted_rows, &emitted_tokens);
             }

@@ -25,8 +25,8 @@ pub trait TransducerNetwork {
     /// Projected encoder frames, numbered over all rows.
     type Frames;
 
-    /// Frames that one joint product scores ahead.
-    fn frames_ahead(&self) -> usize;
+    /// Frames that one joint product scores ahead, after `blank_rounds` products in a row from which no row took a token.
+    fn frames_ahead(&self, blank_rounds: u32) -> usize;
 
     /// The prediction before the first token of `rows` utterances: the blank, from a state of zeros.
     fn start(&self, rows: usize, blank: u32) -> Self::Prediction;

@@ -77,6 +77,29 @@ impl Linear {
         Ok(Self::from_values(weight, inputs, outputs, bias, scope))
     }
 
+    /// Reads layers of one shape as a single layer, whose outputs are theirs one after another.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load_stacked<const N: usize>(
+        scopes: &[Scope; N],
+        inputs: usize,
+        outputs: usize,
+        bias: Bias,
+    ) -> Result<Self> {
+        let (mut weight, mut biases) = (Vec::new(), Vec::new());
+        for scope in scopes {
+            weight.extend(scope.values("weight", &[outputs, inputs])?);
+            if bias == Bias::With {
+                biases.extend(scope.values("bias", &[outputs])?);
+            }
+        }
+        let all = N * outputs;
+        let weight = transpose(&weight, all, inputs);
+        let biases = (bias == Bias::With).then_some(biases);
+        Ok(Self::from_values(weight, inputs, all, biases, &scopes[0]))
+    }
+
     /// As [`Linear::load`] with weights of the given precision; the layer's output is multiplied by `scale`. A CPU that is no
     /// faster with 8 bits keeps 32.
     ///

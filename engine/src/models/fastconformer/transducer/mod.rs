@@ -73,9 +73,11 @@ impl TransducerNetwork for Transducer {
     type Prediction = Prediction;
     type Frames = Frames;
 
-    fn frames_ahead(&self) -> usize {
+    fn frames_ahead(&self, blank_rounds: u32) -> usize {
         match self {
-            Self::Gpu(_) => 8,
+            // A product costs its launches and a read-back whatever its size, so that a pause takes few of them. A token makes
+            // the scores of the frames after it useless, and speech has one in every few frames.
+            Self::Gpu(_) => 8 << blank_rounds.min(3),
             Self::Cpu(_) => 4,
         }
     }

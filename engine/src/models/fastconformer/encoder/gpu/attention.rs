@@ -20,9 +20,8 @@ const MASKED: f32 = -1e4;
 /// One block's attention.
 #[derive(Clone, Debug)]
 pub struct Attention {
-    query: Linear,
-    key: Linear,
-    value: Linear,
+    /// Queries, keys and values in one product, which is one launch where three would each fill less of a card.
+    input: Linear,
     output: Linear,
     /// Projects position embeddings; no bias.
     relative_key: Linear,
@@ -43,11 +42,10 @@ impl Attention {
         let head = size / heads;
         let bias = Bias::from(config.attention_bias);
         let linear = |name: &str, bias| Linear::load(&scope.scope(name), size, size, bias);
+        let input = ["q_proj", "k_proj", "v_proj"].map(|name| scope.scope(name));
         let per_head = |name: &str| Ok(scope.tensor(name, [heads, head])?.reshape([1, heads, 1, head]));
         Ok(Self {
-            query: linear("q_proj", bias)?,
-            key: linear("k_proj", bias)?,
-            value: linear("v_proj", bias)?,
+            input: Linear::load_stacked(&input, size, size, bias)?,
             output: linear("o_proj", bias)?,
             relative_key: linear("relative_k_proj", Bias::Without)?,
             bias_u: per_head("bias_u")?,
@@ -57,11 +55,15 @@ impl Attention {
         })
     }
 
-    /// Projects `positions` `[count, hidden]` to keys `[1, heads, head, count]`.
+    /// Projects `positions` `[count, hidden]` to keys `[1, heads, head, count]`, scaled as scores are.
     pub fn relative_keys(&self, positions: Tensor<2>) -> Tensor<4> {
         let [count, _] = positions.dims();
         let keys = self.relative_key.forward(positions).reshape([1, count, self.heads, self.head]);
-        keys.permute([0, 2, 3, 1])
+        keys.permute([0, 2, 3, 1]) * self.scale()
+    }
+
+    fn scale(&self) -> f32 {
+        (self.head as f32).powf(-0.5)
     }
 
     /// Applies attention to `x` `[batch, frames, hidden]`, normalised; the output has the same shape.
@@ -77,22 +79,21 @@ impl Attention {
         past: Option<(&mut StateTensor, &mut StateTensor, &BatchSlots)>,
     ) -> Tensor<3> {
         let [batch, frames, size] = x.dims();
-        let split = |t: Tensor<3>| t.reshape([batch, frames, self.heads, self.head]).swap_dims(1, 2);
-        let query = split(self.query.forward(x.clone()));
-        let mut keys = split(self.key.forward(x.clone()));
-        let mut values = split(self.value.forward(x));
+        // Views of the product: `[batch, heads, frames, head]`.
+        let projected = self.input.forward(x).reshape([batch, frames, 3, self.heads, self.head]);
+        let part = |at: usize| projected.clone().narrow(2, at, 1).squeeze_dim::<4>(2).swap_dims(1, 2);
+        let (query, mut keys, mut values) = (part(0), part(1), part(2));
         if let Some((past_keys, past_values, slots)) = past {
             keys = past_keys.follow(slots, keys);
             values = past_values.follow(slots, values);
         }
         let seen = keys.dims()[2];
-        let scale = (self.head as f32).powf(-0.5);
-        let by_position = ((query.clone() + self.bias_v.clone()) * scale).matmul(relative_keys.clone());
+        let by_position = (query.clone() + self.bias_v.clone()).matmul(relative_keys.clone());
         let mut bias = shift(by_position, seen);
         if let Some(mask) = mask {
             bias = bias.mask_fill(mask.clone().expand([batch, self.heads, frames, seen]), MASKED);
         }
-        let options = AttentionModuleOptions { scale: Some(f64::from(scale)), softcap: None, is_causal: false };
+        let options = AttentionModuleOptions { scale: Some(f64::from(self.scale())), softcap: None, is_causal: false };
         let attended = module::attention(query + self.bias_u.clone(), keys, values, None, Some(bias), options);
         self.output.forward(attended.swap_dims(1, 2).reshape([batch, frames, size]))
     }
@@ -102,12 +103,14 @@ impl Attention {
 /// scores by key, `[batch, heads, frames, keys]`: row `i` moves left by `frames - 1 - i`.
 fn shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
     let [batch, heads, frames, distances] = scores.dims();
-    // Padding by a column and reshaping move each row by one more than the row above.
-    let padded = Tensor::cat(vec![Tensor::zeros([batch, heads, frames, 1], &scores.device()), scores], 3);
-    padded
-        .reshape([batch, heads, distances + 1, frames])
-        .narrow(2, 1, distances)
-        .reshape([batch, heads, frames, distances])
+    if frames == 1 {
+        return scores.narrow(3, 0, keys);
+    }
+    // Without the first `frames - 1` values, rows that are shorter by one each begin one value further left than the row above.
+    scores
+        .reshape([batch, heads, frames * distances])
+        .narrow(2, frames - 1, frames * (distances - 1))
+        .reshape([batch, heads, frames, distances - 1])
         .narrow(3, 0, keys)
 }
 
