@@ -6,6 +6,7 @@
 - Quiet: short utterances of the speechocean762 speakers, also at -30 and -50 dB; word error rates.
 
 `--models` takes models folders: the starter's is the default; that of `tests/published/whisper/long_files.py` holds Whisper base.
+`--peer` takes a folder of CTranslate2 and has faster-whisper transcribe with its own detector instead, greedily.
 Needs numpy, soundfile and, for published checkpoints, transformers' normaliser, and `cargo build --release`.
 """
 
@@ -88,6 +89,14 @@ def transcribe(program: Path, models: Path, options: list[str], files: list[Path
     return texts
 
 
+def peer(folder: Path, language: str | None, files: list[Path]) -> list[str]:
+    from faster_whisper import WhisperModel
+
+    model = WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=os.cpu_count())
+    read = lambda file: model.transcribe(str(file), language=language, beam_size=1, vad_filter=True)[0]  # noqa: E731
+    return ["".join(segment.text for segment in read(file)).strip() for file in files]
+
+
 def normalise(published: bool):
     if not published:
         return lambda text: text
@@ -105,30 +114,42 @@ def main() -> None:
     parser.add_argument("--option", action="append", default=[], help="of `auricle transcribe`, as --option=--lm=off")
     parser.add_argument("--every", type=int, default=16, help="one of so many utterances")
     parser.add_argument("--seen", action="store_true", help="the sounds that the detector was trained with too")
+    parser.add_argument("--only", default="sounds,short,quiet")
+    parser.add_argument("--peer", type=Path)
     parser.add_argument("--work", type=Path, default=Path("/tmp/auricle-false-words"))
     parser.add_argument("--program", type=Path, default=target / "release/auricle")
     arguments = parser.parse_args()
-    run = lambda files, *more: transcribe(  # noqa: E731
-        arguments.program, arguments.models, ["--model", arguments.model, *arguments.option, *more], files
-    )
+    only = arguments.only.split(",")
+
+    def run(files: list[Path], language: str | None = None) -> list[str]:
+        if arguments.peer:
+            return peer(arguments.peer, language, files)
+        options = ["--model", arguments.model, *arguments.option, *(["--language", language] if language else [])]
+        return transcribe(arguments.program, arguments.models, options, files)
+
     number = lambda path: int(path.stem.rsplit("-", 1)[1])  # noqa: E731
     sounds = sorted((arguments.data / "noise").glob("*.opus"))
     sounds = [path for path in sounds if (number(path) < HELD_OUT_NOISE) == arguments.seen]
     # No language is given, as nobody speaks one.
+    sounds = sounds if "sounds" in only else []
     texts = run(sounds)
     wrong = [(path.stem, text) for path, text in zip(sounds, texts, strict=True) if text]
-    print(f"| Sounds with words | {len(wrong)} of {len(sounds)}, {sum(len(text.split()) for _, text in wrong)} words |", flush=True)
+    if sounds:
+        count = sum(len(text.split()) for _, text in wrong)
+        print(f"| Sounds with words | {len(wrong)} of {len(sounds)}, {count} words |", flush=True)
     for name, text in wrong:
         print(f"|   {name} | {text} |")
-    for gain, clips in short_clips(arguments.data, arguments.work).items():
-        missed = sum(not text for text in run(clips, "--language", "en"))
+    for gain, clips in (short_clips(arguments.data, arguments.work) if "short" in only else {}).items():
+        missed = sum(not text for text in run(clips, "en"))
         free = sum(not text for text in run(clips))
         print(f"| Short words at {gain} dB missed | {missed} of {len(clips)}; {free} where the language is not given |", flush=True)
+    if "quiet" not in only:
+        return
     references, quiet = utterances(arguments.data, arguments.work, arguments.every)
-    spelled = normalise(arguments.model != "svc-best" and arguments.models != ROOT / "models")
+    spelled = normalise(arguments.peer or arguments.model != "svc-best" and arguments.models != ROOT / "models")
     for gain, clips in quiet.items():
         rates = ErrorRates()
-        for said, text in zip(references, run(clips, "--language", "en"), strict=True):
+        for said, text in zip(references, run(clips, "en"), strict=True):
             rates.add(spelled(said), spelled(text))
         print(f"| Utterances at {gain} dB | {rates.wer:.1f} % of {rates.words} words wrong |", flush=True)
 

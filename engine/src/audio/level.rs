@@ -73,19 +73,19 @@ impl Leveler {
     }
 
     /// Takes samples and appends those that are ready.
-    pub fn push(&mut self, samples: &[f32], out: &mut Vec<f32>) {
-        if self.lookahead == 0 {
-            for sample in samples {
-                let raised = self.raise(*sample);
-                out.push(raised);
-                self.levels.push(*sample);
+    pub fn push(&mut self, mut samples: &[f32], out: &mut Vec<f32>) {
+        while !samples.is_empty() {
+            // No further than the end of a frame: its level counts at once.
+            let (piece, rest) = samples.split_at(samples.len().min(FRAME - self.levels.samples));
+            samples = rest;
+            if self.lookahead == 0 {
+                self.raise(piece, out);
+                self.levels.push(piece);
+                continue;
             }
-            return;
-        }
-        for sample in samples {
-            self.held.push_back(*sample);
-            self.levels.push(*sample);
-            if self.levels.frames >= self.passed.max(1) + self.lookahead {
+            self.held.extend(piece);
+            self.levels.push(piece);
+            while self.levels.frames >= self.passed.max(1) + self.lookahead {
                 self.pass(FRAME, out);
             }
         }
@@ -102,32 +102,47 @@ impl Leveler {
     }
 
     fn pass(&mut self, most: usize, out: &mut Vec<f32>) {
-        for _ in 0..most.min(self.held.len()) {
-            let Some(sample) = self.held.pop_front() else { return };
-            let raised = self.raise(sample);
-            out.push(raised);
+        let mut held = std::mem::take(&mut self.held);
+        let ready = most.min(held.len());
+        let (front, back) = held.as_slices();
+        let (first, second) = (&front[..ready.min(front.len())], &back[..ready.saturating_sub(front.len())]);
+        self.raise(first, out);
+        self.raise(second, out);
+        held.drain(..ready);
+        self.held = held;
+    }
+
+    /// Appends samples with their gain.
+    fn raise(&mut self, mut samples: &[f32], out: &mut Vec<f32>) {
+        while !samples.is_empty() {
+            if self.at == 0 {
+                self.begin_frame();
+            }
+            let (piece, rest) = samples.split_at(samples.len().min(FRAME - self.at));
+            samples = rest;
+            let [from, to] = self.gain_db;
+            if from == 0.0 && to == 0.0 {
+                out.extend_from_slice(piece);
+            } else {
+                self.raised += piece.len() as u64;
+                out.extend(piece.iter().zip(self.at..).map(|(sample, at)| {
+                    let part = at as f32 / FRAME as f32;
+                    sample * 10f32.powf((from + (to - from) * part) / 20.0)
+                }));
+            }
+            self.at = (self.at + piece.len()) % FRAME;
         }
     }
 
-    /// A sample with its gain.
-    fn raise(&mut self, sample: f32) -> f32 {
-        if self.at == 0 {
-            self.passed += 1;
-            let wanted = self.levels.gain_db();
-            self.gain_db = [self.gain_db[1], wanted.min(self.gain_db[1] + RISE_DB)];
-            // The gain of a recording's first frame is known at once.
-            if self.passed == 1 && self.lookahead > 0 {
-                self.gain_db = [wanted; 2];
-            }
+    /// Finds the gain of the next frame.
+    fn begin_frame(&mut self) {
+        self.passed += 1;
+        let wanted = self.levels.gain_db();
+        self.gain_db = [self.gain_db[1], wanted.min(self.gain_db[1] + RISE_DB)];
+        // The gain of a recording's first frame is known at once.
+        if self.passed == 1 && self.lookahead > 0 {
+            self.gain_db = [wanted; 2];
         }
-        let [from, to] = self.gain_db;
-        let part = self.at as f32 / FRAME as f32;
-        self.at = (self.at + 1) % FRAME;
-        if from == 0.0 && to == 0.0 {
-            return sample;
-        }
-        self.raised += 1;
-        sample * 10f32.powf((from + (to - from) * part) / 20.0)
     }
 }
 
@@ -149,9 +164,10 @@ impl Default for Levels {
 }
 
 impl Levels {
-    fn push(&mut self, sample: f32) {
-        self.energy += sample * sample;
-        self.samples += 1;
+    /// Takes samples, none beyond the end of the frame under way.
+    fn push(&mut self, samples: &[f32]) {
+        self.energy = samples.iter().fold(self.energy, |energy, sample| energy + sample * sample);
+        self.samples += samples.len();
         if self.samples < FRAME {
             return;
         }
@@ -244,6 +260,17 @@ mod tests {
             }
             let live = level(Leveler::live(), &samples, 320);
             assert!((rms_db(&live[5 * 16_000..][..4_000]) - TARGET_DB).abs() < 2.0);
+        }
+    }
+
+    #[test]
+    fn live_sound_is_passed_on_at_once() {
+        for samples in [talk(2, -25.0, -60.0), talk(2, -55.0, -85.0)] {
+            let (mut leveler, mut out) = (Leveler::live(), Vec::new());
+            for (number, block) in samples.chunks(160).enumerate() {
+                leveler.push(block, &mut out);
+                assert_eq!(out.len(), number * 160 + block.len());
+            }
         }
     }
 

@@ -75,13 +75,45 @@ impl Mixer {
             self.block_channels = vec![0.0; channels];
         }
         let scale = 1.0 / channels as f32;
-        for frame in interleaved.chunks_exact(channels) {
+        let mut rest = interleaved;
+        while rest.len() >= channels {
+            if channels == 2 && self.frames == 0 && self.weights.is_none() && rest.len() >= 2 * BLOCK as usize {
+                let (block, after) = rest.split_at(2 * BLOCK as usize);
+                self.mix_stereo_block(block, out);
+                rest = after;
+                continue;
+            }
+            let (frame, after) = rest.split_at(channels);
+            rest = after;
             let mean = match frame {
                 [left, right] => (sanitize(*left) + sanitize(*right)) * 0.5,
                 _ => frame.iter().copied().map(sanitize).sum::<f32>() * scale,
             };
             self.follow(frame, mean);
             out.push(self.weighted(frame, scale).unwrap_or(mean));
+        }
+    }
+
+    /// Appends the means of a whole block of two channels that count alike: what most recordings are.
+    fn mix_stereo_block(&mut self, block: &[f32], out: &mut Vec<f32>) {
+        let [mut left_energy, mut right_energy, mut mean_energy] = [0.0; 3];
+        let (frames, _) = block.as_chunks::<2>();
+        out.extend(frames.iter().map(|[left, right]| {
+            let (left, right) = (sanitize(*left), sanitize(*right));
+            let mean = (left + right) * 0.5;
+            left_energy += left * left;
+            right_energy += right * right;
+            mean_energy += mean * mean;
+            mean
+        }));
+        self.block_channels.copy_from_slice(&[left_energy, right_energy]);
+        self.block_mean = mean_energy;
+        self.end_block();
+        // The last sample of the block that decides has its first step to the other mix.
+        if self.weights.is_some()
+            && let (Some(last), Some(mixed)) = (frames.last(), out.last_mut())
+        {
+            *mixed = self.weighted(last, 0.5).unwrap_or(*mixed);
         }
     }
 

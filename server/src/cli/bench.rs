@@ -17,6 +17,9 @@ use super::{EngineArgs, Failure, Result, interrupt, output};
 /// Concurrent files of the last row.
 const CONCURRENT: usize = 4;
 
+/// Runs of a row of short files, of which it shows the median.
+const RUNS: usize = 9;
+
 /// Target duration of the row of a long file.
 const LONG_FILE_WORK: Duration = Duration::from_secs(10);
 
@@ -31,8 +34,8 @@ const MAX_REPEATS: usize = 160;
 #[derive(Args)]
 #[command(after_help = "\
 Each row says how many seconds of audio one second of work gets through. The first transcription loads the model and,
-on a GPU, compiles its kernels; the rows after it do not. Where a language model was pulled, a second table has its tokens
-a second.
+on a GPU, compiles its kernels; the rows after it do not. Rows of short files are medians of nine runs. Where a language
+model was pulled, a second table has its tokens a second.
 
 With --talk, simulated callers talk to voice agents of a service that runs as long as the command, or of the one at --url. They speak
 over the greeting (an interruption, or in every second call words of a listener), ask, pause within sentences, and count what goes
@@ -94,13 +97,13 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let stages = engine.measure(&args.model, &samples)?;
     table.add("log-mel features of it", clip_s, stages.features);
     table.add("one encoder pass over it", clip_s, stages.encoder);
-    let (_, single) = timed(|| transcribe(&engine, 1, "one short file"))?;
+    let single = median(|| transcribe(&engine, 1, "one short file").map(drop))?;
     table.add("one short file", clip_s, single);
     let repeats =
         (LONG_FILE_WORK.as_secs_f64() / single.as_secs_f64().max(1e-3)).clamp(2.0, MAX_REPEATS as f64) as usize;
     let (_, long) = timed(|| transcribe(&engine, repeats, "one long file"))?;
     table.add("one long file", clip_s * repeats as f64, long);
-    let (_, several) = timed(|| {
+    let several = median(|| {
         std::thread::scope(|scope| {
             let work = || transcribe(&engine, 1, "several at once").map(drop);
             let threads: Vec<_> = (0..CONCURRENT).map(|_| scope.spawn(work)).collect();
@@ -165,6 +168,15 @@ fn language_rows(engine: &Engine) -> Result<Vec<Vec<String>>> {
     })?;
     add(&format!("{CONCURRENT_ANSWERS} answers at once"), written, began.elapsed());
     Ok(rows)
+}
+
+/// The median time of several runs.
+fn median<E>(mut work: impl FnMut() -> std::result::Result<(), E>) -> std::result::Result<Duration, E> {
+    let times: std::result::Result<Vec<Duration>, E> =
+        (0..RUNS).map(|_| timed(&mut work).map(|((), took)| took)).collect();
+    let mut times = times?;
+    times.sort();
+    Ok(times[RUNS / 2])
 }
 
 fn timed<T, E>(work: impl FnOnce() -> std::result::Result<T, E>) -> std::result::Result<(T, Duration), E> {

@@ -26,7 +26,8 @@ pub enum Role {
 
 impl Role {
     pub(super) fn of(row: &AnyRow) -> Result<Self> {
-        Ok(if row.try_get::<String, _>("role")? == "member" { Self::Member } else { Self::Owner })
+        // A word of a later version gives no right that it may not mean.
+        Ok(if row.try_get::<String, _>("role")? == "owner" { Self::Owner } else { Self::Member })
     }
 }
 

@@ -207,10 +207,11 @@ fn transcribe_stream(
         while !ended && pushed - processed < ROWS_AHEAD {
             match audio.next_block()? {
                 Some(block) => {
-                    filter.push(&block)?;
                     let rows = mel.push(&block);
                     pushed += rows.len() / mels;
+                    // First, so that the device has them while speech is detected.
                     open.push(TransducerInput::Rows(rows))?;
+                    filter.push(&block)?;
                 }
                 None => {
                     let rows = mel.finish();
