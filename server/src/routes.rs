@@ -465,6 +465,7 @@ pub static ROUTES: &[Route] = &[
     page(Method::POST, "/billing/budget", handler!(dashboard::billing::set_budget, dashboard)),
     page(Method::GET, "/playground", handler!(playground::file, dashboard)),
     page(Method::GET, "/playground/live", handler!(playground::live, dashboard)),
+    page(Method::GET, "/playground/agent", handler!(playground::agent, dashboard)),
     script(
         Method::GET,
         "/data/transcripts/{transcript_id}/progress",
@@ -477,6 +478,7 @@ pub static ROUTES: &[Route] = &[
     script(Method::POST, "/data/uploads/{upload_id}/complete", handler!(uploads::complete, uploads)),
     script(Method::POST, "/data/speech-understanding", handler!(understanding::create, language)),
     script(Method::POST, "/data/realtime/token", handler!(realtime::create_token, realtime)),
+    script(Method::POST, "/data/voice-agent/token", handler!(agent::create_token, agent)),
     script(Method::POST, "/data/billing/checkout", handler!(billing::checkout, billing)),
 ];
 

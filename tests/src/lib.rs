@@ -4,6 +4,7 @@ mod agent;
 pub mod arrows;
 mod browser;
 mod bucket;
+pub mod chat_replies;
 mod client;
 mod disk;
 mod faketime;

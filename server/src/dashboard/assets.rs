@@ -37,7 +37,10 @@ const SCRIPT: &str = concat!(
     include_str!("assets/page.js"),
     include_str!("assets/upload.js"),
     include_str!("assets/transcript.js"),
+    include_str!("assets/capture.js"),
     include_str!("assets/live.js"),
+    include_str!("assets/agent_code.js"),
+    include_str!("assets/agent.js"),
     include_str!("assets/reference.js"),
 );
 

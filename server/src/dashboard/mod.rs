@@ -31,7 +31,7 @@ mod words;
 
 use std::sync::Arc;
 
-use auricle_engine::Catalog;
+use auricle_engine::{Catalog, Engine};
 use url::Url;
 
 use crate::api::TranscriptsState;
@@ -51,6 +51,8 @@ pub struct DashboardState {
     pub store: Store,
     pub storage: Storage,
     pub catalog: Arc<Catalog>,
+    /// None if this process does not transcribe.
+    pub engine: Option<Engine>,
     pub payments: Arc<PaymentProvider>,
     pub notifiers: Arc<Notifiers>,
     pub transcripts: Arc<TranscriptsState>,

@@ -1,9 +1,9 @@
-//! The playground: a file and a live session, with the code for each.
+//! The playground: a file, a live session and a voice agent, with the code for each.
 
 use std::sync::Arc;
 
 use askama::Template;
-use auricle_engine::Catalog;
+use auricle_engine::{Catalog, Engine, SpeakOptions};
 use serde::Serialize;
 
 use super::DashboardState;
@@ -62,7 +62,7 @@ impl UploadForm {
             models: json(&models)?,
             model_ids: models,
             has_speakers: state.catalog.diarizer().is_some(),
-            api: state.api_url.as_str().trim_end_matches('/').to_owned(),
+            api: api(state),
         })
     }
 }
@@ -75,6 +75,7 @@ fn json(value: &impl Serialize) -> Result<String> {
 #[template(path = "playground_file.html")]
 struct FilePage {
     frame: Frame,
+    tab: &'static str,
     form: UploadForm,
 }
 
@@ -82,21 +83,62 @@ struct FilePage {
 #[template(path = "playground_live.html")]
 struct LivePage {
     frame: Frame,
+    tab: &'static str,
     models: String,
     model_ids: Vec<ModelChoice>,
     api: String,
 }
 
+#[derive(Template)]
+#[template(path = "playground_agent.html")]
+struct AgentPage {
+    frame: Frame,
+    tab: &'static str,
+    /// Ids of voices.
+    voices: Vec<String>,
+    tools: &'static str,
+    result: &'static str,
+    api: String,
+}
+
+/// The tools that the page begins with, and what they answer.
+const TOOLS: &str = r#"[
+  {
+    "type": "function",
+    "name": "get_weather",
+    "description": "The weather of a place now.",
+    "parameters": {
+      "type": "object",
+      "properties": { "place": { "type": "string" } },
+      "required": ["place"]
+    }
+  }
+]"#;
+const RESULT: &str = r#"{ "sky": "sunny", "celsius": 21 }"#;
+
+fn api(state: &DashboardState) -> String {
+    state.api_url.as_str().trim_end_matches('/').to_owned()
+}
+
 /// `GET /playground`
 pub async fn file(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     let frame = Frame::new(&state, &request, Section::Playground, EN.playground).await?;
-    page(&FilePage { frame, form: UploadForm::new(&state)? })
+    page(&FilePage { frame, tab: "file", form: UploadForm::new(&state)? })
 }
 
 /// `GET /playground/live`
 pub async fn live(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     let frame = Frame::new(&state, &request, Section::Playground, EN.playground_live).await?;
     let models = models(&state.catalog, ProductKind::Realtime);
-    let api = state.api_url.as_str().trim_end_matches('/').to_owned();
-    page(&LivePage { frame, models: json(&models)?, model_ids: models, api })
+    page(&LivePage { frame, tab: "live", models: json(&models)?, model_ids: models, api: api(&state) })
+}
+
+/// `GET /playground/agent`
+pub async fn agent(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let frame = Frame::new(&state, &request, Section::Playground, EN.playground_agent).await?;
+    let voices = |engine: &Engine| engine.voices(&SpeakOptions::default()).ok();
+    // A session says what to do about a voice that is missing.
+    let voices = state.engine.as_ref().and_then(voices).unwrap_or_default();
+    let voices = voices.into_iter().map(|voice| voice.id).collect();
+    page(&AgentPage { frame, tab: "agent", voices, tools: TOOLS, result: RESULT, api: api(&state) })
 }

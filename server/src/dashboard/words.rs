@@ -337,6 +337,7 @@ words! {
     playground_lead = "Try it in the browser, and take the code with you.";
     playground_file = "File";
     playground_live = "Live";
+    playground_agent = "Voice agent";
     code = "Code";
     code_key = "The code reads your key from the environment, AURICLE_KEY.";
     microphone = "Microphone";
@@ -346,6 +347,19 @@ words! {
     live_hint = "Press Start and speak. The session costs by the second until you stop.";
     live_text = "What you say";
     live_nothing = "Your words appear here.";
+    agent_prompt = "Instructions";
+    agent_prompt_example = "You are the friendly receptionist of a hotel. You answer briefly.";
+    agent_greeting = "Greeting";
+    agent_greeting_example = "Hello! How can I help you?";
+    agent_voice = "Voice";
+    agent_voice_default = "Default voice";
+    agent_tools = "Tools";
+    agent_tools_json = "Tools, as JSON";
+    agent_result = "What a tool answers here, as JSON";
+    agent_call = "Call";
+    agent_hint = "Press Call and speak; you may interrupt the agent. The session costs by the second until you hang up.";
+    agent_conversation = "Conversation";
+    agent_nothing = "What you and the agent say appears here.";
 
     js_copied = "Copied";
     js_copy_failed = "Copying failed; select the text yourself.";
@@ -370,7 +384,6 @@ words! {
     js_by = "Answered by";
     js_media_failed = "The browser cannot play this recording.";
     js_speaker = "Speaker";
-    js_live_start = "Start";
     js_live_stop = "Stop";
     js_live_asking = "Waiting for the microphone…";
     js_live_connecting = "Connecting…";
@@ -384,4 +397,22 @@ words! {
     js_live_insecure = "Browsers give the microphone to pages over HTTPS or on localhost alone.";
     js_live_latency = "Words after";
     js_milliseconds = "ms";
+    js_agent_hang_up = "Hang up";
+    js_agent_tools_json = "The tools are not JSON:";
+    js_agent_tools_list = "The tools must be a JSON array.";
+    js_agent_you = "You";
+    js_agent_agent = "Agent";
+    js_agent_tool = "Tool";
+    js_agent_fault = "Problem";
+    js_agent_arguments = "Arguments";
+    js_agent_answered = "Answered with what the box says:";
+    js_agent_first_sound = "First sound after";
+    js_agent_interrupted = "Interrupted";
+    js_agent_updated = "The agent has the new settings.";
+    js_agent_listens = "The agent listens.";
+    js_agent_hears = "The agent hears you…";
+    js_agent_thinks = "The agent thinks…";
+    js_agent_speaks = "The agent speaks.";
+    js_agent_ended = "The call has ended.";
+    js_agent_lost = "The connection was lost. What was said is kept; press Call to go on.";
 }

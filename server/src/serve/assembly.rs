@@ -246,6 +246,7 @@ impl Service {
             store: store.clone(),
             storage: storage.clone(),
             catalog: catalog.clone(),
+            engine: engine.clone(),
             payments: payments.clone(),
             notifiers: notifiers.clone(),
             transcripts: transcripts.clone(),

@@ -1,5 +1,6 @@
 //! Pages in a real browser.
 
+mod agent;
 mod dashboard;
 mod mail;
 mod reference;

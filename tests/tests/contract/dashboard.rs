@@ -19,7 +19,7 @@ fn idle() -> Setup {
 }
 
 /// Every page and form for people who have signed in. `{}` is a transcript, `{key}` a key.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "/",
     "/keys",
     "/transcripts",
@@ -33,6 +33,7 @@ const PAGES: [&str; 14] = [
     "/team",
     "/playground",
     "/playground/live",
+    "/playground/agent",
     "/transcripts/{}/download/json",
 ];
 const FORMS: [&str; 9] = [
@@ -46,12 +47,13 @@ const FORMS: [&str; 9] = [
     "/team/invitations/inv_1/withdraw",
     "/team/user_1/remove",
 ];
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     "/data/transcripts",
     "/data/uploads/sign",
     "/data/uploads/upload_1/complete",
     "/data/speech-understanding",
     "/data/realtime/token",
+    "/data/voice-agent/token",
     "/data/billing/checkout",
 ];
 

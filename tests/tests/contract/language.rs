@@ -3,6 +3,7 @@
 
 use std::sync::OnceLock;
 
+use auricle_tests::chat_replies::{COMPLETIONS, delta, end, says, stream_of};
 use auricle_tests::{Account, Answer, Gate, Receiver, Reply, Service, Setup, silence, speech};
 use bytes::Bytes;
 use reqwest::Method;
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 
 const UNDERSTANDING: &str = "/v2/speech-understanding";
 const CHAT: &str = "/v2/llm/chat-completions";
-pub const COMPLETIONS: &str = "/v1/chat/completions";
 
 /// The real starter: its words have sentences to quote. No language model.
 fn service() -> &'static Service {
@@ -52,30 +52,6 @@ fn upstream(replies: impl IntoIterator<Item = Reply>) -> (Receiver, Service, Acc
         .start();
     let account = service.account();
     (receiver, service, account)
-}
-
-pub fn stream_of(events: &[Value]) -> Reply {
-    let mut text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-    text.push_str("data: [DONE]\n\n");
-    Reply::Body(200, "text/event-stream", text.into())
-}
-
-pub fn delta(delta: Value) -> Value {
-    json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] })
-}
-
-pub fn end(reason: &str) -> [Value; 2] {
-    [
-        json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }),
-        json!({ "choices": [], "usage": { "prompt_tokens": 7, "completion_tokens": 2 } }),
-    ]
-}
-
-/// An answer of these pieces.
-pub fn says(pieces: &[&str]) -> Reply {
-    let mut all: Vec<Value> = pieces.iter().map(|piece| delta(json!({ "content": piece }))).collect();
-    all.extend(end("stop"));
-    stream_of(&all)
 }
 
 #[test]

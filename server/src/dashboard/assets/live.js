@@ -77,32 +77,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 if (liveForm) {
   followModel(liveForm)
-  const talk = find('[data-talk]', liveForm)
-  const state = find('[data-state]', liveForm)
-  const meter = find('meter', liveForm)
+  const controls = captureControls(liveForm)
   const turns = find('[data-turns]')
   const partial = find('[data-partial]')
   let running
 
   const optionsOfLive = () => {
-    const options = { model: liveForm.elements.model.value, sample_rate: running?.rate ?? 16000 }
+    const options = { model: liveForm.elements.model.value, sample_rate: running?.microphone?.rate ?? 16000 }
     if (liveForm.elements.language_code.value) options.language_code = liveForm.elements.language_code.value
     return options
   }
   const updateCode = showCode(liveForm, LIVE_CODE, () => [liveForm.dataset.api, optionsOfLive()])
-
-  async function listDevices() {
-    const select = liveForm.elements.device
-    const devices = (await navigator.mediaDevices?.enumerateDevices?.() ?? []).filter(one => one.kind === 'audioinput' && one.label)
-    if (!devices.length) return
-    const before = select.value
-    while (select.options.length > 1) select.options[1].remove()
-    for (const { deviceId, label } of devices) if (deviceId !== 'default') select.append(make('option', label, { value: deviceId }))
-    select.value = before
-    if (select.selectedIndex < 0) select.value = ''
-  }
-  navigator.mediaDevices?.addEventListener?.('devicechange', listDevices)
-  listDevices()
 
   function show(text) {
     partial.textContent = text
@@ -129,59 +114,36 @@ if (liveForm) {
   function end(session, text) {
     if (running !== session) return
     running = null
-    clearInterval(session.timer)
-    for (const track of session.stream?.getTracks() ?? []) track.stop()
-    session.sound?.close().catch(() => {})
+    session.microphone?.close()
     if (session.socket && session.socket.readyState <= 1) session.socket.close(1000)
     // What was not finished is not lost.
     if (partial.textContent) turns.append(make('p', partial.textContent))
     show('')
-    state.textContent = text
-    meter.value = 0
-    find('span', talk).textContent = words.live_start
-    talk.classList.remove('on')
-    talk.disabled = false
+    controls.end(text)
   }
 
   function stop(session) {
-    state.textContent = words.live_ending
-    talk.disabled = true
+    controls.ending()
     session.stopping = true
-    for (const track of session.stream?.getTracks() ?? []) track.stop()
+    session.microphone?.mute()
     if (session.socket?.readyState === 1) session.socket.send('{"type":"stop"}')
     else end(session, words.live_ended)
   }
 
   async function start() {
     const session = running = {}
-    find('span', talk).textContent = words.live_stop
-    talk.classList.add('on')
-    state.textContent = words.live_asking
-    if (!navigator.mediaDevices) return end(session, words.live_insecure)
+    controls.begin(words.live_stop)
     try {
-      const device = liveForm.elements.device.value
-      session.stream = await navigator.mediaDevices.getUserMedia({ audio: device ? { deviceId: { exact: device } } : true })
-    } catch (error) {
-      return end(session, error.name === 'NotAllowedError' ? words.live_refused : words.live_no_device)
-    }
-    try {
-      if (running !== session) { for (const track of session.stream.getTracks()) track.stop(); return }
-      listDevices()
-      session.stream.getAudioTracks()[0].addEventListener('ended', () => {
+      const microphone = await openMicrophone(liveForm, () => {
         if (running === session && !session.stopping) { stop(session); toast(words.live_unplugged) }
       })
-      session.sound = new AudioContext()
-      if (session.sound.sampleRate > 48000) {
-        await session.sound.close()
-        session.sound = new AudioContext({ sampleRate: 48000 })
-      }
-      session.rate = session.sound.sampleRate
-      await session.sound.audioWorklet.addModule(liveForm.dataset.worklet)
-      state.textContent = words.live_connecting
+      if (running !== session) return microphone.close()
+      session.microphone = microphone
+      controls.listDevices()
+      controls.say(words.live_connecting)
       updateCode()
       const minted = await ask('/data/realtime/token', optionsOfLive())
-      if (running !== session) return
-      connect(session, minted)
+      if (running === session) connect(session, minted)
     } catch (error) {
       end(session, error.message)
     }
@@ -191,29 +153,13 @@ if (liveForm) {
     const url = new URL(minted.websocket_url)
     url.searchParams.set('token', minted.token)
     const socket = session.socket = new WebSocket(url)
-    let waiting = []
-    let size = 0
     socket.onmessage = ({ data }) => {
       const frame = JSON.parse(data)
       if (frame.type === 'ready') {
         session.began = performance.now()
-        session.timer = setInterval(() => { find('[data-clock]').textContent = clockOf(performance.now() - session.began) }, 250)
-        state.textContent = words.live_speak
-        const pcm = new AudioWorkletNode(session.sound, 'pcm')
-        pcm.port.onmessage = ({ data: { pcm: part, peak } }) => {
-          meter.value = Math.max(meter.value * 0.92, Math.min(100, peak * 120))
-          waiting.push(part)
-          size += part.length
-          if (size < session.rate / 20 || socket.readyState !== 1) return
-          const all = new Int16Array(size)
-          let at = 0
-          for (const one of waiting) { all.set(one, at); at += one.length }
-          waiting = []
-          size = 0
-          socket.send(all)
-        }
-        session.sound.createMediaStreamSource(session.stream).connect(pcm)
-        session.sound.resume()
+        controls.startClock()
+        controls.say(words.live_speak)
+        session.microphone.listen(controls.level, pcm => { if (socket.readyState === 1) socket.send(pcm) })
       }
       if (frame.type === 'transcript') heard(session, frame)
       if (frame.type === 'error' || frame.type === 'reconnect') session.said = frame.message
@@ -224,5 +170,5 @@ if (liveForm) {
     }
   }
 
-  talk.addEventListener('click', () => { if (running) stop(running); else start() })
+  controls.button.addEventListener('click', () => { if (running) stop(running); else start() })
 }

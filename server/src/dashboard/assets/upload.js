@@ -154,7 +154,9 @@ if (uploadForm) {
 
 /** Code as a language quotes it. */
 const json = (value, indent) => JSON.stringify(value, null, indent)
-const python = value => json(value, 4).replace(/: true/g, ': True')
+const PYTHON = { true: 'True', false: 'False', null: 'None' }
+// Texts are matched too, so that words within them stay as they are.
+const python = value => json(value, 4).replace(/"(?:[^"\\]|\\.)*"|true|false|null/g, part => PYTHON[part] ?? part)
 const shell = text => `'${text.replaceAll("'", "'\\''")}'`
 
 const FILE_CODE = {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use auricle_tests::chat_replies::{COMPLETIONS, calls, delta, says};
 use auricle_tests::{Account, Delivery, Receiver, Reply, Said, Service, Setup, spoken};
 use serde_json::{Value, json};
 use tungstenite::Message;
 
 use super::talking;
-use crate::language::{COMPLETIONS, delta, end, says, stream_of};
 
 /// 100 ms at 24 kHz.
 const PIECE: usize = 4_800;
@@ -34,15 +34,6 @@ fn words_are_told_while_the_caller_speaks() {
     assert!(!told["text"].as_str().unwrap().is_empty(), "{told}");
     assert!(call.kinds().contains(&"input.speech.started"));
     call.end();
-}
-
-/// An answer that calls a tool.
-fn calls(name: &str, arguments: &str) -> Reply {
-    let call =
-        json!({ "index": 0, "id": "call_0", "type": "function", "function": { "name": name, "arguments": arguments } });
-    let mut events = vec![delta(json!({ "tool_calls": [call] }))];
-    events.extend(end("tool_calls"));
-    stream_of(&events)
 }
 
 /// The last part of the recording, one turn: "ask what you can do for your country", of which the starter hears "you".
