@@ -127,6 +127,9 @@ pub struct Config {
     pub free_credit_cents: u32,
     /// Anybody who reaches the dashboard may create an account.
     pub sign_up: bool,
+    /// Email addresses of the people who see the operator's page of the dashboard.
+    #[serde(deserialize_with = "addresses")]
+    pub operators: Vec<String>,
     /// The SMTP server for mail: invitations, links, alarms. Without one no mail is sent.
     pub mail_host: Option<String>,
     /// Default: 587 with `starttls`, 465 with `implicit`, 25 with `off`.
@@ -261,6 +264,7 @@ impl Default for Config {
             unused_upload_days: 30,
             free_credit_cents: 1000,
             sign_up: true,
+            operators: Vec::new(),
             mail_host: None,
             mail_port: None,
             mail_tls: MailTls::Starttls,
@@ -300,8 +304,20 @@ fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> 
     Vec::<String>::deserialize(from)?.into_iter().map(network).collect()
 }
 
+/// Email addresses, in the form in which people sign in.
+fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let address = |text: String| {
+        let address = text.trim().to_lowercase();
+        let is_address = address.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
+        is_address
+            .then_some(address)
+            .ok_or_else(|| D::Error::custom(format!("operators: {text:?} is no email address")))
+    };
+    Vec::<String>::deserialize(from)?.into_iter().map(address).collect()
+}
+
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 73] = [
+const KEYS: [&str; 74] = [
     "data",
     "models",
     "device",
@@ -355,6 +371,7 @@ const KEYS: [&str; 73] = [
     "unused_upload_days",
     "free_credit_cents",
     "sign_up",
+    "operators",
     "mail_host",
     "mail_port",
     "mail_tls",
@@ -543,6 +560,7 @@ mod tests {
             ("device = \"tpu\"", "device"),
             ("precision = \"half\"", "precision"),
             ("trusted_proxies = [\"proxy\"]", "trusted_proxies"),
+            ("operators = [\"ops\"]", "operators"),
             ("job_workers = 0", "job_workers"),
             ("storage_url = \"http://x\"", "storage_url"),
             ("language_upstream = \"http://x/v1\"", "language_model"),

@@ -113,7 +113,7 @@ impl RequestContext {
     pub fn checkout(&mut self) -> Result<Checkout> {
         match std::mem::replace(&mut self.identity, Identity::Anonymous) {
             Identity::Checkout(checkout) => checkout,
-            _ => Err(ApiError::not_found("There is nothing at this path.")),
+            _ => Err(ApiError::no_such_path()),
         }
     }
 

@@ -16,7 +16,8 @@
 //! - `jobs`, `webhook_outbox`, `mail`, `usage_reports`, `metering`: background work: transcription, webhooks, letters, reports
 //!   to the payment provider, time of live sessions
 //! - `http`: connections, bodies, queries, responses, rate limits
-//! - `billing`: prices, payment providers; `language`: language models and prompts over transcripts
+//! - `billing`: prices, payment providers; `language`: language models and prompts over transcripts; `checkpoints`: what serves each
+//!   model, and pulls of published checkpoints
 //! - `storage`: the object store; `outbound`: requests to URLs of users; `model_hub`: checkpoints from a model hub
 //! - `store`: the database; SQL lives here alone
 //! - `config`: settings; `languages`: language codes
@@ -28,6 +29,7 @@ mod api;
 mod auth;
 mod backoff;
 mod billing;
+mod checkpoints;
 mod cli;
 mod clock;
 mod config;

@@ -56,6 +56,11 @@ impl Metering {
         Self { store, node, started, dead_after, max_duration, running: Mutex::default(), unrecorded: Mutex::default() }
     }
 
+    /// This node.
+    pub fn node(&self) -> &NodeId {
+        &self.node
+    }
+
     fn now_ms(&self) -> i64 {
         ms(self.started.elapsed())
     }

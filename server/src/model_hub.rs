@@ -187,7 +187,7 @@ impl ModelHub {
         commit: &str,
         file: &RemoteFile,
         dir: &Path,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<()> {
         let complete = dir.join(&file.name);
         if tokio::fs::metadata(&complete).await.is_ok_and(|found| found.len() == file.size) {
@@ -231,7 +231,7 @@ impl ModelHub {
         what: &str,
         part: &mut PartialFile,
         size: u64,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut (dyn FnMut(u64) + Send),
     ) -> std::result::Result<(), RequestError> {
         let mut request = self.get(address);
         if part.length > 0 {

@@ -10,8 +10,8 @@ use crate::api::{billing, chat, health, models, openai, transcripts, understandi
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
-    self, assets, audio, checkout, forgot, frame, join, keys, playground, reference, sign_in, stripe_events, team,
-    usage, webhooks, welcome,
+    self, assets, audio, checkout, forgot, frame, join, keys, operator, playground, reference, sign_in, stripe_events,
+    team, usage, webhooks, welcome,
 };
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
@@ -463,6 +463,10 @@ pub static ROUTES: &[Route] = &[
     page(Method::POST, "/team/invitations/{invitation_id}/withdraw", handler!(team::withdraw, dashboard)),
     page(Method::POST, "/team/{user_id}/remove", handler!(team::remove, dashboard)),
     page(Method::POST, "/billing/budget", handler!(dashboard::billing::set_budget, dashboard)),
+    // The handlers answer everybody but operators as if there were nothing.
+    visitor(Method::GET, "/operator", handler!(operator::show, dashboard)),
+    visitor(Method::POST, "/operator", handler!(operator::start_pull, dashboard)),
+    visitor(Method::GET, "/data/operator/pull", handler!(operator::progress, dashboard)),
     page(Method::GET, "/playground", handler!(playground::file, dashboard)),
     page(Method::GET, "/playground/live", handler!(playground::live, dashboard)),
     page(Method::GET, "/playground/agent", handler!(playground::agent, dashboard)),
@@ -564,7 +568,7 @@ impl RouteMatch {
 
     /// The error for a request without a route: 404 or 405.
     pub fn refusal(&self) -> ApiError {
-        let Self::OtherMethods(routes) = self else { return ApiError::not_found("There is nothing at this path.") };
+        let Self::OtherMethods(routes) = self else { return ApiError::no_such_path() };
         let mut allow: Vec<&str> = routes.iter().map(|route| route.method.as_str()).collect();
         if allow.contains(&"GET") {
             allow.push("HEAD");

@@ -79,7 +79,7 @@ pub const ORDERS: [Order; 3] = [
             &["auth"],
             &["jobs", "webhook_outbox", "mail", "usage_reports", "metering"],
             &["http"],
-            &["billing", "language"],
+            &["billing", "language", "checkpoints"],
             &["storage", "outbound", "model_hub"],
             &["store"],
             &["config", "languages"],

@@ -114,6 +114,12 @@ impl Setup {
         self
     }
 
+    /// On a models folder.
+    pub fn on(mut self, models: &Path) -> Self {
+        self.models = Some(models.to_owned());
+        self
+    }
+
     /// On the checkpoints that ship with the repository.
     pub fn starter(mut self) -> Self {
         self.models = Some(crate::models());

@@ -5,6 +5,7 @@ use std::path::Path;
 use auricle_engine::{Catalog, CatalogModel};
 
 use super::output;
+use crate::checkpoints::decimal_bytes;
 
 /// The line for a service model; none where the catalog lacks the model.
 pub fn line(catalog: &Catalog, model: &str) -> Option<String> {
@@ -19,7 +20,7 @@ pub fn line(catalog: &Catalog, model: &str) -> Option<String> {
         Some(size) => {
             let better = choice.model.sizes.iter().take_while(|other| other.name != size.name).last();
             better.map(|size| {
-                let (name, bytes) = (&size.name, output::decimal_bytes(size.download_bytes));
+                let (name, bytes) = (&size.name, decimal_bytes(size.download_bytes));
                 format!("auricle models pull {model} --size {name} ({bytes})")
             })
         }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::pull::{self, PullArgs};
 use super::{Failure, ModelsFolder, Result, output};
+use crate::checkpoints::{self, ListedModel, decimal_bytes};
 
 #[derive(Subcommand)]
 pub enum ModelsCommand {
@@ -49,41 +50,9 @@ fn list(args: &ListArgs) -> Result<()> {
     let dir = args.models.path()?;
     let catalog = Catalog::read(&dir)?;
     let mut rows = vec![["model", "kind", "checkpoint", "state", "languages"].map(String::from).to_vec()];
-    for model in catalog.models() {
-        let choice = catalog.choose(&model.id)?;
-        let state = match (choice.dir.join("config.json").is_file(), choice.is_starter) {
-            (true, true) => "starter",
-            (true, false) => "published",
-            (false, _) => "missing",
-        };
-        let checkpoint = choice.dir.strip_prefix(&dir).unwrap_or(&choice.dir).display().to_string();
-        rows.push(vec![model.id.clone(), model.kind.clone(), checkpoint, state.into(), choice.languages.join(" ")]);
-    }
-    for model in catalog.language_models() {
-        let path = catalog.language_model_path(model);
-        let state = if catalog.choose_language_model(Some(&model.id)).is_ok() { "published" } else { "missing" };
+    for ListedModel { id, kind, path, state, languages, .. } in checkpoints::list(&catalog)? {
         let checkpoint = path.strip_prefix(&dir).unwrap_or(&path).display().to_string();
-        rows.push([model.id.as_str(), "language", &checkpoint, state, "any"].map(String::from).to_vec());
-    }
-    if let Some(detector) = catalog.detector() {
-        let state = match (detector.join("model.safetensors").is_file(), catalog.detector_is_starter()) {
-            (true, true) => "starter",
-            (true, false) => "published",
-            (false, _) => "missing",
-        };
-        let checkpoint = detector.strip_prefix(&dir).unwrap_or(&detector).display().to_string();
-        rows.push(["detector", "speech or not", &checkpoint, state, "any"].map(String::from).to_vec());
-    }
-    if let Some(diarizer) = catalog.diarizer() {
-        let state = if diarizer.join("model.safetensors").is_file() { "starter" } else { "missing" };
-        let checkpoint = diarizer.strip_prefix(&dir).unwrap_or(&diarizer).display().to_string();
-        rows.push(["diarizer", "speakers", &checkpoint, state, "any"].map(String::from).to_vec());
-    }
-    for voice in catalog.voices() {
-        let path = catalog.voice_path(voice);
-        let state = if path.is_dir() { "starter" } else { "missing" };
-        let checkpoint = path.strip_prefix(&dir).unwrap_or(&path).display().to_string();
-        rows.push([voice.id.as_str(), "voice", &checkpoint, state, &voice.language].map(String::from).to_vec());
+        rows.push(vec![id, kind, checkpoint, state.name().into(), languages.join(" ")]);
     }
     let mut text = format!("Models in {}:\n\n{}", dir.display(), output::table(&rows));
     let starters = catalog.models().iter().filter(|model| catalog.choose(&model.id).is_ok_and(|it| it.is_starter));
@@ -93,7 +62,7 @@ fn list(args: &ListArgs) -> Result<()> {
         }
         text.push_str(&format!("  auricle models pull {:<18} {}\n", model.id, model.published));
         for size in &model.sizes {
-            let bytes = output::decimal_bytes(size.download_bytes);
+            let bytes = decimal_bytes(size.download_bytes);
             text.push_str(&format!("    --size {:<6} {bytes:>7}  {}\n", size.name, size.published));
         }
     }
@@ -103,7 +72,7 @@ fn list(args: &ListArgs) -> Result<()> {
         if index == 0 {
             text.push_str("\nA language model has no starter. Fetch the published checkpoint:\n");
         }
-        let bytes = output::decimal_bytes(model.download_bytes);
+        let bytes = decimal_bytes(model.download_bytes);
         text.push_str(&format!("  auricle models pull {:<18} {} ({bytes})\n", model.id, model.published));
     }
     output::print(&text)

@@ -81,12 +81,6 @@ fn name(speaker: &str, coloured: bool) -> String {
     }
 }
 
-/// `967 MB`, `1.6 GB`: units of a thousand, as hubs and disks state them.
-pub fn decimal_bytes(bytes: u64) -> String {
-    let megabytes = bytes as f64 / 1e6;
-    if megabytes < 999.5 { format!("{megabytes:.0} MB") } else { format!("{:.1} GB", megabytes / 1e3) }
-}
-
 /// The files of `--out DIR`, one per input. All names are chosen before the first file is written.
 pub struct OutFolder {
     paths: Vec<PathBuf>,

@@ -44,11 +44,15 @@ impl Bar {
     }
 
     /// Starts over for a download of `total` bytes.
-    pub fn bytes(&self, name: &str, total: u64) -> &ProgressBar {
+    pub fn bytes(&self, name: &str, total: u64) {
         self.0.reset();
         self.0.set_style(style(BYTES, name));
         self.0.set_length(total);
-        &self.0
+    }
+
+    /// Shows how much of the download is here.
+    pub fn set_bytes(&self, bytes: u64) {
+        self.0.set_position(bytes);
     }
 
     /// Takes the bar off the terminal.

@@ -2,7 +2,7 @@
 
 use auricle_engine::{CatalogSize, DeviceInfo, available_memory, devices};
 
-use super::output::decimal_bytes;
+use crate::checkpoints::decimal_bytes;
 
 /// The properties of this machine that decide the size.
 pub struct Machine {

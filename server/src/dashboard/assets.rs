@@ -42,6 +42,7 @@ const SCRIPT: &str = concat!(
     include_str!("assets/agent_code.js"),
     include_str!("assets/agent.js"),
     include_str!("assets/reference.js"),
+    include_str!("assets/operator.js"),
 );
 
 static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {

@@ -26,6 +26,7 @@ pub enum Section {
     Team,
     Webhooks,
     Reference,
+    Operator,
 }
 
 /// The frame of a page.
@@ -48,6 +49,8 @@ pub struct Navigation {
     pub subscribed: bool,
     /// Members do not see billing.
     pub is_owner: bool,
+    /// The operator has a page of the whole service.
+    pub is_operator: bool,
 }
 
 impl Navigation {
@@ -62,6 +65,7 @@ impl Navigation {
             Section::Team => "team",
             Section::Webhooks => "webhooks",
             Section::Reference => "reference",
+            Section::Operator => "operator",
         };
         if section == name { "page" } else { "false" }
     }
@@ -93,6 +97,7 @@ impl Frame {
             credit: dollars(allowance.balance),
             subscribed: allowance.subscribed,
             is_owner: sign_in.account.by_owner,
+            is_operator: state.operation.is_operator(sign_in),
         };
         Ok(Self { signed_in: Some(navigation), ..Self::plain(title, &visitor.form_token) })
     }

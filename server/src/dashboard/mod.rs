@@ -16,8 +16,10 @@ pub mod frame;
 mod insights;
 pub mod join;
 pub mod keys;
+pub mod operator;
 mod passwords;
 pub mod playground;
+mod pulls;
 pub mod reference;
 mod shown;
 pub mod sign_in;
@@ -43,7 +45,9 @@ use crate::storage::Storage;
 use crate::store::Store;
 pub use attempts::Attempts;
 pub use frame::BrowserRules;
+pub use operator::Operation;
 pub use passwords::Passwords;
+pub use pulls::Pulls;
 pub use reference::Reference;
 
 /// The state of these pages.
@@ -72,6 +76,8 @@ pub struct DashboardState {
     /// The settings name a mail server.
     pub sends_mail: bool,
     pub free_credit_cents: i64,
+    /// For the operator's page.
+    pub operation: Operation,
 }
 
 /// Lifetime of a link that sets a password.

@@ -118,6 +118,9 @@ pub fn icon(name: &str) -> &'static str {
         ),
         "webhooks" => svg!("<path d=\"M4 12h10M10 8l4 4-4 4M14 5h4a2 2 0 0 1 2 2v10a2 2 0 0 1-2 2h-4\"/>"),
         "reference" => svg!("<path d=\"M8 7l-5 5 5 5M16 7l5 5-5 5M13.5 5l-3 14\"/>"),
+        "operator" => svg!(
+            "<rect x=\"4\" y=\"4\" width=\"16\" height=\"7\" rx=\"1.5\"/><rect x=\"4\" y=\"13\" width=\"16\" height=\"7\" rx=\"1.5\"/><path d=\"M7.5 7.5h.5M7.5 16.5h.5M16 7.5h-3M16 16.5h-3\"/>"
+        ),
         "again" => svg!("<path d=\"M19 12a7 7 0 1 1-2.2-5.1L19 9M19 4v5h-5\"/>"),
         "sign-out" => svg!("<path d=\"M10 4H6a2 2 0 0 0-2 2v12a2 2 0 0 0 2 2h4M15 8l4 4-4 4M19 12H9\"/>"),
         "plus" => svg!("<path d=\"M12 5v14M5 12h14\"/>"),

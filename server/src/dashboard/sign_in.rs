@@ -137,6 +137,10 @@ pub async fn sign_up(state: Arc<DashboardState>, request: RequestContext) -> Res
     }
     state.attempts.sign_up(&address)?;
     let hash = state.passwords.hash(password.to_owned()).await?;
+    // Without a letter nothing shows that the address is the visitor's, and this one opens the operator's page.
+    if state.operation.is_named(&email) {
+        return again(EN.sign_up_taken);
+    }
     match state.store.sign_up(&email, &hash, state.free_credit_cents).await? {
         Some(user) => state.begin(&user, "/transcripts").await,
         None => again(EN.sign_up_taken),

@@ -145,6 +145,11 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "not_found", message)
     }
 
+    /// 404 for a path that does not exist.
+    pub fn no_such_path() -> Self {
+        Self::not_found("There is nothing at this path.")
+    }
+
     pub fn method_not_allowed(allow: &str) -> Self {
         let message = format!("This path takes {allow}.");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).with(ALLOW, allow)

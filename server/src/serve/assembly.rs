@@ -23,11 +23,13 @@ use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
 use crate::auth::visitor::Cookies;
 use crate::billing::PaymentProvider;
-use crate::config::Config;
-use crate::dashboard::{Attempts, BrowserRules, DashboardState, Passwords, Reference};
+use crate::checkpoints::{self, Source};
+use crate::config::{Config, url_below};
+use crate::dashboard::{Attempts, BrowserRules, DashboardState, Operation, Passwords, Pulls, Reference};
 use crate::http::proxies::TrustedProxies;
 use crate::http::rate_limits::RateLimits;
 use crate::http::transfer::TransferLimits;
+use crate::ids::NodeId;
 use crate::jobs::{JobRunner, JobSettings};
 use crate::language::local::Local;
 use crate::language::upstream::{Upstream, UpstreamSettings};
@@ -93,6 +95,23 @@ fn language_models(config: &Config, engine: Option<&Engine>) -> Result<LanguageM
         });
     }
     Ok(models)
+}
+
+/// What the operator's page needs. The environment names the hub, as for `auricle models pull`.
+fn operation(config: &Config, urls: &PublicUrls, node: NodeId) -> Operation {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let source = Source {
+        hub: variable("HF_ENDPOINT").unwrap_or_else(|| checkpoints::HUB.into()),
+        token: variable("HF_TOKEN"),
+        revision: checkpoints::REVISION.into(),
+    };
+    Operation {
+        operators: config.operators.clone(),
+        pulls: Pulls::new(config.models.clone(), source),
+        metrics_url: url_below(urls.health.as_ref().unwrap_or(&urls.api), "/metrics"),
+        max_live_sessions: config.max_live_sessions,
+        node,
+    }
 }
 
 /// The settings and the resources that were opened with them.
@@ -260,6 +279,7 @@ impl Service {
             sign_up: config.sign_up,
             sends_mail: mail.is_some(),
             free_credit_cents: config.free_credit_cents.into(),
+            operation: operation(config, urls, metering.node().clone()),
         });
         let state = AppState {
             authenticator: Authenticator {

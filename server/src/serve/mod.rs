@@ -4,6 +4,7 @@ mod assembly;
 pub mod data_folder;
 mod housekeeping;
 mod open_files;
+mod presence;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -83,6 +84,8 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
         dashboard: public_url(&config.dashboard_public_url, &dashboard)?,
         health: health.as_ref().map(|health| public_url(&None, health)).transpose()?,
     };
+    let address = api.local_addr().map(|address| address.to_string()).unwrap_or_default();
+    let node_device = engine.as_ref().map(|engine| engine.device().name.clone()).unwrap_or_default();
     let opened = Opened { config: &config, store, secret, catalog, engine, urls: &urls };
     let service = Service::assemble(opened)?;
     let Service { state, store, notifiers, metering, housekeeping, mail, workers, stopping } = service;
@@ -123,6 +126,8 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
         tasks.spawn(mail.run(stopping.clone()));
     }
     tasks.spawn(housekeeping.run(stopping.clone()));
+    let node = presence::node(metering.node(), &config, address, node_device);
+    tasks.spawn(presence::run(store.clone(), node, stopping.clone()));
     tasks.spawn(tidy_metrics(state.health.metrics.clone(), stopping.clone()));
     tasks.spawn(run_metering(metering, state.realtime.clone()));
     print_addresses(&urls, first_key.as_deref(), first_link.as_ref(), hint.as_deref());

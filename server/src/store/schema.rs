@@ -32,6 +32,9 @@ fn usage_days(dialect: Dialect) -> (i64, &'static str, &'static str) {
     (14, "usage_days", sql)
 }
 
+/// Migrations after that one.
+const LATER: [(i64, &str, &str); 1] = [(16, "nodes", include_str!("migrations/0016_nodes.sql"))];
+
 /// Attempts at a migration that is blocked by other nodes, and the delay between them.
 const MAX_TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_secs(1);
@@ -41,9 +44,10 @@ const LOCK_CONFLICTS: [&str; 2] = ["55P03", "40P01"];
 
 /// Applies the missing migrations.
 pub(super) async fn migrate(store: &Store) -> Result<()> {
-    let migrations = MIGRATIONS.into_iter().chain([usage_days(store.dialect)]).map(|(version, name, sql)| {
-        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    });
+    let migrations =
+        MIGRATIONS.into_iter().chain([usage_days(store.dialect)]).chain(LATER).map(|(version, name, sql)| {
+            Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+        });
     let migrator = Migrator::with_migrations(migrations.collect());
     let mut tries = 0;
     loop {

@@ -3,6 +3,7 @@
 mod agent;
 mod dashboard;
 mod mail;
+mod operator;
 mod reference;
 mod team;
 mod webhooks;

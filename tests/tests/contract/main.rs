@@ -13,6 +13,7 @@ mod connections;
 mod credit;
 mod dashboard;
 mod dashboard_mail;
+mod dashboard_operator;
 mod dashboard_reference;
 mod dashboard_team;
 mod dashboard_webhooks;

@@ -1,0 +1,152 @@
+//! The models of a catalog, and the checkpoint behind each.
+
+use std::path::PathBuf;
+
+use auricle_engine::Catalog;
+
+/// A model and what serves it.
+pub struct ListedModel {
+    pub id: String,
+    /// The purpose: `prerecorded`, `realtime`, `language`, `voice` and the like.
+    pub kind: String,
+    /// The folder or file of the checkpoint that serves it, or would.
+    pub path: PathBuf,
+    pub state: ModelState,
+    /// Codes, or `any`.
+    pub languages: Vec<String>,
+    /// The name on the model hub of the checkpoint that serves it; none for a starter.
+    pub published: Option<String>,
+    /// The checkpoints that can be pulled for it, the best first.
+    pub offers: Vec<Offer>,
+}
+
+/// The state of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelState {
+    /// A small stand-in serves it.
+    Starter,
+    Published,
+    Missing,
+}
+
+impl ModelState {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starter => "starter",
+            Self::Published => "published",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// A published checkpoint that can be pulled.
+pub struct Offer {
+    /// None for a model of one size.
+    pub size: Option<String>,
+    pub published: String,
+    /// None where the catalog does not tell.
+    pub download_bytes: Option<u64>,
+    /// It serves the model already.
+    pub serves: bool,
+}
+
+/// The models of a catalog in its order: those that transcribe, language models, the detector, the diarizer, voices.
+///
+/// # Errors
+/// If the catalog contradicts itself.
+pub fn list(catalog: &Catalog) -> auricle_engine::Result<Vec<ListedModel>> {
+    let mut models = transcribing(catalog)?;
+    let any = || vec!["any".to_owned()];
+    for model in catalog.language_models() {
+        let is_here = catalog.choose_language_model(Some(&model.id)).is_ok();
+        models.push(ListedModel {
+            id: model.id.clone(),
+            kind: "language".into(),
+            path: catalog.language_model_path(model),
+            state: if is_here { ModelState::Published } else { ModelState::Missing },
+            languages: any(),
+            published: is_here.then(|| model.published.clone()),
+            offers: vec![Offer {
+                size: None,
+                published: model.published.clone(),
+                download_bytes: Some(model.download_bytes),
+                serves: is_here,
+            }],
+        });
+    }
+    if let (Some(path), Some(detector)) = (catalog.detector(), catalog.published_detector()) {
+        let is_here = !catalog.detector_is_starter();
+        models.push(ListedModel {
+            id: "detector".into(),
+            kind: "speech or not".into(),
+            state: match path.join("model.safetensors").is_file() {
+                true if is_here => ModelState::Published,
+                true => ModelState::Starter,
+                false => ModelState::Missing,
+            },
+            path,
+            languages: any(),
+            published: is_here.then(|| detector.published.clone()),
+            offers: vec![Offer {
+                size: None,
+                published: detector.published.clone(),
+                download_bytes: None,
+                serves: is_here,
+            }],
+        });
+    }
+    let starter = |id: &str, kind: &str, path: PathBuf, is_here: bool, languages| ListedModel {
+        id: id.into(),
+        kind: kind.into(),
+        path,
+        state: if is_here { ModelState::Starter } else { ModelState::Missing },
+        languages,
+        published: None,
+        offers: Vec::new(),
+    };
+    if let Some(path) = catalog.diarizer() {
+        let is_here = path.join("model.safetensors").is_file();
+        models.push(starter("diarizer", "speakers", path, is_here, any()));
+    }
+    for voice in catalog.voices() {
+        let path = catalog.voice_path(voice);
+        let is_here = path.is_dir();
+        models.push(starter(&voice.id, "voice", path, is_here, vec![voice.language.clone()]));
+    }
+    Ok(models)
+}
+
+fn transcribing(catalog: &Catalog) -> auricle_engine::Result<Vec<ListedModel>> {
+    let listed = catalog.models().iter().map(|model| {
+        let choice = catalog.choose(&model.id)?;
+        let state = match (choice.dir.join("config.json").is_file(), choice.is_starter) {
+            (true, true) => ModelState::Starter,
+            (true, false) => ModelState::Published,
+            (false, _) => ModelState::Missing,
+        };
+        let at_work = choice.published().map(str::to_owned);
+        let serves = |published: &str| at_work.as_deref() == Some(published);
+        let one = || Offer {
+            size: None,
+            published: model.published.clone(),
+            download_bytes: None,
+            serves: serves(&model.published),
+        };
+        let sizes = model.sizes.iter().map(|size| Offer {
+            size: Some(size.name.clone()),
+            published: size.published.clone(),
+            download_bytes: Some(size.download_bytes),
+            serves: serves(&size.published),
+        });
+        Ok(ListedModel {
+            id: model.id.clone(),
+            kind: model.kind.clone(),
+            state,
+            languages: choice.languages.to_vec(),
+            offers: if model.sizes.is_empty() { vec![one()] } else { sizes.collect() },
+            published: at_work.clone(),
+            path: choice.dir,
+        })
+    });
+    listed.collect()
+}

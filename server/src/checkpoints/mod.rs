@@ -1,0 +1,17 @@
+//! The checkpoints of a models folder: what serves each model, what there is to pull, and pulls from a model hub.
+
+mod list;
+mod pull;
+
+pub use list::{ListedModel, ModelState, list};
+pub use pull::{PullError, PullTarget, Pulled, Source, Step, pull};
+
+/// The hub that checkpoints come from where no other is named, and the branch.
+pub const HUB: &str = "https://huggingface.co";
+pub const REVISION: &str = "main";
+
+/// `967 MB`, `1.6 GB`: units of a thousand, as hubs and disks state them.
+pub fn decimal_bytes(bytes: u64) -> String {
+    let megabytes = bytes as f64 / 1e6;
+    if megabytes < 999.5 { format!("{megabytes:.0} MB") } else { format!("{:.1} GB", megabytes / 1e3) }
+}

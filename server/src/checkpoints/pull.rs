@@ -1,0 +1,278 @@
+//! Pulls a published checkpoint from a model hub into the models folder. An interrupted pull resumes. A checkpoint is checked before it
+//! replaces another.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use auricle_engine::{Catalog, CatalogModel, CatalogSize, check_detector, check_model};
+
+use super::decimal_bytes;
+use crate::model_hub::{self, ModelHub, ModelHubError, RemoteFile};
+
+/// The file with the commit of the partial files.
+const COMMIT: &str = ".commit";
+
+/// A pull that failed. The message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    /// There is no such checkpoint, or no place for it.
+    #[error("{0}")]
+    Request(String),
+    #[error("{0} is being pulled already")]
+    Running(String),
+    #[error(transparent)]
+    Hub(#[from] ModelHubError),
+    #[error("cannot write {what}: {source}")]
+    Write { what: String, source: io::Error },
+    /// The catalog or the checkpoint is not what it should be.
+    #[error(transparent)]
+    Engine(#[from] auricle_engine::Error),
+}
+
+type Result<T, E = PullError> = std::result::Result<T, E>;
+
+/// Where checkpoints come from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The hub's address.
+    pub hub: String,
+    pub token: Option<String>,
+    /// A branch, tag or commit.
+    pub revision: String,
+}
+
+/// A checkpoint to pull, and its destination.
+pub struct PullTarget {
+    /// Its name on the hub, `OWNER/NAME`.
+    pub repository: String,
+    /// The checkpoint's own folder in the models folder.
+    folder: String,
+    /// The service models that will use it.
+    serves: Vec<String>,
+    kind: TargetKind,
+}
+
+/// What a checkpoint is.
+enum TargetKind {
+    Model,
+    Detector,
+    /// A language model in one GGUF file of the repository.
+    Gguf(String),
+}
+
+/// What a pull tells while it runs.
+pub enum Step<'a> {
+    /// The hub has listed the checkpoint.
+    Listed { bytes: u64, files: usize },
+    /// Bytes that are here, of all files.
+    Bytes(u64),
+    /// A file is here.
+    File(&'a RemoteFile),
+    /// All files are here and are being checked.
+    Checking,
+}
+
+/// The end of a pull.
+pub enum Pulled {
+    /// The checkpoint was there already.
+    Present { place: PathBuf },
+    /// It is there now; `effect` says which models run on it.
+    New { place: PathBuf, effect: String },
+}
+
+impl PullTarget {
+    /// The checkpoint of a service model in one of its sizes, of a language model, of `detector`, or of this name on the hub.
+    ///
+    /// # Errors
+    /// [`PullError::Request`], which says what there is.
+    pub fn find(models: &Path, name: &str, size: Option<&str>) -> Result<Self> {
+        let catalog = match Catalog::read(models) {
+            Ok(catalog) => Some(catalog),
+            // A full repository name needs no catalog.
+            Err(_) if name.contains('/') && models.is_dir() => None,
+            Err(error) => return Err(error.into()),
+        };
+        let known = catalog.as_ref().map_or(&[][..], Catalog::models);
+        let whole = catalog.as_ref().filter(|_| size.is_none());
+        let detector = whole.and_then(Catalog::published_detector);
+        if let Some(detector) = detector.filter(|detector| name == "detector" || name == detector.published) {
+            let (repository, folder) = (detector.published.clone(), detector.folder.clone());
+            let serves = vec!["the detector".into()];
+            return Ok(Self { repository, folder, serves, kind: TargetKind::Detector });
+        }
+        let languages = whole.map_or(&[][..], Catalog::language_models);
+        if let Some(model) = languages.iter().find(|model| model.id == name || model.published == name) {
+            let (repository, folder) = (model.published.clone(), model.folder.clone());
+            let kind = model.file.clone().map_or(TargetKind::Model, TargetKind::Gguf);
+            return Ok(Self { repository, folder, serves: vec![model.id.clone()], kind });
+        }
+        let model = known.iter().find(|model| model.id == name);
+        let repository = match (size.map(|size| sized(name, model, size)).transpose()?, model) {
+            (Some(size), _) => size.published.clone(),
+            (None, Some(model)) => model.published.clone(),
+            (None, None) => name.to_owned(),
+        };
+        let is_part = |part: &str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            !part.is_empty() && !part.starts_with('.') && part.bytes().all(plain)
+        };
+        let Some((_, own)) = repository.split_once('/').filter(|(owner, own)| is_part(owner) && is_part(own)) else {
+            let ids: Vec<&str> = known.iter().map(|model| model.id.as_str()).collect();
+            return Err(PullError::Request(format!(
+                "{name} is no service model ({}), and no OWNER/NAME of a model hub",
+                ids.join(", ")
+            )));
+        };
+        let folders = known.iter().filter_map(|model| Some((model.id.clone(), folder_of(model, &repository)?)));
+        let (serves, folders): (Vec<_>, Vec<_>) = folders.unzip();
+        let folder = folders.first().map_or_else(|| own.to_owned(), |folder| (*folder).clone());
+        Ok(Self { repository, folder, serves, kind: TargetKind::Model })
+    }
+
+    fn is_in(&self, place: &Path) -> bool {
+        match &self.kind {
+            TargetKind::Gguf(file) => place.join(file).is_file(),
+            TargetKind::Model | TargetKind::Detector => {
+                place.join("model.safetensors").is_file() || place.join("config.json").is_file()
+            }
+        }
+    }
+}
+
+/// The size of this name.
+fn sized<'a>(name: &str, model: Option<&'a CatalogModel>, wanted: &str) -> Result<&'a CatalogSize> {
+    let sizes = model.map_or(&[][..], |model| &model.sizes);
+    if sizes.is_empty() {
+        return Err(PullError::Request(format!("{name} comes in one size: leave --size and --recommended out")));
+    }
+    let listed = |size: &CatalogSize| format!("{} ({})", size.name, decimal_bytes(size.download_bytes));
+    let listed = || sizes.iter().rev().map(listed).collect::<Vec<_>>().join(", ");
+    let found = sizes.iter().find(|size| size.name == wanted);
+    found.ok_or_else(|| PullError::Request(format!("{name} has no size {wanted}; there are {}", listed())))
+}
+
+/// The folder in which a model expects a published checkpoint.
+fn folder_of<'a>(model: &'a CatalogModel, repository: &str) -> Option<&'a String> {
+    if model.published == repository {
+        return Some(&model.folder);
+    }
+    model.sizes.iter().find(|size| size.published == repository).map(|size| &size.folder)
+}
+
+/// Pulls a checkpoint, also where one is there if `force` is set.
+///
+/// # Errors
+/// [`PullError`]. What was downloaded is kept, and the next pull goes on from there.
+pub async fn pull(
+    models: &Path,
+    target: &PullTarget,
+    source: &Source,
+    force: bool,
+    report: &mut (dyn FnMut(Step<'_>) + Send),
+) -> Result<Pulled> {
+    let place = models.join(&target.folder);
+    let is_there = target.is_in(&place);
+    if is_there && !force {
+        return Ok(Pulled::Present { place });
+    }
+    let is_empty = || fs::read_dir(&place).is_ok_and(|mut entries| entries.next().is_none());
+    if !is_there && place.exists() && !is_empty() {
+        let place = place.display();
+        return Err(PullError::Request(format!("{place} is there and is no checkpoint: move it away, or rename it")));
+    }
+    let name = target.folder.replace('/', "-");
+    let pulls = models.join(".pull");
+    let parts = pulls.join(&name);
+    fs::create_dir_all(&parts).map_err(cannot(&parts))?;
+    let _lock = lock(&pulls.join(format!("{name}.lock")), &target.repository)?;
+    fetch(target, source, &parts, report).await?;
+    report(Step::Checking);
+    let (checked, is_detector) = (parts.clone(), matches!(target.kind, TargetKind::Detector));
+    let check =
+        move || if is_detector { check_detector(&checked).map(|_| ()) } else { check_model(&checked).map(|_| ()) };
+    match tokio::task::spawn_blocking(check).await {
+        Ok(checked) => checked?,
+        Err(panic) => return Err(PullError::Request(format!("{} could not be checked: {panic}", target.repository))),
+    }
+    let _ = fs::remove_file(parts.join(COMMIT));
+    let old = pulls.join(format!("{name}.old"));
+    if place.exists() {
+        fs::rename(&place, &old).map_err(cannot(&place))?;
+    }
+    fs::create_dir_all(place.parent().unwrap_or(models)).map_err(cannot(&place))?;
+    fs::rename(&parts, &place).map_err(cannot(&place))?;
+    if old.exists() {
+        fs::remove_dir_all(&old).map_err(cannot(&old))?;
+    }
+    let effect = effect(models, target, &place)?;
+    Ok(Pulled::New { place, effect })
+}
+
+async fn fetch(
+    target: &PullTarget,
+    source: &Source,
+    parts: &Path,
+    report: &mut (dyn FnMut(Step<'_>) + Send),
+) -> Result<()> {
+    let hub = ModelHub::new(&source.hub, source.token.clone())?;
+    let listing = hub.list(&target.repository, &source.revision).await?;
+    let files = match &target.kind {
+        TargetKind::Gguf(file) => model_hub::gguf_files(&target.repository, &listing.files, file),
+        TargetKind::Model | TargetKind::Detector => model_hub::checkpoint_files(&target.repository, &listing.files),
+    }?;
+    let commit = parts.join(COMMIT);
+    if fs::read_to_string(&commit).is_ok_and(|before| before != listing.commit) {
+        // Partial files of another commit are useless.
+        fs::remove_dir_all(parts).map_err(cannot(parts))?;
+        fs::create_dir_all(parts).map_err(cannot(parts))?;
+    }
+    fs::write(&commit, &listing.commit).map_err(cannot(&commit))?;
+    report(Step::Listed { bytes: files.iter().map(|file| file.size).sum(), files: files.len() });
+    let mut before = 0;
+    for file in &files {
+        let mut there = |bytes: u64| report(Step::Bytes(before + bytes));
+        hub.download(&target.repository, &listing.commit, file, parts, &mut there).await?;
+        before += file.size;
+        report(Step::File(file));
+    }
+    Ok(())
+}
+
+fn cannot(what: &Path) -> impl FnOnce(io::Error) -> PullError {
+    let what = what.display().to_string();
+    move |source| PullError::Write { what, source }
+}
+
+/// Locks a checkpoint against a second pull.
+fn lock(path: &Path, repository: &str) -> Result<File> {
+    let file = File::create(path).map_err(cannot(path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(PullError::Running(repository.to_owned())),
+        Err(TryLockError::Error(source)) => Err(cannot(path)(source)),
+    }
+}
+
+/// Describes the effect of a new checkpoint: the models that now run on it, and those that have a better one.
+fn effect(models: &Path, target: &PullTarget, place: &Path) -> Result<String> {
+    if target.serves.is_empty() {
+        return Ok(format!("a model of catalog.toml runs on it whose `folder` is {:?}", target.folder));
+    }
+    let catalog = Catalog::read(models)?;
+    let is_language = catalog.language_models().iter().any(|model| target.serves.contains(&model.id));
+    if is_language || matches!(target.kind, TargetKind::Detector) {
+        return Ok(format!("{} now runs on it", target.serves.join(", ")));
+    }
+    let mut effects = Vec::new();
+    for id in &target.serves {
+        let choice = catalog.choose(id)?;
+        effects.push(match choice.published() {
+            Some(better) if choice.dir != place => {
+                format!("{id} still runs on {better}, which is better and is in {}", choice.dir.display())
+            }
+            _ => format!("{id} now runs on it"),
+        });
+    }
+    Ok(effects.join("; "))
+}
