@@ -10,8 +10,8 @@ use crate::api::{billing, chat, health, models, openai, transcripts, understandi
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
-    self, assets, audio, checkout, forgot, frame, join, keys, operator, playground, reference, sign_in, stripe_events,
-    team, usage, webhooks, welcome,
+    self, assets, audio, checkout, forgot, frame, join, keys, operator, playground, reference, sign_in, speakers,
+    stripe_events, team, usage, webhooks, welcome,
 };
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
@@ -244,7 +244,7 @@ pub static ROUTES: &[Route] = &[
         Method::POST,
         "/v2/speech-understanding",
         handler!(understanding::create, language),
-        doc("language", "Answer a prompt from a transcript", ResponseContent::Json("Understanding"))
+        doc("language", "Answer a prompt from a transcript", ResponseContent::JsonOrEvents("Understanding"))
             .takes("CreateUnderstanding")
             .fails(&[404, 409, 413, 415, 422, 502]),
     ),
@@ -475,6 +475,7 @@ pub static ROUTES: &[Route] = &[
         "/data/transcripts/{transcript_id}/progress",
         handler!(dashboard::transcripts::progress, dashboard),
     ),
+    script(Method::POST, "/data/transcripts/{transcript_id}/speakers", handler!(speakers::name, dashboard)),
     // The handlers of the API, for the scripts of the pages.
     script(Method::POST, "/data/transcripts", handler!(transcripts::create, transcripts)),
     script(Method::GET, "/data/transcripts/{transcript_id}/paragraphs", handler!(transcripts::paragraphs, transcripts)),

@@ -53,6 +53,25 @@ pub fn wav_of(channels: u16, rate: u32, bits: u16, data: &[u8]) -> Vec<u8> {
     file
 }
 
+/// Samples from -1 to 1 as PCM16.
+pub fn pcm(samples: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    samples.into_iter().flat_map(|sample| ((sample * 32_767.0) as i16).to_le_bytes()).collect()
+}
+
+/// A man, and a woman, who read aloud, at 16 kHz.
+pub fn readers() -> [Vec<f32>; 2] {
+    ["669-129074-0012.opus", "7312-92432-0003.opus"].map(|name| {
+        let path = crate::fixtures().join("alignment").join(name);
+        AudioStream::open(path).and_then(|mut audio| audio.read_to_end()).expect("a recording")
+    })
+}
+
+/// A WAV file in which the man reads, then the woman.
+pub fn two_readers() -> Vec<u8> {
+    let [man, woman] = readers();
+    wav(SAMPLE_RATE, 16, &pcm([man, vec![0.0; 8000], woman].concat()))
+}
+
 /// The eleven seconds of speech that ship with the models and a second and a half of digital silence, as PCM16 at a rate.
 pub fn spoken(rate: u32) -> Vec<u8> {
     static SAMPLES: OnceLock<Vec<f32>> = OnceLock::new();

@@ -140,8 +140,8 @@ pub struct AudioStream {
     block: usize,
     emitted: u64,
     ended: bool,
-    /// Hears every block that is returned.
-    listener: Option<BlockListener>,
+    /// They hear every block that is returned.
+    listeners: Vec<BlockListener>,
 }
 
 /// Hears blocks of 16 kHz samples.
@@ -240,11 +240,11 @@ impl AudioStream {
         self
     }
 
-    /// Also gives every block that is returned to `listener`, so that two can hear what is decoded once. It is dropped with the
-    /// stream.
+    /// Also gives every block that is returned to `listener`, so that several can hear what is decoded once. It is dropped with
+    /// the stream.
     #[must_use]
-    pub(crate) fn with_listener(mut self, listener: impl FnMut(&[f32]) + Send + 'static) -> Self {
-        self.listener = Some(Box::new(listener));
+    pub fn with_listener(mut self, listener: impl FnMut(&[f32]) + Send + 'static) -> Self {
+        self.listeners.push(Box::new(listener));
         self
     }
 
@@ -283,7 +283,7 @@ impl AudioStream {
         let rest = self.ready.split_off(self.ready.len().min(self.block));
         let block = std::mem::replace(&mut self.ready, rest);
         self.emitted += block.len() as u64;
-        if let Some(listener) = &mut self.listener {
+        for listener in &mut self.listeners {
             listener(&block);
         }
         Ok(Some(block))
@@ -360,7 +360,7 @@ impl AudioStream {
             block: BLOCK,
             emitted: 0,
             ended: false,
-            listener: None,
+            listeners: Vec::new(),
         }
     }
 

@@ -65,17 +65,12 @@ pub fn vtt(words: &[Word], options: &SubtitleOptions) -> String {
         let (start, end) = (Clock(cue.start_ms, '.'), Clock(cue.end_ms, '.'));
         let _ = writeln!(out, "\n{start} --> {end}");
         if let Some(speaker) = &cue.speaker {
-            let _ = write!(out, "<v {speaker}>");
+            out.push_str("<v ");
+            escape(speaker, &mut out);
+            out.push('>');
         }
         for line in &cue.lines {
-            for character in line.chars() {
-                match character {
-                    '&' => out.push_str("&amp;"),
-                    '<' => out.push_str("&lt;"),
-                    '>' => out.push_str("&gt;"),
-                    other => out.push(other),
-                }
-            }
+            escape(line, &mut out);
             out.push('\n');
         }
     }
@@ -83,6 +78,19 @@ pub fn vtt(words: &[Word], options: &SubtitleOptions) -> String {
         out.push('\n');
     }
     out
+}
+
+/// Writes text that WebVTT reads neither as markup nor as the end of a line.
+fn escape(text: &str, out: &mut String) {
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\n' | '\r' => out.push(' '),
+            other => out.push(other),
+        }
+    }
 }
 
 /// One caption: `start_ms < end_ms`, and it ends before the next one starts.

@@ -191,3 +191,13 @@ fn cues_name_speakers_and_never_mix_them() {
     );
     assert!(vtt(&words, &options).contains("\n<v A>Who is it\n") && vtt(&words, &options).contains("\n<v B>and\n"));
 }
+
+#[test]
+fn a_name_is_no_markup() {
+    let words = [Word { speaker: Some("Tom & <i>\nJerry --> x".into()), ..word("Hello.", 0, 400) }];
+    let options = SubtitleOptions::default();
+    assert_eq!(
+        vtt(&words, &options),
+        "WEBVTT\n\n00:00:00.000 --> 00:00:00.400\n<v Tom &amp; &lt;i&gt; Jerry --&gt; x>Hello.\n"
+    );
+}

@@ -1,7 +1,6 @@
 //! `/v2/llm/chat-completions`: chat, with a transcript as its source where one is named.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -9,21 +8,17 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::chat_request::{self, ChatBody, Dialect, SERVICE};
-use super::language::{LanguageState, model_unavailable};
+use super::language::{COMMENT_INTERVAL, LanguageState, WAITING, event, failure, model_unavailable};
 use super::transcripts::completed_transcript;
 use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields};
-use crate::http::response::{ApiError, Response, Result, events, json as json_response};
+use crate::http::response::{Response, Result, events, json as json_response};
 use crate::http::response_body::ResponseBroken;
 use crate::ids::{self, AccountId};
 use crate::language::grounding::{Excerpt, Fence, check_length, ground};
 use crate::language::source::Unit;
 use crate::language::{ChatRequest, Completion, LanguageError, Piece, Pieces, Role, ToolCall, Usage, complete};
-
-/// The time between comments in a stream while a model is silent, and how long a stream waits for its first piece before its
-/// status is sent.
-const COMMENT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// `POST /v2/llm/chat-completions`
 pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Result<Response> {
@@ -156,11 +151,6 @@ fn usage(usage: Option<Usage>) -> Value {
     })
 }
 
-/// An event of a stream.
-fn event(data: &Value) -> String {
-    format!("data: {data}\n\n")
-}
-
 type First = std::pin::Pin<Box<dyn Future<Output = std::result::Result<(Piece, Pieces), LanguageError>> + Send>>;
 
 /// How far an answer is.
@@ -195,14 +185,14 @@ fn sse(
 /// The next event, or a comment while the model is silent. None after the end.
 async fn next_event(envelope: &Envelope, progress: &mut Progress, include_usage: bool) -> Option<String> {
     let deadline = Instant::now() + COMMENT_INTERVAL;
-    let comment = || Some(": waiting\n\n".to_owned());
+    let comment = || Some(WAITING.to_owned());
     if let Progress::Reading(first) = progress {
         match tokio::time::timeout_at(deadline, first.as_mut()).await {
             Err(_) => return comment(),
             Ok(Ok((piece, pieces))) => *progress = Progress::Writing { next: Some(Ok(piece)), pieces },
             Ok(Err(error)) => {
                 *progress = Progress::Ended;
-                return Some(failure(error));
+                return Some(failure(error.into()));
             }
         }
     }
@@ -242,17 +232,11 @@ async fn next_event(envelope: &Envelope, progress: &mut Progress, include_usage:
         }
         Some(Err(error)) => {
             *progress = Progress::Ended;
-            Some(failure(error))
+            Some(failure(error.into()))
         }
         None => {
             *progress = Progress::Ended;
-            Some(failure(LanguageError::Upstream("the answer ended midway".into())))
+            Some(failure(LanguageError::Upstream("the answer ended midway".into()).into()))
         }
     }
-}
-
-/// The event of a failure after the status was sent.
-fn failure(error: LanguageError) -> String {
-    let error = ApiError::from(error);
-    event(&json!({ "error": { "code": error.code, "message": error.message, "type": "server_error" } }))
 }

@@ -1,9 +1,11 @@
 //! What the endpoints of language models share: their state, the choice of a model, and errors.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use auricle_engine::extractive::Passage;
 use hyper::StatusCode;
+use serde_json::{Value, json};
 
 use super::rendering::Renderer;
 use super::transcripts::{completed_transcript, unknown};
@@ -15,6 +17,23 @@ use crate::store::{Store, Transcript};
 
 /// The id that answers about transcripts have where no model wrote them.
 pub const EXTRACTIVE: &str = "extractive";
+
+/// The time between comments in a stream while a model is silent, and how long a stream waits for its first piece before its
+/// status is sent.
+pub const COMMENT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A comment in a stream, which keeps its connection open.
+pub const WAITING: &str = ": waiting\n\n";
+
+/// An event of a stream.
+pub fn event(data: &Value) -> String {
+    format!("data: {data}\n\n")
+}
+
+/// The event of a failure after the status was sent.
+pub fn failure(error: ApiError) -> String {
+    event(&json!({ "error": { "code": error.code, "message": error.message, "type": "server_error" } }))
+}
 
 /// The state of chat and understanding.
 pub struct LanguageState {

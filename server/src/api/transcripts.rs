@@ -21,7 +21,9 @@ use crate::context::RequestContext;
 use crate::http::body;
 use crate::http::response::{ApiError, Response, Result, no_content};
 use crate::ids::{AccountId, TranscriptId};
-use crate::store::{Created, NewTranscript, Status, Store, Transcript, TranscriptQuery, redacted_audio_key};
+use crate::store::{
+    Created, NewTranscript, SpeakerNames, Status, Store, Transcript, TranscriptQuery, redacted_audio_key,
+};
 
 /// The most phrases of a word search. A phrase that is repeated counts once.
 const MAX_PHRASES: usize = 100;
@@ -208,13 +210,13 @@ async fn document(
     state: &TranscriptsState,
     transcript: Arc<Transcript>,
     content_type: &'static str,
-    work: impl FnOnce(&Transcript, &[Word]) -> serde_json::Result<String> + Send + 'static,
+    work: impl FnOnce(&Transcript, Vec<Word>) -> serde_json::Result<String> + Send + 'static,
 ) -> Result<Response> {
     let permit = state.renderer.permit().await?;
     let words = state.store.words(&transcript).await?.ok_or_else(unknown)?;
     let work = move || {
         let words: Vec<Word> = serde_json::from_str(&words)?;
-        work(&transcript, &words)
+        work(&transcript, words)
     };
     state.renderer.respond(permit, content_type, work).await
 }
@@ -223,7 +225,7 @@ async fn document(
 pub async fn sentences(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
     document(&state, transcript, JSON, |transcript, words| {
-        let sentences = Some(segments::sentences(words));
+        let sentences = Some(segments::sentences(&words));
         serde_json::to_string(&Segmented { sentences, ..Segmented::new(transcript) })
     })
     .await
@@ -233,7 +235,7 @@ pub async fn sentences(state: Arc<TranscriptsState>, request: RequestContext) ->
 pub async fn paragraphs(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
     document(&state, transcript, JSON, |transcript, words| {
-        let paragraphs = Some(segments::paragraphs(words));
+        let paragraphs = Some(segments::paragraphs(&words));
         serde_json::to_string(&Segmented { paragraphs, ..Segmented::new(transcript) })
     })
     .await
@@ -273,7 +275,7 @@ pub async fn word_search(state: Arc<TranscriptsState>, request: RequestContext) 
     }
     document(&state, transcript, JSON, move |transcript, words| {
         let phrases: Vec<&str> = phrases.iter().map(String::as_str).collect();
-        let matches = search::find(words, &phrases);
+        let matches = search::find(&words, &phrases);
         let total_count: usize = matches.iter().map(|found| found.count).sum();
         serde_json::to_string(&WordSearch { id: transcript.id.as_str(), total_count, matches })
     })
@@ -296,26 +298,54 @@ pub async fn redacted_audio(state: Arc<TranscriptsState>, request: RequestContex
     stored_object::respond(&state.storage, &key, "audio/ogg", request.headers()).await?.ok_or_else(none)
 }
 
-async fn subtitles(
+/// A format of subtitles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubtitleFormat {
+    Srt,
+    Vtt,
+}
+
+/// Subtitles of a completed transcript, as the request wants them. Speakers without a name have their label.
+///
+/// # Errors
+/// 422 for a wrong option.
+pub async fn subtitles(
     state: &TranscriptsState,
     request: &RequestContext,
-    content_type: &'static str,
-    render: fn(&[Word], &SubtitleOptions) -> String,
+    transcript: Arc<Transcript>,
+    format: SubtitleFormat,
+    names: SpeakerNames,
 ) -> Result<Response> {
     let mut options = SubtitleOptions::default();
     if let Some(chars) = request.query_integer("chars_per_caption", 1..=1000)? {
         options.line_chars = chars as usize;
     }
-    let transcript = completed(state, request).await?;
-    document(state, transcript, content_type, move |_, words| Ok(render(words, &options))).await
+    let content_type = match format {
+        SubtitleFormat::Srt => "application/x-subrip; charset=utf-8",
+        SubtitleFormat::Vtt => "text/vtt; charset=utf-8",
+    };
+    document(state, transcript, content_type, move |_, mut words| {
+        for speaker in words.iter_mut().filter_map(|word| word.speaker.as_mut()) {
+            if let Some(name) = names.get(speaker) {
+                speaker.clone_from(name);
+            }
+        }
+        Ok(match format {
+            SubtitleFormat::Srt => subtitles::srt(&words, &options),
+            SubtitleFormat::Vtt => subtitles::vtt(&words, &options),
+        })
+    })
+    .await
 }
 
 /// `GET /v2/transcripts/{transcript_id}/srt`
 pub async fn srt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    subtitles(&state, &request, "application/x-subrip; charset=utf-8", subtitles::srt).await
+    let transcript = completed(&state, &request).await?;
+    subtitles(&state, &request, transcript, SubtitleFormat::Srt, SpeakerNames::new()).await
 }
 
 /// `GET /v2/transcripts/{transcript_id}/vtt`
 pub async fn vtt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    subtitles(&state, &request, "text/vtt; charset=utf-8", subtitles::vtt).await
+    let transcript = completed(&state, &request).await?;
+    subtitles(&state, &request, transcript, SubtitleFormat::Vtt, SpeakerNames::new()).await
 }

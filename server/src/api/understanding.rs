@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use auricle_engine::extractive;
-use serde::Serialize;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, Stream, stream};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::language::{EXTRACTIVE, LanguageState, unknown_model};
+use super::language::{COMMENT_INTERVAL, EXTRACTIVE, LanguageState, WAITING, event, failure, unknown_model};
 use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields};
-use crate::http::response::{ApiError, Response, Result, json};
+use crate::http::response::{ApiError, Response, Result, events, json as json_response};
+use crate::http::response_body::ResponseBroken;
 use crate::ids;
 use crate::language::grounding::Fence;
 use crate::language::source::Unit;
@@ -21,15 +26,6 @@ const MAX_PROMPT_CHARS: usize = 8000;
 /// The longest id that is looked up.
 const MAX_ID_CHARS: usize = 256;
 
-#[derive(Serialize)]
-struct Understanding<'a> {
-    id: String,
-    transcript_id: &'a str,
-    model: &'a str,
-    response: String,
-    created_at: String,
-}
-
 /// `POST /v2/speech-understanding`
 pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Result<Response> {
     let account = request.account()?.id.clone();
@@ -39,6 +35,7 @@ pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Resul
     let transcript_id = fields.required_string("transcript_id", 1..=MAX_ID_CHARS)?;
     let prompt = fields.required_string("prompt", 1..=MAX_PROMPT_CHARS)?;
     let model = fields.string("model")?;
+    let is_stream = fields.flag("stream")?;
     let wants_json = match fields.string("response_format")?.as_deref() {
         None | Some("text") => false,
         Some("json") => true,
@@ -56,30 +53,111 @@ pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Resul
     };
     let unit = if model.is_some() { Unit::Paragraph } else { Unit::Sentence };
     let (transcript, passages) = state.passages(&account, transcript_id, unit).await?;
-    let (id, response) = match &model {
+    let language = transcript.language_code.clone();
+    let result = json!({
+        "id": ids::fresh("su"),
+        "transcript_id": transcript.id.as_str(),
+        "model": model.as_ref().map_or(EXTRACTIVE, |model| model.id()),
+        "created_at": clock::iso(clock::now_ms()),
+    });
+    let (draft, drafts) = unbounded_channel();
+    let answering: BoxFuture<'static, Result<String>> = match model {
         Some(model) => {
             model.prepare().await?;
             let fence = Fence::new(&state.secret, transcript.id.as_str());
-            let language = transcript.language_code.as_deref();
-            let question =
-                Question { paragraphs: &passages, language, prompt: &prompt, wants_json, account: account.as_str() };
-            (model.id(), answer(&**model, &fence, &question).await?)
+            async move {
+                let language = language.as_deref();
+                let question = Question {
+                    paragraphs: &passages,
+                    language,
+                    prompt: &prompt,
+                    wants_json,
+                    account: account.as_str(),
+                };
+                // Nobody reads the draft of an answer that is not streamed.
+                let mut draft = |piece: &str| drop(draft.send(piece.to_owned()));
+                Ok(answer(&*model, &fence, &question, &mut draft).await?)
+            }
+            .boxed()
         }
-        None => {
+        None => async move {
             let permit = state.renderer.permit().await?;
-            let language = transcript.language_code.clone();
             let work = move || match wants_json {
                 true => serde_json::to_string(&extractive::answer_json(&passages, language.as_deref(), &prompt)),
                 false => Ok(extractive::answer(&passages, language.as_deref(), &prompt)),
             };
-            (EXTRACTIVE, state.renderer.run(permit, work).await?)
+            state.renderer.run(permit, work).await
         }
+        .boxed(),
     };
-    Ok(json(&Understanding {
-        id: ids::fresh("su"),
-        transcript_id: transcript.id.as_str(),
-        model: id,
-        response,
-        created_at: clock::iso(clock::now_ms()),
-    }))
+    if !is_stream {
+        drop(drafts);
+        return Ok(json_response(&whole(result, answering.await?)));
+    }
+    let mut writing = Writing { result, answer: Some(answering), drafts };
+    // A failure before the first piece has a status of its own, unless the model takes long to read the prompt.
+    let first = match tokio::time::timeout(COMMENT_INTERVAL, writing.next()).await {
+        Ok(first) => first?,
+        Err(_) => WAITING.to_owned(),
+    };
+    Ok(events(sse(first, writing)))
+}
+
+/// The result with its answer.
+fn whole(mut result: Value, answer: String) -> Value {
+    result["response"] = answer.into();
+    result
+}
+
+/// An answer that is being written.
+struct Writing {
+    /// All of the result but the answer.
+    result: Value,
+    /// None after its end.
+    answer: Option<BoxFuture<'static, Result<String>>>,
+    drafts: UnboundedReceiver<String>,
+}
+
+impl Writing {
+    /// The next events: a piece of the answer, or at last what is left of it with the whole result.
+    async fn next(&mut self) -> Result<String> {
+        let Some(answer) = &mut self.answer else { return Ok(String::new()) };
+        let delta = |piece: String| event(&json!({ "delta": piece }));
+        // The pieces come from the answer itself, so none is missed between the two.
+        let answer = tokio::select! {
+            biased;
+            Some(piece) = self.drafts.recv() => return Ok(delta(piece)),
+            answer = answer => answer,
+        };
+        self.answer = None;
+        let mut text = String::new();
+        while let Ok(piece) = self.drafts.try_recv() {
+            text.push_str(&delta(piece));
+        }
+        match answer {
+            Ok(answer) => {
+                text.push_str(&event(&whole(self.result.take(), answer)));
+                text.push_str("data: [DONE]\n\n");
+            }
+            Err(error) if text.is_empty() => return Err(error),
+            Err(error) => text.push_str(&failure(error)),
+        }
+        Ok(text)
+    }
+}
+
+/// The answer as server-sent events: its pieces, then the whole result and `[DONE]`, or an event with the error.
+fn sse(first: String, writing: Writing) -> impl Stream<Item = std::result::Result<Bytes, ResponseBroken>> + Send {
+    stream::unfold((Some(first), writing), |(first, mut writing)| async move {
+        let text = match first {
+            Some(first) => first,
+            None if writing.answer.is_none() => return None,
+            None => match tokio::time::timeout(COMMENT_INTERVAL, writing.next()).await {
+                Ok(Ok(text)) => text,
+                Ok(Err(error)) => failure(error),
+                Err(_) => WAITING.to_owned(),
+            },
+        };
+        Some((Ok(Bytes::from(text)), (None, writing)))
+    })
 }

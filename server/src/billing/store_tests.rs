@@ -13,7 +13,7 @@ use crate::clock;
 use crate::ids::{AccountId, NodeId, SessionId, TranscriptId};
 use crate::store::{
     Admission, AttemptCount, CompletedTranscript, Durability, Job, JobQuery, LiveSession, NewTranscript, Outcome,
-    Source, SourceKind, Status, Store, TranscriptQuery, UsageEvent,
+    Source, SourceKind, Status, Store, TranscriptQuery, UsageEvent, Waveform,
 };
 
 const MODEL: &str = "svc-best";
@@ -50,7 +50,7 @@ struct Expected {
 fn completed(random: &mut Random) -> (Outcome, i64) {
     let duration_ms = random.below(400_000) as i64;
     let price = Price::of(MODEL, ProductKind::Prerecorded).unwrap();
-    let outcome = Outcome::Completed(CompletedTranscript {
+    let outcome = Outcome::Completed(Box::new(CompletedTranscript {
         text: String::new(),
         words: "[]".into(),
         utterances: None,
@@ -59,10 +59,11 @@ fn completed(random: &mut Random) -> (Outcome, i64) {
         analysis: None,
         options: None,
         duration_ms,
+        waveform: Waveform::default(),
         sku: price.model,
         unit_type: price.unit_type,
         cents: price.cents(duration_ms),
-    });
+    }));
     (outcome, duration_ms)
 }
 

@@ -13,12 +13,14 @@ use super::frame::{Frame, Section, page, private};
 use super::insights::Insights;
 use super::playground::UploadForm;
 use super::shown::{Time, duration, language};
+use super::speakers::text_by_speaker;
+use super::waveform::Bars;
 use super::words::EN;
 use super::{DashboardState, shown};
-use crate::api::transcripts::{self as api, unknown};
+use crate::api::transcripts::{self as api, SubtitleFormat, unknown};
 use crate::billing::dollars;
 use crate::context::RequestContext;
-use crate::http::response::{self, ApiError, Response, Result, see_other, text};
+use crate::http::response::{self, ApiError, Response, Result, see_other};
 use crate::ids::{AccountId, TranscriptId};
 use crate::store::{Cursor, ListQuery, ListedTranscript, Status};
 
@@ -169,6 +171,9 @@ struct TranscriptPage {
     audio: String,
     is_video: bool,
     has_text: bool,
+    /// The names of speakers by label, as JSON.
+    speaker_names: String,
+    waveform: Option<Bars>,
     insights: Insights,
 }
 
@@ -197,6 +202,8 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
         (None, _) => String::new(),
     };
     let duration_ms = transcript.duration_ms.unwrap_or(0);
+    let speaker_names = state.store.speaker_names(&id).await?;
+    let waveform = state.store.waveform(&id).await?.and_then(|waveform| Bars::new(&waveform, duration_ms));
     let analysis = transcript.analysis.as_deref().unwrap_or_default();
     page(&TranscriptPage {
         frame,
@@ -208,6 +215,8 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
         is_video: media.is_some_and(|media| media.kind == MediaKind::Video),
         has_text: transcript.status == Status::Completed
             && transcript.text.as_deref().is_some_and(|text| !text.is_empty()),
+        speaker_names: json!(speaker_names).to_string(),
+        waveform,
         insights: Insights::new(analysis, duration_ms),
         row: row(listed),
     })
@@ -246,14 +255,18 @@ pub async fn download(state: Arc<DashboardState>, request: RequestContext) -> Re
     let (id, format) = (request.param("transcript_id"), request.param("format"));
     let transcript = api::completed_transcript(&state.store, &account, id).await?;
     let name = file_name(transcript.title.as_deref().unwrap_or_default(), &format);
+    let names = state.store.speaker_names(&transcript.id).await?;
     let mut response = match format.as_str() {
         "txt" => {
-            let mut plain = transcript.text.clone().unwrap_or_default();
-            plain.push('\n');
-            text("text/plain; charset=utf-8", plain)
+            let permit = state.transcripts.renderer.permit().await?;
+            let work = move || {
+                let text = transcript.text.as_deref().unwrap_or_default();
+                text_by_speaker(text, transcript.utterances.as_deref(), &names)
+            };
+            state.transcripts.renderer.respond(permit, "text/plain; charset=utf-8", work).await?
         }
-        "srt" => api::srt(state.transcripts.clone(), request).await?,
-        "vtt" => api::vtt(state.transcripts.clone(), request).await?,
+        "srt" => api::subtitles(&state.transcripts, &request, transcript, SubtitleFormat::Srt, names).await?,
+        "vtt" => api::subtitles(&state.transcripts, &request, transcript, SubtitleFormat::Vtt, names).await?,
         "json" => api::get(state.transcripts.clone(), request).await?,
         _ => return Err(ApiError::not_found("There is no such format.")),
     };

@@ -423,9 +423,14 @@ words! {
     js_find_language = "Detect automatically";
     js_no_match = "No match";
     js_asking = "Reading the transcript…";
+    js_ask_stop = "Stop";
+    js_ask_stopped = "Stopped.";
+    js_answer_lost = "The connection was lost before the answer was whole. Ask again.";
     js_by = "Answered by";
     js_media_failed = "The browser cannot play this recording.";
     js_speaker = "Speaker";
+    js_speaker_rename = "Rename this speaker";
+    js_speaker_name = "Name of speaker";
     js_live_stop = "Stop";
     js_live_asking = "Waiting for the microphone…";
     js_live_connecting = "Connecting…";

@@ -3,8 +3,8 @@
 use std::io::BufWriter;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use auricle_engine::analysis::Passes;
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::JobRunner;
 use super::passes::{passes, without_terms};
+use super::peaks::Peaks;
 use super::queue::{Start, Worker};
 use crate::backoff::jittered_ms;
 use crate::billing::{Price, ProductKind};
@@ -62,7 +63,7 @@ impl JobRunner {
             () = give_up.cancelled() => Err(AttemptError::Canceled),
         };
         let outcome = match result {
-            Ok(completed) => Some(Outcome::Completed(completed)),
+            Ok(completed) => Some(Outcome::Completed(Box::new(completed))),
             Err(AttemptError::Permanent(reason)) => Some(Outcome::Failed(reason)),
             Err(AttemptError::Retryable(reason)) if job.is_last_attempt() => {
                 tracing::error!(job = %job.id, reason, "the last attempt failed");
@@ -218,6 +219,10 @@ impl JobRunner {
             let (lost, give_up) = (lost.clone(), give_up.clone());
             move || dropped.load(Ordering::Relaxed) || lost.is_cancelled() || give_up.is_cancelled()
         };
+        let peaks = Arc::new(Mutex::new(Peaks::default()));
+        let hears = peaks.clone();
+        let mut audio =
+            audio.with_listener(move |block| hears.lock().unwrap_or_else(PoisonError::into_inner).push(block));
         let engine = self.engine.clone();
         let transcribing = tokio::task::spawn_blocking(move || {
             let on_progress = |audio_s: f64| {
@@ -226,7 +231,8 @@ impl JobRunner {
             };
             let engine = engine.blocking();
             let transcript = if multichannel {
-                drop(audio);
+                // The channels are decoded each by itself; the waveform is that of all together. Damage is reported by the others.
+                while !asked_to_stop() && matches!(audio.next_block(), Ok(Some(_))) {}
                 engine.transcribe_channels(file.path(), &named(), &options, |progress| on_progress(progress.audio_s))
             } else {
                 engine.transcribe_with(audio, &options, |progress| on_progress(progress.audio_s))
@@ -245,6 +251,7 @@ impl JobRunner {
         if let Some(redacted) = redacted {
             self.keep_redacted_audio(job, redacted).await?;
         }
+        let waveform = peaks.lock().unwrap_or_else(PoisonError::into_inner).waveform();
         let duration_ms = (transcript.audio_duration_sec * 1e3).round() as i64;
         for warning in &transcript.warnings {
             tracing::info!(job = %job.id, warning, "warning about the audio");
@@ -256,6 +263,7 @@ impl JobRunner {
             confidence: transcript.confidence.map(|confidence| f64::from(confidence).clamp(0.0, 1.0)),
             language_code: transcript.language_code,
             duration_ms,
+            waveform,
             analysis,
             options: redacts.then(|| without_terms(&job.options)),
             sku: price.model,

@@ -3,6 +3,7 @@
 mod attempt;
 mod audio_source;
 mod passes;
+mod peaks;
 mod queue;
 
 use std::collections::HashSet;

@@ -278,11 +278,25 @@ pub struct Completion {
 ///
 /// # Errors
 /// As the pieces, or if they end without an end.
-pub async fn complete(mut pieces: Pieces) -> Result<Completion, LanguageError> {
+pub async fn complete(pieces: Pieces) -> Result<Completion, LanguageError> {
+    complete_with(pieces, &mut |_| ()).await
+}
+
+/// Waits for a whole answer, and gives each piece of its text to `draft` as it comes.
+///
+/// # Errors
+/// As [`complete`].
+pub async fn complete_with(
+    mut pieces: Pieces,
+    draft: &mut (dyn FnMut(&str) + Send),
+) -> Result<Completion, LanguageError> {
     let (mut text, mut tool_calls) = (String::new(), Vec::new());
     while let Some(piece) = pieces.next().await {
         match piece? {
-            Piece::Text(more) => text.push_str(&more),
+            Piece::Text(more) => {
+                draft(&more);
+                text.push_str(&more);
+            }
             Piece::ToolCalls(more) => tool_calls.extend(more),
             Piece::End { reason, usage } => return Ok(Completion { text, tool_calls, reason, usage }),
         }

@@ -3,7 +3,7 @@
 use auricle_engine::extractive::{NOT_SAID, Passage, asks_for_summary, rank};
 
 use super::grounding::{Fence, batches, lines, notes_rules, room, understanding_rules};
-use super::{ChatOptions, ChatRequest, Format, LanguageError, LanguageModel, Message, Role, complete};
+use super::{ChatOptions, ChatRequest, Format, LanguageError, LanguageModel, Message, Role, complete, complete_with};
 
 /// Tokens of the notes on a part, at most a quarter of the context.
 const NOTES_TOKENS: usize = 512;
@@ -21,8 +21,40 @@ pub struct Question<'a> {
     pub account: &'a str,
 }
 
+/// The most characters that models put around [`NOT_SAID`].
+const MARKS: usize = 20;
+
+/// Passes on what a model writes, but for the sentence that says that a part of the transcript holds no answer.
+struct Draft<'a> {
+    out: &'a mut (dyn FnMut(&str) + Send),
+    /// What may still become that sentence. None once it was passed on.
+    held: Option<String>,
+}
+
+impl Draft<'_> {
+    fn write(&mut self, piece: &str) {
+        let Some(held) = &mut self.held else { return (self.out)(piece) };
+        held.push_str(piece);
+        if held.chars().count() > NOT_SAID.len() + MARKS && !is_not_said(held) {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(held) = self.held.take() {
+            (self.out)(&held);
+        }
+    }
+}
+
+/// Models add marks around the sentence that they were given.
+fn is_not_said(answer: &str) -> bool {
+    answer.contains(NOT_SAID.trim_end_matches('.'))
+}
+
 /// Asks a model. What fits is read whole. Of a longer transcript a question reads the paragraphs that bear on it first, and the
-/// others until one holds the answer; a summary and an object are made of notes on every part.
+/// others until one holds the answer; a summary and an object are made of notes on every part. `draft` gets the text as it is written;
+/// the answer that is returned is the one that counts.
 ///
 /// # Errors
 /// As the model's.
@@ -30,22 +62,25 @@ pub async fn answer(
     model: &dyn LanguageModel,
     fence: &Fence,
     question: &Question<'_>,
+    draft: &mut (dyn FnMut(&str) + Send),
 ) -> Result<String, LanguageError> {
     let all: Vec<usize> = (0..question.paragraphs.len()).collect();
     let room = room_for(model, fence, question)?;
     let whole = batches(model, question.paragraphs, &all, room);
     if whole.len() <= 1 {
-        return ask(model, fence, question, &lines(question.paragraphs)).await;
+        return ask(model, fence, question, &lines(question.paragraphs), draft).await;
     }
     if question.wants_json || asks_for_summary(question.prompt) {
         let text = notes(model, fence, question, whole).await?;
-        return ask(model, fence, question, &text).await;
+        return ask(model, fence, question, &text, draft).await;
     }
     let order = rank(question.paragraphs, question.language, question.prompt);
     for batch in batches(model, question.paragraphs, &order, room) {
-        let answer = ask(model, fence, question, &lines(&select(question.paragraphs, &batch))).await?;
-        // Models add marks around the sentence that they were given.
-        if !answer.contains(NOT_SAID.trim_end_matches('.')) {
+        let mut held = Draft { out: &mut *draft, held: Some(String::new()) };
+        let text = lines(&select(question.paragraphs, &batch));
+        let answer = ask(model, fence, question, &text, &mut |piece| held.write(piece)).await?;
+        if !is_not_said(&answer) {
+            held.flush();
             return Ok(answer);
         }
     }
@@ -69,6 +104,7 @@ async fn ask(
     fence: &Fence,
     question: &Question<'_>,
     text: &str,
+    draft: &mut (dyn FnMut(&str) + Send),
 ) -> Result<String, LanguageError> {
     let format = if question.wants_json { Format::Json } else { Format::Text };
     let messages = vec![
@@ -76,9 +112,8 @@ async fn ask(
         Message::new(Role::User, question.prompt),
     ];
     let options = ChatOptions { format, temperature: Some(0.0), ..ChatOptions::default() };
-    let answer =
-        complete(model.chat(ChatRequest { messages, options, account: Some(question.account.to_owned()) }).await?)
-            .await?;
+    let request = ChatRequest { messages, options, account: Some(question.account.to_owned()) };
+    let answer = complete_with(model.chat(request).await?, draft).await?;
     if question.wants_json && answer.reason == super::FinishReason::Length {
         return Err(LanguageError::Upstream("the JSON was cut short by the length of the answer".into()));
     }
@@ -121,4 +156,35 @@ async fn notes(
     }
     let context = model.context_tokens();
     Err(LanguageError::ContextLength { tokens: context.saturating_add(1), context })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_holds_back_the_sentence_that_says_nothing() {
+        for (pieces, passed) in [
+            (vec!["The transcript ", "does not say."], ""),
+            (vec!["**The transcript does not say.**", " ", "It is about other things and goes on."], ""),
+            (vec!["Yes."], ""),
+            (
+                vec!["Yes, they said that they would ", "go to the harbour at ", "nine."],
+                "Yes, they said that they would go to the harbour at nine.",
+            ),
+        ] {
+            let mut out = String::new();
+            let mut push = |piece: &str| out.push_str(piece);
+            let mut draft = Draft { out: &mut push, held: Some(String::new()) };
+            pieces.iter().for_each(|piece| draft.write(piece));
+            assert_eq!(out, passed, "{pieces:?}");
+        }
+        let mut out = String::new();
+        let mut push = |piece: &str| out.push_str(piece);
+        let mut draft = Draft { out: &mut push, held: Some(String::new()) };
+        draft.write("Yes.");
+        draft.flush();
+        draft.write(" No.");
+        assert_eq!(out, "Yes. No.");
+    }
 }

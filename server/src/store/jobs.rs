@@ -9,6 +9,7 @@ use sqlx::Row as _;
 
 use super::transcripts::Source;
 use super::usage::{self, NewUsage};
+use super::waveforms::{self, Waveform};
 use super::{Result, Store, Topic, account_list, not_listed, webhook_outbox};
 use crate::clock;
 use crate::ids::{AccountId, LeaseId, TranscriptId};
@@ -104,6 +105,7 @@ pub struct CompletedTranscript {
     pub confidence: Option<f64>,
     pub language_code: Option<String>,
     pub duration_ms: i64,
+    pub waveform: Waveform,
     /// The analysis, as a JSON object.
     pub analysis: Option<String>,
     /// The options without what redaction must not keep; none if they stay as they are.
@@ -117,7 +119,7 @@ pub struct CompletedTranscript {
 /// The end of a job.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    Completed(CompletedTranscript),
+    Completed(Box<CompletedTranscript>),
     /// With a reason for the user.
     Failed(String),
 }
@@ -294,6 +296,7 @@ impl Store {
                 session: None,
             };
             usage::record(&mut tx, self.dialect, &event, now).await?;
+            waveforms::keep(&mut tx, &job.id, &done.waveform).await?;
         }
         webhook_outbox::enqueue(&mut tx, &job.id, now).await?;
         self.notify(&mut tx, Topic::Webhooks).await?;

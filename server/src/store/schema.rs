@@ -23,6 +23,13 @@ const MIGRATIONS: [(i64, &str, &str); 13] = [
     (13, "webhook_attempts", include_str!("migrations/0013_webhook_attempts.sql")),
 ];
 
+/// Those after it.
+const LATER: [(i64, &str, &str); 3] = [
+    (15, "speaker_names", include_str!("migrations/0015_speaker_names.sql")),
+    (16, "waveforms", include_str!("migrations/0016_waveforms.sql")),
+    (17, "nodes", include_str!("migrations/0017_nodes.sql")),
+];
+
 /// The migration with a trigger, for which each database has a language of its own.
 fn usage_days(dialect: Dialect) -> (i64, &'static str, &'static str) {
     let sql = match dialect {
@@ -31,9 +38,6 @@ fn usage_days(dialect: Dialect) -> (i64, &'static str, &'static str) {
     };
     (14, "usage_days", sql)
 }
-
-/// Migrations after that one.
-const LATER: [(i64, &str, &str); 1] = [(16, "nodes", include_str!("migrations/0016_nodes.sql"))];
 
 /// Attempts at a migration that is blocked by other nodes, and the delay between them.
 const MAX_TRIES: u32 = 20;
@@ -44,10 +48,10 @@ const LOCK_CONFLICTS: [&str; 2] = ["55P03", "40P01"];
 
 /// Applies the missing migrations.
 pub(super) async fn migrate(store: &Store) -> Result<()> {
-    let migrations =
-        MIGRATIONS.into_iter().chain([usage_days(store.dialect)]).chain(LATER).map(|(version, name, sql)| {
-            Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
-        });
+    let migrations = MIGRATIONS.into_iter().chain([usage_days(store.dialect)]).chain(LATER);
+    let migrations = migrations.map(|(version, name, sql)| {
+        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    });
     let migrator = Migrator::with_migrations(migrations.collect());
     let mut tries = 0;
     loop {

@@ -6,6 +6,7 @@ mod mail;
 mod operator;
 mod reference;
 mod team;
+mod transcript;
 mod webhooks;
 
 use auricle_tests::{Browser, Setup, eventually, repository, spoken, wav};

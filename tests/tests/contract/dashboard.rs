@@ -47,11 +47,12 @@ const FORMS: [&str; 9] = [
     "/team/invitations/inv_1/withdraw",
     "/team/user_1/remove",
 ];
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     "/data/transcripts",
     "/data/uploads/sign",
     "/data/uploads/upload_1/complete",
     "/data/speech-understanding",
+    "/data/transcripts/tr_1/speakers",
     "/data/realtime/token",
     "/data/voice-agent/token",
     "/data/billing/checkout",

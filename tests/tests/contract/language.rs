@@ -9,7 +9,7 @@ use bytes::Bytes;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-const UNDERSTANDING: &str = "/v2/speech-understanding";
+pub const UNDERSTANDING: &str = "/v2/speech-understanding";
 const CHAT: &str = "/v2/llm/chat-completions";
 
 /// The real starter: its words have sentences to quote. No language model.
@@ -19,7 +19,7 @@ fn service() -> &'static Service {
 }
 
 /// One transcript of real speech that all tests read.
-fn spoken() -> &'static (Account, String) {
+pub fn spoken() -> &'static (Account, String) {
     static SPOKEN: OnceLock<(Account, String)> = OnceLock::new();
     SPOKEN.get_or_init(|| {
         let account = service().account();
@@ -33,14 +33,14 @@ fn user(content: &str) -> Value {
 }
 
 /// The events of a stream, the last one `[DONE]` or an error.
-fn events(answer: &Answer) -> Vec<String> {
+pub fn events(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.header("content-type"), Some("text/event-stream"), "{}", answer.text());
     let text = answer.text();
     text.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).map(str::to_owned).collect()
 }
 
 /// A service in front of a server that answers chat with these replies, and an account of it.
-fn upstream(replies: impl IntoIterator<Item = Reply>) -> (Receiver, Service, Account) {
+pub fn upstream(replies: impl IntoIterator<Item = Reply>) -> (Receiver, Service, Account) {
     let receiver = Receiver::new();
     receiver.answers(COMPLETIONS, replies);
     let service = Setup::local()

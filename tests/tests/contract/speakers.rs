@@ -3,32 +3,14 @@
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_tests::{Service, Setup, fixtures, silence, wav, wav_of};
+use auricle_engine::audio::SAMPLE_RATE;
+use auricle_tests::{Service, Setup, pcm, readers, silence, two_readers, wav, wav_of};
 use serde_json::{Value, json};
 
 /// The real starters, of which one tells voices apart.
 fn service() -> &'static Service {
     static SERVICE: OnceLock<Service> = OnceLock::new();
     SERVICE.get_or_init(|| Setup::local().starter().start())
-}
-
-/// A man, and a woman.
-fn readers() -> [Vec<f32>; 2] {
-    ["669-129074-0012.opus", "7312-92432-0003.opus"].map(|name| {
-        let path = fixtures().join("alignment").join(name);
-        AudioStream::open(path).unwrap().read_to_end().unwrap()
-    })
-}
-
-fn pcm(samples: impl IntoIterator<Item = f32>) -> Vec<u8> {
-    samples.into_iter().flat_map(|sample| ((sample * 32_767.0) as i16).to_le_bytes()).collect()
-}
-
-/// A man reads, then a woman.
-fn two_readers() -> Vec<u8> {
-    let [man, woman] = readers();
-    wav(SAMPLE_RATE, 16, &pcm([man, vec![0.0; 8000], woman].concat()))
 }
 
 fn strings<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {

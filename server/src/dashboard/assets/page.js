@@ -30,12 +30,13 @@ function toast(text) {
   toastTimer = setTimeout(() => box.classList.remove('shown'), 4000)
 }
 
-/** Asks the service. An error has the service's own message. */
-async function ask(path, body, headers = {}) {
-  const options = body === undefined ? {} : {
+/** Sends a request to the service. An error has the service's own message. */
+async function respond(path, body, headers = {}, signal = undefined) {
+  const options = body === undefined ? { signal } : {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-form-token': meta('form-token'), ...headers },
     body: JSON.stringify(body),
+    signal,
   }
   let response
   try {
@@ -43,10 +44,28 @@ async function ask(path, body, headers = {}) {
   } catch {
     throw Object.assign(new Error(words.offline), { offline: true })
   }
-  const answer = response.status === 204 ? null : await response.json().catch(() => null)
-  if (response.ok) return answer
+  if (response.ok) return response
+  const answer = await response.json().catch(() => null)
   const message = response.status === 401 ? words.signed_out : answer?.error?.message ?? words.failed
   throw Object.assign(new Error(message), { status: response.status })
+}
+
+/** Asks the service for an answer in JSON. */
+async function ask(path, body, headers) {
+  const response = await respond(path, body, headers)
+  return response.status === 204 ? null : response.json().catch(() => null)
+}
+
+/** The events of a streamed answer as they come, but for its last mark. */
+async function* eventsOf(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
+  for (let text = ''; ;) {
+    const { done, value } = await reader.read().catch(() => { throw new Error(words.answer_lost) })
+    if (done) return
+    const events = (text + value).split('\n\n')
+    text = events.pop()
+    for (const event of events) if (event.startsWith('data: {')) yield JSON.parse(event.slice(6))
+  }
 }
 
 const wait = ms => new Promise(done => setTimeout(done, ms))

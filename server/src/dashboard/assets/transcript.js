@@ -8,6 +8,7 @@ if (reader) {
   const playButton = find('[data-play]', reader)
   const seek = find('[data-seek]', reader)
   const now = find('[data-now]', reader)
+  const played = find('[data-played]', reader)
   // Each word with its element, in order of time.
   let spoken = []
   // Each paragraph with its text in lower case and where its words begin in it.
@@ -19,6 +20,52 @@ if (reader) {
     return speakers.get(speaker)
   }
 
+  // The names that people gave to speakers, by label.
+  const names = new Map(Object.entries(JSON.parse(reader.dataset.names)))
+  const nameOf = label => names.get(label) ?? `${words.speaker} ${label}`
+
+  function makeSpeaker(label) {
+    const button = make('button', nameOf(label), { type: 'button', class: 'speaker plain', title: words.speaker_rename })
+    button.dataset.speaker = label
+    return button
+  }
+
+  async function keepName(label, name) {
+    try {
+      const kept = await ask(`/data/transcripts/${id}/speakers`, { speaker: label, name })
+      if (kept.name) names.set(label, kept.name)
+      else names.delete(label)
+    } catch (error) {
+      toast(error.message)
+    }
+    for (const button of findAll('[data-speaker]', place)) if (button.dataset.speaker === label) button.textContent = nameOf(label)
+  }
+
+  /** Puts a field in the place of a speaker's name, until it is left. */
+  function rename(button) {
+    const label = button.dataset.speaker
+    const field = make('input', '', { class: 'speaker', maxlength: 100, placeholder: `${words.speaker} ${label}`, 'aria-label': `${words.speaker_name} ${label}` })
+    field.value = names.get(label) ?? ''
+    let left = false
+    const leave = keep => {
+      // The field loses the focus once more as it goes.
+      if (left) return
+      left = true
+      const had = document.activeElement === field
+      field.replaceWith(button)
+      if (had) button.focus()
+      if (keep && field.value.trim() !== (names.get(label) ?? '')) keepName(label, field.value)
+    }
+    field.addEventListener('keydown', event => {
+      if (event.key === 'Enter' && !event.isComposing) leave(true)
+      if (event.key === 'Escape') leave(false)
+    })
+    field.addEventListener('blur', () => leave(true))
+    button.replaceWith(field)
+    field.focus()
+    field.select()
+  }
+
   function showParagraphs(found) {
     const fragment = document.createDocumentFragment()
     let last
@@ -26,7 +73,7 @@ if (reader) {
       const block = make('div', '', { class: 'paragraph' })
       if (one.speaker) {
         block.classList.add(`speaker-${colourOf(one.speaker)}`)
-        if (one.speaker !== last) block.append(make('span', `${words.speaker} ${one.speaker}`, { class: 'speaker' }))
+        if (one.speaker !== last) block.append(makeSpeaker(one.speaker))
         last = one.speaker
       }
       const time = make('button', clockOf(one.start), { type: 'button', class: 'at plain' })
@@ -88,8 +135,10 @@ if (reader) {
   reader.addEventListener('click', event => {
     const word = event.target.closest('[data-word]')
     const jump = event.target.closest('[data-at]')
+    const speaker = event.target.closest('[data-speaker]')
     if (word && getSelection().isCollapsed) goTo(spoken[word.dataset.word].start, true)
     if (jump) goTo(Number(jump.dataset.at), true)
+    if (speaker) rename(speaker)
   })
 
   if (media) {
@@ -97,6 +146,7 @@ if (reader) {
       const ms = media.currentTime * 1000
       now.textContent = clockOf(ms)
       if (document.activeElement !== seek || !media.paused) seek.value = ms
+      played?.setAttribute('width', ms / seek.max * played.ownerSVGElement.viewBox.baseVal.width)
       light(ms, !media.paused)
     }
     let frame
@@ -175,25 +225,43 @@ if (reader) {
   })
   question.addEventListener('submit', async event => {
     event.preventDefault()
-    const prompt = question.elements.prompt.value.trim()
-    if (!prompt) return
+    const field = question.elements.prompt
+    const prompt = field.value.trim()
     const button = find('button', question)
-    const entry = make('div', '', { class: 'answer' })
+    if (!prompt || button.disabled) return
+    const stopper = new AbortController()
+    const stop = make('button', words.ask_stop, { type: 'button', class: 'stop' })
+    stop.addEventListener('click', () => stopper.abort())
+    const entry = make('div', '', { class: 'answer', 'aria-busy': 'true' })
     const text = make('p', words.asking, { class: 'muted' })
-    entry.append(make('p', prompt, { class: 'strong' }), text)
+    const tell = (said, look) => entry.append(make('p', said, { class: look }))
+    entry.append(make('p', prompt, { class: 'strong' }), text, stop)
     answers.prepend(entry)
     button.disabled = true
-    question.elements.prompt.value = ''
+    field.value = ''
+    let draft = ''
+    let result
+    const show = written => { text.className = 'response'; text.textContent = written }
     try {
-      const answer = await ask('/data/speech-understanding', { transcript_id: id, prompt })
-      text.className = 'response'
-      text.textContent = answer.response
-      entry.append(make('p', `${words.by} ${answer.model}`, { class: 'muted small' }))
+      const response = await respond('/data/speech-understanding', { transcript_id: id, prompt, stream: true }, {}, stopper.signal)
+      for await (const event of eventsOf(response)) {
+        if (event.error) throw new Error(event.error.message)
+        if (event.delta !== undefined) show(draft += event.delta)
+        else result = event
+      }
+      if (!result) throw new Error(words.answer_lost)
+      // The draft may have been given up for another answer.
+      show(result.response)
+      tell(`${words.by} ${result.model}`, 'muted small')
     } catch (error) {
-      text.className = 'problem'
-      text.textContent = error.message
-      question.elements.prompt.value = prompt
+      if (!draft) text.remove()
+      if (stopper.signal.aborted) tell(words.ask_stopped, 'muted small')
+      else tell(error.message, 'problem')
+      field.value ||= prompt
     }
+    if (document.activeElement === stop) field.focus()
+    stop.remove()
+    entry.ariaBusy = 'false'
     button.disabled = false
   })
 

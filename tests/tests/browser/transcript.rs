@@ -1,0 +1,126 @@
+//! A transcript's page: names of speakers, and questions.
+
+use auricle_tests::{Browser, Gate, Receiver, Reply, Service, Setup, two_readers, wav};
+use serde_json::json;
+
+use super::dashboard::{NO_FAULTS, holds, pictures, signed_up};
+
+/// A browser on the page of a transcript of two speakers.
+fn on_two_readers(service: &Service, email: &str) -> Option<Browser> {
+    let folder = tempfile::tempdir().unwrap();
+    let (microphone, recording) = (folder.path().join("silence.wav"), folder.path().join("two readers.wav"));
+    std::fs::write(&microphone, wav(48_000, 16, &[0; 9600])).unwrap();
+    std::fs::write(&recording, two_readers()).unwrap();
+    let mut browser = signed_up(service, &microphone, email)?;
+    browser.go(&format!("{}/transcripts/new", service.dashboard()));
+    browser.run("document.querySelector('[name=speaker_labels]').checked = true");
+    browser.choose("[name=file]", &[&recording]);
+    holds(&mut browser, "the end of the job", "!!document.querySelector('.jobs .badge.completed')");
+    browser.follow("document.querySelector('.jobs .links a').click()");
+    holds(&mut browser, "the words", "document.querySelectorAll('[data-word]').length > 10");
+    Some(browser)
+}
+
+/// The names that the page shows.
+const NAMES: &str = "[...document.querySelectorAll('button[data-speaker]')].map(button => button.textContent).join()";
+
+/// Types a name for the speaker of a label and presses a key.
+fn rename(browser: &mut Browser, label: &str, name: &str, key: &str) {
+    browser.run(&format!("document.querySelector('[data-speaker={label}]').click()"));
+    let field = "document.querySelector('input.speaker')";
+    assert_eq!(browser.run(&format!("document.activeElement == {field}")), "true");
+    browser.run(&format!(
+        "{field}.value = {name:?}; {field}.dispatchEvent(new KeyboardEvent('keydown', {{ key: {key:?}, bubbles: true }})); true"
+    ));
+}
+
+#[test]
+fn a_speaker_is_renamed_where_the_name_stands() {
+    let service = Setup::local().starter().start();
+    let Some(mut browser) = on_two_readers(&service, "namer@example.org") else { return };
+    assert_eq!(browser.run(NAMES), "Speaker A,Speaker B");
+    rename(&mut browser, "A", "Not kept", "Escape");
+    assert_eq!(browser.run(NAMES), "Speaker A,Speaker B");
+    rename(&mut browser, "A", " Ada  Lovelace ", "Enter");
+    holds(&mut browser, "the name", &format!("{NAMES} == 'Ada Lovelace,Speaker B'"));
+    // A name is text, whatever it holds.
+    let attack = "<img src=x onerror=window.attacked=1>";
+    rename(&mut browser, "B", attack, "Enter");
+    holds(&mut browser, "the second name", &format!("{NAMES} == 'Ada Lovelace,{attack}'"));
+    browser.follow("location.reload()");
+    holds(&mut browser, "the names after a reload", &format!("{NAMES} == 'Ada Lovelace,{attack}'"));
+    assert_eq!(browser.run("!window.attacked && !document.querySelector('main img')"), "true");
+
+    rename(&mut browser, "B", "", "Enter");
+    holds(&mut browser, "the label", &format!("{NAMES} == 'Ada Lovelace,Speaker B'"));
+    rename(&mut browser, "B", "Grace Hopper", "Enter");
+    holds(&mut browser, "another name", &format!("{NAMES} == 'Ada Lovelace,Grace Hopper'"));
+    assert_eq!(browser.run(NO_FAULTS), "true");
+    pictures(&mut browser, "transcript-speakers");
+    browser.run("document.querySelector('[data-speaker=B]').click()");
+    pictures(&mut browser, "transcript-renaming");
+    // A service that cannot be reached leaves the name as it was.
+    browser.run("window.fetch = () => Promise.reject(new Error())");
+    browser.run("{ const field = document.querySelector('input.speaker'); field.value = 'Lost'; field.dispatchEvent(new FocusEvent('blur')) } true");
+    holds(&mut browser, "a message", "/cannot be reached/.test(document.querySelector('#toast').textContent)");
+    assert_eq!(browser.run(NAMES), "Ada Lovelace,Grace Hopper");
+}
+
+/// An answer of which half comes at once, and the rest when the gate opens.
+fn halves(first: &str, second: &str) -> (Reply, Gate) {
+    let event = |text: &str| {
+        let chunk = json!({ "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }] });
+        format!("data: {chunk}\n\n")
+    };
+    let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+    let (first, second) = (event(first), format!("{}data: {end}\n\ndata: [DONE]\n\n", event(second)));
+    // A comment makes both halves equally long.
+    let padding = second.len() - first.len() - ": \n\n".len();
+    let gate = Gate::new();
+    (Reply::Held(format!("{first}: {}\n\n{second}", "-".repeat(padding)).into(), gate.clone()), gate)
+}
+
+#[test]
+fn an_answer_comes_as_it_is_written_and_can_be_stopped() {
+    let receiver = Receiver::new();
+    let (whole, gate) = halves("Two people read: one about ", "poetry, the other about a house.");
+    let (stopped, _held) = halves("They read aloud, ", "and never end.");
+    receiver.answers("/v1/chat/completions", [whole, stopped]);
+    let service = Setup::local()
+        .starter()
+        .with("language_upstream", receiver.url("/v1"))
+        .with("language_model", "their-model")
+        .start();
+    let Some(mut browser) = on_two_readers(&service, "asker@example.org") else { return };
+    let ask = |question: &str| {
+        format!(
+            "document.querySelector('[name=prompt]').value = {question:?}; document.querySelector('[data-ask]').requestSubmit()"
+        )
+    };
+    let answer = "document.querySelector('.answer').innerText";
+    browser.run(&ask("Who reads?"));
+    holds(&mut browser, "the first half", &format!("/one about/.test({answer})"));
+    assert_eq!(browser.run(&format!("/a house|Answered/.test({answer})")), "false");
+    // One answer at a time.
+    browser.run(&ask("And then?"));
+    assert_eq!(browser.run("document.querySelectorAll('.answer').length"), "1");
+    pictures(&mut browser, "transcript-answering");
+    gate.open();
+    holds(
+        &mut browser,
+        "the whole answer",
+        &format!("/one about poetry, the other about a house\\.\\s+Answered by their-model/.test({answer})"),
+    );
+    assert_eq!(browser.run("!document.querySelector('.stop')"), "true");
+
+    browser.run(&ask("What do they do?"));
+    holds(&mut browser, "the beginning", &format!("/They read aloud/.test({answer})"));
+    browser.run("document.querySelector('.stop').click()");
+    holds(&mut browser, "the end", &format!("/They read aloud,\\s+Stopped\\./.test({answer})"));
+    assert_eq!(browser.run("document.querySelector('[name=prompt]').value"), "What do they do?");
+    assert_eq!(
+        browser.run("!document.querySelector('.stop') && !document.querySelector('[data-ask] button').disabled"),
+        "true"
+    );
+    pictures(&mut browser, "transcript-stopped");
+}
