@@ -1,7 +1,7 @@
 //! Attention of all queries to all keys, with heads side by side in the last dimension, as linear layers leave them.
 //!
 //! On flex it computes one tile of queries at a time: their scores, the softmax and the weighted sum of the values, without a copy
-//! into another layout. Elsewhere it is burn's own operations.
+//! into another layout. On GPUs it is the one launch of [`crate::fused_attention`].
 //!
 //! [`single_query_attention`] serves decoders that emit one token per step: on GPUs it is one launch with a cube per head.
 
@@ -88,17 +88,7 @@ pub(crate) trait AttentionOps: Backend {
         keys: FloatTensor<Self>,
         values: FloatTensor<Self>,
         heads: usize,
-    ) -> FloatTensor<Self> {
-        let shape = query.shape();
-        let split = |x: FloatTensor<Self>| {
-            let [rows, count, size] = [x.shape()[0], x.shape()[1], x.shape()[2]];
-            let apart = Self::float_reshape(x, Shape::from([rows, count, heads, size / heads]));
-            Self::float_swap_dims(apart, 1, 2)
-        };
-        let options = AttentionModuleOptions { scale: Some(1.0), softcap: None, is_causal: false };
-        let out = Self::attention(split(query), split(keys), split(values), None, None, options);
-        Self::float_reshape(Self::float_swap_dims(out, 1, 2), shape)
-    }
+    ) -> FloatTensor<Self>;
 }
 
 #[cfg(feature = "wgpu")]
@@ -115,6 +105,15 @@ impl AttentionOps for burn::backend::Cube {
             true => kernel::single_query_attention(query, keys, values, ranges),
             false => single_query_by_burn::<Self>(query, keys, values, &rows),
         }
+    }
+
+    fn multi_head_attention(
+        query: FloatTensor<Self>,
+        keys: FloatTensor<Self>,
+        values: FloatTensor<Self>,
+        heads: usize,
+    ) -> FloatTensor<Self> {
+        crate::fused_attention::full_attention(query, keys, values, heads)
     }
 }
 

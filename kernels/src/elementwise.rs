@@ -50,15 +50,22 @@ fn map_kernel(x: &Tensor<f32>, out: &mut Tensor<f32>, values: u32, half: u32, #[
         if comptime!(function == Function::Glu) {
             let from = (at / half as usize) * (2 * half as usize) + at % half as usize;
             out[at] = x[from] * sigmoid(x[from + half as usize]);
-        } else if comptime!(function == Function::Relu) {
-            out[at] = max(x[at], f32::new(0.0));
-        } else if comptime!(function == Function::Silu) {
-            out[at] = x[at] * sigmoid(x[at]);
         } else {
-            let value = x[at];
-            let half = Erf::erf(value * f32::new(core::f32::consts::FRAC_1_SQRT_2));
-            out[at] = value * f32::new(0.5) * (f32::new(1.0) + half);
+            out[at] = apply(x[at], function);
         }
+    }
+}
+
+/// `function` of one value, if it is not of two halves.
+#[cube]
+pub(crate) fn apply(value: f32, #[comptime] function: Function) -> f32 {
+    if comptime!(function == Function::Relu) {
+        max(value, f32::new(0.0))
+    } else if comptime!(function == Function::Silu) {
+        value * sigmoid(value)
+    } else {
+        let half = Erf::erf(value * f32::new(core::f32::consts::FRAC_1_SQRT_2));
+        value * f32::new(0.5) * (f32::new(1.0) + half)
     }
 }
 

@@ -10,13 +10,16 @@
 //!
 //! - [`relative_attention`]: attention with relative positions over a sliding KV cache, on the CPU
 //! - [`attention`]: multi-head attention, and attention of a single query over a KV cache on GPUs
+//! - [`fused_attention`]: attention of many queries in one launch, with relative positions and masks, on GPUs
 //! - [`int8_attention`]: multi-head attention in 8 bits, on the CPU
 //! - [`paged_attention`]: attention over keys and values in pages that sequences share, on the CPU
 //! - [`kv_cache`]: attention of a single query over the keys and values of one head, on the CPU
 //! - [`state_cache`]: the cached state of many streams in one tensor
+//! - [`frame_convolution`]: the depthwise convolution of a conformer with its norm and activation, on GPUs
 //! - [`sampling`]: the next token of each row of logits, greedy or drawn, under a token mask
 //! - [`lstm`]: the pointwise part of an LSTM step
 //! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs
+//! - [`epilogue`]: what follows a matrix product: bias, activation, residual and norm
 //! - [`activation`]: ReLU, SiLU, GELU, GLU and SwiGLU in one pass
 //! - [`depthwise`]: depthwise convolutions on the CPU
 //! - [`int8_matrix`]: products of many rows, rounded to 8 bits, with an 8-bit matrix, on the CPU
@@ -25,6 +28,7 @@
 //! - [`norm`]: layer and root-mean-square normalisation
 //! - [`gemv`]: products of a few rows with a packed matrix, on the CPU
 //! - [`softmax_stats`]: log-sum-exp and entropy of logits
+//! - [`frame_ring`]: the last frames of many streams in one tensor
 //! - [`thread_pool`]: threads that share many small tasks
 //! - `matmul`: products of slices; `vector_math`: vectorised functions of slices; both on the CPU
 //! - `elementwise`, `reduce`: activations and reductions inside GPU kernels
@@ -39,6 +43,10 @@ mod cube;
 pub mod depthwise;
 #[cfg(feature = "wgpu")]
 mod elementwise;
+pub mod epilogue;
+pub mod frame_convolution;
+pub mod frame_ring;
+pub mod fused_attention;
 pub mod gemv;
 pub mod int8_attention;
 pub mod int8_matrix;

@@ -10,7 +10,7 @@ use burn::tensor::Tensor;
 
 const LANES: usize = 16;
 /// The epsilon of most published model classes.
-const EPSILON: f32 = 1e-5;
+pub(crate) const EPSILON: f32 = 1e-5;
 
 /// Normalises each row of `x` `[.., size]` to mean 0 and deviation 1, multiplies it by `gamma` `[size]` and adds `beta` `[size]`;
 /// epsilon is 1e-5.

@@ -1,0 +1,376 @@
+//! What follows a matrix product, in one launch on GPUs: its bias with an activation, its bias with a residual, and both with the
+//! layer norm of the sum. On flex they are the operations one after another, for tests; models on the CPU have bodies of their own.
+
+use burn::backend::ops::FloatTensorOps;
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
+use burn::tensor::{Shape, Tensor};
+
+use crate::activation::ActivationOps;
+use crate::norm::NormOps;
+
+/// An activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// The larger of `x` and 0.
+    Relu,
+    /// `x * sigmoid(x)`
+    Silu,
+    /// `x / 2 * (1 + erf(x / sqrt 2))`
+    Gelu,
+    /// `a * sigmoid(b)` of the two halves of the last dimension.
+    Glu,
+}
+
+/// `activation` of `x` `[.., size]` plus `bias` `[size]`.
+pub fn activate<const D: usize>(x: Tensor<D>, bias: Tensor<1>, activation: Activation) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::biased_activation(x.into_dispatch(), bias.into_dispatch(), activation))
+}
+
+/// `residual` plus `x` plus `bias`: `[.., size]`, with a bias `[size]`.
+pub fn add<const D: usize>(residual: Tensor<D>, x: Tensor<D>, bias: Tensor<1>) -> Tensor<D> {
+    let (residual, x, bias) = (residual.into_dispatch(), x.into_dispatch(), bias.into_dispatch());
+    Tensor::from_dispatch(Dispatch::biased_sum(residual, x, bias))
+}
+
+/// As [`add`], and the layer norm of the sum with `gamma` and `beta` `[size]` and an epsilon of 1e-5.
+pub fn add_and_norm<const D: usize>(
+    residual: Tensor<D>,
+    x: Tensor<D>,
+    bias: Tensor<1>,
+    gamma: Tensor<1>,
+    beta: Tensor<1>,
+) -> [Tensor<D>; 2] {
+    let (residual, x, bias) = (residual.into_dispatch(), x.into_dispatch(), bias.into_dispatch());
+    let (sum, normed) = Dispatch::normed_sum(residual, x, bias, gamma.into_dispatch(), beta.into_dispatch());
+    [Tensor::from_dispatch(sum), Tensor::from_dispatch(normed)]
+}
+
+/// As [`add_and_norm`] with two norms, one of the other: the sum normalised by the first of `norms`, and that by the second; each is a
+/// factor and a bias, `[size]`.
+pub fn add_and_norm_twice<const D: usize>(
+    residual: Tensor<D>,
+    x: Tensor<D>,
+    bias: Tensor<1>,
+    norms: [[Tensor<1>; 2]; 2],
+) -> [Tensor<D>; 2] {
+    let (residual, x, bias) = (residual.into_dispatch(), x.into_dispatch(), bias.into_dispatch());
+    let [[gamma, beta], [next_gamma, next_beta]] = norms.map(|norm| norm.map(Tensor::into_dispatch));
+    let (once, twice) = Dispatch::twice_normed_sum(residual, x, bias, gamma, beta, next_gamma, next_beta);
+    [Tensor::from_dispatch(once), Tensor::from_dispatch(twice)]
+}
+
+#[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
+pub(crate) trait EpilogueOps: Backend {
+    fn biased_activation(x: FloatTensor<Self>, bias: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self>;
+
+    fn biased_sum(residual: FloatTensor<Self>, x: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    fn normed_sum(
+        residual: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    fn twice_normed_sum(
+        residual: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        next_gamma: FloatTensor<Self>,
+        next_beta: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+}
+
+/// `x` plus `bias`.
+fn biased<B: Backend>(x: FloatTensor<B>, bias: FloatTensor<B>) -> FloatTensor<B> {
+    let mut shape = vec![1; x.shape().num_dims()];
+    if let Some(last) = shape.last_mut() {
+        *last = bias.shape()[0];
+    }
+    B::float_add(x, B::float_reshape(bias, Shape::from(shape)))
+}
+
+impl EpilogueOps for Flex {
+    fn biased_activation(x: FloatTensor<Self>, bias: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self> {
+        let x = biased::<Self>(x, bias);
+        match activation {
+            Activation::Relu => Self::fused_relu(x),
+            Activation::Silu => Self::fused_silu(x),
+            Activation::Gelu => Self::fused_gelu(x),
+            Activation::Glu => Self::fused_glu(x),
+        }
+    }
+
+    fn biased_sum(residual: FloatTensor<Self>, x: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::float_add(residual, biased::<Self>(x, bias))
+    }
+
+    fn normed_sum(
+        residual: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let sum = Self::biased_sum(residual, x, bias);
+        (sum.clone(), Self::fused_layer_norm(sum, gamma, beta))
+    }
+
+    fn twice_normed_sum(
+        residual: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        next_gamma: FloatTensor<Self>,
+        next_beta: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (_, once) = Self::normed_sum(residual, x, bias, gamma, beta);
+        (once.clone(), Self::fused_layer_norm(once, next_gamma, next_beta))
+    }
+}
+
+#[cfg(feature = "wgpu")]
+mod kernel {
+    use burn::backend::ops::FloatTensorOps;
+    use burn::backend::{Cube, FloatDType, TensorMetadata};
+    use cubecl::prelude::*;
+
+    use super::{Activation, EpilogueOps, FloatTensor};
+    use crate::elementwise::{Function, apply, sigmoid};
+    use crate::norm::EPSILON;
+    use crate::reduce::cube_sum;
+
+    /// Units of a cube that normalises a row: a power of two.
+    const UNITS: usize = 128;
+
+    impl EpilogueOps for Cube {
+        fn biased_activation(
+            x: FloatTensor<Self>,
+            bias: FloatTensor<Self>,
+            activation: Activation,
+        ) -> FloatTensor<Self> {
+            let x = crate::cube::contiguous(x);
+            let (client, device, mut shape) = (x.client.clone(), x.device(), x.shape());
+            let function = match activation {
+                Activation::Relu => Function::Relu,
+                Activation::Silu => Function::Silu,
+                Activation::Gelu => Function::Gelu,
+                Activation::Glu => Function::Glu,
+            };
+            let last = shape.num_dims() - 1;
+            if function == Function::Glu {
+                shape[last] /= 2;
+            }
+            let (size, values) = (shape[last], shape.num_elements());
+            let out = Self::float_empty(shape, &device, FloatDType::F32);
+            let dim = CubeDim::new(&client, values);
+            activation_kernel::launch(
+                &client,
+                cubecl::calculate_cube_count_elemwise(&client, values, dim),
+                dim,
+                x.into_tensor_arg(),
+                bias.into_tensor_arg(),
+                out.clone().into_tensor_arg(),
+                values as u32,
+                size as u32,
+                function,
+            );
+            out
+        }
+
+        fn biased_sum(residual: FloatTensor<Self>, x: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
+            let [residual, x] = [residual, x].map(crate::cube::contiguous);
+            let (client, device, shape) = (x.client.clone(), x.device(), x.shape());
+            let (size, values) = (bias.shape()[0], shape.num_elements());
+            let out = Self::float_empty(shape, &device, FloatDType::F32);
+            let dim = CubeDim::new(&client, values);
+            sum_kernel::launch(
+                &client,
+                cubecl::calculate_cube_count_elemwise(&client, values, dim),
+                dim,
+                residual.into_tensor_arg(),
+                x.into_tensor_arg(),
+                bias.into_tensor_arg(),
+                out.clone().into_tensor_arg(),
+                values as u32,
+                size as u32,
+            );
+            out
+        }
+
+        fn normed_sum(
+            residual: FloatTensor<Self>,
+            x: FloatTensor<Self>,
+            bias: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            beta: FloatTensor<Self>,
+        ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+            let norms = [[gamma.clone(), beta.clone()], [gamma, beta]];
+            launch_normed_sum([residual, x], bias, norms, false)
+        }
+
+        fn twice_normed_sum(
+            residual: FloatTensor<Self>,
+            x: FloatTensor<Self>,
+            bias: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            beta: FloatTensor<Self>,
+            next_gamma: FloatTensor<Self>,
+            next_beta: FloatTensor<Self>,
+        ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+            launch_normed_sum([residual, x], bias, [[gamma, beta], [next_gamma, next_beta]], true)
+        }
+    }
+
+    /// The second norm is used if `twice` is set.
+    fn launch_normed_sum(
+        terms: [FloatTensor<Cube>; 2],
+        bias: FloatTensor<Cube>,
+        [[gamma, beta], [next_gamma, next_beta]]: [[FloatTensor<Cube>; 2]; 2],
+        twice: bool,
+    ) -> (FloatTensor<Cube>, FloatTensor<Cube>) {
+        let [residual, x] = terms.map(crate::cube::contiguous);
+        let (client, device, shape) = (x.client.clone(), x.device(), x.shape());
+        let size = bias.shape()[0];
+        let rows = shape.num_elements() / size.max(1);
+        let first = Cube::float_empty(shape.clone(), &device, FloatDType::F32);
+        let second = Cube::float_empty(shape, &device, FloatDType::F32);
+        normed_sum_kernel::launch(
+            &client,
+            crate::cube::cubes(rows),
+            CubeDim::new_1d(UNITS as u32),
+            residual.into_tensor_arg(),
+            x.into_tensor_arg(),
+            bias.into_tensor_arg(),
+            gamma.into_tensor_arg(),
+            beta.into_tensor_arg(),
+            next_gamma.into_tensor_arg(),
+            next_beta.into_tensor_arg(),
+            first.clone().into_tensor_arg(),
+            second.clone().into_tensor_arg(),
+            rows as u32,
+            size as u32,
+            twice,
+        );
+        (first, second)
+    }
+
+    /// One unit per value of `out`. `x` and `out` are contiguous.
+    #[cube(launch)]
+    fn activation_kernel(
+        x: &Tensor<f32>,
+        bias: &Tensor<f32>,
+        out: &mut Tensor<f32>,
+        values: u32,
+        size: u32,
+        #[comptime] function: Function,
+    ) {
+        let at = ABSOLUTE_POS;
+        if at < values as usize {
+            let size = size as usize;
+            let dim = at % size;
+            if comptime!(function == Function::Glu) {
+                let from = (at / size) * (2 * size) + dim;
+                out[at] = (x[from] + bias[dim]) * sigmoid(x[from + size] + bias[dim + size]);
+            } else {
+                out[at] = apply(x[at] + bias[dim], function);
+            }
+        }
+    }
+
+    /// One unit per value. All tensors are contiguous.
+    #[cube(launch)]
+    fn sum_kernel(
+        residual: &Tensor<f32>,
+        x: &Tensor<f32>,
+        bias: &Tensor<f32>,
+        out: &mut Tensor<f32>,
+        values: u32,
+        size: u32,
+    ) {
+        let at = ABSOLUTE_POS;
+        if at < values as usize {
+            out[at] = residual[at] + (x[at] + bias[at % size as usize]);
+        }
+    }
+
+    /// One cube per row. All tensors are contiguous. `first` becomes the sum and `second` its norm; with two norms `first` becomes the
+    /// first norm and `second` the second.
+    #[cube(launch)]
+    fn normed_sum_kernel(
+        residual: &Tensor<f32>,
+        x: &Tensor<f32>,
+        bias: &Tensor<f32>,
+        gamma: &Tensor<f32>,
+        beta: &Tensor<f32>,
+        next_gamma: &Tensor<f32>,
+        next_beta: &Tensor<f32>,
+        first: &mut Tensor<f32>,
+        second: &mut Tensor<f32>,
+        rows: u32,
+        size: u32,
+        #[comptime] twice: bool,
+    ) {
+        let mut work = Shared::<[f32]>::new_slice(UNITS);
+        let unit = UNIT_POS as usize;
+        let row = CUBE_POS_Y * CUBE_COUNT_X + CUBE_POS_X;
+        if row < rows {
+            let end = size as usize;
+            let base = row as usize * end;
+            // A unit reads back only what it has written itself.
+            let mut at = unit;
+            while at < end {
+                first[base + at] = residual[base + at] + (x[base + at] + bias[at]);
+                at += UNITS;
+            }
+            let (mean, deviation) = moments(first, &mut work, base, size);
+            if comptime!(twice) {
+                at = unit;
+                while at < end {
+                    first[base + at] = (first[base + at] - mean) / deviation * gamma[at] + beta[at];
+                    at += UNITS;
+                }
+                let (mean, deviation) = moments(first, &mut work, base, size);
+                at = unit;
+                while at < end {
+                    second[base + at] = (first[base + at] - mean) / deviation * next_gamma[at] + next_beta[at];
+                    at += UNITS;
+                }
+            } else {
+                at = unit;
+                while at < end {
+                    second[base + at] = (first[base + at] - mean) / deviation * gamma[at] + beta[at];
+                    at += UNITS;
+                }
+            }
+        }
+    }
+
+    /// Mean and deviation of the row of `x` from `base` on. Each unit reads every [`UNITS`]-th value.
+    #[cube]
+    fn moments(x: &mut Tensor<f32>, work: &mut Shared<[f32]>, base: usize, size: u32) -> (f32, f32) {
+        let (unit, end) = (UNIT_POS as usize, size as usize);
+        let count = f32::cast_from(size);
+        let mut total = f32::new(0.0);
+        let mut at = unit;
+        while at < end {
+            total += x[base + at];
+            at += UNITS;
+        }
+        let mean = cube_sum(work, total, UNITS) / count;
+        let mut squares = f32::new(0.0);
+        at = unit;
+        while at < end {
+            let difference = x[base + at] - mean;
+            squares += difference * difference;
+            at += UNITS;
+        }
+        let deviation = (cube_sum(work, squares, UNITS) / count + f32::new(comptime!(EPSILON))).sqrt();
+        (mean, deviation)
+    }
+}

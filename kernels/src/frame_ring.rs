@@ -1,0 +1,204 @@
+//! The last frames of many streams in one tensor `[slots, outer, columns, inner]`: each stream has a slot, and a frame stays in its
+//! column until the frame `columns` later takes it, so that nothing moves from step to step. Frame `n` of a stream is in the column `n`
+//! modulo the columns.
+
+use std::ops::Range;
+
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+use crate::vector_math::{contiguous, tensor};
+
+/// The frames of one row of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowFrames {
+    /// Slot of the row's stream; 0 without one.
+    pub slot: usize,
+    /// Frames that the stream had before the step.
+    pub written: usize,
+    /// The frames of the step that are real.
+    pub new: Range<usize>,
+}
+
+/// The frames of all rows of a step.
+#[derive(Clone, Debug)]
+pub struct StepFrames {
+    rows: Vec<RowFrames>,
+    /// `[rows, FACTS]`, flat: slot, frames written, start and end of the new ones.
+    packed: Tensor<1, Int>,
+}
+
+/// Numbers of a row in [`StepFrames::packed`].
+pub(crate) const FACTS: usize = 4;
+
+impl StepFrames {
+    /// `rows` has one entry per row of the step. No two rows that have a stream have the same slot.
+    pub fn new(rows: Vec<RowFrames>, device: &Device) -> Self {
+        let packed: Vec<i32> = rows.iter().flat_map(RowFrames::facts).collect();
+        let packed = Tensor::from_data(TensorData::new(packed, [rows.len() * FACTS]), device);
+        Self { rows, packed }
+    }
+
+    /// Frames without streams: the same `new` ones in all of `rows` rows.
+    pub fn alone(rows: usize, new: Range<usize>, device: &Device) -> Self {
+        Self::new(vec![RowFrames { slot: 0, written: 0, new }; rows], device)
+    }
+
+    pub(crate) fn rows(&self) -> &[RowFrames] {
+        &self.rows
+    }
+
+    pub(crate) fn packed(&self) -> Tensor<1, Int> {
+        self.packed.clone()
+    }
+}
+
+impl RowFrames {
+    pub(crate) fn facts(&self) -> [i32; FACTS] {
+        [self.slot, self.written, self.new.start, self.new.end].map(|number| number as i32)
+    }
+}
+
+/// Writes the last frames of each row of `new` `[rows, outer, more, inner]` to its slot of `ring`, and returns the ring. On GPUs the ring
+/// changes in place, so no other tensor may share its memory.
+pub fn store(ring: Tensor<4>, frames: &StepFrames, new: Tensor<4>) -> Tensor<4> {
+    let [ring, _] = write([ring.clone(), ring], frames, [new.clone(), new], false);
+    ring
+}
+
+/// As [`store`] for two rings of the same shape, in one launch.
+pub fn store_both(rings: [Tensor<4>; 2], frames: &StepFrames, new: [Tensor<4>; 2]) -> [Tensor<4>; 2] {
+    write(rings, frames, new, true)
+}
+
+fn write(rings: [Tensor<4>; 2], frames: &StepFrames, new: [Tensor<4>; 2], both: bool) -> [Tensor<4>; 2] {
+    let ([_, outer, _, inner], rows) = (rings[0].dims(), frames.rows.clone());
+    assert!(
+        rings[0].dims() == rings[1].dims()
+            && new[0].dims() == new[1].dims()
+            && new[0].dims() == [rows.len(), outer, new[0].dims()[2], inner],
+        "ring: shapes of the rings and the new frames"
+    );
+    let ([one, two], [new_one, new_two]) = (rings.map(Tensor::into_dispatch), new.map(Tensor::into_dispatch));
+    let packed = frames.packed().into_dispatch();
+    let (one, two) = Dispatch::ring_store(one, two, packed, new_one, new_two, rows, both);
+    [Tensor::from_dispatch(one), Tensor::from_dispatch(two)]
+}
+
+#[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
+pub(crate) trait RingOps: Backend {
+    fn ring_store(
+        one: FloatTensor<Self>,
+        two: FloatTensor<Self>,
+        packed: IntTensor<Self>,
+        new_one: FloatTensor<Self>,
+        new_two: FloatTensor<Self>,
+        rows: Vec<RowFrames>,
+        both: bool,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+}
+
+/// For tests.
+impl RingOps for Flex {
+    fn ring_store(
+        one: FloatTensor<Self>,
+        two: FloatTensor<Self>,
+        _packed: IntTensor<Self>,
+        new_one: FloatTensor<Self>,
+        new_two: FloatTensor<Self>,
+        rows: Vec<RowFrames>,
+        _both: bool,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let write = |ring: FloatTensor<Self>, new: FloatTensor<Self>| {
+            let (ring, new) = (contiguous(ring), contiguous(new));
+            let (shape, more) = (ring.shape(), new.shape()[2]);
+            let [outer, columns, inner] = [shape[1], shape[2], shape[3]];
+            let mut out = ring.as_slice::<f32>().unwrap_or_default().to_vec();
+            let new = new.as_slice::<f32>().unwrap_or_default();
+            for (row, facts) in rows.iter().enumerate() {
+                for at in (0..outer * more).filter(|at| at % more + columns >= more) {
+                    let (index, frame) = (at / more, at % more);
+                    let from = ((row * outer + index) * more + frame) * inner;
+                    let to = ((facts.slot * outer + index) * columns + (facts.written + frame) % columns) * inner;
+                    out[to..to + inner].copy_from_slice(&new[from..from + inner]);
+                }
+            }
+            tensor(out, shape)
+        };
+        (write(one, new_one), write(two, new_two))
+    }
+}
+
+#[cfg(feature = "wgpu")]
+mod kernel {
+    use burn::backend::cubecl::dtype_to_storage_type;
+    use burn::backend::{Cube, TensorMetadata};
+    use cubecl::prelude::*;
+
+    use super::{FACTS, FloatTensor, IntTensor, RingOps, RowFrames};
+
+    impl RingOps for Cube {
+        fn ring_store(
+            one: FloatTensor<Self>,
+            two: FloatTensor<Self>,
+            packed: IntTensor<Self>,
+            new_one: FloatTensor<Self>,
+            new_two: FloatTensor<Self>,
+            _rows: Vec<RowFrames>,
+            both: bool,
+        ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+            let (client, columns, shape) = (one.client.clone(), one.shape()[2], new_one.shape());
+            let dtype = dtype_to_storage_type(one.dtype);
+            let frames = shape[2].min(columns);
+            let units = shape[0] * shape[1] * frames * shape[3];
+            let dim = CubeDim::new(&client, units);
+            store_kernel::launch(
+                &client,
+                cubecl::calculate_cube_count_elemwise(&client, units, dim),
+                dim,
+                one.clone().into_tensor_arg(),
+                two.clone().into_tensor_arg(),
+                packed.into_tensor_arg(),
+                new_one.into_tensor_arg(),
+                new_two.into_tensor_arg(),
+                frames as u32,
+                both,
+                dtype,
+            );
+            (one, two)
+        }
+    }
+
+    /// One unit per new value of the first ring, which also writes the one of the second.
+    #[cube(launch)]
+    fn store_kernel<F: Float>(
+        one: &mut Tensor<F>,
+        two: &mut Tensor<F>,
+        packed: &Tensor<i32>,
+        new_one: &Tensor<F>,
+        new_two: &Tensor<F>,
+        frames: u32,
+        #[comptime] both: bool,
+        #[define(F)] _dtype: ElemType,
+    ) {
+        let at = ABSOLUTE_POS;
+        let (outer, more, inner) = (new_one.shape(1), new_one.shape(2), new_one.shape(3));
+        let frames = frames as usize;
+        if at < new_one.shape(0) * outer * frames * inner {
+            let (i, o) = (at % inner, (at / inner) % outer);
+            let frame = more - frames + (at / (inner * outer)) % frames;
+            let row = at / (inner * outer * frames);
+            let slot = packed[row * FACTS] as usize;
+            let column = (packed[row * FACTS + 1] as usize + frame) % one.shape(2);
+            let to = slot * one.stride(0) + o * one.stride(1) + column * one.stride(2) + i * one.stride(3);
+            let from = row * new_one.stride(0) + o * new_one.stride(1) + frame * new_one.stride(2);
+            one[to] = new_one[from + i * new_one.stride(3)];
+            if comptime!(both) {
+                let to = slot * two.stride(0) + o * two.stride(1) + column * two.stride(2) + i * two.stride(3);
+                let from = row * new_two.stride(0) + o * new_two.stride(1) + frame * new_two.stride(2);
+                two[to] = new_two[from + i * new_two.stride(3)];
+            }
+        }
+    }
+}
