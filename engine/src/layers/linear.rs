@@ -1,10 +1,12 @@
+use auricle_kernels::activation;
+use auricle_kernels::epilogue::{self, Activation};
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::int8_matrix::Int8Matrix;
 use auricle_kernels::quantized::QuantizedMatrix;
 use auricle_kernels::thread_pool;
 use burn::tensor::{Tensor, TensorData, module};
 
-use super::Rounded;
+use super::{LayerNorm, Rounded};
 use crate::device::is_cpu;
 use crate::error::Result;
 use crate::weights::Scope;
@@ -15,6 +17,8 @@ pub struct Linear {
     weight: Weight,
     /// `[outputs]`
     bias: Option<Tensor<1>>,
+    /// On GPUs: the bias, or zeros, which one launch adds together with what follows the product.
+    later_bias: Option<Tensor<1>>,
 }
 
 #[derive(Clone, Debug)]
@@ -115,27 +119,84 @@ impl Linear {
         }
         let (weight, values) = super::scaled(scope, &shape, bias, scale)?;
         if on_cpu {
-            return Ok(Self { weight: Weight::Rounded(Box::new(Rounded::new(&weight, values))), bias: None });
+            let weight = Weight::Rounded(Box::new(Rounded::new(&weight, values)));
+            return Ok(Self { weight, bias: None, later_bias: None });
         }
-        let bias = (bias == Bias::With).then(|| Tensor::from_floats(values.as_slice(), scope.device()));
-        Ok(Self { weight: Weight::Int8(Box::new(QuantizedMatrix::new(&weight, inputs, scope.device()))), bias })
+        let later_bias = Tensor::from_floats(values.as_slice(), scope.device());
+        let weight = Weight::Int8(Box::new(QuantizedMatrix::new(&weight, inputs, scope.device())));
+        let bias = (bias == Bias::With).then(|| later_bias.clone());
+        Ok(Self { weight, bias, later_bias: Some(later_bias) })
     }
 
     /// Creates a layer from values in this type's own layout: `weight` `[inputs, outputs]`.
     pub fn from_values(weight: Vec<f32>, inputs: usize, outputs: usize, bias: Option<Vec<f32>>, scope: &Scope) -> Self {
-        Self {
-            weight: Weight::Full(Box::new(Tensor::from_data(
-                TensorData::new(weight, [inputs, outputs]),
-                scope.device(),
-            ))),
-            bias: bias.map(|b| Tensor::from_data(TensorData::new(b, [outputs]), scope.device())),
-        }
+        let device = scope.device();
+        let weight = Tensor::from_data(TensorData::new(weight, [inputs, outputs]), device);
+        let bias = bias.map(|b| Tensor::from_data(TensorData::new(b, [outputs]), device));
+        let later_bias = (!is_cpu(device)).then(|| bias.clone().unwrap_or_else(|| Tensor::zeros([outputs], device)));
+        Self { weight: Weight::Full(Box::new(weight)), bias, later_bias }
     }
 
     /// Applies the layer: `[.., inputs]` to `[.., outputs]`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        self.product(input, self.bias.as_ref())
+    }
+
+    /// An activation of the layer's output.
+    pub fn forward_activated<const D: usize>(&self, input: Tensor<D>, activation: Activation) -> Tensor<D> {
+        if let Some(bias) = &self.later_bias {
+            return epilogue::activate(self.product(input, None), bias.clone(), activation);
+        }
+        let x = self.forward(input);
+        match activation {
+            Activation::Relu => activation::relu(x),
+            Activation::Silu => activation::silu(x),
+            Activation::Gelu => activation::gelu(x),
+            Activation::Glu => activation::glu(x),
+        }
+    }
+
+    /// The layer's output added to `residual`.
+    pub fn forward_added<const D: usize>(&self, input: Tensor<D>, residual: Tensor<D>) -> Tensor<D> {
+        match &self.later_bias {
+            Some(bias) => epilogue::add(residual, self.product(input, None), bias.clone()),
+            None => residual + self.forward(input),
+        }
+    }
+
+    /// The layer's output added to `residual`, and the norm of the sum.
+    pub fn forward_normed<const D: usize>(
+        &self,
+        input: Tensor<D>,
+        residual: Tensor<D>,
+        norm: &LayerNorm,
+    ) -> [Tensor<D>; 2] {
+        let Some(bias) = &self.later_bias else {
+            let sum = residual + self.forward(input);
+            return [sum.clone(), norm.forward(sum)];
+        };
+        let [gamma, beta] = norm.weights();
+        epilogue::add_and_norm(residual, self.product(input, None), bias.clone(), gamma, beta)
+    }
+
+    /// The norm of the layer's output added to `residual`, and the next norm of that.
+    pub fn forward_normed_twice<const D: usize>(
+        &self,
+        input: Tensor<D>,
+        residual: Tensor<D>,
+        norms: [&LayerNorm; 2],
+    ) -> [Tensor<D>; 2] {
+        let Some(bias) = &self.later_bias else {
+            let once = norms[0].forward(residual + self.forward(input));
+            return [once.clone(), norms[1].forward(once)];
+        };
+        epilogue::add_and_norm_twice(residual, self.product(input, None), bias.clone(), norms.map(LayerNorm::weights))
+    }
+
+    /// The product with the weights, plus `bias`.
+    fn product<const D: usize>(&self, input: Tensor<D>, bias: Option<&Tensor<1>>) -> Tensor<D> {
         match &self.weight {
-            Weight::Full(weight) => module::linear(input, weight.as_ref().clone(), self.bias.clone()),
+            Weight::Full(weight) => module::linear(input, weight.as_ref().clone(), bias.cloned()),
             Weight::Rounded(layer) => {
                 let (mut shape, device) = (input.dims(), input.device());
                 let input = input.into_data();
@@ -150,7 +211,7 @@ impl Linear {
                 let out = weight.forward(input.reshape([rows, shape[D - 1]]));
                 shape[D - 1] = out.dims()[1];
                 let out = out.reshape(shape);
-                match &self.bias {
+                match bias {
                     Some(bias) => out + bias.clone().unsqueeze(),
                     None => out,
                 }

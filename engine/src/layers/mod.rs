@@ -29,19 +29,6 @@ pub(crate) fn select_rows(tensor: Tensor<2>, rows: &[usize]) -> Tensor<2> {
     tensor.select(0, row_indices(rows, &device))
 }
 
-/// Replaces `rows` of `tensor` `[n, width]` by the rows of `newer` `[rows, width]`.
-pub(crate) fn replace_rows(tensor: Tensor<2>, rows: &[usize], newer: Tensor<2>) -> Tensor<2> {
-    let total = tensor.dims()[0];
-    if rows.len() == total && rows.iter().enumerate().all(|(at, row)| at == *row) {
-        return newer;
-    }
-    // One gather over old and new rows: cheaper to launch than a scatter, and exact.
-    let device = tensor.device();
-    let mut from: Vec<usize> = (0..total).collect();
-    rows.iter().enumerate().for_each(|(at, row)| from[*row] = total + at);
-    Tensor::cat(vec![tensor, newer], 0).select(0, row_indices(&from, &device))
-}
-
 pub(crate) fn row_indices(rows: &[usize], device: &burn::tensor::Device) -> Tensor<1, Int> {
     let rows: Vec<i32> = rows.iter().map(|row| *row as i32).collect();
     let count = rows.len();

@@ -24,4 +24,9 @@ impl LayerNorm {
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         layer_norm(input, self.gamma.clone(), self.beta.clone())
     }
+
+    /// Factor and bias, `[size]` each.
+    pub fn weights(&self) -> [Tensor<1>; 2] {
+        [self.gamma.clone(), self.beta.clone()]
+    }
 }

@@ -5,16 +5,12 @@ use auricle_kernels::gemv::Precision;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Tensor, activation, module};
 
-use crate::device::is_cpu;
 use crate::error::Result;
 use crate::layers::{Bias, Linear};
 use crate::weights::Scope;
 
 /// Added to the score of a masked key. Finite, so that a row without any key stays finite too.
 const MASKED: f32 = -1e4;
-
-/// Most scores held in memory at a time: 32 MB.
-const MOST_SCORES: usize = 8 << 20;
 
 /// One block's attention.
 #[derive(Clone, Debug)]
@@ -85,24 +81,8 @@ impl Attention {
 
     /// Self-attention of `x` `[rows, count, size]` without a mask, with an output of the same shape.
     pub fn self_attention(&self, x: Tensor<3>) -> Tensor<3> {
-        let [rows, count, _] = x.dims();
         let (query, keys, values) = (self.query.forward(x.clone()), self.key.forward(x.clone()), self.value.forward(x));
-        // A device without a fused kernel holds the scores in a tensor, so the queries are split into blocks that fit
-        // into memory.
-        let at_once = match is_cpu(&query.device()) {
-            true => count,
-            false => (MOST_SCORES / (rows * self.heads * count).max(1)).max(1),
-        };
-        let parts = (0..count).step_by(at_once.max(1)).map(|first| {
-            let query = query.clone().narrow(1, first, at_once.min(count - first));
-            attention(query, keys.clone(), values.clone(), self.heads)
-        });
-        let parts: Vec<Tensor<3>> = parts.collect();
-        self.output.forward(if parts.len() == 1 {
-            parts.into_iter().next().unwrap_or(query)
-        } else {
-            Tensor::cat(parts, 1)
-        })
+        self.output.forward(attention(query, keys, values, self.heads))
     }
 
     /// As [`Attention::forward`] without a mask, and the attention weights of each query: `[rows, heads, count, keys]`.

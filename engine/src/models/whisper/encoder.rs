@@ -1,6 +1,7 @@
 //! Log-mel windows to encoder frames: two convolutions, positions, transformer blocks.
 
 use auricle_kernels::activation::gelu;
+use auricle_kernels::epilogue::Activation;
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::int8_matrix::Int8Matrix;
 use burn::tensor::ops::ConvOptions;
@@ -70,8 +71,8 @@ impl FeedForward {
 
     /// Applies the module to `[rows, count, size]` and adds its input; the output has the same shape.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let inner = gelu(self.up.forward(self.norm.forward(x.clone())));
-        x + self.down.forward(inner)
+        let inner = self.up.forward_activated(self.norm.forward(x.clone()), Activation::Gelu);
+        self.down.forward_added(inner, x)
     }
 }
 

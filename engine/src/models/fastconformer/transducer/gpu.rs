@@ -1,12 +1,14 @@
 //! The transducer on a GPU: predictions and scores are tensors.
 
+use std::sync::Arc;
+
 use auricle_kernels::activation;
 use auricle_kernels::sampling::{self, SamplingParams, TokenMask, TopTokens};
 use burn::tensor::Tensor;
 
 use super::super::config::Config;
 use crate::error::Result;
-use crate::layers::{Bias, Linear, Lstm, replace_rows, row_indices, select_rows};
+use crate::layers::{Bias, Linear, Lstm, row_indices, select_rows};
 use crate::weights::Scope;
 
 /// Predictor and joint.
@@ -23,10 +25,15 @@ pub struct Transducer {
 }
 
 /// The predictor's state after each row's last token.
+///
+/// Rows that were computed together stay in one tensor, which their streams share: streams that step together again need no
+/// copy. The tensor lives as long as any of its rows; a row is a thousandth of what the encoder keeps of a stream.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// `[rows, hidden + width]`: the predictor's input to the joint, and the LSTM's state.
-    values: Tensor<2>,
+    /// `[_, hidden + width]`: the predictor's input to the joint, and the LSTM's state.
+    batch: Arc<Tensor<2>>,
+    /// The rows' places in the batch.
+    rows: Vec<usize>,
     hidden: usize,
 }
 
@@ -55,7 +62,14 @@ impl Transducer {
 
     pub fn step(&self, prediction: &mut Prediction, rows: &[usize], tokens: &[u32]) {
         let moved = self.after(prediction, rows, tokens);
-        prediction.values = replace_rows(prediction.values.clone(), rows, moved.values);
+        let total = prediction.rows();
+        if rows.iter().copied().eq(0..total) {
+            *prediction = moved;
+            return;
+        }
+        let mut places: Vec<usize> = (0..total).collect();
+        rows.iter().enumerate().for_each(|(at, row)| places[*row] = total + at);
+        *prediction = Prediction::concat(&[prediction, &moved]).select(&places).packed();
     }
 
     pub fn follow(&self, prediction: &mut Prediction, rows: &[usize], tokens: &[u32]) {
@@ -65,7 +79,7 @@ impl Transducer {
 
     /// Advances the predictor by one token for the given rows.
     fn after(&self, prediction: &Prediction, rows: &[usize], tokens: &[u32]) -> Prediction {
-        let state = select_rows(prediction.values.clone(), rows);
+        let state = prediction.select(rows).values();
         self.advance(tokens, &state.narrow(1, prediction.hidden, self.lstm.width()))
     }
 
@@ -75,7 +89,7 @@ impl Transducer {
         let (output, mut parts) = self.lstm.step(input, state);
         let hidden = output.dims()[1];
         parts.insert(0, self.predictor_output.forward(output));
-        Prediction { values: Tensor::cat(parts, 1), hidden }
+        Prediction::new(Tensor::cat(parts, 1), hidden)
     }
 
     /// The best label of each of `scores` `[frames, outputs]`, and the best duration: the only values read from the
@@ -104,7 +118,7 @@ impl Transducer {
     pub fn joint(&self, frames: &Tensor<2>, at: &[usize], prediction: &Prediction, rows: &[usize]) -> Tensor<2> {
         let [total, hidden] = frames.dims();
         let width = at.len() / rows.len().max(1);
-        let predicted = select_rows(prediction.output(), rows).reshape([rows.len(), 1, hidden]);
+        let predicted = prediction.select(rows).output().reshape([rows.len(), 1, hidden]);
         let first = at.first().copied().unwrap_or(0);
         let follows = |(ahead, at): (usize, &usize)| *at == first + ahead;
         let frames = if rows.len() == 1 && at.iter().enumerate().all(follows) && first + width <= total {
@@ -120,37 +134,79 @@ impl Transducer {
 
     /// Scores of the internal language model, which are the joint without a frame: `[rows, outputs]`.
     pub fn internal_lm(&self, prediction: &Prediction, rows: &[usize]) -> Tensor<2> {
-        self.head.forward(activation::relu(select_rows(prediction.output(), rows)))
+        self.head.forward(activation::relu(prediction.select(rows).output()))
     }
 }
 
 impl Prediction {
+    fn new(values: Tensor<2>, hidden: usize) -> Self {
+        let rows = (0..values.dims()[0]).collect();
+        Self { batch: Arc::new(values), rows, hidden }
+    }
+
     pub fn rows(&self) -> usize {
-        self.values.dims()[0]
+        self.rows.len()
     }
 
     pub fn join(predictions: &[&Self]) -> Self {
-        let values = predictions.iter().map(|prediction| prediction.values.clone()).collect();
-        Self { values: Tensor::cat(values, 0), hidden: predictions.first().map_or(0, |first| first.hidden) }
+        let joined = Self::concat(predictions);
+        // What several batches have is not theirs alone, and would grow from step to step.
+        if predictions.iter().all(|other| Arc::ptr_eq(&other.batch, &joined.batch)) { joined } else { joined.packed() }
     }
 
-    pub fn select(&self, rows: &[usize]) -> Self {
-        let values = match *rows {
-            // A view, no copy.
-            [row] => self.values.clone().narrow(0, row, 1),
-            _ => select_rows(self.values.clone(), rows),
+    /// The rows of several as rows of one batch, which has all rows of their batches.
+    fn concat(predictions: &[&Self]) -> Self {
+        let mut batches: Vec<&Arc<Tensor<2>>> = Vec::new();
+        let mut firsts = vec![0];
+        let mut rows = Vec::new();
+        for prediction in predictions {
+            let known = batches.iter().position(|batch| Arc::ptr_eq(batch, &prediction.batch));
+            let at = known.unwrap_or_else(|| {
+                firsts.push(firsts[batches.len()] + prediction.batch.dims()[0]);
+                batches.push(&prediction.batch);
+                batches.len() - 1
+            });
+            rows.extend(prediction.rows.iter().map(|row| firsts[at] + row));
+        }
+        let batch = match batches.as_slice() {
+            [one] => Arc::clone(one),
+            _ => Arc::new(Tensor::cat(batches.iter().map(|batch| batch.as_ref().clone()).collect(), 0)),
         };
-        Self { values, hidden: self.hidden }
+        Self { batch, rows, hidden: predictions.first().map_or(0, |first| first.hidden) }
+    }
+
+    /// Rows of the same batch.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        Self { batch: self.batch.clone(), rows: rows.iter().map(|row| self.rows[*row]).collect(), hidden: self.hidden }
+    }
+
+    /// As a batch of their own, in their order.
+    fn packed(self) -> Self {
+        Self::new(self.values(), self.hidden)
+    }
+
+    /// `[rows, hidden + width]`
+    fn values(&self) -> Tensor<2> {
+        self.select_from(self.batch.as_ref().clone())
     }
 
     /// The predictor's input to the joint: `[rows, hidden]`.
     pub fn output(&self) -> Tensor<2> {
-        self.values.clone().narrow(1, 0, self.hidden)
+        self.select_from(self.batch.as_ref().clone().narrow(1, 0, self.hidden))
+    }
+
+    fn select_from(&self, tensor: Tensor<2>) -> Tensor<2> {
+        match *self.rows {
+            // A view, no copy.
+            [row] => tensor.narrow(0, row, 1),
+            _ => select_rows(tensor, &self.rows),
+        }
     }
 
     pub fn with_output(self, output: Tensor<2>) -> Self {
-        let [_, width] = self.values.dims();
-        let state = self.values.narrow(1, self.hidden, width - self.hidden);
-        Self { values: Tensor::cat(vec![output, state], 1), hidden: self.hidden }
+        let values = self.values();
+        let [_, width] = values.dims();
+        let state = values.narrow(1, self.hidden, width - self.hidden);
+        Self::new(Tensor::cat(vec![output, state], 1), self.hidden)
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
+use auricle_kernels::frame_ring::{self, StepFrames};
+use auricle_kernels::fused_attention::KeyValueRing;
 use auricle_kernels::state_cache::{self, BatchSlots};
 use burn::tensor::{Device, Int, Tensor};
 
@@ -53,9 +55,10 @@ pub struct ArenaTensors {
 
 #[derive(Debug)]
 pub struct BlockTensors {
-    pub keys: StateTensor,
-    pub values: StateTensor,
-    pub convolution: StateTensor,
+    /// A ring each.
+    keys: StateTensor,
+    values: StateTensor,
+    convolution: StateTensor,
 }
 
 /// One kind of state for all streams: `[slots, outer, columns, inner]`; none if it is empty.
@@ -75,8 +78,8 @@ pub struct StreamSlot {
     slot: usize,
     /// True after the first chunk.
     pub begun: bool,
-    /// Number of real frames in the attention cache.
-    pub cached: usize,
+    /// Frames that the stream has had.
+    pub written: usize,
 }
 
 impl Arena {
@@ -94,7 +97,7 @@ impl Arena {
                 allocator.next - 1
             })
         };
-        let rows: Vec<StreamSlot> = (0..count).map(|_| StreamSlot { slot: take(), begun: false, cached: 0 }).collect();
+        let rows: Vec<StreamSlot> = (0..count).map(|_| StreamSlot { slot: take(), begun: false, written: 0 }).collect();
         let needed = allocator.next;
         drop(allocator);
         let mut memory = self.memory();
@@ -121,6 +124,11 @@ impl State {
     pub fn slots(states: &[&mut Self], device: &Device) -> BatchSlots {
         let rows = states.iter().flat_map(|state| &state.rows);
         BatchSlots::new(rows.map(|row| (row.slot, row.begun)).collect(), device)
+    }
+
+    /// Slot and frames so far of each row of these states.
+    pub fn written(states: &[&mut Self]) -> Vec<(usize, usize)> {
+        states.iter().flat_map(|state| &state.rows).map(|row| (row.slot, row.written)).collect()
     }
 
     pub fn bytes(&self) -> usize {
@@ -182,6 +190,29 @@ impl ArenaTensors {
             }
         }
         self.slots = slots;
+    }
+}
+
+impl BlockTensors {
+    /// The keys and values of earlier frames; none without left context.
+    pub fn ring(&self) -> Option<KeyValueRing> {
+        Some(KeyValueRing { keys: self.keys.0.clone()?, values: self.values.0.clone()? })
+    }
+
+    /// The inputs of the convolution at earlier frames; none if it sees none.
+    pub fn convolved(&self) -> Option<Tensor<4>> {
+        self.convolution.0.clone()
+    }
+
+    /// Writes the inputs of the convolution at a step's frames to its ring.
+    pub fn store_convolved(&mut self, ring: Tensor<4>, frames: &StepFrames, new: Tensor<4>) {
+        self.convolution = StateTensor(Some(frame_ring::store(ring, frames, new)));
+    }
+
+    /// Writes the keys and values of a step's frames to the ring.
+    pub fn store(&mut self, ring: KeyValueRing, frames: &StepFrames, new: [Tensor<4>; 2]) {
+        let [keys, values] = frame_ring::store_both([ring.keys, ring.values], frames, new);
+        (self.keys, self.values) = (StateTensor(Some(keys)), StateTensor(Some(values)));
     }
 }
 

@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use auricle_kernels::activation;
-use auricle_kernels::state_cache::BatchSlots;
-use burn::tensor::ops::ConvOptions;
-use burn::tensor::{Device, Tensor, TensorData, module};
+use auricle_kernels::epilogue::Activation;
+use auricle_kernels::frame_convolution::FrameConvolution;
+use auricle_kernels::frame_ring::StepFrames;
+use burn::tensor::{Device, Tensor, TensorData};
 
 pub use self::arena::State;
-use self::arena::{Arena, BlockTensors, SlotLayout, StateTensor};
-use self::attention::{Attention, RelativeKeys, mask};
+use self::arena::{Arena, BlockTensors, SlotLayout};
+use self::attention::{Attention, RelativeKeys, visible_keys};
 use self::subsampling::Subsampling;
 use super::context::{Context, position_embeddings};
 use super::depthwise_weights;
 use crate::error::{Error, Result};
-use crate::layers::{Bias, LayerNorm, Linear};
+use crate::layers::{Bias, LayerNorm, Linear, transpose};
 use crate::models::fastconformer::config::{Class, EncoderConfig};
 use crate::weights::Scope;
 
@@ -59,13 +59,9 @@ struct FeedForward {
 struct Convolution {
     norm: LayerNorm,
     gated: Linear,
-    /// `[hidden, 1, kernel]`; Parakeet's batch norm is folded in.
-    depthwise: Tensor<3>,
-    depthwise_bias: Option<Tensor<1>>,
-    /// Nemotron normalises over channels instead.
-    channel_norm: Option<LayerNorm>,
+    /// Parakeet's batch norm is folded in; Nemotron normalises over channels instead.
+    depthwise: FrameConvolution,
     output: Linear,
-    kernel: usize,
 }
 
 impl Encoder {
@@ -106,7 +102,7 @@ impl Encoder {
     pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> (Tensor<3>, Vec<usize>) {
         let (x, lengths) = self.subsampling.forward(features, lengths);
         let valid: Vec<Range<usize>> = lengths.iter().map(|length| 0..*length).collect();
-        let x = self.run_blocks(&self.blocks, x, Context::Full, &valid, &vec![0; valid.len()], None);
+        let x = self.run_blocks(&self.blocks, x, Context::Full, &valid, &none(valid.len()), None);
         (x, lengths)
     }
 
@@ -119,14 +115,14 @@ impl Encoder {
         let none = || Error::InvalidOption("a step has at least one stream".into());
         let arena = states.first().map(|state| state.arena.clone()).ok_or_else(none)?;
         let slots = State::slots(states, &features.device());
-        let cached: Vec<usize> = states.iter().flat_map(|state| state.rows.iter().map(|row| row.cached)).collect();
+        let written = State::written(states);
         let mut memory = arena.memory();
         memory.begin(slots.indices());
         let (x, valid) = self.subsampling.forward_chunk(features, valid, &mut memory.subsampling, &slots);
         let frames = x.dims()[1];
-        let x = self.run_blocks(&self.blocks, x, arena.context, &valid, &cached, Some((&mut memory.blocks, &slots)));
+        let x = self.run_blocks(&self.blocks, x, arena.context, &valid, &written, Some(&mut memory.blocks));
         for row in states.iter_mut().flat_map(|state| &mut state.rows) {
-            row.cached = (row.cached + frames).min(arena.context.kept());
+            row.written += frames;
             row.begun = true;
         }
         Ok((x, valid))
@@ -134,32 +130,32 @@ impl Encoder {
 
     pub fn stages(&self, features: Tensor<3>, lengths: &[usize], look_ahead: Option<usize>) -> [Tensor<3>; 2] {
         let (device, first) = (features.device(), &self.blocks[..1]);
-        let none = vec![0; lengths.len()];
         let Some(look_ahead) = look_ahead else {
             let (x, lengths) = self.subsampling.forward(features, lengths);
             let valid: Vec<_> = lengths.iter().map(|n| 0..*n).collect();
-            return [x.clone(), self.run_blocks(first, x, Context::Full, &valid, &none, None)];
+            return [x.clone(), self.run_blocks(first, x, Context::Full, &valid, &none(lengths.len()), None)];
         };
         let mut state = self.start(lengths.len(), look_ahead, &device);
-        let slots = State::slots(&[&mut state], &device);
+        let (slots, written) = (State::slots(&[&mut state], &device), State::written(&[&mut state]));
         let lead = self.config.lead();
         let valid: Vec<_> = lengths.iter().map(|n| lead..lead + n).collect();
         let mut memory = state.arena.memory();
         memory.begin(slots.indices());
         let (x, valid) = self.subsampling.forward_chunk(features, &valid, &mut memory.subsampling, &slots);
-        let states = Some((&mut memory.blocks[..1], &slots));
-        [x.clone(), self.run_blocks(first, x, state.arena.context, &valid, &none, states)]
+        let states = Some(&mut memory.blocks[..1]);
+        [x.clone(), self.run_blocks(first, x, state.arena.context, &valid, &written, states)]
     }
 
-    /// Runs a range of the blocks over `x` `[batch, frames, hidden]`; `states` are those of the range.
+    /// Runs a range of the blocks over `x` `[batch, frames, hidden]`; `states` are those of the range, and `written` are the slot
+    /// and the frames so far of each row.
     fn run_blocks(
         &self,
         blocks: &[Block],
         mut x: Tensor<3>,
         context: Context,
         valid: &[Range<usize>],
-        cached: &[usize],
-        mut states: Option<(&mut [BlockTensors], &BatchSlots)>,
+        written: &[(usize, usize)],
+        mut states: Option<&mut [BlockTensors]>,
     ) -> Tensor<3> {
         let device = x.device();
         let [_, frames, size] = x.dims();
@@ -168,25 +164,27 @@ impl Encoder {
             let values = position_embeddings(kept + frames - 1, frames - 1, size);
             let positions = TensorData::new(values, [kept + 2 * frames - 1, size]);
             let positions = Tensor::<2>::from_data(positions, &device);
-            self.blocks.iter().map(|block| block.attention.relative_keys(positions.clone())).collect()
+            self.blocks.iter().map(|block| block.attention.relative_positions(positions.clone())).collect()
         });
-        let mask = mask(context, frames, cached, valid, &device);
-        let silence = frame_mask(valid, frames, &device);
+        let visible = visible_keys(context, written.iter().copied(), valid, &device);
         if self.config.scale_input {
             x = x * (size as f32).sqrt();
         }
+        let Some(first) = blocks.first() else { return x };
+        let mut normed = first.feed_forward1.norm.forward(x.clone());
         for (at, (block, relative_keys)) in blocks.iter().zip(&relative_keys).enumerate() {
-            let mut state = states.as_mut().map(|(states, slots)| (&mut states[at], *slots));
-            let x1 = x.clone() + block.feed_forward1.forward(x);
-            let past = state.as_mut().map(|(state, slots)| (&mut state.keys, &mut state.values, *slots));
-            let attended =
-                block.attention.forward(block.attention_norm.forward(x1.clone()), relative_keys, mask.as_ref(), past);
-            let x2 = x1 + attended;
-            let past = state.map(|(state, slots)| (&mut state.convolution, slots));
-            let x3 = x2.clone() + block.convolution.forward(x2, silence.as_ref(), past);
-            x = block.norm.forward(x3.clone() + block.feed_forward2.forward(x3));
+            let mut state = states.as_mut().map(|states| &mut states[at]);
+            let inputs = block.feed_forward1.forward([x, normed], &block.attention_norm);
+            let past = state.as_deref_mut();
+            let inputs = block.attention.forward(inputs, &block.convolution.norm, relative_keys, &visible, past);
+            let inputs = block.convolution.forward(inputs, &block.feed_forward2.norm, &visible.frames, state);
+            [x, normed] = match blocks.get(at + 1) {
+                Some(next) => block.feed_forward2.forward_normed_twice(inputs, [&block.norm, &next.feed_forward1.norm]),
+                // The norm of the last block is its output.
+                None => block.feed_forward2.forward(inputs, &block.norm),
+            };
         }
-        x
+        normed
     }
 }
 
@@ -215,9 +213,19 @@ impl FeedForward {
         })
     }
 
-    /// Applies the module to `[batch, frames, hidden]`; the output has the same shape and is already halved.
-    fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        self.down.forward(activation::silu(self.up.forward(self.norm.forward(x))))
+    /// The input of the module's second half.
+    fn inner(&self, normed: Tensor<3>) -> Tensor<3> {
+        self.up.forward_activated(normed, Activation::Silu)
+    }
+
+    /// Adds the module's output for `normed` `[batch, frames, hidden]` to `x`: the sum, and its `norm`.
+    fn forward(&self, [x, normed]: [Tensor<3>; 2], norm: &LayerNorm) -> [Tensor<3>; 2] {
+        self.down.forward_normed(self.inner(normed), x, norm)
+    }
+
+    /// As [`FeedForward::forward`]: the first norm of the sum, and the second norm of that.
+    fn forward_normed_twice(&self, [x, normed]: [Tensor<3>; 2], norms: [&LayerNorm; 2]) -> [Tensor<3>; 2] {
+        self.down.forward_normed_twice(self.inner(normed), x, norms)
     }
 }
 
@@ -228,55 +236,40 @@ impl Convolution {
         let (depthwise, depthwise_bias) = depthwise_weights(scope, class, config)?;
         let channel_norm = class.is_streaming().then(|| LayerNorm::load(&scope.scope("norm"), size)).transpose()?;
         let device = scope.device();
+        let by_tap = TensorData::new(transpose(&depthwise, size, kernel), [kernel, size]);
+        let depthwise_bias = TensorData::new(depthwise_bias.unwrap_or_else(|| vec![0.0; size]), [size]);
         Ok(Self {
             norm,
             gated: Linear::load_pointwise(&scope.scope("pointwise_conv1"), size, 2 * size, bias)?,
-            depthwise: Tensor::from_data(TensorData::new(depthwise, [size, 1, kernel]), device),
-            depthwise_bias: depthwise_bias.map(|b| Tensor::from_data(TensorData::new(b, [size]), device)),
-            channel_norm,
+            depthwise: FrameConvolution {
+                weight: Tensor::from_data(by_tap, device),
+                bias: Tensor::from_data(depthwise_bias, device),
+                norm: channel_norm.map(|norm| norm.weights()),
+            },
             output: Linear::load_pointwise(&scope.scope("pointwise_conv2"), size, size, bias)?,
-            kernel,
         })
     }
 
-    /// Applies the module to `[batch, frames, hidden]`; the output has the same shape. `silence` `[batch, frames, 1]`
-    /// is 0 at frames that are not real; `past` `[slots, 1, kernel - 1, hidden]` makes the convolution causal and is
-    /// advanced.
+    /// Adds the module's output for `normed` `[batch, frames, hidden]` to `x`: the sum, and its `norm`. `past` makes the
+    /// convolution causal, and is advanced.
     fn forward(
         &self,
-        x: Tensor<3>,
-        silence: Option<&Tensor<3>>,
-        past: Option<(&mut StateTensor, &BatchSlots)>,
-    ) -> Tensor<3> {
-        let mut x = activation::glu(self.gated.forward(self.norm.forward(x)));
-        if let Some(silence) = silence {
-            x = x * silence.clone();
+        [x, normed]: [Tensor<3>; 2],
+        norm: &LayerNorm,
+        frames: &StepFrames,
+        past: Option<&mut BlockTensors>,
+    ) -> [Tensor<3>; 2] {
+        let gated = self.gated.forward_activated(normed, Activation::Glu);
+        let ring = past.as_ref().and_then(|past| past.convolved());
+        let convolved = self.depthwise.forward(gated.clone(), ring.as_ref(), frames);
+        if let (Some(past), Some(ring)) = (past, ring) {
+            past.store_convolved(ring, frames, gated.unsqueeze_dim(1));
         }
-        let size = x.dims()[2];
-        let padding = match past {
-            Some((past, slots)) => {
-                x = past.follow(slots, x.unsqueeze_dim(1)).squeeze_dim(1);
-                0
-            }
-            None => self.kernel / 2,
-        };
-        let options = ConvOptions::new([1], [padding], [1], size);
-        let x = module::conv1d(x.swap_dims(1, 2), self.depthwise.clone(), self.depthwise_bias.clone(), options);
-        let x = x.swap_dims(1, 2);
-        let x = match &self.channel_norm {
-            Some(norm) => norm.forward(x),
-            None => x,
-        };
-        self.output.forward(activation::silu(x))
+        self.output.forward_normed(convolved, x, norm)
     }
 }
 
-/// Mask of real frames, 1 at those and 0 elsewhere, `[batch, frames, 1]`; none if all are real.
-fn frame_mask(valid: &[Range<usize>], frames: usize, device: &Device) -> Option<Tensor<3>> {
-    if valid.iter().all(|v| v.start == 0 && v.end >= frames) {
-        return None;
-    }
-    let mask: Vec<f32> =
-        valid.iter().flat_map(|v| (0..frames).map(|t| if v.contains(&t) { 1.0 } else { 0.0 })).collect();
-    Some(Tensor::from_data(TensorData::new(mask, [valid.len(), frames, 1]), device))
+/// Rows without a stream: see [`State::written`].
+fn none(rows: usize) -> Vec<(usize, usize)> {
+    vec![(0, 0); rows]
 }
