@@ -6,7 +6,7 @@ use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Tensor, activation, module};
 
 use crate::error::Result;
-use crate::layers::{Bias, Linear};
+use crate::layers::{Bias, LayerNorm, Linear};
 use crate::weights::Scope;
 
 /// Added to the score of a masked key. Finite, so that a row without any key stays finite too.
@@ -59,38 +59,58 @@ impl Attention {
         KeyValues { keys: self.split(self.key.forward(x.clone())), values: self.split(self.value.forward(x)) }
     }
 
-    /// Attention of `x` `[rows, count, size]` to `seen`, with an output of the same shape; `mask` `[rows, 1, count,
-    /// keys]` is true where a query may not attend to a key.
-    pub fn forward(&self, x: Tensor<3>, seen: &KeyValues, mask: Option<&Tensor<4, Bool>>) -> Tensor<3> {
+    /// Adds the attention of `normed` `[rows, count, size]` to `seen` to `x` of the same shape: the sum, and its `norm`; `mask`
+    /// `[rows, 1, count, keys]` is true where a query may not attend to a key.
+    pub fn forward(
+        &self,
+        [x, normed]: [Tensor<3>; 2],
+        norm: &LayerNorm,
+        seen: &KeyValues,
+        mask: Option<&Tensor<4, Bool>>,
+    ) -> [Tensor<3>; 2] {
         let [rows, count, size] = x.dims();
-        let query = self.split(self.query.forward(x));
+        let query = self.split(self.query.forward(normed));
         let bias = mask.map(|mask| {
             let shape = [rows, self.heads, count, seen.keys.dims()[2]];
             Tensor::<4>::zeros(shape, &query.device()).mask_fill(mask.clone().expand(shape), MASKED)
         });
         let options = AttentionModuleOptions { scale: Some(1.0), softcap: None, is_causal: false };
         let attended = module::attention(query, seen.keys.clone(), seen.values.clone(), None, bias, options);
-        self.output.forward(attended.swap_dims(1, 2).reshape([rows, count, size]))
+        self.output.forward_normed(attended.swap_dims(1, 2).reshape([rows, count, size]), x, norm)
     }
 
-    /// As [`Attention::forward`] with one query per row, `x` `[rows, 1, size]`, which attends to a range of the keys.
-    pub fn forward_one(&self, x: Tensor<3>, seen: &KeyValues, spans: &KeyRanges) -> Tensor<3> {
-        let query = self.split(self.query.forward(x));
-        self.output.forward(single_query_attention(query, seen.keys.clone(), seen.values.clone(), spans))
+    /// As [`Attention::forward`] with one query per row, `[rows, 1, size]`, which attends to a range of the keys.
+    pub fn forward_one(
+        &self,
+        [x, normed]: [Tensor<3>; 2],
+        norm: &LayerNorm,
+        seen: &KeyValues,
+        spans: &KeyRanges,
+    ) -> [Tensor<3>; 2] {
+        let query = self.split(self.query.forward(normed));
+        let attended = single_query_attention(query, seen.keys.clone(), seen.values.clone(), spans);
+        self.output.forward_normed(attended, x, norm)
     }
 
-    /// Self-attention of `x` `[rows, count, size]` without a mask, with an output of the same shape.
-    pub fn self_attention(&self, x: Tensor<3>) -> Tensor<3> {
-        let (query, keys, values) = (self.query.forward(x.clone()), self.key.forward(x.clone()), self.value.forward(x));
-        self.output.forward(attention(query, keys, values, self.heads))
+    /// Adds the self-attention of `normed` `[rows, count, size]` without a mask to `x` of the same shape.
+    pub fn self_attention(&self, x: Tensor<3>, normed: Tensor<3>) -> Tensor<3> {
+        let (query, keys) = (self.query.forward(normed.clone()), self.key.forward(normed.clone()));
+        let values = self.value.forward(normed);
+        self.output.forward_added(attention(query, keys, values, self.heads), x)
     }
 
     /// As [`Attention::forward`] without a mask, and the attention weights of each query: `[rows, heads, count, keys]`.
-    pub fn forward_with_weights(&self, x: Tensor<3>, seen: &KeyValues) -> (Tensor<3>, Tensor<4>) {
+    pub fn forward_with_weights(
+        &self,
+        [x, normed]: [Tensor<3>; 2],
+        norm: &LayerNorm,
+        seen: &KeyValues,
+    ) -> ([Tensor<3>; 2], Tensor<4>) {
         let [rows, count, size] = x.dims();
-        let query = self.split(self.query.forward(x));
+        let query = self.split(self.query.forward(normed));
         let weights = activation::softmax(query.matmul(seen.keys.clone().swap_dims(2, 3)), 3);
         let attended = weights.clone().matmul(seen.values.clone());
-        (self.output.forward(attended.swap_dims(1, 2).reshape([rows, count, size])), weights)
+        let attended = attended.swap_dims(1, 2).reshape([rows, count, size]);
+        (self.output.forward_normed(attended, x, norm), weights)
     }
 }

@@ -74,6 +74,16 @@ impl FeedForward {
         let inner = self.up.forward_activated(self.norm.forward(x.clone()), Activation::Gelu);
         self.down.forward_added(inner, x)
     }
+
+    /// The norm of the module's input.
+    pub fn norm(&self) -> &LayerNorm {
+        &self.norm
+    }
+
+    /// Adds the module's output for the input that [`FeedForward::norm`] has `normed` to `x`: the sum, and its `norm`.
+    pub fn forward_normed(&self, [x, normed]: [Tensor<3>; 2], norm: &LayerNorm) -> [Tensor<3>; 2] {
+        self.down.forward_normed(self.up.forward_activated(normed, Activation::Gelu), x, norm)
+    }
 }
 
 impl Convolution {
@@ -132,8 +142,8 @@ impl Encoder {
             Blocks::Full(full) => &full[blocks],
         };
         full.iter().fold(x, |x, block| {
-            let attended = block.attention.self_attention(block.attention_norm.forward(x.clone()));
-            block.feed_forward.forward(x + attended)
+            let normed = block.attention_norm.forward(x.clone());
+            block.feed_forward.forward(block.attention.self_attention(x, normed))
         })
     }
 

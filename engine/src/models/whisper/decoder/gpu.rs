@@ -113,22 +113,23 @@ impl Decoder {
         let count = x.dims()[1];
         let seen = steps.seen(count, &x.device());
         let mut middle = x.clone();
+        let mut normed = self.next_norm(0).forward(x.clone());
         for (at, block) in self.blocks.iter().enumerate() {
             if at == blocks {
                 middle = x.clone();
             }
-            x = block.attend_text(x, &mut steps.own[at], &seen);
-            let normed = block.cross_norm.forward(x.clone());
-            let attended = match &seen.text {
-                TextMask::One(_) => block.cross.forward_one(normed, &steps.cross[at], &seen.audio),
-                TextMask::Several(_) => block.cross.forward(normed, &steps.cross[at], None),
+            let inputs = block.attend_text([x, normed], &mut steps.own[at], &seen);
+            let (norm, audio) = (block.feed_forward.norm(), &steps.cross[at]);
+            let inputs = match &seen.text {
+                TextMask::One(_) => block.cross.forward_one(inputs, norm, audio, &seen.audio),
+                TextMask::Several(_) => block.cross.forward(inputs, norm, audio, None),
             };
-            x = block.feed_forward.forward(x + attended);
+            [x, normed] = block.feed_forward.forward_normed(inputs, self.next_norm(at + 1));
         }
         if blocks >= self.blocks.len() {
-            middle = x.clone();
+            middle = x;
         }
-        let last = self.norm.forward(x.narrow(1, count - 1, 1)).squeeze_dim::<2>(1);
+        let last = normed.narrow(1, count - 1, 1).squeeze_dim::<2>(1);
         let scores = match &self.scores {
             Some(scores) => scores.forward(last),
             None => last.matmul(self.tokens.clone().transpose()),
@@ -151,20 +152,26 @@ impl Decoder {
         let mut x = self.embed(&mut alone, &[tokens.to_vec()]);
         let seen = alone.seen(tokens.len(), &x.device());
         let mut weights = Vec::new();
+        let mut normed = self.next_norm(0).forward(x.clone());
         for (at, (block, heads)) in self.blocks.iter().zip(&self.alignment_heads).enumerate() {
-            x = block.attend_text(x, &mut alone.own[at], &seen);
-            let (normed, cross) = (block.cross_norm.forward(x.clone()), &alone.cross[at]);
-            let attended = if heads.is_empty() {
-                block.cross.forward(normed, cross, None)
+            let inputs = block.attend_text([x, normed], &mut alone.own[at], &seen);
+            let (norm, cross) = (block.feed_forward.norm(), &alone.cross[at]);
+            let inputs = if heads.is_empty() {
+                block.cross.forward(inputs, norm, cross, None)
             } else {
-                let (attended, head_weights) = block.cross.forward_with_weights(normed, cross);
+                let (sums, head_weights) = block.cross.forward_with_weights(inputs, norm, cross);
                 let head_weights = head_weights.narrow(2, from, tokens.len() - from).squeeze_dim::<3>(0);
-                weights.push(head_weights.select(0, row_indices(heads, &x.device())));
-                attended
+                weights.push(head_weights.select(0, row_indices(heads, &sums[0].device())));
+                sums
             };
-            x = block.feed_forward.forward(x + attended);
+            [x, normed] = block.feed_forward.forward_normed(inputs, self.next_norm(at + 1));
         }
         Tensor::cat(weights, 0).swap_dims(0, 1)
+    }
+
+    /// The norm of what the first `blocks` blocks have computed: that of the next block, or the last one.
+    fn next_norm(&self, blocks: usize) -> &LayerNorm {
+        self.blocks.get(blocks).map_or(&self.norm, |block| &block.own_norm)
     }
 
     /// Embeddings of the next tokens of every row, with their positions: `[rows, count, size]`.
@@ -190,20 +197,26 @@ impl Decoder {
 }
 
 impl Block {
-    /// Causal self-attention of `x` `[rows, count, size]`, whose keys and values are appended to the cache.
-    fn attend_text(&self, x: Tensor<3>, own: &mut Option<KeyValues>, seen: &VisibleKeys) -> Tensor<3> {
-        let normed = self.own_norm.forward(x.clone());
+    /// Adds the causal self-attention of `normed` `[rows, count, size]` to `x`: the sum, and its norm. Keys and values are appended
+    /// to the cache.
+    fn attend_text(
+        &self,
+        [x, normed]: [Tensor<3>; 2],
+        own: &mut Option<KeyValues>,
+        seen: &VisibleKeys,
+    ) -> [Tensor<3>; 2] {
         let new = self.own.key_values(normed.clone());
         let text = match own.take() {
             Some(past) => past.append_columns(new, seen.columns),
             None => new,
         };
-        let attended = match &seen.text {
-            TextMask::One(spans) => self.own.forward_one(normed, &text, spans),
-            TextMask::Several(mask) => self.own.forward(normed, &text.columns(0..seen.columns), Some(mask)),
+        let (inputs, norm) = ([x, normed], &self.cross_norm);
+        let sums = match &seen.text {
+            TextMask::One(spans) => self.own.forward_one(inputs, norm, &text, spans),
+            TextMask::Several(mask) => self.own.forward(inputs, norm, &text.columns(0..seen.columns), Some(mask)),
         };
         *own = Some(text);
-        x + attended
+        sums
     }
 }
 
