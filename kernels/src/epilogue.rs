@@ -1,4 +1,4 @@
-//! What follows a matrix product, in one launch on GPUs: its bias with an activation, its bias with a residual, and both with the
+//! Epilogues of matrix products, each one launch on GPUs: the bias with an activation, the bias with a residual, and both with the
 //! layer norm of the sum. On flex they are the operations one after another, for tests; models on the CPU have bodies of their own.
 
 use burn::backend::ops::FloatTensorOps;
@@ -142,11 +142,7 @@ mod kernel {
 
     use super::{Activation, EpilogueOps, FloatTensor};
     use crate::elementwise::{Function, apply, sigmoid};
-    use crate::norm::EPSILON;
-    use crate::reduce::cube_sum;
-
-    /// Units of a cube that normalises a row: a power of two.
-    const UNITS: usize = 128;
+    use crate::norm::{UNITS, moments};
 
     impl EpilogueOps for Cube {
         fn biased_activation(
@@ -328,14 +324,14 @@ mod kernel {
                 first[base + at] = residual[base + at] + (x[base + at] + bias[at]);
                 at += UNITS;
             }
-            let (mean, deviation) = moments(first, &mut work, base, size);
+            let (mean, deviation) = moments(first.as_slice(), &mut work, base, size);
             if comptime!(twice) {
                 at = unit;
                 while at < end {
                     first[base + at] = (first[base + at] - mean) / deviation * gamma[at] + beta[at];
                     at += UNITS;
                 }
-                let (mean, deviation) = moments(first, &mut work, base, size);
+                let (mean, deviation) = moments(first.as_slice(), &mut work, base, size);
                 at = unit;
                 while at < end {
                     second[base + at] = (first[base + at] - mean) / deviation * next_gamma[at] + next_beta[at];
@@ -349,28 +345,5 @@ mod kernel {
                 }
             }
         }
-    }
-
-    /// Mean and deviation of the row of `x` from `base` on. Each unit reads every [`UNITS`]-th value.
-    #[cube]
-    fn moments(x: &mut Tensor<f32>, work: &mut Shared<[f32]>, base: usize, size: u32) -> (f32, f32) {
-        let (unit, end) = (UNIT_POS as usize, size as usize);
-        let count = f32::cast_from(size);
-        let mut total = f32::new(0.0);
-        let mut at = unit;
-        while at < end {
-            total += x[base + at];
-            at += UNITS;
-        }
-        let mean = cube_sum(work, total, UNITS) / count;
-        let mut squares = f32::new(0.0);
-        at = unit;
-        while at < end {
-            let difference = x[base + at] - mean;
-            squares += difference * difference;
-            at += UNITS;
-        }
-        let deviation = (cube_sum(work, squares, UNITS) / count + f32::new(comptime!(EPSILON))).sqrt();
-        (mean, deviation)
     }
 }

@@ -55,7 +55,7 @@ impl FrameConvolution {
 
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait FrameConvolutionOps: Backend {
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "burn's backend extensions take tensors one by one")]
     fn frame_convolution(
         x: FloatTensor<Self>,
         ring: FloatTensor<Self>,

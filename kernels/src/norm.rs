@@ -31,6 +31,9 @@ impl NormOps for Flex {
 }
 
 #[cfg(feature = "wgpu")]
+pub(crate) use kernel::{UNITS, moments};
+
+#[cfg(feature = "wgpu")]
 mod kernel {
     use burn::backend::ops::FloatTensorOps;
     use burn::backend::tensor::FloatTensor;
@@ -40,8 +43,8 @@ mod kernel {
     use super::{EPSILON, NormOps};
     use crate::reduce::cube_sum;
 
-    /// Units of a cube: a power of two.
-    const UNITS: usize = 128;
+    /// Units of a cube that normalises a row: a power of two.
+    pub(crate) const UNITS: usize = 128;
 
     impl NormOps for Cube {
         fn fused_layer_norm(
@@ -85,28 +88,36 @@ mod kernel {
         if row < rows {
             let end = size as usize;
             let base = row as usize * end;
-            let count = f32::cast_from(size);
-            let mut sum = f32::new(0.0);
+            let (mean, deviation) = moments(x.as_slice(), &mut values, base, size);
             let mut at = unit;
-            while at < end {
-                sum += x[base + at];
-                at += UNITS;
-            }
-            let mean = cube_sum(&mut values, sum, UNITS) / count;
-            let mut squares = f32::new(0.0);
-            at = unit;
-            while at < end {
-                let difference = x[base + at] - mean;
-                squares += difference * difference;
-                at += UNITS;
-            }
-            let deviation = (cube_sum(&mut values, squares, UNITS) / count + f32::new(comptime!(EPSILON))).sqrt();
-            at = unit;
             while at < end {
                 out[base + at] = (x[base + at] - mean) / deviation * gamma[at] + beta[at];
                 at += UNITS;
             }
         }
+    }
+
+    /// Mean and deviation of the row of `x` from `base` on. Each unit reads every [`UNITS`]-th value.
+    #[cube]
+    pub(crate) fn moments(x: &[f32], work: &mut Shared<[f32]>, base: usize, size: u32) -> (f32, f32) {
+        let (unit, end) = (UNIT_POS as usize, size as usize);
+        let count = f32::cast_from(size);
+        let mut total = f32::new(0.0);
+        let mut at = unit;
+        while at < end {
+            total += x[base + at];
+            at += UNITS;
+        }
+        let mean = cube_sum(work, total, UNITS) / count;
+        let mut squares = f32::new(0.0);
+        at = unit;
+        while at < end {
+            let difference = x[base + at] - mean;
+            squares += difference * difference;
+            at += UNITS;
+        }
+        let deviation = (cube_sum(work, squares, UNITS) / count + f32::new(comptime!(EPSILON))).sqrt();
+        (mean, deviation)
     }
 }
 

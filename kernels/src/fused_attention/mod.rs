@@ -55,7 +55,7 @@ pub struct RelativePositions {
     /// Keys of the distances, `[distances, heads * head]`, from the farthest past to the farthest future: with `n` queries and `k`
     /// columns of a ring the first is for the distance `k + n - 1`, each next one for a distance one smaller.
     pub keys: Tensor<2>,
-    /// What is added to a query for the product with a key, and for that with the key of a distance: `[2, heads * head]`.
+    /// Biases of the query for the product with a key, and for that with the key of a distance: `[2, heads * head]`.
     pub biases: Tensor<2>,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct AttentionCall {
 
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait FusedAttentionOps: Backend {
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "burn's backend extensions take tensors one by one")]
     fn fused_attention(
         query: FloatTensor<Self>,
         keys: FloatTensor<Self>,

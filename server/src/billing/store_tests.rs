@@ -6,14 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use serde_json::json;
-
 use super::{Price, ProductKind};
 use crate::clock;
-use crate::ids::{AccountId, NodeId, SessionId, TranscriptId};
+use crate::ids::{AccountId, NodeId, SessionId};
 use crate::store::{
     Admission, AttemptCount, CompletedTranscript, Durability, Job, JobQuery, LiveSession, NewTranscript, Outcome,
-    Source, SourceKind, Status, Store, TranscriptQuery, UsageEvent, Waveform,
+    SourceKind, Status, Store, TranscriptQuery, UsageEvent, Waveform,
 };
 
 const MODEL: &str = "svc-best";
@@ -68,18 +66,7 @@ fn completed(random: &mut Random) -> (Outcome, i64) {
 }
 
 async fn create(store: &Store, account: &AccountId) {
-    let new = NewTranscript {
-        id: TranscriptId::new(),
-        account: account.clone(),
-        source: Source::Url("https://example.com/a.wav".into()),
-        model: MODEL.into(),
-        title: None,
-        language_code: None,
-        webhook_url: None,
-        options: json!({}),
-        reserved_cents: 0,
-        created_at: clock::now_ms(),
-    };
+    let new = NewTranscript { model: MODEL.into(), ..NewTranscript::of_url(account) };
     store.create_transcript(&new, None).await.unwrap();
 }
 

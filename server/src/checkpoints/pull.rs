@@ -32,7 +32,7 @@ pub enum PullError {
 
 type Result<T, E = PullError> = std::result::Result<T, E>;
 
-/// Where checkpoints come from.
+/// The hub that checkpoints come from.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The hub's address.
@@ -53,7 +53,7 @@ pub struct PullTarget {
     kind: TargetKind,
 }
 
-/// What a checkpoint is.
+/// The kind of a checkpoint.
 enum TargetKind {
     Model,
     Detector,
@@ -61,7 +61,7 @@ enum TargetKind {
     Gguf(String),
 }
 
-/// What a pull tells while it runs.
+/// A step of a pull, reported while it runs.
 pub enum Step<'a> {
     /// The hub has listed the checkpoint.
     Listed { bytes: u64, files: usize },

@@ -23,7 +23,7 @@ use crate::store::{ListedNode, ServiceState, SignIn};
 /// A process that has not told of itself for this time may be dead.
 const SILENT_MS: i64 = 35_000;
 
-/// What the operator's page needs of the process.
+/// The process's state for the operator's page.
 pub struct Operation {
     /// Addresses of the people who see the page, as they sign in.
     pub operators: Vec<String>,

@@ -23,7 +23,7 @@ pub struct PullState {
     pub has_failed: bool,
     /// None as long as the hub has not told the size.
     pub percent: Option<u64>,
-    /// What it does, or what came of it.
+    /// Its progress or its outcome, in words.
     pub text: String,
 }
 

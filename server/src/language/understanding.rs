@@ -27,7 +27,7 @@ const MARKS: usize = 20;
 /// Passes on what a model writes, but for the sentence that says that a part of the transcript holds no answer.
 struct Draft<'a> {
     out: &'a mut (dyn FnMut(&str) + Send),
-    /// What may still become that sentence. None once it was passed on.
+    /// The text that may still become that sentence. None once it was passed on.
     held: Option<String>,
 }
 

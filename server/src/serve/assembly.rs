@@ -97,7 +97,7 @@ fn language_models(config: &Config, engine: Option<&Engine>) -> Result<LanguageM
     Ok(models)
 }
 
-/// What the operator's page needs. The environment names the hub, as for `auricle models pull`.
+/// The state of the operator's page. The environment names the hub, as for `auricle models pull`.
 fn operation(config: &Config, urls: &PublicUrls, node: NodeId) -> Operation {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let source = Source {

@@ -13,7 +13,7 @@ use crate::store::{Node, Store};
 /// Interval between two signs of life.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// What this process tells of itself.
+/// The row of this process.
 pub fn node(id: &NodeId, config: &Config, address: String, device: String) -> Node {
     let role = match config.role {
         Role::All => "all",

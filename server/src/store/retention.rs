@@ -160,18 +160,8 @@ mod tests {
     }
 
     async fn transcript_with(store: &Store, account: &Account, upload: &Upload, options: Value) -> TranscriptId {
-        let new = NewTranscript {
-            id: TranscriptId::new(),
-            account: account.id.clone(),
-            source: Source::Upload(upload.id.clone()),
-            model: "svc-best".into(),
-            title: None,
-            language_code: None,
-            webhook_url: None,
-            options,
-            reserved_cents: 0,
-            created_at: clock::now_ms(),
-        };
+        let source = Source::Upload(upload.id.clone());
+        let new = NewTranscript { source, options, ..NewTranscript::of_url(&account.id) };
         store.create_transcript(&new, Some((upload.id.as_str(), "hash"))).await.unwrap();
         new.id
     }

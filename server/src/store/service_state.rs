@@ -1,4 +1,4 @@
-//! What waits and runs in the whole service, for its operator.
+//! Queues and live sessions of the whole service, for its operator.
 
 use sqlx::Row as _;
 
@@ -19,7 +19,7 @@ pub struct ServiceState {
 }
 
 impl Store {
-    /// What waits and runs now.
+    /// The state now.
     pub async fn service_state(&self) -> Result<ServiceState> {
         let (queued, processing) = self.queue_depth().await?;
         let row = sqlx::query(

@@ -51,11 +51,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::clock;
-    use crate::store::{Durability, NewTranscript, Source};
+    use crate::store::{Durability, NewTranscript};
 
     #[tokio::test]
     async fn names_go_with_their_transcript_and_are_the_accounts_own() {
@@ -63,18 +60,7 @@ mod tests {
         let store = Store::open(&Store::url_in(folder.path()), Durability::Crash).await.unwrap();
         let account = store.account_of("a@example.com", 100).await.unwrap().id;
         let other = store.account_of("b@example.com", 100).await.unwrap().id;
-        let new = NewTranscript {
-            reserved_cents: 0,
-            id: TranscriptId::new(),
-            account: account.clone(),
-            source: Source::Url("http://example.com/".into()),
-            model: "svc-best".into(),
-            title: None,
-            language_code: None,
-            webhook_url: None,
-            options: json!({}),
-            created_at: clock::now_ms(),
-        };
+        let new = NewTranscript::of_url(&account);
         store.create_transcript(&new, None).await.unwrap();
         for (label, name) in [("A", "Ada"), ("B", "Bob"), ("B", "Grace")] {
             store.name_speaker(&account, &new.id, label, name).await.unwrap();

@@ -60,6 +60,25 @@ pub struct NewTranscript {
     pub created_at: i64,
 }
 
+#[cfg(test)]
+impl NewTranscript {
+    /// For tests: of an address, without options.
+    pub fn of_url(account: &AccountId) -> Self {
+        Self {
+            id: TranscriptId::new(),
+            account: account.clone(),
+            source: Source::Url("http://example.com/".into()),
+            model: "svc-best".into(),
+            title: None,
+            language_code: None,
+            webhook_url: None,
+            options: serde_json::json!({}),
+            reserved_cents: 0,
+            created_at: clock::now_ms(),
+        }
+    }
+}
+
 /// The result of creating a transcript.
 pub enum Created {
     New(TranscriptId),
@@ -379,8 +398,6 @@ fn earlier_request(row: &AnyRow, body_hash: &str) -> Result<Created> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::store::Durability;
 
@@ -389,18 +406,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&Store::url_in(folder.path()), Durability::Crash).await.unwrap();
         let account = store.account_of("a@example.com", 100).await.unwrap().id;
-        let new = NewTranscript {
-            reserved_cents: 0,
-            id: TranscriptId::new(),
-            account: account.clone(),
-            source: Source::Url("http://example.com/".into()),
-            model: "svc-best".into(),
-            title: None,
-            language_code: None,
-            webhook_url: None,
-            options: json!({}),
-            created_at: clock::now_ms(),
-        };
+        let new = NewTranscript::of_url(&account);
         store.create_transcript(&new, None).await.unwrap();
         let read = async || store.transcript(&account, &new.id).await.unwrap().unwrap();
         assert!(matches!(read().await.words, StoredWords::None));

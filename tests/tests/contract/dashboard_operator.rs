@@ -106,7 +106,7 @@ fn a_pull_tells_its_progress_resumes_and_serves() {
     assert_eq!(progress(&mut operator), Value::Null);
     assert!(operator.get("/operator").text().contains("somebody/something"));
 
-    // What is no model of the catalog is not asked of the hub.
+    // The hub is not asked for a model that the catalog lacks.
     for model in ["", "openai/whisper-tiny", "voice", "../x"] {
         assert_eq!(operator.post("/operator", &[("model", model)]).status, 404, "{model}");
     }

@@ -1,4 +1,4 @@
-//! What follows a product in one launch, and the convolution of a conformer, against burn's own operations, on the CPU and on a Vulkan
+//! Epilogues of products and the convolution of a conformer, each one launch, against burn's own operations, on the CPU and on a Vulkan
 //! adapter.
 
 use auricle_kernels::epilogue::{Activation, activate, add, add_and_norm, add_and_norm_twice};

@@ -1,4 +1,4 @@
-// What the tabs with a microphone share: its devices, its level, the clock, and its samples.
+// The tabs with a microphone share its devices, its level, the clock and its samples.
 
 /** The controls of such a tab. */
 function captureControls(form) {

@@ -150,7 +150,7 @@ impl Prediction {
 
     pub fn join(predictions: &[&Self]) -> Self {
         let joined = Self::concat(predictions);
-        // What several batches have is not theirs alone, and would grow from step to step.
+        // Joined batches hold rows of others too, and would grow from step to step.
         if predictions.iter().all(|other| Arc::ptr_eq(&other.batch, &joined.batch)) { joined } else { joined.packed() }
     }
 
