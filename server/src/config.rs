@@ -526,8 +526,11 @@ fn scalar(text: &str) -> Value {
     }
 }
 
+/// An error of TOML on one line, with the form of a list where one is missing.
 fn one_line(error: &impl ToString) -> String {
-    error.to_string().lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    lines.replace("expected a sequence", "expected a list, such as [\"a\", \"b\"],")
 }
 
 #[cfg(test)]
@@ -561,6 +564,7 @@ mod tests {
             ("precision = \"half\"", "precision"),
             ("trusted_proxies = [\"proxy\"]", "trusted_proxies"),
             ("operators = [\"ops\"]", "operators"),
+            ("operators = \"ops@example.com\"", "expected a list, such as [\"a\", \"b\"], in `operators`"),
             ("job_workers = 0", "job_workers"),
             ("storage_url = \"http://x\"", "storage_url"),
             ("language_upstream = \"http://x/v1\"", "language_model"),
