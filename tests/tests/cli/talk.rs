@@ -14,13 +14,20 @@ fn service() -> Service {
 }
 
 /// The report of a caller who calls an agent with a fault. The faulty ones are called at once, as each call takes its time; the good one
-/// before them, so that the machine is not busy.
+/// before them, so that the machine is not busy. It is called again after a call with a fault, at most twice: on a busy machine the
+/// words of an interruption may come after its reply has ended.
 fn report(fault: Fault) -> &'static Value {
     static REPORTS: OnceLock<Vec<(Fault, Value)>> = OnceLock::new();
     let reports = REPORTS.get_or_init(|| {
         let service = service();
         let account = service.account();
-        let good = (Fault::None, call(&FaultyAgent::before(&account, Fault::None), &account.key));
+        let mut good = call(&FaultyAgent::before(&account, Fault::None), &account.key);
+        for _ in 0..2 {
+            if is_flawless(&good) {
+                break;
+            }
+            good = call(&FaultyAgent::before(&account, Fault::None), &account.key);
+        }
         let faults = [Fault::Deaf, Fault::Echoing, Fault::Stuttering, Fault::Leaking, Fault::Stubborn, Fault::Hasty];
         thread::scope(|scope| {
             let calls = faults.map(|fault| {
@@ -28,7 +35,7 @@ fn report(fault: Fault) -> &'static Value {
                 scope.spawn(move || (fault, call(&FaultyAgent::before(account, fault), &account.key)))
             });
             let calls = calls.map(|call| call.join().expect("a call"));
-            calls.into_iter().chain([good]).collect()
+            calls.into_iter().chain([(Fault::None, good)]).collect()
         })
     });
     &reports.iter().find(|(of, _)| *of == fault).expect("every fault has a report").1
@@ -45,17 +52,21 @@ fn call(agent: &FaultyAgent, key: &str) -> Value {
     document["report"].clone()
 }
 
+/// True if every turn has its answer, the interruption stops the reply, and nothing is wrong.
+fn is_flawless(report: &Value) -> bool {
+    let count = |times: &str| report[times].as_array().map(Vec::len);
+    // An answer to the interruption and to each of two turns; the first one is the greeting.
+    let is_whole = count("voice_to_voice_ms") == Some(3) && count("barge_in_ms") == Some(1);
+    let faults = ["unanswered", "phantom_turns", "leaked_frames", "ignored_interruptions", "self_interruptions"];
+    is_whole && faults.iter().all(|fault| report[fault] == 0)
+}
+
 #[test]
 fn a_good_agent_answers_and_stops_when_it_is_interrupted() {
     let report = report(Fault::None);
     assert_eq!(report["calls"], 1);
     assert_eq!(report["errors"], serde_json::json!(["model_unavailable"]));
-    // An answer to the interruption and to each of two turns; the first one is the greeting.
-    assert_eq!(report["voice_to_voice_ms"].as_array().unwrap().len(), 3, "{report}");
-    assert_eq!(report["barge_in_ms"].as_array().unwrap().len(), 1, "{report}");
-    for fault in ["unanswered", "phantom_turns", "leaked_frames", "ignored_interruptions", "self_interruptions"] {
-        assert_eq!(report[fault], 0, "{fault}: {report}");
-    }
+    assert!(is_flawless(report), "{report}");
 }
 
 #[test]
