@@ -124,8 +124,8 @@ def main():
         subprocess.run([sys.executable, Path(__file__).parent / "whisper_folder.py", arguments.shape, folder], check=True)
     mels = json.loads((folder / "config.json").read_text())["num_mel_bins"]
     if "ours" in arguments.who:
-        # Eight bits are for the CPU.
-        for precision in ["full", "int8"] if arguments.device == "cpu" else ["full"]:
+        # Eight bits are for the CPU, sixteen for GPUs.
+        for precision in ["full", "int8"] if arguments.device == "cpu" else ["full", "half"]:
             ours(folder, precision, arguments)
     if "ctranslate" in arguments.who:
         for precision in ["float32", "int8"] if arguments.device == "cpu" else ["float16", "int8_float16"]:

@@ -3,13 +3,14 @@
 #
 #   benches/gpu/pack.sh [--features vulkan] [-- PROGRAM...]
 #
-# All of them are 55 MB; for a smaller archive, name some: auricle, numerics, whisper_speed,
-# stream_steps, logmel, activation, encoder. run.sh skips missing programs with a message.
+# All of them are some 95 MB, of which 50 are the starter models inside auricle; for a smaller archive, name some: auricle, numerics,
+# whisper_speed, stream_steps, products, logmel, activation, encoder. run.sh skips missing programs with a message.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 options=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
 wanted=" ${*:2} "
+[ "$wanted" != "  " ] || wanted=" auricle numerics whisper_speed stream_steps products logmel activation encoder "
 out=benches/gpu/bin
 rm -rf "$out" && mkdir -p "$out/programs"
 
@@ -25,15 +26,15 @@ for line in sys.stdin:
   # Always the whole workspace: the features of one package alone would compile burn again.
   programs build --release --workspace --bin auricle "${options[@]}"
   programs test --release --workspace --no-run --test numerics "${options[@]}"
-  programs build --release --workspace --bin whisper_speed --bin stream_steps "${options[@]}"
+  programs build --release --workspace --bin whisper_speed --bin stream_steps --bin products "${options[@]}"
   programs bench --workspace --no-run --bench encoder --bench activation --bench logmel "${options[@]}"
 } | while read -r name file; do
-  [ "$wanted" = "  " ] || [[ "$wanted" == *" $name "* ]] || continue
+  [[ "$wanted" == *" $name "* ]] || continue
   cp "$file" "$out/programs/$name"
   strip "$out/programs/$name" 2>/dev/null || true
 done
 # The programs share much code: a window larger than all of them stores it once.
 ls -l "$out/programs"
-tar -C "$out" -cf - programs | xz --lzma2=preset=0,mode=fast,mf=hc4,dict=256MiB >"$out/programs.tar.xz"
+tar -C "$out" -cf - programs | xz --x86 --lzma2=preset=3,dict=384MiB >"$out/programs.tar.xz"
 rm -r "$out/programs"
 ls -l "$out"

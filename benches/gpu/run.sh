@@ -28,8 +28,8 @@ stage "devices" "$bin/auricle" devices
 "$bin/auricle" devices | grep -qE 'discrete|integrated|virtual' || { echo "no GPU here" >&2; exit 1; }
 by "features against the published extractors" numerics features::
 by "models against the published classes" numerics fastconformer:: --skip published_size
-by "kernels against their twins" numerics kernels::
-by "kernels against burn's own operations" numerics gemv:: activation::
+by "kernels against their twins" numerics kernels:: fused_attention::
+by "kernels against burn's own operations" numerics gemv:: activation:: epilogue:: product::
 by "Whisper against the published class" numerics whisper::
 by "Whisper writes the same on the GPU as on the CPU" numerics whisper_gpu::
 stage "the same words as on the CPU" bash -c '
@@ -42,8 +42,12 @@ print("equal:", gpu["text"])
 PY'
 stage "this machine" "$bin/auricle" bench --device gpu
 # Other programs reach 240 streams at 80 ms and 2,400 at 1.12 s on such a card, at the size of 0.6 billion.
-by "live streams" stream_steps --device gpu --look-aheads 0 --streams 1,64,240,480
-by "live streams, 1.12 s" stream_steps --device gpu --look-aheads 13 --streams 240,2400
+for precision in full half; do
+  by "live streams, $precision" stream_steps --device gpu --precision $precision --look-aheads 0 --streams 1,64,240,480
+  by "live streams, 1.12 s, $precision" stream_steps --device gpu --precision $precision --look-aheads 13 --streams 240,2400
+done
+by "products" products --device gpu
+by "products in half precision" products --device gpu --half
 for bench in logmel activation; do by "bench $bench" "$bench" --bench; done
 # Next to the published class, and CTranslate2 if it is installed: random weights, equal numbers of tokens.
 if [ -x "$bin/whisper_speed" ] && python3 -c 'import torch, transformers' 2>/dev/null; then

@@ -1,8 +1,8 @@
 //! Launch sizes and memory layout of GPU kernels.
 
-use burn::backend::Cube;
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::backend::tensor::FloatTensor;
+use burn::backend::{Cube, FloatDType};
 use cubecl::prelude::CubeCount;
 
 /// Largest number of cubes along one axis of a launch in WebGPU.
@@ -11,6 +11,11 @@ pub(crate) const MAX_CUBES_PER_AXIS: usize = 65_535;
 /// A launch of at least `count` cubes, over two axes when one is too short. The last cubes may lie beyond `count`.
 pub(crate) fn cubes(count: usize) -> CubeCount {
     CubeCount::Static(count.min(MAX_CUBES_PER_AXIS) as u32, count.div_ceil(MAX_CUBES_PER_AXIS) as u32, 1)
+}
+
+/// The type of the values of `x`, which are 16 or 32 bits wide.
+pub(crate) fn float(x: &FloatTensor<Cube>) -> FloatDType {
+    if x.dtype == FloatDType::F16.into() { FloatDType::F16 } else { FloatDType::F32 }
 }
 
 /// `x`, copied into row-major order if it is not contiguous.

@@ -1,5 +1,6 @@
 //! Epilogues of matrix products, each one launch on GPUs: the bias with an activation, the bias with a residual, and both with the
-//! layer norm of the sum. On flex they are the operations one after another, for tests; models on the CPU have bodies of their own.
+//! layer norm of the sum. A product may hold 16 bits: then so do an activation's and a norm's results, which are the inputs of the next
+//! product, while residuals, weights and all arithmetic have 32. On flex they are the operations one after another, for tests; models on the CPU have bodies of their own.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
@@ -22,18 +23,18 @@ pub enum Activation {
     Glu,
 }
 
-/// `activation` of `x` `[.., size]` plus `bias` `[size]`.
+/// `activation` of `x` `[.., size]` plus `bias` `[size]`, in the type of `x`.
 pub fn activate<const D: usize>(x: Tensor<D>, bias: Tensor<1>, activation: Activation) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::biased_activation(x.into_dispatch(), bias.into_dispatch(), activation))
 }
 
-/// `residual` plus `x` plus `bias`: `[.., size]`, with a bias `[size]`.
+/// `residual` plus `x` plus `bias`: `[.., size]`, with a bias `[size]`, in the type of `residual`, 32 bits.
 pub fn add<const D: usize>(residual: Tensor<D>, x: Tensor<D>, bias: Tensor<1>) -> Tensor<D> {
     let (residual, x, bias) = (residual.into_dispatch(), x.into_dispatch(), bias.into_dispatch());
     Tensor::from_dispatch(Dispatch::biased_sum(residual, x, bias))
 }
 
-/// As [`add`], and the layer norm of the sum with `gamma` and `beta` `[size]` and an epsilon of 1e-5.
+/// As [`add`], and the layer norm of the sum with `gamma` and `beta` `[size]` and an epsilon of 1e-5, in the type of `x`.
 pub fn add_and_norm<const D: usize>(
     residual: Tensor<D>,
     x: Tensor<D>,
@@ -47,7 +48,7 @@ pub fn add_and_norm<const D: usize>(
 }
 
 /// As [`add_and_norm`] with two norms, one of the other: the sum normalised by the first of `norms`, and that by the second; each is a
-/// factor and a bias, `[size]`.
+/// factor and a bias, `[size]`. The first is in 32 bits, the second in the type of `x`.
 pub fn add_and_norm_twice<const D: usize>(
     residual: Tensor<D>,
     x: Tensor<D>,
@@ -136,6 +137,7 @@ impl EpilogueOps for Flex {
 
 #[cfg(feature = "wgpu")]
 mod kernel {
+    use burn::backend::cubecl::dtype_to_storage_type;
     use burn::backend::ops::FloatTensorOps;
     use burn::backend::{Cube, FloatDType, TensorMetadata};
     use cubecl::prelude::*;
@@ -163,7 +165,8 @@ mod kernel {
                 shape[last] /= 2;
             }
             let (size, values) = (shape[last], shape.num_elements());
-            let out = Self::float_empty(shape, &device, FloatDType::F32);
+            let dtype = dtype_to_storage_type(x.dtype);
+            let out = Self::float_empty(shape, &device, crate::cube::float(&x));
             let dim = CubeDim::new(&client, values);
             activation_kernel::launch(
                 &client,
@@ -175,6 +178,7 @@ mod kernel {
                 values as u32,
                 size as u32,
                 function,
+                dtype,
             );
             out
         }
@@ -183,6 +187,7 @@ mod kernel {
             let [residual, x] = [residual, x].map(crate::cube::contiguous);
             let (client, device, shape) = (x.client.clone(), x.device(), x.shape());
             let (size, values) = (bias.shape()[0], shape.num_elements());
+            let dtype = dtype_to_storage_type(x.dtype);
             let out = Self::float_empty(shape, &device, FloatDType::F32);
             let dim = CubeDim::new(&client, values);
             sum_kernel::launch(
@@ -195,6 +200,7 @@ mod kernel {
                 out.clone().into_tensor_arg(),
                 values as u32,
                 size as u32,
+                dtype,
             );
             out
         }
@@ -234,8 +240,9 @@ mod kernel {
         let (client, device, shape) = (x.client.clone(), x.device(), x.shape());
         let size = bias.shape()[0];
         let rows = shape.num_elements() / size.max(1);
+        let dtype = dtype_to_storage_type(x.dtype);
         let first = Cube::float_empty(shape.clone(), &device, FloatDType::F32);
-        let second = Cube::float_empty(shape, &device, FloatDType::F32);
+        let second = Cube::float_empty(shape, &device, crate::cube::float(&x));
         normed_sum_kernel::launch(
             &client,
             crate::cube::cubes(rows),
@@ -252,19 +259,21 @@ mod kernel {
             rows as u32,
             size as u32,
             twice,
+            dtype,
         );
         (first, second)
     }
 
     /// One unit per value of `out`. `x` and `out` are contiguous.
     #[cube(launch)]
-    fn activation_kernel(
-        x: &Tensor<f32>,
+    fn activation_kernel<F: Float>(
+        x: &Tensor<F>,
         bias: &Tensor<f32>,
-        out: &mut Tensor<f32>,
+        out: &mut Tensor<F>,
         values: u32,
         size: u32,
         #[comptime] function: Function,
+        #[define(F)] _dtype: ElemType,
     ) {
         let at = ABSOLUTE_POS;
         if at < values as usize {
@@ -272,45 +281,48 @@ mod kernel {
             let dim = at % size;
             if comptime!(function == Function::Glu) {
                 let from = (at / size) * (2 * size) + dim;
-                out[at] = (x[from] + bias[dim]) * sigmoid(x[from + size] + bias[dim + size]);
+                let gate = sigmoid(f32::cast_from(x[from + size]) + bias[dim + size]);
+                out[at] = F::cast_from((f32::cast_from(x[from]) + bias[dim]) * gate);
             } else {
-                out[at] = apply(x[at] + bias[dim], function);
+                out[at] = F::cast_from(apply(f32::cast_from(x[at]) + bias[dim], function));
             }
         }
     }
 
     /// One unit per value. All tensors are contiguous.
     #[cube(launch)]
-    fn sum_kernel(
+    fn sum_kernel<F: Float>(
         residual: &Tensor<f32>,
-        x: &Tensor<f32>,
+        x: &Tensor<F>,
         bias: &Tensor<f32>,
         out: &mut Tensor<f32>,
         values: u32,
         size: u32,
+        #[define(F)] _dtype: ElemType,
     ) {
         let at = ABSOLUTE_POS;
         if at < values as usize {
-            out[at] = residual[at] + (x[at] + bias[at % size as usize]);
+            out[at] = residual[at] + (f32::cast_from(x[at]) + bias[at % size as usize]);
         }
     }
 
     /// One cube per row. All tensors are contiguous. `first` becomes the sum and `second` its norm; with two norms `first` becomes the
     /// first norm and `second` the second.
     #[cube(launch)]
-    fn normed_sum_kernel(
+    fn normed_sum_kernel<F: Float>(
         residual: &Tensor<f32>,
-        x: &Tensor<f32>,
+        x: &Tensor<F>,
         bias: &Tensor<f32>,
         gamma: &Tensor<f32>,
         beta: &Tensor<f32>,
         next_gamma: &Tensor<f32>,
         next_beta: &Tensor<f32>,
         first: &mut Tensor<f32>,
-        second: &mut Tensor<f32>,
+        second: &mut Tensor<F>,
         rows: u32,
         size: u32,
         #[comptime] twice: bool,
+        #[define(F)] _dtype: ElemType,
     ) {
         let mut work = Shared::<[f32]>::new_slice(UNITS);
         let unit = UNIT_POS as usize;
@@ -321,7 +333,7 @@ mod kernel {
             // A unit reads back only what it has written itself.
             let mut at = unit;
             while at < end {
-                first[base + at] = residual[base + at] + (x[base + at] + bias[at]);
+                first[base + at] = residual[base + at] + (f32::cast_from(x[base + at]) + bias[at]);
                 at += UNITS;
             }
             let (mean, deviation) = moments(first.as_slice(), &mut work, base, size);
@@ -334,13 +346,15 @@ mod kernel {
                 let (mean, deviation) = moments(first.as_slice(), &mut work, base, size);
                 at = unit;
                 while at < end {
-                    second[base + at] = (first[base + at] - mean) / deviation * next_gamma[at] + next_beta[at];
+                    let value = (first[base + at] - mean) / deviation * next_gamma[at] + next_beta[at];
+                    second[base + at] = F::cast_from(value);
                     at += UNITS;
                 }
             } else {
                 at = unit;
                 while at < end {
-                    second[base + at] = (first[base + at] - mean) / deviation * gamma[at] + beta[at];
+                    let value = (first[base + at] - mean) / deviation * gamma[at] + beta[at];
+                    second[base + at] = F::cast_from(value);
                     at += UNITS;
                 }
             }

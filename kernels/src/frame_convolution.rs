@@ -119,8 +119,9 @@ impl FrameConvolutionOps for Flex {
 
 #[cfg(feature = "wgpu")]
 mod kernel {
+    use burn::backend::cubecl::dtype_to_storage_type;
     use burn::backend::ops::FloatTensorOps;
-    use burn::backend::{Cube, FloatDType, TensorMetadata};
+    use burn::backend::{Cube, TensorMetadata};
     use cubecl::prelude::*;
 
     use super::{FloatTensor, FrameConvolutionOps, IntTensor, RowFrames};
@@ -148,7 +149,8 @@ mod kernel {
             let x = crate::cube::contiguous(x);
             let (client, device, shape) = (x.client.clone(), x.device(), x.shape());
             let taps = weight.shape()[0];
-            let out = Self::float_empty(shape.clone(), &device, FloatDType::F32);
+            let dtype = dtype_to_storage_type(x.dtype);
+            let out = Self::float_empty(shape.clone(), &device, crate::cube::float(&x));
             convolution_kernel::launch(
                 &client,
                 crate::cube::cubes(shape[0] * shape[1]),
@@ -164,6 +166,7 @@ mod kernel {
                 taps,
                 has_ring,
                 has_norm,
+                dtype,
             );
             out
         }
@@ -171,18 +174,19 @@ mod kernel {
 
     /// One cube per frame. `x`, `weight` and `out` are contiguous.
     #[cube(launch)]
-    fn convolution_kernel(
-        x: &Tensor<f32>,
-        ring: &Tensor<f32>,
+    fn convolution_kernel<F: Float>(
+        x: &Tensor<F>,
+        ring: &Tensor<F>,
         weight: &Tensor<f32>,
         bias: &Tensor<f32>,
         gamma: &Tensor<f32>,
         beta: &Tensor<f32>,
         packed: &Tensor<i32>,
-        out: &mut Tensor<f32>,
+        out: &mut Tensor<F>,
         #[comptime] taps: usize,
         #[comptime] has_ring: bool,
         #[comptime] has_norm: bool,
+        #[define(F)] _dtype: ElemType,
     ) {
         let mut work = Shared::<[f32]>::new_slice(UNITS);
         let unit = UNIT_POS as usize;
@@ -205,23 +209,24 @@ mod kernel {
                     if place >= before {
                         if place - before >= from && place - before < to {
                             let value = x[(row * frames + place - before) * channels + channel];
-                            sum += weight[tap * channels + channel] * value;
+                            sum += weight[tap * channels + channel] * f32::cast_from(value);
                         }
                     } else if comptime!(has_ring) {
                         let written = packed[facts + 1] as usize;
                         if written + place >= before {
                             let column = (written + place - before) % comptime!(taps - 1);
                             let place = packed[facts] as usize * ring.stride(0) + column * ring.stride(2);
-                            sum += weight[tap * channels + channel] * ring[place + channel * ring.stride(3)];
+                            let value = ring[place + channel * ring.stride(3)];
+                            sum += weight[tap * channels + channel] * f32::cast_from(value);
                         }
                     }
                 }
                 if comptime!(has_norm) {
                     // Only this unit reads the value again.
-                    out[base + channel] = sum;
+                    out[base + channel] = F::cast_from(sum);
                     total += sum;
                 } else {
-                    out[base + channel] = sum * sigmoid(sum);
+                    out[base + channel] = F::cast_from(sum * sigmoid(sum));
                 }
                 channel += UNITS;
             }
@@ -231,15 +236,16 @@ mod kernel {
                 let mut squares = f32::new(0.0);
                 channel = unit;
                 while channel < channels {
-                    let difference = out[base + channel] - mean;
+                    let difference = f32::cast_from(out[base + channel]) - mean;
                     squares += difference * difference;
                     channel += UNITS;
                 }
                 let deviation = (cube_sum(&mut work, squares, UNITS) / count + f32::new(comptime!(EPSILON))).sqrt();
                 channel = unit;
                 while channel < channels {
-                    let value = (out[base + channel] - mean) / deviation * gamma[channel] + beta[channel];
-                    out[base + channel] = value * sigmoid(value);
+                    let sum = f32::cast_from(out[base + channel]);
+                    let value = (sum - mean) / deviation * gamma[channel] + beta[channel];
+                    out[base + channel] = F::cast_from(value * sigmoid(value));
                     channel += UNITS;
                 }
             }

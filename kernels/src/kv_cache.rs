@@ -36,7 +36,7 @@ impl KvCache {
     /// An empty cache with room for `count` keys and values, which are stored with the given precision.
     pub fn with_capacity(head: usize, count: usize, precision: Precision) -> Self {
         let stored = match precision {
-            Precision::F32 => Stored::F32(Panels::new(head, count)),
+            Precision::F32 | Precision::F16 => Stored::F32(Panels::new(head, count)),
             Precision::Int8 => Stored::Int8(Panels::new(head, count), Vec::with_capacity(count)),
         };
         Self { stored, head, count: 0 }

@@ -19,6 +19,7 @@
 //! - [`sampling`]: the next token of each row of logits, greedy or drawn, under a token mask
 //! - [`lstm`]: the pointwise part of an LSTM step
 //! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs
+//! - [`product`]: matrix products of any number of rows in 32 or 16 bits, on GPUs
 //! - [`epilogue`]: what follows a matrix product: bias, activation, residual and norm
 //! - [`activation`]: ReLU, SiLU, GELU, GLU and SwiGLU in one pass
 //! - [`depthwise`]: depthwise convolutions on the CPU
@@ -58,6 +59,7 @@ pub mod lstm;
 mod matmul;
 pub mod norm;
 pub mod paged_attention;
+pub mod product;
 pub mod quantized;
 #[cfg(feature = "wgpu")]
 mod reduce;

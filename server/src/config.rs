@@ -24,7 +24,8 @@ pub struct Config {
     pub models: PathBuf,
     /// `auto`, `cpu`, `gpu` or `vulkan:N`.
     pub device: String,
-    /// The precision of the weights of Whisper's decoder, and on CPUs with AVX-512 VNNI of all encoders: `full` or `int8`.
+    /// The precision of the weights: `full`, `half` (16 bits for encoders on a GPU) or `int8` (Whisper's decoder, and on CPUs with
+    /// AVX-512 VNNI all encoders).
     pub precision: String,
     /// Memory for the weights of loaded models. Default: three quarters of the machine's.
     pub model_memory_bytes: Option<u64>,
@@ -561,7 +562,7 @@ mod tests {
             ("lisen = 1", "lisen"),
             ("listen = \"nowhere\"", "socket address"),
             ("device = \"tpu\"", "device"),
-            ("precision = \"half\"", "precision"),
+            ("precision = \"quarter\"", "precision"),
             ("trusted_proxies = [\"proxy\"]", "trusted_proxies"),
             ("operators = [\"ops\"]", "operators"),
             ("operators = \"ops@example.com\"", "expected a list, such as [\"a\", \"b\"], in `operators`"),

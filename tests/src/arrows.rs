@@ -36,6 +36,7 @@ pub const ORDERS: [Order; 3] = [
                 "sampling",
                 "lstm",
                 "quantized",
+                "product",
             ],
             &["epilogue", "activation", "depthwise", "int8_matrix", "istft", "logmel", "norm"],
             &["gemv", "softmax_stats", "frame_ring"],

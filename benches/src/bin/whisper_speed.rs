@@ -31,7 +31,7 @@ struct Arguments {
     /// Device to compute on: auto, cpu, gpu, vulkan:N
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Precision of the weights: full or int8
+    /// Precision of the weights: full, half or int8
     #[arg(long, default_value = "full")]
     precision: Precision,
     /// Numbers of windows of 30 s that are decoded together
@@ -101,8 +101,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
 
 /// The shipped sample, repeated.
 fn speech(samples: usize) -> Result<Vec<f32>, Box<dyn Error>> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/samples/jfk.flac");
-    let mut audio = AudioStream::open(path)?.read_to_end()?;
+    let mut audio = AudioStream::open(auricle_tests::speech())?.read_to_end()?;
     let pause = SAMPLE_RATE as usize;
     audio.extend(vec![0.0; pause]);
     Ok(audio.iter().copied().cycle().take(samples).collect())

@@ -2,12 +2,13 @@ use auricle_kernels::activation;
 use auricle_kernels::epilogue::{self, Activation};
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::int8_matrix::Int8Matrix;
+use auricle_kernels::product;
 use auricle_kernels::quantized::QuantizedMatrix;
 use auricle_kernels::thread_pool;
-use burn::tensor::{Tensor, TensorData, module};
+use burn::tensor::{DType, Tensor, TensorData, module};
 
 use super::{LayerNorm, Rounded};
-use crate::device::is_cpu;
+use crate::device::{has_f16, is_cpu};
 use crate::error::Result;
 use crate::weights::Scope;
 
@@ -23,7 +24,8 @@ pub struct Linear {
 
 #[derive(Clone, Debug)]
 enum Weight {
-    /// `[inputs, outputs]`: the transpose of the published layout, so that products read rows.
+    /// `[inputs, outputs]`: the transpose of the published layout, so that products read rows. In 16 bits inputs are rounded to them,
+    /// and the product has them.
     Full(Box<Tensor<2>>),
     /// On GPUs, for products with few rows.
     Int8(Box<QuantizedMatrix>),
@@ -105,7 +107,7 @@ impl Linear {
     }
 
     /// As [`Linear::load`] with weights of the given precision; the layer's output is multiplied by `scale`. A CPU that is no
-    /// faster with 8 bits keeps 32.
+    /// faster with 8 bits keeps 32, and so does a device without 16-bit arithmetic.
     ///
     /// # Errors
     /// As [`Scope::values`].
@@ -114,8 +116,8 @@ impl Linear {
         let on_cpu = is_cpu(scope.device());
         // The GPU's weights are packed into words of four.
         let has_int8 = if on_cpu { Int8Matrix::is_fast() } else { inputs.is_multiple_of(4) };
-        if precision == Precision::F32 || !has_int8 {
-            return Self::load_scaled(scope, &shape, bias, scale);
+        if precision != Precision::Int8 || !has_int8 {
+            return Ok(Self::load_scaled(scope, &shape, bias, scale)?.with_precision(precision));
         }
         let (weight, values) = super::scaled(scope, &shape, bias, scale)?;
         if on_cpu {
@@ -137,7 +139,27 @@ impl Linear {
         Self { weight: Weight::Full(Box::new(weight)), bias, later_bias }
     }
 
-    /// Applies the layer: `[.., inputs]` to `[.., outputs]`.
+    /// The layer with weights of 16 bits, if `precision` has them and the device computes with them; else as it is.
+    #[must_use]
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        if let Weight::Full(weight) = &mut self.weight
+            && precision == Precision::F16
+            && has_f16(&weight.device())
+        {
+            **weight = weight.as_ref().clone().cast(DType::F16);
+        }
+        self
+    }
+
+    /// The type of the layer's output.
+    pub fn dtype(&self) -> DType {
+        match &self.weight {
+            Weight::Full(weight) => weight.dtype(),
+            Weight::Int8(_) | Weight::Rounded(_) => DType::F32,
+        }
+    }
+
+    /// Applies the layer: `[.., inputs]` to `[.., outputs]`. With weights of 16 bits the output has 16 bits too.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         self.product(input, self.bias.as_ref())
     }
@@ -196,7 +218,18 @@ impl Linear {
     /// The product with the weights, plus `bias`.
     fn product<const D: usize>(&self, input: Tensor<D>, bias: Option<&Tensor<1>>) -> Tensor<D> {
         match &self.weight {
-            Weight::Full(weight) => module::linear(input, weight.as_ref().clone(), bias.cloned()),
+            Weight::Full(weight) => {
+                if is_cpu(&input.device()) {
+                    return module::linear(input, weight.as_ref().clone(), bias.cloned());
+                }
+                let dtype = weight.dtype();
+                let input = if input.dtype() == dtype { input } else { input.cast(dtype) };
+                let out = product::product(input, weight.as_ref().clone());
+                match bias {
+                    Some(bias) => out + bias.clone().cast(dtype).unsqueeze(),
+                    None => out,
+                }
+            }
             Weight::Rounded(layer) => {
                 let (mut shape, device) = (input.dims(), input.device());
                 let input = input.into_data();

@@ -33,7 +33,7 @@ impl Packed {
     /// As [`Packed::new`] for products with many rows: with 8 bits, on a processor that is faster with them, the rows are rounded to 8
     /// bits too, and on another the weights stay in 32.
     pub fn for_rows(weight: &[f32], bias: Vec<f32>, precision: Precision) -> Self {
-        if precision == Precision::F32 || !Int8Matrix::is_fast() {
+        if precision != Precision::Int8 || !Int8Matrix::is_fast() {
             return Self::new(weight, bias, Precision::F32);
         }
         Self(Body::Rounded(Rounded::new(weight, bias)))

@@ -2,9 +2,9 @@
 //! each a few queries times a few keys, and then the sums of the values. Sums are f32 whatever the tensors hold. No subgroup
 //! operation is used: software rasterisers have none.
 
+use burn::backend::Cube;
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::backend::ops::{FloatTensorOps, IntTensorOps};
-use burn::backend::{Cube, FloatDType};
 use burn::tensor::{Shape, TensorData};
 use cubecl::prelude::*;
 
@@ -119,8 +119,7 @@ impl FusedAttentionOps for Cube {
         let (client, device, shape, dtype) = (query.client.clone(), query.device(), query.shape(), query.dtype);
         let [rows, heads, queries, head] = [shape[0], shape[1], shape[2], shape[3]];
         let tiling = Tiling::new(queries, head, &call);
-        let float = if dtype == FloatDType::F16.into() { FloatDType::F16 } else { FloatDType::F32 };
-        let out = Self::float_empty([rows, queries, heads * head].into(), &device, float);
+        let out = Self::float_empty([rows, queries, heads * head].into(), &device, crate::cube::float(&query));
         let (chunk, left) = match call.window {
             Window::Full => (1, 0),
             Window::Chunks { size, left } => (size, left.min(i32::MAX as usize)),

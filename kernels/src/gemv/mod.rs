@@ -25,6 +25,9 @@ pub enum Precision {
     /// 32 bits. Weights that are exact in 16 bits are stored in 16, if the processor converts them as fast as it reads them.
     #[default]
     F32,
+    /// 16 bits for the products of encoders on a GPU, with sums, norms and residuals in 32. As [`Precision::F32`] on a CPU, on a GPU
+    /// without 16-bit arithmetic, and in all other products.
+    F16,
     /// 8 bits, and a scale for each output: a quarter of the bytes.
     Int8,
 }
@@ -35,8 +38,9 @@ impl std::str::FromStr for Precision {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "full" => Ok(Self::F32),
+            "half" => Ok(Self::F16),
             "int8" => Ok(Self::Int8),
-            _ => Err(format!("{text:?} is not a precision; use full or int8")),
+            _ => Err(format!("{text:?} is not a precision; use full, half or int8")),
         }
     }
 }
@@ -66,13 +70,13 @@ impl PackedMatrix {
     pub fn new(values: &[f32], inputs: usize, outputs: usize, precision: Precision) -> Self {
         assert_eq!(values.len(), inputs * outputs, "packed matrix: number of values");
         let weights = match precision {
-            Precision::F32 if is_exact(values, |value| f16::from_f32(value).to_f32()) => {
+            Precision::F32 | Precision::F16 if is_exact(values, |value| f16::from_f32(value).to_f32()) => {
                 PackedWeights::F16(pack(values, inputs, |_, value| f16::from_f32(value)))
             }
-            Precision::F32 if is_exact(values, |value| bf16::from_f32(value).to_f32()) => {
+            Precision::F32 | Precision::F16 if is_exact(values, |value| bf16::from_f32(value).to_f32()) => {
                 PackedWeights::Bf16(pack(values, inputs, |_, value| bf16::from_f32(value)))
             }
-            Precision::F32 => PackedWeights::F32(pack(values, inputs, |_, value| value)),
+            Precision::F32 | Precision::F16 => PackedWeights::F32(pack(values, inputs, |_, value| value)),
             Precision::Int8 => {
                 let (scales, inverse): (Vec<f32>, Vec<f32>) = values.chunks_exact(inputs).map(int8_scale).unzip();
                 PackedWeights::Int8(

@@ -9,7 +9,7 @@ use auricle_engine::unstable::device;
 use auricle_engine::unstable::models::fastconformer::FastConformer;
 use auricle_kernels::int8_matrix::Int8Matrix;
 use auricle_tests::{Oracle, devices, relative_error};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Distribution, Tensor};
 use serde_json::Value;
 
 /// Tolerance of one stage and of the whole encoder: relative error, f32 on the CPU.
@@ -107,6 +107,28 @@ fn an_eight_bit_encoder_is_close_to_full_precision() {
         let ((less, valid), (full, _)) = (less.encode(look_ahead), full.encode(look_ahead));
         let off = relative_error(less, full, &valid);
         assert!(off < 0.05 && (off > 1e-4 || !Int8Matrix::is_fast()), "{name}: {off}");
+    }
+}
+
+/// The encoder in 16 bits on a GPU, whole and in chunks: close to f32, and not equal.
+#[test]
+fn half_precision_is_close_to_full_precision() {
+    for (device, _) in devices().into_iter().filter(|(device, _)| device.supports_dtype(DType::F16)) {
+        for name in ["ctc", "streaming"] {
+            let full = Case::open(name, &device, false);
+            let model = FastConformer::load_with(&fixture(name), &device, Precision::F16).unwrap();
+            let half = Case { model, ..Case::open(name, &device, false) };
+            let look_ahead = full.streaming.then(|| full.oracle.facts["default_look_ahead"].as_u64().unwrap() as usize);
+            let ((half, valid), (full, _)) = (half.encode(look_ahead), full.encode(look_ahead));
+            let off = relative_error(half, full, &valid);
+            assert!(off < 1e-2 && (off > 1e-5 || device == Device::flex()), "{name}: {off}");
+        }
+        // No sound is so loud that 16 bits do not hold what becomes of it.
+        let model = FastConformer::load_with(&fixture("ctc"), &device, Precision::F16).unwrap();
+        let shape = [1, 160, model.config().encoder.num_mel_bins];
+        let noise = Tensor::<3>::random(shape, Distribution::Normal(0.0, 30.0), &device);
+        let (encoded, _) = model.encoder().forward(noise, &[160]).unwrap();
+        assert!(Oracle::values(encoded).into_iter().all(f32::is_finite));
     }
 }
 

@@ -14,6 +14,7 @@ mod gemv;
 mod gguf;
 mod kernels;
 mod launches;
+mod product;
 mod sentiment;
 mod silero;
 mod vocos;

@@ -78,3 +78,25 @@ fn decoding_on_a_gpu_equals_the_cpu() {
         }
     }
 }
+
+/// The encoder in 16 bits: the same tokens.
+#[test]
+fn half_precision_hears_the_same() {
+    let folder = fixtures().join("whisper/taught");
+    let sound = AudioStream::open(folder.join("sounds/english.flac")).unwrap().read_to_end().unwrap();
+    if let Some((device, _)) = devices().into_iter().find(|(_, on_cpu)| !on_cpu) {
+        let [full, half] =
+            [Precision::F32, Precision::F16].map(|precision| Whisper::load_with(&folder, &device, precision).unwrap());
+        let ask = DecodeOptions {
+            language: full.config().special.languages["en"],
+            max_tokens: 60,
+            frames: 400,
+            ..DecodeOptions::default()
+        };
+        let [full, half] =
+            [full, half].map(|model| decode(&model, &[&sound], std::slice::from_ref(&ask), true).remove(0));
+        assert!(full.tokens.len() > 2, "{:?}", full.tokens);
+        assert_eq!(half.tokens, full.tokens);
+        assert!((half.log_prob - full.log_prob).abs() < 1e-2, "{} and {}", half.log_prob, full.log_prob);
+    }
+}

@@ -107,7 +107,8 @@ impl FastConformer {
         Self::load_with(dir, device, Precision::F32)
     }
 
-    /// Loads a checkpoint folder; on a CPU that is faster with 8 bits the encoder's products are of the given precision.
+    /// Loads a checkpoint folder. The encoder's products are of the given precision: 16 bits on a GPU, 8 on a CPU that is faster with
+    /// them.
     ///
     /// # Errors
     /// As [`FastConformer::load`].

@@ -92,11 +92,11 @@ impl Attention {
         self.output.forward_normed(attended, x, norm)
     }
 
-    /// Adds the self-attention of `normed` `[rows, count, size]` without a mask to `x` of the same shape.
-    pub fn self_attention(&self, x: Tensor<3>, normed: Tensor<3>) -> Tensor<3> {
+    /// Adds the self-attention of `normed` `[rows, count, size]` without a mask to `x` of the same shape: the sum, and its `norm`.
+    pub fn self_attention(&self, [x, normed]: [Tensor<3>; 2], norm: &LayerNorm) -> [Tensor<3>; 2] {
         let (query, keys) = (self.query.forward(normed.clone()), self.key.forward(normed.clone()));
         let values = self.value.forward(normed);
-        self.output.forward_added(attention(query, keys, values, self.heads), x)
+        self.output.forward_normed(attention(query, keys, values, self.heads), x, norm)
     }
 
     /// As [`Attention::forward`] without a mask, and the attention weights of each query: `[rows, heads, count, keys]`.

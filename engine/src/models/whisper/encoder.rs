@@ -69,15 +69,14 @@ impl FeedForward {
         })
     }
 
-    /// Applies the module to `[rows, count, size]` and adds its input; the output has the same shape.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let inner = self.up.forward_activated(self.norm.forward(x.clone()), Activation::Gelu);
-        self.down.forward_added(inner, x)
-    }
-
     /// The norm of the module's input.
     pub fn norm(&self) -> &LayerNorm {
         &self.norm
+    }
+
+    /// Adds the module's output for the input that [`FeedForward::norm`] has `normed` to `x`.
+    fn forward_added(&self, [x, normed]: [Tensor<3>; 2]) -> Tensor<3> {
+        self.down.forward_added(self.up.forward_activated(normed, Activation::Gelu), x)
     }
 
     /// Adds the module's output for the input that [`FeedForward::norm`] has `normed` to `x`: the sum, and its `norm`.
@@ -99,18 +98,19 @@ impl Convolution {
 }
 
 impl Encoder {
-    /// Reads the encoder; 8 bits are for the CPU alone.
+    /// Reads the encoder; 8 bits are for the CPU alone, 16 for GPUs.
     ///
     /// # Errors
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
-        let (size, full) = (config.size, Precision::F32);
+        let size = config.size;
+        let inner = if precision == Precision::F16 { precision } else { Precision::F32 };
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             Ok(Block {
                 attention_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
-                attention: Attention::load(&scope.scope("self_attn"), size, config.encoder_heads, full, full)?,
-                feed_forward: FeedForward::load(&scope, size, config.encoder_inner, full)?,
+                attention: Attention::load(&scope.scope("self_attn"), size, config.encoder_heads, inner, inner)?,
+                feed_forward: FeedForward::load(&scope, size, config.encoder_inner, inner)?,
             })
         };
         let numbers = 0..config.encoder_layers;
@@ -143,7 +143,8 @@ impl Encoder {
         };
         full.iter().fold(x, |x, block| {
             let normed = block.attention_norm.forward(x.clone());
-            block.feed_forward.forward(block.attention.self_attention(x, normed))
+            let norm = block.feed_forward.norm();
+            block.feed_forward.forward_added(block.attention.self_attention([x, normed], norm))
         })
     }
 

@@ -44,8 +44,8 @@ impl Whisper {
         Self::load_with(dir, device, Precision::F32)
     }
 
-    /// Loads a checkpoint folder with weights of the given precision: those of the decoder, and on a CPU that is faster with 8 bits
-    /// those of the encoder too.
+    /// Loads a checkpoint folder with weights of the given precision: 8 bits are those of the decoder, and on a CPU that is faster
+    /// with 8 bits those of the encoder too; 16 bits are those of the encoder on a GPU.
     ///
     /// # Errors
     /// As [`Whisper::load`].

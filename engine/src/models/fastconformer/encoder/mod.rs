@@ -51,7 +51,7 @@ impl Encoder {
         let body = if is_cpu(scope.device()) {
             EncoderBackend::Cpu(Box::new(cpu::Encoder::load(scope, class, config, precision)?))
         } else {
-            EncoderBackend::Gpu(Box::new(gpu::Encoder::load(scope, class, config)?))
+            EncoderBackend::Gpu(Box::new(gpu::Encoder::load(scope, class, config, precision)?))
         };
         Ok(Self { body, config: config.clone() })
     }

@@ -57,12 +57,13 @@ pub struct DecoderState {
 }
 
 impl Decoder {
-    /// Reads the decoder.
+    /// Reads the decoder; 16 bits are for the encoder alone.
     ///
     /// # Errors
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
         let (size, heads) = (config.size, config.decoder_heads);
+        let precision = if precision == Precision::F16 { Precision::F32 } else { precision };
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             Ok(Block {
@@ -79,7 +80,7 @@ impl Decoder {
             alignment_heads[*layer].push(*head);
         }
         let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
-        let less = precision != Precision::F32 && size.is_multiple_of(4);
+        let less = precision == Precision::Int8 && size.is_multiple_of(4);
         Ok(Self {
             scores: less.then(|| QuantizedMatrix::new(&tokens, size, scope.device())),
             tokens: Tensor::from_data(TensorData::new(tokens, [config.vocab_size, size]), scope.device()),

@@ -6,7 +6,7 @@ use std::thread::{self, ThreadId};
 use auricle_kernels::frame_ring::{self, StepFrames};
 use auricle_kernels::fused_attention::KeyValueRing;
 use auricle_kernels::state_cache::{self, BatchSlots};
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{DType, Device, Int, Tensor};
 
 use super::super::context::Context;
 
@@ -33,6 +33,8 @@ pub struct SlotLayout {
     /// The last inputs of a block's depthwise convolution.
     pub convolution: [usize; 3],
     pub blocks: usize,
+    /// Type of the blocks' state.
+    pub dtype: DType,
 }
 
 #[derive(Debug, Default)]
@@ -113,9 +115,10 @@ impl Arena {
 
     /// Bytes of one slot.
     fn bytes(&self) -> usize {
-        let size = |shape: &[usize; 3]| shape.iter().product::<usize>() * size_of::<f32>();
-        let block = 2 * size(&self.layout.attention) + size(&self.layout.convolution);
-        self.layout.subsampling.iter().map(size).sum::<usize>() + self.layout.blocks * block
+        let values = |shape: &[usize; 3]| shape.iter().product::<usize>();
+        let block = 2 * values(&self.layout.attention) + values(&self.layout.convolution);
+        let blocks = self.layout.blocks * block * self.layout.dtype.size();
+        self.layout.subsampling.iter().map(values).sum::<usize>() * size_of::<f32>() + blocks
     }
 }
 
@@ -168,15 +171,16 @@ impl ArenaTensors {
     fn grow(&mut self, slots: usize, layout: &SlotLayout, device: &Device) {
         self.begin(&Tensor::from_data([0], device));
         let more = slots - self.slots;
-        let zeros = |[outer, columns, inner]: [usize; 3]| {
-            (columns > 0).then(|| Tensor::<4>::zeros([more, outer, columns, inner], device))
+        let zeros = |[outer, columns, inner]: [usize; 3], dtype| {
+            let shape = [more, outer, columns, inner];
+            StateTensor((columns > 0).then(|| Tensor::<4>::zeros(shape, (device, dtype))))
         };
         if self.slots == 0 {
-            self.subsampling = layout.subsampling.iter().map(|shape| StateTensor(zeros(*shape))).collect();
+            self.subsampling = layout.subsampling.iter().map(|shape| zeros(*shape, DType::F32)).collect();
             let block = || BlockTensors {
-                keys: StateTensor(zeros(layout.attention)),
-                values: StateTensor(zeros(layout.attention)),
-                convolution: StateTensor(zeros(layout.convolution)),
+                keys: zeros(layout.attention, layout.dtype),
+                values: zeros(layout.attention, layout.dtype),
+                convolution: zeros(layout.convolution, layout.dtype),
             };
             self.blocks = (0..layout.blocks).map(|_| block()).collect();
         } else {
@@ -185,7 +189,8 @@ impl ArenaTensors {
             for StateTensor(kept) in kept.chain(&mut self.subsampling) {
                 *kept = kept.take().map(|kept| {
                     let [_, outer, columns, inner] = kept.dims();
-                    Tensor::cat(vec![kept, Tensor::zeros([more, outer, columns, inner], device)], 0)
+                    let dtype = kept.dtype();
+                    Tensor::cat(vec![kept, Tensor::zeros([more, outer, columns, inner], (device, dtype))], 0)
                 });
             }
         }
@@ -234,8 +239,13 @@ mod tests {
     #[test]
     fn slots_are_given_out_once_and_again_when_they_are_given_back() {
         let device = Device::flex();
-        let layout =
-            SlotLayout { subsampling: vec![[1, 1, 4]], attention: [2, 3, 2], convolution: [1, 2, 4], blocks: 2 };
+        let layout = SlotLayout {
+            subsampling: vec![[1, 1, 4]],
+            attention: [2, 3, 2],
+            convolution: [1, 2, 4],
+            blocks: 2,
+            dtype: DType::F32,
+        };
         let context = Context::Chunked { left: 3, look_ahead: 0 };
         let arena = Arc::new(Arena::new(context, layout, &device));
         let slots = |state: &State| state.rows.iter().map(|row| row.slot).collect::<Vec<_>>();
@@ -258,7 +268,13 @@ mod tests {
     #[test]
     fn a_stream_keeps_its_own_columns() {
         let device = Device::flex();
-        let layout = SlotLayout { subsampling: vec![], attention: [1, 2, 1], convolution: [1, 2, 1], blocks: 1 };
+        let layout = SlotLayout {
+            subsampling: vec![],
+            attention: [1, 2, 1],
+            convolution: [1, 2, 1],
+            blocks: 1,
+            dtype: DType::F32,
+        };
         let context = Context::Chunked { left: 2, look_ahead: 0 };
         let arena = Arc::new(Arena::new(context, layout, &device));
         let step = |states: &mut [&mut State], new: &[f32]| -> Vec<Vec<f32>> {

@@ -5,7 +5,8 @@ use std::sync::Mutex;
 
 use auricle_kernels::frame_ring::{RowFrames, StepFrames};
 use auricle_kernels::fused_attention::{RelativePositions, VisibleKeys, Window, fused_attention};
-use burn::tensor::{Device, Tensor, TensorData};
+use auricle_kernels::gemv::Precision;
+use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::super::context::Context;
 use super::arena::BlockTensors;
@@ -36,7 +37,7 @@ impl Attention {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, config: &EncoderConfig) -> Result<Self> {
+    pub fn load(scope: &Scope, config: &EncoderConfig, precision: Precision) -> Result<Self> {
         let (size, heads) = (config.hidden_size, config.num_attention_heads);
         let head = size / heads;
         let bias = Bias::from(config.attention_bias);
@@ -58,14 +59,23 @@ impl Attention {
                 Some(bias)
             }
         };
+        let input = Linear::load_stacked(&input, size, size, Bias::Without)?.with_precision(precision);
+        let output = Linear::from_values(transpose(&weight, size, size), size, size, output_bias, scope);
+        let relative_key = Linear::load(&scope.scope("relative_k_proj"), size, size, Bias::Without)?;
+        let biases = Tensor::<2>::from_data(TensorData::new(biases, [2, size]), scope.device());
         Ok(Self {
-            input: Linear::load_stacked(&input, size, size, Bias::Without)?,
-            output: Linear::from_values(transpose(&weight, size, size), size, size, output_bias, scope),
-            relative_key: Linear::load(&scope.scope("relative_k_proj"), size, size, Bias::Without)?,
-            biases: Tensor::from_data(TensorData::new(biases, [2, size]), scope.device()),
+            output: output.with_precision(precision),
+            relative_key: relative_key.with_precision(precision),
+            biases: biases.cast(input.dtype()),
+            input,
             heads,
             head,
         })
+    }
+
+    /// The type of queries, keys and values.
+    pub fn dtype(&self) -> DType {
+        self.input.dtype()
     }
 
     /// Projects `positions` `[count, hidden]` to keys of distances.

@@ -1,4 +1,7 @@
 //! The encoder on a GPU: tensors, rows of a batch side by side.
+//!
+//! In half precision the blocks' products, their inputs, and the keys, values and convolution inputs that streams keep have 16 bits;
+//! the subsampling, the residual, norms and sums have 32.
 
 mod arena;
 mod attention;
@@ -11,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use auricle_kernels::epilogue::Activation;
 use auricle_kernels::frame_convolution::FrameConvolution;
 use auricle_kernels::frame_ring::StepFrames;
-use burn::tensor::{Device, Tensor, TensorData};
+use auricle_kernels::gemv::Precision;
+use burn::tensor::{DType, Device, Tensor, TensorData};
 
 pub use self::arena::State;
 use self::arena::{Arena, BlockTensors, SlotLayout};
@@ -69,9 +73,9 @@ impl Encoder {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
+    pub fn load(scope: &Scope, class: Class, config: &EncoderConfig, precision: Precision) -> Result<Self> {
         let blocks = (0..config.num_hidden_layers)
-            .map(|at| Block::load(&scope.scope(format!("layers.{at}")), class, config))
+            .map(|at| Block::load(&scope.scope(format!("layers.{at}")), class, config, precision))
             .collect::<Result<_>>()?;
         Ok(Self {
             subsampling: Subsampling::load(&scope.scope("subsampling"), class, config)?,
@@ -93,6 +97,7 @@ impl Encoder {
                 attention: [heads, context.kept(), size / heads],
                 convolution: [1, config.conv_kernel_size - 1, size],
                 blocks: self.blocks.len(),
+                dtype: self.blocks.first().map_or(DType::F32, |block| block.attention.dtype()),
             };
             Arc::new(Arena::new(context, layout, device))
         });
@@ -184,32 +189,33 @@ impl Encoder {
                 None => block.feed_forward2.forward(inputs, &block.norm),
             };
         }
-        normed
+        normed.cast(DType::F32)
     }
 }
 
 impl Block {
-    fn load(scope: &Scope, class: Class, config: &EncoderConfig) -> Result<Self> {
+    fn load(scope: &Scope, class: Class, config: &EncoderConfig, precision: Precision) -> Result<Self> {
         let norm = |name: &str| LayerNorm::load(&scope.scope(name), config.hidden_size);
+        let feed_forward = |name: &str, of: &str| FeedForward::load(&scope.scope(name), norm(of)?, config, precision);
         Ok(Self {
-            feed_forward1: FeedForward::load(&scope.scope("feed_forward1"), norm("norm_feed_forward1")?, config)?,
+            feed_forward1: feed_forward("feed_forward1", "norm_feed_forward1")?,
             attention_norm: norm("norm_self_att")?,
-            attention: Attention::load(&scope.scope("self_attn"), config)?,
-            convolution: Convolution::load(&scope.scope("conv"), norm("norm_conv")?, class, config)?,
-            feed_forward2: FeedForward::load(&scope.scope("feed_forward2"), norm("norm_feed_forward2")?, config)?,
+            attention: Attention::load(&scope.scope("self_attn"), config, precision)?,
+            convolution: Convolution::load(&scope.scope("conv"), norm("norm_conv")?, class, config, precision)?,
+            feed_forward2: feed_forward("feed_forward2", "norm_feed_forward2")?,
             norm: norm("norm_out")?,
         })
     }
 }
 
 impl FeedForward {
-    fn load(scope: &Scope, norm: LayerNorm, config: &EncoderConfig) -> Result<Self> {
+    fn load(scope: &Scope, norm: LayerNorm, config: &EncoderConfig, precision: Precision) -> Result<Self> {
         let (size, inner) = (config.hidden_size, config.intermediate_size);
         let bias = Bias::from(config.attention_bias);
         Ok(Self {
             norm,
-            up: Linear::load(&scope.scope("linear1"), size, inner, bias)?,
-            down: Linear::load_scaled(&scope.scope("linear2"), &[size, inner], bias, 0.5)?,
+            up: Linear::load(&scope.scope("linear1"), size, inner, bias)?.with_precision(precision),
+            down: Linear::load_scaled(&scope.scope("linear2"), &[size, inner], bias, 0.5)?.with_precision(precision),
         })
     }
 
@@ -230,7 +236,13 @@ impl FeedForward {
 }
 
 impl Convolution {
-    fn load(scope: &Scope, norm: LayerNorm, class: Class, config: &EncoderConfig) -> Result<Self> {
+    fn load(
+        scope: &Scope,
+        norm: LayerNorm,
+        class: Class,
+        config: &EncoderConfig,
+        precision: Precision,
+    ) -> Result<Self> {
         let (size, kernel) = (config.hidden_size, config.conv_kernel_size);
         let bias = Bias::from(config.convolution_bias);
         let (depthwise, depthwise_bias) = depthwise_weights(scope, class, config)?;
@@ -240,13 +252,15 @@ impl Convolution {
         let depthwise_bias = TensorData::new(depthwise_bias.unwrap_or_else(|| vec![0.0; size]), [size]);
         Ok(Self {
             norm,
-            gated: Linear::load_pointwise(&scope.scope("pointwise_conv1"), size, 2 * size, bias)?,
+            gated: Linear::load_pointwise(&scope.scope("pointwise_conv1"), size, 2 * size, bias)?
+                .with_precision(precision),
             depthwise: FrameConvolution {
                 weight: Tensor::from_data(by_tap, device),
                 bias: Tensor::from_data(depthwise_bias, device),
                 norm: channel_norm.map(|norm| norm.weights()),
             },
-            output: Linear::load_pointwise(&scope.scope("pointwise_conv2"), size, size, bias)?,
+            output: Linear::load_pointwise(&scope.scope("pointwise_conv2"), size, size, bias)?
+                .with_precision(precision),
         })
     }
 

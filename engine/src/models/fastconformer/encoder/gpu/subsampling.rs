@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use auricle_kernels::activation;
+use auricle_kernels::epilogue::Activation;
 use auricle_kernels::state_cache::BatchSlots;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Tensor, TensorData, module};
@@ -22,14 +23,15 @@ struct Stage {
     /// `[channels]`
     bias: Tensor<1>,
     groups: usize,
-    /// `[channels, channels, 1, 1]` and `[channels]`
-    pointwise: Option<(Tensor<4>, Tensor<1>)>,
+    pointwise: Option<Linear>,
 }
 
-/// The stages and the projection to the encoder's width.
+/// The stages and the projection to the encoder's width. The products take channels side by side, `[batch, frames, bins, channels]`, as
+/// which the convolutions leave them.
 #[derive(Clone, Debug)]
 pub struct Subsampling {
     stages: Vec<Stage>,
+    /// Takes the channels of a bin side by side, where the published one takes the bins of a channel.
     projection: Linear,
     padding: Padding,
 }
@@ -47,8 +49,15 @@ impl Subsampling {
         for (strided, pointwise) in &others {
             stages.push(Stage::load(strided, Some(pointwise), channels)?);
         }
-        let inputs = channels * padding.bins_after(stages.len(), config.num_mel_bins);
-        let projection = Linear::load(&scope.scope("linear"), inputs, config.hidden_size, Bias::With)?;
+        let (bins, size) = (padding.bins_after(stages.len(), config.num_mel_bins), config.hidden_size);
+        let linear = scope.scope("linear");
+        let (published, bias) = (linear.values("weight", &[size, channels * bins])?, linear.values("bias", &[size])?);
+        let mut weight = vec![0.0; published.len()];
+        for (at, value) in published.into_iter().enumerate() {
+            let (output, channel, bin) = (at / (channels * bins), at / bins % channels, at % bins);
+            weight[(bin * channels + channel) * size + output] = value;
+        }
+        let projection = Linear::from_values(weight, channels * bins, size, Some(bias), scope);
         Ok(Self { stages, projection, padding })
     }
 
@@ -75,9 +84,9 @@ impl Subsampling {
             // A frame past an utterance's end would leak into the last real ones, so it is zeroed at every stage.
             x = stage.forward(mask_frames(x, &valid(&lengths, frames)), [(1, 1), (1, 1)]);
             lengths.iter_mut().for_each(|n| *n = n.div_ceil(STRIDE));
-            let [_, _, frames, _] = x.dims();
-            x = activation::relu(mask_frames(x, &valid(&lengths, frames)));
         }
+        let [_, _, frames, _] = x.dims();
+        let x = mask_frames(x, &valid(&lengths, frames));
         (self.project(x), lengths)
     }
 
@@ -97,7 +106,7 @@ impl Subsampling {
         for (stage, carried) in self.stages.iter().zip(carried) {
             let joined = carried.follow(slots, mask_frames(x, &valid));
             // Frequency is padded as in the causal convolution of the published class: 2 low, 1 high.
-            x = activation::relu(stage.forward(joined, [(0, 0), (KERNEL - 1, STRIDE - 1)]));
+            x = stage.forward(joined, [(0, 0), (KERNEL - 1, STRIDE - 1)]);
             // Frame t of the output depends on frames 2t-1, 2t, 2t+1 of the input.
             valid.iter_mut().for_each(|v| *v = v.start / STRIDE..v.end.div_ceil(STRIDE));
         }
@@ -107,7 +116,7 @@ impl Subsampling {
     /// Projects `[batch, channels, frames, bins]` to `[batch, frames, hidden]`.
     fn project(&self, x: Tensor<4>) -> Tensor<3> {
         let [batch, channels, frames, bins] = x.dims();
-        self.projection.forward(x.swap_dims(1, 2).reshape([batch, frames, channels * bins]))
+        self.projection.forward(x.permute([0, 2, 3, 1]).reshape([batch, frames, bins * channels]))
     }
 }
 
@@ -117,19 +126,20 @@ impl Stage {
         let weight = strided.tensor("weight", [channels, 1, KERNEL, KERNEL])?;
         let bias = strided.tensor("bias", [channels])?;
         let pointwise = pointwise
-            .map(|scope| Ok((scope.tensor("weight", [channels, channels, 1, 1])?, scope.tensor("bias", [channels])?)))
+            .map(|scope| Linear::load_scaled(scope, &[channels, channels, 1, 1], Bias::With, 1.0))
             .transpose()?;
         Ok(Self { weight, bias, groups: if depthwise { channels } else { 1 }, pointwise })
     }
 
+    /// Applies the stage and its activation to `[batch, inputs, frames, bins]`.
     fn forward(&self, x: Tensor<4>, padding: [(usize, usize); 2]) -> Tensor<4> {
         let strided = ConvOptions::new_with_padding([STRIDE, STRIDE], padding, [1, 1], self.groups);
         let x = module::conv2d(x, self.weight.clone(), Some(self.bias.clone()), strided);
         match &self.pointwise {
-            None => x,
-            Some((weight, bias)) => {
-                let options = ConvOptions::new([1, 1], [0, 0], [1, 1], 1);
-                module::conv2d(x, weight.clone(), Some(bias.clone()), options)
+            None => activation::relu(x),
+            Some(layer) => {
+                let x = layer.forward_activated(x.permute([0, 2, 3, 1]), Activation::Relu);
+                x.permute([0, 3, 1, 2])
             }
         }
     }

@@ -1,0 +1,166 @@
+//! Time of matrix products on a GPU, by how they are divided.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use auricle_engine::DeviceChoice;
+use auricle_engine::unstable::device;
+use auricle_kernels::launches::count;
+use auricle_kernels::product::{Division, MOST_ROWS, MatrixRoutine, Tile, divided_product};
+use burn::tensor::{DType, Distribution, Tensor};
+use clap::Parser;
+
+/// Time of matrix products on a GPU, by how they are divided
+///
+/// Prints the fastest divisions of each shape, and that which the engine takes.
+#[derive(Parser)]
+#[command(after_help = "Example:
+  cargo run --release --bin products -- --device gpu --rows 1,64,240")]
+struct Arguments {
+    /// A GPU: gpu, vulkan:N
+    #[arg(long, default_value = "gpu")]
+    device: DeviceChoice,
+    /// Numbers of rows
+    #[arg(long, value_delimiter = ',', default_value = "1,8,16,64,240,960,3360")]
+    rows: Vec<usize>,
+    /// Depths and numbers of columns of the weights
+    #[arg(long, value_delimiter = ',', default_value = "1024x1024,1024x3072,1024x4096,4096x1024")]
+    shapes: Vec<String>,
+    /// Values of 16 bits
+    #[arg(long)]
+    half: bool,
+    /// Divisions to print of each shape
+    #[arg(long, default_value_t = 3)]
+    best: usize,
+    /// Also print all times
+    #[arg(long)]
+    all: bool,
+    /// Time that a division runs before it is measured, ms
+    #[arg(long, default_value_t = 100)]
+    warm_ms: u64,
+    /// Time of a division's measurement, ms
+    #[arg(long, default_value_t = 20)]
+    ms: u64,
+}
+
+fn main() -> ExitCode {
+    auricle_benches::run(run)
+}
+
+fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    let chosen = device::open(arguments.device)?;
+    let device = &chosen.device;
+    let dtype = if arguments.half { DType::F16 } else { DType::F32 };
+    println!("{} ({}), {dtype:?}", chosen.info.name, chosen.info.driver);
+    for shape in &arguments.shapes {
+        let (depth, columns) = shape.split_once('x').ok_or("a shape is DEPTHxCOLUMNS")?;
+        let (depth, columns): (usize, usize) = (depth.parse()?, columns.parse()?);
+        for &rows in &arguments.rows {
+            let random =
+                |shape: [usize; 2]| Tensor::<2>::random(shape, Distribution::Normal(0.0, 1.0), device).cast(dtype);
+            // More weights than a cache holds, as in a model.
+            let copies = (200_000_000 / (depth * columns * dtype.size())).clamp(1, 24);
+            let x = random([rows, depth]);
+            let weights: Vec<_> = (0..copies).map(|_| random([depth, columns])).collect();
+            device.sync()?;
+            let mut times = Vec::new();
+            for division in divisions(rows, arguments.half) {
+                let (_, launches) = count(|| divided_product(x.clone(), weights[0].clone(), division));
+                if matches!(division, Division::Matrix(_))
+                    && launches
+                        .by_kernel()
+                        .iter()
+                        .any(|(name, _)| name.contains("TilesKernel") || name.contains("ColumnsKernel"))
+                {
+                    continue;
+                }
+                // A card that waited for kernels to compile has lowered its clock.
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_millis(arguments.warm_ms) {
+                    weights.iter().for_each(|weight| drop(divided_product(x.clone(), weight.clone(), division)));
+                    device.sync()?;
+                }
+                let (began, mut calls) = (Instant::now(), 0);
+                while calls < 3 || (began.elapsed() < Duration::from_millis(arguments.ms) && calls < 200) {
+                    for weight in &weights {
+                        divided_product(x.clone(), weight.clone(), division);
+                        calls += 1;
+                    }
+                    device.sync()?;
+                }
+                times.push((began.elapsed().as_secs_f64() * 1e6 / f64::from(calls), division));
+            }
+            times.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let flops = 2.0 * rows as f64 * depth as f64 * columns as f64;
+            let taken = times.iter().find(|(_, division)| *division == Division::of(rows, depth, columns));
+            let taken = taken.map_or(f64::NAN, |(time, _)| *time);
+            println!("{rows} x {depth} x {columns}: taken {taken:.1} us");
+            let shown = if arguments.all { times.len() } else { arguments.best };
+            for (time, division) in times.iter().take(shown) {
+                println!("  {time:8.1} us {:6.2} TFLOP/s {division:?}", flops / time / 1e6);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Divisions that may be good for so many rows.
+fn divisions(rows: usize, half: bool) -> Vec<Division> {
+    let mut all = Vec::new();
+    if rows <= MOST_ROWS {
+        all.extend([4, 8, 16, 32].map(|columns| Division::Columns { columns }));
+    }
+    let tiles: &[[usize; 6]] = match rows {
+        ..=8 => &[[8, 32, 1, 4, 4, 16], [16, 32, 2, 4, 4, 16], [16, 16, 2, 2, 4, 16]],
+        9..=32 => &[
+            [16, 32, 2, 4, 4, 16],
+            [16, 64, 4, 4, 4, 8],
+            [32, 32, 4, 4, 4, 8],
+            [32, 32, 4, 4, 4, 16],
+            [32, 32, 4, 2, 2, 16],
+            [16, 16, 2, 2, 4, 16],
+            [16, 32, 4, 4, 8, 8],
+        ],
+        33..=128 => &[
+            [32, 32, 4, 4, 4, 8],
+            [32, 32, 4, 4, 4, 16],
+            [32, 32, 4, 2, 2, 16],
+            [64, 32, 4, 4, 2, 16],
+            [64, 32, 8, 4, 4, 8],
+            [64, 64, 8, 4, 2, 8],
+            [64, 64, 4, 4, 1, 16],
+            [64, 64, 8, 8, 4, 4],
+            [32, 64, 4, 8, 4, 8],
+            [64, 64, 8, 8, 4, 8],
+        ],
+        _ => &[
+            [64, 32, 4, 4, 2, 16],
+            [64, 64, 8, 4, 2, 8],
+            [64, 64, 4, 4, 1, 16],
+            [64, 64, 8, 8, 4, 4],
+            [64, 64, 8, 8, 2, 8],
+            [64, 64, 8, 8, 1, 16],
+            [128, 64, 8, 8, 1, 16],
+            [128, 64, 8, 8, 2, 8],
+            [128, 128, 8, 8, 1, 8],
+            [128, 128, 8, 8, 1, 16],
+            [128, 128, 16, 8, 1, 8],
+        ],
+    };
+    all.extend(tiles.iter().map(|[rows, columns, unit_rows, unit_columns, groups, depth]| {
+        Division::Tiles(Tile {
+            rows: *rows,
+            columns: *columns,
+            unit_rows: *unit_rows,
+            unit_columns: *unit_columns,
+            groups: *groups,
+            depth: *depth,
+        })
+    }));
+    if half {
+        use MatrixRoutine::{Double, DoubleTilewise, Ordered, Simple, SimpleTilewise, Specialized};
+        all.extend([Simple, SimpleTilewise, Double, DoubleTilewise, Ordered, Specialized].map(Division::Matrix));
+    }
+    all
+}
