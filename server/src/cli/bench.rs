@@ -41,8 +41,11 @@ With --talk, simulated callers talk to voice agents of a service that runs as lo
 over the greeting (an interruption, or in every second call words of a listener), ask, pause within sentences, and count what goes
 wrong.
 
+With --gpu-plan nothing is measured: a table says what steps of the published sizes cost on a card by arithmetic, h100 for example.
+
 Examples:
   auricle bench
+  auricle bench --gpu-plan h100
   auricle bench --talk --calls 8 --rounds 3")]
 pub struct BenchArgs {
     /// A short recording of speech [default: samples/jfk.flac of the models folder]
@@ -50,6 +53,9 @@ pub struct BenchArgs {
     /// The model, as `auricle models list` names it
     #[arg(long, default_value = "svc-best")]
     model: String,
+    /// Print what a GPU would do by arithmetic: h100, h200, "rtx 4090", "m3 max", "radeon 7900" [default: the GPU at hand]
+    #[arg(long, value_name = "ADAPTER", num_args = 0..=1, default_missing_value = "")]
+    gpu_plan: Option<String>,
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten, next_help_heading = "Voice agents")]
@@ -70,6 +76,9 @@ impl Table {
 pub fn run(args: &BenchArgs) -> Result<()> {
     if args.callers.talk {
         return args.callers.run(&args.engine);
+    }
+    if let Some(adapter) = &args.gpu_plan {
+        return super::gpu_plan::run(adapter);
     }
     let file = match &args.file {
         Some(file) => file.clone(),

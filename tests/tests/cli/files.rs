@@ -461,3 +461,32 @@ fn a_program_far_from_its_models_carries_its_starters() {
     assert_eq!(run.status, Some(1));
     assert!(run.stderr.lines().count() == 1 && run.stderr.contains("--models"), "{}", run.stderr);
 }
+
+#[test]
+fn a_plan_for_a_card_needs_no_card() {
+    let plan = |adapter: &str| auricle(["bench", "--gpu-plan", adapter]);
+    let [h100, small] = ["h100", "m3 max"].map(|adapter| {
+        let run = plan(adapter);
+        assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{adapter}");
+        run.stdout
+    });
+    // The time of the arithmetic of a row, ms.
+    let arithmetic = |plan: &str, row: &str| -> f64 {
+        let line = plan.lines().find(|line| line.contains(row)).unwrap_or_else(|| panic!("{row}: {plan}"));
+        let times = line.split_whitespace().collect::<Vec<_>>();
+        let at = times.iter().position(|word| *word == "ms").unwrap_or_default();
+        times[at - 1].parse().unwrap()
+    };
+    for row in
+        ["Parakeet 0.6B, windows of 30 s: 32", "live streams, 0.6B, 80 ms: 240", "live streams, 0.6B, 1120 ms: 2400"]
+    {
+        assert!(
+            h100.contains("keeps up") && arithmetic(&h100, row) * 4.0 < arithmetic(&small, row),
+            "{row}: {h100}{small}"
+        );
+    }
+    let unknown = plan("voodoo 2");
+    assert_eq!(unknown.status, Some(2));
+    assert!(unknown.stderr.contains("voodoo 2") && unknown.stderr.contains("h100"), "{}", unknown.stderr);
+    assert_eq!(unknown.stderr.lines().count(), 1, "{}", unknown.stderr);
+}
