@@ -11,22 +11,35 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import NemotronAsrStreamingFeatureExtractor
+from transformers.audio_utils import mel_filter_bank
 
 MELS = 80
 FRAMES_PER_SECOND = 100
 VARIANT = "@"  # between a corpus's name and the speed it was stored at
 LOG_FLOOR = float(np.log(2.0**-24))  # the extractor's guard value: what digital silence gives
 
-_extractor = NemotronAsrStreamingFeatureExtractor()
+RATE, WINDOW, SIZE, HOP = 16000, 400, 512, 160
+PREEMPHASIS = 0.97
+
+_filters = torch.from_numpy(
+    mel_filter_bank(SIZE // 2 + 1, MELS, 0.0, RATE / 2, RATE, norm="slaney", mel_scale="slaney").T.astype(np.float32)
+)
+_window = torch.hann_window(WINDOW, periodic=False)
 
 
 def log_mel(pcm: np.ndarray) -> np.ndarray:
     """`[samples]` at 16 kHz to `[frames, 80]`."""
-    with torch.no_grad():
-        out = _extractor(pcm, sampling_rate=16000, return_tensors="pt")
-    frames = int(out["attention_mask"][0].sum())
-    return out["input_features"][0, :frames].numpy()
+    return log_mels(torch.from_numpy(np.asarray(pcm, dtype=np.float32))[None])[0].numpy()
+
+
+def log_mels(sound: torch.Tensor) -> torch.Tensor:
+    """`[rows, samples]` at 16 kHz to `[rows, frames, 80]`, on the sound's device."""
+    frames = sound.shape[1] // HOP
+    sound = torch.cat([sound[:, :1], sound[:, 1:] - PREEMPHASIS * sound[:, :-1]], 1)
+    window, filters = _window.to(sound.device), _filters.to(sound.device)
+    spectrum = torch.stft(sound, SIZE, HOP, WINDOW, window=window, pad_mode="constant", return_complex=True)
+    powers = torch.view_as_real(spectrum).square().sum(-1)
+    return (filters @ powers + 2.0**-24).log().mT[:, :frames].contiguous()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ matrix products it adds are shared out between the processes.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import torch
 from torch import distributed, nn
 
@@ -16,16 +18,16 @@ _NS = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonal_factor(matrix: torch.Tensor, steps: int = 5) -> torch.Tensor:
-    """Newton-Schulz iteration towards U V^T of `matrix` `[rows, columns]`."""
+    """Newton-Schulz iteration towards U V^T of `matrix` `[rows, columns]`, or of each of `[matrices, rows, columns]`."""
     x = matrix.bfloat16()
-    flipped = x.shape[0] > x.shape[1]
+    flipped = x.shape[-2] > x.shape[-1]
     if flipped:
-        x = x.t()
-    x = x / (x.norm() + 1e-7)
+        x = x.mT
+    x = x / (torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(steps):
-        gram = x @ x.t()
+        gram = x @ x.mT
         x = _NS[0] * x + (_NS[1] * gram + _NS[2] * gram @ gram) @ x
-    return (x.t() if flipped else x).to(matrix.dtype)
+    return (x.mT if flipped else x).to(matrix.dtype)
 
 
 class Muon(torch.optim.Optimizer):
@@ -47,7 +49,10 @@ class Muon(torch.optim.Optimizer):
                 state = self.state[p]
                 if "momentum" not in state:
                     state["momentum"] = torch.zeros_like(p)
-                state["momentum"].lerp_(p.grad, 1 - group["momentum"])
+            torch._foreach_lerp_([self.state[p]["momentum"] for p in parameters], [p.grad for p in parameters], 1 - group["momentum"])
+            if self._together(parameters):
+                self._step_together(group, parameters)
+                continue
             ends = torch.tensor([p.numel() for p in parameters]).cumsum(0).tolist()
             updates = torch.zeros(ends[-1], device=parameters[0].device)
             for part in self._queue.deal(self.PARTS):
@@ -61,6 +66,22 @@ class Muon(torch.optim.Optimizer):
             for p, end in zip(parameters, ends, strict=True):
                 p.mul_(1 - group["lr"] * group["weight_decay"])
                 p.add_(updates[end - p.numel() : end].view_as(p), alpha=-group["lr"])
+
+
+    @staticmethod
+    def _together(parameters: list[torch.Tensor]) -> bool:
+        return parameters[0].is_cuda
+
+    def _step_together(self, group: dict, parameters: list[torch.Tensor]) -> None:
+        """The step of one process on a GPU: matrices of one shape side by side, as it is the launches that take the time."""
+        by_shape: dict[tuple[int, int], list[torch.Tensor]] = defaultdict(list)
+        for p in parameters:
+            by_shape[p.shape[0], p.numel() // p.shape[0]].append(p)
+        torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+        for shape, alike in by_shape.items():
+            nesterov = torch._foreach_lerp([p.grad for p in alike], [self.state[p]["momentum"] for p in alike], group["momentum"])
+            updates = orthogonal_factor(torch.stack([one.reshape(shape) for one in nesterov])) * (0.2 * max(shape) ** 0.5)
+            torch._foreach_add_(alike, [one.view_as(p) for one, p in zip(updates, alike, strict=True)], alpha=-group["lr"])
 
 
 def build_optimisers(model: nn.Module, lr: float, muon: bool, queue: WorkQueue) -> list[torch.optim.Optimizer]:

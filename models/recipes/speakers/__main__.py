@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from ..voice.__main__ import run_options
+
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="recipes.speakers", description=__doc__)
@@ -17,6 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
     prepare.add_argument("--corpus", type=Path, action="append", required=True)
     prepare.add_argument("--noise", type=Path, required=True)
     prepare.add_argument("--out", type=Path, required=True)
+    prepare.add_argument("--sound", action="store_true", help="store the sound too, for train --teacher")
     prepare.add_argument("--limit", type=int, help="at most so many utterances a corpus")
 
     teach = commands.add_parser("teach", help="store what a trained encoder makes of the corpora, to be taught by it")
@@ -30,6 +33,8 @@ def main(arguments: list[str] | None = None) -> None:
     train.add_argument("--minutes", type=float, default=500, help="of processor time, over all runs into --out")
     train.add_argument("--wall-minutes", type=float, help="of this run at most: the rate falls by whichever is sooner")
     train.add_argument("--distil", type=float, default=0.0, help="share of the distance to a teacher's directions in the loss")
+    train.add_argument("--teacher", type=Path, help="with --distil: `pretrained.pt`, to say directions of the crops themselves, from the "
+                       "sound that prepare --sound stores; for GPUs")  # fmt: skip
     train.add_argument("--softmax", type=float, default=1.0, help="share of the softmax over the training voices")
     train.add_argument("--start", type=Path, help="begin with the weights of a run or an export, without its optimiser's state")
     train.add_argument("--rows", type=int, default=96, help="crops a step")
@@ -37,7 +42,9 @@ def main(arguments: list[str] | None = None) -> None:
     train.add_argument("--channels", type=int, default=256)
     train.add_argument("--augment", type=float, default=1.0, help="scales how often and how far crops are changed")
     train.add_argument("--dev-every", type=int, default=1000, help="steps between evaluations")
+    train.add_argument("--longest", type=float, default=2.6, help="seconds of a crop")
     train.add_argument("--seed", type=int, default=7)
+    run_options(train)
 
     export = commands.add_parser("export", help="write the published form")
     export.add_argument("--run", type=Path, required=True)
@@ -73,13 +80,17 @@ def main(arguments: list[str] | None = None) -> None:
 
 def store_corpora(args: argparse.Namespace) -> None:
     """Stores what is not stored yet; noise at the speed it was recorded at."""
-    from ..prepare import store, stored_mel
+    from ..prepare import decode, store, stored_mel
+    from .live import store_sound
     from .readers import SPEEDS, stored_as
 
     for speed in SPEEDS:
         mel = partial(stored_mel, speed=speed)
         for corpus in args.corpus:
             store(corpus, stored_as(corpus.name, speed), args.out, lambda files: map(mel, files), args.limit)
+    for corpus in args.corpus if args.sound else ():
+        lines = (args.out / f"{corpus.name}.index").read_text(encoding="utf-8").splitlines()
+        store_sound(args.out, corpus.name, [decode(corpus / line.split("\t")[0]) for line in lines])
     store(args.noise, "noise", args.out, lambda files: map(partial(stored_mel, speed=SPEEDS[2]), files), args.limit)
 
 

@@ -24,18 +24,22 @@ ORIGINAL_SHARE = 0.4  # of crops, at the speed that was read
 
 @dataclass(frozen=True)
 class Batch:
-    """`mels` `[rows, frames, mels]`; `voices` and `utterances` `[rows]`, places in the lists of `Crops`."""
+    """`mels` `[rows, frames, mels]`; `voices` and `utterances` `[rows]`, places in the lists of `Crops`.
+
+    `targets` `[rows, embedding]` are the crops' own directions, where they have some.
+    """
 
     mels: torch.Tensor
     voices: torch.Tensor
     utterances: torch.Tensor
+    targets: torch.Tensor | None = None
 
 
 class Crops:
     """Draws batches of the training voices."""
 
-    def __init__(self, store: MelStore, seed: int, strength: float = 1.0):
-        self._store, self._seed, self._strength = store, seed, strength
+    def __init__(self, store: MelStore, seed: int, strength: float = 1.0, longest_s: float = LONGEST_S):
+        self._store, self._seed, self._strength, self._longest_s = store, seed, strength, longest_s
         self.voices = training_voices(store)
         self._utterances = list(self.voices.values())
         self.utterances = [u for own in self._utterances for u in own]
@@ -51,7 +55,7 @@ class Crops:
 
     def batch(self, step: int, rows: int) -> Batch:
         rng = np.random.default_rng((self._seed, step))
-        frames = int(rng.uniform(SHORTEST_S, LONGEST_S) * FRAMES_PER_SECOND) // GRID * GRID
+        frames = int(rng.uniform(SHORTEST_S, self._longest_s) * FRAMES_PER_SECOND) // GRID * GRID
         voices = np.minimum(np.searchsorted(self._chance, rng.random(rows)), len(self._utterances) - 1)
         chosen = [self._utterance(rng, int(voice)) for voice in voices]
         mels = np.stack([

@@ -6,6 +6,8 @@ most of their size: made equal, those of little spread, which are mostly noise, 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import torch
 from torch.nn import functional as F
@@ -33,10 +35,21 @@ class Axes:
         turned = (rows - self.mean) @ self.matrix
         return turned / np.linalg.norm(turned, axis=1, keepdims=True)
 
+    def save(self, path: Path) -> None:
+        np.savez(path, mean=self.mean, matrix=self.matrix)
 
-def directions(rows: np.ndarray, voices: np.ndarray, kept: int) -> np.ndarray:
+    @classmethod
+    def load(cls, path: Path) -> Axes:
+        """Those of an earlier run: its embeddings lie along them, and other utterances would give others."""
+        axes = cls.__new__(cls)
+        with np.load(path) as stored:
+            axes.mean, axes.matrix = stored["mean"], stored["matrix"]
+        return axes
+
+
+def directions(rows: np.ndarray, voices: np.ndarray, axes: Axes) -> np.ndarray:
     """The targets of training utterances, `[utterances, kept]`, f32, of unit length."""
-    turned = Axes(rows, voices, kept)(rows)
+    turned = axes(rows)
     means = np.stack([turned[voices == voice].mean(0) for voice in range(voices.max() + 1)])
     means /= np.linalg.norm(means, axis=1, keepdims=True)
     mixed = (1 - VOICE_SHARE) * turned + VOICE_SHARE * means[voices]

@@ -19,7 +19,7 @@ def run(corpus: Path, out: Path) -> None:
         main([command, *(part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value)))])
 
     store, trained, exported = out / "store", out / "run", out / "voice"
-    step("prepare", corpus=corpus, noise=corpus, out=store, limit=12)
+    main(["prepare", "--corpus", str(corpus), "--noise", str(corpus), "--out", str(store), "--limit", "12", "--sound"])
     step("train", store=store, out=trained, rows=6, channels=32, minutes=0.02, dev_every=20)
     step("train", store=store, out=trained, rows=6, channels=32, minutes=0.04, dev_every=20)  # goes on
     step("export", run=trained, out=exported)

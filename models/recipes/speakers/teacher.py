@@ -60,8 +60,20 @@ class Teacher(nn.Module):
         return torch.stack([powers[start : start + PART_FRAMES] for start in starts])
 
     @torch.no_grad()
+    def of_sound(self, sound: torch.Tensor) -> torch.Tensor:
+        """`[rows, samples]` without pauses to `[rows, 256]`, of unit length: the mean over the parts that lie end to end."""
+        level = sound.square().mean(1, keepdim=True).sqrt() + 1e-9
+        sound = sound * (LEAST_LEVEL / level).clamp(min=1.0)
+        window = torch.hann_window(WINDOW, device=sound.device)
+        spectrum = torch.stft(sound, WINDOW, HOP, window=window, pad_mode="constant", return_complex=True)
+        powers = torch.view_as_real(spectrum).square().sum(-1).mT @ self.filters
+        count = powers.shape[1] // PART_FRAMES
+        rows = self(powers[:, : count * PART_FRAMES].reshape(-1, PART_FRAMES, BANDS))
+        return F.normalize(rows.reshape(len(sound), count, -1).mean(1), dim=1)
+
+    @torch.no_grad()
     def forward(self, parts: torch.Tensor) -> torch.Tensor:
-        with mixed_precision():
+        with mixed_precision(parts.device):
             _, (hidden, _) = self.lstm(parts)
         return F.normalize(F.relu(self.linear(hidden[-1].float())), dim=1)
 

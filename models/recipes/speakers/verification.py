@@ -53,9 +53,10 @@ def embed(model: nn.Module, mels: Iterable[np.ndarray]) -> np.ndarray:
     """`[utterances, n]`, of unit length. Each runs alone: nothing is padded."""
     training = model.training
     model.eval()
-    rows = [model(torch.from_numpy(np.ascontiguousarray(mel, dtype=np.float32))[None])[0] for mel in mels]
+    device = next(model.parameters()).device
+    rows = [model(torch.from_numpy(np.ascontiguousarray(mel, dtype=np.float32))[None].to(device))[0] for mel in mels]
     model.train(training)
-    return torch.nn.functional.normalize(torch.stack(rows)).numpy()
+    return torch.nn.functional.normalize(torch.stack(rows)).cpu().numpy()
 
 
 def held_out_mels(store: MelStore) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:

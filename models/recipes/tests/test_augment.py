@@ -4,7 +4,7 @@ import numpy as np
 from transformers import NemotronAsrStreamingFeatureExtractor
 
 from recipes import augment
-from recipes.features import LOG_FLOOR, MELS
+from recipes.features import LOG_FLOOR, MELS, log_mel
 
 
 def test_shapes_and_range():
@@ -37,6 +37,13 @@ def test_a_band_limit_takes_from_the_ends_alone():
         first, last = round(augment.mel_bin(400)) + 1, round(augment.mel_bin(2800)) - 1
         assert (curve <= 0).all() and (curve[first:last] == 0).all()
         assert curve[-1] < 0
+
+
+def test_features_are_the_extractors():
+    sound = 0.1 * np.random.default_rng(0).standard_normal(12345).astype(np.float32)
+    found = NemotronAsrStreamingFeatureExtractor()(sound, sampling_rate=16000, return_tensors="pt")
+    wanted = found["input_features"][0, : int(found["attention_mask"][0].sum())].numpy()
+    np.testing.assert_allclose(log_mel(sound), wanted, atol=1e-5)
 
 
 def test_the_mel_scale_is_the_extractors():

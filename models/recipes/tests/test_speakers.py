@@ -7,14 +7,19 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from recipes import augment
 from recipes.features import MELS, MelStore
 from recipes.speakers.crops import Crops
-from recipes.speakers.distil import directions
+from recipes.speakers.distil import Axes, directions
 from recipes.speakers.export import export_model, load_exported
+from recipes.speakers.live import LiveCrops, store_sound, without_pauses
 from recipes.speakers.model import Embedder, Margin, Shape
 from recipes.speakers.readers import held_out, held_out_readers, training_voices
+from recipes.speakers.resident import Chances, ResidentCrops, band_limits, mel_bins, mixed, resampled, reverberated, tilts
+from recipes.speakers.teacher import Teacher
 from recipes.speakers.verification import embed, equal_error_rate, pair_error
 from recipes.speakers.warm import restore_norms
+from recipes.speakers.wider import widened
 
 SMALL = Shape(channels=32, parts=4, bottleneck=8, pooled=48, embedding=16)
 
@@ -48,6 +53,99 @@ def test_a_batch_is_a_function_of_seed_and_step(store):
     assert one.mels.shape[0] == 8 and one.mels.shape[2] == MELS and 120 <= one.mels.shape[1] <= 300
     assert one.mels.isfinite().all() and one.mels.dtype == torch.float32
     assert one.mels.shape != other.mels.shape or not torch.equal(one.mels, other.mels)
+
+
+def test_a_batch_on_the_device_is_of_the_same_voices_and_repeats(store):
+    crops = ResidentCrops(store, 3, 1.0, torch.device("cpu"))
+    one, again, other = crops.batch(5, 64), crops.batch(5, 64), crops.batch(6, 64)
+    assert torch.equal(one.mels, again.mels) and torch.equal(one.voices, again.voices)
+    assert one.mels.shape[0] == 64 and 120 <= one.mels.shape[1] <= 300 and one.mels.isfinite().all()
+    assert one.mels.shape != other.mels.shape or not torch.equal(one.mels, other.mels)
+    names = list(crops.voices)
+    for voice, utterance in zip(one.voices.tolist(), one.utterances.tolist(), strict=True):
+        assert crops.utterances[utterance] in crops.voices[names[voice]]
+    plain = ResidentCrops(store, 3, 0.0, torch.device("cpu"))  # gain and hiss alone
+    batch = plain.batch(1, 8)
+    place = int(batch.utterances[0])
+    whole = store.mel(plain.utterances[place])
+    crop = batch.mels[0].numpy()
+    starts = range(len(whole) - len(crop) + 1) if len(whole) > len(crop) else range(len(whole))
+    fits = [np.corrcoef(np.take(whole, np.arange(len(crop)) + at, axis=0, mode="wrap").ravel(), crop.ravel())[0, 1] for at in starts]
+    assert max(fits) > 0.9
+
+
+def test_live_crops_have_directions_of_their_own(store, tmp_path):
+    torch.manual_seed(6)
+    state = torch.nn.ModuleDict({"lstm": torch.nn.LSTM(40, 256, 3, batch_first=True), "linear": torch.nn.Linear(256, 256)}).state_dict()
+    torch.save({"model_state": state}, tmp_path / "teacher.pt")
+    rng, device, sounds = np.random.default_rng(7), torch.device("cpu"), {}
+    for corpus in ("some-en", "ljspeech-en"):
+        index = (tmp_path / f"{corpus}.index").read_text().splitlines()
+        sounds[corpus] = [0.1 * rng.standard_normal(int(line.split("\t")[2]) * 160).astype(np.float32) for line in index]
+        store_sound(tmp_path, corpus, sounds[corpus])
+    crops = Crops(store, 3)
+    rows, voices = rng.random((len(crops.utterances), 256)), np.repeat(np.arange(5), np.diff(crops._first))
+    axes = Axes(rows, voices, 16)
+    targets = torch.from_numpy(directions(rows, voices, axes))
+    live = LiveCrops(tmp_path, store, 3, 0.0, device, Teacher(tmp_path / "teacher.pt"), axes, targets)
+    one, again = live.batch(4, 32), live.batch(4, 32)
+    assert torch.equal(one.mels, again.mels) and torch.equal(one.targets, again.targets)
+    assert one.mels.shape[0] == 32 and one.targets.shape == (32, 16) and one.mels.isfinite().all()
+    torch.testing.assert_close(one.targets.norm(dim=1), torch.ones(32))
+    assert set(one.voices.tolist()) > {0, 1}  # a reader at several speeds is several voices
+    for voice, utterance in zip(one.voices.tolist(), one.utterances.tolist(), strict=True):
+        assert voices[utterance] == voice
+    # at the speed it was read at, a stretch is the recording
+    stretch = live._stretches(np.random.default_rng(0), np.zeros(1, int), np.ones(1))[0].numpy()
+    whole = np.concatenate([sounds["ljspeech-en"][0]] * 4)
+    fits = np.correlate(whole[: 3 * len(sounds["ljspeech-en"][0])], stretch[:2000], "valid")
+    at = int(fits.argmax())
+    np.testing.assert_allclose(stretch[:2000], whole[at : at + 2000], atol=1e-4)
+
+
+def test_pauses_are_cut():
+    rng = np.random.default_rng(1)
+    said = rng.standard_normal(16000).astype(np.float32)
+    cut = without_pauses(np.concatenate([said, np.zeros(32000, np.float32), said]))
+    assert 32000 < len(cut) < 32000 + 0.5 * 16000
+
+
+def test_changes_on_the_device_are_those_of_one_crop():
+    rng = np.random.default_rng(4)
+    mel, other = (rng.standard_normal((90, MELS)).astype(np.float32) - 4 for _ in range(2))
+    one = torch.from_numpy(mel)[None]
+    tail = reverberated(one, torch.tensor([0.5]), torch.tensor([0.3]))[0]
+    np.testing.assert_allclose(tail, augment.reverberate(mel, 0.5, 0.3), atol=1e-4)
+    for rate in (0.9, 1.0, 1.12):
+        wanted = np.take(augment.resample_time(mel, rate), np.arange(90), axis=0, mode="wrap")
+        np.testing.assert_allclose(resampled(one, torch.tensor([rate]))[0], wanted, atol=1e-3)
+    hertz = [60.0, 400.0, 2800.0, 7000.0]
+    np.testing.assert_allclose(mel_bins(torch.tensor(hertz)), [augment.mel_bin(value) for value in hertz], rtol=1e-4)
+
+    class First:  # begins where the other sound does
+        integers = staticmethod(lambda high: 0)
+
+    found = mixed(one, torch.from_numpy(other)[None], torch.tensor([7.0]))[0]
+    np.testing.assert_allclose(found, augment.mix(mel, other, 7.0, First()), atol=1e-4)
+    chances = Chances(rng, 400, torch.device("cpu"))
+    colours = np.stack([augment.tilt(np.random.default_rng(n), 1.0) for n in range(400)])
+    np.testing.assert_allclose(tilts(chances, 1.0).std(0), colours.std(0), rtol=0.25)
+    lines = np.stack([augment.band_limit(np.random.default_rng(n)) for n in range(400)])
+    np.testing.assert_allclose(band_limits(chances).mean(0), lines.mean(0), atol=0.8)
+
+
+def test_a_wider_model_computes_the_same():
+    torch.manual_seed(5)
+    model = Embedder(SMALL)
+    for _ in range(3):
+        model(torch.randn(8, 60, MELS) * 2 + 1)
+    mels = torch.randn(4, 70, MELS)
+    for channels in (64, 80):
+        wide = widened(model.eval(), channels)
+        assert wide.shape.channels == channels and wide.shape.pooled == SMALL.pooled * channels // SMALL.channels
+        torch.testing.assert_close(wide.eval()(mels), model(mels), atol=1e-4, rtol=1e-4)
+    twins = wide.blocks[0].first.conv.weight
+    assert (twins[:, 0] - twins[:, 8]).abs().max() > 1e-3  # copies of one channel are weighed unequally
 
 
 def test_the_margin_makes_the_own_voice_harder_and_nothing_else():
@@ -89,16 +187,22 @@ def test_loudness_and_a_line_leave_the_embedding_as_it_is():
     np.testing.assert_allclose(embed(model, [mel]), embed(model, [mel + line]), atol=1e-5)
 
 
-def test_the_teachers_directions_keep_voices_apart_and_drop_what_all_share():
+def test_the_teachers_directions_keep_voices_apart_and_drop_what_all_share(tmp_path):
     rng = np.random.default_rng(2)
     voices = np.repeat(np.arange(6), 20)
     spread = np.array([4.0, 2.0, 1.0, *[0.01] * 9])
     rows = 7 + (rng.standard_normal((6, 12)) * spread)[voices] + 0.1 * rng.standard_normal((120, 12))
-    found = directions(rows, voices, 5)
+    axes = Axes(rows, voices, 5)
+    found = directions(rows, voices, axes)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
     cosines = found @ found.T
     same = voices[:, None] == voices
     assert cosines[same].min() > 0.9 and cosines[~same].mean() < 0.1  # the 7 of all is gone
+    axes.save(tmp_path / "axes.npz")
+    some = voices % 2 == 0  # other utterances have other axes
+    again = directions(rows[some], voices[some] // 2, Axes.load(tmp_path / "axes.npz"))
+    np.testing.assert_allclose((again * found[some]).sum(1), 1, atol=1e-3)
+    assert (directions(rows[some], voices[some] // 2, Axes(rows[some], voices[some] // 2, 5)) * found[some]).sum(1).mean() < 0.9
 
 
 def test_an_export_goes_on_as_it_was(tmp_path):

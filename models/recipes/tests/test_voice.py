@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from recipes.voice import acoustic, dictionary, g2p
 from recipes.voice.align import LEAST_FRAMES, SILENCE, viterbi, words_as_phones, states, symbols_and_durations
 from recipes.voice.annotate import by_symbol
-from recipes.voice.discriminators import Discriminators, discriminator_loss, generator_losses
+from recipes.voice.clips import Clips
+from recipes.voice.crops import FRAMES, Crops
+from recipes.voice.discriminators import Discriminators, discriminator_loss, generator_losses, halves
 from recipes.voice.pitch import continuous, pitch
-from recipes.voice.sound import FLOOR, HOP, LEVEL, MELS, RATE, LogMel, mel_filters, trimmed
+from recipes.voice.sound import FLOOR, HOP, LEVEL, MELS, RATE, WINDOW, LogMel, mel_filters, trimmed
 from recipes.voice.spectral_loss import SpectralLoss
 from recipes.voice.symbols import EDGE, ID, SYMBOLS, Lexicon, sequence, tokens
+from recipes.voice.train_vocoder import Mixed, shares
 from recipes.voice.training import Run, cosine
-from recipes.voice.vocos import Vocos
+from recipes.voice.vocos import Vocos, inverse_stft
+from safetensors.torch import load_file
 
 
 def tone(hertz: float, seconds: float = 0.5) -> np.ndarray:
@@ -106,11 +112,13 @@ def test_means_over_symbols():
 
 def test_the_vocoder_gives_a_hop_each_frame_and_learns_from_discriminators():
     torch.manual_seed(0)
-    model, discriminators = Vocos(32, 64, 2), Discriminators(4)
+    model, discriminators = Vocos(32, 64, 2), Discriminators(4, (2, 5))
     heard = torch.from_numpy(np.stack([tone(100, 0.8), tone(200, 0.8)]))[:, : 48 * HOP]
     said = model(LogMel()(heard))
     assert said.shape == heard.shape
     real, made = discriminators(heard), discriminators(said)
+    for alone, beside in zip((real, made), halves(discriminators(torch.cat([heard, said]))), strict=True):
+        torch.testing.assert_close(beside, alone, atol=1e-5, rtol=1e-4)
     adversarial, matching = generator_losses(real, made)
     loss = discriminator_loss(real, made) + adversarial + matching + sum(SpectralLoss()(said, heard).values())
     loss.backward()
@@ -119,6 +127,59 @@ def test_the_vocoder_gives_a_hop_each_frame_and_learns_from_discriminators():
     names = set(model.state_dict())
     assert {"backbone.embed.weight", "backbone.convnext.0.pwconv1.weight", "backbone.convnext.1.gamma", "head.out.bias",
             "backbone.final_layer_norm.weight", "head.istft.window"} <= names  # fmt: skip
+
+
+def test_the_inverse_transform_is_the_published_one():
+    torch.manual_seed(0)
+    spectrum, window = torch.randn(2, WINDOW // 2 + 1, 9, dtype=torch.cfloat), torch.hann_window(WINDOW)
+    torch.testing.assert_close(inverse_stft(spectrum, window), torch.istft(spectrum, WINDOW, HOP, WINDOW, window, center=True))
+
+
+@pytest.fixture
+def clips(tmp_path) -> Clips:
+    sounds = [(20000 * tone(hertz, 2.0)).astype(np.int16) for hertz in (110, 150, 210)]
+    (tmp_path / "sound.i16").write_bytes(np.concatenate(sounds).tobytes())
+    rows = [f"some-en\t{number}.wav\tspeaker\t{number * len(sound)}\t{len(sound)}\tA tone." for number, sound in enumerate(sounds)]
+    (tmp_path / "clips.tsv").write_text("\n".join(rows) + "\n")
+    return Clips(tmp_path)
+
+
+def test_crops_are_stretches_of_clips_with_their_mels(clips):
+    crops = Crops(clips, seed=1)
+    mel, heard = crops.batch(3, 4)
+    again, _ = crops.batch(3, 4)
+    assert heard.shape == (4, FRAMES * HOP) and torch.equal(mel, again)
+    torch.testing.assert_close(mel, LogMel()(heard))
+    everything = clips.everything().numpy() / 32768
+    for row in heard.numpy():
+        scores = np.correlate(everything, row, "valid") / np.linalg.norm(row)
+        at = int(scores.argmax())
+        there = everything[at : at + len(row)]
+        assert scores[at] > 0.999 * np.linalg.norm(there) and at // (2 * RATE) == (at + len(row) - 1) // (2 * RATE)
+
+
+def test_predicted_mels_are_heard_from_their_part_of_the_budget_on():
+    mixed = object.__new__(Mixed)
+    mixed._shares = shares("0.35:0.5,0.7:1")
+
+    class Ones:
+        def ready(self) -> bool:
+            return True
+
+        def batch(self, step: int, rows: int):
+            return torch.ones(rows, 3), torch.ones(rows, 5)
+
+    class Zeros(Ones):
+        def batch(self, step: int, rows: int):
+            return torch.zeros(rows, 3), torch.zeros(rows, 5)
+
+    mixed._predicted, mixed._own = Ones(), Zeros()
+    assert [float(mixed.batch(0, 4, part)[0].mean()) for part in (0.1, 0.35, 0.6, 0.9)] == [0, 0.5, 0.5, 1]
+    mixed._predicted.ready = lambda: False
+    assert float(mixed.batch(0, 4, 0.9)[0].mean()) == 0
+    mixed._own = None
+    with pytest.raises(SystemExit, match="train it first"):
+        mixed.batch(0, 4, 0.9)
 
 
 def small_batch() -> acoustic.AcousticBatch:
@@ -175,6 +236,38 @@ def test_repeated_decisions_count_once():
     one._model, one._known = model, {}
     assert one("ab") == g2p.pronounce(model, ["ab"])[0] and one("") is None
     assert g2p.pronounce(model, ["ab", "c"]) == [[g2p.PHONES[4]] * 2, [g2p.PHONES[4]]]
+
+
+def test_a_steps_words_keep_their_pronunciations():
+    words = [("cat", [["K", "AE1", "T"]]), ("a", [["AH0"], ["EY1"]]), ("eight", [["EY1", "T"]])]
+    ways = {word: own for word, own in words}
+    parts = list(g2p.Words(words, torch.device("cpu")).draw(np.random.default_rng(0), 40, 3))
+    assert [len(part.letters) for part in parts] == [14, 13, 13] and parts[0].letters.shape[1] <= parts[2].letters.shape[1]
+    heard = set()
+    for part in parts:
+        for letters, count, phones, size in zip(part.letters, part.counts, part.phones, part.sizes, strict=True):
+            word = "".join(g2p.LETTERS[number] for number in letters[:count])
+            said = [g2p.PHONES[number - 1] for number in phones[:size]]
+            assert said in ways[word] and not letters[count:].any() and not phones[size:].any()
+            heard.add((word, *said))
+    assert len(heard) == 4
+
+
+def test_a_schedule_ends_at_its_time_and_leaves_weights(tmp_path):
+    model = torch.nn.Linear(2, 2)
+    run = Run(tmp_path, {"model": model}, {"model": torch.optim.SGD(model.parameters(), lr=0.1)}, 1000, end_at=time.time() + 1.2,
+              weights=tmp_path / "to" / "weights.safetensors")  # fmt: skip
+    parts = []
+    for _ in run.steps():
+        parts.append(run.part)
+        model(torch.ones(1, 2)).sum().backward()
+        run.optimisers["model"].step()
+        run.log({"loss": model.bias.sum()})
+        time.sleep(0.01)
+    assert parts[0] < 0.1 and 0.9 < parts[-1] < 1 and len(parts) > 20
+    written = load_file(tmp_path / "to" / "weights.safetensors")
+    assert written["weight"].dtype == torch.float16
+    torch.testing.assert_close(written["weight"].float(), run.average["weight"], atol=1e-2, rtol=1e-3)
 
 
 def test_training_goes_on_where_it_was(tmp_path):

@@ -32,12 +32,16 @@ def main(arguments: list[str] | None = None) -> None:
     vocoder.add_argument("--spectral", type=float, default=0.26, help="share of the time that has spectral losses alone")
     vocoder.add_argument("--favoured", default="kathleen,ljspeech", help="speakers heard more often")
     vocoder.add_argument("--weight", type=float, default=3.0, help="how much more often")
-    vocoder.set_defaults(acoustic=None, start=None)
+    vocoder.add_argument("--start", type=Path, help="begin with the weights of a run or an export, without its optimisers' state")
+    vocoder.add_argument("--predicted", default="", help="PART:SHARE, with commas between: from this part of the budget on, this share of "
+                         "the crops has mels that the acoustic model predicts")  # fmt: skip
+    vocoder.add_argument("--annotated", type=Path, help="for --predicted")
+    vocoder.add_argument("--acoustic", type=Path, help="for --predicted: a run's folder, read again as the run goes on")
     tune = commands.add_parser("tune-vocoder", help="train a vocoder on with predicted mels, or go on with what is in --out")
     tune.add_argument("--annotated", type=Path, required=True)
     tune.add_argument("--acoustic", type=Path, required=True, help="a run's folder")
     tune.add_argument("--start", type=Path, required=True, help="the vocoder's run")
-    tune.set_defaults(spectral=0.0)
+    tune.set_defaults(spectral=0.0, predicted="0:1", favoured="", weight=1.0)
     for one, minutes, rate in ((vocoder, 230, 1e-3), (tune, 25, 3e-4)):
         one.add_argument("--store", type=Path, required=True)
         one.add_argument("--out", type=Path, required=True)
@@ -51,6 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
         one.add_argument("--inner", type=int, default=768)
         one.add_argument("--layers", type=int, default=8)
         one.add_argument("--discriminator-channels", type=int, default=16)
+        one.add_argument("--periods", default="", help="of discriminators of the waveform, with commas between, such as 2,3,5,7,11")
         one.add_argument("--seed", type=int, default=7)
 
     g2p = commands.add_parser("train-g2p", help="train letters to phones, or go on with what is in --out")
@@ -101,6 +106,9 @@ def main(arguments: list[str] | None = None) -> None:
     evaluate.add_argument("--tools", default=sys.executable, help="a Python that has what score_wavs.py needs")
     evaluate.add_argument("--keep", type=Path, help="leave the sound files here")
 
+    for one in (vocoder, tune, g2p, acoustic):
+        run_options(one)
+
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if args.command == "prepare":
@@ -144,6 +152,14 @@ def main(arguments: list[str] | None = None) -> None:
         from .g2p import train as run
 
         run(args)
+
+
+def run_options(parser: argparse.ArgumentParser) -> None:
+    """What every training takes."""
+    parser.add_argument("--device", help="cuda or cpu; without it the GPU, where there is one")
+    parser.add_argument("--end-at", type=float, help="the time, in seconds since 1970, at which the schedule is done, too")
+    parser.add_argument("--save-every", type=float, default=180, help="seconds between checkpoints")
+    parser.add_argument("--weights", type=Path, help="write the average's weights in f16 here too, with each checkpoint")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.nn import functional as F
 from transformers import FastSpeech2ConformerConfig, FastSpeech2ConformerModel
 
 from .sound import MELS
@@ -44,6 +43,11 @@ class AcousticBatch:
     energy: torch.Tensor
     mel: torch.Tensor
     frame_mask: torch.Tensor
+
+    def to(self, device: torch.device) -> AcousticBatch:
+        if device.type == "cpu":
+            return self
+        return AcousticBatch(*(getattr(self, name).pin_memory().to(device, non_blocking=True) for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
@@ -100,12 +104,16 @@ def losses(predicted: Predicted, batch: AcousticBatch) -> dict[str, torch.Tensor
     error = predicted.mel - batch.mel
     slopes = (error.diff(dim=1).abs() * frames[:, 1:]).sum() + (error.diff(dim=2).abs() * frames).sum()
     count = batch.frame_mask.sum() * batch.mel.shape[2]
+
+    def mean_square(error: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+        return torch.where(where, error, 0).square().sum() / where.sum()
+
     return {
         "mel": (error.abs() * frames).sum() / count,
         "slopes": slopes / count,
-        "duration": F.mse_loss(predicted.log_durations[symbols], (batch.durations[symbols] + 1).float().log()),
-        "pitch": F.mse_loss(predicted.pitch[heard], batch.pitch[heard]),
-        "energy": F.mse_loss(predicted.energy[heard], batch.energy[heard]),
+        "duration": mean_square(predicted.log_durations - (batch.durations + 1).float().log(), symbols),
+        "pitch": mean_square(predicted.pitch - batch.pitch, heard),
+        "energy": mean_square(predicted.energy - batch.energy, heard),
     }
 
 

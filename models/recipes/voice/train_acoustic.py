@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 
 import numpy as np
@@ -10,12 +11,12 @@ import torch
 from transformers import FastSpeech2ConformerModel
 
 from ..optimiser import Muon
-from ..work_queue import WorkQueue
+from ..work_queue import WorkQueue, prefetch
 from .acoustic import AcousticBatch, build_config, losses, teacher_forced
 from .annotate import Utterance, Utterances
 from .clips import Clips, held_out
 from .sound import MELS
-from .training import Run, cosine, mixed_precision
+from .training import Run, cosine, device_of, mixed_precision
 
 NEAR = 40  # a batch is drawn from so many neighbours by length on either side
 FRAMES_GRID, SYMBOLS_GRID = 32, 8
@@ -79,6 +80,7 @@ def dev_losses(model: FastSpeech2ConformerModel, batches: list[AcousticBatch]) -
 
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
+    device = device_of(args.device)
     clips, utterances = Clips(args.store), Utterances(args.annotated)
     unseen = [one for one in utterances.all if held_out(clips.all[one.clip])]
     used = [one for one in utterances.all if not held_out(clips.all[one.clip])]
@@ -90,6 +92,7 @@ def train(args: argparse.Namespace) -> None:
         mean = np.concatenate([utterances.mel(one) for one in used[:: max(1, len(used) // 50)]]).mean(0)
         model.speech_decoder_postnet.feat_out.bias.copy_(torch.from_numpy(mean / 2))
         model.speaker_id_embedding.weight.mul_(0.3)
+    model.to(device)
     in_layers = [p for name, p in model.named_parameters() if "conformer_layers" in name and "bias" not in name]
     matrices = [p for p in in_layers if p.ndim >= 2 and p.numel() == p.shape[0] * p.shape[1]]
     taken = {id(p) for p in matrices}
@@ -102,14 +105,17 @@ def train(args: argparse.Namespace) -> None:
     (args.out / "config.json").write_text(config.to_json_string(), encoding="utf-8")
     voices = {name: utterances.voices[name] for name in sampler.voices}
     (args.out / "voices.json").write_text(json.dumps(voices, indent=1) + "\n", encoding="utf-8")
-    run = Run(args.out, {"model": model}, optimisers, args.minutes, args.wall_minutes)
-    apart = [collate(utterances, sampler.voices, [one]) for one in unseen]
+    run = Run(args.out, {"model": model}, optimisers, args.minutes, args.wall_minutes, args.end_at, args.save_every, args.weights)
+    apart = [collate(utterances, sampler.voices, [one]).to(device) for one in unseen]
+    batches = map(sampler.batch, itertools.count(run.step))
+    if device.type == "cuda":  # a CPU that trains has no time beside it
+        batches = prefetch(sampler.batch, itertools.count(run.step), 2)
     model.train()
     for step in run.steps():
         for name in optimisers:
             run.rate(name, cosine(run.part, args.rate, args.rate / 30))
-        batch = sampler.batch(step)
-        with mixed_precision():
+        batch = next(batches).to(device)
+        with mixed_precision(device):
             predicted = teacher_forced(model, batch)
         found = losses(predicted, batch)
         loss = found["mel"] + 0.5 * found["slopes"] + found["duration"] + 0.3 * found["pitch"] + 0.3 * found["energy"]
@@ -120,7 +126,7 @@ def train(args: argparse.Namespace) -> None:
         if norm.isfinite():
             for optimiser in optimisers.values():
                 optimiser.step()
-        run.log({name: value.item() for name, value in found.items()})
+        run.log(found)
         if apart and step % args.dev_every == args.dev_every - 1:
             kept = {name: value.clone() for name, value in model.state_dict().items()}
             model.load_state_dict(run.average)

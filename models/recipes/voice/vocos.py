@@ -71,7 +71,18 @@ class Head(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         magnitude, phase = self.out(x).float().transpose(1, 2).chunk(2, dim=1)
         spectrum = torch.polar(magnitude.exp().clamp(max=LOUDEST), phase)
-        return torch.istft(spectrum, WINDOW, HOP, WINDOW, self.istft.window, center=True)
+        return inverse_stft(spectrum, self.istft.window)
+
+
+def inverse_stft(spectrum: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
+    """`torch.istft` with centred frames, without its check of the window, for which a GPU would be waited for."""
+    frames, length = spectrum.shape[2], WINDOW + HOP * (spectrum.shape[2] - 1)
+
+    def added(parts: torch.Tensor) -> torch.Tensor:
+        return F.fold(parts, (1, length), (1, WINDOW), stride=(1, HOP))[:, 0, 0, WINDOW // 2 : length - WINDOW // 2]
+
+    sound = added(torch.fft.irfft(spectrum, dim=1) * window[:, None])
+    return sound / added(window.square()[None, :, None].expand(1, -1, frames))
 
 
 class Vocos(nn.Module):
