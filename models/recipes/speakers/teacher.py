@@ -6,6 +6,7 @@ powers, 256 numbers of unit length from 1.6 s. An utterance's embedding is the m
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 
@@ -73,7 +74,7 @@ class Teacher(nn.Module):
 
     @torch.no_grad()
     def forward(self, parts: torch.Tensor) -> torch.Tensor:
-        with mixed_precision(parts.device):
+        with mixed_precision() if parts.device.type == "cpu" else nullcontext():
             _, (hidden, _) = self.lstm(parts)
         return F.normalize(F.relu(self.linear(hidden[-1].float())), dim=1)
 

@@ -55,6 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
         one.add_argument("--inner", type=int, default=768)
         one.add_argument("--layers", type=int, default=8)
         one.add_argument("--discriminator-channels", type=int, default=16)
+        one.add_argument("--discriminator-rate", type=float, help="their highest rate; a third of --rate without it")
         one.add_argument("--periods", default="", help="of discriminators of the waveform, with commas between, such as 2,3,5,7,11")
         one.add_argument("--seed", type=int, default=7)
 

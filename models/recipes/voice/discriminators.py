@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from .sound import LEVEL
+
 WINDOWS = (512, 1024, 256)
 
 
@@ -54,7 +56,7 @@ class PeriodDiscriminator(nn.Module):
 
     def forward(self, sound: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
         rows = sound.shape[1] // self.period
-        x, inner = sound[:, : rows * self.period].reshape(len(sound), 1, rows, self.period), []
+        x, inner = sound[:, : rows * self.period].reshape(len(sound), 1, rows, self.period) / LEVEL, []
         for layer in self.layers:
             x = F.leaky_relu(layer(x), 0.1)
             inner.append(x)

@@ -77,7 +77,7 @@ def train(args: argparse.Namespace) -> None:
         part = run.part
         value = rate(part, args)
         run.rate("model", value)
-        run.rate("discriminators", min(value, args.rate / 3))
+        run.rate("discriminators", min(value, args.discriminator_rate or args.rate / 3))
         mel, heard = mixed.batch(step, args.rows, part)
         with mixed_precision(device):
             hidden = model.backbone(mel)
