@@ -232,7 +232,7 @@ def decoder(weights: Weights, config: dict, about: dict, path: Path) -> None:
 
 
 def properties(config: dict, generation: dict) -> dict:
-    """What sherpa-onnx reads beside the graph."""
+    """The properties that sherpa-onnx reads beside the graph."""
     codes = {code[2:-2]: number for code, number in generation["lang_to_id"].items()}
     start, tasks = generation["decoder_start_token_id"], generation["task_to_id"]
     sequence = [start, codes["en"], tasks["transcribe"]]

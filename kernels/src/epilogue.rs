@@ -1,6 +1,7 @@
 //! Epilogues of matrix products, each one launch on GPUs: the bias with an activation, the bias with a residual, and both with the
 //! layer norm of the sum. A product may hold 16 bits: then so do an activation's and a norm's results, which are the inputs of the next
-//! product, while residuals, weights and all arithmetic have 32. On flex they are the operations one after another, for tests; models on the CPU have bodies of their own.
+//! product, while residuals, weights and all arithmetic have 32. On flex they are the operations one after another, for tests; models on
+//! the CPU have bodies of their own.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;

@@ -19,7 +19,7 @@ pub enum Division {
     },
     /// Cubes of a tile of the product.
     Tiles(Tile),
-    /// A routine of `cubek` for matrix units; without units for the type, as [`Division::of`].
+    /// A routine of `cubek` for matrix units; on a device without them, as [`Division::without_units`].
     Matrix(MatrixRoutine),
 }
 
@@ -67,9 +67,16 @@ const MATRIX_ROWS: usize = 64;
 const ENOUGH_CUBES: usize = 120;
 
 impl Division {
-    /// The division for a product `[rows, depth]` times `[depth, columns]` without matrix units: the largest tiles that keep a large
-    /// card busy.
-    pub fn of(rows: usize, depth: usize, columns: usize) -> Self {
+    /// The division for a product `[rows, depth]` times `[depth, columns]` of this type.
+    pub fn of([rows, depth, columns]: [usize; 3], dtype: DType) -> Self {
+        match dtype {
+            DType::F16 if rows >= MATRIX_ROWS => Self::Matrix(MatrixRoutine::Simple),
+            _ => Self::without_units([rows, depth, columns]),
+        }
+    }
+
+    /// The division without matrix units: the largest tiles that keep a large card busy.
+    pub fn without_units([rows, depth, columns]: [usize; 3]) -> Self {
         if rows <= MOST_ROWS {
             return Self::Columns { columns: if depth < 2048 { 8 } else { 4 } };
         }
@@ -126,10 +133,7 @@ pub fn product<const D: usize>(x: Tensor<D>, weight: Tensor<2>) -> Tensor<D> {
     if rows == 0 {
         return Tensor::zeros(shape, (&x.device(), x.dtype()));
     }
-    let division = match x.dtype() {
-        DType::F16 if rows >= MATRIX_ROWS => Division::Matrix(MatrixRoutine::Simple),
-        _ => Division::of(rows, depth, columns),
-    };
+    let division = Division::of([rows, depth, columns], x.dtype());
     divided_product(x.reshape([rows, depth]), weight, division).reshape(shape)
 }
 
@@ -216,7 +220,7 @@ mod kernel {
                     let elements = MatmulGlobalElems { lhs: dtype, rhs: dtype, out: dtype };
                     let has_units = !client.properties().features.matmul.cmma.is_empty();
                     if !has_units || matrix_product(&x, &weight, &out, routine, elements).is_err() {
-                        return Self::divided_product(x, weight, Division::of(rows, depth, columns));
+                        return Self::divided_product(x, weight, Division::without_units([rows, depth, columns]));
                     }
                 }
             }

@@ -25,7 +25,7 @@ const ADAPTERS: [Adapter; 5] = [
     Adapter { name: "radeon 7900", title: "AMD Radeon RX 7900 XTX", vector: 61.4, matrix: 122.8, memory: 0.96 },
 ];
 
-/// What a launch costs the host, ms: measured with Vulkan on the host of an H200, where it decides small steps.
+/// The host's time for a launch, ms: measured with Vulkan on the host of an H200, where it decides small steps.
 const LAUNCH_MS: f64 = 0.028;
 
 /// The part of a card's peak that products of thousands of rows reach, and the most that they reach on matrix units, TFLOP/s: measured on

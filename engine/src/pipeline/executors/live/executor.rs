@@ -19,6 +19,11 @@ const MAX_STREAMS: usize = 64;
 const MAX_STREAMS_GPU: usize = 480;
 const MAX_FRAMES_GPU: usize = 240 * 14;
 
+/// Most streams of a step that encodes so many frames of each.
+fn most_streams(on_cpu: bool, frames: usize) -> usize {
+    if on_cpu { MAX_STREAMS } else { (MAX_FRAMES_GPU / frames.max(1)).clamp(1, MAX_STREAMS_GPU) }
+}
+
 /// The live streams of a device.
 #[derive(Default)]
 pub struct LiveExecutor {
@@ -162,11 +167,8 @@ impl BatchExecutor for LiveExecutor {
     fn max_batch(&self, key: LiveBatchKey) -> usize {
         match key {
             LiveBatchKey::FollowSpeech | LiveBatchKey::EndTurn => usize::MAX,
-            LiveBatchKey::Encode { group, .. } => self.groups.get(group).map_or(MAX_STREAMS, |group| {
-                if is_cpu(group.model.device()) {
-                    return MAX_STREAMS;
-                }
-                (MAX_FRAMES_GPU / (group.look_ahead + 1)).clamp(MAX_STREAMS, MAX_STREAMS_GPU)
+            LiveBatchKey::Encode { group, chunks, .. } => self.groups.get(group).map_or(MAX_STREAMS, |group| {
+                most_streams(is_cpu(group.model.device()), chunks * (group.look_ahead + 1))
             }),
         }
     }
@@ -224,6 +226,17 @@ mod tests {
         while executor.next_step(0) == Some(LiveBatchKey::FollowSpeech) {
             assert_eq!(executor.waiting_since(0), None, "from when it is seen");
             executor.step(LiveBatchKey::FollowSpeech, &[0], usize::MAX).unwrap();
+        }
+    }
+
+    /// Streams that catch up have many chunks in a step: on a GPU there are fewer of them then, as the activations have to fit.
+    #[test]
+    fn a_step_on_a_gpu_has_a_bound_of_frames() {
+        assert_eq!([1, 14].map(|frames| most_streams(false, frames)), [480, 240]);
+        for frames in 1..=2 * MAX_FRAMES_GPU {
+            let streams = most_streams(false, frames);
+            assert!(streams == 1 || streams * frames <= MAX_FRAMES_GPU, "{streams} streams of {frames} frames");
+            assert_eq!(most_streams(true, frames), MAX_STREAMS);
         }
     }
 
