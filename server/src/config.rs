@@ -128,6 +128,16 @@ pub struct Config {
     pub free_credit_cents: u32,
     /// Anybody who reaches the dashboard may create an account.
     pub sign_up: bool,
+    /// The issuer of a provider of OpenID Connect, which signs people in to the dashboard, too.
+    pub openid_issuer: Option<String>,
+    /// The id of the dashboard there.
+    pub openid_client_id: Option<String>,
+    /// Its secret. Default: none, for a public client.
+    pub openid_client_secret: Option<String>,
+    /// The provider's name on the pages. Default: the issuer's host.
+    pub openid_name: Option<String>,
+    /// Addresses count as verified unless the provider says that they are not.
+    pub openid_trust_addresses: bool,
     /// Email addresses of the people who see the operator's page of the dashboard.
     #[serde(deserialize_with = "addresses")]
     pub operators: Vec<String>,
@@ -265,6 +275,11 @@ impl Default for Config {
             unused_upload_days: 30,
             free_credit_cents: 1000,
             sign_up: true,
+            openid_issuer: None,
+            openid_client_id: None,
+            openid_client_secret: None,
+            openid_name: None,
+            openid_trust_addresses: false,
             operators: Vec::new(),
             mail_host: None,
             mail_port: None,
@@ -318,7 +333,7 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 74] = [
+const KEYS: [&str; 79] = [
     "data",
     "models",
     "device",
@@ -372,6 +387,11 @@ const KEYS: [&str; 74] = [
     "unused_upload_days",
     "free_credit_cents",
     "sign_up",
+    "openid_issuer",
+    "openid_client_id",
+    "openid_client_secret",
+    "openid_name",
+    "openid_trust_addresses",
     "operators",
     "mail_host",
     "mail_port",
@@ -486,6 +506,15 @@ impl Config {
                 return Err("settings: language_upstream needs language_model, the name of its model".into());
             }
         }
+        if let Some(issuer) = &self.openid_issuer {
+            let is_web = Url::parse(issuer).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+            if !is_web {
+                return Err(format!("settings: openid_issuer must be an http or https URL, not {issuer:?}"));
+            }
+            if self.openid_client_id.as_deref().is_none_or(|id| id.trim().is_empty()) {
+                return Err("settings: openid_issuer needs openid_client_id, which the provider has given".into());
+            }
+        }
         if let Some(host) = &self.mail_host {
             if self.mail_from.is_none() {
                 return Err("settings: mail_host needs mail_from, the sender's address".into());
@@ -571,6 +600,8 @@ mod tests {
             ("language_upstream = \"http://x/v1\"", "language_model"),
             ("language_upstream = \"ftp://x/v1\"\nlanguage_model = \"m\"", "language_upstream"),
             ("language_context_tokens = 5", "language_context_tokens"),
+            ("openid_issuer = \"id.example.com\"", "openid_issuer"),
+            ("openid_issuer = \"https://id.example.com\"", "openid_client_id"),
             ("mail_host = \"mail.example.com\"", "mail_from"),
             ("mail_host = \"a\"\nmail_from = \"b@c.d\"\nmail_user = \"e\"", "mail_password"),
             (

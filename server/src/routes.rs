@@ -7,11 +7,12 @@ use std::sync::LazyLock;
 use hyper::Method;
 
 use crate::api::{billing, chat, health, models, openai, transcripts, understanding, uploads, voices};
+use crate::auth::openid as auth_openid;
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
-    self, assets, audio, checkout, forgot, frame, join, keys, operator, playground, reference, sign_in, speakers,
-    stripe_events, team, usage, webhooks, welcome,
+    self, assets, audio, checkout, forgot, frame, join, keys, openid, operator, playground, reference, sign_in,
+    speakers, stripe_events, team, usage, webhooks, welcome,
 };
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
@@ -424,6 +425,8 @@ pub static ROUTES: &[Route] = &[
     undocumented(Surface::Dashboard, Method::GET, "/assets/{name}", Access::Open, handler!(assets::get)),
     visitor(Method::GET, "/login", handler!(sign_in::show, dashboard)),
     visitor(Method::POST, "/login", handler!(sign_in::sign_in, dashboard)),
+    visitor(Method::GET, "/login/openid", handler!(openid::begin, dashboard)),
+    visitor(Method::GET, auth_openid::CALLBACK, handler!(openid::callback, dashboard)),
     visitor(Method::GET, "/signup", handler!(sign_in::show_sign_up, dashboard)),
     visitor(Method::POST, "/signup", handler!(sign_in::sign_up, dashboard)),
     visitor(Method::GET, "/welcome/{secret}", handler!(welcome::show, dashboard)),

@@ -22,7 +22,7 @@ pub struct Visitor {
 }
 
 /// The text between two others.
-fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     Some(text.split_once(before)?.1.split_once(after)?.0)
 }
 
@@ -30,7 +30,12 @@ impl Visitor {
     /// Somebody who has not been here before.
     pub fn new(service: &Service) -> Self {
         let email = format!("{}@example.org", unique("visitor"));
-        Self { base: service.dashboard(), email, cookies: BTreeMap::new(), token: String::new() }
+        Self { email, ..Self::at(&service.dashboard()) }
+    }
+
+    /// A visitor of another site.
+    pub(crate) fn at(base: &str) -> Self {
+        Self { base: base.to_owned(), email: String::new(), cookies: BTreeMap::new(), token: String::new() }
     }
 
     /// Somebody with a new account.

@@ -2,7 +2,7 @@
 //! file, from which the client reads it, so that slow clients hold no memory.
 
 use std::fs::File;
-use std::io::{Seek as _, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use futures_util::TryStreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::io::ReaderStream;
 
-use crate::http::response::{ApiError, Response, Result, streamed, text};
+use crate::http::response::{ApiError, Response, Result, bytes, streamed};
 use crate::http::response_body::ResponseBroken;
 
 /// A larger document is put into a file.
@@ -30,7 +30,7 @@ pub struct Renderer {
 pub struct RenderPermit(OwnedSemaphorePermit);
 
 enum Document {
-    InMemory(String),
+    InMemory(Vec<u8>),
     InFile(File),
 }
 
@@ -69,27 +69,27 @@ impl Renderer {
     ///
     /// # Errors
     /// If it cannot be made or stored.
-    pub async fn respond(
+    pub async fn respond<D: Into<Vec<u8>>>(
         &self,
         permit: RenderPermit,
         content_type: &'static str,
-        work: impl FnOnce() -> serde_json::Result<String> + Send + 'static,
+        work: impl FnOnce() -> io::Result<D> + Send + 'static,
     ) -> Result<Response> {
         let scratch = self.scratch.clone();
         let made = tokio::task::spawn_blocking(move || {
             let _permit = permit.0;
-            let document = work()?;
+            let document: Vec<u8> = work()?.into();
             if document.len() <= MAX_MEMORY_BYTES {
                 return Ok(Document::InMemory(document));
             }
             // The file has no name, so it ends with the response.
             let mut file = tempfile::tempfile_in(scratch)?;
-            file.write_all(document.as_bytes())?;
+            file.write_all(&document)?;
             file.rewind()?;
-            Ok::<_, std::io::Error>(Document::InFile(file))
+            Ok::<_, io::Error>(Document::InFile(file))
         });
         match made.await.map_err(|error| ApiError::internal(&error))?.map_err(|error| ApiError::internal(&error))? {
-            Document::InMemory(document) => Ok(text(content_type, document)),
+            Document::InMemory(document) => Ok(bytes(content_type, document.into())),
             Document::InFile(file) => {
                 let parts = ReaderStream::with_capacity(tokio::fs::File::from_std(file), READ_BYTES);
                 Ok(streamed(

@@ -1,6 +1,7 @@
 //! Transcripts: create, get, list, delete; sentences, paragraphs, word search and subtitles.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
 
 use auricle_engine::Word;
@@ -206,17 +207,24 @@ impl<'a> Segmented<'a> {
 }
 
 /// Responds with a document that is made of a completed transcript and its words.
-async fn document(
+///
+/// # Errors
+/// If the transcript has been deleted, or the document cannot be made.
+pub async fn document<D, E>(
     state: &TranscriptsState,
     transcript: Arc<Transcript>,
     content_type: &'static str,
-    work: impl FnOnce(&Transcript, Vec<Word>) -> serde_json::Result<String> + Send + 'static,
-) -> Result<Response> {
+    work: impl FnOnce(&Transcript, Vec<Word>) -> std::result::Result<D, E> + Send + 'static,
+) -> Result<Response>
+where
+    D: Into<Vec<u8>>,
+    E: Into<io::Error>,
+{
     let permit = state.renderer.permit().await?;
     let words = state.store.words(&transcript).await?.ok_or_else(unknown)?;
     let work = move || {
         let words: Vec<Word> = serde_json::from_str(&words)?;
-        work(&transcript, words)
+        work(&transcript, words).map_err(Into::into)
     };
     state.renderer.respond(permit, content_type, work).await
 }
@@ -330,7 +338,7 @@ pub async fn subtitles(
                 speaker.clone_from(name);
             }
         }
-        Ok(match format {
+        io::Result::Ok(match format {
             SubtitleFormat::Srt => subtitles::srt(&words, &options),
             SubtitleFormat::Vtt => subtitles::vtt(&words, &options),
         })

@@ -8,6 +8,7 @@ use super::DashboardState;
 use super::form::Form;
 use super::frame::{Frame, page, refused};
 use super::passwords::weakness;
+use super::provider_button::ProviderButton;
 use super::words::EN;
 use crate::auth::visitor::hash_of;
 use crate::context::RequestContext;
@@ -20,6 +21,22 @@ struct JoinPage<'a> {
     frame: Frame,
     invitation: &'a InvitedTo,
     problem: &'a str,
+    provider: Option<ProviderButton<'a>>,
+}
+
+fn join_page<'a>(
+    state: &'a DashboardState,
+    token: &str,
+    secret: &str,
+    invitation: &'a InvitedTo,
+    problem: &'a str,
+) -> JoinPage<'a> {
+    JoinPage {
+        frame: Frame::plain(EN.join, token),
+        invitation,
+        problem,
+        provider: ProviderButton::new(state, &format!("/join/{secret}")),
+    }
 }
 
 /// The invitation that the path names, with the hash of its secret.
@@ -38,17 +55,17 @@ fn gone() -> ApiError {
 /// `GET /join/{secret}`
 pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     let (_, invitation) = invitation(&state, &request).await?;
-    let frame = Frame::plain(EN.join, &request.visitor()?.form_token);
-    page(&JoinPage { frame, invitation: &invitation, problem: "" })
+    let token = &request.visitor()?.form_token;
+    page(&join_page(&state, token, &request.param("secret"), &invitation, ""))
 }
 
 /// `POST /join/{secret}`
 pub async fn join(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     let (hash, invitation) = invitation(&state, &request).await?;
     let token = request.visitor()?.form_token.clone();
+    let secret = request.param("secret");
     let form = Form::read(request).await?;
-    let again =
-        |problem: &str| refused(&JoinPage { frame: Frame::plain(EN.join, &token), invitation: &invitation, problem });
+    let again = |problem: &str| refused(&join_page(&state, &token, &secret, &invitation, problem));
     let password = form.text("password");
     if let Some(problem) = weakness(password, &invitation.email) {
         return again(problem);

@@ -10,15 +10,18 @@ pub mod audio;
 pub mod billing;
 mod chart;
 pub mod checkout;
+mod docx;
 pub mod forgot;
 mod form;
 pub mod frame;
 mod insights;
 pub mod join;
 pub mod keys;
+pub mod openid;
 pub mod operator;
 mod passwords;
 pub mod playground;
+mod provider_button;
 mod pulls;
 pub mod reference;
 mod shown;
@@ -39,6 +42,7 @@ use auricle_engine::{Catalog, Engine};
 use url::Url;
 
 use crate::api::TranscriptsState;
+use crate::auth::openid::OpenId;
 use crate::auth::visitor::Cookies;
 use crate::billing::PaymentProvider;
 use crate::http::response::Result;
@@ -73,6 +77,8 @@ pub struct DashboardState {
     pub api_url: Url,
     /// The pages of the API.
     pub reference: Reference,
+    /// Signs people in, too.
+    pub openid: Option<OpenId>,
     /// Anybody may create an account.
     pub sign_up: bool,
     /// The settings name a mail server.

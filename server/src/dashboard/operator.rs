@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use askama::Template;
+use serde::Serialize;
 use url::Url;
 
 use super::DashboardState;
@@ -64,15 +65,25 @@ struct OperatorPage {
     free_memory: Option<String>,
     weights: String,
     models: Vec<Model>,
-    pull: Option<PullState>,
+    pulls: Vec<NodePull>,
     problem: String,
     metrics_url: String,
 }
 
 impl OperatorPage {
     fn is_pulling(&self) -> bool {
-        self.pull.as_ref().is_some_and(|pull| pull.is_running)
+        self.pulls.iter().any(|pull| pull.state.is_running)
     }
+}
+
+/// The last pull of a process.
+#[derive(Serialize)]
+struct NodePull {
+    node: NodeId,
+    /// The name of its machine; empty where there is one process.
+    host: String,
+    #[serde(flatten)]
+    state: PullState,
 }
 
 struct ShownNode {
@@ -146,13 +157,36 @@ pub async fn start_pull(state: Arc<DashboardState>, request: RequestContext) -> 
 /// `GET /data/operator/pull`: the progress of a pull, for the page's script.
 pub async fn progress(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     check(&state, &request)?;
-    Ok(private(json(&state.operation.pulls.state())))
+    let nodes = state.store.nodes().await?;
+    Ok(private(json(&node_pulls(&state, &nodes, clock::now_ms()))))
+}
+
+/// The last pull of each process. Of this process it is the state now, of others the one that they have told.
+fn node_pulls(state: &DashboardState, nodes: &[ListedNode], now: i64) -> Vec<NodePull> {
+    let this = &state.operation.node;
+    let pull = |listed: &ListedNode| {
+        let node = &listed.node;
+        let told = || serde_json::from_str::<PullState>(listed.pull.as_deref()?).ok();
+        let mut state = if node.id == *this { state.operation.pulls.state() } else { told() }?;
+        if state.is_running && !is_alive(listed, now) {
+            (state.is_running, state.has_failed) = (false, true);
+            EN.pull_lost.clone_into(&mut state.text);
+        }
+        let host = if nodes.len() > 1 { format!("{} · {}", node.host, node.address) } else { String::new() };
+        Some(NodePull { node: node.id.clone(), host, state })
+    };
+    nodes.iter().filter_map(pull).collect()
+}
+
+fn is_alive(node: &ListedNode, now: i64) -> bool {
+    now - node.seen_at < SILENT_MS
 }
 
 async fn operator_page(state: &DashboardState, frame: Frame, problem: String) -> Result<OperatorPage> {
     let service = state.store.service_state().await?;
     let now = clock::now_ms();
-    let nodes = state.store.nodes().await?.into_iter();
+    let nodes = state.store.nodes().await?;
+    let pulls = node_pulls(state, &nodes, now);
     let engine = state.engine.as_ref();
     let loaded = engine.map(|engine| engine.blocking().loaded_models()).unwrap_or_default();
     let listed = checkpoints::list(&state.catalog).map_err(|error| ApiError::internal(&error))?;
@@ -173,25 +207,26 @@ async fn operator_page(state: &DashboardState, frame: Frame, problem: String) ->
         sessions: service.sessions.iter().map(|(_, sessions)| sessions).sum(),
         service,
         max_live_sessions: state.operation.max_live_sessions,
-        nodes: nodes.map(|node| shown_node(node, now, &state.operation.node)).collect(),
+        nodes: nodes.into_iter().map(|node| shown_node(node, now, &state.operation.node)).collect(),
         device: device.unwrap_or_default(),
         warnings: engine.map(|engine| engine.warnings().to_vec()).unwrap_or_default(),
         memory: resident_bytes().map(decimal_bytes),
         free_memory: auricle_engine::available_memory().map(decimal_bytes),
         weights: decimal_bytes(loaded.iter().map(|(_, bytes)| bytes).sum()),
         models: listed.into_iter().map(|listed| model(listed, &loaded)).collect(),
-        pull: state.operation.pulls.state(),
+        pulls,
         problem,
         metrics_url: state.operation.metrics_url.to_string(),
     })
 }
 
 fn shown_node(listed: ListedNode, now: i64, this: &NodeId) -> ShownNode {
-    let ListedNode { node, seen_at, sessions } = listed;
+    let is_alive = is_alive(&listed, now);
+    let ListedNode { node, seen_at, sessions, .. } = listed;
     let memory = node.memory_bytes.and_then(|bytes| u64::try_from(bytes).ok());
     ShownNode {
         is_this: node.id == *this,
-        is_alive: now - seen_at < SILENT_MS,
+        is_alive,
         host: node.host,
         address: node.address,
         role: node.role,

@@ -2,21 +2,29 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::words::EN;
 use crate::checkpoints::{PullError, PullTarget, Pulled, Source, Step, decimal_bytes, pull};
+use crate::ids::NodeId;
+use crate::store::Store;
+
+/// Interval at which the other processes are told of the progress.
+const TELL: Duration = Duration::from_secs(1);
 
 /// The pulls of this process.
 pub struct Pulls {
+    store: Store,
+    node: NodeId,
     models: PathBuf,
     source: Source,
     last: Arc<Mutex<Option<PullState>>>,
 }
 
 /// The last pull.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PullState {
     pub repository: String,
     pub is_running: bool,
@@ -28,9 +36,9 @@ pub struct PullState {
 }
 
 impl Pulls {
-    /// Pulls into a models folder.
-    pub fn new(models: PathBuf, source: Source) -> Self {
-        Self { models, source, last: Arc::default() }
+    /// Pulls of a process into its models folder.
+    pub fn new(store: Store, node: NodeId, models: PathBuf, source: Source) -> Self {
+        Self { store, node, models, source, last: Arc::default() }
     }
 
     /// The pull that runs, else the last one.
@@ -59,7 +67,7 @@ impl Pulls {
         }
         let (models, source, last) = (self.models.clone(), self.source.clone(), self.last.clone());
         let progress = last.clone();
-        let pulling = tokio::spawn(async move {
+        let mut pulling = tokio::spawn(async move {
             let mut total = 0;
             let mut report = |step: Step<'_>| {
                 let mut state = locked(&progress);
@@ -76,8 +84,15 @@ impl Pulls {
             };
             pull(&models, &target, &source, false, &mut report).await
         });
+        let (store, node) = (self.store.clone(), self.node.clone());
         tokio::spawn(async move {
-            let end = pulling.await;
+            let mut tell = tokio::time::interval(TELL);
+            let end = loop {
+                tokio::select! {
+                    end = &mut pulling => break end,
+                    _ = tell.tick() => note(&store, &node, &last).await,
+                }
+            };
             if let Some(state) = locked(&last).as_mut() {
                 state.is_running = false;
                 let (has_failed, text) = match end {
@@ -91,8 +106,18 @@ impl Pulls {
                 }
                 (state.has_failed, state.text) = (has_failed, text);
             }
+            note(&store, &node, &last).await;
         });
         Ok(())
+    }
+}
+
+/// Tells the other processes.
+async fn note(store: &Store, node: &NodeId, last: &Mutex<Option<PullState>>) {
+    let state = locked(last).clone();
+    let Some(text) = state.and_then(|state| serde_json::to_string(&state).ok()) else { return };
+    if let Err(error) = store.note_pull(node, &text).await {
+        tracing::warn!(%error, "recording the progress of a pull failed");
     }
 }
 

@@ -10,6 +10,7 @@ use super::forgot::{self, no_sign_up};
 use super::form::Form;
 use super::frame::{Frame, page, private, refused};
 use super::passwords::{MAX_BYTES, weakness};
+use super::provider_button::ProviderButton;
 use super::words::EN;
 use crate::auth::visitor::{hash_of, new_secret};
 use crate::billing::dollars;
@@ -18,15 +19,41 @@ use crate::http::response::{Response, Result, see_other};
 use crate::ids::UserId;
 use crate::store::email_address;
 
+/// The field of an identity that a right password connects.
+const CONNECT: &str = "connect";
+
 #[derive(Template)]
 #[template(path = "sign_in.html")]
-struct SignInPage<'a> {
+pub(super) struct SignInPage<'a> {
     frame: Frame,
     email: &'a str,
     next: &'a str,
     problem: &'a str,
     sign_up: bool,
     sends_mail: bool,
+    provider: Option<ProviderButton<'a>>,
+    /// The identity with which a right password connects the account; empty for none.
+    pub connect: &'a str,
+}
+
+/// The page for a visitor with this token.
+pub(super) fn sign_in_page<'a>(
+    state: &'a DashboardState,
+    token: &str,
+    email: &'a str,
+    next: &'a str,
+    problem: &'a str,
+) -> SignInPage<'a> {
+    SignInPage {
+        frame: Frame::plain(EN.sign_in, token),
+        email,
+        next: own_path(next),
+        problem,
+        sign_up: state.sign_up,
+        sends_mail: state.sends_mail,
+        provider: ProviderButton::new(state, own_path(next)),
+        connect: "",
+    }
 }
 
 #[derive(Template)]
@@ -38,11 +65,12 @@ struct SignUpPage<'a> {
     credit: String,
     /// The address comes first, and the password with the link of a letter.
     sends_mail: bool,
+    provider: Option<ProviderButton<'a>>,
 }
 
 /// A path of this dashboard that a sign-in may lead to; the list of transcripts for anything else. A path with two slashes or a
 /// backslash would be another host's.
-fn own_path(next: &str) -> &str {
+pub(super) fn own_path(next: &str) -> &str {
     let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if next.starts_with('/') && !next.starts_with("//") && plain { next } else { "/transcripts" }
 }
@@ -65,14 +93,7 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
     if visitor.sign_in.is_some() {
         return Ok(private(see_other(own_path(&next))));
     }
-    page(&SignInPage {
-        frame: Frame::plain(EN.sign_in, &visitor.form_token),
-        email: "",
-        next: own_path(&next),
-        problem: "",
-        sign_up: state.sign_up,
-        sends_mail: state.sends_mail,
-    })
+    page(&sign_in_page(&state, &visitor.form_token, "", &next, ""))
 }
 
 /// `POST /login`
@@ -88,17 +109,18 @@ pub async fn sign_in(state: Arc<DashboardState>, request: RequestContext) -> Res
     match id.filter(|_| is_right) {
         Some(id) => {
             state.attempts.succeeded(&address, &email);
+            let connected = state.openid.as_ref().and_then(|provider| provider.connected(form.text(CONNECT), &email));
+            if let Some(identity) = connected {
+                state.store.connect(&id, &identity).await?;
+            }
             state.begin(&id, form.text("next")).await
         }
         // The answer is the same for an unknown address and a wrong password.
-        None => refused(&SignInPage {
-            frame: Frame::plain(EN.sign_in, &token),
-            email: form.text("email"),
-            next: own_path(form.text("next")),
-            problem: EN.sign_in_wrong,
-            sign_up: state.sign_up,
-            sends_mail: state.sends_mail,
-        }),
+        None => {
+            let mut again = sign_in_page(&state, &token, form.text("email"), form.text("next"), EN.sign_in_wrong);
+            again.connect = form.text(CONNECT);
+            refused(&again)
+        }
     }
 }
 
@@ -114,9 +136,15 @@ pub async fn show_sign_up(state: Arc<DashboardState>, request: RequestContext) -
     page(&sign_up_page(&state, &visitor.form_token, "", ""))
 }
 
-fn sign_up_page<'a>(state: &DashboardState, token: &str, email: &'a str, problem: &'a str) -> SignUpPage<'a> {
-    let credit = dollars(state.free_credit_cents);
-    SignUpPage { frame: Frame::plain(EN.sign_up, token), email, problem, credit, sends_mail: state.sends_mail }
+fn sign_up_page<'a>(state: &'a DashboardState, token: &str, email: &'a str, problem: &'a str) -> SignUpPage<'a> {
+    SignUpPage {
+        frame: Frame::plain(EN.sign_up, token),
+        email,
+        problem,
+        credit: dollars(state.free_credit_cents),
+        sends_mail: state.sends_mail,
+        provider: ProviderButton::new(state, "/transcripts"),
+    }
 }
 
 /// `POST /signup`

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use askama::Template;
+use auricle_engine::Word;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::audio::{MediaKind, media_type};
+use super::docx;
 use super::form::Form;
 use super::frame::{Frame, Section, page, private};
 use super::insights::Insights;
@@ -22,7 +24,7 @@ use crate::billing::dollars;
 use crate::context::RequestContext;
 use crate::http::response::{self, ApiError, Response, Result, see_other};
 use crate::ids::{AccountId, TranscriptId};
-use crate::store::{Cursor, ListQuery, ListedTranscript, Status};
+use crate::store::{Cursor, ListQuery, ListedTranscript, Status, Transcript};
 
 /// Transcripts of a page.
 const PAGE: usize = 50;
@@ -261,12 +263,16 @@ pub async fn download(state: Arc<DashboardState>, request: RequestContext) -> Re
             let permit = state.transcripts.renderer.permit().await?;
             let work = move || {
                 let text = transcript.text.as_deref().unwrap_or_default();
-                text_by_speaker(text, transcript.utterances.as_deref(), &names)
+                Ok(text_by_speaker(text, transcript.utterances.as_deref(), &names)?)
             };
             state.transcripts.renderer.respond(permit, "text/plain; charset=utf-8", work).await?
         }
         "srt" => api::subtitles(&state.transcripts, &request, transcript, SubtitleFormat::Srt, names).await?,
         "vtt" => api::subtitles(&state.transcripts, &request, transcript, SubtitleFormat::Vtt, names).await?,
+        "docx" => {
+            let work = move |transcript: &Transcript, words: Vec<Word>| docx::document(transcript, &words, &names);
+            api::document(&state.transcripts, transcript, docx::CONTENT_TYPE, work).await?
+        }
         "json" => api::get(state.transcripts.clone(), request).await?,
         _ => return Err(ApiError::not_found("There is no such format.")),
     };

@@ -88,6 +88,16 @@ words! {
     confirm_gone = "This link was used already or has expired, or the address has an account by now. Sign in, or create the account once more.";
     sign_in_question = "You have an account?";
     sign_in_forgotten = "Forgot your password? Your administrator gets a link with";
+    openid_or = "or";
+    openid_with = "Continue with";
+    openid_none = "No provider signs people in here.";
+    openid_state = "This sign-in was not begun in this browser, or long ago. Begin again.";
+    openid_failed = "The provider cannot be reached, or its answer is not right. Try again, or sign in with a password.";
+    openid_declined = "The provider has not signed you in. Try again, or sign in with a password.";
+    openid_address = "The provider has not verified your email address. Verify it there, and begin again.";
+    openid_closed = "Nobody here has your email address. New accounts are made by the administrator.";
+    openid_other = "This invitation is for another email address than the one that the provider has verified.";
+    openid_password = "This email address has an account with a password. Sign in with it this once; from then on the provider signs you in, too.";
     sign_up = "Create an account";
     sign_up_title = "Create your account";
     sign_up_question = "New here?";
@@ -211,6 +221,7 @@ words! {
     download_txt = "Text (TXT)";
     download_srt = "Subtitles (SRT)";
     download_vtt = "Subtitles (VTT)";
+    download_docx = "Document (DOCX)";
     download_json = "Everything (JSON)";
     delete_confirm = "Delete this transcript and its recording for good?";
     find = "Find in the transcript";
@@ -367,6 +378,7 @@ words! {
     pull_of = "of";
     pull_checks = "Checking every tensor…";
     pull_present = "It is there already.";
+    pull_lost = "Its process does not answer. A pull there goes on from what it has.";
     pull_unknown = "The catalog has no such model to pull.";
     checkout = "Add a payment method";
     checkout_local = "This service collects no payments: usage beyond the free credit is recorded, and nobody is charged.";

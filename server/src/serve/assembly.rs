@@ -21,6 +21,7 @@ use crate::api::rendering::Renderer;
 use crate::api::upload_quota::UploadQuota;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
+use crate::auth::openid::OpenId;
 use crate::auth::visitor::Cookies;
 use crate::billing::PaymentProvider;
 use crate::checkpoints::{self, Source};
@@ -98,7 +99,7 @@ fn language_models(config: &Config, engine: Option<&Engine>) -> Result<LanguageM
 }
 
 /// The state of the operator's page. The environment names the hub, as for `auricle models pull`.
-fn operation(config: &Config, urls: &PublicUrls, node: NodeId) -> Operation {
+fn operation(config: &Config, urls: &PublicUrls, store: &Store, node: NodeId) -> Operation {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let source = Source {
         hub: variable("HF_ENDPOINT").unwrap_or_else(|| checkpoints::HUB.into()),
@@ -107,7 +108,7 @@ fn operation(config: &Config, urls: &PublicUrls, node: NodeId) -> Operation {
     };
     Operation {
         operators: config.operators.clone(),
-        pulls: Pulls::new(config.models.clone(), source),
+        pulls: Pulls::new(store.clone(), node.clone(), config.models.clone(), source),
         metrics_url: url_below(urls.health.as_ref().unwrap_or(&urls.api), "/metrics"),
         max_live_sessions: config.max_live_sessions,
         node,
@@ -260,6 +261,7 @@ impl Service {
             },
         });
         let cookies = Cookies::new(&urls.dashboard);
+        let openid = OpenId::new(config, &urls.dashboard, signing_key.clone())?;
         let document = openapi::document(&urls.api);
         let dashboard = Arc::new(DashboardState {
             store: store.clone(),
@@ -276,10 +278,11 @@ impl Service {
             browser_rules: BrowserRules::new(&urls.api, &storage.upload_origin(config, &urls.storage)),
             api_url: urls.api.clone(),
             reference: Reference::new(&document),
+            openid,
             sign_up: config.sign_up,
             sends_mail: mail.is_some(),
             free_credit_cents: config.free_credit_cents.into(),
-            operation: operation(config, urls, metering.node().clone()),
+            operation: operation(config, urls, &store, metering.node().clone()),
         });
         let state = AppState {
             authenticator: Authenticator {

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod budgets;
+mod identities;
 mod jobs;
 mod key_cache;
 mod keys;
@@ -43,6 +44,7 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use crate::clock;
 use crate::ids::AccountId;
 pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber, email_address};
+pub use identities::{Identified, ProviderIdentity};
 pub use jobs::{AttemptCount, CompletedTranscript, Job, JobQuery, Outcome, SourceKind};
 use key_cache::KeyCache;
 use keys::KeyUses;

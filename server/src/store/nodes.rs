@@ -29,6 +29,8 @@ pub struct ListedNode {
     pub node: Node,
     pub seen_at: i64,
     pub sessions: i64,
+    /// Its last pull of a checkpoint, as JSON.
+    pub pull: Option<String>,
 }
 
 impl Store {
@@ -61,6 +63,12 @@ impl Store {
         tx.commit().await
     }
 
+    /// Records the state of a process's pull.
+    pub async fn note_pull(&self, id: &NodeId, pull: &str) -> Result<()> {
+        let update = sqlx::query("UPDATE nodes SET pull = $1 WHERE id = $2").bind(pull).bind(id.as_str());
+        update.execute(&self.write).await.map(|_| ())
+    }
+
     /// Forgets a process, which stops.
     pub async fn forget_node(&self, id: &NodeId) -> Result<()> {
         sqlx::query("DELETE FROM nodes WHERE id = $1").bind(id.as_str()).execute(&self.write).await.map(|_| ())
@@ -69,7 +77,7 @@ impl Store {
     /// The processes, the oldest first.
     pub async fn nodes(&self) -> Result<Vec<ListedNode>> {
         let rows = sqlx::query(
-            "SELECT id, host, address, role, version, device, memory_bytes, started_at, seen_at,
+            "SELECT id, host, address, role, version, device, memory_bytes, started_at, seen_at, pull,
                     (SELECT COUNT(*) FROM live_sessions l WHERE l.node = n.id) AS sessions
              FROM nodes n ORDER BY started_at, id LIMIT 200",
         )
@@ -87,7 +95,12 @@ impl Store {
                     memory_bytes: row.try_get("memory_bytes")?,
                     started_at: row.try_get("started_at")?,
                 };
-                Ok(ListedNode { node, seen_at: row.try_get("seen_at")?, sessions: row.try_get("sessions")? })
+                Ok(ListedNode {
+                    node,
+                    seen_at: row.try_get("seen_at")?,
+                    sessions: row.try_get("sessions")?,
+                    pull: row.try_get("pull")?,
+                })
             })
             .collect()
     }

@@ -135,7 +135,7 @@ impl Store {
     ) -> Result<Invited> {
         let now = clock::now_ms();
         let mut tx = self.begin().await?;
-        self.lock_account(&mut tx, account).await?;
+        lock_account(self.dialect, &mut tx, account).await?;
         if let Some(of) = account_with_address(&mut tx, email).await? {
             return Ok(if of == *account { Invited::Present } else { Invited::Taken });
         }
@@ -196,49 +196,12 @@ impl Store {
 
     /// Accepts an invitation: its address becomes a member with this password. It stays open where that is not possible.
     pub async fn join(&self, secret_hash: &str, password_hash: &str) -> Result<Joined> {
-        let now = clock::now_ms();
         let mut tx = self.begin().await?;
-        let account: Option<String> = sqlx::query_scalar("SELECT account_id FROM invitations WHERE secret_hash = $1")
-            .bind(secret_hash)
-            .fetch_optional(&mut *tx)
-            .await?;
-        let Some(account) = account.map(AccountId::from) else { return Ok(Joined::Gone) };
-        // Two invitations may be accepted at the same time while one seat is free.
-        self.lock_account(&mut tx, &account).await?;
-        let email: Option<String> =
-            sqlx::query_scalar("DELETE FROM invitations WHERE secret_hash = $1 AND expires_at > $2 RETURNING email")
-                .bind(secret_hash)
-                .bind(now)
-                .fetch_optional(&mut *tx)
-                .await?;
-        let Some(email) = email else { return Ok(Joined::Gone) };
-        if account_with_address(&mut tx, &email).await?.is_some() {
-            return Ok(Joined::Taken);
+        let joined = join(self.dialect, &mut tx, secret_hash, password_hash).await?;
+        if matches!(joined, Joined::Yes(_)) {
+            tx.commit().await?;
         }
-        let taken: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM users WHERE account_id = $1")
-            .bind(account.as_str())
-            .fetch_one(&mut *tx)
-            .await?;
-        if taken >= SEATS {
-            return Ok(Joined::Full);
-        }
-        let user = UserId::new();
-        let joined = sqlx::query(
-            "INSERT INTO users (id, account_id, email, password_hash, created_at, role) VALUES ($1, $2, $3, $4, $5, 'member')
-             ON CONFLICT (email) DO NOTHING",
-        )
-        .bind(user.as_str())
-        .bind(account.as_str())
-        .bind(&email)
-        .bind(password_hash)
-        .bind(now)
-        .execute(&mut *tx)
-        .await?;
-        if joined.rows_affected() == 0 {
-            return Ok(Joined::Taken);
-        }
-        tx.commit().await?;
-        Ok(Joined::Yes(user))
+        Ok(joined)
     }
 
     /// Removes a member: sign-ins, live sessions, links and the keys that the person made end with it. False if the account has no
@@ -266,17 +229,17 @@ impl Store {
         tx.commit().await?;
         Ok(true)
     }
+}
 
-    /// Lets one transaction at a time change the team of an account.
-    async fn lock_account(&self, tx: &mut Tx, account: &AccountId) -> Result<()> {
-        if self.dialect == Dialect::Postgres {
-            sqlx::query("SELECT id FROM accounts WHERE id = $1 FOR UPDATE")
-                .bind(account.as_str())
-                .execute(&mut **tx)
-                .await?;
-        }
-        Ok(())
+/// Lets one transaction at a time change the team of an account.
+async fn lock_account(dialect: Dialect, tx: &mut Tx, account: &AccountId) -> Result<()> {
+    if dialect == Dialect::Postgres {
+        sqlx::query("SELECT id FROM accounts WHERE id = $1 FOR UPDATE")
+            .bind(account.as_str())
+            .execute(&mut **tx)
+            .await?;
     }
+    Ok(())
 }
 
 /// The account to which an address belongs.
@@ -288,4 +251,49 @@ pub(super) async fn account_with_address(tx: &mut Tx, email: &str) -> Result<Opt
     .fetch_optional(&mut **tx)
     .await?;
     Ok(found.map(AccountId::from))
+}
+
+/// Accepts an invitation with this transaction, which is to be committed only if somebody has joined.
+pub(super) async fn join(dialect: Dialect, tx: &mut Tx, secret_hash: &str, password_hash: &str) -> Result<Joined> {
+    let now = clock::now_ms();
+    let account: Option<String> = sqlx::query_scalar("SELECT account_id FROM invitations WHERE secret_hash = $1")
+        .bind(secret_hash)
+        .fetch_optional(&mut **tx)
+        .await?;
+    let Some(account) = account.map(AccountId::from) else { return Ok(Joined::Gone) };
+    // Two invitations may be accepted at the same time while one seat is free.
+    lock_account(dialect, tx, &account).await?;
+    let email: Option<String> =
+        sqlx::query_scalar("DELETE FROM invitations WHERE secret_hash = $1 AND expires_at > $2 RETURNING email")
+            .bind(secret_hash)
+            .bind(now)
+            .fetch_optional(&mut **tx)
+            .await?;
+    let Some(email) = email else { return Ok(Joined::Gone) };
+    if account_with_address(tx, &email).await?.is_some() {
+        return Ok(Joined::Taken);
+    }
+    let taken: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM users WHERE account_id = $1")
+        .bind(account.as_str())
+        .fetch_one(&mut **tx)
+        .await?;
+    if taken >= SEATS {
+        return Ok(Joined::Full);
+    }
+    let user = UserId::new();
+    let joined = sqlx::query(
+        "INSERT INTO users (id, account_id, email, password_hash, created_at, role) VALUES ($1, $2, $3, $4, $5, 'member')
+         ON CONFLICT (email) DO NOTHING",
+    )
+    .bind(user.as_str())
+    .bind(account.as_str())
+    .bind(&email)
+    .bind(password_hash)
+    .bind(now)
+    .execute(&mut **tx)
+    .await?;
+    if joined.rows_affected() == 0 {
+        return Ok(Joined::Taken);
+    }
+    Ok(Joined::Yes(user))
 }

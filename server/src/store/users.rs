@@ -7,6 +7,9 @@ use super::{Letter, Result, Store, Tx, mail_outbox, sign_ins};
 use crate::clock;
 use crate::ids::{AccountId, UserId};
 
+/// Stands for the password of somebody who has none. No password has this hash.
+pub(super) const NO_PASSWORD: &str = "";
+
 /// A person who signs in.
 #[derive(Clone, Debug)]
 pub struct User {
@@ -178,21 +181,37 @@ impl Store {
 }
 
 /// Creates an account and its user with this transaction. None, and nothing to commit, if the address has an account or a user already.
-async fn create_user(tx: &mut Tx, email: &str, password_hash: &str, free_credit_cents: i64) -> Result<Option<UserId>> {
-    let (account, user, now) = (AccountId::new(), UserId::new(), clock::now_ms());
+pub(super) async fn create_user(
+    tx: &mut Tx,
+    email: &str,
+    password_hash: &str,
+    free_credit_cents: i64,
+) -> Result<Option<UserId>> {
+    let account = AccountId::new();
     let created = sqlx::query(
         "INSERT INTO accounts (id, email, created_at, free_credit_cents, credit_balance_cents)
          VALUES ($1, $2, $3, $4, $4) ON CONFLICT (email) DO NOTHING",
     )
     .bind(account.as_str())
     .bind(email)
-    .bind(now)
+    .bind(clock::now_ms())
     .bind(free_credit_cents)
     .execute(&mut **tx)
     .await?;
     if created.rows_affected() == 0 {
         return Ok(None);
     }
+    insert_owner(tx, &account, email, password_hash).await
+}
+
+/// Creates the owner of an account with this transaction. None if the address has a user already.
+pub(super) async fn insert_owner(
+    tx: &mut Tx,
+    account: &AccountId,
+    email: &str,
+    password_hash: &str,
+) -> Result<Option<UserId>> {
+    let user = UserId::new();
     let joined = sqlx::query(
         "INSERT INTO users (id, account_id, email, password_hash, created_at) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (email) DO NOTHING",
@@ -201,13 +220,10 @@ async fn create_user(tx: &mut Tx, email: &str, password_hash: &str, free_credit_
     .bind(account.as_str())
     .bind(email)
     .bind(password_hash)
-    .bind(now)
+    .bind(clock::now_ms())
     .execute(&mut **tx)
     .await?;
-    if joined.rows_affected() == 0 {
-        return Ok(None);
-    }
-    Ok(Some(user))
+    Ok((joined.rows_affected() > 0).then_some(user))
 }
 
 async fn insert_password_link<'e, E: sqlx::Executor<'e, Database = sqlx::Any>>(

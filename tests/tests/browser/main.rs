@@ -3,6 +3,7 @@
 mod agent;
 mod dashboard;
 mod mail;
+mod openid;
 mod operator;
 mod reference;
 mod team;

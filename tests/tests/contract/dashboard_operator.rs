@@ -1,12 +1,17 @@
 //! The operator's page: who sees it, what it says, and pulls that it starts.
 
 use auricle_tests::hub::{Hub, HubFaults};
-use auricle_tests::{PASSWORD, Service, Setup, Visitor, eventually, fixtures, silence};
+use auricle_tests::{Clock, PASSWORD, Service, Setup, Visitor, eventually, fixtures, silence};
 use serde_json::{Value, json};
 
 use crate::postgres;
 
 const OPERATOR: &str = "ops@example.org";
+
+/// The last pull of each process, as the page's script gets them.
+fn pulls(operator: &mut Visitor) -> Value {
+    serde_json::from_slice(&operator.get("/data/operator/pull").body).unwrap()
+}
 
 fn operated() -> Setup {
     Setup::local().with("operators", format!("[\"{OPERATOR}\"]"))
@@ -94,9 +99,7 @@ fn a_pull_tells_its_progress_resumes_and_serves() {
     let hub = Hub::serve("somebody/something", &fixtures().join("whisper/multi"));
     let service = operated().environment([("HF_ENDPOINT", hub.url())]).start();
     let mut operator = operator(&service);
-    let progress = |operator: &mut Visitor| -> Value {
-        serde_json::from_slice(&operator.get("/data/operator/pull").body).unwrap()
-    };
+    let progress = |operator: &mut Visitor| -> Value { pulls(operator)[0].clone() };
     let ended = |operator: &mut Visitor| {
         eventually("the end of the pull", || {
             let state = progress(operator);
@@ -161,6 +164,57 @@ fn the_page_lists_the_processes_of_a_shared_database() {
     api.terminate();
     api.wait();
     eventually("one process", || (nodes(&mut operator) == 1).then_some(()));
+}
+
+/// Behind a load balancer each request may come to another process.
+#[test]
+fn every_process_tells_the_progress_of_a_pull_and_that_one_is_silent() {
+    let (Some(postgres), Some(clock)) = (postgres(), Clock::new()) else { return };
+    let hub = Hub::serve("somebody/something", &fixtures().join("whisper/multi"));
+    let cuts = std::collections::HashMap::from([("model.safetensors".to_owned(), 500_000)]);
+    hub.behave(HubFaults { cuts, slow: true, times: Some(1), ..HubFaults::default() });
+    let setup = operated().with("database_url", postgres.database());
+    let puller = setup.clone().environment([("HF_ENDPOINT", hub.url())]).start();
+    let other = setup.with("role", "api").environment(clock.environment()).start();
+    let mut operator = operator(&puller);
+    // The same browser, which the load balancer has sent to the other process.
+    let mut there = Visitor::new(&other);
+    there.sign_in(OPERATOR, PASSWORD);
+    eventually("two processes", || {
+        let page = there.get("/operator").text().to_owned();
+        (page.matches(">Running<").count() == 2).then_some(())
+    });
+    assert_eq!(pulls(&mut there), json!([]));
+    assert_eq!(operator.post("/operator", &[("model", "svc-fast"), ("size", "")]).status, 303);
+    let state = eventually("the progress, told by the other process", || {
+        let state = pulls(&mut there)[0].clone();
+        state["percent"].as_u64().is_some_and(|percent| percent > 45).then_some(state)
+    });
+    assert!(state["is_running"] == true && state["host"].as_str().unwrap().contains(" · 127.0.0.1:"), "{state}");
+    let page = there.get("/operator").text().to_owned();
+    assert!(page.contains("data-pull=\"node_") && page.contains("somebody/something"), "{page}");
+
+    // The process dies, and has not told of itself for a minute.
+    puller.kill();
+    assert_eq!(pulls(&mut there)[0]["is_running"], true, "nobody knows yet");
+    clock.set("+60s");
+    eventually("a silent process", || {
+        let page = there.get("/operator").text().to_owned();
+        let is_silent = page.contains(">Silent since <time") && page.matches(">Running<").count() == 1;
+        (is_silent && page.contains("Its process does not answer")).then_some(())
+    });
+    let state = pulls(&mut there)[0].clone();
+    assert!(state["is_running"] == false && state["has_failed"] == true, "{state}");
+    // It is back, as another process, and pulls to the end.
+    clock.set("+0");
+    puller.start();
+    hub.behave(HubFaults::default());
+    assert_eq!(operator.post("/operator", &[("model", "svc-fast"), ("size", "")]).status, 303);
+    eventually("the end, told by the other process", || {
+        let told = pulls(&mut there);
+        let texts = told.as_array().unwrap().iter().map(|pull| pull["text"].as_str().unwrap().to_owned());
+        texts.into_iter().any(|text| text.contains("now runs on it")).then_some(())
+    });
 }
 
 #[test]

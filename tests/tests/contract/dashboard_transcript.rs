@@ -1,6 +1,8 @@
 //! A transcript's page over HTTP: names of speakers, which people give there, and the waveform of the recording.
 
-use auricle_tests::{Account, Service, Setup, Visitor, pcm, readers, two_readers, wav};
+use std::process::{Command, Stdio};
+
+use auricle_tests::{Account, Service, Setup, Visitor, pcm, readers, skip, two_readers, wav};
 use serde_json::json;
 
 use crate::postgres;
@@ -11,6 +13,63 @@ fn transcript(account: &Account) -> String {
     let id = account.create(&json!({"upload_id": upload, "speaker_labels": true}));
     assert_eq!(account.finished(&id)["status"], "completed");
     id
+}
+
+/// The paragraphs of a DOCX file, as python-docx reads them: the style, and text and weight of each run. None where the machine lacks it.
+fn paragraphs(docx: &[u8]) -> Option<Vec<(String, String)>> {
+    let folder = std::env::var_os("AURICLE_PYTHON_TOOLS").map(std::path::PathBuf::from);
+    let python = folder.map_or_else(|| "python3".into(), |folder| folder.join("python"));
+    let has = Command::new(&python).args(["-c", "import docx"]).stderr(Stdio::null()).status();
+    if !has.is_ok_and(|status| status.success()) {
+        skip("the Python package python-docx (pip install python-docx, AURICLE_PYTHON_TOOLS=ENVIRONMENT/bin)");
+        return None;
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), docx).unwrap();
+    let program = "import docx, json, sys\n\
+                   d = docx.Document(sys.argv[1])\n\
+                   print(json.dumps([[p.style.name, p.text] for p in d.paragraphs]))";
+    let run = Command::new(python).args(["-c", program]).arg(file.path()).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    Some(serde_json::from_slice(&run.stdout).unwrap())
+}
+
+#[test]
+fn a_transcript_is_a_document() {
+    let service = Setup::new().starter().start();
+    let mut visitor = Visitor::signed_up(&service);
+    let account = Account { api: service.api(), key: visitor.key("k"), email: String::new() };
+    let options =
+        json!({"speaker_labels": true, "summarization": true, "auto_chapters": true, "title": "A & <B>\u{1}.wav"});
+    let mut create = json!({"upload_id": account.upload("two.wav", two_readers())});
+    create.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+    let id = account.create(&create);
+    assert_eq!(account.finished(&id)["status"], "completed");
+    let name = "Ada & \"co\" </w:t>\u{fffe}";
+    let path = format!("/data/transcripts/{id}/speakers");
+    visitor.ask(&path, &json!({"speaker": "A", "name": name})).ok();
+    let file = visitor.get(&format!("/transcripts/{id}/download/docx"));
+    assert_eq!(
+        file.header("content-type"),
+        Some("application/vnd.openxmlformats-officedocument.wordprocessingml.document")
+    );
+    assert!(file.header("content-disposition").unwrap().contains(".docx"));
+    if let Some(folder) = std::env::var_os("AURICLE_PICTURES") {
+        std::fs::write(std::path::Path::new(&folder).join("transcript.docx"), &file.body).unwrap();
+    }
+    let Some(found) = paragraphs(&file.body) else { return };
+    assert_eq!(found[0], ("Title".to_owned(), "A & <B> .wav".to_owned()));
+    assert!(found[1].1.contains(" · English · svc-best · 20"), "{found:?}");
+    let headings: Vec<&str> =
+        found.iter().filter(|(style, _)| style == "Heading 1").map(|(_, text)| text.as_str()).collect();
+    assert_eq!(headings, ["Summary", "Chapters", "Transcript"]);
+    let said: String = found.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
+    assert!(said.contains("Ada & \"co\" </w:t> : ") && said.contains("B: "), "{said}");
+    // The words are those of the API.
+    let paragraphs = account.get(&format!("/v2/transcripts/{id}/paragraphs")).ok();
+    for paragraph in paragraphs["paragraphs"].as_array().unwrap() {
+        assert!(said.contains(paragraph["text"].as_str().unwrap()), "{said}");
+    }
 }
 
 fn names_are_kept(service: &Service) {

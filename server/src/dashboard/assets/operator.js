@@ -1,18 +1,21 @@
-// The operator's page follows a pull to its end.
-const pullPanel = find('[data-pull]')
+// The operator's page follows pulls to their end, of whichever node they are.
+const pullPanels = [...document.querySelectorAll('[data-pull]')]
 
-if (pullPanel) {
-  const bar = find('progress', pullPanel)
+if (pullPanels.length > 0) {
   ;(async () => {
     for (;;) {
       await wait(700)
-      const state = await ask('/data/operator/pull').catch(() => undefined)
+      const pulls = await ask('/data/operator/pull').catch(() => undefined)
       // The service cannot be reached just now.
-      if (state === undefined) continue
-      if (!state?.is_running) return location.reload()
-      find('[data-state]', pullPanel).textContent = state.text
-      if (state.percent == null) bar.removeAttribute('value')
-      else bar.value = state.percent
+      if (pulls === undefined) continue
+      for (const panel of pullPanels) {
+        const state = pulls.find((pull) => pull.node === panel.dataset.pull)
+        if (!state?.is_running) return location.reload()
+        const bar = find('progress', panel)
+        find('[data-state]', panel).textContent = state.text
+        if (state.percent == null) bar.removeAttribute('value')
+        else bar.value = state.percent
+      }
     }
   })()
 }
