@@ -147,7 +147,7 @@ fn results_that_cannot_be_used_are_told_in_a_sentence() {
 
 #[test]
 fn a_caller_interrupts() {
-    let long = "Once upon a time there was a mill by the lake, and in the mill there lived a man. ".repeat(4);
+    let long = "Once upon a time there was a mill by the lake, and in the mill there lived a man. ".repeat(8);
     let (receiver, _service, account) = upstream([says(&["Yes."])]);
     let mut call = account.call(&json!({ "greeting": long }));
     call.until("reply.audio");
