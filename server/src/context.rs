@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use hyper::header::ACCEPT_ENCODING;
 use hyper::{HeaderMap, Request};
 
 use crate::auth::session_token::{AgentClaims, SessionClaims};
@@ -124,6 +125,12 @@ impl RequestContext {
 
     pub fn headers(&self) -> &HeaderMap {
         self.request.headers()
+    }
+
+    /// True if the client takes a body that is compressed with gzip.
+    pub fn accepts_gzip(&self) -> bool {
+        let accepted = self.headers().get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        accepted.split(',').any(|coding| coding.trim() == "gzip")
     }
 
     /// The last value of a query parameter that is not empty.

@@ -40,7 +40,7 @@ pub use faulty_agent::{Fault, FaultyAgent};
 pub use forwarder::Forwarder;
 pub use live::{Frame, Live, Token, TranscriptFrame, TranscriptWord, Turn, text_of, turns};
 pub use mail::MailServer;
-pub use media::{noise, pcm, readers, silence, spoken, two_readers, wav, wav_of};
+pub use media::{long_reading, noise, pcm, readers, silence, spoken, two_readers, wav, wav_of};
 pub use openid::OpenIdProvider;
 pub use optional::{devices, fixtures, repository, skip};
 pub use oracle::{Oracle, relative_error, with_config};

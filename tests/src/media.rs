@@ -72,6 +72,12 @@ pub fn two_readers() -> Vec<u8> {
     wav(SAMPLE_RATE, 16, &pcm([man, vec![0.0; 8000], woman].concat()))
 }
 
+/// A WAV file in which both read again and again, with pauses of two seconds.
+pub fn long_reading(times: usize) -> Vec<u8> {
+    let once: Vec<f32> = readers().into_iter().flat_map(|voice| [voice, vec![0.0; 32_000]]).flatten().collect();
+    wav(SAMPLE_RATE, 16, &pcm(once.repeat(times)))
+}
+
 /// The eleven seconds of speech that ship with the models and a second and a half of digital silence, as PCM16 at a rate.
 pub fn spoken(rate: u32) -> Vec<u8> {
     static SAMPLES: OnceLock<Vec<f32>> = OnceLock::new();

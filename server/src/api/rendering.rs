@@ -6,7 +6,10 @@ use std::io::{self, Seek as _, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use futures_util::TryStreamExt as _;
+use hyper::header::{CONTENT_ENCODING, HeaderValue, VARY};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::io::ReaderStream;
 
@@ -15,6 +18,12 @@ use crate::http::response_body::ResponseBroken;
 
 /// A larger document is put into a file.
 const MAX_MEMORY_BYTES: usize = 256 << 10;
+
+/// A shorter text is not worth compressing.
+const COMPRESSED_FROM_BYTES: usize = 4 << 10;
+
+/// Beginnings of the content types of texts.
+const TEXTS: [&str; 3] = ["text/", "application/json", "application/x-subrip"];
 
 /// Bytes that are read from the file at a time.
 const READ_BYTES: usize = 64 << 10;
@@ -65,7 +74,7 @@ impl Renderer {
         done.await.map_err(|error| ApiError::internal(&error))?.map_err(|error| ApiError::internal(&error))
     }
 
-    /// Makes a document and responds with it.
+    /// Makes a document and responds with it, compressed if it is a longer text and the client accepts that.
     ///
     /// # Errors
     /// If it cannot be made or stored.
@@ -73,33 +82,50 @@ impl Renderer {
         &self,
         permit: RenderPermit,
         content_type: &'static str,
+        accepts_gzip: bool,
         work: impl FnOnce() -> io::Result<D> + Send + 'static,
     ) -> Result<Response> {
         let scratch = self.scratch.clone();
+        let is_text = TEXTS.iter().any(|text| content_type.starts_with(text));
         let made = tokio::task::spawn_blocking(move || {
             let _permit = permit.0;
-            let document: Vec<u8> = work()?.into();
+            let mut document: Vec<u8> = work()?.into();
+            let compressed = is_text && accepts_gzip && document.len() >= COMPRESSED_FROM_BYTES;
+            if compressed {
+                let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+                encoder.write_all(&document)?;
+                document = encoder.finish()?;
+            }
             if document.len() <= MAX_MEMORY_BYTES {
-                return Ok(Document::InMemory(document));
+                return Ok((Document::InMemory(document), compressed));
             }
             // The file has no name, so it ends with the response.
             let mut file = tempfile::tempfile_in(scratch)?;
             file.write_all(&document)?;
             file.rewind()?;
-            Ok::<_, io::Error>(Document::InFile(file))
+            Ok::<_, io::Error>((Document::InFile(file), compressed))
         });
-        match made.await.map_err(|error| ApiError::internal(&error))?.map_err(|error| ApiError::internal(&error))? {
-            Document::InMemory(document) => Ok(bytes(content_type, document.into())),
+        let made = made.await.map_err(|error| ApiError::internal(&error))?;
+        let (document, compressed) = made.map_err(|error| ApiError::internal(&error))?;
+        let mut response = match document {
+            Document::InMemory(document) => bytes(content_type, document.into()),
             Document::InFile(file) => {
                 let parts = ReaderStream::with_capacity(tokio::fs::File::from_std(file), READ_BYTES);
-                Ok(streamed(
+                streamed(
                     content_type,
                     parts.map_err(|error| {
                         tracing::error!(%error, "reading a document failed");
                         ResponseBroken
                     }),
-                ))
+                )
             }
+        };
+        if is_text {
+            response.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
         }
+        if compressed {
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        Ok(response)
     }
 }

@@ -212,6 +212,7 @@ impl<'a> Segmented<'a> {
 /// If the transcript has been deleted, or the document cannot be made.
 pub async fn document<D, E>(
     state: &TranscriptsState,
+    request: &RequestContext,
     transcript: Arc<Transcript>,
     content_type: &'static str,
     work: impl FnOnce(&Transcript, Vec<Word>) -> std::result::Result<D, E> + Send + 'static,
@@ -226,13 +227,13 @@ where
         let words: Vec<Word> = serde_json::from_str(&words)?;
         work(&transcript, words).map_err(Into::into)
     };
-    state.renderer.respond(permit, content_type, work).await
+    state.renderer.respond(permit, content_type, request.accepts_gzip(), work).await
 }
 
 /// `GET /v2/transcripts/{transcript_id}/sentences`
 pub async fn sentences(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
-    document(&state, transcript, JSON, |transcript, words| {
+    document(&state, &request, transcript, JSON, |transcript, words| {
         let sentences = Some(segments::sentences(&words));
         serde_json::to_string(&Segmented { sentences, ..Segmented::new(transcript) })
     })
@@ -242,7 +243,7 @@ pub async fn sentences(state: Arc<TranscriptsState>, request: RequestContext) ->
 /// `GET /v2/transcripts/{transcript_id}/paragraphs`
 pub async fn paragraphs(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
-    document(&state, transcript, JSON, |transcript, words| {
+    document(&state, &request, transcript, JSON, |transcript, words| {
         let paragraphs = Some(segments::paragraphs(&words));
         serde_json::to_string(&Segmented { paragraphs, ..Segmented::new(transcript) })
     })
@@ -281,7 +282,7 @@ pub async fn word_search(state: Arc<TranscriptsState>, request: RequestContext) 
     if phrases.len() > MAX_PHRASES {
         return Err(ApiError::validation(format!("`words` has {} phrases; it may have {MAX_PHRASES}.", phrases.len())));
     }
-    document(&state, transcript, JSON, move |transcript, words| {
+    document(&state, &request, transcript, JSON, move |transcript, words| {
         let phrases: Vec<&str> = phrases.iter().map(String::as_str).collect();
         let matches = search::find(&words, &phrases);
         let total_count: usize = matches.iter().map(|found| found.count).sum();
@@ -332,7 +333,7 @@ pub async fn subtitles(
         SubtitleFormat::Srt => "application/x-subrip; charset=utf-8",
         SubtitleFormat::Vtt => "text/vtt; charset=utf-8",
     };
-    document(state, transcript, content_type, move |_, mut words| {
+    document(state, request, transcript, content_type, move |_, mut words| {
         for speaker in words.iter_mut().filter_map(|word| word.speaker.as_mut()) {
             if let Some(name) = names.get(speaker) {
                 speaker.clone_from(name);

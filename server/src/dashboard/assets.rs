@@ -7,7 +7,7 @@ use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use hyper::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, HeaderValue, VARY};
+use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, HeaderValue, VARY};
 use sha2::{Digest as _, Sha256};
 
 use crate::context::RequestContext;
@@ -94,8 +94,7 @@ pub async fn get(request: RequestContext) -> Result<Response> {
     let Some(asset) = all.into_iter().find(|asset| asset.path == path) else {
         return Err(ApiError::not_found("There is no such file."));
     };
-    let accepted = request.headers().get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let compressed = accepted.split(',').any(|encoding| encoding.trim() == "gzip");
+    let compressed = request.accepts_gzip();
     let body = if compressed { &asset.gzip } else { &asset.plain };
     let mut response = bytes(asset.content_type, body.clone());
     let headers = response.headers_mut();

@@ -265,13 +265,17 @@ pub async fn download(state: Arc<DashboardState>, request: RequestContext) -> Re
                 let text = transcript.text.as_deref().unwrap_or_default();
                 Ok(text_by_speaker(text, transcript.utterances.as_deref(), &names)?)
             };
-            state.transcripts.renderer.respond(permit, "text/plain; charset=utf-8", work).await?
+            state
+                .transcripts
+                .renderer
+                .respond(permit, "text/plain; charset=utf-8", request.accepts_gzip(), work)
+                .await?
         }
         "srt" => api::subtitles(&state.transcripts, &request, transcript, SubtitleFormat::Srt, names).await?,
         "vtt" => api::subtitles(&state.transcripts, &request, transcript, SubtitleFormat::Vtt, names).await?,
         "docx" => {
             let work = move |transcript: &Transcript, words: Vec<Word>| docx::document(transcript, &words, &names);
-            api::document(&state.transcripts, transcript, docx::CONTENT_TYPE, work).await?
+            api::document(&state.transcripts, &request, transcript, docx::CONTENT_TYPE, work).await?
         }
         "json" => api::get(state.transcripts.clone(), request).await?,
         _ => return Err(ApiError::not_found("There is no such format.")),

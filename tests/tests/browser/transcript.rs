@@ -1,20 +1,25 @@
 //! A transcript's page: names of speakers, and questions.
 
-use auricle_tests::{Browser, Gate, Receiver, Reply, Service, Setup, two_readers, wav};
+use auricle_tests::{Browser, Gate, Receiver, Reply, Service, Setup, long_reading, two_readers, wav};
 use serde_json::json;
 
 use super::dashboard::{NO_FAULTS, holds, pictures, signed_up};
 
 /// A browser on the page of a transcript of two speakers.
 fn on_two_readers(service: &Service, email: &str) -> Option<Browser> {
+    on_a_transcript(service, email, "two readers.wav", two_readers())
+}
+
+/// A browser on the page of the transcript of a recording.
+fn on_a_transcript(service: &Service, email: &str, name: &str, recording: Vec<u8>) -> Option<Browser> {
     let folder = tempfile::tempdir().unwrap();
-    let (microphone, recording) = (folder.path().join("silence.wav"), folder.path().join("two readers.wav"));
+    let (microphone, path) = (folder.path().join("silence.wav"), folder.path().join(name));
     std::fs::write(&microphone, wav(48_000, 16, &[0; 9600])).unwrap();
-    std::fs::write(&recording, two_readers()).unwrap();
+    std::fs::write(&path, recording).unwrap();
     let mut browser = signed_up(service, &microphone, email)?;
     browser.go(&format!("{}/transcripts/new", service.dashboard()));
     browser.run("document.querySelector('[name=speaker_labels]').checked = true");
-    browser.choose("[name=file]", &[&recording]);
+    browser.choose("[name=file]", &[&path]);
     holds(&mut browser, "the end of the job", "!!document.querySelector('.jobs .badge.completed')");
     browser.follow("document.querySelector('.jobs .links a').click()");
     holds(&mut browser, "the words", "document.querySelectorAll('[data-word]').length > 10");
@@ -123,4 +128,50 @@ fn an_answer_comes_as_it_is_written_and_can_be_stopped() {
         "true"
     );
     pictures(&mut browser, "transcript-stopped");
+}
+
+/// What is far from the window is plain text, and is found, lit and played as what is near.
+#[test]
+fn a_long_transcript_has_elements_where_it_is_looked_at() {
+    let service = Setup::local().starter().start();
+    let recording = long_reading(14);
+    let Some(mut browser) = on_a_transcript(&service, "long@example.org", "long.wav", recording) else { return };
+    let number = |browser: &mut Browser, expression: &str| -> usize { browser.run(expression).parse().unwrap() };
+    let elements = "String(document.querySelectorAll('[data-word]').length)";
+    let spoken = "String(document.querySelector('[data-words]').textContent.split(/\\s+/).length)";
+    let all = number(&mut browser, spoken);
+    let first = number(&mut browser, elements);
+    assert!(all > 500 && first > 30 && first < all / 2, "{first} of {all} words");
+    pictures(&mut browser, "transcript-long");
+
+    // The time of the last paragraph leads there, and its word is lit.
+    browser.run("[...document.querySelectorAll('.words .at')].at(-1).click(); true");
+    let is_seen = |element: &str| {
+        format!("(box => box.top > 0 && box.bottom < innerHeight - 60)({element}.getBoundingClientRect())")
+    };
+    let lit = "document.querySelector('.words > :last-child .lit')";
+    holds(&mut browser, "the last paragraph's word", &format!("!!{lit} && {}", is_seen(lit)));
+    holds(&mut browser, "the time", "document.querySelector('audio').currentTime > 300");
+    let between = "!document.querySelector('.words > :nth-child(14) [data-word]')";
+    assert_eq!(browser.run(between), "true", "what was passed over has no elements");
+
+    // Find goes through all of it, and back to the beginning.
+    browser.run("{ const field = document.querySelector('[data-find]'); field.value = 'refugees'; field.dispatchEvent(new Event('input')) } true");
+    holds(&mut browser, "the matches", "/^1 of 1[0-4]$/.test(document.querySelector('[data-hits]').textContent)");
+    let here = "document.querySelector('.here')";
+    holds(&mut browser, "the first match", &format!("!!{here} && {}", is_seen(here)));
+    assert!(browser.run(&format!("{here}.textContent")).starts_with("refugees"));
+    browser.run("document.querySelector('[data-hit=\"-1\"]').click(); true");
+    holds(
+        &mut browser,
+        "the last match",
+        &format!(
+            "{} && {}",
+            is_seen(here),
+            format!(
+                "{here}.closest('.paragraph') === document.querySelector('.words').lastElementChild || {here}.closest('.paragraph').nextElementSibling === document.querySelector('.words').lastElementChild"
+            )
+        ),
+    );
+    assert_eq!(browser.run(NO_FAULTS), "true");
 }

@@ -1,8 +1,10 @@
 //! A transcript's page over HTTP: names of speakers, which people give there, and the waveform of the recording.
 
+use std::io::Read as _;
 use std::process::{Command, Stdio};
 
-use auricle_tests::{Account, Service, Setup, Visitor, pcm, readers, skip, two_readers, wav};
+use auricle_tests::{Account, Answer, Service, Setup, Visitor, long_reading, pcm, readers, skip, two_readers, wav};
+use reqwest::Method;
 use serde_json::json;
 
 use crate::postgres;
@@ -70,6 +72,35 @@ fn a_transcript_is_a_document() {
     for paragraph in paragraphs["paragraphs"].as_array().unwrap() {
         assert!(said.contains(paragraph["text"].as_str().unwrap()), "{said}");
     }
+}
+
+/// What is made of a long transcript is compressed for those who accept it, and says the same.
+#[test]
+fn long_documents_are_compressed_for_those_who_accept_it() {
+    let service = Setup::local().starter().start();
+    let account = service.account();
+    let id = account.transcribe("long.wav", long_reading(3))["id"].as_str().unwrap().to_owned();
+    for document in ["paragraphs", "sentences", "srt?chars_per_caption=8"] {
+        let path = format!("/v2/transcripts/{id}/{document}");
+        let plain = account.get(&path);
+        assert_eq!((plain.header("content-encoding"), plain.header("vary")), (None, Some("accept-encoding")));
+        for (accepted, compressed) in [("br, gzip", true), ("gzip;q=0", false), ("identity", false)] {
+            let answer = Answer::of(account.request(Method::GET, &path).header("accept-encoding", accepted));
+            assert_eq!(answer.header("content-encoding").is_some(), compressed, "{document} {accepted}");
+            assert_eq!(answer.header("content-type"), plain.header("content-type"));
+            if compressed {
+                assert!(answer.body.len() < plain.body.len() / 2, "{document}");
+                let mut text = Vec::new();
+                flate2::read::GzDecoder::new(&*answer.body).read_to_end(&mut text).unwrap();
+                assert_eq!(text, plain.body);
+            } else {
+                assert_eq!(answer.body, plain.body);
+            }
+        }
+    }
+    let short = account.transcribe("short.wav", two_readers())["id"].as_str().unwrap().to_owned();
+    let request = account.request(Method::GET, &format!("/v2/transcripts/{short}/srt"));
+    assert_eq!(Answer::of(request.header("accept-encoding", "gzip")).header("content-encoding"), None);
 }
 
 fn names_are_kept(service: &Service) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use auricle_tests::chat_replies::{COMPLETIONS, says};
-use auricle_tests::{Account, Receiver, Service, Setup, readers, wav};
+use auricle_tests::{Account, Receiver, Service, Setup, long_reading};
 
 use serde_json::json;
 
@@ -22,9 +22,7 @@ fn long() -> (Receiver, Service, Account, String) {
         .with("language_context_tokens", 1024)
         .start();
     let account = service.account();
-    let said: Vec<f32> = readers().into_iter().flat_map(|voice| [voice, vec![0.0; 32_000]]).flatten().collect();
-    let pcm = auricle_tests::pcm(said.repeat(14));
-    let done = account.transcribe("long.wav", wav(16_000, 16, &pcm));
+    let done = account.transcribe("long.wav", long_reading(14));
     let id = done["id"].as_str().unwrap().to_owned();
     assert!(done["text"].as_str().unwrap().len() > 4 * 1024, "{done}");
     (receiver, service, account, id)

@@ -9,10 +9,29 @@ if (reader) {
   const seek = find('[data-seek]', reader)
   const now = find('[data-now]', reader)
   const played = find('[data-played]', reader)
-  // Each word with its element, in order of time.
-  let spoken = []
-  // Each paragraph with its text in lower case and where its words begin in it.
-  let paragraphs = []
+  // Each word with its paragraph, in order of time.
+  const spoken = []
+  // Each paragraph with its line, its text in lower case, where its words begin in it, and the elements of its words once it was seen.
+  const paragraphs = []
+
+  // A recording of hours has more words than a page can hold at once: a paragraph is plain text until it is near.
+  const nearby = new IntersectionObserver(entries => {
+    for (const { isIntersecting, target } of entries) if (isIntersecting) elementsOf(paragraphs[target.dataset.paragraph])
+  }, { rootMargin: '600px' })
+
+  /** The elements of a paragraph's words. */
+  function elementsOf(paragraph) {
+    if (paragraph.elements) return paragraph.elements
+    nearby.unobserve(paragraph.line)
+    paragraph.elements = paragraph.words.map(({ text, confidence }, at) => {
+      const element = make('span', text, { class: confidence < 0.5 ? 'unsure' : '' })
+      element.dataset.word = paragraph.first + at
+      return element
+    })
+    paragraph.line.replaceChildren(...paragraph.elements.flatMap((element, at) => (at ? [' ', element] : [element])))
+    return paragraph.elements
+  }
+  const elementOf = word => word && elementsOf(word.paragraph)[word.at]
 
   const speakers = new Map()
   const colourOf = speaker => {
@@ -78,25 +97,24 @@ if (reader) {
       }
       const time = make('button', clockOf(one.start), { type: 'button', class: 'at plain' })
       time.dataset.at = one.start
-      const line = make('p')
       const starts = []
-      const first = spoken.length
+      const paragraph = { words: one.words, starts, first: spoken.length }
       let text = ''
-      for (const word of one.words) {
-        const element = make('span', word.text, { class: word.confidence < 0.5 ? 'unsure' : '' })
-        element.dataset.word = spoken.length
-        if (text) { line.append(' '); text += ' ' }
+      one.words.forEach((word, at) => {
+        if (text) text += ' '
         starts.push(text.length)
         text += word.text
-        line.append(element)
-        spoken.push({ start: word.start, end: word.end, element })
-      }
-      paragraphs.push({ text: text.toLowerCase(), starts, first })
+        spoken.push({ start: word.start, paragraph, at })
+      })
+      const line = make('p', text)
+      line.dataset.paragraph = paragraphs.length
+      paragraphs.push(Object.assign(paragraph, { line, text: text.toLowerCase() }))
       block.append(time, line)
       fragment.append(block)
     }
     place.replaceChildren(fragment)
     place.ariaBusy = 'false'
+    for (const { line } of paragraphs) nearby.observe(line)
   }
 
   /** The last word that begins at or before a time. */
@@ -112,7 +130,7 @@ if (reader) {
 
   let lit
   function light(ms, follow) {
-    const word = spoken[wordAt(ms)]?.element
+    const word = elementOf(spoken[wordAt(ms)])
     if (word === lit) return
     lit?.classList.remove('lit')
     word?.classList.add('lit')
@@ -120,7 +138,8 @@ if (reader) {
     if (!word || !follow) return
     const box = word.getBoundingClientRect()
     // The page follows while the reader has not scrolled away.
-    if (box.bottom > innerHeight - 120 && box.top < innerHeight + 200) word.scrollIntoView({ block: 'center' })
+    const edge = Math.min(innerHeight - 120, place.parentElement.getBoundingClientRect().bottom - 40)
+    if (box.bottom > edge && box.top < edge + 320) word.scrollIntoView({ block: 'center' })
   }
 
   function goTo(ms, play) {
@@ -182,13 +201,14 @@ if (reader) {
     hit = -1
     const wanted = field.value.trim().toLowerCase().replace(/\s+/g, ' ')
     if (wanted.length > 1) {
-      for (const { text, starts, first } of paragraphs) {
+      for (const paragraph of paragraphs) {
+        const { text, starts } = paragraph
         for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + wanted.length)) {
           // The words that the match touches.
           const end = at + wanted.length
           const touched = []
           for (let word = 0; word < starts.length && starts[word] < end; word++) {
-            if ((starts[word + 1] ?? text.length + 1) > at + 1) touched.push(spoken[first + word].element)
+            if ((starts[word + 1] ?? text.length + 1) > at + 1) touched.push(elementsOf(paragraph)[word])
           }
           hits.push(touched)
         }
