@@ -9,15 +9,15 @@ pub const BLOCK: usize = 1200;
 /// Speakers at most.
 pub const MOST_SPEAKERS: usize = 20;
 /// Part of a row's affinities that count, and how many do at least.
-const KEPT: f64 = 0.15;
+const KEPT: f64 = 0.1;
 const LEAST_KEPT: usize = 10;
 /// Centres at least this much alike are one speaker's.
 const SAME: f32 = 0.85;
 /// The one-speaker test: cut in two, one person's embeddings have centres at least this much alike; or their mean is at least
 /// this long, where one odd window makes a half. These numbers and those above were chosen on conversations and readings of people
 /// whom the shipped embedding was never trained on.
-const HALVES_ALIKE: f32 = 0.6;
-const LONG_MEAN: f32 = 0.74;
+const HALVES_ALIKE: f32 = 0.56;
+const LONG_MEAN: f32 = 0.72;
 /// Eigenvalues, of which the largest is one, that differ by less are equal.
 const EQUAL: f64 = 1e-5;
 /// Rounds of k-means at most.
