@@ -94,6 +94,45 @@ impl pulp::NullaryFnOnce for GeluInPlace<'_> {
     }
 }
 
+/// `x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))` of a slice, in place: the form of GELU that PyTorch calls `tanh`.
+pub fn gelu_tanh_in_place(values: &mut [f32]) {
+    pulp::Arch::new().dispatch(GeluTanhInPlace(values));
+}
+
+struct GeluTanhInPlace<'a>(&'a mut [f32]);
+
+impl pulp::NullaryFnOnce for GeluTanhInPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        // 1 + tanh y is twice the sigmoid of 2 y.
+        const SCALE: f32 = 2.0 * 0.797_884_6;
+        for x in self.0 {
+            *x *= sigmoid(SCALE * (0.044_715 * *x * *x).mul_add(*x, *x));
+        }
+    }
+}
+
+/// `x`, or `e^x - 1` for `x` below 0, of a slice, in place.
+pub fn elu_in_place(values: &mut [f32]) {
+    pulp::Arch::new().dispatch(EluInPlace(values));
+}
+
+struct EluInPlace<'a>(&'a mut [f32]);
+
+impl pulp::NullaryFnOnce for EluInPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for x in self.0 {
+            let below = vector_math::exp(x.min(0.0)) - 1.0;
+            *x = if *x > 0.0 { *x } else { below };
+        }
+    }
+}
+
 /// [`glu`] of slices: `x` `[rows, 2 * half]` to `out` `[rows, half]`.
 ///
 /// # Panics

@@ -21,7 +21,7 @@
 //! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs
 //! - [`product`]: matrix products of any number of rows in 32 or 16 bits, on GPUs
 //! - [`epilogue`]: what follows a matrix product: bias, activation, residual and norm
-//! - [`activation`]: ReLU, SiLU, GELU, GLU and SwiGLU in one pass
+//! - [`activation`]: ReLU, SiLU, GELU, GLU, SwiGLU and ELU in one pass
 //! - [`depthwise`]: depthwise convolutions on the CPU
 //! - [`int8_matrix`]: products of many rows, rounded to 8 bits, with an 8-bit matrix, on the CPU
 //! - [`logmel`]: samples to log-mel frames, for whole utterances and live streams

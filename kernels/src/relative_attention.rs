@@ -1,8 +1,10 @@
-//! Attention with relative positions (Transformer-XL form) of a few queries over the sliding KV cache of their stream, on the CPU. Keys
-//! are stored in the panels of [`crate::gemv`]. A stream drops its oldest panels, so nothing moves in memory from step to step.
+//! Attention with relative positions (Transformer-XL form), or without, of a few queries over the sliding KV cache of their stream, on
+//! the CPU. Keys are stored in the panels of [`crate::gemv`]. A stream drops its oldest panels, so nothing moves in memory from step to
+//! step, and a copy of a cache shares the panels that are full.
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::gemv::{PANEL, ROWS, multiply};
 use crate::vector_math::softmax;
@@ -40,13 +42,18 @@ impl PositionKeys {
         }
         Self { keys, farthest, count, heads }
     }
+
+    /// No position keys: scores are those of the keys alone. For positions that queries and keys hold themselves, as rotary ones do.
+    pub fn absent(heads: usize) -> Self {
+        Self { keys: Vec::new(), farthest: 0, count: 0, heads }
+    }
 }
 
 /// The keys and values of one stream in one block that its next queries may attend to. Frames are numbered from the first frame of
 /// the stream.
 #[derive(Clone, Debug)]
 pub struct SlidingKvCache {
-    panels: VecDeque<KvPanel>,
+    panels: VecDeque<Arc<KvPanel>>,
     /// Number of the first frame of the first panel.
     first: usize,
     /// Number of the next frame.
@@ -108,9 +115,9 @@ impl SlidingKvCache {
                 keys: vec![0.0; self.heads * head * PANEL],
                 values: vec![0.0; self.heads * parts * PANEL * PANEL],
             };
-            self.panels.push_back(panel);
+            self.panels.push_back(Arc::new(panel));
         }
-        let Some(panel) = self.panels.back_mut() else { return };
+        let Some(panel) = self.panels.back_mut().map(Arc::make_mut) else { return };
         panel.keys[lane..].iter_mut().step_by(PANEL).zip(key).for_each(|(to, key)| *to = *key);
         let heads = panel.values.chunks_exact_mut(parts * PANEL * PANEL).zip(value.chunks_exact(head));
         for (values, value) in heads {
@@ -148,12 +155,22 @@ impl SlidingKvCache {
         let visible = queries.visible.iter().enumerate().filter(|(_, visible)| !visible.is_empty());
         let low = visible.clone().map(|(_, frames)| frames.start).min();
         let high = visible.clone().map(|(_, frames)| frames.end).max();
+        let (Some(low), Some(high)) = (low, high) else { return out.fill(0.0) };
+        assert!(low >= self.first && high <= self.end, "relative attention: frames outside the cache");
+        if positions.count == 0 {
+            return pulp::Arch::new().dispatch(Attend {
+                cache: self,
+                positions,
+                queries,
+                frames: low..high,
+                position_panels: 0..0,
+                out,
+            });
+        }
         // The query of frame i has the distance i - j to frame j, whose position key has the index `farthest - i + j`.
         let index = |row: usize, frame: usize| (positions.farthest + frame).checked_sub(queries.frame + row);
         let from = visible.clone().map(|(row, frames)| index(row, frames.start)).min().flatten();
         let to = visible.map(|(row, frames)| index(row, frames.end)).max().flatten();
-        let (Some(low), Some(high)) = (low, high) else { return out.fill(0.0) };
-        assert!(low >= self.first && high <= self.end, "relative attention: frames outside the cache");
         let (Some(from), Some(to)) = (from, to) else {
             panic!("relative attention: distances outside the position keys")
         };
@@ -226,12 +243,14 @@ impl pulp::NullaryFnOnce for Attend<'_> {
                 if visible.is_empty() {
                     continue;
                 }
-                let first_key =
-                    positions.farthest + visible.start - (queries.frame + row) - position_panels.start * PANEL;
-                let position_scores = &position_scores[row * position_columns + first_key..][..visible.len()];
                 let scores = &mut scores[row * columns + visible.start - base..][..visible.len()];
-                for (score, position_score) in scores.iter_mut().zip(position_scores) {
-                    *score += position_score;
+                if positions.count > 0 {
+                    let first_key =
+                        positions.farthest + visible.start - (queries.frame + row) - position_panels.start * PANEL;
+                    let position_scores = &position_scores[row * position_columns + first_key..][..visible.len()];
+                    for (score, position_score) in scores.iter_mut().zip(position_scores) {
+                        *score += position_score;
+                    }
                 }
                 softmax(scores);
                 for (at, weight) in scores.iter().enumerate() {
@@ -356,5 +375,32 @@ mod tests {
             cache.attend(&positions, query_rows, &mut out);
             assert!(out.iter().all(|value| *value == 0.0));
         }
+    }
+
+    #[test]
+    fn attention_without_positions_is_that_with_none_and_copies_share_what_was() {
+        let (heads, head) = (2, 8);
+        let size = heads * head;
+        let value = |at: usize| (at as f32 * 0.7).sin();
+        let rows = |from: usize| -> Vec<f32> { (from..from + size).map(value).collect() };
+        let mut cache = SlidingKvCache::new(heads, head);
+        (0..40).for_each(|at| cache.push(&rows(3 * at), &rows(5 * at)));
+        let attend = |cache: &SlidingKvCache, positions: &PositionKeys| {
+            let (queries, zeros, visible) = (rows(11), vec![0.0; size], [2..cache.end()]);
+            let biases = [zeros.as_slice(), &zeros];
+            let queries = RelativeQueries { queries: &queries, stride: size, biases, frame: 39, visible: &visible };
+            let mut out = vec![0.0; size];
+            cache.attend(positions, queries, &mut out);
+            out
+        };
+        let zeros = PositionKeys::new(&vec![0.0; 60 * size], 40, 60, heads);
+        let (absent, before) = (PositionKeys::absent(heads), attend(&cache, &zeros));
+        assert_eq!(attend(&cache, &absent), before);
+        // What a copy appends is not seen by the other.
+        let mut copy = cache.clone();
+        copy.push(&rows(1), &rows(2));
+        assert_ne!(attend(&copy, &absent), before);
+        assert_eq!(attend(&cache, &absent), before);
+        assert!(Arc::ptr_eq(&cache.panels[0], &copy.panels[0]) && !Arc::ptr_eq(&cache.panels[1], &copy.panels[1]));
     }
 }

@@ -17,6 +17,8 @@ from decoder import DECODERS, make_decoder
 from features import make_features
 from gguf_types import make_gguf_types
 from models import make_model
+from pocket_tts import MODELS as POCKET
+from pocket_tts import make_pocket
 from silero import make_silero
 from synthesis import make_acoustic, make_vocoder
 from voice import make_voice
@@ -44,6 +46,10 @@ def make(root: Path, only: list[str]) -> None:
     if not only or "vocos" in only:
         print("vocos")
         make_vocoder(fresh(root / "vocos"))
+    for name in POCKET:
+        if not only or f"pocket_tts/{name}" in only:
+            print(f"pocket_tts/{name}")
+            make_pocket(name, fresh(root / "pocket_tts" / name))
     for name, make_one in (("bert/tagger", make_tagger), ("bert/g2p", make_g2p)):
         if not only or name in only:
             print(name)
@@ -122,7 +128,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", "voice", "fastspeech2", "vocos", "bert/tagger", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "voice", "fastspeech2", "vocos", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

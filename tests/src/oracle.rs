@@ -8,15 +8,25 @@ use safetensors::SafeTensors;
 /// A copy of a checkpoint's folder with another `config.json`.
 pub fn with_config(checkpoint: &Path, change: impl Fn(&mut serde_json::Value)) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(checkpoint).unwrap() {
-        let path = entry.unwrap().path();
-        std::fs::copy(&path, dir.path().join(path.file_name().unwrap())).unwrap();
-    }
+    copy_folder(checkpoint, dir.path());
     let path = dir.path().join("config.json");
     let mut config = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     change(&mut config);
     std::fs::write(path, config.to_string()).unwrap();
     dir
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let to = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy_folder(&path, &to);
+        } else {
+            std::fs::copy(&path, to).unwrap();
+        }
+    }
 }
 
 /// `oracle.safetensors` and `oracle.json` of a fixture folder.

@@ -68,6 +68,21 @@ impl PackedConvolution {
         Ok(Self { product: Packed::new(&weight, scope.values("bias", &[outputs])?, Precision::F32), inputs, taps })
     }
 
+    /// A convolution by a product of the windows: `[taps * inputs]` to the outputs, the earliest tap first.
+    pub fn new(product: Packed, inputs: usize, taps: usize) -> Self {
+        Self { product, inputs, taps }
+    }
+
+    /// Values of a frame before it.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Frames that an output sees.
+    pub fn taps(&self) -> usize {
+        self.taps
+    }
+
     /// Convolves rows one after another, of `lengths` frames each, with zeros before and after each row: `x` `[frames, inputs]` to
     /// `[frames, outputs]`.
     pub fn forward(&self, pool: &ThreadPool, x: &[f32], lengths: &[usize]) -> Vec<f32> {

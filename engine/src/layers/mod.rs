@@ -1,6 +1,7 @@
 //! Layers shared by several model families. A layer holds its tensors and has a `forward`; shapes are in the comments.
 
 mod batch_norm;
+mod causal;
 mod convolution;
 mod linear;
 mod lstm;
@@ -9,6 +10,7 @@ mod packed;
 mod rounded;
 
 pub(crate) use batch_norm::fold_batch_norm;
+pub use causal::CausalConvolution;
 pub use convolution::{Convolution, PackedConvolution};
 pub(crate) use linear::transpose;
 pub use linear::{Bias, Linear};

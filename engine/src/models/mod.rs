@@ -4,6 +4,7 @@ pub mod bert;
 pub mod decoder;
 pub mod fastconformer;
 pub mod fastspeech2;
+pub mod pocket_tts;
 pub mod silero;
 pub mod vocos;
 pub mod voice;

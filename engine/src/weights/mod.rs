@@ -39,19 +39,38 @@ pub struct Weights {
     device: Device,
 }
 
+/// Shape and values of the only tensor of a safetensors file.
+///
+/// # Errors
+/// [`Error::Checkpoint`] when the file is none, or has no tensor or several; [`Error::Weights`] when it is no float.
+pub fn read_only_tensor(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
+    let mut weights = Weights::empty(path, &Device::flex());
+    weights.add_file(path)?;
+    let mut entries = weights.entries.iter();
+    let (Some((name, entry)), None) = (entries.next(), entries.next()) else {
+        let reason = format!("it has {} tensors, and one is read", weights.entries.len());
+        return Err(Error::Checkpoint { path: path.to_path_buf(), reason });
+    };
+    Ok((entry.shape.clone(), weights.values(name, &entry.shape)?))
+}
+
 impl Weights {
-    /// Opens `model.safetensors`, or the shards that `model.safetensors.index.json` lists.
-    ///
-    /// # Errors
-    /// [`Error::Checkpoint`] when neither is present, a file is not a safetensors file, or a tensor is in two shards.
-    pub fn open(dir: &Path, device: &Device) -> Result<Self> {
-        let mut weights = Self {
+    fn empty(dir: &Path, device: &Device) -> Self {
+        Self {
             dir: dir.to_path_buf(),
             files: Vec::new(),
             entries: BTreeMap::new(),
             taken: RefCell::default(),
             device: device.clone(),
-        };
+        }
+    }
+
+    /// Opens `model.safetensors`, or the shards that `model.safetensors.index.json` lists.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when neither is present, a file is not a safetensors file, or a tensor is in two shards.
+    pub fn open(dir: &Path, device: &Device) -> Result<Self> {
+        let mut weights = Self::empty(dir, device);
         let index = dir.join("model.safetensors.index.json");
         if index.is_file() {
             for shard in shards(&index)? {
@@ -63,9 +82,34 @@ impl Weights {
         Ok(weights)
     }
 
+    /// The tensors by the names that `rename` gives for theirs.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] when two get one name.
+    pub fn renamed(mut self, rename: impl Fn(&str) -> String) -> Result<Self> {
+        for (name, entry) in std::mem::take(&mut self.entries) {
+            let new = rename(&name);
+            if self.entries.insert(new.clone(), entry).is_some() {
+                return Err(Error::Weights { tensor: name, reason: format!("stands for {new}, which is there too") });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Marks the tensors whose names begin with `prefix` as known and unused, such as those of a part that only trains.
+    pub fn ignore_all(&self, prefix: &str) {
+        let names = self.entries.keys().filter(|name| name.starts_with(prefix)).cloned();
+        self.taken.borrow_mut().extend(names);
+    }
+
     /// The tensors whose names begin with `prefix` and a dot.
     pub fn scope(&self, prefix: &str) -> Scope<'_> {
         Scope { weights: self, prefix: format!("{prefix}.") }
+    }
+
+    /// All tensors.
+    pub fn root(&self) -> Scope<'_> {
+        Scope { weights: self, prefix: String::new() }
     }
 
     /// Number of values in all tensors.
@@ -147,6 +191,11 @@ impl Scope<'_> {
     /// A narrower scope.
     pub fn scope(&self, name: impl std::fmt::Display) -> Self {
         Scope { weights: self.weights, prefix: format!("{}{name}.", self.prefix) }
+    }
+
+    /// True if there is such a tensor.
+    pub fn has(&self, name: &str) -> bool {
+        self.weights.entries.contains_key(&format!("{}{name}", self.prefix))
     }
 
     /// The device that receives the tensors.

@@ -36,6 +36,26 @@ fn fused_activations_equal_burns_operations_for_any_shape() {
 }
 
 #[test]
+fn activations_of_slices_equal_their_definitions() {
+    let values: Vec<f32> = (-2000..2000).map(|at| at as f32 * 0.013).chain([0.0, -0.0, 1e30, -1e30]).collect();
+    let elu = |x: f64| if x > 0.0 { x } else { x.exp_m1() };
+    let gelu_tanh = |x: f64| 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x.powi(3))).tanh());
+    let cases: [(fn(&mut [f32]), &dyn Fn(f64) -> f64); 2] =
+        [(kernels::elu_in_place, &elu), (kernels::gelu_tanh_in_place, &gelu_tanh)];
+    for (number, (ours, exact)) in cases.into_iter().enumerate() {
+        let mut out = values.clone();
+        ours(&mut out);
+        for (x, out) in values.iter().zip(out) {
+            let exact = exact(f64::from(*x));
+            assert!(
+                (f64::from(out) - exact).abs() <= 1e-6 * (1.0 + exact.abs()),
+                "{number}, {x}: {out} against {exact}"
+            );
+        }
+    }
+}
+
+#[test]
 fn an_lstm_step_on_a_device_equals_the_cpu() {
     for (device, _) in devices() {
         for (rows, hidden) in [(1, 5), (3, 640), (64, 32)] {

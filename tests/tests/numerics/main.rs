@@ -14,6 +14,7 @@ mod gemv;
 mod gguf;
 mod kernels;
 mod launches;
+mod pocket_tts;
 mod product;
 mod sentiment;
 mod silero;

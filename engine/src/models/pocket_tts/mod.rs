@@ -1,0 +1,20 @@
+//! Text to speech in the form of Pocket TTS and Phonon. See `README.md` beside this file.
+
+mod backbone;
+mod codec;
+mod codec_config;
+mod config;
+mod flow;
+mod model;
+mod names;
+mod network;
+mod noise;
+mod text;
+mod transformer;
+
+pub use codec::{Codec, CodecState};
+pub use codec_config::CodecConfig;
+pub use config::Config;
+pub use model::{Frame, PocketTts, Utterance, voice_ids};
+pub use network::{Latent, Network, Prefix, Sequence, SequenceOptions};
+pub use text::PreparedText;

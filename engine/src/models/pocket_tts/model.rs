@@ -1,0 +1,173 @@
+//! A folder that speaks: network, audio tokenizer, tokenizer and voices.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use auricle_kernels::gemv::Precision;
+use auricle_kernels::thread_pool;
+
+use super::codec::{Codec, CodecState};
+use super::network::{Latent, Network, Prefix, Sequence, SequenceOptions};
+use super::text::{PreparedText, TextReader};
+use crate::error::{Error, Result};
+use crate::weights::read_only_tensor;
+
+/// Frames of a voice at most.
+const LONGEST_VOICE: usize = 4096;
+
+/// A model with its voices.
+#[derive(Debug)]
+pub struct PocketTts {
+    network: Network,
+    codec: Codec,
+    reader: TextReader,
+    voices: Vec<Voice>,
+}
+
+#[derive(Debug)]
+struct Voice {
+    id: String,
+    /// `[frames, voice_width]`
+    latents: Vec<f32>,
+    /// Computed when the voice is first used.
+    prefix: OnceLock<Prefix>,
+}
+
+/// An utterance between its frames.
+#[derive(Clone, Debug)]
+pub struct Utterance {
+    sequence: Sequence,
+    codec: CodecState,
+}
+
+/// A frame of speech.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// The samples of a latent.
+    pub samples: Vec<f32>,
+    /// No frame follows.
+    pub is_last: bool,
+}
+
+/// The ids of a folder's voices, which are the names of the files below `voices`, in alphabetical order.
+///
+/// # Errors
+/// [`Error::Checkpoint`] when there is none.
+pub fn voice_ids(dir: &Path) -> Result<Vec<String>> {
+    let path = dir.join("voices");
+    let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
+    let files = std::fs::read_dir(&path).map_err(|e| bad(format!("cannot read: {e}")))?;
+    let mut ids = Vec::new();
+    for file in files {
+        let file = file.map_err(|e| bad(format!("cannot read: {e}")))?.path();
+        if file.extension().is_some_and(|extension| extension == "safetensors") {
+            ids.extend(file.file_stem().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    ids.sort();
+    if ids.is_empty() {
+        return Err(bad("there is no voice: a voice is a .safetensors file of its latents".into()));
+    }
+    Ok(ids)
+}
+
+impl Voice {
+    fn read(dir: &Path, id: String, width: usize) -> Result<Self> {
+        let path: PathBuf = dir.join("voices").join(format!("{id}.safetensors"));
+        let (shape, latents) = read_only_tensor(&path)?;
+        let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
+        // A batch of one is as good.
+        let frames = match shape.as_slice() {
+            [frames, values] | [1, frames, values] if *values == width => *frames,
+            _ => return Err(bad(format!("its shape is {shape:?}, and a voice has frames of {width} values"))),
+        };
+        if !(1..=LONGEST_VOICE).contains(&frames) {
+            return Err(bad(format!("it has {frames} frames, and a voice from 1 to {LONGEST_VOICE}")));
+        }
+        if latents.iter().any(|value| !value.is_finite()) {
+            return Err(bad("its values are no numbers".into()));
+        }
+        Ok(Self { id, latents, prefix: OnceLock::new() })
+    }
+}
+
+impl PocketTts {
+    /// Loads the network of a folder, the audio tokenizer in its `audio_tokenizer`, and the voices in its `voices`. It computes on the
+    /// CPU; the backbone has weights of the given precision.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+    pub fn load(dir: &Path, precision: Precision) -> Result<Self> {
+        let network = Network::load(dir, precision)?;
+        let codec_dir = dir.join("audio_tokenizer");
+        let codec = Codec::load(&codec_dir)?;
+        let config = network.config();
+        let (latent, rate) = (codec.config().latent, codec.config().sample_rate);
+        if latent != config.latent {
+            let reason = format!("it reads latents of {latent} values, the network makes {}", config.latent);
+            return Err(Error::Checkpoint { path: codec_dir, reason });
+        }
+        if (f64::from(rate) / codec.config().samples() as f64 - config.frame_rate).abs() > 1e-3 {
+            let reason =
+                format!("its latents have {} samples at {rate} Hz, which is not frame_rate", codec.config().samples());
+            return Err(Error::Checkpoint { path: codec_dir, reason });
+        }
+        let reader = TextReader::read(dir, config.placeholders.clone(), config.vocabulary)?;
+        let width = config.voice_width;
+        let voices = voice_ids(dir)?.into_iter().map(|id| Voice::read(dir, id, width)).collect::<Result<_>>()?;
+        Ok(Self { network, codec, reader, voices })
+    }
+
+    /// Number of values in the tensors of network and audio tokenizer.
+    pub fn parameters(&self) -> usize {
+        self.network.parameters() + self.codec.parameters()
+    }
+
+    /// The ids of the voices, in the order of their numbers.
+    pub fn voices(&self) -> impl Iterator<Item = &str> {
+        self.voices.iter().map(|voice| voice.id.as_str())
+    }
+
+    /// Of the samples, hertz.
+    pub fn sample_rate(&self) -> u32 {
+        self.codec.config().sample_rate
+    }
+
+    /// The tokens of a text; none where nothing of it is text.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when the tokenizer fails.
+    pub fn tokens(&self, text: &str) -> Result<Option<PreparedText>> {
+        self.reader.tokens(text)
+    }
+
+    /// Begins an utterance of a voice, by its number.
+    ///
+    /// # Errors
+    /// As [`Network::start`]; [`Error::Internal`] for a voice that is not there.
+    pub fn start(&self, voice: usize, tokens: &[u32], options: SequenceOptions) -> Result<Utterance> {
+        let voice = self.voices.get(voice);
+        let voice = voice.ok_or_else(|| Error::internal("an utterance of a voice that is not there"))?;
+        let prefix = voice.prefix.get_or_init(|| self.network.prefix(&voice.latents));
+        Ok(Utterance { sequence: self.network.start(prefix, tokens, options)?, codec: self.codec.start() })
+    }
+
+    /// Computes the next frame of each utterance; none depends on the others.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when the weights give no numbers.
+    pub fn step(&self, utterances: &mut [&mut Utterance]) -> Result<Vec<Frame>> {
+        thread_pool::run(|pool| {
+            let (mut sequences, mut states): (Vec<_>, Vec<_>) =
+                utterances.iter_mut().map(|utterance| (&mut utterance.sequence, &mut utterance.codec)).unzip();
+            let latents = self.network.step(pool, &mut sequences)?;
+            let values: Vec<&[f32]> = latents.iter().map(|latent| latent.values.as_slice()).collect();
+            let samples = self.codec.forward(pool, &values, &mut states);
+            if samples.iter().flatten().any(|sample| !sample.is_finite()) {
+                return Err(self.network.no_numbers());
+            }
+            let frame = |(samples, Latent { is_last, .. })| Frame { samples, is_last };
+            Ok(samples.into_iter().zip(latents).map(frame).collect())
+        })
+    }
+}
