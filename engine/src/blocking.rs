@@ -72,12 +72,12 @@ pub fn check_diarizer(dir: impl AsRef<Path>) -> Result<usize> {
 }
 
 /// Loads a model that speaks on the CPU, to see that every tensor is there, has its shape, and none is left over; gives the number of
-/// values in the tensors of its acoustic model and vocoder.
+/// values in the tensors of the networks that make samples.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
 pub fn check_voice(dir: impl AsRef<Path>) -> Result<usize> {
-    Ok(VoiceModel::load(dir.as_ref(), &Device::flex())?.parameters())
+    Ok(VoiceModel::load(dir.as_ref(), "en", &Device::flex(), Precision::F32)?.parameters())
 }
 
 /// Loads a checkpoint on the CPU, a folder or a GGUF file, to see that every tensor is there, has its shape, and none is left over.
@@ -531,7 +531,7 @@ impl Engine {
     /// As [`Engine::speak`].
     pub fn load_voice(&self, options: &SpeakOptions) -> Result<()> {
         let (model, voice) = self.voice_model(options)?;
-        model.gain(voice).map(drop)
+        model.measures(voice).map(drop)
     }
 
     /// The model of a voice, and the voice's number.
@@ -541,7 +541,7 @@ impl Engine {
             None => voices.first().ok_or_else(|| Error::internal("there is no voice"))?,
             Some(wanted) => find_voice(&voices, wanted)?,
         };
-        let model = self.model(path, || VoiceModel::load(path, &self.device))?;
+        let model = self.model(path, || VoiceModel::load(path, &voice.language, &self.device, self.precision))?;
         let number = model.voice(&voice.id).ok_or_else(|| Error::internal("a voice is listed and not loaded"))?;
         Ok((model, number))
     }

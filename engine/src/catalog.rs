@@ -18,12 +18,12 @@ pub struct Catalog {
     voices: Vec<CatalogVoice>,
 }
 
-/// A model that speaks. It is a starter: no published voice is served yet.
+/// A model that speaks: a starter, or a folder of a published one that lies in the models folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CatalogVoice {
     /// The id of the model: `voice-en`.
     pub id: String,
-    /// Folder of the starter, relative to the models folder.
+    /// Its folder, relative to the models folder.
     pub starter: String,
     /// The language that its voices speak.
     pub language: String,

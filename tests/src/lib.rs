@@ -55,4 +55,4 @@ pub use service::{Service, Setup, eventually, unique};
 #[cfg(target_os = "linux")]
 pub use sound_server::{Recording, SoundServer};
 pub use visitor::{PASSWORD, Visitor};
-pub use voices::{tiny_voice, write_tiny_voice};
+pub use voices::{tiny_voice, write_frame_voice, write_tiny_voice};

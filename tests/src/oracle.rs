@@ -16,7 +16,7 @@ pub fn with_config(checkpoint: &Path, change: impl Fn(&mut serde_json::Value)) -
     dir
 }
 
-fn copy_folder(from: &Path, to: &Path) {
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         let to = to.join(path.file_name().unwrap());

@@ -26,3 +26,9 @@ pub fn write_tiny_voice(dir: &Path) {
         }
     }
 }
+
+/// Writes a voice that gives a frame at a time, tiny and random, into a folder. Its voices are ann and bob.
+pub fn write_frame_voice(dir: &Path) {
+    fs::create_dir_all(dir).expect("a folder is made");
+    crate::oracle::copy_folder(&crate::fixtures().join("pocket_tts/pocket"), dir);
+}

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use auricle_engine::blocking::Engine;
-use auricle_engine::{DeviceChoice, EngineOptions, SPEECH_RATE, SpeakOptions};
+use auricle_engine::{DeviceChoice, EngineOptions, Precision, SPEECH_RATE, SpeakOptions};
 use clap::Parser;
 
 #[global_allocator]
@@ -23,6 +23,9 @@ struct Cli {
     checkpoint: Option<std::path::PathBuf>,
     #[arg(long, default_value = "cpu")]
     device: DeviceChoice,
+    /// Weights of 8 bits, in a model that has them
+    #[arg(long)]
+    int8: bool,
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Paced streams at once
@@ -31,8 +34,9 @@ struct Cli {
 }
 
 fn main() {
-    let Cli { checkpoint, device, rounds, streams } = Cli::parse();
-    let engine = Engine::open(EngineOptions::default().device(device)).expect("the engine opens");
+    let Cli { checkpoint, device, int8, rounds, streams } = Cli::parse();
+    let precision = if int8 { Precision::Int8 } else { Precision::F32 };
+    let engine = Engine::open(EngineOptions::default().device(device).precision(precision)).expect("the engine opens");
     let mut options = SpeakOptions::default();
     options.checkpoint = checkpoint;
     engine.load_voice(&options).expect("the voice loads");

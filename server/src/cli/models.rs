@@ -88,12 +88,12 @@ fn check(args: &CheckArgs) -> Result<()> {
     }
     let mut failed = false;
     for dir in &dirs {
-        // The published detector is a file of tensors without settings, a voice a folder of folders.
+        // The published detector is a file of tensors without settings.
         let report = match dir.is_file()
             || dir.join("config.json").is_file()
             || !dir.join("model.safetensors").is_file()
         {
-            true if dir.join("acoustic").is_dir() => check_voice(dir)
+            true if is_voice(dir) => check_voice(dir)
                 .map(|values| format!("{}: good\n  voice, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)),
             true if is_speaker_embedding(dir) => check_diarizer(dir).map(|values| {
                 format!("{}: good\n  speaker embedding, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
@@ -134,10 +134,20 @@ fn present(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(dirs)
 }
 
+/// Tells if the folder is of voices: one of folders, or one with a network of its own.
+fn is_voice(dir: &Path) -> bool {
+    dir.join("acoustic").is_dir() || is_of_type(dir, &["pocket_tts", "gradium_phonon_tts"])
+}
+
 /// Tells if the folder's `config.json` is of a speaker embedding.
 fn is_speaker_embedding(dir: &Path) -> bool {
+    is_of_type(dir, &["ecapa_tdnn"])
+}
+
+fn is_of_type(dir: &Path, types: &[&str]) -> bool {
     let text = std::fs::read_to_string(dir.join("config.json")).unwrap_or_default();
-    serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|config| config["model_type"] == "ecapa_tdnn")
+    let config: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    config["model_type"].as_str().is_some_and(|found| types.contains(&found))
 }
 
 fn described(dir: &Path, report: &ModelReport) -> String {

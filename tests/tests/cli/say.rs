@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use auricle_tests::{Run, auricle, command, ended, write_tiny_voice};
+use auricle_tests::{Run, auricle, command, ended, write_frame_voice, write_tiny_voice};
 use tempfile::TempDir;
 
 /// A models folder with the tiny voice alone.
@@ -49,6 +49,28 @@ fn a_text_becomes_a_wav_file() {
     assert_ne!(samples(&path), said);
     assert_eq!(say(models.path(), &["Good morning.", "--voice", "zed", "-o", to]).status, Some(0));
     assert_eq!(samples(&path), said, "the catalog's default voice");
+}
+
+#[test]
+fn a_voice_that_reads_text_stands_beside_one_that_reads_phones() {
+    let models = models();
+    write_frame_voice(&models.path().join("frames"));
+    let more = "[[voice]]\nid = \"frames\"\nstarter = \"frames\"\nlanguage = \"de\"\ndefault_voice = \"bob\"\n";
+    let catalog = std::fs::read_to_string(models.path().join("catalog.toml")).unwrap();
+    std::fs::write(models.path().join("catalog.toml"), catalog + more).unwrap();
+    let of = models.path().to_str().unwrap();
+    let listed = auricle(["voices", "list", "--models", of]).stdout;
+    assert!(listed.contains("bob  de  frames") && listed.contains("ann  de  frames"), "{listed}");
+    let path = models.path().join("said.wav");
+    let run = say(models.path(), &["Guten Morgen, 25 Euro.", "--voice", "de", "-o", path.to_str().unwrap()]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+    let said = samples(&path);
+    assert!(said.len() > 5 * 1_920 && said.iter().any(|sample| sample.abs() > 500), "{}", said.len());
+    let fast = say(models.path(), &["Schnell.", "--voice", "de", "--speed", "2", "-o", "-"]);
+    assert_eq!((fast.status, fast.stderr.lines().count()), (Some(2), 1), "{}", fast.stderr);
+    assert!(fast.stderr.contains("one speed"), "{}", fast.stderr);
+    let check = auricle(["models", "check", "--models", of]);
+    assert_eq!(check.stdout.matches("voice, 0.").count(), 2, "{} {}", check.stdout, check.stderr);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod audio;
 mod chat;
 mod embedding;
 mod extractive;
+mod frame_speech;
 mod guards;
 mod language_model;
 mod listen;

@@ -14,7 +14,7 @@ use tokio::sync::futures::OwnedNotified;
 use super::feed::{Feed, FeedState, SpeechPermit};
 use super::framing::Framing;
 use super::pacing::{Pace, wake_at};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pipeline::executors::device::{DeviceExecutor, StreamOutput, StreamRequest};
 use crate::pipeline::executors::speech::voice_model::VoiceModel;
 use crate::pipeline::executors::speech::{Progress, SpeechRequest};
@@ -58,14 +58,19 @@ pub(crate) fn open(
     (most, open): (usize, &Arc<AtomicUsize>),
 ) -> Result<(SpeechInput, SpeechFrames)> {
     options.check()?;
+    if options.speed != 1.0 && !model.has_speeds() {
+        return Err(Error::InvalidOption(
+            "this voice has one speed: leave the speed at 1, or choose another voice".into(),
+        ));
+    }
     let permit = SpeechPermit::take(most, open)?;
-    let gain = model.gain(voice)?;
+    let measures = model.measures(voice)?;
     let progress = Arc::<Progress>::default();
     let request = StreamRequest::Speech(Box::new(SpeechRequest {
         model: model.clone(),
         voice,
         speed: options.speed,
-        gain,
+        measures,
         paced: options.paced,
         progress: progress.clone(),
     }));

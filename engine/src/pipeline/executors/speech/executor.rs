@@ -1,23 +1,25 @@
-//! Batch executor of speech: phrases of all streams share the steps of the acoustic model, and their mels those of the vocoder. The vocoder
-//! takes mels in chunks, so that speech begins before its phrase is computed and no step is long.
+//! Batch executor of speech: phrases of all streams share the steps of their model. A vocoder takes mels in chunks, so that speech begins
+//! before its phrase is computed and no step is long.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::frame_steps::compute_frames;
+use super::phone_voice::PhoneVoice;
 use super::phrase::Phrase;
-use super::voice_model::VoiceModel;
-use crate::device::is_cpu;
+use super::slot::{MelSpeaking, Speaking, SpeechOutput, SpeechRequest, SpeechSlot};
+use super::voice_model::{Synthesizer, VoiceModel};
 use crate::error::{Error, Result};
 use crate::models::fastspeech2::Utterance;
-use crate::models::vocos::{MelChunk, VocosState};
+use crate::models::vocos::MelChunk;
 use crate::scheduler::{BatchExecutor, SlotTable};
 
-/// Phrases of an acoustic step at most, and streams of a vocoder's step.
+/// Phrases of an acoustic step at most, and streams of a vocoder's step; on a CPU, and on another device.
 const MAX_PHRASES: [usize; 2] = [4, 32];
 const MAX_CHUNKS: [usize; 2] = [16, 64];
+/// Streams of a step that gives a frame to each.
+const MAX_FRAMES: usize = 16;
 /// Frames of a phrase that are heard first, beyond the vocoder's delay.
 const FIRST_FRAMES: usize = 10;
 /// Frames of the chunks after it.
@@ -26,40 +28,6 @@ const CHUNK_FRAMES: usize = 25;
 const AHEAD_S: f64 = 0.5;
 /// Time from a step being ready to its deadline.
 const BUDGET: Duration = Duration::from_millis(80);
-/// The ends of a phrase fade in and out over so many seconds, so that no two phrases meet in a click.
-const FADE_S: f64 = 0.005;
-/// Values beyond this are compressed, so that none is cut.
-const KNEE: f32 = 0.8;
-
-/// Counts of a stream that its two sides share.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Phrases that the device has begun.
-    pub begun: AtomicUsize,
-    /// Samples, at the model's rate, that the reader has.
-    pub delivered: AtomicU64,
-}
-
-/// Opens a stream of speech.
-pub struct SpeechRequest {
-    pub model: Arc<VoiceModel>,
-    pub voice: usize,
-    pub speed: f32,
-    /// Factor of all samples.
-    pub gain: f32,
-    /// No more is made than the reader needs soon.
-    pub paced: bool,
-    pub progress: Arc<Progress>,
-}
-
-/// The next samples of a stream, at the model's rate.
-pub struct SpeechOutput {
-    pub samples: Vec<f32>,
-    /// Words of a phrase that begins with these samples, with samples since the phrase's first.
-    pub words: Vec<(String, Range<usize>)>,
-    /// The phrase ends with them.
-    pub ends_phrase: bool,
-}
 
 /// Streams whose steps have equal keys share a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +41,9 @@ enum Part {
     /// Phrases of up to so many symbols, a power of two.
     Acoustic(usize),
     Vocoder,
+    /// The first frame of a phrase, with its text.
+    FirstFrame,
+    Frame,
 }
 
 /// The streams that a device speaks.
@@ -83,58 +54,9 @@ pub struct SpeechExecutor {
     models: SlotTable<Arc<VoiceModel>>,
 }
 
-struct SpeechSlot {
-    model: usize,
-    request: SpeechRequest,
-    phrases: VecDeque<Phrase>,
-    /// The phrase that is being said.
-    speaking: Option<Speaking>,
-    /// Samples so far.
-    made: u64,
-}
-
-/// A phrase between the acoustic model and its last sample.
-struct Speaking {
-    mels: Vec<f32>,
-    /// The first frame that the vocoder has not taken.
-    next: usize,
-    frames: usize,
-    vocoder: VocosState,
-    words: Vec<(String, Range<usize>)>,
-    /// Samples so far, and in all.
-    made: usize,
-    total: usize,
-}
-
-impl SpeechSlot {
-    /// Seconds of speech that the reader has not taken yet.
-    fn ahead_s(&self) -> f64 {
-        let delivered = self.request.progress.delivered.load(Ordering::Acquire);
-        self.made.saturating_sub(delivered) as f64 / f64::from(self.request.model.sample_rate())
-    }
-
-    /// Brings samples of the phrase, from `first` of `total` on, to the voice's loudness, with soft ends.
-    fn finish(&self, samples: &mut [f32], first: usize, total: usize) {
-        let fade = (FADE_S * f64::from(self.request.model.sample_rate())) as usize;
-        for (at, sample) in samples.iter_mut().enumerate() {
-            let from_end = (first + at).min((total - 1).saturating_sub(first + at));
-            if from_end < fade {
-                *sample *= from_end as f32 / fade as f32;
-            }
-            *sample = limited(*sample * self.request.gain);
-        }
-    }
-}
-
-/// A sample with its loudest part compressed to less than 1.
-fn limited(sample: f32) -> f32 {
-    let over = sample.abs() - KNEE;
-    if over <= 0.0 { sample } else { sample.signum() * (KNEE + (1.0 - KNEE) * (over / (1.0 - KNEE)).tanh()) }
-}
-
 impl SpeechExecutor {
     fn most(&self, model: usize, [cpu, gpu]: [usize; 2]) -> usize {
-        let on_cpu = self.models.find(model).is_none_or(|model| is_cpu(model.acoustic.device()));
+        let on_cpu = self.models.find(model).is_none_or(|model| model.is_on_cpu());
         if on_cpu { cpu } else { gpu }
     }
 
@@ -143,12 +65,14 @@ impl SpeechExecutor {
     }
 
     /// Computes the mels of the next phrase of each slot. Slots change when all has gone well.
-    fn compute_mels(&mut self, model: &VoiceModel, slots: &[usize]) -> Result<()> {
+    fn compute_mels(&mut self, model: &PhoneVoice, slots: &[usize]) -> Result<()> {
         let mut utterances = Vec::with_capacity(slots.len());
         for slot in slots {
             let slot = self.slots.find(*slot);
             let next = slot.and_then(|slot| Some((slot, slot.phrases.front()?)));
-            let Some((slot, phrase)) = next else { return Err(Error::internal("a step without a phrase")) };
+            let Some((slot, Phrase::Phones(phrase))) = next else {
+                return Err(Error::internal("a step without a phrase"));
+            };
             let SpeechRequest { voice, speed, .. } = slot.request;
             utterances.push(Utterance { symbols: &phrase.symbols, voice, speed });
         }
@@ -156,7 +80,7 @@ impl SpeechExecutor {
         let hop = model.vocoder.config().hop_length;
         for (slot, frames) in slots.iter().zip(computed) {
             let slot = self.slots.get_mut(*slot)?;
-            let Some(phrase) = slot.phrases.pop_front() else { continue };
+            let Some(Phrase::Phones(phrase)) = slot.phrases.pop_front() else { continue };
             let ends = frames.durations.iter().scan(0, |sum, count| {
                 *sum += count;
                 Some(*sum)
@@ -171,7 +95,7 @@ impl SpeechExecutor {
                 let place = place(word.symbols.start)..place(word.symbols.end);
                 (word.text, place)
             });
-            slot.speaking = Some(Speaking {
+            slot.speaking = Some(Speaking::Mels(MelSpeaking {
                 mels: frames.mels,
                 next: 0,
                 frames: count,
@@ -179,19 +103,19 @@ impl SpeechExecutor {
                 words: words.collect(),
                 made: 0,
                 total,
-            });
-            slot.request.progress.begun.fetch_add(1, Ordering::AcqRel);
+            }));
+            slot.begin_phrase();
         }
         Ok(())
     }
 
     /// Computes the next samples of each slot. Slots change when all has gone well.
-    fn compute_samples(&mut self, model: &VoiceModel, slots: &[usize]) -> Result<Vec<Option<SpeechOutput>>> {
+    fn compute_samples(&mut self, model: &PhoneVoice, slots: &[usize]) -> Result<Vec<Option<SpeechOutput>>> {
         let width = model.vocoder.config().n_mels;
         let (mut chunks, mut states, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         for slot in slots {
             let speaking = self.slots.find(*slot).and_then(|slot| slot.speaking.as_ref());
-            let Some(speaking) = speaking else { return Err(Error::internal("a step without mels")) };
+            let Some(Speaking::Mels(speaking)) = speaking else { return Err(Error::internal("a step without mels")) };
             let wanted = match speaking.next {
                 _ if !model.vocoder.streams() => speaking.frames,
                 0 => model.vocoder.delay() + FIRST_FRAMES,
@@ -207,13 +131,13 @@ impl SpeechExecutor {
         let mut outputs = Vec::with_capacity(slots.len());
         for (((slot, state), end), mut samples) in slots.iter().zip(states).zip(ends).zip(computed) {
             let slot = self.slots.get_mut(*slot)?;
-            let Some(mut speaking) = slot.speaking.take() else { continue };
-            slot.finish(&mut samples, speaking.made, speaking.total);
+            let Some(Speaking::Mels(mut speaking)) = slot.speaking.take() else { continue };
+            slot.finish(&mut samples, speaking.made, Some(speaking.total));
             slot.made += samples.len() as u64;
             speaking.made += samples.len();
             let words = std::mem::take(&mut speaking.words);
             (speaking.next, speaking.vocoder) = (end, state);
-            slot.speaking = (end < speaking.frames).then_some(speaking);
+            slot.speaking = (end < speaking.frames).then_some(Speaking::Mels(speaking));
             outputs.push(Some(SpeechOutput { samples, words, ends_phrase: slot.speaking.is_none() }));
         }
         Ok(outputs)
@@ -251,8 +175,10 @@ impl BatchExecutor for SpeechExecutor {
             return None;
         }
         let part = match (&slot.speaking, slot.phrases.front()) {
-            (Some(_), _) => Part::Vocoder,
-            (None, Some(phrase)) => Part::Acoustic(phrase.symbols.len().next_power_of_two()),
+            (Some(Speaking::Mels(_)), _) => Part::Vocoder,
+            (Some(Speaking::Frames(_)), _) => Part::Frame,
+            (None, Some(Phrase::Phones(phrase))) => Part::Acoustic(phrase.symbols.len().next_power_of_two()),
+            (None, Some(Phrase::Text(_))) => Part::FirstFrame,
             (None, None) => return None,
         };
         Some(SpeechBatchKey { model: slot.model, part })
@@ -272,6 +198,9 @@ impl BatchExecutor for SpeechExecutor {
         match key.part {
             Part::Acoustic(_) => self.most(key.model, MAX_PHRASES),
             Part::Vocoder => self.most(key.model, MAX_CHUNKS),
+            // A text takes as long as several frames: other streams do not wait for two.
+            Part::FirstFrame => 1,
+            Part::Frame => MAX_FRAMES,
         }
     }
 
@@ -279,6 +208,8 @@ impl BatchExecutor for SpeechExecutor {
         match key.part {
             Part::Acoustic(_) => "acoustic",
             Part::Vocoder => "vocoder",
+            Part::FirstFrame => "first-frame",
+            Part::Frame => "frame",
         }
     }
 
@@ -288,9 +219,15 @@ impl BatchExecutor for SpeechExecutor {
 
     fn step(&mut self, key: SpeechBatchKey, slots: &[usize], _: usize) -> Result<Vec<Option<SpeechOutput>>> {
         let model = self.model(key)?;
-        match key.part {
-            Part::Acoustic(_) => self.compute_mels(&model, slots).map(|()| slots.iter().map(|_| None).collect()),
-            Part::Vocoder => self.compute_samples(&model, slots),
+        match (&model.synthesizer, key.part) {
+            (Synthesizer::Phones(model), Part::Acoustic(_)) => {
+                self.compute_mels(model, slots).map(|()| slots.iter().map(|_| None).collect())
+            }
+            (Synthesizer::Phones(model), Part::Vocoder) => self.compute_samples(model, slots),
+            (Synthesizer::Frames(model), Part::FirstFrame | Part::Frame) => {
+                compute_frames(model, &mut self.slots, slots)
+            }
+            _ => Err(Error::internal("a step of another form of voice")),
         }
     }
 

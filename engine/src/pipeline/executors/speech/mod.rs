@@ -1,11 +1,20 @@
 //! Speech synthesis: clauses in, samples out.
 //!
 //! - `executor`: the steps of all streams.
-//! - [`phrase`]: a clause as the acoustic model reads it.
-//! - [`voice_model`]: a folder with an acoustic model, a vocoder and a G2P model, and its voices.
+//! - `frame_steps`: the steps of models that give one frame after another.
+//! - `slot`: a stream on its device.
+//! - [`voice_model`]: a model that speaks, and its voices.
+//! - `phone_voice`: a folder with an acoustic model, a vocoder and a G2P model.
+//! - [`phrase`]: a clause as a model reads it.
+//! - `text_phrase`: the same for a model that needs no phones.
 
 mod executor;
+mod frame_steps;
+mod phone_voice;
 pub mod phrase;
+mod slot;
+mod text_phrase;
 pub mod voice_model;
 
-pub use executor::{Progress, SpeechBatchKey, SpeechExecutor, SpeechOutput, SpeechRequest};
+pub use executor::{SpeechBatchKey, SpeechExecutor};
+pub use slot::{Progress, SpeechOutput, SpeechRequest};

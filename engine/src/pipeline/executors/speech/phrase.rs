@@ -1,15 +1,25 @@
-//! A clause as the acoustic model reads it: symbols, and the words that they belong to.
+//! A clause as a model reads it; for an acoustic model symbols, and the words that they belong to.
 
 use std::ops::Range;
 
+use super::text_phrase::TextPhrase;
 use crate::text::speech::{Clause, Phone, TokenKind};
 
 /// Symbols of a phrase at most. A clause of more is said in several.
 pub const MOST_SYMBOLS: usize = 400;
 
+/// What is said at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phrase {
+    /// For a model that reads phones.
+    Phones(PhonePhrase),
+    /// For a model that reads text.
+    Text(TextPhrase),
+}
+
 /// Symbols that are said at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Phrase {
+pub struct PhonePhrase {
     /// Numbers of the vocabulary: the silence before, phones, marks.
     pub symbols: Vec<usize>,
     /// The words, in their order.
@@ -41,8 +51,8 @@ pub fn phrases(
     phones: &[Vec<Phone>],
     symbols: &impl Symbols,
     written: impl Fn(Range<usize>) -> String,
-) -> Vec<Phrase> {
-    let begin = || Phrase { symbols: vec![symbols.edge()], words: Vec::new() };
+) -> Vec<PhonePhrase> {
+    let begin = || PhonePhrase { symbols: vec![symbols.edge()], words: Vec::new() };
     let pause = symbols.mark(",");
     let (mut found, mut phrase) = (Vec::new(), begin());
     let mut ended_at: Option<Range<usize>> = None;
@@ -109,7 +119,7 @@ mod tests {
         Token { text: text.into(), kind, written }
     }
 
-    fn said(text: &str, tokens: Vec<Token>, phones: &[usize]) -> Vec<Phrase> {
+    fn said(text: &str, tokens: Vec<Token>, phones: &[usize]) -> Vec<PhonePhrase> {
         let phone = Phone::from_index(0).unwrap();
         let phones: Vec<Vec<Phone>> = phones.iter().map(|count| vec![phone; *count]).collect();
         phrases(&Clause { tokens }, &phones, &Numbers, |range| text[range].to_owned())

@@ -1,21 +1,21 @@
-//! A voice model: a folder with an acoustic model, a vocoder and a G2P model, and its voices.
+//! A model that speaks, by phones or frame by frame, and its voices.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::OnceLock;
 
+use auricle_kernels::gemv::Precision;
 use burn::tensor::Device;
-use serde::Deserialize;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
 
-use super::phrase::{Phrase, Symbols, phrases};
+use super::phone_voice::{self, PhoneVoice};
+use super::phrase::Phrase;
+use super::text_phrase::TextPhrase;
 use crate::audio::loudness;
+use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::load_once::Loaded;
-use crate::models::bert::G2p;
-use crate::models::fastspeech2::{FastSpeech2, Utterance};
-use crate::models::vocos::{MelChunk, Vocos};
-use crate::text::speech::{Clause, ClauseSplitter, PHONES, Phone, Pronouncer};
+use crate::models::pocket_tts::{self, PocketTts};
+use crate::text::speech::{Clause, ClauseSplitter};
 
 /// Loudness of speech, LUFS.
 const LOUDNESS: f64 = -20.0;
@@ -23,143 +23,74 @@ const LOUDNESS: f64 = -20.0;
 const MOST_GAIN_DB: f64 = 18.0;
 /// Text whose speech is measured: the first two of the Harvard sentences.
 const MEASURED: &str = "The birch canoe slid on the smooth planks. Glue the sheet to the dark blue background.";
-/// Marks of the vocabulary.
-const MARKS: [&str; 4] = [",", ".", "?", "!"];
-/// The silence before a phrase.
-const EDGE: &str = "<sos/eos>";
 
-/// A loaded voice model.
+/// A loaded model that speaks.
 pub struct VoiceModel {
-    /// Symbols to mels.
-    pub acoustic: FastSpeech2,
-    /// Mels to samples.
-    pub vocoder: Vocos,
-    pronouncer: Pronouncer,
-    vocabulary: Vocabulary,
+    /// Text to samples.
+    pub synthesizer: Synthesizer,
     voices: Vec<Voice>,
+    /// The language that its voices speak.
+    language: String,
+}
+
+/// The form of a model.
+pub enum Synthesizer {
+    /// Phones to mels, and mels to samples.
+    Phones(Box<PhoneVoice>),
+    /// Text to a frame after another.
+    Frames(Box<PocketTts>),
 }
 
 struct Voice {
     id: String,
-    /// Factor that brings it to the common loudness, once it is measured.
-    gain: OnceLock<f32>,
+    measures: OnceLock<Measures>,
 }
 
-struct Vocabulary {
-    phones: Vec<usize>,
-    marks: [usize; MARKS.len()],
-    edge: usize,
-}
-
-impl Symbols for Vocabulary {
-    fn edge(&self) -> usize {
-        self.edge
-    }
-
-    fn phone(&self, phone: Phone) -> usize {
-        self.phones.get(phone.index()).copied().unwrap_or(self.edge)
-    }
-
-    fn mark(&self, mark: &str) -> Option<usize> {
-        MARKS.iter().position(|known| *known == mark).map(|at| self.marks[at])
-    }
-}
-
-impl Vocabulary {
-    /// Reads `vocab.json`, a number for each symbol.
-    fn read(path: &Path, symbols: usize) -> Result<Self> {
-        let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
-        let text = std::fs::read_to_string(path).map_err(|e| bad(format!("cannot read: {e}")))?;
-        let numbers: BTreeMap<String, usize> = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
-        let number = |symbol: &str| match numbers.get(symbol) {
-            Some(number) if *number < symbols => Ok(*number),
-            Some(number) => Err(bad(format!("symbol {symbol} has the number {number} of {symbols}"))),
-            None => Err(bad(format!("symbol {symbol} is missing"))),
-        };
-        let [comma, stop, question, exclamation] = MARKS.map(number);
-        Ok(Self {
-            phones: PHONES.iter().map(|phone| number(phone)).collect::<Result<_>>()?,
-            marks: [comma?, stop?, question?, exclamation?],
-            edge: number(EDGE)?,
-        })
-    }
+/// What a voice's own speech shows of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Measures {
+    /// Factor that brings it to the common loudness.
+    pub gain: f32,
+    /// Samples of a written character.
+    pub pace: f32,
 }
 
 /// The ids of a folder's voices, in their order.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] when `acoustic/voices.json` is missing or malformed.
+/// [`Error::Checkpoint`] when the folder names none.
 pub fn voice_ids(dir: &Path) -> Result<Vec<String>> {
-    let path = dir.join("acoustic").join("voices.json");
-    let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
-    let text = std::fs::read_to_string(&path).map_err(|e| bad(format!("cannot read: {e}")))?;
-    let Keys(ids) = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
-    if ids.is_empty() {
-        return Err(bad("there is no voice".into()));
-    }
-    Ok(ids)
+    if is_by_phones(dir) { phone_voice::voice_ids(dir) } else { pocket_tts::voice_ids(dir) }
 }
 
-/// The keys of a map, in the order of the file: a voice's place is its number.
-struct Keys(Vec<String>);
-
-impl<'de> Deserialize<'de> for Keys {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct KeyVisitor;
-        impl<'de> Visitor<'de> for KeyVisitor {
-            type Value = Keys;
-
-            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("a map of voices")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Keys, A::Error> {
-                let mut keys = Vec::new();
-                while let Some((key, IgnoredAny)) = map.next_entry()? {
-                    keys.push(key);
-                }
-                Ok(Keys(keys))
-            }
-        }
-        deserializer.deserialize_map(KeyVisitor)
-    }
+/// A folder of the other form has its settings itself.
+fn is_by_phones(dir: &Path) -> bool {
+    !dir.join("config.json").is_file()
 }
 
 impl Loaded for VoiceModel {}
 
 impl VoiceModel {
-    /// Loads the folders `acoustic`, `vocoder` and `g2p` of a folder.
+    /// Loads a folder of either form, which speaks a language.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-    pub fn load(dir: &Path, device: &Device) -> Result<Self> {
-        let bad = |path: PathBuf, reason: String| Error::Checkpoint { path, reason };
-        let acoustic_dir = dir.join("acoustic");
-        let acoustic = FastSpeech2::load(&acoustic_dir, device)?;
-        let vocoder = Vocos::load(&dir.join("vocoder"), device)?;
-        if acoustic.config().mels != vocoder.config().n_mels {
-            let (made, read) = (acoustic.config().mels, vocoder.config().n_mels);
-            return Err(bad(dir.join("vocoder"), format!("it reads {read} mels, the acoustic model makes {made}")));
-        }
-        let ids = voice_ids(dir)?;
-        let expected = acoustic.config().voices.max(1);
-        if ids.len() != expected {
-            let reason = format!("{} voices are named, the model has {expected}", ids.len());
-            return Err(bad(acoustic_dir.join("voices.json"), reason));
-        }
-        Ok(Self {
-            vocabulary: Vocabulary::read(&acoustic_dir.join("vocab.json"), acoustic.config().symbols)?,
-            // On the CPU wherever the models run: it reads a word now and then, on the caller's thread.
-            pronouncer: Pronouncer::new(Some(Arc::new(G2p::load(&dir.join("g2p"), &Device::flex())?))),
-            voices: ids.into_iter().map(|id| Voice { id, gain: OnceLock::new() }).collect(),
-            acoustic,
-            vocoder,
-        })
+    pub fn load(dir: &Path, language: &str, device: &Device, precision: Precision) -> Result<Self> {
+        let synthesizer = if is_by_phones(dir) {
+            Synthesizer::Phones(Box::new(PhoneVoice::load(dir, device)?))
+        } else {
+            Synthesizer::Frames(Box::new(PocketTts::load(dir, precision)?))
+        };
+        let voice = |id| Voice { id, measures: OnceLock::new() };
+        Ok(Self { synthesizer, voices: voice_ids(dir)?.into_iter().map(voice).collect(), language: language.into() })
     }
 
-    /// Number of values in the tensors of acoustic model and vocoder.
+    /// Number of values in the tensors of the networks that make samples.
     pub fn parameters(&self) -> usize {
-        self.acoustic.parameters() + self.vocoder.parameters()
+        match &self.synthesizer {
+            Synthesizer::Phones(voice) => voice.acoustic.parameters() + voice.vocoder.parameters(),
+            Synthesizer::Frames(model) => model.parameters(),
+        }
     }
 
     /// Number of a voice.
@@ -167,47 +98,84 @@ impl VoiceModel {
         self.voices.iter().position(|voice| voice.id == id)
     }
 
-    /// Sample rate of the vocoder, hertz.
+    /// Of the samples, hertz.
     pub fn sample_rate(&self) -> u32 {
-        self.vocoder.config().sample_rate
+        match &self.synthesizer {
+            Synthesizer::Phones(voice) => voice.vocoder.config().sample_rate,
+            Synthesizer::Frames(model) => model.sample_rate(),
+        }
+    }
+
+    /// True if its steps run on the CPU.
+    pub fn is_on_cpu(&self) -> bool {
+        match &self.synthesizer {
+            Synthesizer::Phones(voice) => is_cpu(voice.acoustic.device()),
+            Synthesizer::Frames(_) => true,
+        }
+    }
+
+    /// True if it speaks slower and faster than it was trained to.
+    pub fn has_speeds(&self) -> bool {
+        matches!(self.synthesizer, Synthesizer::Phones(_))
     }
 
     /// The phrases of a clause; `written` gives the text of a range.
     ///
     /// # Errors
-    /// As [`Pronouncer::phones`].
-    pub fn phrases(&self, clause: &Clause, written: impl Fn(std::ops::Range<usize>) -> String) -> Result<Vec<Phrase>> {
-        let phones = self.pronouncer.phones(clause)?;
-        Ok(phrases(clause, &phones, &self.vocabulary, written))
+    /// As [`PhoneVoice::phrases`] and [`PocketTts::tokens`].
+    pub fn phrases(&self, clause: &Clause, written: impl Fn(Range<usize>) -> String) -> Result<Vec<Phrase>> {
+        match &self.synthesizer {
+            Synthesizer::Phones(voice) => Ok(voice.phrases(clause, written)?.into_iter().map(Phrase::Phones).collect()),
+            Synthesizer::Frames(model) => {
+                let phrase = TextPhrase::of(clause, self.language == "en", written, |text| model.tokens(text))?;
+                Ok(phrase.into_iter().map(Phrase::Text).collect())
+            }
+        }
     }
 
-    /// The factor that brings a voice to -20 LUFS. The first call says a sentence to measure it, which takes about as long as two
-    /// seconds of speech do, and compiles what a GPU needs.
+    /// Loudness and pace of a voice. The first call says two sentences to measure them, which takes as long as five seconds of speech do,
+    /// and compiles what a GPU needs.
     ///
     /// # Errors
-    /// As [`FastSpeech2::speak`].
-    pub fn gain(&self, voice: usize) -> Result<f32> {
+    /// Those of a step, such as [`Error::Checkpoint`] for a voice that makes no sound.
+    pub fn measures(&self, voice: usize) -> Result<Measures> {
         let Some(slot) = self.voices.get(voice) else {
             return Err(Error::internal(format!("voice {voice} of {}", self.voices.len())));
         };
-        if let Some(gain) = slot.gain.get() {
-            return Ok(*gain);
+        if let Some(measures) = slot.measures.get() {
+            return Ok(*measures);
         }
         let mut splitter = ClauseSplitter::new();
         let mut clauses = splitter.push(MEASURED);
         clauses.extend(splitter.finish());
         let mut spoken = Vec::new();
         for clause in clauses {
-            for Phrase { symbols, .. } in self.phrases(&clause, |_| String::new())? {
-                let frames = self.acoustic.speak(&[Utterance { symbols: &symbols, voice, speed: 1.0 }])?;
-                for frames in frames {
-                    let chunk = MelChunk { mels: &frames.mels, is_last: true };
-                    spoken.extend(self.vocoder.forward(&[chunk], &mut [&mut self.vocoder.start()])?.concat());
-                }
+            for phrase in self.phrases(&clause, |range| MEASURED.get(range).unwrap_or_default().to_owned())? {
+                spoken.extend(self.say(&phrase, voice)?);
             }
         }
         let decibels = loudness::integrated(&spoken, self.sample_rate()).map_or(0.0, |loudness| LOUDNESS - loudness);
         let gain = 10f64.powf(decibels.clamp(-MOST_GAIN_DB, MOST_GAIN_DB) / 20.0) as f32;
-        Ok(*slot.gain.get_or_init(|| gain))
+        let pace = spoken.len() as f32 / MEASURED.len() as f32;
+        Ok(*slot.measures.get_or_init(|| Measures { gain, pace }))
+    }
+
+    fn say(&self, phrase: &Phrase, voice: usize) -> Result<Vec<f32>> {
+        match (&self.synthesizer, phrase) {
+            (Synthesizer::Phones(model), Phrase::Phones(phrase)) => model.say(phrase, voice),
+            (Synthesizer::Frames(model), Phrase::Text(phrase)) => {
+                let mut utterance = model.start(voice, &phrase.tokens, phrase.options())?;
+                let mut spoken = Vec::new();
+                loop {
+                    for frame in model.step(&mut [&mut utterance])? {
+                        spoken.extend(frame.samples);
+                        if frame.is_last {
+                            return Ok(spoken);
+                        }
+                    }
+                }
+            }
+            _ => Err(Error::internal("a phrase of another form of voice")),
+        }
     }
 }

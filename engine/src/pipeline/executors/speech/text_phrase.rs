@@ -1,0 +1,144 @@
+//! A clause as a model reads it that needs no phones: tokens of its text, and the words in it.
+
+use std::ops::Range;
+
+use crate::error::Result;
+use crate::models::pocket_tts::{PreparedText, SequenceOptions};
+use crate::text::speech::{Clause, Token, TokenKind};
+
+/// A text that is said at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextPhrase {
+    /// Tokens of the text, at least one.
+    pub tokens: Vec<u32>,
+    /// Frames that follow the end of speech.
+    pub frames_after_end: usize,
+    /// The words as written, and their characters in the text that is said.
+    pub words: Vec<(String, Range<usize>)>,
+}
+
+impl TextPhrase {
+    /// The phrase of a clause, if anything of it is text for the model; `written` gives the text of a range. English is said as the front
+    /// end reads it, numbers in words; another language as it is written.
+    ///
+    /// # Errors
+    /// Those of `tokens`.
+    pub fn of(
+        clause: &Clause,
+        is_english: bool,
+        written: impl Fn(Range<usize>) -> String,
+        tokens: impl FnOnce(&str) -> Result<Option<PreparedText>>,
+    ) -> Result<Option<Self>> {
+        let (mut said, mut words) = (String::new(), Vec::new());
+        let mut count = 0;
+        let mut end = None;
+        // Tokens of one written number or code belong together.
+        for group in clause.tokens.chunk_by(|a, b| a.kind != TokenKind::Mark && a.written == b.written) {
+            let (Some(first), place) = (group.first(), group[0].written.clone()) else { continue };
+            let text = written(place.clone());
+            if first.kind == TokenKind::Mark {
+                // A mark without words before it is no pause.
+                if is_english && !words.is_empty() {
+                    said.push_str(&first.text);
+                } else if !is_english {
+                    said.push_str(&text);
+                }
+            } else {
+                let gap = match end {
+                    Some(end) if !is_english => written(end..place.start),
+                    Some(_) => " ".to_owned(),
+                    None => String::new(),
+                };
+                said.push_str(&gap);
+                let from = said.chars().count();
+                let spoken = if is_english { spoken(group, &text) } else { text.clone() };
+                said.push_str(&spoken);
+                count = said.chars().count();
+                words.push((text, from..count));
+            }
+            end = Some(place.end);
+        }
+        if words.is_empty() || count == 0 {
+            return Ok(None);
+        }
+        Ok(tokens(&said)?.map(|PreparedText { tokens, frames_after_end }| Self { tokens, frames_after_end, words }))
+    }
+
+    /// How the phrase is drawn: alike whenever it is said.
+    pub fn options(&self) -> SequenceOptions {
+        let mixed = |state: u64, token: &u32| (state ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3);
+        let seed = self.tokens.iter().fold(0xcbf2_9ce4_8422_2325, mixed);
+        SequenceOptions { seed, greedy: false, frames_after_end: self.frames_after_end }
+    }
+}
+
+/// How a written word is said: as it is written, with its capitals, where that is what it says.
+fn spoken(group: &[Token], written: &str) -> String {
+    let words: Vec<&str> = group.iter().map(|token| token.text.as_str()).collect();
+    let letters = group.iter().all(|token| token.kind == TokenKind::Letter);
+    if (letters && written.chars().all(char::is_alphabetic)) || written.to_lowercase() == words.concat() {
+        return written.to_owned();
+    }
+    if letters { words.join(" ").to_uppercase() } else { words.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::speech::ClauseSplitter;
+
+    /// The texts that are said, with the written words and what each of them is there.
+    fn said(text: &str, is_english: bool) -> Vec<(String, Vec<(String, String)>)> {
+        let mut splitter = ClauseSplitter::new();
+        let mut clauses = splitter.push(text);
+        clauses.extend(splitter.finish());
+        let mut found = Vec::new();
+        for clause in clauses {
+            let mut line = String::new();
+            let tokens = |said: &str| {
+                line = said.to_owned();
+                Ok(Some(PreparedText { tokens: vec![1], frames_after_end: 2 }))
+            };
+            let written = |range: Range<usize>| text.get(range).unwrap_or_default().to_owned();
+            let phrase = TextPhrase::of(&clause, is_english, written, tokens).unwrap();
+            let Some(phrase) = phrase else { continue };
+            let part = |range: &Range<usize>| line.chars().skip(range.start).take(range.len()).collect::<String>();
+            found.push((line.clone(), phrase.words.iter().map(|(word, at)| (word.clone(), part(at))).collect()));
+        }
+        found
+    }
+
+    #[test]
+    fn english_is_said_as_the_front_end_reads_it() {
+        let found = said("Paris paid $5 to the BBC, today.", true);
+        let lines: Vec<&str> = found.iter().map(|(line, _)| line.as_str()).collect();
+        assert_eq!(lines.join(" "), "Paris paid five dollars to the BBC, today.");
+        let words: Vec<(&str, &str)> =
+            found.iter().flat_map(|(_, words)| words).map(|(word, said)| (word.as_str(), said.as_str())).collect();
+        let expected = [
+            ("Paris", "Paris"),
+            ("paid", "paid"),
+            ("$5", "five dollars"),
+            ("to", "to"),
+            ("the", "the"),
+            ("BBC", "BBC"),
+            ("today", "today"),
+        ];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn another_language_is_said_as_it_is_written() {
+        let found = said("Das kostet 25 Euro, heute.", false);
+        let lines: Vec<&str> = found.iter().map(|(line, _)| line.as_str()).collect();
+        assert_eq!(lines.join(" "), "Das kostet 25 Euro, heute.");
+        assert!(found.iter().flat_map(|(_, words)| words).all(|(word, said)| word == said), "{found:?}");
+    }
+
+    #[test]
+    fn phrases_are_drawn_by_their_text() {
+        let phrase = |tokens: &[u32]| TextPhrase { tokens: tokens.to_vec(), ..TextPhrase::default() }.options().seed;
+        assert_eq!(phrase(&[1, 2]), phrase(&[1, 2]));
+        assert_ne!(phrase(&[1, 2]), phrase(&[2, 1]));
+    }
+}
