@@ -1,7 +1,7 @@
 """Pocket TTS at the published size with random weights, beside its class in PyTorch, in one run.
 
 Writes a folder as `auricle say` reads it, once, with a SentencePiece model of this repository's text and one voice of ten seconds. Both sides say
-the same passage clause by clause, for as long as each text's budget of frames, in turn; PyTorch has the voice's keys and values ready, and
+one passage clause by clause (PyTorch its first three), for as long as each text's budget of frames, in turn; PyTorch has the voice's keys and values ready, and
 decodes a clause at once where Auricle decodes frame by frame. Needs torch, transformers, tokenizers and `cargo build --release --bin speech`.
 
     python benches/pocket_tts_beside.py FOLDER [--rounds 3] [--threads 2] [--phonon]
@@ -10,6 +10,7 @@ decodes a clause at once where Auricle decodes frame by frame. Needs torch, tran
 import argparse
 import copy
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -17,7 +18,7 @@ import time
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import (
     GradiumPhononTTSConfig,
@@ -63,15 +64,13 @@ class Peer:
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         config = self.model.config
         before = [] if phonon else [config.audio_prompt_bos_token_id]
-        from safetensors.torch import load_file
-
         voice = load_file(folder / "voices" / "random.safetensors")["audio_prompt_latents"][None]
         ids = torch.tensor([[*before, *[config.audio_prompt_token_id] * VOICE_FRAMES]])
         self.prefix = self.model.model(input_ids=ids, audio_prompt_latents=voice, use_cache=True).past_key_values
 
-    def say(self, clauses: list[str]) -> float:
-        """Seconds of work for a second of speech."""
-        began, frames = time.perf_counter(), 0
+    def say(self, clauses: list[str]) -> tuple[float, float]:
+        """Seconds, and seconds of the processor, for a second of speech."""
+        began, worked, frames = time.perf_counter(), time.process_time(), 0
         for clause in clauses:
             ids = [*self.tokenizer.encode(clause, add_special_tokens=False).ids, self.model.config.audio_bos_token_id]
             ids = torch.tensor([ids])
@@ -81,13 +80,17 @@ class Peer:
             )  # fmt: skip
             self.codec.decode(made.audio_latents)
             frames += made.audio_latents.shape[1]
-        return (time.perf_counter() - began) / (frames * FRAME_S)
+        seconds = frames * FRAME_S
+        return (time.perf_counter() - began) / seconds, (time.process_time() - worked) / seconds
 
 
-def ours(folder: Path, int8: bool) -> tuple[float, str]:
-    command = [ROOT / "target/release/speech", "--checkpoint", folder, "--rounds", "1", "--streams", "1", *(["--int8"] if int8 else [])]
-    table = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return float(re.search(r"real-time factor.*\| ([0-9.]+) \|", table)[1]), re.search(r"first frame.*\| (.*) \|", table)[1]
+def ours(folder: Path, threads: int, int8: bool) -> tuple[float, float, str]:
+    """Real-time factor, seconds of the processor for a second of speech, and the time to the first frame of a clause."""
+    command = [ROOT / "target/release/speech", "--checkpoint", folder, "--rounds", "1", "--streams", "0", *(["--int8"] if int8 else [])]
+    environment = {**os.environ, "RAYON_NUM_THREADS": str(threads)}
+    table = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    factor, worked = (re.search(name + r".*\| ([0-9.]+)", table) for name in ("real-time factor", "processor time"))
+    return float(factor[1]), float(worked[1]), re.search(r"first frame.*\| (.*) \|", table)[1]
 
 
 def main() -> None:
@@ -103,16 +106,20 @@ def main() -> None:
         write(arguments.folder, arguments.phonon)
     source = (ROOT / "benches/src/bin/speech.rs").read_text()
     passage = re.search(r'PASSAGE: &str = "(.*?)";', source, re.S)[1].replace("\\\n", "")
-    clauses = re.findall(r"[^.,]+[.,]", re.sub(r"\s+", " ", passage))
+    clauses = re.findall(r"[^.,]+[.,]", re.sub(r"\s+", " ", passage))[:3]
     peer = Peer(arguments.folder, arguments.phonon)
     peer.say(clauses[:1])
-    rows = []
+    print("| | real-time factor | processor seconds a second | first frame of a clause, median and slowest |\n|---|---|---|---|")
+    found = {"PyTorch": [], "f32": [], "int8": []}
     for _ in range(arguments.rounds):
-        rows.append((peer.say(clauses), *ours(arguments.folder, False), *ours(arguments.folder, True)))
-        theirs, f32, first, int8, first_int8 = rows[-1]
-        print(f"PyTorch {theirs:.3f}  f32 {f32:.3f} (first frame {first})  int8 {int8:.3f} (first frame {first_int8})", flush=True)
-    theirs, f32, int8 = (statistics.median(row[at] for row in rows) for at in (0, 1, 3))
-    print(f"median real-time factor: PyTorch {theirs:.3f}, f32 {f32:.3f} (ratio {theirs / f32:.2f}), int8 {int8:.3f} (ratio {theirs / int8:.2f})")
+        for name in found:
+            row = (*peer.say(clauses), "") if name == "PyTorch" else ours(arguments.folder, arguments.threads, name == "int8")
+            found[name].append(row)
+            print(f"| {name} | {row[0]:.3f} | {row[1]:.3f} | {row[2]} |", flush=True)
+    medians = {name: [statistics.median(row[at] for row in rows) for at in (0, 1)] for name, rows in found.items()}
+    for name in ("f32", "int8"):
+        times, worked = (theirs / mine for theirs, mine in zip(medians["PyTorch"], medians[name]))
+        print(f"PyTorch takes {times:.2f} times as long as {name}, and {worked:.2f} times its processor time (medians)")
 
 
 if __name__ == "__main__":

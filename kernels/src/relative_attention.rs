@@ -386,9 +386,9 @@ mod tests {
         let mut cache = SlidingKvCache::new(heads, head);
         (0..40).for_each(|at| cache.push(&rows(3 * at), &rows(5 * at)));
         let attend = |cache: &SlidingKvCache, positions: &PositionKeys| {
-            let (queries, zeros, visible) = (rows(11), vec![0.0; size], [2..cache.end()]);
-            let biases = [zeros.as_slice(), &zeros];
-            let queries = RelativeQueries { queries: &queries, stride: size, biases, frame: 39, visible: &visible };
+            let (queries, zeros, seen) = (rows(11), vec![0.0; size], 2..cache.end());
+            let (biases, visible) = ([zeros.as_slice(), &zeros], std::slice::from_ref(&seen));
+            let queries = RelativeQueries { queries: &queries, stride: size, biases, frame: 39, visible };
             let mut out = vec![0.0; size];
             cache.attend(positions, queries, &mut out);
             out

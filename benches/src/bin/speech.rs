@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use auricle_benches::process::cpu_seconds;
 use auricle_engine::blocking::Engine;
 use auricle_engine::{DeviceChoice, EngineOptions, Precision, SPEECH_RATE, SpeakOptions};
 use clap::Parser;
@@ -41,10 +42,13 @@ fn main() {
     options.checkpoint = checkpoint;
     engine.load_voice(&options).expect("the voice loads");
     println!("| Measurement | Value |\n|---|---|");
+    let processor = cpu_seconds(std::process::id());
     let (spent, seconds) = (0..rounds)
         .map(|_| say(&engine, PASSAGE, &options))
         .fold((Duration::ZERO, 0.0), |(spent, seconds), said| (spent + said.took, seconds + said.seconds));
     println!("| real-time factor, {:.1} s of speech | {:.3} |", seconds, spent.as_secs_f64() / seconds);
+    let processor = cpu_seconds(std::process::id()) - processor;
+    println!("| processor time of a second of speech | {:.3} s |", processor / seconds);
     let mut first: Vec<Duration> = (0..4 * rounds).map(|_| say(&engine, CLAUSE, &options).first).collect();
     first.sort_unstable();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;

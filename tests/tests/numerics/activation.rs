@@ -38,10 +38,14 @@ fn fused_activations_equal_burns_operations_for_any_shape() {
 #[test]
 fn activations_of_slices_equal_their_definitions() {
     let values: Vec<f32> = (-2000..2000).map(|at| at as f32 * 0.013).chain([0.0, -0.0, 1e30, -1e30]).collect();
-    let elu = |x: f64| if x > 0.0 { x } else { x.exp_m1() };
-    let gelu_tanh = |x: f64| 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x.powi(3))).tanh());
-    let cases: [(fn(&mut [f32]), &dyn Fn(f64) -> f64); 2] =
-        [(kernels::elu_in_place, &elu), (kernels::gelu_tanh_in_place, &gelu_tanh)];
+    fn elu(x: f64) -> f64 {
+        if x > 0.0 { x } else { x.exp_m1() }
+    }
+    fn gelu_tanh(x: f64) -> f64 {
+        0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x.powi(3))).tanh())
+    }
+    type Case = (fn(&mut [f32]), fn(f64) -> f64);
+    let cases: [Case; 2] = [(kernels::elu_in_place, elu), (kernels::gelu_tanh_in_place, gelu_tanh)];
     for (number, (ours, exact)) in cases.into_iter().enumerate() {
         let mut out = values.clone();
         ours(&mut out);

@@ -173,13 +173,16 @@ fn with_settings(dir: &Path, file: &str, change: impl FnOnce(&mut Value)) -> Tem
     copy
 }
 
+/// A change of the settings, and what the error says.
+type Refused = (fn(&mut Value), &'static str);
+
 #[test]
 fn a_network_of_another_shape_is_refused_by_name() {
     let error = |change: fn(&mut Value)| {
         let dir = with_config(&fixture("pocket"), change);
         Network::load(dir.path(), Precision::F32).unwrap_err().to_string()
     };
-    let cases: [(fn(&mut Value), &str); 8] = [
+    let cases: [Refused; 8] = [
         (|config| config["model_type"] = "bert".into(), "neither pocket_tts nor gradium_phonon_tts"),
         (|config| config["intermediate_size"] = 50.into(), "model.layers.0.mlp.fc1.weight"),
         (|config| config["num_hidden_layers"] = 1.into(), "model.layers.1"),
@@ -209,7 +212,7 @@ fn an_audio_tokenizer_of_another_shape_is_refused_by_name() {
         let dir = with_config(&fixture("pocket").join("audio_tokenizer"), change);
         Codec::load(dir.path()).unwrap_err().to_string()
     };
-    let cases: [(fn(&mut Value), &str); 6] = [
+    let cases: [Refused; 6] = [
         (|config| config["model_type"] = "mimi".into(), "pocket_tts_audio_tokenizer"),
         (|config| config["use_causal_conv"] = false.into(), "use_causal_conv"),
         (|config| config["upsampling_ratios"] = serde_json::json!([6, 5]), "decoder.decoder_seanet"),
