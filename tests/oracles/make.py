@@ -20,6 +20,7 @@ from models import make_model
 from pocket_tts import MODELS as POCKET
 from pocket_tts import make_pocket
 from silero import make_silero
+from sortformer import make_sortformer
 from synthesis import make_acoustic, make_vocoder
 from voice import make_voice
 from whisper import make_whisper
@@ -40,6 +41,9 @@ def make(root: Path, only: list[str]) -> None:
     if not only or "voice" in only:
         print("voice")
         make_voice(fresh(root / "voice"))
+    if not only or "sortformer" in only:
+        print("sortformer")
+        make_sortformer(fresh(root / "sortformer"))
     if not only or "fastspeech2" in only:
         print("fastspeech2")
         make_acoustic(fresh(root / "fastspeech2"))
@@ -128,7 +132,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", "voice", "fastspeech2", "vocos", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "voice", "sortformer", "fastspeech2", "vocos", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

@@ -1,11 +1,13 @@
-//! Speakers over time: embeddings of short windows of speech to speakers, and words to utterances.
+//! Speakers over time: what models hear of speakers to stretches of speech, and words to utterances.
 //!
 //! - [`listener`]: samples to windows of speech with their mel rows.
 //! - [`windows`]: where windows lie inside detected speech, and what each decides.
 //! - [`spectrum`]: the leading eigenvectors of a symmetric matrix.
 //! - [`clustering`]: the windows of a block to speakers, and the speakers of all blocks to those of the recording.
+//! - [`activity`]: the activity of speakers, frame by frame, to stretches of speech.
 //! - [`words`]: a speaker for each word, and utterances.
 
+pub mod activity;
 pub mod clustering;
 pub mod listener;
 pub mod spectrum;

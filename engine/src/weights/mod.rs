@@ -107,7 +107,7 @@ impl Weights {
         Scope { weights: self, prefix: format!("{prefix}.") }
     }
 
-    /// All tensors.
+    /// All tensors, by their full names.
     pub fn root(&self) -> Scope<'_> {
         Scope { weights: self, prefix: String::new() }
     }

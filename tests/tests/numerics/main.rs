@@ -18,6 +18,7 @@ mod pocket_tts;
 mod product;
 mod sentiment;
 mod silero;
+mod sortformer;
 mod vocos;
 mod voice;
 mod whisper;

@@ -11,4 +11,4 @@ pub use config::{Class, Config, EncoderConfig};
 pub use emission_delay::EmissionDelay;
 pub use encoder::{Encoder, EncoderState};
 pub use model::{Encoded, FastConformer, SearchState, Stream};
-pub use preprocessor::Preprocessor;
+pub use preprocessor::{Preprocessor, front_end};

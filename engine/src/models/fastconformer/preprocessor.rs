@@ -55,34 +55,27 @@ impl Default for ExtractorFile {
     }
 }
 
-impl Preprocessor {
-    /// Reads the configuration of a FastConformer checkpoint and puts its tables on `device`.
-    ///
-    /// # Errors
-    /// [`Error::Checkpoint`] when it is malformed, or does not fit the model.
-    pub fn read(dir: &Path, config: &Config, device: &Device) -> Result<Self> {
-        let processor: Option<ProcessorFile> = read_json(&dir.join("processor_config.json"))?;
+impl ProcessorFile {
+    fn read(dir: &Path) -> Result<Self> {
+        let processor: Option<Self> = read_json(&dir.join("processor_config.json"))?;
         let mut processor = processor.unwrap_or_default();
         if processor.feature_extractor.is_none() {
             processor.feature_extractor = read_json(&dir.join("preprocessor_config.json"))?;
         }
-        let extractor = processor.feature_extractor.unwrap_or_default();
-        let bad = |reason: String| Error::Checkpoint { path: dir.join("processor_config.json"), reason };
-        let mels = config.encoder.num_mel_bins;
-        if extractor.feature_size.is_some_and(|size| size != mels) {
-            return Err(bad(format!("feature_size differs from the encoder's {mels} mel bins")));
+        Ok(processor)
+    }
+
+    /// `base` with what the file says of the front end.
+    fn front_end(&self, base: LogMelConfig) -> std::result::Result<LogMelConfig, String> {
+        let default = ExtractorFile::default();
+        let extractor = self.feature_extractor.as_ref().unwrap_or(&default);
+        if extractor.feature_size.is_some_and(|size| size != base.mels) {
+            return Err(format!("feature_size differs from the encoder's {} mel bins", base.mels));
         }
         if extractor.sampling_rate != crate::audio::SAMPLE_RATE as usize {
-            return Err(bad(format!("sampling_rate {} is not 16000", extractor.sampling_rate)));
+            return Err(format!("sampling_rate {} is not 16000", extractor.sampling_rate));
         }
-        if let Some(prompt) = config.prompt
-            && let Some((language, slot)) = processor.prompt_dictionary.iter().find(|(_, slot)| **slot >= prompt.slots)
-        {
-            return Err(bad(format!("prompt slot {slot} of {language} is outside the model's {}", prompt.slots)));
-        }
-        let base =
-            if config.class.is_streaming() { LogMelConfig::nemotron(mels) } else { LogMelConfig::parakeet(mels) };
-        let plan = LogMelConfig {
+        Ok(LogMelConfig {
             sample_rate: extractor.sampling_rate,
             n_fft: extractor.n_fft,
             win_length: extractor.win_length,
@@ -91,10 +84,39 @@ impl Preprocessor {
             tables: match extractor.mel_filters_dtype.as_str() {
                 "float32" => TablePrecision::F32,
                 "bfloat16" => TablePrecision::Bf16,
-                other => return Err(bad(format!("mel_filters_dtype {other} is not supported"))),
+                other => return Err(format!("mel_filters_dtype {other} is not supported")),
             },
             ..base
-        };
+        })
+    }
+}
+
+/// The front end of a folder: `base` with what its processor configuration says.
+///
+/// # Errors
+/// [`Error::Checkpoint`] when that is malformed, or does not fit `base`.
+pub fn front_end(dir: &Path, base: LogMelConfig) -> Result<LogMelConfig> {
+    let bad = |reason: String| Error::Checkpoint { path: dir.join("processor_config.json"), reason };
+    ProcessorFile::read(dir)?.front_end(base).map_err(bad)
+}
+
+impl Preprocessor {
+    /// Reads the configuration of a FastConformer checkpoint and puts its tables on `device`.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when it is malformed, or does not fit the model.
+    pub fn read(dir: &Path, config: &Config, device: &Device) -> Result<Self> {
+        let processor = ProcessorFile::read(dir)?;
+        let bad = |reason: String| Error::Checkpoint { path: dir.join("processor_config.json"), reason };
+        let mels = config.encoder.num_mel_bins;
+        if let Some(prompt) = config.prompt
+            && let Some((language, slot)) = processor.prompt_dictionary.iter().find(|(_, slot)| **slot >= prompt.slots)
+        {
+            return Err(bad(format!("prompt slot {slot} of {language} is outside the model's {}", prompt.slots)));
+        }
+        let base =
+            if config.class.is_streaming() { LogMelConfig::nemotron(mels) } else { LogMelConfig::parakeet(mels) };
+        let plan = processor.front_end(base).map_err(bad)?;
         Ok(Self {
             plan: LogMel::new(plan, device).map_err(|e| bad(e.to_string()))?,
             look_aheads: processor.supported_num_lookahead_tokens,

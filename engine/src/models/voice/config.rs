@@ -9,6 +9,9 @@ use crate::error::{Error, Result};
 /// Largest width that is accepted: a wrong file is refused before memory is asked for.
 const WIDEST: usize = 1 << 14;
 
+/// The `model_type` of the architecture.
+pub const MODEL_TYPE: &str = "ecapa_tdnn";
+
 /// Widths of the network.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct Config {
@@ -39,8 +42,8 @@ impl Config {
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
         let text = std::fs::read_to_string(&path).map_err(|e| bad(format!("cannot read: {e}")))?;
         let config: Self = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
-        if config.model_type != "ecapa_tdnn" {
-            return Err(bad(format!("model_type {} is not ecapa_tdnn, a speaker embedding", config.model_type)));
+        if config.model_type != MODEL_TYPE {
+            return Err(bad(format!("model_type {} is not {MODEL_TYPE}, a speaker embedding", config.model_type)));
         }
         let widths = [config.mels, config.channels, config.parts, config.bottleneck, config.pooled, config.embedding];
         if widths.iter().chain(&config.dilations).any(|width| !(1..=WIDEST).contains(width)) {

@@ -4,5 +4,5 @@ mod config;
 mod convolution;
 mod model;
 
-pub use config::Config;
+pub use config::{Config, MODEL_TYPE};
 pub use model::VoiceEmbedder;
