@@ -12,6 +12,7 @@
 //! ```
 
 mod channels;
+mod diarizers;
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -33,7 +34,6 @@ use crate::load_once::{Loaded, LoadedFiles};
 use crate::models::decoder::ChatModel;
 use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
-use crate::models::voice::VoiceEmbedder;
 use crate::options::{EngineOptions, LanguageModelChoice, ListenOptions, SpeakerLabels, TranscribeOptions};
 use crate::pipeline::checkpoint::Checkpoint;
 use crate::pipeline::executors::device::DeviceExecutor;
@@ -52,6 +52,7 @@ use crate::text::lm::LanguageModel;
 use crate::transcript::{ModelReport, Progress, Transcript};
 use crate::weights::most_bytes;
 pub use channels::MAX_SEPARATE_CHANNELS;
+pub use diarizers::check_diarizer;
 
 /// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
 /// the number of values in its tensors.
@@ -60,15 +61,6 @@ pub use channels::MAX_SEPARATE_CHANNELS;
 /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
 pub fn check_detector(dir: impl AsRef<Path>) -> Result<usize> {
     Ok(Silero::load(dir.as_ref(), &Device::flex())?.parameters())
-}
-
-/// Loads a speaker embedding on the CPU to see that every tensor is there, has its shape, and none is left over; gives the
-/// number of values in its tensors.
-///
-/// # Errors
-/// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-pub fn check_diarizer(dir: impl AsRef<Path>) -> Result<usize> {
-    Ok(VoiceEmbedder::load(dir.as_ref(), &Device::flex())?.parameters())
 }
 
 /// Loads a model that speaks on the CPU, to see that every tensor is there, has its shape, and none is left over; gives the number of
@@ -267,8 +259,8 @@ impl Engine {
         let choice = self.choose(options.model.as_deref(), RECORDINGS)?;
         self.detector()?;
         self.language_model(&choice, &options.language_model)?;
-        if options.speakers != SpeakerLabels::Off {
-            self.diarizer()?;
+        if let Some(expected) = expected_speakers(options.speakers)? {
+            self.diarizer(expected)?;
         }
         self.checkpoint(&choice.dir).map(|_| ())
     }
@@ -333,7 +325,7 @@ impl Engine {
             None => (None, audio),
             Some(expected) => {
                 let (labelling, samples) =
-                    SpeakerLabelling::start(self.diarizer()?, &worker, detector.clone(), expected)?;
+                    SpeakerLabelling::start(self.diarizer(expected)?, &worker, detector.clone(), expected)?;
                 (Some(labelling), audio.with_listener(move |block| samples.push(block)))
             }
         };
@@ -597,17 +589,6 @@ impl Engine {
             *loaded = Some(Arc::new(Silero::load(&dir, &Device::flex())?));
         }
         Ok(loaded.clone())
-    }
-
-    /// The speaker embedding.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`] if the catalog names none, [`Error::Checkpoint`], [`Error::Weights`].
-    fn diarizer(&self) -> Result<Arc<VoiceEmbedder>> {
-        let none =
-            || Error::InvalidOption("the models folder has no speaker labels: catalog.toml names no diarizer".into());
-        let dir = self.catalog.diarizer().ok_or_else(none)?;
-        self.model(&dir, || VoiceEmbedder::load(&dir, &self.device))
     }
 
     /// Times the stages of a model over a recording: `samples` at 16 kHz.

@@ -35,11 +35,12 @@ pub struct CatalogVoice {
 /// The models that tell who speaks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CatalogDiarizer {
-    /// The published checkpoint, by its name on the model hub. No family of this engine runs it yet.
+    /// The published checkpoint, by its name on the model hub.
     pub published: String,
     /// Folder of the published checkpoint, relative to the models folder.
     pub folder: String,
-    /// Folder of the speaker embedding that serves until then, relative to the models folder.
+    /// Folder of the speaker embedding that serves until the published checkpoint is pulled, and where more speakers are expected than
+    /// that tells apart; relative to the models folder.
     pub starter: String,
 }
 
@@ -232,9 +233,28 @@ impl Catalog {
         !self.detector.as_ref().is_some_and(published)
     }
 
-    /// The folder of the speaker embedding, if the catalog names one: the starter.
+    /// The folder of the model that tells who speaks, if the catalog names one: the published one if it is present, else the starter.
     pub fn diarizer(&self) -> Option<PathBuf> {
+        match self.diarizer_is_starter() {
+            true => self.starter_diarizer(),
+            false => Some(self.dir.join(&self.diarizer.as_ref()?.folder)),
+        }
+    }
+
+    /// The folder of the speaker embedding that tells any number of speakers apart, if the catalog names one.
+    pub fn starter_diarizer(&self) -> Option<PathBuf> {
         Some(self.dir.join(&self.diarizer.as_ref()?.starter))
+    }
+
+    /// The catalog's entry for the models that tell who speaks, if it has one.
+    pub fn published_diarizer(&self) -> Option<&CatalogDiarizer> {
+        self.diarizer.as_ref()
+    }
+
+    /// True if [`Catalog::diarizer`] is the starter.
+    pub fn diarizer_is_starter(&self) -> bool {
+        let published = |diarizer: &CatalogDiarizer| self.dir.join(&diarizer.folder).join("config.json").is_file();
+        !self.diarizer.as_ref().is_some_and(published)
     }
 
     /// The models that speak, in the catalog's order; the first is used where no voice is named.

@@ -22,6 +22,7 @@ mod oracle;
 mod postgres;
 mod program;
 mod published;
+mod published_diarizer;
 mod receiver;
 mod service;
 #[cfg(target_os = "linux")]
@@ -46,10 +47,11 @@ pub use optional::{devices, fixtures, repository, skip};
 pub use oracle::{Oracle, relative_error, with_config};
 pub use postgres::Postgres;
 pub use program::{
-    Run, arpa, auricle, binary, command, command_of, ended, example, models, models_with, models_with_detector, speech,
-    tiny_models,
+    Run, arpa, auricle, binary, command, command_of, ended, example, models, models_with, models_with_detector,
+    models_with_diarizer, speech, tiny_models,
 };
 pub use published::{write_published_size, write_streaming_size};
+pub use published_diarizer::{DIARIZER_BLOCKS, write_diarizer_size};
 pub use receiver::{Delivery, Gate, Receiver, Reply};
 pub use service::{Service, Setup, eventually, unique};
 #[cfg(target_os = "linux")]

@@ -129,6 +129,23 @@ pub fn models_with_detector(fixture: &str) -> TempDir {
     dir
 }
 
+/// A models folder with the starters for English files, and this folder in the place of the published diarizer.
+pub fn models_with_diarizer(diarizer: &Path) -> TempDir {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let starter = |name: &str| models().join("starter").join(name);
+    let catalog = format!(
+        "[[model]]\nid = \"svc-best\"\nkind = \"prerecorded\"\npublished = \"somebody/something\"\nfolder = \"none\"\n\
+         languages = [\"en\"]\nstarter = {:?}\nstarter_languages = [\"en\"]\n\
+         [detector]\npublished = \"somebody/something\"\nfolder = \"none\"\nstarter = {:?}\n\
+         [diarizer]\npublished = \"somebody/something\"\nfolder = {diarizer:?}\nstarter = {:?}\n",
+        starter("asr-en"),
+        starter("vad"),
+        starter("voice"),
+    );
+    std::fs::write(dir.path().join("catalog.toml"), catalog).expect("the catalog is written");
+    dir
+}
+
 /// The repository's models folder, with the starters.
 pub fn models() -> PathBuf {
     crate::fixtures().join("../../models")

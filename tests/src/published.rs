@@ -76,9 +76,24 @@ fn write(dir: &Path, config: &Value, class: Class) -> std::io::Result<()> {
     std::fs::write(dir.join("config.json"), config.to_string())?;
     std::fs::write(dir.join("tokenizer.json"), tokenizer(class.vocabulary()).to_string())?;
     let tensors = tensors(class);
+    // It hears nothing but blanks.
+    let centre = |name: &str, from_end: usize| {
+        let blank = class == Class::Streaming && name == "joint.head.bias" && from_end == 0;
+        blank.then_some(100.0)
+    };
+    write_weights(dir, &tensors, centre)
+}
+
+/// Writes `model.safetensors` in bf16: random values, about zero or, for the weights of norms, about one, where `centre` does not say
+/// another; it gets a tensor's name and how far a value is from the last.
+pub(crate) fn write_weights(
+    dir: &Path,
+    tensors: &[(String, Vec<usize>)],
+    centre: impl Fn(&str, usize) -> Option<f32>,
+) -> std::io::Result<()> {
     let mut header = Map::new();
     let mut at = 0;
-    for (name, shape) in &tensors {
+    for (name, shape) in tensors {
         let bytes = 2 * shape.iter().product::<usize>();
         header.insert(name.clone(), json!({"dtype": "BF16", "shape": shape, "data_offsets": [at, at + bytes]}));
         at += bytes;
@@ -88,9 +103,9 @@ fn write(dir: &Path, config: &Value, class: Class) -> std::io::Result<()> {
     file.write_all(&(header.len() as u64).to_le_bytes())?;
     file.write_all(header.as_bytes())?;
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
-    for (name, shape) in &tensors {
+    for (name, shape) in tensors {
         // Norm weights near one, others small enough that activations neither vanish nor explode.
-        let (centre, spread) = match name {
+        let (usual, spread) = match name {
             name if name.ends_with("running_var") || (name.contains("norm") && name.ends_with("weight")) => (1.0, 0.1),
             name if name.ends_with("bias") || name.ends_with("running_mean") => (0.0, 0.02),
             _ => (0.0, (3.0 / shape[1..].iter().product::<usize>() as f32).sqrt()),
@@ -101,8 +116,7 @@ fn write(dir: &Path, config: &Value, class: Class) -> std::io::Result<()> {
             state ^= state >> 7;
             state ^= state << 17;
             let even = (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
-            let blank = class == Class::Streaming && name == "joint.head.bias" && at + 1 == count;
-            let centre = if blank { 100.0 } else { centre };
+            let centre = centre(name, count - 1 - at).unwrap_or(usual);
             file.write_all(&(((centre + spread * even).to_bits() >> 16) as u16).to_le_bytes())?;
         }
     }

@@ -44,7 +44,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::read(&arguments.models)?;
     let device = Device::flex();
     let detector = catalog.detector().map(|dir| Silero::load(&dir, &device)).transpose()?;
-    let embedder = VoiceEmbedder::load(&catalog.diarizer().ok_or("the catalog names no diarizer")?, &device)?;
+    let embedder = VoiceEmbedder::load(&catalog.starter_diarizer().ok_or("the catalog names no diarizer")?, &device)?;
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(&arguments.set)?.map(|e| Ok(e?.path())).collect::<Result<_, std::io::Error>>()?;
     files.retain(|path| path.extension().is_some_and(|extension| extension != "rttm"));

@@ -31,9 +31,11 @@ pub struct Utterance {
 /// the word's before it; then numbers speakers by their first word.
 #[must_use]
 pub fn assign(words: &[Range<u64>], activity: &[Activity]) -> Vec<usize> {
+    let activity = SortedActivity::new(activity);
     let mut speakers: Vec<usize> = Vec::with_capacity(words.len());
     let mut margins: Vec<Vec<(usize, u64)>> = Vec::with_capacity(words.len());
     for word in words {
+        let activity = activity.near(word);
         let shares = shares(word, activity);
         let heard = shares.iter().max_by_key(|(speaker, ms)| (*ms, usize::MAX - speaker)).map(|(speaker, _)| *speaker);
         let near = || {
@@ -63,6 +65,33 @@ pub fn assign(words: &[Range<u64>], activity: &[Activity]) -> Vec<usize> {
         }
     }
     speakers.iter().map(|speaker| order.iter().position(|one| one == speaker).unwrap_or_default()).collect()
+}
+
+/// Stretches by their start, so that those near a word of a long recording are found without a look at all.
+struct SortedActivity {
+    stretches: Vec<Activity>,
+    /// The latest end of each stretch and those before it.
+    latest_ends: Vec<u64>,
+}
+
+impl SortedActivity {
+    fn new(activity: &[Activity]) -> Self {
+        let mut stretches = activity.to_vec();
+        stretches.sort_by_key(|one| one.span.start);
+        let latest = |end: &mut u64, one: &Activity| {
+            *end = one.span.end.max(*end);
+            Some(*end)
+        };
+        let latest_ends = stretches.iter().scan(0, latest).collect();
+        Self { stretches, latest_ends }
+    }
+
+    /// All stretches within [`NEAR_MS`] of a word, and some more.
+    fn near(&self, word: &Range<u64>) -> &[Activity] {
+        let first = self.latest_ends.partition_point(|end| end + NEAR_MS < word.start);
+        let last = self.stretches.partition_point(|one| one.span.start <= word.end + NEAR_MS);
+        &self.stretches[first..last.max(first)]
+    }
 }
 
 /// Milliseconds of a word in which each speaker is active, where any is.
@@ -128,6 +157,16 @@ mod tests {
         assert_eq!(assign(&[100..300, 1000..1200, 1700..1800, 2500..2600], &activity), [0, 0, 1, 1]);
         assert_eq!(assign(&[100..300, 9000..9100], &activity), [0, 0]);
         assert_eq!(assign(&[5..9, 10..20], &[]), [0, 0]);
+    }
+
+    #[test]
+    fn a_long_stretch_counts_however_many_short_ones_begin_in_it() {
+        // The long one ends after all others that begin before the word.
+        let mut activity = active(&[(0, 100_000, 3)]);
+        activity.extend((0..900).map(|at| Activity { span: at * 100..at * 100 + 50, speaker: 4 }));
+        assert_eq!(assign(&[10..40, 95_000..96_000, 100_400..100_450, 100_600..100_700], &activity), [0, 0, 0, 0]);
+        let found = assign(&[10..60, 90_000..90_400, 200_000..200_001], &activity[1..]);
+        assert_eq!(found, [0, 0, 0]);
     }
 
     #[test]

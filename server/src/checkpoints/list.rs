@@ -1,6 +1,6 @@
 //! The models of a catalog, and the checkpoint behind each.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use auricle_engine::Catalog;
 
@@ -74,46 +74,46 @@ pub fn list(catalog: &Catalog) -> auricle_engine::Result<Vec<ListedModel>> {
             }],
         });
     }
-    if let (Some(path), Some(detector)) = (catalog.detector(), catalog.published_detector()) {
-        let is_here = !catalog.detector_is_starter();
+    let detector = catalog.published_detector().map(|detector| (&detector.published, catalog.detector_is_starter()));
+    let diarizer = catalog.published_diarizer().map(|diarizer| (&diarizer.published, catalog.diarizer_is_starter()));
+    let parts = [
+        ("detector", "speech or not", catalog.detector(), detector),
+        ("diarizer", "speakers", catalog.diarizer(), diarizer),
+    ];
+    for (id, kind, path, entry) in parts {
+        let (Some(path), Some((published, is_starter))) = (path, entry) else { continue };
         models.push(ListedModel {
-            id: "detector".into(),
-            kind: "speech or not".into(),
-            state: match path.join("model.safetensors").is_file() {
-                true if is_here => ModelState::Published,
-                true => ModelState::Starter,
+            id: id.into(),
+            kind: kind.into(),
+            state: match has_weights(&path) {
+                true if is_starter => ModelState::Starter,
+                true => ModelState::Published,
                 false => ModelState::Missing,
             },
             path,
             languages: any(),
-            published: is_here.then(|| detector.published.clone()),
-            offers: vec![Offer {
-                size: None,
-                published: detector.published.clone(),
-                download_bytes: None,
-                serves: is_here,
-            }],
+            published: (!is_starter).then(|| published.clone()),
+            offers: vec![Offer { size: None, published: published.clone(), download_bytes: None, serves: !is_starter }],
         });
-    }
-    let starter = |id: &str, kind: &str, path: PathBuf, is_here: bool, languages| ListedModel {
-        id: id.into(),
-        kind: kind.into(),
-        path,
-        state: if is_here { ModelState::Starter } else { ModelState::Missing },
-        languages,
-        published: None,
-        offers: Vec::new(),
-    };
-    if let Some(path) = catalog.diarizer() {
-        let is_here = path.join("model.safetensors").is_file();
-        models.push(starter("diarizer", "speakers", path, is_here, any()));
     }
     for voice in catalog.voices() {
         let path = catalog.voice_path(voice);
-        let is_here = path.is_dir();
-        models.push(starter(&voice.id, "voice", path, is_here, vec![voice.language.clone()]));
+        models.push(ListedModel {
+            id: voice.id.clone(),
+            kind: "voice".into(),
+            state: if path.is_dir() { ModelState::Starter } else { ModelState::Missing },
+            path,
+            languages: vec![voice.language.clone()],
+            published: None,
+            offers: Vec::new(),
+        });
     }
     Ok(models)
+}
+
+/// Tells if a folder has weights, in one file or in shards.
+fn has_weights(dir: &Path) -> bool {
+    ["model.safetensors", "model.safetensors.index.json"].iter().any(|file| dir.join(file).is_file())
 }
 
 fn transcribing(catalog: &Catalog) -> auricle_engine::Result<Vec<ListedModel>> {

@@ -5,7 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use auricle_engine::{Catalog, CatalogModel, CatalogSize, check_detector, check_model};
+use auricle_engine::{Catalog, CatalogModel, CatalogSize, check_detector, check_diarizer, check_model};
 
 use super::decimal_bytes;
 use crate::model_hub::{self, ModelHub, ModelHubError, RemoteFile};
@@ -57,6 +57,7 @@ pub struct PullTarget {
 enum TargetKind {
     Model,
     Detector,
+    Diarizer,
     /// A language model in one GGUF file of the repository.
     Gguf(String),
 }
@@ -82,7 +83,7 @@ pub enum Pulled {
 }
 
 impl PullTarget {
-    /// The checkpoint of a service model in one of its sizes, of a language model, of `detector`, or of this name on the hub.
+    /// The checkpoint of a service model in one of its sizes, of a language model, of `detector` or `diarizer`, or of this name on the hub.
     ///
     /// # Errors
     /// [`PullError::Request`], which says what there is.
@@ -100,6 +101,12 @@ impl PullTarget {
             let (repository, folder) = (detector.published.clone(), detector.folder.clone());
             let serves = vec!["the detector".into()];
             return Ok(Self { repository, folder, serves, kind: TargetKind::Detector });
+        }
+        let diarizer = whole.and_then(Catalog::published_diarizer);
+        if let Some(diarizer) = diarizer.filter(|diarizer| name == "diarizer" || name == diarizer.published) {
+            let (repository, folder) = (diarizer.published.clone(), diarizer.folder.clone());
+            let serves = vec!["the diarizer".into()];
+            return Ok(Self { repository, folder, serves, kind: TargetKind::Diarizer });
         }
         let languages = whole.map_or(&[][..], Catalog::language_models);
         if let Some(model) = languages.iter().find(|model| model.id == name || model.published == name) {
@@ -133,7 +140,7 @@ impl PullTarget {
     fn is_in(&self, place: &Path) -> bool {
         match &self.kind {
             TargetKind::Gguf(file) => place.join(file).is_file(),
-            TargetKind::Model | TargetKind::Detector => {
+            TargetKind::Model | TargetKind::Detector | TargetKind::Diarizer => {
                 place.join("model.safetensors").is_file() || place.join("config.json").is_file()
             }
         }
@@ -188,10 +195,13 @@ pub async fn pull(
     let _lock = lock(&pulls.join(format!("{name}.lock")), &target.repository)?;
     fetch(target, source, &parts, report).await?;
     report(Step::Checking);
-    let (checked, is_detector) = (parts.clone(), matches!(target.kind, TargetKind::Detector));
-    let check =
-        move || if is_detector { check_detector(&checked).map(|_| ()) } else { check_model(&checked).map(|_| ()) };
-    match tokio::task::spawn_blocking(check).await {
+    let check: fn(&PathBuf) -> auricle_engine::Result<()> = match target.kind {
+        TargetKind::Detector => |dir| check_detector(dir).map(|_| ()),
+        TargetKind::Diarizer => |dir| check_diarizer(dir).map(|_| ()),
+        TargetKind::Model | TargetKind::Gguf(_) => |dir| check_model(dir).map(|_| ()),
+    };
+    let checked = parts.clone();
+    match tokio::task::spawn_blocking(move || check(&checked)).await {
         Ok(checked) => checked?,
         Err(panic) => return Err(PullError::Request(format!("{} could not be checked: {panic}", target.repository))),
     }
@@ -219,7 +229,9 @@ async fn fetch(
     let listing = hub.list(&target.repository, &source.revision).await?;
     let files = match &target.kind {
         TargetKind::Gguf(file) => model_hub::gguf_files(&target.repository, &listing.files, file),
-        TargetKind::Model | TargetKind::Detector => model_hub::checkpoint_files(&target.repository, &listing.files),
+        TargetKind::Model | TargetKind::Detector | TargetKind::Diarizer => {
+            model_hub::checkpoint_files(&target.repository, &listing.files)
+        }
     }?;
     let commit = parts.join(COMMIT);
     if fs::read_to_string(&commit).is_ok_and(|before| before != listing.commit) {
@@ -261,7 +273,7 @@ fn effect(models: &Path, target: &PullTarget, place: &Path) -> Result<String> {
     }
     let catalog = Catalog::read(models)?;
     let is_language = catalog.language_models().iter().any(|model| target.serves.contains(&model.id));
-    if is_language || matches!(target.kind, TargetKind::Detector) {
+    if is_language || matches!(target.kind, TargetKind::Detector | TargetKind::Diarizer) {
         return Ok(format!("{} now runs on it", target.serves.join(", ")));
     }
     let mut effects = Vec::new();

@@ -95,10 +95,12 @@ fn check(args: &CheckArgs) -> Result<()> {
         {
             true if is_voice(dir) => check_voice(dir)
                 .map(|values| format!("{}: good\n  voice, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)),
-            true if is_speaker_embedding(dir) => check_diarizer(dir).map(|values| {
-                format!("{}: good\n  speaker embedding, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
-            }),
-            true => check_model(dir).map(|report| described(dir, &report)),
+            true => match diarizer_name(dir) {
+                Some(name) => check_diarizer(dir).map(|values| {
+                    format!("{}: good\n  {name}, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
+                }),
+                None => check_model(dir).map(|report| described(dir, &report)),
+            },
             false => check_detector(dir).map(|values| {
                 format!("{}: good\n  voice activity detector, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
             }),
@@ -124,7 +126,8 @@ fn present(dir: &Path) -> Result<Vec<PathBuf>> {
     let named = catalog.models().iter().flat_map(|model| {
         [&model.folder, &model.starter].into_iter().chain(model.sizes.iter().map(|size| &size.folder))
     });
-    let named = named.map(|folder| dir.join(folder)).chain(catalog.detector()).chain(catalog.diarizer());
+    let named = named.map(|folder| dir.join(folder)).chain(catalog.detector());
+    let named = named.chain(catalog.diarizer()).chain(catalog.starter_diarizer());
     let named = named.chain(catalog.voices().iter().map(|voice| catalog.voice_path(voice)));
     let languages = catalog.language_models().iter();
     let languages = languages.filter_map(|model| Some(catalog.choose_language_model(Some(&model.id)).ok()?.1));
@@ -136,18 +139,24 @@ fn present(dir: &Path) -> Result<Vec<PathBuf>> {
 
 /// Tells if the folder is of voices: one of folders, or one with a network of its own.
 fn is_voice(dir: &Path) -> bool {
-    dir.join("acoustic").is_dir() || is_of_type(dir, &["pocket_tts", "gradium_phonon_tts"])
+    let is_network = |name: String| matches!(name.as_str(), "pocket_tts" | "gradium_phonon_tts");
+    dir.join("acoustic").is_dir() || model_type(dir).is_some_and(is_network)
 }
 
-/// Tells if the folder's `config.json` is of a speaker embedding.
-fn is_speaker_embedding(dir: &Path) -> bool {
-    is_of_type(dir, &["ecapa_tdnn"])
+/// The name of a checkpoint that tells who speaks; none for another.
+fn diarizer_name(dir: &Path) -> Option<&'static str> {
+    match model_type(dir)?.as_str() {
+        "ecapa_tdnn" => Some("speaker embedding"),
+        "nemotron3_diarization" => Some("diarizer"),
+        _ => None,
+    }
 }
 
-fn is_of_type(dir: &Path, types: &[&str]) -> bool {
-    let text = std::fs::read_to_string(dir.join("config.json")).unwrap_or_default();
-    let config: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    config["model_type"].as_str().is_some_and(|found| types.contains(&found))
+/// The `model_type` of the folder's `config.json`.
+fn model_type(dir: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(dir.join("config.json")).ok()?;
+    let config: serde_json::Value = serde_json::from_str(&text).ok()?;
+    config["model_type"].as_str().map(str::to_owned)
 }
 
 fn described(dir: &Path, report: &ModelReport) -> String {

@@ -18,6 +18,7 @@ Examples:
   auricle models pull svc-fast --size base      a smaller checkpoint for it: base (290 MB), small (967 MB), turbo (1.6 GB)
   auricle models pull openai/whisper-small      any checkpoint of a family that is supported
   auricle models pull chat                      a small language model, for `auricle chat`
+  auricle models pull diarizer                  what says who speaks, also where people talk at once
 An interrupted pull resumes when it is started again. Each file is checked against the hub's checksum, and the checkpoint as
 a whole before it is used.
 
@@ -25,7 +26,7 @@ Environment:
   HF_ENDPOINT   the hub, like --hub
   HF_TOKEN      an access token, for checkpoints that need one")]
 pub struct PullArgs {
-    /// A service model, `chat`, `detector`, or OWNER/NAME on the hub [default with --recommended: the model that comes in sizes]
+    /// A service model, `chat`, `detector`, `diarizer`, or OWNER/NAME on the hub [default with --recommended: the model that comes in sizes]
     #[arg(required_unless_present = "recommended")]
     name: Option<String>,
     /// One of the sizes in which the service model's checkpoint is published, as `auricle models list` names them

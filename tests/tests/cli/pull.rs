@@ -122,6 +122,36 @@ fn a_size_is_pulled_into_its_own_folder_and_serves_until_a_better_one_is_there()
 }
 
 #[test]
+fn the_diarizer_is_pulled_checked_and_listed() {
+    const DIARIZER: &str = "nvidia/Nemotron-3-Diarization";
+    let other = Place::of(DIARIZER);
+    let run = other.pull("diarizer");
+    assert_eq!(run.status, Some(1), "{}", run.stdout);
+    assert!(run.stderr.contains("model_type whisper tells no speakers apart"), "{}", run.stderr);
+
+    let place = Place { hub: Hub::serve(DIARIZER, &fixtures().join("sortformer")), ..Place::new() };
+    let models = |command: &str| {
+        let mut models = auricle_tests::command();
+        ended(models.args(["models", command, "--models"]).arg(place.models.path()).output().unwrap()).stdout
+    };
+    let row = |list: &str| list.lines().find(|line| line.starts_with("diarizer")).unwrap().to_owned();
+    let before = row(&models("list"));
+    assert!(before.contains("starter/voice") && before.contains("missing"), "{before}");
+    let run = place.pull("diarizer");
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert!(run.stdout.contains("the diarizer now runs on it"), "{}", run.stdout);
+    let after = row(&models("list"));
+    assert!(after.contains("nemotron-3-diarization") && after.contains("published"), "{after}");
+    assert!(
+        models("check").contains("nemotron-3-diarization: good\n  diarizer, 0.0 M parameters"),
+        "{}",
+        models("check")
+    );
+    let again = place.pull(DIARIZER);
+    assert!(again.stdout.contains("is there already"), "{} {}", again.stdout, again.stderr);
+}
+
+#[test]
 fn a_recommended_size_is_pulled_with_its_reason() {
     let place = Place::of("openai/whisper-base");
     let mut command = command();

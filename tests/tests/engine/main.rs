@@ -2,6 +2,7 @@
 
 mod audio;
 mod chat;
+mod diarizer;
 mod embedding;
 mod extractive;
 mod frame_speech;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::diarizer::{self, DiarizerExecutor};
 use super::language::{LanguageBatchKey, LanguageExecutor, LanguageOutput, LanguageRequest};
 use super::live::{LiveAudio, LiveBatchKey, LiveExecutor, LiveRequest, StepOutput};
 use super::speech::phrase::Phrase;
@@ -19,6 +20,7 @@ pub struct DeviceExecutor {
     transducer: TransducerExecutor,
     whisper: WhisperExecutor,
     voice: VoiceExecutor,
+    diarizer: DiarizerExecutor,
     language: LanguageExecutor,
     speech: SpeechExecutor,
     families: SlotTable<Family>,
@@ -31,6 +33,7 @@ enum Family {
     Transducer,
     Whisper,
     Voice,
+    Diarizer,
     Language,
     Speech,
 }
@@ -45,6 +48,8 @@ pub enum StreamRequest {
     Whisper(whisper::WhisperRequest),
     /// The voices of a recording.
     Voice(voice::VoiceRequest),
+    /// The speakers of a recording, by a diarizer.
+    Diarizer(diarizer::DiarizerRequest),
     /// An answer of a language model.
     Language(Box<LanguageRequest>),
     /// Speech.
@@ -61,6 +66,8 @@ pub enum StreamInput {
     Whisper(whisper::WhisperInput),
     /// A window of a voice.
     Voice(voice::VoiceInput),
+    /// Mel frames for a diarizer.
+    Diarizer(diarizer::DiarizerInput),
     /// Symbols that are said at once.
     Speech(Phrase),
 }
@@ -75,6 +82,8 @@ pub enum StreamOutput {
     Whisper(Vec<whisper::TranscribedWindow>),
     /// Of the voices of a recording.
     Voice(voice::Embeddings),
+    /// Of a diarizer.
+    Diarizer(diarizer::Logits),
     /// Of a language model.
     Language(LanguageOutput),
     /// Of speech.
@@ -92,6 +101,8 @@ pub enum BatchKey {
     Whisper(whisper::WhisperBatchKey),
     /// Of the voices of recordings.
     Voice(voice::VoiceBatchKey),
+    /// Of diarized recordings.
+    Diarizer(diarizer::DiarizerBatchKey),
     /// Of language models.
     Language(LanguageBatchKey),
     /// Of speech.
@@ -118,6 +129,7 @@ impl BatchExecutor for DeviceExecutor {
             StreamRequest::Transducer(request) => self.transducer.open(slot, request).map(|()| Family::Transducer)?,
             StreamRequest::Whisper(request) => self.whisper.open(slot, request).map(|()| Family::Whisper)?,
             StreamRequest::Voice(request) => self.voice.open(slot, request).map(|()| Family::Voice)?,
+            StreamRequest::Diarizer(request) => self.diarizer.open(slot, request).map(|()| Family::Diarizer)?,
             StreamRequest::Language(request) => self.language.open(slot, *request).map(|()| Family::Language)?,
             StreamRequest::Speech(request) => self.speech.open(slot, *request).map(|()| Family::Speech)?,
         };
@@ -131,6 +143,7 @@ impl BatchExecutor for DeviceExecutor {
             (Some(Family::Transducer), StreamInput::Transducer(input)) => self.transducer.push(slot, input),
             (Some(Family::Whisper), StreamInput::Whisper(input)) => self.whisper.push(slot, input),
             (Some(Family::Voice), StreamInput::Voice(input)) => self.voice.push(slot, input),
+            (Some(Family::Diarizer), StreamInput::Diarizer(input)) => self.diarizer.push(slot, input),
             (Some(Family::Speech), StreamInput::Speech(input)) => self.speech.push(slot, input),
             _ => debug_assert!(false, "input of another family than the stream's"),
         }
@@ -142,6 +155,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Transducer) => self.transducer.finish(slot),
             Some(Family::Whisper) => self.whisper.finish(slot),
             Some(Family::Voice) => self.voice.finish(slot),
+            Some(Family::Diarizer) => self.diarizer.finish(slot),
             Some(Family::Language) => self.language.finish(slot),
             Some(Family::Speech) => self.speech.finish(slot),
             None => {}
@@ -154,6 +168,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Transducer) => self.transducer.close(slot),
             Some(Family::Whisper) => self.whisper.close(slot),
             Some(Family::Voice) => self.voice.close(slot),
+            Some(Family::Diarizer) => self.diarizer.close(slot),
             Some(Family::Language) => self.language.close(slot),
             Some(Family::Speech) => self.speech.close(slot),
             None => {}
@@ -166,6 +181,7 @@ impl BatchExecutor for DeviceExecutor {
             Family::Transducer => self.transducer.next_step(slot).map(BatchKey::Transducer),
             Family::Whisper => self.whisper.next_step(slot).map(BatchKey::Whisper),
             Family::Voice => self.voice.next_step(slot).map(BatchKey::Voice),
+            Family::Diarizer => self.diarizer.next_step(slot).map(BatchKey::Diarizer),
             Family::Language => self.language.next_step(slot).map(BatchKey::Language),
             Family::Speech => self.speech.next_step(slot).map(BatchKey::Speech),
         }
@@ -175,7 +191,7 @@ impl BatchExecutor for DeviceExecutor {
         match self.family(slot)? {
             Family::Live => self.live.waiting_since(slot),
             Family::Speech => self.speech.waiting_since(slot),
-            Family::Transducer | Family::Whisper | Family::Voice | Family::Language => None,
+            Family::Transducer | Family::Whisper | Family::Voice | Family::Diarizer | Family::Language => None,
         }
     }
 
@@ -185,6 +201,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => self.transducer.budget(key),
             BatchKey::Whisper(key) => self.whisper.budget(key),
             BatchKey::Voice(key) => self.voice.budget(key),
+            BatchKey::Diarizer(key) => self.diarizer.budget(key),
             BatchKey::Language(key) => self.language.budget(key),
             BatchKey::Speech(key) => self.speech.budget(key),
         }
@@ -196,6 +213,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => self.transducer.max_batch(key),
             BatchKey::Whisper(key) => self.whisper.max_batch(key),
             BatchKey::Voice(key) => self.voice.max_batch(key),
+            BatchKey::Diarizer(key) => self.diarizer.max_batch(key),
             BatchKey::Language(key) => self.language.max_batch(key),
             BatchKey::Speech(key) => self.speech.max_batch(key),
         }
@@ -207,6 +225,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => self.transducer.step_name(key),
             BatchKey::Whisper(key) => self.whisper.step_name(key),
             BatchKey::Voice(key) => self.voice.step_name(key),
+            BatchKey::Diarizer(key) => self.diarizer.step_name(key),
             BatchKey::Language(key) => self.language.step_name(key),
             BatchKey::Speech(key) => self.speech.step_name(key),
         }
@@ -215,12 +234,13 @@ impl BatchExecutor for DeviceExecutor {
     fn family(&self, key: BatchKey) -> usize {
         // No number of one executor is another's.
         match key {
-            BatchKey::Live(key) => 6 * self.live.family(key),
-            BatchKey::Transducer(key) => 6 * self.transducer.family(key) + 1,
-            BatchKey::Whisper(key) => 6 * self.whisper.family(key) + 2,
-            BatchKey::Voice(key) => 6 * self.voice.family(key) + 3,
-            BatchKey::Language(key) => 6 * self.language.family(key) + 4,
-            BatchKey::Speech(key) => 6 * self.speech.family(key) + 5,
+            BatchKey::Live(key) => 7 * self.live.family(key),
+            BatchKey::Transducer(key) => 7 * self.transducer.family(key) + 1,
+            BatchKey::Whisper(key) => 7 * self.whisper.family(key) + 2,
+            BatchKey::Voice(key) => 7 * self.voice.family(key) + 3,
+            BatchKey::Language(key) => 7 * self.language.family(key) + 4,
+            BatchKey::Speech(key) => 7 * self.speech.family(key) + 5,
+            BatchKey::Diarizer(key) => 7 * self.diarizer.family(key) + 6,
         }
     }
 
@@ -230,6 +250,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => self.transducer.rows(key, slots, most),
             BatchKey::Whisper(key) => self.whisper.rows(key, slots, most),
             BatchKey::Voice(key) => self.voice.rows(key, slots, most),
+            BatchKey::Diarizer(key) => self.diarizer.rows(key, slots, most),
             BatchKey::Language(key) => self.language.rows(key, slots, most),
             BatchKey::Speech(key) => self.speech.rows(key, slots, most),
         }
@@ -241,6 +262,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => wrap(self.transducer.step(key, slots, most)?, StreamOutput::Transducer),
             BatchKey::Whisper(key) => wrap(self.whisper.step(key, slots, most)?, StreamOutput::Whisper),
             BatchKey::Voice(key) => wrap(self.voice.step(key, slots, most)?, StreamOutput::Voice),
+            BatchKey::Diarizer(key) => wrap(self.diarizer.step(key, slots, most)?, StreamOutput::Diarizer),
             BatchKey::Language(key) => wrap(self.language.step(key, slots, most)?, StreamOutput::Language),
             BatchKey::Speech(key) => wrap(self.speech.step(key, slots, most)?, StreamOutput::Speech),
         }
@@ -252,6 +274,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Transducer(key) => self.transducer.undo(key, slots),
             BatchKey::Whisper(key) => self.whisper.undo(key, slots),
             BatchKey::Voice(key) => self.voice.undo(key, slots),
+            BatchKey::Diarizer(key) => self.diarizer.undo(key, slots),
             BatchKey::Language(key) => self.language.undo(key, slots),
             BatchKey::Speech(key) => self.speech.undo(key, slots),
         }
@@ -304,6 +327,17 @@ impl StreamOutput {
         match self {
             Self::Voice(embeddings) => Ok(embeddings),
             _ => Err(Error::internal("the output is not of a recording's voices")),
+        }
+    }
+
+    /// The output of a diarizer.
+    ///
+    /// # Errors
+    /// As [`StreamOutput::live`].
+    pub fn diarizer(self) -> Result<diarizer::Logits> {
+        match self {
+            Self::Diarizer(logits) => Ok(logits),
+            _ => Err(Error::internal("the output is not of a diarizer")),
         }
     }
 

@@ -5,12 +5,14 @@
 //! - `transducer`: recordings by a transducer.
 //! - `whisper`: recordings by Whisper.
 //! - `voice`: speaker embeddings.
+//! - `diarizer`: the activity of speakers.
 //! - [`language`]: answers of language models.
 //! - `speech`: speech synthesis.
 //! - `groups`: streams of a FastConformer checkpoint that can share a step.
 //! - `shares`: places of a batch, dealt to the streams in turn.
 
 pub(crate) mod device;
+pub(crate) mod diarizer;
 pub(crate) mod groups;
 pub mod language;
 pub(crate) mod live;
