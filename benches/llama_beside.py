@@ -136,7 +136,7 @@ class Llama:
 
 
 def theirs(path: Path, threads: int, deep: int) -> dict:
-    llama = Llama(path, threads, max(4096, deep + 256), SEQUENCES)
+    llama = Llama(path, threads, SEQUENCES * (deep + 256), SEQUENCES)
     tokens = [(at * 7919 + 13) % llama.vocabulary for at in range(deep)]
     llama.prompt(tokens[:8])
     llama.forget()
