@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use auricle_engine::audio::SAMPLE_RATE;
-use auricle_tests::{Service, Setup, pcm, readers, silence, two_readers, wav, wav_of};
+use auricle_tests::{Service, Setup, fixtures, models_with_diarizer, pcm, readers, silence, two_readers, wav, wav_of};
 use serde_json::{Value, json};
 
 /// The real starters, of which one tells voices apart.
@@ -124,4 +124,25 @@ fn silence_has_no_utterances() {
     let upload = account.upload("silence.wav", silence(3.0));
     let done = account.finished(&account.create(&json!({"upload_id": upload, "speaker_labels": true})));
     assert_eq!((&done["words"], &done["utterances"]), (&json!([]), &json!([])));
+}
+
+/// The diarizer of the fixtures has random weights and three speakers: its labels are nonsense.
+#[test]
+fn a_diarizer_labels_as_many_speakers_as_it_has() {
+    let models = models_with_diarizer(&fixtures().join("sortformer"));
+    let service = Setup::local().on(models.path()).start();
+    let account = service.account();
+    let labelled = |count: u64| {
+        let upload = account.upload("two.wav", two_readers());
+        let body = json!({"upload_id": upload, "speaker_labels": true, "speakers_expected": count});
+        account.finished(&account.create(&body))
+    };
+    let [three, four] = [3, 4].map(labelled);
+    let of =
+        |done: &Value| -> Vec<String> { strings(&done["words"], "speaker").into_iter().map(str::to_owned).collect() };
+    assert_eq!((&three["status"], &four["status"]), (&json!("completed"), &json!("completed")));
+    assert_eq!((of(&three)[0].as_str(), of(&four)[0].as_str()), ("A", "A"));
+    assert_ne!(of(&three), of(&four), "the starter tells four apart, if they are there");
+    let utterances = strings(&three["utterances"], "text").join(" ");
+    assert_eq!(utterances.split(' ').count(), of(&three).len());
 }

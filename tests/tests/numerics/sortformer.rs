@@ -182,6 +182,11 @@ fn minutes_of_a_recording_equal_those_of_the_published_class() {
                 tolerance,
             );
         }
+        assert_eq!(diarize(&model, offline, &[], 1).0, [0f32; 0], "no audio, no activity");
+        if !on_cpu {
+            // A stream's many short steps take a software adapter minutes, and compute nothing else.
+            continue;
+        }
         let [chunk, look_ahead]: [usize; 2] = serde_json::from_value(oracle.facts["live"].clone()).unwrap();
         let (ours, steps, stream) = diarize(&model, model.config().live(chunk, look_ahead), &mels, 10);
         assert_close("live", &ours, &values::<3>(&oracle, "live"), tolerance);
@@ -189,7 +194,6 @@ fn minutes_of_a_recording_equal_those_of_the_published_class() {
         for (ours, name) in stream.state().into_iter().zip(["live_cache", "live_cache_activity", "live_queue"]) {
             assert_close(name, ours, &values::<2>(&oracle, name), tolerance);
         }
-        assert_eq!(diarize(&model, offline, &[], 1).0, [0f32; 0], "no audio, no activity");
     }
 }
 
