@@ -288,7 +288,8 @@ impl Shape {
     /// # Errors
     /// For widths that do not fit each other.
     pub fn check(&self) -> std::result::Result<(), String> {
-        let widths = [self.size, self.heads, self.head, self.inner, self.heads * self.head, self.window.unwrap_or(1)];
+        let width = self.heads.saturating_mul(self.head);
+        let widths = [self.size, self.heads, self.head, self.inner, width, self.window.unwrap_or(1)];
         if widths.iter().any(|width| !(1..=WIDEST).contains(width)) {
             return Err(format!("widths are from 1 to {WIDEST}"));
         }

@@ -45,7 +45,8 @@ impl TextPhrase {
                 }
             } else {
                 let gap = match end {
-                    Some(end) if !is_english => written(end..place.start),
+                    // Markup is left out.
+                    Some(end) if !is_english => written(end..place.start).replace(|c: char| !joins(c), ""),
                     Some(_) => " ".to_owned(),
                     None => String::new(),
                 };
@@ -70,6 +71,11 @@ impl TextPhrase {
         let seed = self.tokens.iter().fold(0xcbf2_9ce4_8422_2325, mixed);
         SequenceOptions { seed, greedy: false, frames_after_end: self.frames_after_end }
     }
+}
+
+/// True for a character between words that is no markup.
+fn joins(c: char) -> bool {
+    c.is_whitespace() || ['-', '\'', '\u{2019}'].contains(&c)
 }
 
 /// How a written word is said: as it is written, with its capitals, where that is what it says.
@@ -133,6 +139,7 @@ mod tests {
         let lines: Vec<&str> = found.iter().map(|(line, _)| line.as_str()).collect();
         assert_eq!(lines.join(" "), "Das kostet 25 Euro, heute.");
         assert!(found.iter().flat_map(|(_, words)| words).all(|(word, said)| word == said), "{found:?}");
+        assert_eq!(said("Das ist **gut** so.", false)[0].0, "Das ist gut so.");
     }
 
     #[test]
