@@ -47,6 +47,9 @@ const METADATA_AGE: Duration = Duration::from_secs(3600);
 /// A token that its keys do not fit makes them be read anew, at most so often: the provider may have changed its keys.
 const METADATA_MIN_AGE: Duration = Duration::from_secs(5);
 
+/// A failure to read them is the answer for this time, so that those who wait for a provider that hangs wait together.
+const FAILURE_AGE: Duration = Duration::from_secs(1);
+
 /// How long a known person has to give the password of the account that the provider's address belongs to.
 const CONNECT_MS: i64 = 10 * 60_000;
 
@@ -73,7 +76,7 @@ pub struct OpenId {
     trusts_addresses: bool,
     http: Client,
     signing_key: Arc<str>,
-    metadata: Mutex<Option<(Instant, CoreProviderMetadata)>>,
+    metadata: Mutex<Option<Discovery>>,
 }
 
 /// A person whom the provider has identified, and who is to show the password of an account with the same address.
@@ -94,6 +97,12 @@ impl Claims for ConnectClaims {
     }
 }
 
+/// The provider's description with its keys, or why there is none, and when that was found.
+struct Discovery {
+    at: Instant,
+    found: Result<CoreProviderMetadata, String>,
+}
+
 /// The state of a sign-in that has begun.
 struct Flow {
     /// The random part of the state.
@@ -103,13 +112,17 @@ struct Flow {
 }
 
 fn provider(error: impl std::error::Error) -> OpenIdError {
+    OpenIdError::Provider(with_causes(&error))
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
         text = format!("{text}: {inner}");
         source = inner.source();
     }
-    OpenIdError::Provider(text)
+    text
 }
 
 /// A failure of a request to the provider.
@@ -272,15 +285,16 @@ impl OpenId {
     /// The provider's description with its keys, no older than this.
     async fn metadata(&self, age: Duration) -> Result<CoreProviderMetadata, OpenIdError> {
         let mut known = self.metadata.lock().await;
-        if let Some((read_at, metadata)) = &*known
-            && read_at.elapsed() < age
+        if let Some(Discovery { at, found }) = &*known
+            && at.elapsed() < if found.is_ok() { age } else { FAILURE_AGE }
         {
-            return Ok(metadata.clone());
+            return found.clone().map_err(OpenIdError::Provider);
         }
         let http = |request| send(self.http.clone(), request);
-        let metadata = CoreProviderMetadata::discover_async(self.issuer.clone(), &http).await.map_err(provider)?;
-        *known = Some((Instant::now(), metadata.clone()));
-        Ok(metadata)
+        let found = CoreProviderMetadata::discover_async(self.issuer.clone(), &http).await;
+        let found = found.map_err(|error| with_causes(&error));
+        *known = Some(Discovery { at: Instant::now(), found: found.clone() });
+        found.map_err(OpenIdError::Provider)
     }
 
     /// The form field by which somebody who gives a password connects an account with this identity. None without an address.

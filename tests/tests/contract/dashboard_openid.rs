@@ -1,6 +1,8 @@
 //! Sign-in by a provider of OpenID Connect, which is a process of another make.
 
-use auricle_tests::{Account, Answer, OpenIdProvider, PASSWORD, Service, Setup, Visitor, unique};
+use std::net::TcpListener;
+
+use auricle_tests::{Account, Answer, OpenIdProvider, PASSWORD, Service, Setup, Visitor, eventually, unique};
 
 use crate::postgres;
 
@@ -215,7 +217,7 @@ fn an_invitation_is_accepted_by_its_address() {
     let mut later = Visitor::new(&service);
     assert_eq!(sign_in(&provider, &service, &mut later, &email).status, 303);
 
-    // Who is removed is out, and the provider does not bring them back.
+    // A removed member is out, and the provider does not bring them back.
     let page = owner_visitor.get("/team").text().to_owned();
     let at = page.find("/remove\"").expect("a member can be removed");
     let action = page[..at].rsplit_once("action=\"").unwrap().1.to_owned() + "/remove";
@@ -275,17 +277,41 @@ fn a_provider_that_is_away_or_changes_its_keys_is_got_over() {
 
     provider.run(&service);
     let name = address();
+    eventually("the provider is asked again", || {
+        (Visitor::new(&service).get("/login/openid").status == 303).then_some(())
+    });
     assert_eq!(sign_in(&provider, &service, &mut Visitor::new(&service), &name).status, 303);
     provider.run(&service);
-    // The service reads the keys anew no more often than that.
-    std::thread::sleep(std::time::Duration::from_secs(5));
-    assert_eq!(sign_in(&provider, &service, &mut Visitor::new(&service), &name).status, 303);
+    // The service reads the keys anew some seconds later.
+    eventually("the new keys are read", || {
+        (sign_in(&provider, &service, &mut Visitor::new(&service), &name).status == 303).then_some(())
+    });
     // It goes away between the two halves.
     let mut visitor = Visitor::new(&service);
     let callback = provider.sign_in(&service, &begun(&mut visitor, "%2F"), &name);
     provider.stop();
     let answer = visitor.get(&callback);
     refused(&mut visitor, &answer, "cannot be reached");
+}
+
+/// People who wait for a provider that hangs wait together, and not one after another.
+#[test]
+fn a_provider_that_hangs_is_asked_once_for_all_who_wait() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let issuer = format!("http://{}", listener.local_addr().unwrap());
+    let service = idle().with("openid_issuer", issuer).with("openid_client_id", "auricle").start();
+    let (sender, connections) = std::sync::mpsc::channel();
+    std::thread::spawn(move || listener.incoming().flatten().all(|held| sender.send(held).is_ok()));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut visitor = Visitor::new(&service);
+                let answer = visitor.get("/login/openid");
+                refused(&mut visitor, &answer, "cannot be reached");
+            });
+        }
+    });
+    assert_eq!(connections.try_iter().count(), 1);
 }
 
 #[test]
