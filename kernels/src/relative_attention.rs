@@ -396,7 +396,7 @@ mod tests {
         let zeros = PositionKeys::new(&vec![0.0; 60 * size], 40, 60, heads);
         let (absent, before) = (PositionKeys::absent(heads), attend(&cache, &zeros));
         assert_eq!(attend(&cache, &absent), before);
-        // What a copy appends is not seen by the other.
+        // The other does not see the rows that a copy appends.
         let mut copy = cache.clone();
         copy.push(&rows(1), &rows(2));
         assert_ne!(attend(&copy, &absent), before);

@@ -39,7 +39,7 @@ impl CausalConvolution {
         Ok(Self(PackedConvolution::new(Packed::new(&weight, bias, Precision::F32), inputs, 2)))
     }
 
-    /// What a stream keeps before its first frame: the zeros there.
+    /// The kept frames of a stream that begins: zeros.
     pub fn start(&self) -> Vec<f32> {
         vec![0.0; (self.0.taps() - 1) * self.0.inputs()]
     }

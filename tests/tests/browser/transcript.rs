@@ -130,7 +130,7 @@ fn an_answer_comes_as_it_is_written_and_can_be_stopped() {
     pictures(&mut browser, "transcript-stopped");
 }
 
-/// What is far from the window is plain text, and is found, lit and played as what is near.
+/// Words far from the window are plain text, and are found, lit and played as near ones.
 #[test]
 fn a_long_transcript_has_elements_where_it_is_looked_at() {
     let service = Setup::local().starter().start();

@@ -74,7 +74,7 @@ fn a_transcript_is_a_document() {
     }
 }
 
-/// What is made of a long transcript is compressed for those who accept it, and says the same.
+/// Documents of a long transcript are compressed for those who accept it, and say the same.
 #[test]
 fn long_documents_are_compressed_for_those_who_accept_it() {
     let service = Setup::local().starter().start();

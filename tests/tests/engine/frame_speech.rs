@@ -4,46 +4,16 @@
 use std::path::Path;
 
 use auricle_engine::blocking::Engine;
-use auricle_engine::{
-    DeviceChoice, EngineOptions, Error, Precision, Result, SPEECH_FRAME, SpeakOptions, SpeechFrame, SpokenWord,
-    check_voice,
-};
+use auricle_engine::{Error, Precision, Result, SPEECH_FRAME, SpeakOptions, check_voice};
 use auricle_tests::write_frame_voice;
 use tempfile::TempDir;
 
-const TEXT: &str = "Good morning, everyone. It costs $5 to see the lake and the mill. Is that too much? No!";
+use super::speech::{TEXT, engine, of, options, say, sound, words};
 
 fn voice() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     write_frame_voice(dir.path());
     dir
-}
-
-fn engine() -> Engine {
-    Engine::open(options()).unwrap()
-}
-
-fn options() -> EngineOptions {
-    EngineOptions::default().models(auricle_tests::models()).device(DeviceChoice::Cpu)
-}
-
-fn of(voice: &Path) -> SpeakOptions {
-    SpeakOptions::default().checkpoint(voice)
-}
-
-fn say(engine: &Engine, text: &str, options: &SpeakOptions) -> Vec<SpeechFrame> {
-    let (mut input, speech) = engine.speak(options).unwrap();
-    input.push(text).unwrap();
-    input.finish();
-    speech.collect::<Result<_>>().unwrap()
-}
-
-fn sound(frames: &[SpeechFrame]) -> Vec<f32> {
-    frames.iter().flat_map(|frame| frame.samples.iter().copied()).collect()
-}
-
-fn words(frames: &[SpeechFrame]) -> Vec<SpokenWord> {
-    frames.iter().flat_map(|frame| frame.words.iter().cloned()).collect()
 }
 
 #[test]

@@ -10,17 +10,17 @@ use auricle_engine::{
 };
 use auricle_tests::tiny_voice;
 
-const TEXT: &str = "Good morning, everyone. It costs $5 to see the lake and the mill. Is that too much? No!";
+pub(super) const TEXT: &str = "Good morning, everyone. It costs $5 to see the lake and the mill. Is that too much? No!";
 
-fn engine() -> Engine {
+pub(super) fn engine() -> Engine {
     Engine::open(options()).unwrap()
 }
 
-fn options() -> EngineOptions {
+pub(super) fn options() -> EngineOptions {
     EngineOptions::default().models(auricle_tests::models()).device(DeviceChoice::Cpu)
 }
 
-fn of(voice: &Path) -> SpeakOptions {
+pub(super) fn of(voice: &Path) -> SpeakOptions {
     SpeakOptions::default().checkpoint(voice)
 }
 
@@ -28,18 +28,18 @@ fn said(speech: Speech) -> Vec<SpeechFrame> {
     speech.collect::<Result<_>>().unwrap()
 }
 
-fn say(engine: &Engine, text: &str, options: &SpeakOptions) -> Vec<SpeechFrame> {
+pub(super) fn say(engine: &Engine, text: &str, options: &SpeakOptions) -> Vec<SpeechFrame> {
     let (mut input, speech) = engine.speak(options).unwrap();
     input.push(text).unwrap();
     input.finish();
     said(speech)
 }
 
-fn sound(frames: &[SpeechFrame]) -> Vec<f32> {
+pub(super) fn sound(frames: &[SpeechFrame]) -> Vec<f32> {
     frames.iter().flat_map(|frame| frame.samples.iter().copied()).collect()
 }
 
-fn words(frames: &[SpeechFrame]) -> Vec<SpokenWord> {
+pub(super) fn words(frames: &[SpeechFrame]) -> Vec<SpokenWord> {
     frames.iter().flat_map(|frame| frame.words.iter().cloned()).collect()
 }
 

@@ -17,7 +17,7 @@ use crate::weights::{Scope, Weights};
 #[derive(Debug)]
 pub struct Codec {
     projection: Packed,
-    /// What a latent adds to its own positions, and to the next latent's: `[2, stride, size]`.
+    /// The parts that a latent adds to its own positions, and to the next latent's: `[2, stride, size]`.
     spread: [Vec<f32>; 2],
     transformer: Transformer,
     first: CausalConvolution,

@@ -68,7 +68,7 @@ pub struct FlowConfig {
     pub time_by_mean_square: bool,
 }
 
-/// What a flow head computes.
+/// The result of a flow head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FlowForm {

@@ -15,7 +15,7 @@ use crate::weights::{Scope, Weights};
 pub struct FlowHead {
     input: Packed,
     condition: Packed,
-    /// What the times of each step add to the condition; the drifting form has one step without times.
+    /// The part that the times of each step add to the condition; the drifting form has one step without times.
     steps: Vec<Vec<f32>>,
     /// Shift, scale and gate of each block, then shift and scale of the end.
     modulations: Packed,
@@ -124,7 +124,7 @@ fn add(to: &mut [f32], values: &[f32]) {
     to.iter_mut().zip(values).for_each(|(to, value)| *to += value);
 }
 
-/// What the times of each of `count` steps from 0 to 1 add to a condition: the mean of the embeddings of begin and end.
+/// The part that the times of each of `count` steps from 0 to 1 add to a condition: the mean of the embeddings of begin and end.
 fn time_steps(scope: &Scope, flow: &FlowConfig, count: usize) -> Result<Vec<Vec<f32>>> {
     let embeddings = [TimeEmbedding::load(&scope.scope(0), flow)?, TimeEmbedding::load(&scope.scope(1), flow)?];
     let step = |at: usize| {

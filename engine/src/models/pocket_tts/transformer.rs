@@ -208,7 +208,7 @@ impl Layer {
         let Shape { size, heads, head, inner, epsilon, .. } = *shape;
         let width = heads * head;
         let attention = scope.scope("self_attn");
-        // What a layer adds is scaled in the last product.
+        // The last product scales the part that a layer adds.
         let added = |scope: &Scope, name: &str, inputs: usize, scale: &str, of: &Scope| -> Result<Packed> {
             let mut weight = scope.scope(name).values("weight", &[size, inputs])?;
             if shape.layer_scale {

@@ -21,7 +21,7 @@ pub struct Config {
     /// The encoder.
     #[serde(rename = "audio_config")]
     pub encoder: EncoderConfig,
-    /// What follows the encoder.
+    /// The classifier behind the encoder.
     #[serde(rename = "head_config")]
     pub head: HeadConfig,
     /// The speaker cache, and the queue of live sessions.

@@ -73,7 +73,7 @@ impl Encoder {
         self.blocks[blocks].iter().fold(x, |x, block| block.forward(x, &rotations, self.heads))
     }
 
-    /// What the encoder hears, of the last block's output, of the same shape.
+    /// The encoder's output of the last block's, of the same shape.
     pub fn end(&self, x: Tensor<3>) -> Tensor<3> {
         self.norm.forward(x)
     }

@@ -115,7 +115,7 @@ impl Sortformer {
         self.embed.forward(mels.reshape([rows, frames / factor, factor * bands]))
     }
 
-    /// What the encoder hears in frames `[rows, frames, size]`, which [`Sortformer::embed`] has made.
+    /// The encoder's output for frames `[rows, frames, size]`, which [`Sortformer::embed`] has made.
     pub fn encode(&self, frames: Tensor<3>) -> Tensor<3> {
         self.encoder.end(self.encoder.run(self.encoder.start(frames), 0..self.encoder.blocks()))
     }

@@ -33,7 +33,7 @@ impl Step {
     }
 }
 
-/// What a step says of one stream.
+/// The result of a step for one stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scored {
     /// Vectors of the frames that were heard: `[heard][size]`.

@@ -21,7 +21,7 @@ use crate::transcript::Transcript;
 /// Blocks of samples that wait for the thread at most.
 const BLOCKS_AHEAD: usize = 64;
 
-/// What tells who speaks.
+/// The model behind speaker labels.
 pub(crate) enum Diarizer {
     /// The embeddings of windows of speech are clustered: any number of speakers, one at a time.
     Clustering(Arc<VoiceEmbedder>),

@@ -8,7 +8,7 @@ use crate::text::speech::{Clause, Phone, TokenKind};
 /// Symbols of a phrase at most. A clause of more is said in several.
 pub const MOST_SYMBOLS: usize = 400;
 
-/// What is said at once.
+/// A phrase, which is said at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phrase {
     /// For a model that reads phones.

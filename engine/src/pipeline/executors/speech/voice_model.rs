@@ -46,7 +46,7 @@ struct Voice {
     measures: OnceLock<Measures>,
 }
 
-/// What a voice's own speech shows of it.
+/// Properties of a voice, measured on its own speech.
 #[derive(Clone, Copy, Debug)]
 pub struct Measures {
     /// Factor that brings it to the common loudness.
