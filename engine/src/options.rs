@@ -33,7 +33,8 @@ pub struct EngineOptions {
     /// The device that computes.
     pub device: DeviceChoice,
     /// Precision of the weights: 8 bits are for Whisper's decoder and, on a CPU that is faster with them, for the encoders of all
-    /// families; 16 bits are for the encoders of FastConformer and Whisper on a GPU.
+    /// families, and for what language models multiply with weights that their GGUF file has quantised; 16 bits are for Whisper and
+    /// FastConformer's encoder on a GPU.
     pub precision: Precision,
     /// Live streams at a time. Fifty sessions of the service with the starter took 2.5 MB each, sockets included; the
     /// attention's cache grows with the checkpoint, to 14 MB at 0.6 B parameters (by its shapes), and exists only while a turn

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use auricle_engine::blocking::Engine;
 use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece, TemplateMessage};
-use auricle_engine::{ChatEvent, ChatFormat, ChatMessage, ChatOptions, DeviceChoice, EngineOptions};
+use auricle_engine::{ChatEvent, ChatFormat, ChatMessage, ChatOptions, DeviceChoice, EngineOptions, Precision};
 use auricle_kernels::paged_attention::PagePrecision;
 use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
@@ -22,7 +22,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Scores after each token of a text, and the greedy answer to a conversation
-    Compare { model: PathBuf, asked: PathBuf, scores: PathBuf },
+    Compare {
+        model: PathBuf,
+        asked: PathBuf,
+        scores: PathBuf,
+        /// full, or int8: inputs of quantised weights are rounded
+        #[arg(long, default_value = "full")]
+        precision: Precision,
+    },
     /// Tokens a second: prompt, one text, eight texts
     Speed {
         model: PathBuf,
@@ -34,6 +41,9 @@ enum Command {
         text: usize,
         #[arg(long, default_value_t = 5)]
         rounds: usize,
+        /// full, or int8: inputs of quantised weights are rounded
+        #[arg(long, default_value = "full")]
+        precision: Precision,
     },
     /// Answers to questions, free and held to a JSON Schema each: a JSON line of both texts, their tokens and seconds
     Schemas {
@@ -45,8 +55,8 @@ enum Command {
 
 fn main() {
     match Cli::parse().command {
-        Command::Compare { model, asked, scores } => compare(&model, &asked, &scores),
-        Command::Speed { model, prompt, text, rounds } => speed(&model, [prompt, text], rounds),
+        Command::Compare { model, asked, scores, precision } => compare(&model, precision, &asked, &scores),
+        Command::Speed { model, prompt, text, rounds, precision } => speed(&model, precision, [prompt, text], rounds),
         Command::Schemas { model, asked } => schemas(&model, &asked),
     }
 }
@@ -111,8 +121,8 @@ fn schemas(path: &Path, asked: &Path) {
     }
 }
 
-fn compare(path: &Path, asked: &Path, to: &Path) {
-    let model = ChatModel::load(path).expect("the model loads");
+fn compare(path: &Path, precision: Precision, asked: &Path, to: &Path) {
+    let model = ChatModel::load_with(path, precision).expect("the model loads");
     let asked: Value = serde_json::from_str(&std::fs::read_to_string(asked).expect("asked")).expect("JSON");
     let mut text = Vec::new();
     model.tokenizer().encode_text(asked["text"].as_str().expect("text"), &mut text).expect("tokens");
@@ -142,9 +152,9 @@ fn compare(path: &Path, asked: &Path, to: &Path) {
     println!("{}", json!({ "text": text, "prompt": prompt, "greedy": greedy }));
 }
 
-fn speed(path: &Path, [prompt, text]: [usize; 2], rounds: usize) {
+fn speed(path: &Path, precision: Precision, [prompt, text]: [usize; 2], rounds: usize) {
     let began = Instant::now();
-    let model = ChatModel::load(path).expect("the model loads");
+    let model = ChatModel::load_with(path, precision).expect("the model loads");
     let megabytes = model.weight_bytes() as f64 / 1e6;
     println!("loaded in {:.1} s; a token reads {megabytes:.0} MB of weights", began.elapsed().as_secs_f64());
     let vocabulary = model.config().vocabulary as u32;

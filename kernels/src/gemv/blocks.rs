@@ -1,6 +1,7 @@
 //! Products of a few rows with weights that are stored as published checkpoints quantise them: small integers in runs of 16 or 32
 //! inputs, each run with a scale and, for some types, a minimum. A weight is `scale * number + minimum`. Nothing is rounded again:
-//! the products are those of the same weights in f32, up to the order of the additions.
+//! the products are those of the same weights in f32, up to the order of the additions. With [`Precision::Int8`] inputs are rounded to
+//! 8 bits where that is faster.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
@@ -12,7 +13,8 @@ use std::arch::x86_64::{
 use rayon::prelude::*;
 
 use super::panel::{PANEL, ROWS};
-use super::{RowBlock, multiply_panels};
+use super::rounded::{self, Quads, RunFactors};
+use super::{Precision, RowBlock, multiply_panels};
 use crate::matmul::Destination;
 use crate::thread_pool::ThreadPool;
 
@@ -53,11 +55,14 @@ enum Numbers {
     Four { bits: Vec<u8>, lowest: i8 },
     /// `[panels, inputs, 32]`
     Eight(Vec<i8>),
+    /// For inputs of 8 bits.
+    Quads(Quads),
 }
 
 impl BlockMatrix {
     /// Packs the rows that `row` gives, one output each: runs of `run` numbers that make up `inputs`, as `view` shows them. Where all
-    /// numbers lie within 16 from `lowest` on they take 4 bits, else 8.
+    /// numbers lie within 16 from `lowest` on they take 4 bits, else 8. With [`Precision::Int8`] products round their inputs to 8 bits, by
+    /// runs, on a processor that is faster with them.
     ///
     /// # Panics
     /// When `run` is odd, `inputs` is no multiple of it, or a row has runs of another length or number.
@@ -65,6 +70,7 @@ impl BlockMatrix {
         [outputs, inputs]: [usize; 2],
         run: usize,
         lowest: i8,
+        precision: Precision,
         row: impl Fn(usize) -> Vec<R> + Sync,
         view: impl Fn(&R) -> WeightRun<'_> + Sync,
     ) -> Self {
@@ -96,7 +102,10 @@ impl BlockMatrix {
                 four
             })
             .reduce(|| true, |a, b| a && b);
-        let numbers = if four {
+        let is_rounded = precision == Precision::Int8 && rounded::is_fast() && run.is_multiple_of(8);
+        let numbers = if is_rounded {
+            Numbers::Quads(Quads::new(&wide, inputs, lowest, four))
+        } else if four {
             let half = |number: i8| (i16::from(number) - i16::from(lowest)) as u8;
             let pairs = wide.par_chunks(2 * PANEL);
             let bits = pairs.flat_map_iter(|pair| {
@@ -128,6 +137,7 @@ impl BlockMatrix {
         let numbers = match &self.numbers {
             Numbers::Four { bits, .. } => bits.len(),
             Numbers::Eight(numbers) => numbers.len(),
+            Numbers::Quads(quads) => quads.bytes(),
         };
         numbers + 4 * (self.scales.len() + self.minimums.len())
     }
@@ -143,6 +153,7 @@ impl BlockMatrix {
                     f32::from(*lowest + (byte >> (4 * (input % 2)) & 15) as i8)
                 }
                 Numbers::Eight(numbers) => f32::from(numbers[(panel * self.inputs + input) * PANEL + lane]),
+                Numbers::Quads(quads) => f32::from(quads.number(self.inputs, output, input)),
             };
             let at = runs + input / self.run * PANEL;
             self.scales[at] * number + self.minimums.get(at).copied().unwrap_or(-0.0)
@@ -172,7 +183,19 @@ impl BlockMatrix {
         match &self.numbers {
             Numbers::Four { bits, lowest } => self.multiply(pool, FourBits { bits, lowest: *lowest }, x, bias, out),
             Numbers::Eight(numbers) => self.multiply(pool, EightBits(numbers), x, bias, out),
+            Numbers::Quads(quads) => self.multiply_rounded(pool, quads, x, bias, out),
         }
+    }
+
+    fn multiply_rounded(&self, pool: &ThreadPool, quads: &Quads, x: &[f32], bias: Option<&[f32]>, out: Destination) {
+        let prepare = |block: &mut RowBlock| block.round(self.inputs, self.run);
+        let product = |_: &(), panel: usize, block: &RowBlock, sums: &mut [[f32; PANEL]; ROWS]| {
+            let runs = self.inputs / self.run * PANEL;
+            let minimums = self.minimums.get(panel * runs..(panel + 1) * runs).unwrap_or_default();
+            let factors = RunFactors { scales: &self.scales[panel * runs..][..runs], minimums, run: self.run };
+            rounded::multiply(block.width, &block.rounded, quads, panel, factors, sums);
+        };
+        multiply_panels(pool, [self.inputs, self.outputs], x, bias, out, prepare, |_| (), |_, _| {}, product);
     }
 
     fn multiply<N: NumberPanels>(
@@ -186,6 +209,7 @@ impl BlockMatrix {
         let (inputs, runs) = (self.inputs, self.inputs / self.run);
         let has_minimums = !self.minimums.is_empty();
         let prepare = |block: &mut RowBlock| {
+            block.transpose(inputs);
             if has_minimums {
                 block.run_sums(self.run);
             }
@@ -603,12 +627,28 @@ mod tests {
             [(-8, 16, 32, false), (0, 16, 32, true), (-128, 255, 32, false), (-32, 64, 16, true)]
         {
             let published = Published::new(inputs, outputs, run, lowest, levels, minimums);
-            let matrix = BlockMatrix::new([outputs, inputs], run, lowest, |output| published.row(output), |run| *run);
+            let matrix = BlockMatrix::new(
+                [outputs, inputs],
+                run,
+                lowest,
+                Precision::F32,
+                |output| published.row(output),
+                |run| *run,
+            );
+            let rounding = BlockMatrix::new(
+                [outputs, inputs],
+                run,
+                lowest,
+                Precision::Int8,
+                |output| published.row(output),
+                |run| *run,
+            );
             let bytes = if levels == 16 { 96 * inputs / 2 } else { 96 * inputs };
             assert_eq!(matrix.bytes(), bytes + 96 * inputs / run * 4 * (1 + usize::from(minimums)), "{levels} levels");
             for output in [0, 31, 32, 69] {
                 let values: Vec<f32> = (0..inputs).map(|input| published.value(output, input)).collect();
                 assert_eq!(matrix.output(output), values);
+                assert_eq!(rounding.output(output), values);
             }
             let x = random(40 * inputs, 3);
             let bias = random(outputs, 4);
@@ -624,6 +664,12 @@ mod tests {
                     assert!(error < 2e-6 * size.max(1.0), "{levels} levels, row {row}, {output}: {error}");
                 }
             }
+            // Inputs of 8 bits are near those of 32, and a row has the same bits in any company.
+            let near = crate::thread_pool::run(|pool| rounding.forward(pool, &x, Some(&bias)));
+            let apart: f64 = near.iter().zip(&all).map(|(near, exact)| f64::from(near - exact).powi(2)).sum();
+            let size: f64 = all.iter().map(|exact| f64::from(*exact).powi(2)).sum();
+            assert!((apart / size).sqrt() < 0.01, "{levels} levels: {}", (apart / size).sqrt());
+            assert_eq!(rounding.forward(&ThreadPool::SINGLE_THREADED, &x[..inputs], Some(&bias)), near[..outputs]);
             // The twin for any processor.
             let numbers: Vec<i8> = (0..inputs)
                 .flat_map(|at| (0..PANEL).map(move |lane| (at, lane)))

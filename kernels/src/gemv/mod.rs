@@ -3,6 +3,7 @@
 
 mod blocks;
 mod panel;
+mod rounded;
 
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -12,6 +13,7 @@ use crate::thread_pool::ThreadPool;
 pub use blocks::{BlockMatrix, WeightRun};
 use panel::widen;
 pub(crate) use panel::{PANEL, ROWS, Weight, multiply};
+use rounded::RoundedRows;
 
 /// Smallest number of weights of one task of a thread.
 const TASK_WEIGHTS: usize = 32 * 1024;
@@ -25,10 +27,11 @@ pub enum Precision {
     /// 32 bits. Weights that are exact in 16 bits are stored in 16, if the processor converts them as fast as it reads them.
     #[default]
     F32,
-    /// 16 bits for the products of encoders on a GPU, with sums, norms and residuals in 32. As [`Precision::F32`] on a CPU, on a GPU
-    /// without 16-bit arithmetic, and in all other products.
+    /// 16 bits for the products of encoders and of Whisper's decoder on a GPU, with sums, norms and residuals in 32. As
+    /// [`Precision::F32`] on a CPU, on a GPU without 16-bit arithmetic, and in all other products.
     F16,
-    /// 8 bits, and a scale for each output: a quarter of the bytes.
+    /// 8 bits, and a scale for each output: a quarter of the bytes. Matrices that a checkpoint has quantised keep their weights, and
+    /// inputs are rounded to 8 bits.
     Int8,
 }
 
@@ -179,14 +182,15 @@ impl PackedMatrix {
                 }
             }
         };
-        multiply_panels(pool, [inputs, self.outputs], x, bias, out, |_| {}, wide, load, product);
+        let prepare = |block: &mut RowBlock| block.transpose(inputs);
+        multiply_panels(pool, [inputs, self.outputs], x, bias, out, prepare, wide, load, product);
     }
 }
 
 /// Adds the products of all rows of `x` with all panels of a matrix `[outputs, inputs]`, and `bias`, to `out`. The threads share the
 /// panels.
 ///
-/// `prepare` completes a block of rows. A thread keeps a state, which `begin` makes for a number of blocks and `load` fills for a
+/// `prepare` transposes or rounds a block of rows. A thread keeps a state, which `begin` makes for a number of blocks and `load` fills for a
 /// panel; `product` multiplies a block with that panel.
 #[allow(clippy::too_many_arguments, reason = "the steps of one loop")]
 fn multiply_panels<S>(
@@ -205,10 +209,7 @@ fn multiply_panels<S>(
         "packed matrix: lengths of x and bias"
     );
     let mut blocks: Vec<RowBlock> = x.chunks(ROWS * inputs).map(RowBlock::new).collect();
-    pool.for_each_item(&mut blocks, |_, block| {
-        block.transpose(inputs);
-        prepare(block);
-    });
+    pool.for_each_item(&mut blocks, |_, block| prepare(block));
     let panels_per_task = (TASK_WEIGHTS / (PANEL * inputs)).max(1);
     let panels = outputs.div_ceil(PANEL);
     let add = |output: SharedOutput, task: usize| {
@@ -265,7 +266,7 @@ fn is_exact(values: &[f32], round_trip: impl Fn(f32) -> f32 + Sync) -> bool {
     false
 }
 
-/// Up to eight rows, transposed.
+/// Up to eight rows, transposed or rounded.
 struct RowBlock<'a> {
     source: &'a [f32],
     /// `[inputs, width]`
@@ -275,11 +276,20 @@ struct RowBlock<'a> {
     rows: usize,
     /// `[runs, width]`: the sum of the inputs of each run; empty where no product needs it.
     run_sums: Vec<f32>,
+    /// The rows in 8 bits; empty where products take them in 32.
+    rounded: RoundedRows,
 }
 
 impl<'a> RowBlock<'a> {
     fn new(source: &'a [f32]) -> Self {
-        Self { source, values: Vec::new(), width: 0, rows: 0, run_sums: Vec::new() }
+        Self { source, values: Vec::new(), width: 0, rows: 0, run_sums: Vec::new(), rounded: RoundedRows::default() }
+    }
+
+    /// Rounds the rows by runs of `run` inputs.
+    fn round(&mut self, inputs: usize, run: usize) {
+        self.rows = self.source.len() / inputs;
+        self.width = self.rows.next_power_of_two();
+        self.rounded = RoundedRows::new(self.source, inputs, self.width, run);
     }
 
     /// Sums the inputs of each run of `run` inputs, after [`RowBlock::transpose`].

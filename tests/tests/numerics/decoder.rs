@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece};
+use auricle_kernels::gemv::Precision;
 use auricle_kernels::paged_attention::PagePrecision;
 use auricle_tests::{Oracle, with_config};
 use burn::tensor::Device;
@@ -84,10 +85,28 @@ fn scores_and_greedy_texts_are_those_of_the_published_classes() {
     }
 }
 
+/// Inputs of quantised weights in 8 bits move the scores a little.
+#[test]
+fn rounded_inputs_stay_near() {
+    for name in ["llama_gguf", "qwen3_gguf"] {
+        let (oracle, exact) = (Oracle::open(&fixture(name)), load(name));
+        let rounded = ChatModel::load_with(&fixture(name), Precision::Int8).unwrap();
+        let prompt = integers(&oracle.facts["prompt"]);
+        let [exact, rounded] = [exact, rounded].map(|model| in_pieces(&model, &prompt, 512));
+        let off: f64 = exact.iter().zip(&rounded).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+        let size: f64 = exact.iter().map(|a| f64::from(*a).powi(2)).sum();
+        let error = (off / size).sqrt();
+        assert!(error < 0.03, "{name}: {error:e}");
+        // A processor without the instruction keeps 32 bits.
+        assert!(error > 0.0 || !auricle_kernels::int8_matrix::Int8Matrix::is_fast(), "{name}: nothing is rounded");
+    }
+}
+
 #[test]
 fn however_a_prompt_is_cut_and_whatever_runs_beside_it_the_bits_are_the_same() {
-    for name in NAMES {
-        let model = load(name);
+    let rounded = ["llama_gguf", "qwen3_gguf"].map(|name| (name, Precision::Int8));
+    for (name, precision) in NAMES.map(|name| (name, Precision::F32)).into_iter().chain(rounded) {
+        let model = ChatModel::load_with(&fixture(name), precision).unwrap();
         let prompt: Vec<u32> = (0..200u32).map(|at| at * 37 % 300).collect();
         let whole = in_pieces(&model, &prompt, 512);
         for piece in [1, 7, 32, 64, 199] {

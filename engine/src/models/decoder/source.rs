@@ -97,6 +97,7 @@ pub enum TensorSource {
 /// The tensors of a GGUF file, with a record of those a model has taken.
 pub struct GgufTensors {
     file: Gguf,
+    precision: Precision,
     taken: RefCell<BTreeSet<String>>,
 }
 
@@ -109,9 +110,9 @@ impl TensorSource {
         Weights::open(dir, &Device::flex()).map(Self::Folder)
     }
 
-    /// Takes the weights of a GGUF file.
-    pub fn file(file: Gguf) -> Self {
-        Self::File(GgufTensors { file, taken: RefCell::default() })
+    /// Takes the weights of a GGUF file, as which products have them: [`Precision::Int8`] rounds their inputs.
+    pub fn file(file: Gguf, precision: Precision) -> Self {
+        Self::File(GgufTensors { file, precision, taken: RefCell::default() })
     }
 
     /// Number of values in all tensors.
@@ -192,7 +193,7 @@ impl TensorSource {
     pub fn finish(self) -> Result<()> {
         match self {
             Self::Folder(weights) => weights.finish(),
-            Self::File(GgufTensors { file, taken }) => {
+            Self::File(GgufTensors { file, taken, .. }) => {
                 let taken = taken.into_inner();
                 let left: Vec<&str> = file.names().filter(|name| !taken.contains(*name)).collect();
                 match left.first() {
@@ -242,7 +243,8 @@ impl GgufTensors {
             }
             runs
         };
-        Ok(Matrix::Blocks(BlockMatrix::new([outputs, inputs], kind.run(), kind.lowest(), row, as_weights)))
+        let shape = [outputs, inputs];
+        Ok(Matrix::Blocks(BlockMatrix::new(shape, kind.run(), kind.lowest(), self.precision, row, as_weights)))
     }
 }
 

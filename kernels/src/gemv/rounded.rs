@@ -1,0 +1,445 @@
+//! Products of [`BlockMatrix`](super::BlockMatrix) with inputs that are rounded to 8 bits, each run of a row with a scale of its own, so
+//! that the sums of a run are those of integers. Four inputs meet four numbers of an output in one instruction where the processor has
+//! AVX-512 VNNI.
+//!
+//! One factor of that instruction is an unsigned byte: numbers are stored as what they are above the lowest, and the lowest times the
+//! sum of a run's inputs is where its sum begins.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    _MM_HINT_T1, _mm_prefetch, _mm512_and_si512, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps,
+    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps,
+    _mm512_setzero_ps, _mm512_setzero_si512, _mm512_srli_epi16, _mm512_storeu_ps,
+};
+
+use rayon::prelude::*;
+
+use super::panel::{PANEL, ROWS};
+use crate::vector_math::largest_magnitude;
+
+/// Inputs that one instruction adds up.
+const QUAD: usize = 4;
+/// Distance of the prefetch ahead of the read, in bytes.
+#[cfg(target_arch = "x86_64")]
+const PREFETCH_BYTES: usize = 2048;
+
+/// True if the processor is faster with rounded inputs.
+pub(super) fn is_fast() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::is_x86_feature_detected!("avx512f")
+            && std::is_x86_feature_detected!("avx512bw")
+            && std::is_x86_feature_detected!("avx512vnni")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
+    }
+}
+
+/// The numbers of a matrix in panels of 32 outputs.
+#[derive(Clone, Debug)]
+pub(super) struct Quads {
+    /// What the numbers are above the lowest: a byte each, `[panels, quads, 32, 4]`, or 4 bits each, `[panels, quads / 2, 32, 4]`, where
+    /// the low halves are the even quad.
+    bits: Vec<u8>,
+    lowest: i8,
+    has_halves: bool,
+}
+
+impl Quads {
+    /// Packs numbers `[panels, inputs, 32]`; with `has_halves` all lie within 16 from `lowest` on. `inputs` is a multiple of 8.
+    pub fn new(numbers: &[i8], inputs: usize, lowest: i8, has_halves: bool) -> Self {
+        let above = |number: i8| (i16::from(number) - i16::from(lowest)) as u8;
+        let quads = numbers.par_chunks(inputs * PANEL).flat_map_iter(|panel| {
+            panel.chunks_exact(QUAD * PANEL).flat_map(move |quad| {
+                (0..PANEL).flat_map(move |lane| (0..QUAD).map(move |input| above(quad[input * PANEL + lane])))
+            })
+        });
+        let mut bits: Vec<u8> = quads.collect();
+        if has_halves {
+            let pairs = bits.par_chunks(2 * QUAD * PANEL).flat_map_iter(|pair| {
+                let (even, odd) = pair.split_at(QUAD * PANEL);
+                even.iter().zip(odd).map(|(even, odd)| even | odd << 4)
+            });
+            bits = pairs.collect();
+        }
+        Self { bits, lowest, has_halves }
+    }
+
+    /// Bytes of the numbers.
+    pub fn bytes(&self) -> usize {
+        self.bits.len()
+    }
+
+    /// One number.
+    pub fn number(&self, inputs: usize, output: usize, input: usize) -> i8 {
+        let (panel, lane, quad) = (output / PANEL, output % PANEL, input / QUAD);
+        let place = |quads: usize, quad: usize| ((panel * quads + quad) * PANEL + lane) * QUAD + input % QUAD;
+        let above = match self.has_halves {
+            true => self.bits[place(inputs / QUAD / 2, quad / 2)] >> (4 * (quad % 2)) & 15,
+            false => self.bits[place(inputs / QUAD, quad)],
+        };
+        (i16::from(self.lowest) + i16::from(above)) as i8
+    }
+
+    fn panel(&self, panel: usize, inputs: usize) -> &[u8] {
+        let bytes = inputs * PANEL / if self.has_halves { 2 } else { 1 };
+        &self.bits[panel * bytes..][..bytes]
+    }
+}
+
+/// Up to eight rows, rounded.
+#[derive(Debug, Default)]
+pub(super) struct RoundedRows {
+    /// `[quads, width, 4]`
+    numbers: Vec<i8>,
+    /// `[runs, width]`: the value of 1.
+    scales: Vec<f32>,
+    /// `[runs, width]`: the sum of the numbers.
+    sums: Vec<i32>,
+}
+
+impl RoundedRows {
+    /// Rounds `x` `[rows, inputs]` by runs of `run` inputs, for `width` rows; those beyond the last are zero.
+    pub fn new(x: &[f32], inputs: usize, width: usize, run: usize) -> Self {
+        let runs = inputs / run;
+        let mut rounded =
+            Self { numbers: vec![0; inputs * width], scales: vec![0.0; runs * width], sums: vec![0; runs * width] };
+        let mut numbers = vec![0i8; inputs];
+        for (row, x) in x.chunks_exact(inputs).enumerate() {
+            let scales = rounded.scales.iter_mut().skip(row).step_by(width);
+            let sums = rounded.sums.iter_mut().skip(row).step_by(width);
+            for ((x, numbers), (scale, sum)) in
+                x.chunks_exact(run).zip(numbers.chunks_exact_mut(run)).zip(scales.zip(sums))
+            {
+                (*scale, *sum) = pulp::Arch::new().dispatch(RoundRun { x, numbers });
+            }
+            let (to, _) = rounded.numbers.as_chunks_mut::<QUAD>();
+            let (from, _) = numbers.as_chunks::<QUAD>();
+            to.iter_mut().skip(row).step_by(width).zip(from).for_each(|(to, from)| *to = *from);
+        }
+        rounded
+    }
+}
+
+/// Rounds a run; returns its scale and the sum of its numbers.
+struct RoundRun<'a> {
+    x: &'a [f32],
+    numbers: &'a mut [i8],
+}
+
+impl pulp::NullaryFnOnce for RoundRun<'_> {
+    type Output = (f32, i32);
+
+    #[inline(always)]
+    fn call(self) -> (f32, i32) {
+        // Adding 1.5 * 2^23 rounds to an integer, whose lowest byte is then the number's.
+        const ROUND: f32 = 12_582_912.0;
+        let max = largest_magnitude(self.x);
+        let inverse = if max > 0.0 { 127.0 / max } else { 0.0 };
+        let mut sum = 0;
+        for (number, x) in self.numbers.iter_mut().zip(self.x) {
+            *number = x.mul_add(inverse, ROUND).to_bits() as i8;
+            sum += i32::from(*number);
+        }
+        (max / 127.0, sum)
+    }
+}
+
+/// What turns the integer sums of a panel into products: `[runs, 32]` each.
+#[derive(Clone, Copy)]
+pub(super) struct RunFactors<'a> {
+    /// The value of 1 above that of 0.
+    pub scales: &'a [f32],
+    /// The value of 0; empty where all are zero.
+    pub minimums: &'a [f32],
+    /// Inputs of a run.
+    pub run: usize,
+}
+
+/// Multiplies rows with one panel into the first `width` rows of `sums`; `width` is 1, 2, 4 or 8.
+pub(super) fn multiply(
+    width: usize,
+    rows: &RoundedRows,
+    quads: &Quads,
+    panel: usize,
+    factors: RunFactors,
+    sums: &mut [[f32; PANEL]; ROWS],
+) {
+    multiply_by(width, rows, quads, panel, factors, sums, is_fast());
+}
+
+fn multiply_by(
+    width: usize,
+    rows: &RoundedRows,
+    quads: &Quads,
+    panel: usize,
+    factors: RunFactors,
+    sums: &mut [[f32; PANEL]; ROWS],
+    vnni: bool,
+) {
+    let (inputs, run) = (rows.numbers.len() / width, factors.run);
+    let (bits, runs) = (quads.panel(panel, inputs), inputs / run);
+    assert!(
+        rows.numbers.len() == inputs * width
+            && inputs == runs * run
+            && run.is_multiple_of(2 * QUAD)
+            && rows.scales.len() == runs * width
+            && rows.sums.len() == runs * width
+            && factors.scales.len() == runs * PANEL
+            && (factors.minimums.is_empty() || factors.minimums.len() == runs * PANEL),
+        "block matrix: inputs of a panel"
+    );
+    let task = Task { rows, bits, lowest: i32::from(quads.lowest), factors };
+    #[cfg(target_arch = "x86_64")]
+    if vnni {
+        // SAFETY: callers pass `is_fast`, so the processor has AVX-512 VNNI; the lengths are checked above.
+        unsafe {
+            match (width, quads.has_halves) {
+                (1, true) => multiply_vnni::<1, true>(&task, sums),
+                (2, true) => multiply_vnni::<2, true>(&task, sums),
+                (4, true) => multiply_vnni::<4, true>(&task, sums),
+                (_, true) => multiply_vnni::<8, true>(&task, sums),
+                (1, false) => multiply_vnni::<1, false>(&task, sums),
+                (2, false) => multiply_vnni::<2, false>(&task, sums),
+                (4, false) => multiply_vnni::<4, false>(&task, sums),
+                (_, false) => multiply_vnni::<8, false>(&task, sums),
+            }
+        }
+        return;
+    }
+    let _ = vnni;
+    pulp::Arch::new().dispatch(Multiply { width, task, has_halves: quads.has_halves, sums });
+}
+
+/// Rows and one panel.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    rows: &'a RoundedRows,
+    bits: &'a [u8],
+    lowest: i32,
+    factors: RunFactors<'a>,
+}
+
+/// The order of the additions does not depend on the number of rows, so a row has the same result to the last bit in every block.
+///
+/// # Safety
+/// The processor has AVX-512 VNNI; the lengths are those that [`multiply_by`] checks, for `R` rows.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn multiply_vnni<const R: usize, const HALVES: bool>(task: &Task, sums: &mut [[f32; PANEL]; ROWS]) {
+    let Task { rows, bits, lowest, factors } = *task;
+    let mask = _mm512_set1_epi8(15);
+    let mut totals = [[_mm512_setzero_ps(); 2]; R];
+    let (mut quad, mut bits) = (rows.numbers.as_ptr().cast::<i32>(), bits.as_ptr());
+    for run in 0..factors.scales.len() / PANEL {
+        let mut of_run = [[_mm512_setzero_si512(); 2]; R];
+        for (row, sums) in of_run.iter_mut().enumerate() {
+            // SAFETY: a run has a sum for each row.
+            *sums = [_mm512_set1_epi32(lowest * unsafe { *rows.sums.as_ptr().add(run * R + row) }); 2];
+        }
+        for _ in 0..factors.run / if HALVES { 2 * QUAD } else { QUAD } {
+            // SAFETY: the caller guarantees 128 bytes and the quads of each round, of which there are two if a byte holds two numbers. A
+            // prefetch of an invalid address has no effect.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T1>(bits.cast::<i8>().wrapping_add(PREFETCH_BYTES));
+                _mm_prefetch::<_MM_HINT_T1>(bits.cast::<i8>().wrapping_add(PREFETCH_BYTES + 64));
+                let (one, two) = (_mm512_loadu_si512(bits.cast()), _mm512_loadu_si512(bits.add(64).cast()));
+                if HALVES {
+                    let even = [_mm512_and_si512(one, mask), _mm512_and_si512(two, mask)];
+                    let odd = [
+                        _mm512_and_si512(_mm512_srli_epi16::<4>(one), mask),
+                        _mm512_and_si512(_mm512_srli_epi16::<4>(two), mask),
+                    ];
+                    for (row, sums) in of_run.iter_mut().enumerate() {
+                        let x = _mm512_set1_epi32(quad.add(row).read_unaligned());
+                        sums[0] = _mm512_dpbusd_epi32(sums[0], even[0], x);
+                        sums[1] = _mm512_dpbusd_epi32(sums[1], even[1], x);
+                        let x = _mm512_set1_epi32(quad.add(R + row).read_unaligned());
+                        sums[0] = _mm512_dpbusd_epi32(sums[0], odd[0], x);
+                        sums[1] = _mm512_dpbusd_epi32(sums[1], odd[1], x);
+                    }
+                    quad = quad.add(2 * R);
+                } else {
+                    for (row, sums) in of_run.iter_mut().enumerate() {
+                        let x = _mm512_set1_epi32(quad.add(row).read_unaligned());
+                        sums[0] = _mm512_dpbusd_epi32(sums[0], one, x);
+                        sums[1] = _mm512_dpbusd_epi32(sums[1], two, x);
+                    }
+                    quad = quad.add(R);
+                }
+                bits = bits.add(QUAD * PANEL);
+            }
+        }
+        for half in 0..2 {
+            let at = run * PANEL + 16 * half;
+            // SAFETY: a run has 32 scales and, where there are any, 32 minimums, and a scale and a sum for each row.
+            unsafe {
+                let scale = _mm512_loadu_ps(factors.scales.as_ptr().add(at));
+                for (row, (total, sums)) in totals.iter_mut().zip(&of_run).enumerate() {
+                    let of_row = _mm512_set1_ps(*rows.scales.as_ptr().add(run * R + row));
+                    let sum = _mm512_cvtepi32_ps(sums[half]);
+                    total[half] = _mm512_fmadd_ps(sum, _mm512_mul_ps(scale, of_row), total[half]);
+                }
+                if !factors.minimums.is_empty() {
+                    let minimum = _mm512_loadu_ps(factors.minimums.as_ptr().add(at));
+                    for (row, total) in totals.iter_mut().enumerate() {
+                        let place = run * R + row;
+                        let sum = *rows.scales.as_ptr().add(place) * *rows.sums.as_ptr().add(place) as f32;
+                        total[half] = _mm512_fmadd_ps(_mm512_set1_ps(sum), minimum, total[half]);
+                    }
+                }
+            }
+        }
+    }
+    for (total, sums) in totals.iter().zip(sums) {
+        // SAFETY: a row of sums has 32 values.
+        unsafe {
+            _mm512_storeu_ps(sums.as_mut_ptr(), total[0]);
+            _mm512_storeu_ps(sums.as_mut_ptr().add(16), total[1]);
+        }
+    }
+}
+
+/// [`multiply`] for any processor.
+struct Multiply<'a, 'b> {
+    width: usize,
+    task: Task<'b>,
+    has_halves: bool,
+    sums: &'a mut [[f32; PANEL]; ROWS],
+}
+
+impl pulp::NullaryFnOnce for Multiply<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Task { rows, bits, lowest, factors } = self.task;
+        let (width, run) = (self.width, factors.run);
+        let (numbers, _) = rows.numbers.as_chunks::<QUAD>();
+        let (bits, _) = bits.as_chunks::<QUAD>();
+        let (scales, _) = factors.scales.as_chunks::<PANEL>();
+        let (minimums, _) = factors.minimums.as_chunks::<PANEL>();
+        for (row, totals) in self.sums.iter_mut().take(width).enumerate() {
+            *totals = [0.0; PANEL];
+            for (at, scales) in scales.iter().enumerate() {
+                let place = at * width + row;
+                let (of_row, sum) = (rows.scales[place], rows.sums[place]);
+                let mut of_run = [lowest * sum; PANEL];
+                for quad in at * run / QUAD..(at + 1) * run / QUAD {
+                    let x = numbers[quad * width + row].map(i32::from);
+                    let from = if self.has_halves { quad / 2 } else { quad } * PANEL;
+                    for (sum, bits) in of_run.iter_mut().zip(&bits[from..from + PANEL]) {
+                        for (x, bits) in x.iter().zip(bits) {
+                            let above = match (self.has_halves, quad % 2) {
+                                (true, 0) => bits & 15,
+                                (true, _) => bits >> 4,
+                                (false, _) => *bits,
+                            };
+                            *sum += x * i32::from(above);
+                        }
+                    }
+                }
+                for ((total, sum), scale) in totals.iter_mut().zip(&of_run).zip(scales) {
+                    *total = (*sum as f32).mul_add(scale * of_row, *total);
+                }
+                if let Some(minimums) = minimums.get(at) {
+                    let sum = of_row * sum as f32;
+                    totals.iter_mut().zip(minimums).for_each(|(total, minimum)| *total = sum.mul_add(*minimum, *total));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draws(count: usize, seed: u32) -> Vec<f32> {
+        let mut state = seed;
+        let mut draw = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        (0..count).map(|_| draw()).collect()
+    }
+
+    /// The AVX-512 body equals the portable one, and a row alone, to the last bit; with inputs that are integers up to 127, which are not
+    /// rounded, both are the exact products.
+    #[test]
+    fn both_bodies_are_equal_and_exact_for_integers() {
+        let (inputs, panels) = (96, 2);
+        for (lowest, levels, run, has_minimums) in
+            [(-8i8, 16, 32, false), (0, 16, 32, true), (-128, 256, 32, false), (-32, 64, 16, true), (-8, 16, 16, true)]
+        {
+            let numbers: Vec<i8> = draws(panels * inputs * PANEL, 1)
+                .into_iter()
+                .map(|at| (f32::from(lowest) + (at * 0.5 + 0.5) * (levels as f32 - 0.01)).floor() as i8)
+                .collect();
+            let quads = Quads::new(&numbers, inputs, lowest, levels == 16);
+            assert_eq!(quads.bytes(), panels * inputs * PANEL / if levels == 16 { 2 } else { 1 });
+            let number =
+                |output: usize, input: usize| numbers[(output / PANEL * inputs + input) * PANEL + output % PANEL];
+            let scales = draws(panels * inputs / run * PANEL, 2);
+            let minimums = if has_minimums { draws(scales.len(), 3) } else { Vec::new() };
+            for output in [0, 31, 32, 63] {
+                (0..inputs).for_each(|input| assert_eq!(quads.number(inputs, output, input), number(output, input)));
+            }
+            for width in [1, 2, 4, 8] {
+                let mut x: Vec<f32> = draws(width * inputs, 4).into_iter().map(|x| (x * 127.0).round()).collect();
+                x.chunks_mut(run).for_each(|run| run[3] = -127.0);
+                for panel in 0..panels {
+                    let runs = inputs / run * PANEL;
+                    let factors = RunFactors {
+                        scales: &scales[panel * runs..][..runs],
+                        minimums: minimums.get(panel * runs..(panel + 1) * runs).unwrap_or_default(),
+                        run,
+                    };
+                    let multiply = |x: &[f32], width: usize, vnni| {
+                        let mut sums = [[0f32; PANEL]; ROWS];
+                        let rows = RoundedRows::new(x, inputs, width, run);
+                        multiply_by(width, &rows, &quads, panel, factors, &mut sums, vnni);
+                        sums
+                    };
+                    let sums = multiply(&x, width, false);
+                    assert_eq!(sums, multiply(&x, width, is_fast()), "{width} rows");
+                    for (row, x) in x.chunks_exact(inputs).enumerate() {
+                        assert_eq!(sums[row], multiply(x, 1, is_fast())[0], "row {row} of {width}");
+                        for lane in 0..PANEL {
+                            let value = |input: usize| {
+                                let at = input / run * PANEL + lane;
+                                let number = f64::from(number(panel * PANEL + lane, input));
+                                let minimum = factors.minimums.get(at).copied().unwrap_or_default();
+                                f64::from(factors.scales[at]) * number + f64::from(minimum)
+                            };
+                            let terms = (0..inputs).map(|input| f64::from(x[input]) * value(input));
+                            let (exact, size) = (terms.clone().sum::<f64>(), terms.map(f64::abs).sum::<f64>());
+                            let error = (f64::from(sums[row][lane]) - exact).abs();
+                            assert!(error < 1e-6 * size.max(1.0), "{levels} levels, row {row}, {lane}: {error}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Inputs of any size are rounded by less than half a step of their run's largest.
+    #[test]
+    fn rows_are_rounded_by_run() {
+        let (inputs, run) = (64, 32);
+        let mut x = draws(2 * inputs, 5);
+        x[..run].iter_mut().for_each(|x| *x *= 1e-6);
+        x[inputs..inputs + run].fill(0.0);
+        let rounded = RoundedRows::new(&x, inputs, 2, run);
+        for (row, x) in x.chunks_exact(inputs).enumerate() {
+            for (input, x) in x.iter().enumerate() {
+                let scale = rounded.scales[input / run * 2 + row];
+                let number = rounded.numbers[(input / QUAD * 2 + row) * QUAD + input % QUAD];
+                assert!((f32::from(number) * scale - x).abs() <= scale * 0.501, "row {row}, input {input}");
+            }
+        }
+        assert_eq!((rounded.scales[1], rounded.sums[1]), (0.0, 0));
+    }
+}
