@@ -147,6 +147,17 @@ mod kernel {
     use crate::elementwise::{Function, apply, sigmoid};
     use crate::norm::{UNITS, moments};
 
+    impl From<Activation> for Function {
+        fn from(activation: Activation) -> Self {
+            match activation {
+                Activation::Relu => Self::Relu,
+                Activation::Silu => Self::Silu,
+                Activation::Gelu => Self::Gelu,
+                Activation::Glu => Self::Glu,
+            }
+        }
+    }
+
     impl EpilogueOps for Cube {
         fn biased_activation(
             x: FloatTensor<Self>,
@@ -155,12 +166,7 @@ mod kernel {
         ) -> FloatTensor<Self> {
             let x = crate::cube::contiguous(x);
             let (client, device, mut shape) = (x.client.clone(), x.device(), x.shape());
-            let function = match activation {
-                Activation::Relu => Function::Relu,
-                Activation::Silu => Function::Silu,
-                Activation::Gelu => Function::Gelu,
-                Activation::Glu => Function::Glu,
-            };
+            let function = Function::from(activation);
             let last = shape.num_dims() - 1;
             if function == Function::Glu {
                 shape[last] /= 2;

@@ -20,6 +20,7 @@
 //! - [`lstm`]: the pointwise part of an LSTM step
 //! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs
 //! - [`product`]: matrix products of any number of rows in 32 or 16 bits, on GPUs
+//! - [`matrix_units`]: matrix products on the matrix units of a card
 //! - [`epilogue`]: what follows a matrix product: bias, activation, residual and norm
 //! - [`activation`]: ReLU, SiLU, GELU, GLU, SwiGLU and ELU in one pass
 //! - [`depthwise`]: depthwise convolutions on the CPU
@@ -57,6 +58,7 @@ pub mod launches;
 pub mod logmel;
 pub mod lstm;
 mod matmul;
+pub mod matrix_units;
 pub mod norm;
 pub mod paged_attention;
 pub mod product;

@@ -1,13 +1,17 @@
 //! Matrix products on GPUs: rows of inputs times weights `[inputs, outputs]`, without a search for the fastest kernel at run time.
 //!
 //! Few rows read the weights once, each cube a few columns and all of the depth. More rows are divided into tiles, whose units are in
-//! groups that share the depth, so that a product with few tiles still occupies a card. Sums are f32 whatever the tensors hold.
+//! groups that share the depth, so that a product with few tiles still occupies a card. Sums are f32 whatever the tensors hold: weights of
+//! 16 bits may multiply inputs of 32, as a decoder reads them once for a few rows.
 //! On the CPU the product is burn's, for tests; models have bodies of their own there.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
+use burn::backend::{Backend, Dispatch, Flex, FloatDType, TensorMetadata, backend_extension};
 use burn::tensor::{DType, Shape, Tensor};
+
+use crate::epilogue::{self, Activation, EpilogueOps};
+use crate::matrix_units::UnitTile;
 
 /// How a product is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,25 +23,10 @@ pub enum Division {
     },
     /// Cubes of a tile of the product.
     Tiles(Tile),
-    /// A routine of `cubek` for matrix units; on a device without them, as [`Division::without_units`].
-    Matrix(MatrixRoutine),
-}
-
-/// A routine for matrix units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MatrixRoutine {
-    /// One buffer, filled in turn.
-    Simple,
-    /// One buffer, filled by tile.
-    SimpleTilewise,
-    /// Two buffers, filled in turn.
-    Double,
-    /// Two buffers, filled by tile.
-    DoubleTilewise,
-    /// Two buffers, in order.
-    Ordered,
-    /// Planes that load and planes that compute.
-    Specialized,
+    /// Tiles on matrix units; where they do not fit the card or the product, as [`Division::Matrix`].
+    Units(UnitTile),
+    /// `cubek`'s routine for matrix units, which takes every shape; on a device without them, as [`Division::without_units`].
+    Matrix,
 }
 
 /// The rows that [`Division::Columns`] takes at most.
@@ -67,10 +56,10 @@ const MATRIX_ROWS: usize = 64;
 const ENOUGH_CUBES: usize = 120;
 
 impl Division {
-    /// The division for a product `[rows, depth]` times `[depth, columns]` of this type.
+    /// The division for a product `[rows, depth]` times `[depth, columns]` with weights of this type.
     pub fn of([rows, depth, columns]: [usize; 3], dtype: DType) -> Self {
         match dtype {
-            DType::F16 if rows >= MATRIX_ROWS => Self::Matrix(MatrixRoutine::Simple),
+            DType::F16 if rows >= MATRIX_ROWS => Self::Units(unit_tile(rows, columns)),
             _ => Self::without_units([rows, depth, columns]),
         }
     }
@@ -100,6 +89,18 @@ impl Division {
     }
 }
 
+/// The tile on matrix units for a product of this size: by measurement on an H200.
+fn unit_tile(rows: usize, columns: usize) -> UnitTile {
+    const LARGE: usize = 128;
+    let cubes = rows.div_ceil(LARGE) * columns.div_ceil(LARGE);
+    match cubes {
+        ..70 => UnitTile { rows: 64, columns: 64, depth: 32, planes_down: 2, planes_along: 2, buffers: 2 },
+        70..400 => UnitTile { rows: LARGE, columns: LARGE, depth: 32, planes_down: 2, planes_along: 4, buffers: 2 },
+        // Cubes that wait for one another's memory need no second buffer.
+        400.. => UnitTile { rows: LARGE, columns: LARGE, depth: 32, planes_down: 2, planes_along: 2, buffers: 1 },
+    }
+}
+
 impl Tile {
     /// Units along the rows and along the columns.
     #[cfg(feature = "wgpu")]
@@ -122,19 +123,58 @@ impl Tile {
     }
 }
 
-/// `x` `[.., depth]` times `weight` `[depth, columns]`, both of the same type, which the product has too.
+/// `x` `[.., depth]` times `weight` `[depth, columns]`, in the type of `x`. Weights have that type or 16 bits.
 ///
 /// # Panics
 /// When the shapes do not match.
 pub fn product<const D: usize>(x: Tensor<D>, weight: Tensor<2>) -> Tensor<D> {
+    let columns = weight.dims()[1];
+    by_rows(x, weight, columns, divided_product)
+}
+
+/// As [`product`], plus `bias` `[columns]`, and an activation of the sum: in the same launch where no matrix units compute it.
+///
+/// # Panics
+/// As [`product`].
+pub fn biased_product<const D: usize>(
+    x: Tensor<D>,
+    weight: Tensor<2>,
+    bias: Tensor<1>,
+    activation: Option<Activation>,
+) -> Tensor<D> {
+    let columns = weight.dims()[1];
+    let outputs = if activation == Some(Activation::Glu) { columns / 2 } else { columns };
+    by_rows(x, weight, outputs, |x, weight, division| {
+        let after = match activation {
+            None => After::Bias,
+            Some(activation) => After::Activation(activation),
+        };
+        if !matches!(division, Division::Units(_) | Division::Matrix) && activation != Some(Activation::Glu) {
+            return launch(x, weight, Some(bias), after, division);
+        }
+        let (dtype, out) = (x.dtype(), divided_product(x, weight, division));
+        match activation {
+            None => out + bias.cast(dtype).unsqueeze(),
+            Some(activation) => epilogue::activate(out, bias, activation),
+        }
+    })
+}
+
+/// Reshapes `x` to rows and computes their `outputs` with the division for the product.
+fn by_rows<const D: usize>(
+    x: Tensor<D>,
+    weight: Tensor<2>,
+    outputs: usize,
+    compute: impl FnOnce(Tensor<2>, Tensor<2>, Division) -> Tensor<2>,
+) -> Tensor<D> {
     let (mut shape, [depth, columns]) = (x.dims(), weight.dims());
     let rows = shape[..D - 1].iter().product();
-    shape[D - 1] = columns;
+    let division = Division::of([rows, depth, columns], weight.dtype());
+    shape[D - 1] = outputs;
     if rows == 0 {
         return Tensor::zeros(shape, (&x.device(), x.dtype()));
     }
-    let division = Division::of([rows, depth, columns], x.dtype());
-    divided_product(x.reshape([rows, depth]), weight, division).reshape(shape)
+    compute(x.reshape([rows, depth]), weight, division).reshape(shape)
 }
 
 /// As [`product`], divided as given: for measurements and tests.
@@ -142,26 +182,68 @@ pub fn product<const D: usize>(x: Tensor<D>, weight: Tensor<2>) -> Tensor<D> {
 /// # Panics
 /// As [`product`], and where the rows are too many for the division.
 pub fn divided_product(x: Tensor<2>, weight: Tensor<2>, division: Division) -> Tensor<2> {
+    launch(x, weight, None, After::Nothing, division)
+}
+
+/// Operations on a product before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum After {
+    /// None.
+    Nothing,
+    /// A bias is added.
+    Bias,
+    /// A bias is added, and an activation applied that has one input.
+    Activation(Activation),
+}
+
+fn launch(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>, after: After, division: Division) -> Tensor<2> {
     let ([rows, inputs], [depth, _]) = (x.dims(), weight.dims());
     assert_eq!(inputs, depth, "product: depth of inputs and weights");
     assert!(
         !matches!(division, Division::Columns { .. }) || rows <= MOST_ROWS,
         "product: {rows} rows are too many for a division by columns"
     );
-    Tensor::from_dispatch(Dispatch::divided_product(x.into_dispatch(), weight.into_dispatch(), division))
+    let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
+    // A kernel has the same tensors in every case; without a bias this one is never read.
+    let bias = bias.map_or_else(|| x.clone(), Tensor::into_dispatch);
+    Tensor::from_dispatch(Dispatch::divided_product(x, weight, bias, after, division))
 }
 
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait ProductOps: Backend {
-    fn divided_product(x: FloatTensor<Self>, weight: FloatTensor<Self>, division: Division) -> FloatTensor<Self>;
+    fn divided_product(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        after: After,
+        division: Division,
+    ) -> FloatTensor<Self>;
 }
 
 impl ProductOps for Flex {
-    fn divided_product(x: FloatTensor<Self>, weight: FloatTensor<Self>, _division: Division) -> FloatTensor<Self> {
+    fn divided_product(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        after: After,
+        _division: Division,
+    ) -> FloatTensor<Self> {
         let shape = Shape::from([x.shape()[0], weight.shape()[1]]);
-        Self::float_reshape(Self::float_matmul(x, weight), shape)
+        let weight = if weight.dtype() == x.dtype() { weight } else { Self::float_cast(weight, FloatDType::F32) };
+        let product = Self::float_reshape(Self::float_matmul(x, weight), shape);
+        match after {
+            After::Nothing => product,
+            After::Bias => {
+                let row = Shape::from([1, bias.shape()[0]]);
+                Self::float_add(product, Self::float_reshape(bias, row))
+            }
+            After::Activation(activation) => Self::biased_activation(product, bias, activation),
+        }
     }
 }
+
+#[cfg(feature = "wgpu")]
+pub(crate) use kernel::on_matrix_units;
 
 #[cfg(feature = "wgpu")]
 mod kernel {
@@ -170,21 +252,28 @@ mod kernel {
     use burn::backend::{Cube, TensorMetadata};
     use cubecl::prelude::*;
 
-    use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems, MatmulSetupError};
+    use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems};
     use cubek::matmul::multi_level::Strategy;
     use cubek::std::InputBinding;
 
-    use super::{Division, FloatTensor, MatrixRoutine, ProductOps, Tile};
+    use super::{After, Division, FloatTensor, ProductOps, Tile};
+    use crate::elementwise::{Function, apply};
 
     /// Units of a cube in [`Division::Columns`].
     const UNITS: usize = 256;
 
     impl ProductOps for Cube {
-        fn divided_product(x: FloatTensor<Self>, weight: FloatTensor<Self>, division: Division) -> FloatTensor<Self> {
+        fn divided_product(
+            x: FloatTensor<Self>,
+            weight: FloatTensor<Self>,
+            bias: FloatTensor<Self>,
+            after: After,
+            division: Division,
+        ) -> FloatTensor<Self> {
             let (x, weight) = (crate::cube::contiguous(x), crate::cube::contiguous(weight));
             let (client, device) = (x.client.clone(), x.device());
             let (rows, depth, columns) = (x.shape()[0], x.shape()[1], weight.shape()[1]);
-            let dtype = dtype_to_storage_type(x.dtype);
+            let [dtype, weight_dtype] = [x.dtype, weight.dtype].map(dtype_to_storage_type);
             let out = Self::float_empty([rows, columns].into(), &device, crate::cube::float(&x));
             match division {
                 Division::Columns { columns: width } => columns_kernel::launch(
@@ -193,12 +282,15 @@ mod kernel {
                     CubeDim::new_1d(UNITS as u32),
                     x.into_tensor_arg(),
                     weight.into_tensor_arg(),
+                    bias.into_tensor_arg(),
                     out.clone().into_tensor_arg(),
                     depth as u32,
                     columns as u32,
                     rows,
                     width,
+                    after,
                     dtype,
+                    weight_dtype,
                 ),
                 Division::Tiles(tile) => {
                     let [down, along] = tile.units();
@@ -208,19 +300,30 @@ mod kernel {
                         CubeDim::new_1d((down * along * tile.groups) as u32),
                         x.into_tensor_arg(),
                         weight.into_tensor_arg(),
+                        bias.into_tensor_arg(),
                         out.clone().into_tensor_arg(),
                         rows as u32,
                         depth as u32,
                         columns as u32,
                         tile,
+                        after,
                         dtype,
+                        weight_dtype,
                     );
                 }
-                Division::Matrix(routine) => {
-                    let elements = MatmulGlobalElems { lhs: dtype, rhs: dtype, out: dtype };
+                Division::Units(tile) => {
+                    let inputs = in_type_of(&x, &weight);
+                    return match crate::matrix_units::product(&inputs, &weight, crate::cube::float(&x), tile) {
+                        Some(product) => product,
+                        None => Self::divided_product(x, weight, bias, after, Division::Matrix),
+                    };
+                }
+                Division::Matrix => {
                     let has_units = !client.properties().features.matmul.cmma.is_empty();
-                    if !has_units || matrix_product(&x, &weight, &out, routine, elements).is_err() {
-                        return Self::divided_product(x, weight, Division::without_units([rows, depth, columns]));
+                    let is_computed = has_units && on_matrix_units(&in_type_of(&x, &weight), &weight, &out);
+                    if !is_computed {
+                        let division = Division::without_units([rows, depth, columns]);
+                        return Self::divided_product(x, weight, bias, after, division);
                     }
                 }
             }
@@ -228,42 +331,45 @@ mod kernel {
         }
     }
 
-    fn matrix_product(
-        x: &FloatTensor<Cube>,
-        weight: &FloatTensor<Cube>,
+    /// `x` in the type of `weight`.
+    fn in_type_of(x: &FloatTensor<Cube>, weight: &FloatTensor<Cube>) -> FloatTensor<Cube> {
+        if x.dtype == weight.dtype { x.clone() } else { Cube::float_cast(x.clone(), crate::cube::float(weight)) }
+    }
+
+    /// Writes the batched product of `left` `[.., rows, depth]` and `right` `[.., depth, columns]` to `out`; false if the card's matrix
+    /// units cannot compute it.
+    pub(crate) fn on_matrix_units(
+        left: &FloatTensor<Cube>,
+        right: &FloatTensor<Cube>,
         out: &FloatTensor<Cube>,
-        routine: MatrixRoutine,
-        elements: MatmulGlobalElems,
-    ) -> Result<(), MatmulSetupError> {
-        let strategy = match routine {
-            MatrixRoutine::Simple => Strategy::SimpleCyclicCmma(Default::default()),
-            MatrixRoutine::SimpleTilewise => Strategy::SimpleTilewiseCmma(Default::default()),
-            MatrixRoutine::Double => Strategy::DoubleCyclicCmma(Default::default()),
-            MatrixRoutine::DoubleTilewise => Strategy::DoubleTilewiseCmma(Default::default()),
-            MatrixRoutine::Ordered => Strategy::OrderedDoubleCmma(Default::default()),
-            MatrixRoutine::Specialized => Strategy::SpecializedCyclicCmma(Default::default()),
-        };
+    ) -> bool {
+        let [lhs, rhs, to] = [left, right, out].map(|tensor| dtype_to_storage_type(tensor.dtype));
+        let elements = MatmulGlobalElems { lhs, rhs, out: to };
         cubek::matmul::launch::launch_ref(
-            &strategy.into(),
+            &Strategy::SimpleCyclicCmma(Default::default()).into(),
             &out.client,
-            InputBinding::new(x.clone().binding(), elements.lhs),
-            InputBinding::new(weight.clone().binding(), elements.rhs),
+            InputBinding::new(left.clone().binding(), lhs),
+            InputBinding::new(right.clone().binding(), rhs),
             out.clone().binding(),
             &mut MatmulElems::from_globals(&elements),
         )
+        .is_ok()
     }
 
     /// A cube computes `width` columns of all rows; its units share the depth.
     #[cube(launch)]
-    fn columns_kernel<F: Float>(
+    fn columns_kernel<F: Float, W: Float>(
         x: &Tensor<F>,
-        weight: &Tensor<F>,
+        weight: &Tensor<W>,
+        bias: &Tensor<f32>,
         out: &mut Tensor<F>,
         depth: u32,
         columns: u32,
         #[comptime] rows: usize,
         #[comptime] width: usize,
+        #[comptime] after: After,
         #[define(F)] _dtype: ElemType,
+        #[define(W)] _weight_dtype: ElemType,
     ) {
         let mut shared = Shared::<[f32]>::new_slice(comptime!(rows * UNITS));
         let unit = UNIT_POS as usize;
@@ -317,7 +423,7 @@ mod kernel {
                 for slice in 0..slices {
                     sum += shared[row * UNITS + slice * width + of];
                 }
-                out[row * columns + place] = F::cast_from(sum);
+                out[row * columns + place] = F::cast_from(finish(sum, bias, place, after));
             }
             at += UNITS;
         }
@@ -325,15 +431,18 @@ mod kernel {
 
     /// A cube computes a tile. Units of a group have every so many rows and columns of it, so that neighbours read neighbouring values.
     #[cube(launch)]
-    fn tiles_kernel<F: Float>(
+    fn tiles_kernel<F: Float, W: Float>(
         x: &Tensor<F>,
-        weight: &Tensor<F>,
+        weight: &Tensor<W>,
+        bias: &Tensor<f32>,
         out: &mut Tensor<F>,
         rows: u32,
         depth: u32,
         columns: u32,
         #[comptime] tile: Tile,
+        #[comptime] after: After,
         #[define(F)] _dtype: ElemType,
+        #[define(W)] _weight_dtype: ElemType,
     ) {
         let mut shared = Shared::<[f32]>::new_slice(comptime!(tile.shared()));
         let down = comptime!(tile.units()[0]);
@@ -452,10 +561,32 @@ mod kernel {
                         let base = comptime!(other * tile.rows * tile.columns);
                         sum += shared[base + of_row * comptime!(tile.columns) + of_column];
                     }
-                    if first_row + of_row < rows && first_column + of_column < columns {
-                        out[(first_row + of_row) * columns + first_column + of_column] = F::cast_from(sum);
+                    let place = first_column + of_column;
+                    if first_row + of_row < rows && place < columns {
+                        out[(first_row + of_row) * columns + place] = F::cast_from(finish(sum, bias, place, after));
                     }
                 }
+            }
+        }
+    }
+
+    /// What is written for the `sum` of a column.
+    #[cube]
+    fn finish(sum: f32, bias: &Tensor<f32>, column: usize, #[comptime] after: After) -> f32 {
+        if comptime!(after == After::Nothing) {
+            sum
+        } else if comptime!(after == After::Bias) {
+            sum + bias[column]
+        } else {
+            apply(sum + bias[column], comptime!(after.function()))
+        }
+    }
+
+    impl After {
+        fn function(self) -> Function {
+            match self {
+                Self::Activation(activation) => activation.into(),
+                Self::Nothing | Self::Bias => Function::Relu,
             }
         }
     }

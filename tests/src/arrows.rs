@@ -38,7 +38,7 @@ pub const ORDERS: [Order; 3] = [
                 "quantized",
                 "product",
             ],
-            &["epilogue", "activation", "depthwise", "int8_matrix", "istft", "logmel", "norm"],
+            &["epilogue", "matrix_units", "activation", "depthwise", "int8_matrix", "istft", "logmel", "norm"],
             &["gemv", "softmax_stats", "frame_ring"],
             &["thread_pool", "matmul", "elementwise", "reduce", "vector_math"],
             &["cube", "launches", "vulkan_layers"],

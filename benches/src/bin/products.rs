@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use auricle_engine::DeviceChoice;
 use auricle_engine::unstable::device;
 use auricle_kernels::launches::count;
-use auricle_kernels::product::{Division, MOST_ROWS, MatrixRoutine, Tile, divided_product};
+use auricle_kernels::matrix_units::UnitTile;
+use auricle_kernels::product::{Division, MOST_ROWS, Tile, divided_product};
 use burn::tensor::{DType, Distribution, Tensor};
 use clap::Parser;
 
@@ -67,12 +68,15 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
             let mut times = Vec::new();
             for division in divisions(rows, arguments.half) {
                 let (_, launches) = count(|| divided_product(x.clone(), weights[0].clone(), division));
-                if matches!(division, Division::Matrix(_))
-                    && launches
-                        .by_kernel()
-                        .iter()
-                        .any(|(name, _)| name.contains("TilesKernel") || name.contains("ColumnsKernel"))
-                {
+                // Where the card or the shape does not fit, another division computes the product.
+                let by_kernel = launches.by_kernel();
+                let has = |kernel: &str| by_kernel.iter().any(|(name, _)| name.contains(kernel));
+                let fell_back = match division {
+                    Division::Units(_) => !has("ProductKernel"),
+                    Division::Matrix => has("TilesKernel") || has("ColumnsKernel"),
+                    Division::Columns { .. } | Division::Tiles(_) => false,
+                };
+                if fell_back {
                     continue;
                 }
                 // A card that waited for kernels to compile has lowered its clock.
@@ -89,7 +93,8 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
                     }
                     device.sync()?;
                 }
-                times.push((began.elapsed().as_secs_f64() * 1e6 / f64::from(calls), division));
+                let time = began.elapsed().as_secs_f64() * 1e6 / f64::from(calls);
+                times.push((time, division));
             }
             times.sort_by(|a, b| a.0.total_cmp(&b.0));
             let flops = 2.0 * rows as f64 * depth as f64 * columns as f64;
@@ -161,8 +166,21 @@ fn divisions(rows: usize, half: bool) -> Vec<Division> {
         })
     }));
     if half {
-        use MatrixRoutine::{Double, DoubleTilewise, Ordered, Simple, SimpleTilewise, Specialized};
-        all.extend([Simple, SimpleTilewise, Double, DoubleTilewise, Ordered, Specialized].map(Division::Matrix));
+        let unit_tiles = [
+            [64, 64, 32, 2, 2, 2],
+            [64, 128, 32, 2, 2, 2],
+            [128, 64, 32, 4, 1, 2],
+            [128, 128, 32, 2, 2, 1],
+            [128, 128, 32, 2, 2, 2],
+            [128, 128, 32, 2, 4, 2],
+            [128, 128, 64, 2, 2, 1],
+            [128, 256, 32, 2, 4, 1],
+            [256, 128, 32, 4, 2, 1],
+        ];
+        all.extend(unit_tiles.map(|[rows, columns, depth, planes_down, planes_along, buffers]| {
+            Division::Units(UnitTile { rows, columns, depth, planes_down, planes_along, buffers })
+        }));
+        all.push(Division::Matrix);
     }
     all
 }

@@ -20,12 +20,14 @@ pub struct Linear {
     bias: Option<Tensor<1>>,
     /// On GPUs: the bias, or zeros, which one launch adds together with what follows the product.
     later_bias: Option<Tensor<1>>,
+    /// With weights of 16 bits: inputs and outputs have 32.
+    is_wide: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Weight {
     /// `[inputs, outputs]`: the transpose of the published layout, so that products read rows. In 16 bits inputs are rounded to them,
-    /// and the product has them.
+    /// and the product has them, if the layer is not wide.
     Full(Box<Tensor<2>>),
     /// On GPUs, for products with few rows.
     Int8(Box<QuantizedMatrix>),
@@ -122,12 +124,34 @@ impl Linear {
         let (weight, values) = super::scaled(scope, &shape, bias, scale)?;
         if on_cpu {
             let weight = Weight::Rounded(Box::new(Rounded::new(&weight, values)));
-            return Ok(Self { weight, bias: None, later_bias: None });
+            return Ok(Self { weight, bias: None, later_bias: None, is_wide: false });
         }
-        let later_bias = Tensor::from_floats(values.as_slice(), scope.device());
-        let weight = Weight::Int8(Box::new(QuantizedMatrix::new(&weight, inputs, scope.device())));
-        let bias = (bias == Bias::With).then(|| later_bias.clone());
-        Ok(Self { weight, bias, later_bias: Some(later_bias) })
+        Ok(Self::quantized(&weight, inputs, (bias == Bias::With).then_some(values), scope))
+    }
+
+    /// On a GPU, a layer of published values for a few rows, `weight` `[outputs, inputs]`: 8 bits if the precision asks for them and
+    /// fours of inputs are whole words, else 32, or 16 as [`Linear::with_wide_precision`].
+    pub fn for_few_rows(
+        weight: &[f32],
+        inputs: usize,
+        bias: Option<Vec<f32>>,
+        precision: Precision,
+        scope: &Scope,
+    ) -> Self {
+        let outputs = weight.len() / inputs;
+        if precision == Precision::Int8 && inputs.is_multiple_of(4) {
+            return Self::quantized(weight, inputs, bias, scope);
+        }
+        let weight = transpose(weight, outputs, inputs);
+        Self::from_values(weight, inputs, outputs, bias, scope).with_wide_precision(precision)
+    }
+
+    fn quantized(weight: &[f32], inputs: usize, bias: Option<Vec<f32>>, scope: &Scope) -> Self {
+        let device = scope.device();
+        let bias = bias.map(|bias| Tensor::from_floats(bias.as_slice(), device));
+        let later_bias = bias.clone().unwrap_or_else(|| Tensor::zeros([weight.len() / inputs], device));
+        let weight = Weight::Int8(Box::new(QuantizedMatrix::new(weight, inputs, device)));
+        Self { weight, bias, later_bias: Some(later_bias), is_wide: false }
     }
 
     /// Creates a layer from values in this type's own layout: `weight` `[inputs, outputs]`.
@@ -136,7 +160,7 @@ impl Linear {
         let weight = Tensor::from_data(TensorData::new(weight, [inputs, outputs]), device);
         let bias = bias.map(|b| Tensor::from_data(TensorData::new(b, [outputs]), device));
         let later_bias = (!is_cpu(device)).then(|| bias.clone().unwrap_or_else(|| Tensor::zeros([outputs], device)));
-        Self { weight: Weight::Full(Box::new(weight)), bias, later_bias }
+        Self { weight: Weight::Full(Box::new(weight)), bias, later_bias, is_wide: false }
     }
 
     /// The layer with weights of 16 bits, if `precision` has them and the device computes with them; else as it is.
@@ -151,11 +175,18 @@ impl Linear {
         self
     }
 
+    /// As [`Linear::with_precision`], with inputs and outputs of 32 bits all the same: for products that take as long as their weights
+    /// are read.
+    #[must_use]
+    pub fn with_wide_precision(self, precision: Precision) -> Self {
+        Self { is_wide: true, ..self.with_precision(precision) }
+    }
+
     /// The type of the layer's output.
     pub fn dtype(&self) -> DType {
         match &self.weight {
-            Weight::Full(weight) => weight.dtype(),
-            Weight::Int8(_) | Weight::Rounded(_) => DType::F32,
+            Weight::Full(weight) if !self.is_wide => weight.dtype(),
+            Weight::Full(_) | Weight::Int8(_) | Weight::Rounded(_) => DType::F32,
         }
     }
 
@@ -166,8 +197,13 @@ impl Linear {
 
     /// An activation of the layer's output.
     pub fn forward_activated<const D: usize>(&self, input: Tensor<D>, activation: Activation) -> Tensor<D> {
-        if let Some(bias) = &self.later_bias {
-            return epilogue::activate(self.product(input, None), bias.clone(), activation);
+        match (&self.weight, &self.later_bias) {
+            (Weight::Full(weight), Some(bias)) => {
+                let input = self.input(input);
+                return product::biased_product(input, weight.as_ref().clone(), bias.clone(), Some(activation));
+            }
+            (_, Some(bias)) => return epilogue::activate(self.product(input, None), bias.clone(), activation),
+            (_, None) => {}
         }
         let x = self.forward(input);
         match activation {
@@ -215,6 +251,12 @@ impl Linear {
         epilogue::add_and_norm_twice(residual, self.product(input, None), bias.clone(), norms.map(LayerNorm::weights))
     }
 
+    /// `input` in the type that the weights multiply on a GPU.
+    fn input<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        let dtype = self.dtype();
+        if input.dtype() == dtype { input } else { input.cast(dtype) }
+    }
+
     /// The product with the weights, plus `bias`.
     fn product<const D: usize>(&self, input: Tensor<D>, bias: Option<&Tensor<1>>) -> Tensor<D> {
         match &self.weight {
@@ -222,12 +264,10 @@ impl Linear {
                 if is_cpu(&input.device()) {
                     return module::linear(input, weight.as_ref().clone(), bias.cloned());
                 }
-                let dtype = weight.dtype();
-                let input = if input.dtype() == dtype { input } else { input.cast(dtype) };
-                let out = product::product(input, weight.as_ref().clone());
+                let (input, weight) = (self.input(input), weight.as_ref().clone());
                 match bias {
-                    Some(bias) => out + bias.clone().cast(dtype).unsqueeze(),
-                    None => out,
+                    Some(bias) => product::biased_product(input, weight, bias.clone(), None),
+                    None => product::product(input, weight),
                 }
             }
             Weight::Rounded(layer) => {

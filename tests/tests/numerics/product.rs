@@ -1,7 +1,9 @@
 //! Matrix products of every division, against burn's on the CPU, in 32 and in 16 bits.
 
+use auricle_kernels::epilogue::{self, Activation};
 use auricle_kernels::launches::count;
-use auricle_kernels::product::{Division, Tile, divided_product, product};
+use auricle_kernels::matrix_units::UnitTile;
+use auricle_kernels::product::{Division, Tile, biased_product, divided_product, product};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{DType, Device, Distribution, Tensor};
 
@@ -54,6 +56,75 @@ fn every_division_gives_burns_product() {
             let deep = x.clone().reshape([1, rows, depth]);
             let ours = product(deep, weight.clone()).reshape([rows, columns]);
             assert!(off(ours, &burns) < 2e-6 * depth as f32 + 1e-5, "{rows} x {depth} x {columns}");
+        }
+    }
+}
+
+/// Rows that are no whole number of matrices or tiles, and tiles that are larger than the product; without matrix units another division
+/// computes it.
+#[test]
+fn matrix_units_give_burns_product() {
+    for (device, on_cpu) in devices() {
+        if on_cpu || !device.supports_dtype(DType::F16) {
+            continue;
+        }
+        for [rows, depth, columns] in [[1, 64, 16], [150, 64, 96], [300, 128, 272], [257, 1024, 512]] {
+            let random = |shape: [usize; 2]| {
+                Tensor::<2>::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex()).cast(DType::F16)
+            };
+            let (x, weight) = (random([rows, depth]), random([depth, columns]));
+            let burns = x.clone().cast(DType::F32).matmul(weight.clone().cast(DType::F32));
+            let (x, weight) = (x.to_device(&device), weight.to_device(&device));
+            let tiles = [
+                [64, 64, 32, 2, 2, 2],
+                [64, 128, 32, 2, 2, 1],
+                [128, 128, 32, 2, 2, 1],
+                [128, 128, 32, 2, 4, 2],
+                [128, 128, 64, 2, 2, 1],
+            ];
+            let tiles = tiles.map(|[rows, columns, depth, planes_down, planes_along, buffers]| {
+                Division::Units(UnitTile { rows, columns, depth, planes_down, planes_along, buffers })
+            });
+            for tile in tiles {
+                let wide = divided_product(x.clone().cast(DType::F32), weight.clone(), tile);
+                let error = off(wide, &burns);
+                assert!(error < 2e-6 * depth as f32 + 1e-4, "{rows} x {depth} x {columns}, {tile:?}: {error}");
+                let ours = divided_product(x.clone(), weight.clone(), tile).cast(DType::F32);
+                let error = off(ours, &burns);
+                assert!(
+                    error < 4e-3 * (depth as f32).sqrt(),
+                    "{rows} x {depth} x {columns}, {tile:?} in 16 bits: {error}"
+                );
+            }
+        }
+    }
+}
+
+/// In one launch on GPUs, where no matrix units compute the product; weights may have half the bits of inputs.
+#[test]
+fn a_bias_and_an_activation_follow_in_the_same_launch() {
+    for (device, on_cpu) in devices() {
+        for [rows, depth, columns] in [[1, 64, 40], [5, 37, 18], [20, 48, 66]] {
+            let random = |shape: [usize; 2]| Tensor::<2>::random(shape, Distribution::Normal(0.0, 1.0), &device);
+            let (x, weight) = (random([rows, depth]), random([depth, columns]));
+            let bias = random([1, columns]).squeeze_dim::<1>(0);
+            let stored = if on_cpu { vec![DType::F32] } else { vec![DType::F32, DType::F16] };
+            for dtype in stored {
+                let weight = weight.clone().cast(dtype);
+                let apart = product(x.clone(), weight.clone().cast(DType::F32));
+                for activation in [None, Some(Activation::Relu), Some(Activation::Gelu), Some(Activation::Glu)] {
+                    let wanted = match activation {
+                        None => apart.clone() + bias.clone().unsqueeze(),
+                        Some(activation) => epilogue::activate(apart.clone(), bias.clone(), activation),
+                    };
+                    let compute = || biased_product(x.clone(), weight.clone(), bias.clone(), activation);
+                    let (found, launches) = count(compute);
+                    let allowed = if activation == Some(Activation::Glu) { 2 } else { 1 };
+                    assert!(on_cpu || launches.total() <= allowed, "{:?}", launches.by_kernel());
+                    let error = off(found, &wanted);
+                    assert!(error < 2e-5, "{rows} x {depth} x {columns}, {dtype:?}, {activation:?}: {error}");
+                }
+            }
         }
     }
 }
