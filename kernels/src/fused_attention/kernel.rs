@@ -8,7 +8,8 @@ use burn::backend::ops::{FloatTensorOps, IntTensorOps};
 use burn::tensor::{Shape, TensorData};
 use cubecl::prelude::*;
 
-use super::{AttentionCall, FloatTensor, FusedAttentionOps, IntTensor, RowFrames, TensorMetadata, Window};
+use super::products::{self, Inputs};
+use super::{AttentionCall, FloatTensor, FusedAttentionOps, IntTensor, RowFrames, TensorMetadata, Way, Window};
 use crate::frame_ring::FACTS;
 
 /// Units of a cube.
@@ -86,6 +87,7 @@ pub fn full_attention(
     let facts = TensorData::new(row.facts().repeat(rows), [rows * FACTS]);
     let packed = Cube::int_from_data(facts, &query.device());
     let call = AttentionCall {
+        way: Way::Fastest,
         rows: vec![row; rows],
         window: Window::Full,
         first: 0,
@@ -116,6 +118,19 @@ impl FusedAttentionOps for Cube {
         packed: IntTensor<Self>,
         call: AttentionCall,
     ) -> FloatTensor<Self> {
+        let inputs = Inputs { query, keys, values, position_keys, biases, packed };
+        let by_products = match call.way {
+            Way::Fastest => products::is_faster(&inputs),
+            Way::OneKernel => false,
+            Way::Products => true,
+        };
+        if by_products
+            && products::can_compute(&inputs, &call)
+            && let Some(attended) = products::attention(&inputs, &call)
+        {
+            return attended;
+        }
+        let Inputs { query, keys, values, position_keys, biases, packed } = inputs;
         let (client, device, shape, dtype) = (query.client.clone(), query.device(), query.shape(), query.dtype);
         let [rows, heads, queries, head] = [shape[0], shape[1], shape[2], shape[3]];
         let tiling = Tiling::new(queries, head, &call);

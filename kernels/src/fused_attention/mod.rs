@@ -2,11 +2,14 @@
 //!
 //! A query sees keys of its row: those that its stream keeps in a ring ([`crate::frame_ring`]), then new ones. The kernel goes over the keys in
 //! blocks with an online softmax. Queries, keys and values are read by their strides, so that views of one product need no copy.
+//! Whole utterances in 16 bits are batched products instead where a card has matrix units.
 //! On the CPU models have bodies of their own; the one here is for tests.
 
 mod cpu;
 #[cfg(feature = "wgpu")]
 mod kernel;
+#[cfg(feature = "wgpu")]
+mod products;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
@@ -65,6 +68,32 @@ pub struct RelativePositions {
 /// # Panics
 /// When the shapes do not match.
 pub fn fused_attention(
+    inputs: [Tensor<4>; 3],
+    ring: Option<&KeyValueRing>,
+    positions: Option<&RelativePositions>,
+    visible: &VisibleKeys,
+    scale: f32,
+) -> Tensor<3> {
+    attention_by(Way::Fastest, inputs, ring, positions, visible, scale)
+}
+
+/// How a GPU computes attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By products where they are faster, else by one kernel.
+    Fastest,
+    /// By one kernel.
+    OneKernel,
+    /// By batched products where they can compute the call: on matrix units, without those by burn's.
+    Products,
+}
+
+/// As [`fused_attention`], computed as given: for measurements and tests.
+///
+/// # Panics
+/// As [`fused_attention`].
+pub fn attention_by(
+    way: Way,
     [query, keys, values]: [Tensor<4>; 3],
     ring: Option<&KeyValueRing>,
     positions: Option<&RelativePositions>,
@@ -93,6 +122,7 @@ pub fn fused_attention(
         );
     }
     let call = AttentionCall {
+        way,
         rows: visible.frames.rows().to_vec(),
         window: visible.window,
         first: visible.first,
@@ -123,6 +153,7 @@ pub fn fused_attention(
 /// The facts of a call that are not tensors.
 #[derive(Clone, Debug)]
 pub(crate) struct AttentionCall {
+    way: Way,
     rows: Vec<RowFrames>,
     window: Window,
     first: usize,

@@ -2,7 +2,9 @@
 //! long and short, with positions and without, with every window, and over the ring of a stream at any age.
 
 use auricle_kernels::frame_ring::{RowFrames, StepFrames, store_both};
-use auricle_kernels::fused_attention::{KeyValueRing, RelativePositions, VisibleKeys, Window, fused_attention};
+use auricle_kernels::fused_attention::{
+    KeyValueRing, RelativePositions, VisibleKeys, Way, Window, attention_by, fused_attention,
+};
 use auricle_kernels::launches::count;
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
@@ -113,7 +115,7 @@ struct Case {
 
 impl Case {
     /// Every tenth query or so is compared, and the first and last ones.
-    fn check(&self, device: &Device, dtype: FloatDType, tolerance: f32, chance: &mut Chance) {
+    fn check(&self, way: Way, device: &Device, dtype: FloatDType, tolerance: f32, chance: &mut Chance) {
         let Self { heads, queries, keys, window, first, .. } = *self;
         let size = heads[0] * heads[1];
         let rounded = |values: Vec<f32>| {
@@ -130,8 +132,8 @@ impl Case {
         let positions = self.has_positions.then(|| RelativePositions { keys: flat(&distances), biases: flat(&biases) });
         let visible = VisibleKeys { frames: StepFrames::alone(1, self.new.clone(), device), window, first };
         let inputs = [&row.queries, &row.keys, &row.values].map(|x| split(x, heads, device).cast(dtype));
-        let (found, launches) = count(|| fused_attention(inputs, None, positions.as_ref(), &visible, 0.7));
-        assert!(launches.total() <= 1, "{:?}", launches.by_kernel());
+        let (found, launches) = count(|| attention_by(way, inputs, None, positions.as_ref(), &visible, 0.7));
+        assert!(way != Way::OneKernel || launches.total() <= 1, "{:?}", launches.by_kernel());
         let found = Oracle::values(found.cast(FloatDType::F32));
         let distances = Distances { keys: &distances, zero: queries - 1, biases: &biases };
         for query in (0..queries).step_by(queries.div_ceil(11)).chain([queries - 1]) {
@@ -205,7 +207,7 @@ fn attention_in_one_launch_is_the_definition() {
     for (device, on_cpu) in devices() {
         let mut chance = Chance(7);
         let cases = cases().into_iter().filter(|case| !on_cpu || case.keys < LONG);
-        cases.for_each(|case| case.check(&device, FloatDType::F32, 2e-5, &mut chance));
+        cases.for_each(|case| case.check(Way::OneKernel, &device, FloatDType::F32, 2e-5, &mut chance));
     }
 }
 
@@ -215,7 +217,55 @@ fn attention_in_half_precision_sums_in_full() {
     for (device, on_cpu) in devices() {
         let mut chance = Chance(11);
         if !on_cpu {
-            cases().iter().for_each(|case| case.check(&device, FloatDType::F16, 1e-3, &mut chance));
+            cases().iter().for_each(|case| case.check(Way::OneKernel, &device, FloatDType::F16, 1e-3, &mut chance));
+        }
+    }
+}
+
+/// On matrix units where the adapter has them, else by burn's products.
+#[test]
+fn attention_by_products_is_the_definition() {
+    for (device, on_cpu) in devices() {
+        let mut chance = Chance(17);
+        let whole = |case: &Case| !on_cpu && case.queries == case.keys && case.window == Window::Full;
+        for case in cases().into_iter().filter(whole) {
+            case.check(Way::Products, &device, FloatDType::F32, 2e-5, &mut chance);
+            case.check(Way::Products, &device, FloatDType::F16, 2e-3, &mut chance);
+        }
+    }
+}
+
+/// Rows of different lengths, which lie between one another while products compute them.
+#[test]
+fn rows_of_products_are_those_of_one_kernel() {
+    let ([heads, head], rows, frames) = ([3, 16], 4, 75);
+    let size = heads * head;
+    for (device, on_cpu) in devices() {
+        let mut chance = Chance(19);
+        let mut draw =
+            |count: usize| Tensor::<2>::from_data(TensorData::new(chance.values(count * size), [count, size]), &device);
+        let mut input = || draw(rows * frames).reshape([rows, frames, heads, head]).swap_dims(1, 2);
+        let inputs = [input(), input(), input()];
+        let positions = RelativePositions { keys: draw(2 * frames - 1), biases: draw(2) };
+        let of_row = |new| RowFrames { slot: 0, written: 0, new };
+        let lengths = [0..frames, 0..20, 7..60, 3..3].map(of_row);
+        let visible =
+            VisibleKeys { frames: StepFrames::new(lengths.to_vec(), &device), window: Window::Full, first: 0 };
+        for dtype in [FloatDType::F32, FloatDType::F16] {
+            if on_cpu && dtype == FloatDType::F16 {
+                continue;
+            }
+            let inputs = inputs.clone().map(|x| x.cast(dtype));
+            let positions = RelativePositions {
+                keys: positions.keys.clone().cast(dtype),
+                biases: positions.biases.clone().cast(dtype),
+            };
+            let by = |way| {
+                let out = attention_by(way, inputs.clone(), None, Some(&positions), &visible, 0.25);
+                Oracle::values(out.cast(FloatDType::F32))
+            };
+            let tolerance = if dtype == FloatDType::F32 { 1e-5 } else { 2e-3 };
+            assert_close("rows", &by(Way::Products), &by(Way::OneKernel), tolerance);
         }
     }
 }
