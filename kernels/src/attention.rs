@@ -42,10 +42,16 @@ impl KeyRanges {
         let packed = Tensor::from_data(TensorData::new(packed, [rows.len() * 2]), device);
         Self { rows, packed }
     }
+
+    /// As [`KeyRanges::new`] with the tensor of starts and ends, `[rows, 2]`, flat, which a caller has on the device.
+    pub fn with_packed(rows: Vec<Range<usize>>, packed: Tensor<1, Int>) -> Self {
+        debug_assert_eq!(packed.dims(), [2 * rows.len()], "key ranges: a start and an end for each row");
+        Self { rows, packed }
+    }
 }
 
 /// Attention of one query per row, `[rows, heads, 1, head]`, already scaled, over the keys and values `[rows, heads, columns, head]`
-/// in its range. Returns `[rows, 1, heads * head]`.
+/// in its range; on GPUs these may have 16 bits. Returns `[rows, 1, heads * head]`.
 pub fn single_query_attention(query: Tensor<4>, keys: Tensor<4>, values: Tensor<4>, ranges: &KeyRanges) -> Tensor<3> {
     let (query, keys, values) = (query.into_dispatch(), keys.into_dispatch(), values.into_dispatch());
     let packed = ranges.packed.clone().into_dispatch();
@@ -103,7 +109,10 @@ impl AttentionOps for burn::backend::Cube {
         let fits = rows.iter().all(|row| row.len() <= kernel::MAX_KEYS) && query.shape()[3] <= kernel::UNITS;
         match fits {
             true => kernel::single_query_attention(query, keys, values, ranges),
-            false => single_query_by_burn::<Self>(query, keys, values, &rows),
+            false => {
+                let [keys, values] = [keys, values].map(kernel::wide);
+                single_query_by_burn::<Self>(query, keys, values, &rows)
+            }
         }
     }
 
@@ -172,6 +181,7 @@ impl AttentionOps for Flex {
 
 #[cfg(feature = "wgpu")]
 mod kernel {
+    use burn::backend::cubecl::dtype_to_storage_type;
     use burn::backend::ops::FloatTensorOps;
     use burn::backend::tensor::{FloatTensor, IntTensor};
     use burn::backend::{Cube, FloatDType, TensorMetadata};
@@ -180,9 +190,16 @@ mod kernel {
     use crate::reduce::{cube_max, cube_sum};
 
     /// Units of a cube, a power of two, and the largest head size.
-    pub const UNITS: usize = 128;
+    pub const UNITS: usize = 256;
+    /// Values that a unit loads before it computes with them.
+    const LOADS: usize = 8;
     /// Largest number of keys of a query: their weights and the other buffers fit into the 16 KiB of shared memory of every device.
     pub const MAX_KEYS: usize = 2048;
+
+    /// `x` in 32 bits.
+    pub fn wide(x: FloatTensor<Cube>) -> FloatTensor<Cube> {
+        Cube::float_cast(x, FloatDType::F32)
+    }
 
     /// See [`super::single_query_attention`].
     pub fn single_query_attention(
@@ -194,6 +211,7 @@ mod kernel {
         let (client, device, shape) = (query.client.clone(), query.device(), query.shape());
         let [rows, heads, head] = [shape[0], shape[1], shape[3]];
         let out = Cube::float_empty([rows, 1, heads * head].into(), &device, FloatDType::F32);
+        let dtype = dtype_to_storage_type(keys.dtype);
         one_query_kernel::launch(
             &client,
             CubeCount::Static(heads as u32, rows as u32, 1),
@@ -204,6 +222,7 @@ mod kernel {
             ranges.into_tensor_arg(),
             out.clone().into_tensor_arg(),
             head,
+            dtype,
         );
         out
     }
@@ -211,13 +230,14 @@ mod kernel {
     /// One cube per head of a row: scores with one unit per key, then the weighted sum with one unit per dimension and share of the
     /// keys.
     #[cube(launch)]
-    fn one_query_kernel(
+    fn one_query_kernel<F: Float>(
         query: &Tensor<f32>,
-        keys: &Tensor<f32>,
-        values: &Tensor<f32>,
+        keys: &Tensor<F>,
+        values: &Tensor<F>,
         ranges: &Tensor<i32>,
         out: &mut Tensor<f32>,
         #[comptime] head: usize,
+        #[define(F)] _dtype: ElemType,
     ) {
         let mut shared_query = Shared::<[f32]>::new_slice(head);
         let mut weights = Shared::<[f32]>::new_slice(MAX_KEYS);
@@ -237,8 +257,20 @@ mod kernel {
         while column < count {
             let place = first + column * keys.stride(2);
             let mut score = f32::new(0.0);
-            for i in 0..head {
-                score += shared_query[i] * keys[place + i * keys.stride(3)];
+            // Several loads are under way at a time.
+            for part in 0..comptime!(head / LOADS) {
+                let mut loaded = Array::<f32>::new(LOADS);
+                #[unroll]
+                for next in 0..LOADS {
+                    loaded[next] = f32::cast_from(keys[place + (part * LOADS + next) * keys.stride(3)]);
+                }
+                #[unroll]
+                for next in 0..LOADS {
+                    score += shared_query[part * LOADS + next] * loaded[next];
+                }
+            }
+            for i in comptime!(head / LOADS * LOADS)..head {
+                score += shared_query[i] * f32::cast_from(keys[place + i * keys.stride(3)]);
             }
             weights[column] = score;
             max_score = max(max_score, score);
@@ -262,8 +294,20 @@ mod kernel {
         let mut weighted = f32::new(0.0);
         if share < shares {
             column = share;
+            while column + comptime!((LOADS - 1) * (UNITS / head)) < count {
+                let mut loaded = Array::<f32>::new(LOADS);
+                #[unroll]
+                for next in 0..LOADS {
+                    loaded[next] = f32::cast_from(values[first + (column + next * shares) * values.stride(2)]);
+                }
+                #[unroll]
+                for next in 0..LOADS {
+                    weighted += weights[column + next * shares] * loaded[next];
+                }
+                column += LOADS * shares;
+            }
             while column < count {
-                weighted += weights[column] * values[first + column * values.stride(2)];
+                weighted += weights[column] * f32::cast_from(values[first + column * values.stride(2)]);
                 column += shares;
             }
         }

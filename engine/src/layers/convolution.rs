@@ -1,8 +1,9 @@
 //! Convolutions over frames as products: the taps of each frame side by side, times one matrix.
 
+use auricle_kernels::epilogue::Activation;
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
-use burn::tensor::Tensor;
+use burn::tensor::{Slice, Tensor};
 
 use super::{Linear, Packed};
 use crate::error::Result;
@@ -14,6 +15,7 @@ pub struct Convolution {
     /// `[taps * inputs]` to `[outputs]`, the earliest tap first.
     product: Linear,
     taps: usize,
+    stride: usize,
 }
 
 impl Convolution {
@@ -22,6 +24,18 @@ impl Convolution {
     /// # Errors
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, inputs: usize, outputs: usize, taps: usize) -> Result<Self> {
+        Self::load_strided(scope, [inputs, outputs, taps, 1], Precision::F32)
+    }
+
+    /// As [`Convolution::load`] for every so many frames, with weights of this precision: inputs, outputs, taps, stride.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load_strided(
+        scope: &Scope,
+        [inputs, outputs, taps, stride]: [usize; 4],
+        precision: Precision,
+    ) -> Result<Self> {
         let published = scope.values("weight", &[outputs, inputs, taps])?;
         let mut weight = vec![0.0; published.len()];
         for (at, value) in published.into_iter().enumerate() {
@@ -29,19 +43,33 @@ impl Convolution {
             weight[(tap * inputs + input) * outputs + output] = value;
         }
         let bias = scope.values("bias", &[outputs])?;
-        Ok(Self { product: Linear::from_values(weight, taps * inputs, outputs, Some(bias), scope), taps })
+        let product = Linear::from_values(weight, taps * inputs, outputs, Some(bias), scope);
+        Ok(Self { product: product.with_precision(precision), taps, stride })
     }
 
-    /// `[rows, frames, inputs]` to `[rows, frames, outputs]`, with zeros before and after the frames.
+    /// `[rows, frames, inputs]` to `[rows, frames / stride, outputs]`, with zeros before and after the frames.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let [rows, frames, inputs] = x.dims();
-        if self.taps == 1 {
-            return self.product.forward(x);
+        self.product.forward(self.windows(x))
+    }
+
+    /// An activation of [`Convolution::forward`].
+    pub fn forward_activated(&self, x: Tensor<3>, activation: Activation) -> Tensor<3> {
+        self.product.forward_activated(self.windows(x), activation)
+    }
+
+    /// The taps of each frame side by side, in the type that the product takes.
+    fn windows(&self, x: Tensor<3>) -> Tensor<3> {
+        let x = if x.dtype() == self.product.dtype() { x } else { x.cast(self.product.dtype()) };
+        if self.taps == 1 && self.stride == 1 {
+            return x;
         }
-        let zeros = Tensor::zeros([rows, self.taps / 2, inputs], &x.device());
+        let [rows, frames, inputs] = x.dims();
+        let zeros = Tensor::zeros([rows, self.taps / 2, inputs], (&x.device(), x.dtype()));
         let padded = Tensor::cat(vec![zeros.clone(), x, zeros], 1);
-        let taps = (0..self.taps).map(|tap| padded.clone().narrow(1, tap, frames));
-        self.product.forward(Tensor::cat(taps.collect(), 2))
+        let range = |tap: usize| Slice::with_step(tap as isize, Some((tap + frames) as isize), self.stride as isize);
+        let taps =
+            (0..self.taps).map(|tap| padded.clone().slice([Slice::from(0..rows), range(tap), Slice::from(0..inputs)]));
+        Tensor::cat(taps.collect(), 2)
     }
 }
 

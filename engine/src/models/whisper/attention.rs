@@ -3,7 +3,7 @@
 use auricle_kernels::attention::{KeyRanges, attention, single_query_attention};
 use auricle_kernels::gemv::Precision;
 use burn::tensor::ops::AttentionModuleOptions;
-use burn::tensor::{Bool, Tensor, activation, module};
+use burn::tensor::{Bool, DType, Tensor, activation, module};
 
 use crate::error::Result;
 use crate::layers::{Bias, LayerNorm, Linear};
@@ -23,11 +23,33 @@ pub struct Attention {
     heads: usize,
 }
 
-/// Keys and values: `[rows, heads, count, head]` each.
+/// Keys and values: `[rows, heads, count, head]` each, of 32 or 16 bits.
 #[derive(Clone, Debug)]
 pub struct KeyValues {
     pub keys: Tensor<4>,
     pub values: Tensor<4>,
+}
+
+impl KeyValues {
+    /// In 32 bits.
+    fn wide(&self) -> Self {
+        let wide = |x: &Tensor<4>| if x.dtype() == DType::F32 { x.clone() } else { x.clone().cast(DType::F32) };
+        Self { keys: wide(&self.keys), values: wide(&self.values) }
+    }
+}
+
+/// Attention of `query` `[rows, heads, count, head]`, already scaled, to `seen`: `[rows, count, heads * head]`; `mask` `[rows, 1, count,
+/// keys]` is true where a query may not attend to a key.
+pub fn masked_attention(query: Tensor<4>, seen: &KeyValues, mask: Option<&Tensor<4, Bool>>) -> Tensor<3> {
+    let [rows, heads, count, head] = query.dims();
+    let seen = seen.wide();
+    let bias = mask.map(|mask| {
+        let shape = [rows, heads, count, seen.keys.dims()[2]];
+        Tensor::<4>::zeros(shape, &query.device()).mask_fill(mask.clone().expand(shape), MASKED)
+    });
+    let options = AttentionModuleOptions { scale: Some(1.0), softcap: None, is_causal: false };
+    let attended = module::attention(query, seen.keys, seen.values, None, bias, options);
+    attended.swap_dims(1, 2).reshape([rows, count, heads * head])
 }
 
 impl Attention {
@@ -48,6 +70,18 @@ impl Attention {
         })
     }
 
+    /// As it is, with queries and outputs by [`Linear::with_wide_precision`], and keys and values by [`Linear::with_precision`].
+    #[must_use]
+    pub fn with_wide_precision(self, precision: Precision) -> Self {
+        Self {
+            query: self.query.with_wide_precision(precision),
+            key: self.key.with_precision(precision),
+            value: self.value.with_precision(precision),
+            output: self.output.with_wide_precision(precision),
+            heads: self.heads,
+        }
+    }
+
     /// Splits `[rows, count, size]` into heads: `[rows, heads, count, head]`.
     fn split(&self, x: Tensor<3>) -> Tensor<4> {
         let [rows, count, size] = x.dims();
@@ -59,24 +93,10 @@ impl Attention {
         KeyValues { keys: self.split(self.key.forward(x.clone())), values: self.split(self.value.forward(x)) }
     }
 
-    /// Adds the attention of `normed` `[rows, count, size]` to `seen` to `x` of the same shape: the sum, and its `norm`; `mask`
-    /// `[rows, 1, count, keys]` is true where a query may not attend to a key.
-    pub fn forward(
-        &self,
-        [x, normed]: [Tensor<3>; 2],
-        norm: &LayerNorm,
-        seen: &KeyValues,
-        mask: Option<&Tensor<4, Bool>>,
-    ) -> [Tensor<3>; 2] {
-        let [rows, count, size] = x.dims();
-        let query = self.split(self.query.forward(normed));
-        let bias = mask.map(|mask| {
-            let shape = [rows, self.heads, count, seen.keys.dims()[2]];
-            Tensor::<4>::zeros(shape, &query.device()).mask_fill(mask.clone().expand(shape), MASKED)
-        });
-        let options = AttentionModuleOptions { scale: Some(1.0), softcap: None, is_causal: false };
-        let attended = module::attention(query, seen.keys.clone(), seen.values.clone(), None, bias, options);
-        self.output.forward_normed(attended.swap_dims(1, 2).reshape([rows, count, size]), x, norm)
+    /// Adds the attention of `normed` `[rows, count, size]` to `seen` to `x` of the same shape: the sum, and its `norm`.
+    pub fn forward(&self, [x, normed]: [Tensor<3>; 2], norm: &LayerNorm, seen: &KeyValues) -> [Tensor<3>; 2] {
+        let attended = masked_attention(self.split(self.query.forward(normed)), seen, None);
+        self.output.forward_normed(attended, x, norm)
     }
 
     /// As [`Attention::forward`] with one query per row, `[rows, 1, size]`, which attends to a range of the keys.
@@ -99,7 +119,7 @@ impl Attention {
         self.output.forward_normed(attention(query, keys, values, self.heads), x, norm)
     }
 
-    /// As [`Attention::forward`] without a mask, and the attention weights of each query: `[rows, heads, count, keys]`.
+    /// As [`Attention::forward`], and the attention weights of each query: `[rows, heads, count, keys]`.
     pub fn forward_with_weights(
         &self,
         [x, normed]: [Tensor<3>; 2],
@@ -107,9 +127,9 @@ impl Attention {
         seen: &KeyValues,
     ) -> ([Tensor<3>; 2], Tensor<4>) {
         let [rows, count, size] = x.dims();
-        let query = self.split(self.query.forward(normed));
-        let weights = activation::softmax(query.matmul(seen.keys.clone().swap_dims(2, 3)), 3);
-        let attended = weights.clone().matmul(seen.values.clone());
+        let (query, seen) = (self.split(self.query.forward(normed)), seen.wide());
+        let weights = activation::softmax(query.matmul(seen.keys.swap_dims(2, 3)), 3);
+        let attended = weights.clone().matmul(seen.values);
         let attended = attended.swap_dims(1, 2).reshape([rows, count, size]);
         (self.output.forward_normed(attended, x, norm), weights)
     }

@@ -5,14 +5,14 @@ use auricle_kernels::epilogue::Activation;
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::int8_matrix::Int8Matrix;
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{Tensor, module};
+use burn::tensor::{DType, Tensor, module};
 
 use super::attention::Attention;
 use super::config::Config;
 use super::rounded::{self, RoundedBlock};
 use crate::device::is_cpu;
 use crate::error::Result;
-use crate::layers::{Bias, LayerNorm, Linear};
+use crate::layers::{self, Bias, LayerNorm, Linear};
 use crate::weights::Scope;
 
 /// The encoder.
@@ -33,12 +33,17 @@ enum Blocks {
     Rounded(Vec<RoundedBlock>),
 }
 
+/// A convolution of three frames with its activation.
 #[derive(Clone, Debug)]
-struct Convolution {
-    /// `[size, inputs, 3]`
-    weight: Tensor<3>,
-    bias: Tensor<1>,
-    stride: usize,
+enum Convolution {
+    Cpu {
+        /// `[size, inputs, 3]`
+        weight: Tensor<3>,
+        bias: Tensor<1>,
+        stride: usize,
+    },
+    /// By products, which a GPU computes faster than burn's convolution.
+    Gpu(layers::Convolution),
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +74,13 @@ impl FeedForward {
         })
     }
 
+    /// As it is, with products by [`Linear::with_wide_precision`].
+    #[must_use]
+    pub fn with_wide_precision(self, precision: Precision) -> Self {
+        let (up, down) = (self.up.with_wide_precision(precision), self.down.with_wide_precision(precision));
+        Self { norm: self.norm, up, down }
+    }
+
     /// The norm of the module's input.
     pub fn norm(&self) -> &LayerNorm {
         &self.norm
@@ -86,14 +98,24 @@ impl FeedForward {
 }
 
 impl Convolution {
-    fn load(scope: &Scope, inputs: usize, size: usize, stride: usize) -> Result<Self> {
-        Ok(Self { weight: scope.tensor("weight", [size, inputs, 3])?, bias: scope.tensor("bias", [size])?, stride })
+    fn load(scope: &Scope, inputs: usize, size: usize, stride: usize, precision: Precision) -> Result<Self> {
+        if !is_cpu(scope.device()) {
+            return Ok(Self::Gpu(layers::Convolution::load_strided(scope, [inputs, size, 3, stride], precision)?));
+        }
+        let (weight, bias) = (scope.tensor("weight", [size, inputs, 3])?, scope.tensor("bias", [size])?);
+        Ok(Self::Cpu { weight, bias, stride })
     }
 
-    /// Applies the convolution: `[rows, inputs, frames]` to `[rows, size, frames / stride]`.
+    /// Applies the convolution: `[rows, frames, inputs]` to `[rows, frames / stride, size]`.
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let options = ConvOptions::new([self.stride], [1], [1], 1);
-        gelu(module::conv1d(x, self.weight.clone(), Some(self.bias.clone()), options))
+        match self {
+            Self::Cpu { weight, bias, stride } => {
+                let options = ConvOptions::new([*stride], [1], [1], 1);
+                let x = module::conv1d(x.swap_dims(1, 2), weight.clone(), Some(bias.clone()), options);
+                gelu(x).swap_dims(1, 2)
+            }
+            Self::Gpu(layer) => layer.forward_activated(x, Activation::Gelu),
+        }
     }
 }
 
@@ -121,8 +143,8 @@ impl Encoder {
             Blocks::Full(numbers.map(block).collect::<Result<_>>()?)
         };
         Ok(Self {
-            first: Convolution::load(&scope.scope("conv1"), config.mels, size, 1)?,
-            second: Convolution::load(&scope.scope("conv2"), size, size, 2)?,
+            first: Convolution::load(&scope.scope("conv1"), config.mels, size, 1, inner)?,
+            second: Convolution::load(&scope.scope("conv2"), size, size, 2, inner)?,
             positions: scope.scope("embed_positions").tensor("weight", [config.frames, size])?,
             blocks,
             norm: LayerNorm::load(&scope.scope("layer_norm"), size)?,
@@ -131,8 +153,8 @@ impl Encoder {
 
     /// The first block's input: `features` `[rows, 2 frames, mels]` to `[rows, frames, size]`.
     pub fn embed(&self, features: Tensor<3>) -> Tensor<3> {
-        let x = self.second.forward(self.first.forward(features.swap_dims(1, 2)));
-        x.swap_dims(1, 2) + self.positions.clone().unsqueeze_dim(0)
+        let x = self.second.forward(self.first.forward(features));
+        x.cast(DType::F32) + self.positions.clone().unsqueeze_dim(0)
     }
 
     /// Runs a range of the blocks over `[rows, frames, size]`.

@@ -1,19 +1,20 @@
 //! The decoder in tensors, for GPUs: all rows have the same columns, so that a step is the same few kernels for any
 //! number of rows.
+//!
+//! In half precision weights, and keys and values of the audio, have 16 bits, as a step takes as long as they are read; all else has 32.
 
 use std::ops::Range;
 
-use auricle_kernels::attention::KeyRanges;
+use auricle_kernels::attention::{KeyRanges, single_query_attention};
 use auricle_kernels::gemv::Precision;
-use auricle_kernels::quantized::QuantizedMatrix;
 use auricle_kernels::state_cache;
-use burn::tensor::{Bool, Device, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
-use super::super::attention::{Attention, KeyValues};
+use super::super::attention::{Attention, KeyValues, masked_attention};
 use super::super::config::Config;
 use super::super::encoder::FeedForward;
 use crate::error::Result;
-use crate::layers::{LayerNorm, row_indices};
+use crate::layers::{Bias, LayerNorm, Linear, row_indices, scaled};
 use crate::weights::Scope;
 
 /// Columns allocated at a time; they are filled in place.
@@ -24,8 +25,8 @@ const ROOM: usize = 64;
 pub struct Decoder {
     /// `[vocabulary, size]`: the token embeddings.
     tokens: Tensor<2>,
-    /// The output projection in eight bits, if requested; otherwise the embeddings are used.
-    scores: Option<QuantizedMatrix>,
+    /// The output projection, whose weights are the token embeddings in the order in which a product reads them.
+    scores: Linear,
     /// `[positions, size]`
     positions: Tensor<2>,
     blocks: Vec<Block>,
@@ -37,42 +38,64 @@ pub struct Decoder {
 #[derive(Clone, Debug)]
 struct Block {
     own_norm: LayerNorm,
-    own: Attention,
+    own: OwnAttention,
     cross_norm: LayerNorm,
     cross: Attention,
     feed_forward: FeedForward,
+}
+
+/// Attention to the tokens so far.
+#[derive(Clone, Debug)]
+struct OwnAttention {
+    /// Queries, scaled by the inverse square root of a head's width, keys and values in one product.
+    input: Linear,
+    output: Linear,
+    heads: usize,
+}
+
+/// Keys and values of the audio.
+#[derive(Debug)]
+struct AudioKeyValues {
+    /// `[rows, heads, head, frames]`, so that the units of a kernel, each with a frame, read what lies side by side.
+    keys: Tensor<4>,
+    /// `[rows, heads, frames, head]`
+    values: Tensor<4>,
 }
 
 /// Decoder state of rows, which are windows decoded together. Their tokens end at the same column; rows with fewer
 /// tokens begin later, after padding columns.
 #[derive(Debug)]
 pub struct DecoderState {
-    /// For each block: the audio, and the tokens so far with spare columns. These are filled in place, so nothing else
-    /// may hold the tensor.
-    cross: Vec<KeyValues>,
-    own: Vec<Option<KeyValues>>,
+    /// For each block: keys and values of the audio.
+    cross: Vec<AudioKeyValues>,
+    /// For each block: keys, then values, of the tokens so far with spare columns, `[rows, 2 heads, columns, head]`. They are filled in
+    /// place, so nothing else may hold the tensor.
+    own: Vec<Option<Tensor<4>>>,
     /// Columns before each row's first token.
     pads: Vec<usize>,
     columns: usize,
 }
 
 impl Decoder {
-    /// Reads the decoder; 16 bits are for the encoder alone.
+    /// Reads the decoder.
     ///
     /// # Errors
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
         let (size, heads) = (config.size, config.decoder_heads);
-        let precision = if precision == Precision::F16 { Precision::F32 } else { precision };
+        // 16 bits are stored ones: inputs and outputs stay as they are.
+        let stored = if precision == Precision::F16 { Precision::F32 } else { precision };
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
+            // All of a window's frames are projected once: a product with many rows.
+            let cross = Attention::load(&scope.scope("encoder_attn"), size, heads, stored, Precision::F32)?;
             Ok(Block {
                 own_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
-                own: Attention::load(&scope.scope("self_attn"), size, heads, precision, precision)?,
+                own: OwnAttention::load(&scope.scope("self_attn"), size, heads, precision)?,
                 cross_norm: LayerNorm::load(&scope.scope("encoder_attn_layer_norm"), size)?,
-                // All of a window's frames are projected once: a product with many rows.
-                cross: Attention::load(&scope.scope("encoder_attn"), size, heads, precision, Precision::F32)?,
-                feed_forward: FeedForward::load(&scope, size, config.decoder_inner, precision)?,
+                cross: cross.with_wide_precision(precision),
+                feed_forward: FeedForward::load(&scope, size, config.decoder_inner, stored)?
+                    .with_wide_precision(precision),
             })
         };
         let mut alignment_heads = vec![Vec::new(); config.decoder_layers];
@@ -80,9 +103,8 @@ impl Decoder {
             alignment_heads[*layer].push(*head);
         }
         let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
-        let less = precision == Precision::Int8 && size.is_multiple_of(4);
         Ok(Self {
-            scores: less.then(|| QuantizedMatrix::new(&tokens, size, scope.device())),
+            scores: Linear::for_few_rows(&tokens, size, None, precision, scope),
             tokens: Tensor::from_data(TensorData::new(tokens, [config.vocab_size, size]), scope.device()),
             positions: scope.scope("embed_positions").tensor("weight", [config.positions, size])?,
             blocks: (0..config.decoder_layers).map(block).collect::<Result<_>>()?,
@@ -94,7 +116,11 @@ impl Decoder {
     /// State of rows over encoder frames `[rows, frames, size]`, before their first token.
     pub fn start(&self, frames: &Tensor<3>) -> DecoderState {
         DecoderState {
-            cross: self.blocks.iter().map(|block| block.cross.key_values(frames.clone())).collect(),
+            cross: self
+                .blocks
+                .iter()
+                .map(|block| AudioKeyValues::new(block.cross.key_values(frames.clone())))
+                .collect(),
             own: vec![None; self.blocks.len()],
             pads: vec![0; frames.dims()[0]],
             columns: 0,
@@ -110,9 +136,8 @@ impl Decoder {
         tokens: &[Vec<u32>],
         blocks: usize,
     ) -> (Tensor<2>, Tensor<3>) {
-        let mut x = self.embed(steps, tokens);
+        let (mut x, seen) = self.embed(steps, tokens);
         let count = x.dims()[1];
-        let seen = steps.seen(count, &x.device());
         let mut middle = x.clone();
         let mut normed = self.next_norm(0).forward(x.clone());
         for (at, block) in self.blocks.iter().enumerate() {
@@ -120,10 +145,10 @@ impl Decoder {
                 middle = x.clone();
             }
             let inputs = block.attend_text([x, normed], &mut steps.own[at], &seen);
-            let (norm, audio) = (block.feed_forward.norm(), &steps.cross[at]);
+            let (norm, audio) = (block.feed_forward.norm(), steps.cross[at].view());
             let inputs = match &seen.text {
-                TextMask::One(_) => block.cross.forward_one(inputs, norm, audio, &seen.audio),
-                TextMask::Several(_) => block.cross.forward(inputs, norm, audio, None),
+                TextMask::One { audio: frames, .. } => block.cross.forward_one(inputs, norm, &audio, frames),
+                TextMask::Several(_) => block.cross.forward(inputs, norm, &audio),
             };
             [x, normed] = block.feed_forward.forward_normed(inputs, self.next_norm(at + 1));
         }
@@ -131,11 +156,7 @@ impl Decoder {
             middle = x;
         }
         let last = normed.narrow(1, count - 1, 1).squeeze_dim::<2>(1);
-        let scores = match &self.scores {
-            Some(scores) => scores.forward(last),
-            None => last.matmul(self.tokens.clone().transpose()),
-        };
-        (scores, middle)
+        (self.scores.forward(last), middle)
     }
 
     /// Attention of the alignment heads for each of `tokens` from index `from` on: `[tokens - from, alignment heads,
@@ -150,17 +171,16 @@ impl Decoder {
             pads: vec![0],
             columns: 0,
         };
-        let mut x = self.embed(&mut alone, &[tokens.to_vec()]);
-        let seen = alone.seen(tokens.len(), &x.device());
+        let (mut x, seen) = self.embed(&mut alone, &[tokens.to_vec()]);
         let mut weights = Vec::new();
         let mut normed = self.next_norm(0).forward(x.clone());
         for (at, (block, heads)) in self.blocks.iter().zip(&self.alignment_heads).enumerate() {
             let inputs = block.attend_text([x, normed], &mut alone.own[at], &seen);
-            let (norm, cross) = (block.feed_forward.norm(), &alone.cross[at]);
+            let (norm, cross) = (block.feed_forward.norm(), alone.cross[at].view());
             let inputs = if heads.is_empty() {
-                block.cross.forward(inputs, norm, cross, None)
+                block.cross.forward(inputs, norm, &cross)
             } else {
-                let (sums, head_weights) = block.cross.forward_with_weights(inputs, norm, cross);
+                let (sums, head_weights) = block.cross.forward_with_weights(inputs, norm, &cross);
                 let head_weights = head_weights.narrow(2, from, tokens.len() - from).squeeze_dim::<3>(0);
                 weights.push(head_weights.select(0, row_indices(heads, &sums[0].device())));
                 sums
@@ -175,8 +195,8 @@ impl Decoder {
         self.blocks.get(blocks).map_or(&self.norm, |block| &block.own_norm)
     }
 
-    /// Embeddings of the next tokens of every row, with their positions: `[rows, count, size]`.
-    fn embed(&self, steps: &mut DecoderState, tokens: &[Vec<u32>]) -> Tensor<3> {
+    /// Embeddings of the next tokens of every row, with their positions, `[rows, count, size]`, and the keys that they attend to.
+    fn embed(&self, steps: &mut DecoderState, tokens: &[Vec<u32>]) -> (Tensor<3>, VisibleKeys) {
         let device = self.tokens.device();
         let (rows, count) = (tokens.len(), tokens.iter().map(Vec::len).max().unwrap_or(0));
         if steps.columns == 0 {
@@ -185,15 +205,31 @@ impl Decoder {
         let before = steps.columns;
         steps.columns += count;
         let padded = tokens.iter().flat_map(|row| std::iter::repeat_n(0, count - row.len()).chain(row.iter().copied()));
-        let ids: Vec<usize> = padded.map(|id| id as usize).collect();
         // A finished row continues beside the others, past the last position, without effect.
         let last = self.positions.dims()[0] - 1;
         let at = |pad: usize| (before..before + count).map(move |column| column.saturating_sub(pad).min(last));
-        let positions: Vec<usize> = steps.pads.iter().flat_map(|pad| at(*pad)).collect();
-        let embedded = self.tokens.clone().select(0, row_indices(&ids, &device))
-            + self.positions.clone().select(0, row_indices(&positions, &device));
+        let positions = steps.pads.iter().flat_map(|pad| at(*pad));
+        let (columns, frames) = (steps.columns, steps.frames());
+        let text: Vec<Range<usize>> = steps.pads.iter().map(|pad| *pad..columns).collect();
+        let ends = |range: &Range<usize>| [range.start as i32, range.end as i32];
+        let parts: [Vec<i32>; 4] = [
+            padded.map(|id| id as i32).collect(),
+            positions.map(|position| position as i32).collect(),
+            text.iter().flat_map(ends).collect(),
+            (0..rows).flat_map(|_| [0, frames as i32]).collect(),
+        ];
+        let [ids, positions, text_ends, audio_ends] = upload_together(parts, &device);
+        let embedded = self.tokens.clone().select(0, ids) + self.positions.clone().select(0, positions);
         let size = embedded.dims()[1];
-        embedded.reshape([rows, count, size])
+        let text = if count == 1 {
+            TextMask::One {
+                text: KeyRanges::with_packed(text, text_ends),
+                audio: KeyRanges::with_packed(vec![0..frames; rows], audio_ends),
+            }
+        } else {
+            TextMask::Several(steps.mask(count, &device))
+        };
+        (embedded.reshape([rows, count, size]), VisibleKeys { columns, text })
     }
 }
 
@@ -203,21 +239,50 @@ impl Block {
     fn attend_text(
         &self,
         [x, normed]: [Tensor<3>; 2],
-        own: &mut Option<KeyValues>,
+        own: &mut Option<Tensor<4>>,
         seen: &VisibleKeys,
     ) -> [Tensor<3>; 2] {
-        let new = self.own.key_values(normed.clone());
+        let OwnAttention { input, output, heads } = &self.own;
+        let [rows, count, size] = x.dims();
+        // Views of the product: `[rows, .., count, head]`.
+        let projected = input.forward(normed).reshape([rows, count, 3 * heads, size / heads]).swap_dims(1, 2);
+        let (query, new) = (projected.clone().narrow(1, 0, *heads), projected.narrow(1, *heads, 2 * heads));
         let text = match own.take() {
-            Some(past) => past.append_columns(new, seen.columns),
+            Some(past) => append_columns(past, new, seen.columns),
             None => new,
         };
-        let (inputs, norm) = ([x, normed], &self.cross_norm);
-        let sums = match &seen.text {
-            TextMask::One(spans) => self.own.forward_one(inputs, norm, &text, spans),
-            TextMask::Several(mask) => self.own.forward(inputs, norm, &text.columns(0..seen.columns), Some(mask)),
+        let keys_of = |text: Tensor<4>| KeyValues {
+            keys: text.clone().narrow(1, 0, *heads),
+            values: text.narrow(1, *heads, *heads),
+        };
+        let attended = match &seen.text {
+            TextMask::One { text: ranges, .. } => {
+                let KeyValues { keys, values } = keys_of(text.clone());
+                single_query_attention(query, keys, values, ranges)
+            }
+            TextMask::Several(mask) => masked_attention(query, &keys_of(columns(&text, 0..seen.columns)), Some(mask)),
         };
         *own = Some(text);
-        sums
+        output.forward_normed(attended, x, &self.cross_norm)
+    }
+}
+
+impl OwnAttention {
+    /// Reads `self_attn`.
+    fn load(scope: &Scope, size: usize, heads: usize, precision: Precision) -> Result<Self> {
+        let part = |name: &str, bias, scale| scaled(&scope.scope(name), &[size, size], bias, scale);
+        let (mut weights, mut biases) = part("q_proj", Bias::With, ((size / heads) as f32).powf(-0.5))?;
+        for (weight, bias) in [part("k_proj", Bias::Without, 1.0)?, part("v_proj", Bias::With, 1.0)?] {
+            weights.extend(weight);
+            biases.extend(bias);
+        }
+        let output = scope.scope("out_proj");
+        let (weight, bias) = scaled(&output, &[size, size], Bias::With, 1.0)?;
+        Ok(Self {
+            input: Linear::for_few_rows(&weights, size, Some(biases), precision, scope),
+            output: Linear::for_few_rows(&weight, size, Some(bias), precision, &output),
+            heads,
+        })
     }
 }
 
@@ -226,43 +291,38 @@ struct VisibleKeys {
     /// Columns of the text, these tokens included.
     columns: usize,
     text: TextMask,
-    /// All frames of the audio.
-    audio: KeyRanges,
 }
 
 enum TextMask {
-    /// For one token per row.
-    One(KeyRanges),
+    /// For one token per row: those of the text, and all frames of the audio.
+    One { text: KeyRanges, audio: KeyRanges },
     /// For several tokens: true at masked columns, which are padding or later tokens, `[rows, 1, count, columns]`.
     Several(Tensor<4, Bool>),
 }
 
 impl DecoderState {
-    /// The keys that the last `count` tokens attend to.
-    fn seen(&self, count: usize, device: &Device) -> VisibleKeys {
+    /// Frames of the audio.
+    fn frames(&self) -> usize {
+        self.cross.first().map_or(0, |audio| audio.keys.dims()[3])
+    }
+
+    /// The columns of the text that the last `count` tokens do not attend to: `[rows, 1, count, columns]`.
+    fn mask(&self, count: usize, device: &Device) -> Tensor<4, Bool> {
         let columns = self.columns;
-        let frames = self.cross.first().map_or(0, |kept| kept.keys.dims()[2]);
-        let audio = KeyRanges::new(vec![0..frames; self.pads.len()], device);
-        let text = if count == 1 {
-            TextMask::One(KeyRanges::new(self.pads.iter().map(|pad| *pad..columns).collect(), device))
-        } else {
-            let hidden: Vec<bool> = self
-                .pads
-                .iter()
-                .flat_map(|pad| (columns - count..columns).map(move |query| (*pad, query)))
-                .flat_map(|(pad, query)| (0..columns).map(move |column| column < pad || column > query))
-                .collect();
-            let shape = [self.pads.len(), 1, count, columns];
-            TextMask::Several(Tensor::from_data(TensorData::new(hidden, shape), device))
-        };
-        VisibleKeys { columns, text, audio }
+        let hidden: Vec<bool> = self
+            .pads
+            .iter()
+            .flat_map(|pad| (columns - count..columns).map(move |query| (*pad, query)))
+            .flat_map(|(pad, query)| (0..columns).map(move |column| column < pad || column > query))
+            .collect();
+        Tensor::from_data(TensorData::new(hidden, [self.pads.len(), 1, count, columns]), device)
     }
 
     /// Joins these rows and others to one batch: shorter rows get padding columns at their start.
     pub fn join(self, other: Self) -> Self {
         let columns = self.columns.max(other.columns);
         let (one, two) = (self.widen(columns), other.widen(columns));
-        let own = |(one, two): (Option<KeyValues>, Option<KeyValues>)| Some(one?.append_rows(two?));
+        let own = |(one, two): (Option<Tensor<4>>, Option<Tensor<4>>)| Some(Tensor::cat(vec![one?, two?], 0));
         Self {
             cross: one.cross.into_iter().zip(two.cross).map(|(one, two)| one.append_rows(two)).collect(),
             own: one.own.into_iter().zip(two.own).map(own).collect(),
@@ -271,18 +331,18 @@ impl DecoderState {
         }
     }
 
-    fn widen(mut self, columns: usize) -> Self {
-        let more = columns - self.columns;
+    fn widen(mut self, all: usize) -> Self {
+        let more = all - self.columns;
         let pad = |tensor: Tensor<4>| {
             let [rows, heads, _, head] = tensor.dims();
             Tensor::cat(vec![Tensor::zeros([rows, heads, more, head], &tensor.device()), tensor], 2)
         };
         for own in self.own.iter_mut().flatten() {
-            let text = own.columns(0..self.columns);
-            *own = if more == 0 { text } else { KeyValues { keys: pad(text.keys), values: pad(text.values) } };
+            let text = columns(own, 0..self.columns);
+            *own = if more == 0 { text } else { pad(text) };
         }
         self.pads.iter_mut().for_each(|pad| *pad += more);
-        self.columns = columns;
+        self.columns = all;
         self
     }
 
@@ -294,44 +354,35 @@ impl DecoderState {
             let device = tensor.device();
             tensor.select(0, row_indices(rows, &device))
         };
-        let cut = |tensor: Tensor<4>| pick(tensor.narrow(2, spare, self.columns - spare));
-        let both = |change: &dyn Fn(Tensor<4>) -> Tensor<4>, kept: KeyValues| KeyValues {
-            keys: change(kept.keys),
-            values: change(kept.values),
-        };
+        let cut = |tensor: Tensor<4>| pick(columns(&tensor, spare..self.columns));
+        let both = |kept: AudioKeyValues| AudioKeyValues { keys: pick(kept.keys), values: pick(kept.values) };
         Self {
-            cross: self.cross.into_iter().map(|kept| both(&pick, kept)).collect(),
-            own: self.own.into_iter().map(|kept| kept.map(|kept| both(&cut, kept))).collect(),
+            cross: self.cross.into_iter().map(both).collect(),
+            own: self.own.into_iter().map(|kept| kept.map(cut)).collect(),
             pads: pads.into_iter().map(|pad| pad - spare).collect(),
             columns: self.columns - spare,
         }
     }
 }
 
-impl KeyValues {
+impl AudioKeyValues {
+    fn new(KeyValues { keys, values }: KeyValues) -> Self {
+        let [rows, heads, frames, head] = keys.dims();
+        // A change of the shape copies values into the order of the dimensions.
+        let in_order = |x: Tensor<4>, shape: [usize; 4]| x.reshape([shape.iter().product::<usize>()]).reshape(shape);
+        Self {
+            keys: in_order(keys.swap_dims(2, 3), [rows, heads, head, frames]),
+            values: in_order(values, [rows, heads, frames, head]),
+        }
+    }
+
+    fn view(&self) -> KeyValues {
+        KeyValues { keys: self.keys.clone().swap_dims(2, 3), values: self.values.clone() }
+    }
+
     /// Keys and values of one row.
     fn row(&self, row: usize) -> Self {
         Self { keys: self.keys.clone().narrow(0, row, 1), values: self.values.clone().narrow(0, row, 1) }
-    }
-
-    /// Keys and values of a range of columns.
-    fn columns(&self, which: Range<usize>) -> Self {
-        let part = |tensor: &Tensor<4>| tensor.clone().narrow(2, which.start, which.len());
-        Self { keys: part(&self.keys), values: part(&self.values) }
-    }
-
-    /// Appends columns, which are the last of `columns`: in the spare columns, or in a larger new tensor.
-    fn append_columns(self, more: Self, columns: usize) -> Self {
-        let count = more.keys.dims()[2];
-        let add = |kept: Tensor<4>, new: Tensor<4>| {
-            let [rows, heads, room, head] = kept.dims();
-            if room >= columns {
-                return state_cache::write_columns(kept, columns - count, new);
-            }
-            let spare = Tensor::zeros([rows, heads, ROOM, head], &kept.device());
-            Tensor::cat(vec![kept.narrow(2, 0, columns - count), new, spare], 2)
-        };
-        Self { keys: add(self.keys, more.keys), values: add(self.values, more.values) }
     }
 
     /// Appends rows.
@@ -341,4 +392,36 @@ impl KeyValues {
             values: Tensor::cat(vec![self.values, more.values], 0),
         }
     }
+}
+
+/// Copies several tensors of integers to the device at once, as each copy ends what the card's queue has collected.
+fn upload_together<const N: usize>(parts: [Vec<i32>; N], device: &Device) -> [Tensor<1, Int>; N] {
+    /// Views begin at a multiple of this, which every card allows, so that none is a copy.
+    const ALIGNMENT: usize = 64;
+    let mut all = Vec::new();
+    let places = parts.map(|part| {
+        let place = all.len()..all.len() + part.len();
+        all.extend(part);
+        all.resize(all.len().next_multiple_of(ALIGNMENT), 0);
+        place
+    });
+    let count = all.len();
+    let all = Tensor::<1, Int>::from_data(TensorData::new(all, [count]), device);
+    places.map(|place| all.clone().narrow(0, place.start, place.len()))
+}
+
+/// A range of the columns of a cache `[rows, 2 heads, columns, head]`.
+fn columns(cache: &Tensor<4>, which: Range<usize>) -> Tensor<4> {
+    cache.clone().narrow(2, which.start, which.len())
+}
+
+/// Appends columns to a cache, which are the last of `all`: in the spare columns, or in a larger new tensor.
+fn append_columns(cache: Tensor<4>, new: Tensor<4>, all: usize) -> Tensor<4> {
+    let [rows, heads, room, head] = cache.dims();
+    let before = all - new.dims()[2];
+    if room >= all {
+        return state_cache::write_columns(cache, before, new);
+    }
+    let spare = Tensor::zeros([rows, heads, ROOM, head], &cache.device());
+    Tensor::cat(vec![columns(&cache, 0..before), new, spare], 2)
 }
