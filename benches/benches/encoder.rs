@@ -7,7 +7,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 
 fn encoder(c: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    auricle_tests::write_published_size(dir.path()).expect("a checkpoint in the temporary folder");
+    auricle_tests::write_published_size(dir.path(), 0.0).expect("a checkpoint in the temporary folder");
     let device = Device::flex();
     let model = FastConformer::load(dir.path(), &device).expect("the checkpoint that was just written");
     let features = Tensor::<3>::random([1, 3000, 128], Distribution::Normal(0.0, 1.0), &device);

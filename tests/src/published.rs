@@ -54,11 +54,11 @@ pub fn write_streaming_size(dir: &Path) -> std::io::Result<()> {
     });
     let processor = json!({"supported_num_lookahead_tokens": [13, 6, 3, 1, 0], "default_num_lookahead_tokens": 13});
     std::fs::write(dir.join("processor_config.json"), processor.to_string())?;
-    write(dir, &config, Class::Streaming)
+    write(dir, &config, Class::Streaming, 100.0)
 }
 
-/// Writes a `ParakeetForTDT` in bf16 (1.2 GB).
-pub fn write_published_size(dir: &Path) -> std::io::Result<()> {
+/// Writes a `ParakeetForTDT` in bf16 (1.2 GB). The bias of a blank's score says how rarely it emits tokens.
+pub fn write_published_size(dir: &Path, blank: f32) -> std::io::Result<()> {
     let config = json!({
         "model_type": "parakeet_tdt",
         "vocab_size": VOCABULARY, "blank_token_id": VOCABULARY - 1, "decoder_hidden_size": PREDICTOR,
@@ -69,18 +69,15 @@ pub fn write_published_size(dir: &Path) -> std::io::Result<()> {
             "attention_bias": false, "convolution_bias": false,
         },
     });
-    write(dir, &config, Class::Tdt)
+    write(dir, &config, Class::Tdt, blank)
 }
 
-fn write(dir: &Path, config: &Value, class: Class) -> std::io::Result<()> {
+fn write(dir: &Path, config: &Value, class: Class, blank: f32) -> std::io::Result<()> {
     std::fs::write(dir.join("config.json"), config.to_string())?;
     std::fs::write(dir.join("tokenizer.json"), tokenizer(class.vocabulary()).to_string())?;
     let tensors = tensors(class);
-    // It hears nothing but blanks.
-    let centre = |name: &str, from_end: usize| {
-        let blank = class == Class::Streaming && name == "joint.head.bias" && from_end == 0;
-        blank.then_some(100.0)
-    };
+    let after_blank = if class == Class::Tdt { DURATIONS } else { 0 };
+    let centre = |name: &str, from_end: usize| (name == "joint.head.bias" && from_end == after_blank).then_some(blank);
     write_weights(dir, &tensors, centre)
 }
 

@@ -383,7 +383,7 @@ fn the_device_list_has_the_cpu_first() {
 #[test]
 fn the_published_size_loads_and_runs() {
     let dir = tempfile::tempdir().unwrap();
-    auricle_tests::write_published_size(dir.path()).unwrap();
+    auricle_tests::write_published_size(dir.path(), 0.0).unwrap();
     let device = Device::flex();
     let model = FastConformer::load(dir.path(), &device).unwrap();
     assert!((600_000_000..640_000_000).contains(&model.parameters()), "{} parameters", model.parameters());

@@ -15,6 +15,10 @@ use crate::layers::{Bias, Linear};
 use crate::models::fastconformer::config::{Class, EncoderConfig};
 use crate::weights::Scope;
 
+/// The most values that the first stage, which has the most, computes at a time for whole utterances: as f32 half of the 2 GiB that a
+/// buffer may have on most cards.
+const MAX_VALUES: usize = 1 << 28;
+
 /// One stride-2 convolution, and the 1x1 convolution after it in all stages but the first.
 #[derive(Clone, Debug)]
 struct Stage {
@@ -77,6 +81,21 @@ impl Subsampling {
     /// frames / 8, hidden]` and the number of real frames there.
     pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> (Tensor<3>, Vec<usize>) {
         debug_assert_eq!(self.padding, Padding::Symmetric);
+        let [rows, frames, mels] = features.dims();
+        let channels = self.stages.first().map_or(1, |stage| stage.weight.dims()[0]);
+        let of_row = channels * frames.div_ceil(STRIDE) * mels.div_ceil(STRIDE);
+        let step = (MAX_VALUES / of_row.max(1)).max(1);
+        if rows <= step {
+            return self.forward_together(features, lengths);
+        }
+        let parts = lengths.chunks(step).enumerate();
+        let parts = parts
+            .map(|(at, lengths)| self.forward_together(features.clone().narrow(0, at * step, lengths.len()), lengths));
+        let (parts, lengths): (Vec<_>, Vec<_>) = parts.unzip();
+        (Tensor::cat(parts, 0), lengths.concat())
+    }
+
+    fn forward_together(&self, features: Tensor<3>, lengths: &[usize]) -> (Tensor<3>, Vec<usize>) {
         let mut lengths = lengths.to_vec();
         let mut x = features.unsqueeze_dim::<4>(1);
         for stage in &self.stages {
