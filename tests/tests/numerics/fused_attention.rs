@@ -227,7 +227,11 @@ fn attention_in_half_precision_sums_in_full() {
 fn attention_by_products_is_the_definition() {
     for (device, on_cpu) in devices() {
         let mut chance = Chance(17);
-        let whole = |case: &Case| !on_cpu && case.queries == case.keys && case.window == Window::Full;
+        // Each shape is some kernels to compile.
+        let whole = |case: &Case| {
+            let is_whole = case.queries == case.keys && case.window == Window::Full;
+            !on_cpu && is_whole && [1, 33, 100, LONG].contains(&case.queries)
+        };
         for case in cases().into_iter().filter(whole) {
             case.check(Way::Products, &device, FloatDType::F32, 2e-5, &mut chance);
             case.check(Way::Products, &device, FloatDType::F16, 2e-3, &mut chance);
