@@ -36,14 +36,17 @@ enum Blocks {
 /// A convolution of three frames with its activation.
 #[derive(Clone, Debug)]
 enum Convolution {
-    Cpu {
-        /// `[size, inputs, 3]`
-        weight: Tensor<3>,
-        bias: Tensor<1>,
-        stride: usize,
-    },
+    Cpu(Box<BurnConvolution>),
     /// By products, which a GPU computes faster than burn's convolution.
-    Gpu(layers::Convolution),
+    Gpu(Box<layers::Convolution>),
+}
+
+#[derive(Clone, Debug)]
+struct BurnConvolution {
+    /// `[size, inputs, 3]`
+    weight: Tensor<3>,
+    bias: Tensor<1>,
+    stride: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -100,16 +103,18 @@ impl FeedForward {
 impl Convolution {
     fn load(scope: &Scope, inputs: usize, size: usize, stride: usize, precision: Precision) -> Result<Self> {
         if !is_cpu(scope.device()) {
-            return Ok(Self::Gpu(layers::Convolution::load_strided(scope, [inputs, size, 3, stride], precision)?));
+            let layer = layers::Convolution::load_strided(scope, [inputs, size, 3, stride], precision)?;
+            return Ok(Self::Gpu(Box::new(layer)));
         }
         let (weight, bias) = (scope.tensor("weight", [size, inputs, 3])?, scope.tensor("bias", [size])?);
-        Ok(Self::Cpu { weight, bias, stride })
+        Ok(Self::Cpu(Box::new(BurnConvolution { weight, bias, stride })))
     }
 
     /// Applies the convolution: `[rows, frames, inputs]` to `[rows, frames / stride, size]`.
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         match self {
-            Self::Cpu { weight, bias, stride } => {
+            Self::Cpu(layer) => {
+                let BurnConvolution { weight, bias, stride } = layer.as_ref();
                 let options = ConvOptions::new([*stride], [1], [1], 1);
                 let x = module::conv1d(x.swap_dims(1, 2), weight.clone(), Some(bias.clone()), options);
                 gelu(x).swap_dims(1, 2)

@@ -147,7 +147,7 @@ impl Decoder {
             let inputs = block.attend_text([x, normed], &mut steps.own[at], &seen);
             let (norm, audio) = (block.feed_forward.norm(), steps.cross[at].view());
             let inputs = match &seen.text {
-                TextMask::One { audio: frames, .. } => block.cross.forward_one(inputs, norm, &audio, frames),
+                TextMask::One(ranges) => block.cross.forward_one(inputs, norm, &audio, &ranges.audio),
                 TextMask::Several(_) => block.cross.forward(inputs, norm, &audio),
             };
             [x, normed] = block.feed_forward.forward_normed(inputs, self.next_norm(at + 1));
@@ -222,12 +222,12 @@ impl Decoder {
         let embedded = self.tokens.clone().select(0, ids) + self.positions.clone().select(0, positions);
         let size = embedded.dims()[1];
         let text = if count == 1 {
-            TextMask::One {
+            TextMask::One(Box::new(TokenRanges {
                 text: KeyRanges::with_packed(text, text_ends),
                 audio: KeyRanges::with_packed(vec![0..frames; rows], audio_ends),
-            }
+            }))
         } else {
-            TextMask::Several(steps.mask(count, &device))
+            TextMask::Several(Box::new(steps.mask(count, &device)))
         };
         (embedded.reshape([rows, count, size]), VisibleKeys { columns, text })
     }
@@ -256,9 +256,9 @@ impl Block {
             values: text.narrow(1, *heads, *heads),
         };
         let attended = match &seen.text {
-            TextMask::One { text: ranges, .. } => {
+            TextMask::One(ranges) => {
                 let KeyValues { keys, values } = keys_of(text.clone());
-                single_query_attention(query, keys, values, ranges)
+                single_query_attention(query, keys, values, &ranges.text)
             }
             TextMask::Several(mask) => masked_attention(query, &keys_of(columns(&text, 0..seen.columns)), Some(mask)),
         };
@@ -295,9 +295,15 @@ struct VisibleKeys {
 
 enum TextMask {
     /// For one token per row: those of the text, and all frames of the audio.
-    One { text: KeyRanges, audio: KeyRanges },
+    One(Box<TokenRanges>),
     /// For several tokens: true at masked columns, which are padding or later tokens, `[rows, 1, count, columns]`.
-    Several(Tensor<4, Bool>),
+    Several(Box<Tensor<4, Bool>>),
+}
+
+/// The keys that one token per row attends to.
+struct TokenRanges {
+    text: KeyRanges,
+    audio: KeyRanges,
 }
 
 impl DecoderState {
