@@ -17,6 +17,7 @@ import torch
 from .batches import HELD_OUT
 from .schedule import run_step
 from .speakers import smoke as tell_apart
+from .tagger import smoke as tag
 from .targets import load_targets
 from .tokenizer import train_tokenizer
 from .voice import smoke as speak
@@ -64,6 +65,7 @@ def main() -> None:
     assert all(bool(w.isfinite().all()) for w in weights.values())
     speak.run(corpora[0], args.out / "voice")
     tell_apart.run(corpora[0], args.out / "speakers")
+    tag.run(args.out / "tagger")
     print("smoke: ok; held-out speakers:", ", ".join(HELD_OUT))
 
 

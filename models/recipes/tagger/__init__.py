@@ -1,0 +1,1 @@
+"""Recipe of the tagger: a small BERT that labels names, places, organisations and other personal words."""

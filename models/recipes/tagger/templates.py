@@ -1,0 +1,133 @@
+"""An evaluation set from templates that others wrote: those of the package presidio-evaluator (MIT).
+
+Names, towns and streets are those of the package mimesis (MIT) that are on no list of the training, of seventeen languages written in
+Latin letters; nothing of either package is trained on.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+
+from .heard import digits_heard
+from .lexicon import invent, read_list, slots
+from .names import Lexicon, capitalise
+from .sentences import heard_word
+from .values import Piece, Values
+from .wordpiece import normalise
+
+LOCALES = ["en", "cs", "da", "de", "es", "et", "fi", "fr", "hr", "hu", "it", "nl", "no", "pl", "pt", "sv", "tr"]
+SLOTS = {
+    "phone_number": "PHONE", "credit_card_number": "CC", "email": "EMAIL", "url": "URL", "age": "AGE", "iban": "BANK", "ssn": "SSN",
+    "ip_address": "IP", "us_driver_license": "DL", "date_of_birth": "DOB", "job": "J", "nationality": "N", "nation_woman": "N",
+    "nation_plural": "N", "zipcode": "ZIP", "postcode": "ZIP", "year": "year", "date_time": "date", "day_of_week": "day",
+    "country": "country",
+}  # fmt: skip
+
+
+def latin(names: list[str], known: set[str]) -> list[str]:
+    """Names in Latin letters that are not known, as they are written."""
+    return [
+        name
+        for name in names
+        if re.fullmatch(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*", name) and normalise(name).isascii() and normalise(name) not in known
+    ]
+
+
+def strings(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [text for part in parts for text in strings(part)]
+
+
+class Filler:
+    """Values of templates, with names that were never trained on."""
+
+    def __init__(self, root: Path, rng: random.Random):
+        known = set(read_list("given.txt")) | set(read_list("surnames.txt")) | set(" ".join(read_list("names-by-hand.txt")).split())
+        towns = set(read_list("cities.txt"))
+        self._rng, self._known = rng, {"given": [], "family": [], "town": [], "street": []}
+        for locale in LOCALES:
+            person = json.loads((root / f"mimesis/datasets/{locale}/person.json").read_text(encoding="utf-8"))
+            address = json.loads((root / f"mimesis/datasets/{locale}/address.json").read_text(encoding="utf-8"))
+            found = {"given": latin(strings(person["names"]), known), "family": latin(strings(person["surnames"]), known),
+                     "town": latin(strings(address["city"]), towns),
+                     "street": latin(strings(address["street"]["name"]), set())}  # fmt: skip
+            for kind, names in found.items():
+                rng.shuffle(names)
+                self._known[kind].append(names)
+        lists = slots() | {"noun": read_list("words.txt"), "N": read_list("nationalities.txt")}
+        self._kinds = lists["firm_kind"]
+        given, family = self._all("given"), self._all("family")
+        self._values = Values(
+            Lexicon(given, family, self._all("town"), invent(given, 50, rng), invent(family, 50, rng), ["x"], lists), rng
+        )
+
+    def _all(self, kind: str) -> list[str]:
+        return [normalise(name) for names in self._known[kind] for name in names]
+
+    def _one(self, kind: str) -> str:
+        """Every language as often."""
+        return self._rng.choice(self._rng.choice([names for names in self._known[kind] if names]))
+
+    def draw(self, slot: str) -> list[Piece]:
+        rng = self._rng
+        if slot in SLOTS:
+            pieces = self._values.draw(SLOTS[slot])
+            return [(written, said, "COUNTRY") for written, said, _ in pieces] if slot == "country" else pieces
+        if slot.startswith("prefix"):
+            return [("Mr.", "mister", None)]
+        number = str(rng.randint(1, 250))
+        named = {
+            "person": lambda: f"{self._one('given')} {self._one('family')}", "street_name": lambda: f"{self._one('street')} Street",
+            "city": lambda: self._one("town"), "building_number": lambda: number, "secondary_address": lambda: f"Apt. {number}",
+            "organization": lambda: f"{self._one('family')} {rng.choice(self._kinds)}",
+            "state_abbr": lambda: rng.choice(["TX", "OH", "NY", "WA"]),
+            "address": lambda: f"{number} {self._one('street')} Street, {self._one('town')}",
+        }  # fmt: skip
+        if slot in named:
+            label = {"person": "PERSON_NAME", "organization": "ORGANIZATION"}.get(slot, "LOCATION")
+            text = named[slot]()
+        elif slot.startswith(("first_name", "last_name", "name")):
+            label = "PERSON_NAME"
+            text = (
+                self._one("given")
+                if slot.startswith("first")
+                else self._one("family")
+                if slot.startswith("last")
+                else named["person"]()
+            )
+        else:
+            raise SystemExit(f"a slot of a template that is not known: {slot}")
+        said = re.sub(
+            r"\d+",
+            lambda digits: digits_heard(rng, digits.group()),
+            text.replace("Apt.", "apartment").replace(",", "").lower(),
+        )
+        return [(capitalise(rng, text), said, label)]
+
+
+def write(root: Path, out: Path, seed: int = 11) -> None:
+    """Every template once as written and once as heard."""
+    rng = random.Random(seed)
+    filler = Filler(root, rng)
+    lines = []
+    for template in (root / "presidio_evaluator/data_generator/raw_data/templates.txt").read_text(encoding="utf-8").splitlines():
+        for form in ("written", "spoken"):
+            text, entities = "", []
+            for part in re.split(r"(\{\{\w+\}\})", template.replace("\\n", " ")):
+                if not part.startswith("{{"):
+                    words = re.split(r"(\s+)", part)
+                    text += part if form == "written" else "".join(word if word.isspace() else heard_word(word) for word in words)
+                    continue
+                for written, said, label in filler.draw(part[2:-2]):
+                    shown = written if form == "written" else said
+                    if label:
+                        entities.append({"text": shown, "label": label, "start_char": len(text), "end_char": len(text) + len(shown)})
+                    text += shown
+            lines.append({"text": text, "form": form, "entities": entities})
+    out.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    print(f"{len(lines)} lines")
