@@ -226,6 +226,7 @@ def prepare(packages: Path, out: Path, seed: int = 5) -> None:
         ("N", "nationalities.txt"),
     ):
         lists[slot] = sorted(set(lists.get(slot, [])) | set(read_list(name)))
+    lists["word"] = sorted(set(read_list("words.txt")) - set(read_list("given.txt")) - hidden)
     beliefs = [line.split("\t") for line in (LISTS / "beliefs.txt").read_text(encoding="utf-8").splitlines() if line]
     lists["R"] = [belief for belief, label in beliefs if label == "RELIGION"]
     lists["V"] += [belief for belief, label in beliefs if label == "POLITICAL_AFFILIATION"]

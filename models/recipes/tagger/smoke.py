@@ -22,7 +22,7 @@ def small_lexicon() -> Lexicon:
     rng = random.Random(0)
     given, surnames, towns = (rng.sample(read_list(f"{name}.txt"), 300) for name in ("given", "surnames", "cities"))
     words = {"noun": ["harbour", "lamp", "invoice"], "nouns": ["harbours", "lamps"], "adj": ["late", "quiet"], "R": ["catholic"],
-             "rare": ["astrolabe"], "verb": ["mend"], "verbs": ["mends"], "verbed": ["mended"], "verbing": ["mending"]}  # fmt: skip
+             "rare": ["astrolabe"], "word": ["mending"], "verb": ["mend"], "verbs": ["mends"], "verbed": ["mended"], "verbing": ["mending"]}  # fmt: skip
     lines = {"plain": ["He went home, and she told him so.", "I do not know them."], "placed": ["They met in {L}, I think."],
              "defined": ["a lamp that burns oil"]}  # fmt: skip
     nationalities = {"N": read_list("nationalities.txt")}
