@@ -29,6 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
     train = commands.add_parser("train", help="train, or go on with what is in --out")
     train.add_argument("--store", type=Path, required=True)
     train.add_argument("--out", type=Path, required=True)
+    train.add_argument("--start", type=Path, help="begin with the weights of a run or an export, without its optimisers' state")
     train.add_argument("--minutes", type=float, default=30, help="of processor time, over all runs into --out")
     train.add_argument("--wall-minutes", type=float, help="end after so long on the clock, too, the schedule done")
     train.add_argument("--end-at", type=float, help="the time, in seconds since 1970, at which the schedule is done, too")

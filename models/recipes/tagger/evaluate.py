@@ -130,11 +130,13 @@ def evaluate(folder: Path | None, program: Path | None, sets: list[Path], least:
 
 
 def show_wrong(lines: list[dict], found: list[list[Span]]) -> None:
-    """Prints the sentences in which other words are hidden than are personal."""
+    """Prints the sentences in which other words are hidden than are personal, with these words."""
     for line, spans in zip(lines, found, strict=True):
-        text, hidden = line["text"], hidden_only(spans)
-        gold = {text[start:end] for start, end, _ in hidden_only([(e["start_char"], e["end_char"], e["label"]) for e in line["entities"]])}
-        seen = {text[start:end] for start, end, _ in hidden}
-        if gold != seen:
-            print(f"{line['form']}: {text}")
-            print(f"    missed {sorted(gold - seen)}, found {sorted((text[s:e], label) for s, e, label in hidden)}")
+        gold = hidden_only([(e["start_char"], e["end_char"], e["label"]) for e in line["entities"]])
+        wrong = []
+        for word in re.finditer(r"\w\S*", line["text"]):
+            inside, hidden = (any(start < word.end() and end > word.start() for start, end, _ in some) for some in (gold, hidden_only(spans)))
+            if inside != hidden:
+                wrong.append(("missed " if inside else "hidden ") + word.group())
+        if wrong:
+            print(f"{line['form']}: {line['text']}\n    {', '.join(wrong)}")

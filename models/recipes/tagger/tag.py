@@ -14,7 +14,7 @@ from .wordpiece import END, PAD, START, Pieces, case_of
 
 @dataclass(frozen=True)
 class Found:
-    """A run of words of one label: characters, and the mean of its words' probabilities of their tags."""
+    """A run of words of one label: characters, and the mean of its words' probabilities of the label, `B-` and `I-` together."""
 
     start: int
     end: int
@@ -46,9 +46,10 @@ def find(model: Tagger, pieces: Pieces, texts: list[str], rows: int = 64) -> lis
             heads.append(own)
         scores = model(ids.to(device), types.to(device)).float().softmax(2).cpu()
         for row, (number, window) in enumerate(some):
-            best, tags = scores[row, heads[row]].max(1)
-            names = [model.config.tags[tag] for tag in tags.tolist()]
-            found[number] += runs(window, names, best.tolist())
+            own = scores[row, heads[row]]
+            names = [model.config.tags[best] for best in own.argmax(1).tolist()]
+            labels = torch.tensor([[tag[2:] == name[2:] for tag in model.config.tags] for name in names])
+            found[number] += runs(window, names, (own * labels).sum(1).tolist())
     return [sorted(one, key=lambda finding: finding.start) for one in found]
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from ..optimiser import Muon
-from ..voice.training import Run, cosine, device_of, mixed_precision
+from ..voice.training import Run, cosine, device_of, load_modules, mixed_precision
 from ..work_queue import WorkQueue
 from .evaluate import of_tagger, read, row, score
 from .model import Config, Tagger
@@ -54,6 +54,9 @@ def train(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     config.save(args.out / "shape.json")
     run = Run(args.out, {"model": model}, optimisers, args.minutes, args.wall_minutes, args.end_at, args.save_every)
+    if args.start and run.step == 0:
+        model.load_state_dict(load_modules(args.start))
+        run.average = {name: value.detach().clone() for name, value in model.state_dict().items()}
     held_out = list(islice(stream(lexicon, tokenizer, 0, 4096, 0), HELD_OUT_ROWS))
     spoken = time.monotonic()
     for _ in run.steps():

@@ -6,6 +6,7 @@ A slot gives pieces: written text, heard text, and the label, or none for what i
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 
 from .heard import below_hundred, digits_heard, number_heard, ordinal, year_heard
@@ -39,7 +40,7 @@ class Values:
             "IP": self._ip, "URL": self._url, "J": lambda: self._listed("J", "OCCUPATION"),
             "N": lambda: self._listed("N", "NATIONALITY", True),
             "R": lambda: self._listed("R", "RELIGION", True), "V": lambda: self._listed("V", "POLITICAL_AFFILIATION", True),
-            "M": lambda: self._listed("M", "MEDICAL_CONDITION"), "X": lambda: self._listed("X", "MEDICAL_PROCESS"),
+            "M": lambda: [(*self._condition(), "MEDICAL_CONDITION")], "X": lambda: self._listed("X", "MEDICAL_PROCESS"),
             "D": lambda: self._listed("D", "DRUG"), "EVENT": lambda: self._event(),
             "day": lambda: self._plain(rng.choice(DAYS)), "month": lambda: self._plain(rng.choice(MONTHS)), "time": self._time,
             "n": self._small, "big": self._big, "money": self._money, "date": self._date, "year": self._year,
@@ -47,8 +48,9 @@ class Values:
             "noun": lambda: self._word("noun"), "nouns": lambda: self._word("nouns"), "adj": lambda: self._word("adj"),
             "Noun": lambda: self._word("noun", True), "Nouns": lambda: self._word("nouns", True), "Adj": lambda: self._word("adj", True),
             "Verbing": lambda: self._word("verbing", True), "F0": lambda: self._plain(names.written(names.family())),
-            "N0": lambda: self._plain(self._names.one("N").capitalize()), "M0": lambda: self._plain(self._names.one("M")),
-            "D0": lambda: self._plain(self._names.one("D")),
+            "N0": lambda: self._plain(self._names.one("N").capitalize()), "M0": lambda: [(*self._condition(), None)],
+            "D0": lambda: self._plain(self._names.one("D")), "J0": lambda: self._plain(self._names.one("J")), "abbr": self._abbreviation,
+            "ref": lambda: [(*self._code("", ["5", "6", "7", "8", "AA5", "A6", "4", "10"])[0][:2], None)],
         }  # fmt: skip
 
     def draw(self, slot: str) -> list[Piece]:
@@ -296,6 +298,17 @@ class Values:
     def _listed(self, slot: str, label: str, capital: bool = False) -> list[Piece]:
         word = self._names.one(slot)
         return [(" ".join(part.capitalize() for part in word.split()) if capital else word, word.replace("-", " "), label)]
+
+    def _condition(self) -> tuple[str, str]:
+        """Those called after a person have a capital."""
+        name = self._names.one("M")
+        written = name.capitalize() if re.match(r"[a-z]+'s?\b|parkinsons|alzheimers|down ", name) else name
+        return written, name.replace("-", " ").lower()
+
+    def _abbreviation(self) -> list[Piece]:
+        rng = self._rng
+        chosen = rng.random() < 0.5
+        return self._plain(self._names.one("abbr") if chosen else "".join(rng.choice(LETTERS) for _ in range(rng.choice([2, 3, 3, 4]))))
 
     def _event(self) -> list[Piece]:
         kind = self._rng.choice(["Marathon", "Festival", "Book Fair", "Open", "Grand Prix", "Film Festival", "Summit"])
