@@ -49,17 +49,18 @@ def main(arguments: list[str] | None = None) -> None:
     export.add_argument("--run", type=Path, required=True)
     export.add_argument("--store", type=Path, required=True)
     export.add_argument("--out", type=Path, required=True)
+    export.add_argument("--least", type=float, default=0.5, help="findings below this confidence are dropped by the engine")
 
     evaluate = commands.add_parser("evaluate", help="words hidden and precision: the program alone, the tagger alone, both")
     evaluate.add_argument("--model", type=Path, help="an exported folder")
     evaluate.add_argument("--auricle", type=Path, help="the program")
     evaluate.add_argument("--set", type=Path, action="append", help="lines as dev.jsonl has them; that file without it")
-    evaluate.add_argument("--least", type=float, default=0.5, help="findings of the tagger below this confidence are dropped")
+    evaluate.add_argument("--least", type=float, help="findings of the tagger below this confidence are dropped; its own without it")
     evaluate.add_argument("--show", action="store_true", help="print the sentences in which something is wrong")
 
-    templates = commands.add_parser("templates", help="make a set of the templates that the package presidio-evaluator carries")
-    templates.add_argument("--packages", type=Path, required=True)
-    templates.add_argument("--out", type=Path, required=True)
+    sets = commands.add_parser("sets", help="make evaluation sets of templates and of sentences that others wrote")
+    sets.add_argument("--packages", type=Path, required=True)
+    sets.add_argument("--out", type=Path, required=True)
 
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -90,14 +91,14 @@ def main(arguments: list[str] | None = None) -> None:
     elif args.command == "export":
         from .export import export as run
 
-        run(args.run, args.store / "tokenizer.json", args.out)
+        run(args.run, args.store / "tokenizer.json", args.out, args.least)
     elif args.command == "evaluate":
         from .evaluate import evaluate as run
 
         run(args.model, args.auricle, args.set or [HERE / "dev.jsonl"], args.least, args.show)
-    elif args.command == "templates":
+    elif args.command == "sets":
         from .packages import unpack
-        from .templates import write
+        from .sets import write
 
         write(unpack(args.packages), args.out)
 

@@ -21,6 +21,11 @@ SHOWN = {"ORGANIZATION", "EVENT", "DATE", "MONEY_AMOUNT", "LANGUAGE"}  # by defa
 Span = tuple[int, int, str]
 
 
+def touching(word: re.Match[str], spans: list[Span]) -> list[str]:
+    """Labels of the spans that share a letter with a word."""
+    return [label for start, end, label in spans if start < word.end() and end > word.start()]
+
+
 @dataclass
 class Score:
     """Counts of words, and of harmless sentences with findings."""
@@ -37,10 +42,10 @@ class Score:
         self.sentences += 1
         self.false += bool(found)
         for word in re.finditer(r"\w\S*", text):
-            within = [label for start, end, label in gold if start < word.end() and end > word.start()]
+            within = touching(word, gold)
             if "COUNTRY" in within:
                 continue
-            hidden = any(start < word.end() and end > word.start() for start, end, _ in found)
+            hidden = bool(touching(word, found))
             self.personal += bool(within)
             self.hidden += hidden
             self.right += hidden and bool(within)
@@ -103,12 +108,14 @@ def missed(scores: dict[str, Score]) -> str:
     return ", ".join(f"{label} {count} of {whole[label]}" for label, count in labels.most_common() if count)
 
 
-def evaluate(folder: Path | None, program: Path | None, sets: list[Path], least: float, show: bool) -> None:
+def evaluate(folder: Path | None, program: Path | None, sets: list[Path], least: float | None, show: bool) -> None:
     """Prints a table a set: the program alone, the tagger alone, both."""
     from .model import load
 
     model = load(folder) if folder else None
     pieces = Pieces(folder / "tokenizer.json") if folder else None
+    if folder and least is None:
+        least = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("auricle_least_confidence", 0.5)
     for path in sets:
         lines = read(path)
         texts = [line["text"] for line in lines]
@@ -135,7 +142,7 @@ def show_wrong(lines: list[dict], found: list[list[Span]]) -> None:
         gold = hidden_only([(e["start_char"], e["end_char"], e["label"]) for e in line["entities"]])
         wrong = []
         for word in re.finditer(r"\w\S*", line["text"]):
-            inside, hidden = (any(start < word.end() and end > word.start() for start, end, _ in some) for some in (gold, hidden_only(spans)))
+            inside, hidden = bool(touching(word, gold)), bool(touching(word, hidden_only(spans)))
             if inside != hidden:
                 wrong.append(("missed " if inside else "hidden ") + word.group())
         if wrong:

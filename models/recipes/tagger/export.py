@@ -10,7 +10,8 @@ from ..voice.training import save_weights
 from .model import load
 
 
-def export(run: Path, tokenizer: Path, out: Path) -> None:
+def export(run: Path, tokenizer: Path, out: Path, least: float = 0.5) -> None:
+    """Findings below the confidence `least` are dropped by the engine."""
     model = load(run)
     c = model.config
     out.mkdir(parents=True, exist_ok=True)
@@ -21,7 +22,7 @@ def export(run: Path, tokenizer: Path, out: Path) -> None:
         "layer_norm_eps": c.layer_norm_eps, "max_position_embeddings": c.max_position_embeddings,
         "num_attention_heads": c.num_attention_heads, "num_hidden_layers": c.num_hidden_layers, "pad_token_id": 0,
         "position_embedding_type": "absolute", "type_vocab_size": c.type_vocab_size, "use_cache": False, "vocab_size": c.vocab_size,
-        "auricle_token_types": "case",
+        "auricle_token_types": "case", "auricle_least_confidence": least,
         "id2label": {str(number): name for number, name in enumerate(c.tags)},
         "label2id": {name: number for number, name in enumerate(c.tags)},
     }  # fmt: skip

@@ -21,8 +21,10 @@ def small_lexicon() -> Lexicon:
     """Words of the engine's lists and a few lines; nothing is downloaded."""
     rng = random.Random(0)
     given, surnames, towns = (rng.sample(read_list(f"{name}.txt"), 300) for name in ("given", "surnames", "cities"))
-    words = {"noun": ["harbour", "lamp", "invoice"], "nouns": ["harbours", "lamps"], "adj": ["late", "quiet"], "R": ["catholic"],
-             "rare": ["astrolabe"], "word": ["mending"], "verb": ["mend"], "verbs": ["mends"], "verbed": ["mended"], "verbing": ["mending"]}  # fmt: skip
+    words = {
+        "noun": ["harbour", "lamp", "invoice"], "nouns": ["harbours", "lamps"], "adj": ["late", "quiet"], "R": ["catholic"],
+        "rare": ["astrolabe"], "word": ["mending"], "verb": ["mend"], "verbs": ["mends"], "verbed": ["mended"], "verbing": ["mending"],
+    }  # fmt: skip
     lines = {"plain": ["He went home, and she told him so.", "I do not know them."], "placed": ["They met in {L}, I think."],
              "defined": ["a lamp that burns oil"]}  # fmt: skip
     nationalities = {"N": read_list("nationalities.txt")}

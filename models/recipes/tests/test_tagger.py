@@ -223,3 +223,15 @@ def test_invented_names_are_on_no_list():
     names = lexicon.read_list("given.txt")
     made = lexicon.invent(names, 100, random.Random(6))
     assert len(made) == 100 and not set(made) & set(names) and all(re.search("[aeiouy]", name) for name in made)
+
+
+def test_the_starter_finds_names_that_no_list_has():
+    folder = PATTERNS.parents[2] / "starter" / "tagger"
+    model, pieces = load(folder), Pieces(folder / "tokenizer.json")
+    text = "My name is Ondrisk Vahlberry and I live in Drumnamuckle."
+    known = {name for file in ("given.txt", "surnames.txt", "cities.txt") for name in lexicon.read_list(file)}
+    assert not known & {"ondrisk", "vahlberry", "drumnamuckle"}
+    for shown in (text, text.lower().rstrip(".")):
+        found = [(shown[f.start : f.end].rstrip("."), f.label) for f in tag.find(model, pieces, [shown])[0]]
+        assert [(name.lower(), label) for name, label in found] == [("ondrisk vahlberry", "PERSON_NAME"), ("drumnamuckle", "LOCATION")]
+    assert tag.find(model, pieces, ["The build is broken again because of the linter."]) == [[]]

@@ -1,4 +1,4 @@
-"""An evaluation set from templates that others wrote: those of the package presidio-evaluator (MIT).
+"""Evaluation sets of what others wrote: the templates of the package presidio-evaluator (MIT), and harmless sentences.
 
 Names, towns and streets are those of the package mimesis (MIT) that are on no list of the training, of seventeen languages written in
 Latin letters; nothing of either package is trained on.
@@ -11,13 +11,15 @@ import random
 import re
 from pathlib import Path
 
+from .. import text_pool
 from .heard import digits_heard
-from .lexicon import invent, read_list, slots
+from .lexicon import invent, is_plain, read_list, sentences, slots
 from .names import Lexicon, capitalise
 from .sentences import heard_word
 from .values import Piece, Values
 from .wordpiece import normalise
 
+MODERATION = Path(__file__).parents[3] / "tests/fixtures/moderation/harmless.txt"
 LOCALES = ["en", "cs", "da", "de", "es", "et", "fi", "fr", "hr", "hu", "it", "nl", "no", "pl", "pt", "sv", "tr"]
 SLOTS = {
     "phone_number": "PHONE", "credit_card_number": "CC", "email": "EMAIL", "url": "URL", "age": "AGE", "iban": "BANK", "ssn": "SSN",
@@ -110,7 +112,7 @@ class Filler:
         return [(capitalise(rng, text), said, label)]
 
 
-def write(root: Path, out: Path, seed: int = 11) -> None:
+def templates(root: Path, seed: int = 11) -> list[dict]:
     """Every template once as written and once as heard."""
     rng = random.Random(seed)
     filler = Filler(root, rng)
@@ -129,5 +131,28 @@ def write(root: Path, out: Path, seed: int = 11) -> None:
                         entities.append({"text": shown, "label": label, "start_char": len(text), "end_char": len(text) + len(shown)})
                     text += shown
             lines.append({"text": text, "form": form, "entities": entities})
-    out.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
-    print(f"{len(lines)} lines")
+    return lines
+
+
+def harmless(root: Path, seed: int = 4) -> list[dict]:
+    """Definitions of The Devil's Dictionary without capitals within them, and the sentences that moderation must not flag."""
+    found = [
+        sentence for sentence in sentences(text_pool.devils_dictionary(root))
+        if sentence[:1].isupper() and is_plain(sentence) and not re.search(r"\d|[A-Z]{2}", sentence) and 5 < len(sentence.split()) < 30
+    ]  # fmt: skip
+    random.Random(seed).shuffle(found)
+    lines = []
+    for sentence in found[:250] + MODERATION.read_text(encoding="utf-8").splitlines():
+        lines.append({"text": sentence, "form": "harmless written", "entities": []})
+        heard = " ".join(filter(None, map(heard_word, sentence.split())))
+        if not re.search(r"\d", heard):
+            lines.append({"text": heard, "form": "harmless spoken", "entities": []})
+    return lines
+
+
+def write(root: Path, out: Path) -> None:
+    """Writes `templates.jsonl` and `harmless.jsonl`."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name, lines in (("templates", templates(root)), ("harmless", harmless(root))):
+        (out / f"{name}.jsonl").write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+        print(f"{name}: {len(lines)} lines")
