@@ -22,78 +22,10 @@ LISTS = HERE.parents[2] / "engine/src/text/analysis/lists"
 BOOKS = {"austen": 3, "moby-dick": 1, "sherlock-holmes": 1, "tom-sawyer": 1, "messages-to-congress": 4}
 # Capitals within a sentence that belong to nobody.
 CAPITALS = set(
-    [
-        "I",
-        "I'm",
-        "I'll",
-        "I'd",
-        "I've",
-        "God",
-        "Lord",
-        "Heaven",
-        "Congress",
-        "Government",
-        "American",
-        "Americans",
-        "United",
-        "States",
-        "State",
-        "Nation",
-        "Nations",
-        "Union",
-        "President",
-        "Constitution",
-        "Federal",
-        "House",
-        "Senate",
-        "Representatives",
-        "Republic",
-        "Treaty",
-        "Treasury",
-        "Army",
-        "Navy",
-        "War",
-        "Department",
-        "Secretary",
-        "Supreme",
-        "Court",
-        "English",
-        "French",
-        "German",
-        "Spanish",
-        "Christian",
-        "Christmas",
-        "Easter",
-        "Sunday",
-        "Monday",
-        "Tuesday",
-        "Wednesday",
-        "Thursday",
-        "Friday",
-        "Saturday",
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-        "Mr",
-        "Mrs",
-        "Miss",
-        "Sir",
-        "Madam",
-        "Lady",
-        "Dr",
-        "OK",
-        "TV",
-        "Internet",
-    ]
+    "I I'm I'll I'd I've God Lord Heaven Congress Government American Americans United States State Nation Nations Union President "
+    "Constitution Federal House Senate Representatives Republic Treaty Treasury Army Navy War Department Secretary Supreme Court English "
+    "French German Spanish Christian Christmas Easter Sunday Monday Tuesday Wednesday Thursday Friday Saturday January February March "
+    "April May June July August September October November December Mr Mrs Miss Sir Madam Lady Dr OK TV Internet".split()
 )
 HELD_OUT = HERE / "dev.jsonl"
 
@@ -216,16 +148,11 @@ def prepare(packages: Path, out: Path, seed: int = 5) -> None:
         [entry for entry in entries if not set(re.findall(r"[a-z]+", entry)) & hidden]
         for entries in (*map(read_list, ("given.txt", "surnames.txt", "cities.txt")), " ".join(read_list("names-by-hand.txt")).split())
     )
-    given += 3 * by_hand
+    given += 3 * by_hand  # few, of many origins
     lists = wordnet_lists(packages, set(read_list("words.txt"))) | slots()
-    for slot, name in (
-        ("J", "occupations.txt"),
-        ("M", "conditions.txt"),
-        ("X", "procedures.txt"),
-        ("D", "drugs.txt"),
-        ("N", "nationalities.txt"),
-    ):
-        lists[slot] = sorted(set(lists.get(slot, [])) | set(read_list(name)))
+    files = {"J": "occupations", "M": "conditions", "X": "procedures", "D": "drugs", "N": "nationalities"}
+    for slot, name in files.items():
+        lists[slot] = sorted(set(lists.get(slot, [])) | set(read_list(f"{name}.txt")))
     lists["word"] = sorted(set(read_list("words.txt")) - set(read_list("given.txt")) - hidden)
     beliefs = [line.split("\t") for line in (LISTS / "beliefs.txt").read_text(encoding="utf-8").splitlines() if line]
     lists["R"] = [belief for belief, label in beliefs if label == "RELIGION"]

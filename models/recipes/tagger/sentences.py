@@ -18,52 +18,17 @@ PATTERNS = Path(__file__).parent / "patterns"
 FILLERS = ["um", "uh", "er", "you know", "like", "I mean", "well", "so", "yeah", "okay", "actually", "sort of"]
 # What comes before "her" when it is no possessive: it stands alone.
 ALONE = set(
-    [
-        "to",
-        "and",
-        "that",
-        "the",
-        "a",
-        "an",
-        "in",
-        "on",
-        "at",
-        "with",
-        "for",
-        "from",
-        "as",
-        "if",
-        "when",
-        "but",
-        "or",
-        "by",
-        "of",
-        "what",
-        "how",
-        "where",
-        "why",
-        "about",
-        "into",
-        "out",
-        "up",
-        "down",
-        "over",
-        "off",
-        "away",
-        "so",
-        "very",
-        "again",
-        "then",
-        "there",
-        "here",
-        "too",
-        "now",
-    ]
+    "to and that the a an in on at with for from as if when but or by of what how where why about into out up down over off away so very "
+    "again then there here too now".split()
 )
+# Recognisers write these with capitals.
+CAPITAL = ("PERSON_NAME", "LOCATION", "ORGANIZATION", "NATIONALITY", "RELIGION", "EVENT")
 
 
 @dataclass(frozen=True)
 class Choice:
+    """One of several patterns."""
+
     ways: list[list]
 
 
@@ -133,10 +98,10 @@ class Sentences:
         return pieces
 
     def _named(self, line: str) -> list[Piece]:
-        """A line with names, places and the like in the place of pronouns."""
+        """A line with names in the place of pronouns."""
         rng = self._rng
         words = re.split(r"(\s+)", line)
-        name = {who: self._values.draw(rng.choice(["G", "G", "P", "FULL", "K"])) for who in ("he", "she", "we")}
+        name = {who: self._values.draw(rng.choice(["G", "G", "P", "FULL", "K"])) for who in ("he", "she")}
         chance = 0.4 + 0.6 * rng.random()
         pieces: list[Piece] = []
         for at, word in enumerate(words):
@@ -156,11 +121,8 @@ class Sentences:
                 middle: list[Piece] = [*self._values.draw("G"), (" and ", " and ", None), *self._values.draw("G")]
             elif rng.random() < 0.12:
                 # A person without a name.
-                middle = (
-                    [("my ", "my ", None), *self._values.draw("rel")]
-                    if rng.random() < 0.6
-                    else [("the ", "the ", None), *self._values.draw("noun")]
-                )
+                whose, slot = rng.choice([("my ", "rel"), ("the ", "noun")])
+                middle = [(whose, whose, None), *self._values.draw(slot)]
             else:
                 middle = name["he" if low in ("he", "him", "his") else "she"]
             pieces += [(core[1], core[1], None), *middle, (mark + core[5], mark + core[5], None)]
@@ -171,16 +133,7 @@ class Sentences:
         heard = reading in ("heard", "cased") or (reading == "lower" and rng.random() < 0.5)
         text, spans = "", []
         for written, said, label in pieces:
-            shown = said if heard and label else (said if heard and not label and any(c.isdigit() for c in written) else written)
-            if (
-                label
-                and heard
-                and reading == "cased"
-                and label in ("PERSON_NAME", "LOCATION", "ORGANIZATION", "NATIONALITY", "RELIGION", "EVENT")
-            ):
-                shown = written if not any(c.isdigit() for c in written) else said.title()
-            if not label and heard and said != written.lower() and not any(c.isdigit() for c in written) and reading == "heard":
-                shown = said
+            shown = shown_as((written, said, label), reading, heard)
             if label:
                 spans.append((len(text), len(text) + len(shown), label))
             text += shown
@@ -219,6 +172,17 @@ class Sentences:
         if reading == "cased" and rng.random() < 0.6:
             filler[-1] += ","
         return words[:at] + [(word, "O") for word in filler] + words[at:]
+
+
+def shown_as(piece: Piece, reading: str, heard: bool) -> str:
+    """A piece in a reading in which numbers are heard, or written."""
+    written, said, label = piece
+    digits = any(letter.isdigit() for letter in written)
+    if not heard:
+        return written
+    if reading == "cased" and label in CAPITAL:
+        return said.title() if digits else written
+    return said if label or digits or (reading == "heard" and said != written.lower()) else written
 
 
 def heard_word(word: str) -> str:
