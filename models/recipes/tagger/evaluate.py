@@ -66,9 +66,9 @@ def hidden_only(spans: list[Span]) -> list[Span]:
     return [span for span in spans if span[2] not in SHOWN]
 
 
-def of_program(program: Path, texts: list[str]) -> list[list[Span]]:
-    """What `auricle analyze --pii` hides."""
-    command = [str(program), "analyze", "--pii", "--lines", "-"]
+def of_program(program: Path, texts: list[str], tagger: Path | None) -> list[list[Span]]:
+    """What `auricle analyze --pii` hides, with a tagger or without."""
+    command = [str(program), "analyze", "--pii", "--lines", "--tagger", str(tagger or "off"), "-"]
     output = subprocess.run(command, input="".join(f"{text}\n" for text in texts), capture_output=True, text=True, check=True).stdout
     rows = [json.loads(line)["entities"] for line in output.splitlines()]
     if len(rows) != len(texts):
@@ -109,7 +109,7 @@ def missed(scores: dict[str, Score]) -> str:
 
 
 def evaluate(folder: Path | None, program: Path | None, sets: list[Path], least: float | None, show: bool) -> None:
-    """Prints a table a set: the program alone, the tagger alone, both."""
+    """Prints a table a set: the program without a tagger, the tagger alone at a confidence, the program with it."""
     from .model import load
 
     model = load(folder) if folder else None
@@ -121,11 +121,11 @@ def evaluate(folder: Path | None, program: Path | None, sets: list[Path], least:
         texts = [line["text"] for line in lines]
         found: dict[str, list[list[Span]]] = {}
         if program:
-            found["program"] = of_program(program, texts)
+            found["program"] = of_program(program, texts, None)
         if model:
             found["tagger"] = of_tagger(model, pieces, texts, least)
         if program and model:
-            found["both"] = [one + other for one, other in zip(found["program"], found["tagger"], strict=True)]
+            found["both"] = of_program(program, texts, folder)
         print(f"{path.name}: {len(lines)} sentences")
         print("| | Written: hidden / precision | Spoken | Harmless written, false | Harmless spoken, false |\n|---|---|---|---|---|")
         for name, spans in found.items():
