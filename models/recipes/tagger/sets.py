@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from .. import text_pool
@@ -19,7 +21,8 @@ from .sentences import heard_word
 from .values import Piece, Values
 from .wordpiece import normalise
 
-MODERATION = Path(__file__).parents[3] / "tests/fixtures/moderation/harmless.txt"
+TESTS = Path(__file__).parents[3] / "tests"
+MODERATION, PII = TESTS / "fixtures/moderation/harmless.txt", TESTS / "pii/generate.py"
 LOCALES = ["en", "cs", "da", "de", "es", "et", "fi", "fr", "hr", "hu", "it", "nl", "no", "pl", "pt", "sv", "tr"]
 SLOTS = {
     "phone_number": "PHONE", "credit_card_number": "CC", "email": "EMAIL", "url": "URL", "age": "AGE", "iban": "BANK", "ssn": "SSN",
@@ -150,9 +153,23 @@ def harmless(root: Path, seed: int = 4) -> list[dict]:
     return lines
 
 
+def rules(seed: int = 21) -> list[dict]:
+    """The sentences that the rules of the finders were corrected on, of `tests/pii`."""
+    made = subprocess.run([sys.executable, PII, str(seed)], capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = []
+    for line in map(json.loads, made):
+        text, form = line["text"], line["form"]
+        spans = [(span["start"], span["end"], span["label"]) for span in line["spans"]]
+        if form == "harmless":
+            form += " written" if text[0].isupper() else " spoken"
+        entities = [{"text": text[start:end], "label": label, "start_char": start, "end_char": end} for start, end, label in spans]
+        lines.append({"text": text, "form": form, "entities": entities})
+    return lines
+
+
 def write(root: Path, out: Path) -> None:
-    """Writes `templates.jsonl` and `harmless.jsonl`."""
+    """Writes `templates.jsonl`, `harmless.jsonl` and `rules.jsonl`."""
     out.mkdir(parents=True, exist_ok=True)
-    for name, lines in (("templates", templates(root)), ("harmless", harmless(root))):
+    for name, lines in (("templates", templates(root)), ("harmless", harmless(root)), ("rules", rules())):
         (out / f"{name}.jsonl").write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
         print(f"{name}: {len(lines)} lines")
