@@ -1,10 +1,11 @@
-//! All passes over 100,000 words of talk.
+//! All passes over 100,000 words of talk, without and with the tagger of the models folder.
 //!
 //! `taskset -c 0 cargo bench --workspace --bench analysis`: on one core. The throughput is in words; the goal is 100,000 a second.
 
 use auricle_engine::Word;
 use auricle_engine::analysis::summary::SummaryForm;
-use auricle_engine::analysis::{Passes, Redaction, analyze};
+use auricle_engine::analysis::{Passes, Redaction, Tagger, analyze};
+use auricle_engine::{Catalog, EngineOptions, load_tagger};
 use criterion::{Criterion, Throughput};
 
 const WORDS: usize = 100_000;
@@ -43,10 +44,19 @@ fn main() {
     all.summary = Some(SummaryForm::Bullets);
     let mut redact = Passes::default();
     redact.redaction = redaction;
-    for (name, passes) in [("redaction", redact), ("all", all)] {
+    let options = EngineOptions::default();
+    let tagger = Catalog::read(&options.models).and_then(|catalog| load_tagger(&catalog, &options.tagger));
+    let tagger = tagger.expect("the models folder has a catalog, and its tagger loads");
+    let mut measure = |name: &str, passes: &Passes, tagger: Option<&dyn Tagger>| {
         group.bench_function(name, |bencher| {
-            bencher.iter(|| analyze(words.clone(), Some("en"), &passes).map(|done| done.words.len()));
+            bencher.iter(|| analyze(words.clone(), Some("en"), passes, tagger).map(|done| done.words.len()));
         });
+    };
+    for (name, passes) in [("redaction", redact), ("all", all)] {
+        measure(name, &passes, None);
+        if let Some(tagger) = &tagger {
+            measure(&format!("{name}, tagger"), &passes, Some(&**tagger));
+        }
     }
     group.finish();
     criterion.final_summary();

@@ -13,6 +13,7 @@
 
 mod channels;
 mod diarizers;
+mod taggers;
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -34,7 +35,9 @@ use crate::load_once::{Loaded, LoadedFiles};
 use crate::models::decoder::ChatModel;
 use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
-use crate::options::{EngineOptions, LanguageModelChoice, ListenOptions, SpeakerLabels, TranscribeOptions};
+use crate::options::{
+    EngineOptions, LanguageModelChoice, ListenOptions, SpeakerLabels, TaggerChoice, TranscribeOptions,
+};
 use crate::pipeline::checkpoint::Checkpoint;
 use crate::pipeline::executors::device::DeviceExecutor;
 use crate::pipeline::executors::speech::voice_model::{self, VoiceModel};
@@ -53,6 +56,7 @@ use crate::transcript::{ModelReport, Progress, Transcript};
 use crate::weights::most_bytes;
 pub use channels::MAX_SEPARATE_CHANNELS;
 pub use diarizers::check_diarizer;
+pub use taggers::{check_tagger, load_tagger};
 
 /// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
 /// the number of values in its tensors.
@@ -144,6 +148,7 @@ pub struct Engine {
     detector: Mutex<Option<Arc<Silero>>>,
     /// Recordings that may be transcribed at a time, and those that are.
     recordings: (usize, AtomicUsize),
+    tagger: TaggerChoice,
     chat_limits: ChatLimits,
     /// Streams of speech that may be open, and those that are.
     speech: (usize, Arc<AtomicUsize>),
@@ -221,6 +226,7 @@ impl Engine {
             loaded: LoadedFiles::new(options.model_memory),
             detector: Mutex::default(),
             recordings: (options.recordings, AtomicUsize::new(0)),
+            tagger: options.tagger,
             chat_limits: ChatLimits { kv_bytes: options.kv_memory },
             speech: (options.speech_streams, Arc::default()),
             slots: SlotCounts {

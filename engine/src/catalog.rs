@@ -14,6 +14,7 @@ pub struct Catalog {
     models: Vec<CatalogModel>,
     detector: Option<CatalogDetector>,
     diarizer: Option<CatalogDiarizer>,
+    tagger: Option<CatalogTagger>,
     language: Vec<CatalogLanguageModel>,
     voices: Vec<CatalogVoice>,
 }
@@ -41,6 +42,13 @@ pub struct CatalogDiarizer {
     pub folder: String,
     /// Folder of the speaker embedding that serves until the published checkpoint is pulled, and where more speakers are expected than
     /// that tells apart; relative to the models folder.
+    pub starter: String,
+}
+
+/// The tagger that finds personal words.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CatalogTagger {
+    /// Its folder, relative to the models folder.
     pub starter: String,
 }
 
@@ -169,6 +177,7 @@ struct CatalogFile {
     model: Vec<CatalogModel>,
     detector: Option<CatalogDetector>,
     diarizer: Option<CatalogDiarizer>,
+    tagger: Option<CatalogTagger>,
     #[serde(default)]
     language: Vec<CatalogLanguageModel>,
     #[serde(default, rename = "voice")]
@@ -193,8 +202,8 @@ impl Catalog {
                 size.languages = model.languages.iter().filter(has).cloned().collect();
             }
         }
-        let CatalogFile { model: models, detector, diarizer, language, voices } = file;
-        Ok(Self { dir: dir.to_path_buf(), models, detector, diarizer, language, voices })
+        let CatalogFile { model: models, detector, diarizer, tagger, language, voices } = file;
+        Ok(Self { dir: dir.to_path_buf(), models, detector, diarizer, tagger, language, voices })
     }
 
     /// All models, in the catalog's order.
@@ -255,6 +264,11 @@ impl Catalog {
     pub fn diarizer_is_starter(&self) -> bool {
         let published = |diarizer: &CatalogDiarizer| self.dir.join(&diarizer.folder).join("config.json").is_file();
         !self.diarizer.as_ref().is_some_and(published)
+    }
+
+    /// The folder of the tagger that finds personal words, if the catalog names one.
+    pub fn tagger(&self) -> Option<PathBuf> {
+        Some(self.dir.join(&self.tagger.as_ref()?.starter))
     }
 
     /// The models that speak, in the catalog's order; the first is used where no voice is named.

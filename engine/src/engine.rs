@@ -23,6 +23,7 @@ use crate::pipeline::language::ChatReply;
 use crate::pipeline::live::session::{LiveEvents, LiveInput};
 use crate::pipeline::speech::session::{SpeechFrames, SpeechInput};
 use crate::speech::{SpeakOptions, VoiceInfo};
+use crate::text::analysis::Tagger;
 use crate::transcript::{Progress, Transcript};
 
 /// The engine: a device and the models on it, loaded at first use. Clones share it. Its futures run on any asynchronous
@@ -166,6 +167,14 @@ impl Engine {
     pub async fn load_chat(&self, options: &ChatOptions) -> Result<()> {
         let options = options.clone();
         self.run(move |engine| engine.load_chat(&options)).await
+    }
+
+    /// [`blocking::Engine::tagger`], awaited.
+    ///
+    /// # Errors
+    /// As [`blocking::Engine::tagger`].
+    pub async fn tagger(&self) -> Result<Option<Arc<dyn Tagger>>> {
+        self.run(blocking::Engine::tagger).await
     }
 
     /// Loads the checkpoint and the language model that a transcription with these options takes, so that the first does

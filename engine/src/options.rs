@@ -53,6 +53,8 @@ pub struct EngineOptions {
     /// their size. Where another would pass it, models that nobody uses are unloaded, the one that was asked for longest ago first; they
     /// load again when they are asked for. Models in use stay, and what does not fit beside them is refused.
     pub model_memory: u64,
+    /// The tagger of personal words.
+    pub tagger: TaggerChoice,
 }
 
 impl Default for EngineOptions {
@@ -68,6 +70,7 @@ impl Default for EngineOptions {
             speech_streams: 64,
             kv_memory: 1 << 30,
             model_memory: memory::total().map_or(u64::MAX, |total| total / 4 * 3),
+            tagger: TaggerChoice::default(),
         }
     }
 }
@@ -83,6 +86,28 @@ impl EngineOptions {
         speech_streams: usize => speech_streams,
         kv_memory: usize => kv_memory,
         model_memory: u64 => model_memory,
+        tagger: TaggerChoice => tagger,
+    }
+}
+
+/// The tagger that finds personal words beside patterns and lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TaggerChoice {
+    /// The one that the catalog names; none if it names none.
+    #[default]
+    Shipped,
+    /// None: patterns and lists alone.
+    Off,
+    /// A folder with a `BertForTokenClassification` and its `tokenizer.json`.
+    Folder(PathBuf),
+}
+
+impl std::str::FromStr for TaggerChoice {
+    type Err = std::convert::Infallible;
+
+    /// `off`, or a folder.
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        Ok(if text == "off" { Self::Off } else { Self::Folder(text.into()) })
     }
 }
 

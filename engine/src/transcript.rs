@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::speakers::words;
-use crate::text::analysis::{self, Analysis, Passes};
+use crate::text::analysis::{self, Analysis, Passes, Tagger};
 use crate::text::{Word, segments};
 
 /// Progress of a transcription.
@@ -57,14 +57,15 @@ pub struct Utterance {
 }
 
 impl Transcript {
-    /// Does analysis passes over the words. Words, text and utterances are afterwards those that redaction and the profanity
+    /// Does analysis passes over the words, with what a tagger finds in them, if there is one: that of
+    /// [`Engine::tagger`](crate::Engine::tagger), say. Words, text and utterances are afterwards those that redaction and the profanity
     /// filter leave.
     ///
     /// # Errors
     /// As [`analysis::analyze`]; the transcript has no words then.
-    pub fn analyze(&mut self, passes: &Passes) -> Result<Analysis> {
+    pub fn analyze(&mut self, passes: &Passes, tagger: Option<&dyn Tagger>) -> Result<Analysis> {
         let words = std::mem::take(&mut self.words);
-        let done = analysis::analyze(words, self.language_code.as_deref(), passes)?;
+        let done = analysis::analyze(words, self.language_code.as_deref(), passes, tagger)?;
         self.words = done.words;
         if let Some(text) = done.text {
             self.text = text;

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use auricle_engine::{DeviceChoice, LanguageModelChoice, Precision};
+use auricle_engine::{DeviceChoice, LanguageModelChoice, Precision, TaggerChoice};
 use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -29,6 +29,8 @@ pub struct Config {
     pub precision: String,
     /// Memory for the weights of loaded models. Default: three quarters of the machine's.
     pub model_memory_bytes: Option<u64>,
+    /// The tagger of personal words: a folder with a `BertForTokenClassification`, or `off`. Default: the one of the models folder.
+    pub tagger: Option<String>,
     /// `all`, `api` (no transcription) or `worker` (transcription alone).
     pub role: Role,
     /// Address of the API.
@@ -227,6 +229,7 @@ impl Default for Config {
             device: "auto".into(),
             precision: "full".into(),
             model_memory_bytes: None,
+            tagger: None,
             role: Role::All,
             listen: local(8080),
             storage_listen: local(8081),
@@ -333,12 +336,13 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 79] = [
+const KEYS: [&str; 80] = [
     "data",
     "models",
     "device",
     "precision",
     "model_memory_bytes",
+    "tagger",
     "role",
     "listen",
     "storage_listen",
@@ -431,6 +435,12 @@ impl Config {
     /// The language model of live sessions.
     pub fn live_language_model_choice(&self) -> LanguageModelChoice {
         if self.live_language_model { LanguageModelChoice::Shipped } else { LanguageModelChoice::Off }
+    }
+
+    /// The tagger of personal words.
+    pub fn tagger_choice(&self) -> TaggerChoice {
+        // Every text is a choice.
+        self.tagger.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 
     /// Reads the file, then the environment, then the flags; later values win.

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from bert import make_g2p, make_tagger
+from bert import make_g2p, make_tagger, make_words
 from checkpoints import CHECKPOINTS
 from decoder import DECODERS, make_decoder
 from features import make_features
@@ -54,7 +54,7 @@ def make(root: Path, only: list[str]) -> None:
         if not only or f"pocket_tts/{name}" in only:
             print(f"pocket_tts/{name}")
             make_pocket(name, fresh(root / "pocket_tts" / name))
-    for name, make_one in (("bert/tagger", make_tagger), ("bert/g2p", make_g2p)):
+    for name, make_one in (("bert/tagger", make_tagger), ("bert/words", make_words), ("bert/g2p", make_g2p)):
         if not only or name in only:
             print(name)
             make_one(fresh(root / name))
@@ -132,7 +132,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", "voice", "sortformer", "fastspeech2", "vocos", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "voice", "sortformer", "fastspeech2", "vocos", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/words", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

@@ -50,7 +50,7 @@ pub struct Offer {
     pub serves: bool,
 }
 
-/// The models of a catalog in its order: those that transcribe, language models, the detector, the diarizer, voices.
+/// The models of a catalog in its order: those that transcribe, language models, the detector, the diarizer, the tagger, voices.
 ///
 /// # Errors
 /// If the catalog contradicts itself.
@@ -94,6 +94,17 @@ pub fn list(catalog: &Catalog) -> auricle_engine::Result<Vec<ListedModel>> {
             languages: any(),
             published: (!is_starter).then(|| published.clone()),
             offers: vec![Offer { size: None, published: published.clone(), download_bytes: None, serves: !is_starter }],
+        });
+    }
+    if let Some(path) = catalog.tagger() {
+        models.push(ListedModel {
+            id: "tagger".into(),
+            kind: "names, places".into(),
+            state: if has_weights(&path) { ModelState::Starter } else { ModelState::Missing },
+            path,
+            languages: vec!["en".into()],
+            published: None,
+            offers: Vec::new(),
         });
     }
     for voice in catalog.voices() {

@@ -3,16 +3,18 @@
 use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use auricle_engine::analysis::chapters::Chapter;
 use auricle_engine::analysis::moderation::SafetyReport;
 use auricle_engine::analysis::sentiment::SentenceSentiment;
 use auricle_engine::analysis::summary::SummaryForm;
-use auricle_engine::analysis::{self, Analysis, Passes, Redaction, Span, WrittenText, profanity};
+use auricle_engine::analysis::{self, Analysis, Passes, Redaction, Span, Tagger, WrittenText, profanity};
+use auricle_engine::{Catalog, TaggerChoice, load_tagger};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::{Failure, Result, output};
+use super::{Failure, ModelsFolder, Result, output};
 
 /// What is asked of a text; the same flags for `analyze` and `transcribe`.
 #[derive(Args, Clone, Copy)]
@@ -39,6 +41,21 @@ pub struct AnalysisArgs {
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "bullets",
           value_parser = summary_form)]
     pub summary: Option<SummaryForm>,
+}
+
+/// The tagger beside patterns and lists; the same flag for `analyze` and `transcribe`.
+#[derive(Args)]
+pub struct TaggerArgs {
+    /// The tagger of names, places and the like: a folder with a BertForTokenClassification, or off for patterns and lists alone
+    /// [default: the one of the models folder]
+    #[arg(long, value_name = "DIR")]
+    tagger: Option<TaggerChoice>,
+}
+
+impl TaggerArgs {
+    pub fn choice(&self) -> TaggerChoice {
+        self.tagger.clone().unwrap_or_default()
+    }
 }
 
 fn summary_form(name: &str) -> Result<SummaryForm, &'static str> {
@@ -83,6 +100,10 @@ pub struct AnalyzeArgs {
     file: PathBuf,
     #[command(flatten)]
     analysis: AnalysisArgs,
+    #[command(flatten)]
+    tagger: TaggerArgs,
+    #[command(flatten)]
+    models: ModelsFolder,
     /// Take each line as a text of its own, and write one line of JSON for each
     #[arg(long)]
     lines: bool,
@@ -140,12 +161,13 @@ pub fn run(args: &AnalyzeArgs) -> Result<()> {
     if asked.pii {
         analysis::check_redaction(Some(&args.language))?;
     }
+    let tagger = tagger(args, asked)?;
     let format = args.format.unwrap_or(if args.lines { TextFormat::Json } else { TextFormat::Text });
     let input = open(&args.file)?;
     let stopped = |source| Failure::Write { what: "to standard output".into(), source };
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut write = |text: &str| -> Result<()> {
-        let analyzed = analyze(text, asked, &args.language)?;
+        let analyzed = analyze(text, asked, &args.language, tagger.as_deref())?;
         out.write_all(render(&analyzed, asked, format)?.as_bytes()).map_err(stopped)
     };
     let failed = |error: io::Error| Failure::Engine(read_error(&args.file, &error));
@@ -161,6 +183,19 @@ pub fn run(args: &AnalyzeArgs) -> Result<()> {
         write(text.trim_end_matches('\n'))?;
     }
     out.flush().map_err(stopped)
+}
+
+/// The tagger, if the text has to be searched for names and the like.
+fn tagger(args: &AnalyzeArgs, asked: AnalysisArgs) -> Result<Option<Arc<dyn Tagger>>> {
+    let choice = args.tagger.choice();
+    if choice == TaggerChoice::Off || !asked.passes().ask_for_entities() || !analysis::has_language(&args.language) {
+        return Ok(None);
+    }
+    let tagger = load_tagger(&Catalog::read(args.models.path()?)?, &choice)?;
+    if let Some(tagger) = tagger.as_ref().filter(|tagger| !tagger.ignored_labels().is_empty()) {
+        tracing::warn!(labels = tagger.ignored_labels().join(", "), "the tagger's labels without a meaning here");
+    }
+    Ok(tagger)
 }
 
 fn open(path: &Path) -> Result<Box<dyn io::Read>> {
@@ -183,14 +218,14 @@ fn read_error(path: &Path, error: &io::Error) -> auricle_engine::Error {
     auricle_engine::Error::Read { path: path.to_owned(), reason }
 }
 
-fn analyze(text: &str, asked: AnalysisArgs, language: &str) -> Result<Analyzed> {
+fn analyze(text: &str, asked: AnalysisArgs, language: &str, tagger: Option<&dyn Tagger>) -> Result<Analyzed> {
     let written = WrittenText::new(text);
     let (mut redacted, hidden) =
-        if asked.pii { written.redact(&Redaction::default()) } else { (text.to_owned(), Vec::new()) };
+        if asked.pii { written.redact(&Redaction::default(), tagger)? } else { (text.to_owned(), Vec::new()) };
     if asked.profanity {
         redacted = profanity::mask_text(&redacted, language);
     }
-    let entities = if asked.entities && analysis::has_language(language) { written.entities() } else { hidden };
+    let entities = if asked.entities && analysis::has_language(language) { written.entities(tagger)? } else { hidden };
     let more = more(&redacted, asked, language)?;
     Ok(Analyzed { redacted, entities: entities.into_iter().map(SpanObject::from).collect(), more })
 }
@@ -205,7 +240,7 @@ fn more(redacted: &str, asked: AnalysisArgs, language: &str) -> Result<Option<Mo
     }
     let words = WrittenText::new(redacted).to_words();
     let Analysis { summary, chapters, sentiment_results, content_safety, .. } =
-        analysis::analyze(words, Some(language), &passes)?.analysis;
+        analysis::analyze(words, Some(language), &passes, None)?.analysis;
     Ok(Some(More { summary, chapters, sentiment_results, content_safety }))
 }
 

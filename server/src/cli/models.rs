@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use auricle_engine::{Catalog, Error, ModelReport, check_detector, check_diarizer, check_model, check_voice};
+use auricle_engine::{
+    Catalog, Error, ModelReport, check_detector, check_diarizer, check_model, check_tagger, check_voice,
+};
 use clap::{Args, Subcommand};
 
 use super::pull::{self, PullArgs};
@@ -95,8 +97,8 @@ fn check(args: &CheckArgs) -> Result<()> {
         {
             true if is_voice(dir) => check_voice(dir)
                 .map(|values| format!("{}: good\n  voice, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)),
-            true => match diarizer_name(dir) {
-                Some(name) => check_diarizer(dir).map(|values| {
+            true => match part_of(dir) {
+                Some((name, check)) => check(dir).map(|values| {
                     format!("{}: good\n  {name}, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
                 }),
                 None => check_model(dir).map(|report| described(dir, &report)),
@@ -127,7 +129,7 @@ fn present(dir: &Path) -> Result<Vec<PathBuf>> {
         [&model.folder, &model.starter].into_iter().chain(model.sizes.iter().map(|size| &size.folder))
     });
     let named = named.map(|folder| dir.join(folder)).chain(catalog.detector());
-    let named = named.chain(catalog.diarizer()).chain(catalog.starter_diarizer());
+    let named = named.chain(catalog.diarizer()).chain(catalog.starter_diarizer()).chain(catalog.tagger());
     let named = named.chain(catalog.voices().iter().map(|voice| catalog.voice_path(voice)));
     let languages = catalog.language_models().iter();
     let languages = languages.filter_map(|model| Some(catalog.choose_language_model(Some(&model.id)).ok()?.1));
@@ -143,11 +145,12 @@ fn is_voice(dir: &Path) -> bool {
     dir.join("acoustic").is_dir() || model_type(dir).is_some_and(is_network)
 }
 
-/// The name of a checkpoint that tells who speaks; none for another.
-fn diarizer_name(dir: &Path) -> Option<&'static str> {
+/// The name and the check of a checkpoint that transcribes nothing by itself; none for another.
+fn part_of(dir: &Path) -> Option<(&'static str, fn(&Path) -> Result<usize, Error>)> {
     match model_type(dir)?.as_str() {
-        "ecapa_tdnn" => Some("speaker embedding"),
-        "nemotron3_diarization" => Some("diarizer"),
+        "ecapa_tdnn" => Some(("speaker embedding", |dir| check_diarizer(dir))),
+        "nemotron3_diarization" => Some(("diarizer", |dir| check_diarizer(dir))),
+        "bert" => Some(("tagger", |dir| check_tagger(dir))),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use auricle_engine::blocking::Engine;
 use auricle_engine::{EngineOptions, Error, SpeakerLabels, TranscribeOptions, Transcript};
 use clap::Args;
 
-use super::analyze::AnalysisArgs;
+use super::analyze::{AnalysisArgs, TaggerArgs};
 use super::output::{self, Format, OutFolder};
 use super::progress::{Bar, clock, speed};
 use super::{EngineArgs, Failure, Result, SearchArgs, hint, interrupt};
@@ -83,6 +83,8 @@ pub struct TranscribeArgs {
     channels: bool,
     #[command(flatten)]
     analysis: AnalysisArgs,
+    #[command(flatten)]
+    tagger: TaggerArgs,
     #[command(flatten)]
     engine: EngineArgs,
     /// Hide the progress bar and notes; warnings and errors are shown
@@ -174,7 +176,7 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
     };
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
-    let mut job = Job { args, bar, engine_options: args.engine.options()?, engine: None };
+    let mut job = Job { args, bar, engine_options: args.engine.options()?.tagger(args.tagger.choice()), engine: None };
     let (mut failed, mut printed) = (false, false);
     let coloured = out.is_none() && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let with_headers = inputs.len() > 1 && (args.format == Format::Text || io::stdout().is_terminal());
@@ -264,6 +266,8 @@ impl Job<'_> {
         options.look_ahead_ms = self.args.look_ahead;
         options.beam = self.args.beam;
         engine.load(&options)?;
+        let passes = self.args.analysis.passes();
+        let tagger = if passes.ask_for_entities() { engine.tagger()? } else { None };
         tracing::info!(file = name, format = audio.format(), device = engine.device().name, "transcribing");
         bar.begin(audio.duration_s());
         let started = Instant::now();
@@ -284,11 +288,10 @@ impl Job<'_> {
                 engine.device().name
             ));
         }
-        let passes = self.args.analysis.passes();
         if passes.is_empty() {
             return Ok((transcript, None));
         }
-        let analysis = transcript.analyze(&passes)?;
+        let analysis = transcript.analyze(&passes, tagger.as_deref())?;
         Ok((transcript, Some(analysis)))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use auricle_engine::analysis::Passes;
+use auricle_engine::analysis::{Passes, Tagger};
 use auricle_engine::audio::{AudioStream, Cover, OpenOptions, write_redacted};
 use auricle_engine::{Error, SpeakerLabels, TranscribeOptions, Transcript};
 use futures_util::TryStreamExt as _;
@@ -230,6 +230,9 @@ impl JobRunner {
                 if asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             let engine = engine.blocking();
+            // What redaction needs is there before the work begins.
+            let tagger = if passes.ask_for_entities() { engine.tagger() } else { Ok(None) };
+            let tagger = tagger.map_err(|error| classify(error, asked_to_stop()))?;
             let transcript = if multichannel {
                 // The channels are decoded each by itself; the waveform is that of all together. Damage is reported by the others.
                 while !asked_to_stop() && matches!(audio.next_block(), Ok(Some(_))) {}
@@ -239,7 +242,7 @@ impl JobRunner {
             };
             let transcript = transcript.map_err(|error| classify(error, asked_to_stop()))?;
             // No word leaves this thread before the passes have hidden what must be hidden.
-            let analyzed = analyzed(transcript, &passes)?;
+            let analyzed = analyzed(transcript, &passes, tagger.as_deref())?;
             let redacted =
                 cover.map(|cover| redacted_audio(&file, &analyzed.hidden_ms, cover, &scratch)).transpose()?;
             Ok((analyzed, redacted))
@@ -283,9 +286,13 @@ struct Analyzed {
 }
 
 /// Does the passes over a transcript.
-fn analyzed(mut transcript: Transcript, passes: &Passes) -> Result<Analyzed, AttemptError> {
+fn analyzed(
+    mut transcript: Transcript,
+    passes: &Passes,
+    tagger: Option<&dyn Tagger>,
+) -> Result<Analyzed, AttemptError> {
     let began = Instant::now();
-    let mut analysis = transcript.analyze(passes).map_err(|error| classify(error, false))?;
+    let mut analysis = transcript.analyze(passes, tagger).map_err(|error| classify(error, false))?;
     let hidden_ms = std::mem::take(&mut analysis.hidden_ms);
     let json = |error: serde_json::Error| AttemptError::Retryable(error.to_string());
     let words = serde_json::to_string(&transcript.words).map_err(json)?;

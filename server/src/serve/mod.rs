@@ -281,6 +281,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
         .precision(config.precision.parse().map_err(|error| format!("settings: precision: {error}"))?)
         // A new session may start before the engine has seen the end of an old one, so there are two slots for each.
         .live_streams(config.max_live_sessions.saturating_mul(2))
+        .tagger(config.tagger_choice())
         .recordings(config.job_workers.saturating_mul(2));
     if let Some(bytes) = config.model_memory_bytes {
         options = options.model_memory(bytes);
@@ -303,6 +304,11 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
                 }
                 ProductKind::Agent | ProductKind::Language => {}
             }
+        }
+        if let Some(tagger) = engine.tagger()?
+            && !tagger.ignored_labels().is_empty()
+        {
+            tracing::warn!(labels = tagger.ignored_labels().join(", "), "the tagger's labels without a meaning here");
         }
         if engine.device().is_gpu() {
             engine.warm_up()?;

@@ -72,6 +72,30 @@ fn wrong_usage_is_refused() {
     assert!(run.stderr.contains("no-such-file.txt"), "{}", run.stderr);
 }
 
+/// The tagger of the fixtures has random weights: it takes the whole line for a name.
+#[test]
+fn a_tagger_finds_what_no_list_has() {
+    let (line, tagger) = ("in NASA we met mister van der Berg", fixtures().join("bert/words"));
+    let with = |tagger: &str| analyze(&["--pii", "--tagger", tagger], line).stdout;
+    assert_eq!(with(tagger.to_str().unwrap()), "[PERSON_NAME]\n");
+    let off = with("off");
+    assert!(off.starts_with("in NASA we met "), "{off}");
+    let entities = ["--entities", "--format", "json", "--tagger", tagger.to_str().unwrap()];
+    let found = objects(&analyze(&entities, line));
+    assert_eq!(found[0]["entities"], json!([{"text": line, "label": "PERSON_NAME", "start_char": 0, "end_char": 34}]));
+    // Nobody asked for names: it is not even looked for.
+    assert_eq!(analyze(&["--profanity", "--tagger", "nowhere"], line).stdout, format!("{line}\n"));
+}
+
+#[test]
+fn text_is_not_shown_where_its_tagger_cannot_be_loaded() {
+    for (tagger, names) in [("nowhere", "nowhere/config.json"), ("../tests/fixtures/bert/tagger", "tokenizer.json")] {
+        let run = analyze(&["--pii", "--tagger", tagger], "My name is Jo Smith.");
+        assert_eq!((run.status, run.stdout.as_str()), (Some(1), ""), "{}", run.stderr);
+        assert!(run.stderr.contains(names), "{}", run.stderr);
+    }
+}
+
 #[test]
 fn input_that_is_no_text_is_refused_in_plain_words() {
     for lines in [&["--pii", "-"][..], &["--pii", "--lines", "-"]] {

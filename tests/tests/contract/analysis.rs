@@ -122,6 +122,21 @@ fn a_hidden_run_is_one_word_with_the_times_of_the_run() {
 }
 
 #[test]
+fn utterances_hold_no_hidden_word() {
+    let done = analyzed(&service().account(), json!({"pii_redaction": true, "speaker_labels": true}));
+    let utterances = done["utterances"].as_array().unwrap();
+    let said: Vec<&str> = utterances.iter().map(|utterance| utterance["text"].as_str().unwrap()).collect();
+    assert_eq!(said.join(" "), text(&done));
+    let lower = said.join(" ").to_lowercase();
+    assert!(lower.contains("[person_name]") && lower.contains("[location]"), "{lower}");
+    for word in PERSONAL {
+        assert!(!lower.contains(word), "{word} in {lower}");
+    }
+    let words = done["words"].as_array().unwrap();
+    assert!(words.iter().all(|word| word["speaker"].is_string()), "{words:?}");
+}
+
+#[test]
 fn the_redacted_recording_has_a_cover_in_place_of_the_hidden_words() {
     let account = service().account();
     let done = analyzed(&account, json!({"pii_redaction": true, "redact_audio": "silence"}));

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use auricle_tests::{
-    Answer, Gate, Receiver, Reply, Run, Setup, command, ended, eventually, http, silence, skip, tiny_models,
+    Answer, Gate, Receiver, Reply, Run, Setup, command, ended, eventually, fixtures, http, silence, skip, tiny_models,
 };
 use serde_json::{Value, json};
 
@@ -53,6 +53,19 @@ fn the_first_output_ends_with_the_model_at_work_and_the_command_for_a_better_one
     assert!(line.starts_with("the small starter checkpoint, 27.2 % of words wrong on "), "{line}");
     assert!(line.contains("auricle models pull svc-fast --recommended"), "{line}");
     assert_eq!(service.lines().last().unwrap(), &format!("svc-best runs on {line}"));
+}
+
+/// What redacts transcripts is there before the first one is accepted, or the service does not start.
+#[test]
+fn a_tagger_that_cannot_be_loaded_stops_the_start() {
+    let (dir, models) = (tempfile::tempdir().unwrap(), tiny_models());
+    let mut command = command();
+    command.args(["serve", "--device", "cpu", "--listen", "127.0.0.1:0", "--storage-listen", "127.0.0.1:0"]);
+    command.args(["--dashboard-listen", "127.0.0.1:0", "--data"]).arg(dir.path()).arg("--models").arg(models.path());
+    command.env("AURICLE_TAGGER", fixtures().join("bert/tagger"));
+    let run = ended(command.stdin(Stdio::null()).output().unwrap());
+    assert_eq!((run.status, run.stdout.as_str()), (Some(1), ""), "{}", run.stderr);
+    assert!(run.stderr.contains("bert/tagger/tokenizer.json"), "{}", run.stderr);
 }
 
 #[test]

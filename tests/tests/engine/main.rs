@@ -14,5 +14,6 @@ mod shares;
 mod speakers;
 mod speech;
 mod spoken_text;
+mod tagger;
 mod transcribe;
 mod word_times;

@@ -26,7 +26,7 @@ pub struct Config {
     pub intermediate_size: usize,
     /// Most tokens of a row.
     pub max_position_embeddings: usize,
-    /// Number of segments.
+    /// Number of token types.
     pub type_vocab_size: usize,
     /// Added to the variance in a norm.
     #[serde(default = "epsilon")]
@@ -37,10 +37,22 @@ pub struct Config {
     position_embedding_type: Option<String>,
     #[serde(default)]
     id2label: BTreeMap<String, String>,
+    #[serde(default)]
+    auricle_token_types: Option<String>,
+    /// Taggers: least confidence of a finding.
+    #[serde(default = "half")]
+    pub auricle_least_confidence: f32,
 }
+
+/// Token types that tell the casing of a word: none, first letter, all letters, mixed.
+const CASE_TYPES: usize = 4;
 
 fn epsilon() -> f64 {
     1e-12
+}
+
+fn half() -> f32 {
+    0.5
 }
 
 fn gelu() -> String {
@@ -82,11 +94,33 @@ impl Config {
             let (heads, width) = (config.num_attention_heads, config.hidden_size);
             return Err(bad(format!("{heads} heads do not divide a width of {width}")));
         }
+        if !(0.0..1.0).contains(&config.auricle_least_confidence) {
+            return Err(bad("auricle_least_confidence is from 0 to 1".into()));
+        }
+        match config.auricle_token_types.as_deref() {
+            None => {}
+            Some("case") if config.type_vocab_size < CASE_TYPES => {
+                let types = config.type_vocab_size;
+                return Err(bad(format!("token types that tell the casing are {CASE_TYPES}, not {types}")));
+            }
+            Some("case") => {}
+            Some(other) => return Err(bad(format!("auricle_token_types {other} is not supported; case is"))),
+        }
         Ok(config)
     }
 
     /// Number of labels; the class's default is two.
     pub fn labels(&self) -> usize {
         if self.id2label.is_empty() { 2 } else { self.id2label.len() }
+    }
+
+    /// The name of a label, if the checkpoint names it.
+    pub fn label(&self, id: usize) -> Option<&str> {
+        self.id2label.get(&id.to_string()).map(String::as_str)
+    }
+
+    /// True if token types tell the casing of words; all are 0 otherwise.
+    pub fn has_case_types(&self) -> bool {
+        self.auricle_token_types.is_some()
     }
 }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use burn::tensor::Device;
+use auricle_kernels::gemv::Precision;
 use serde::Deserialize;
 
-use super::model::TokenClassifier;
+use super::model::{Token, TokenClassifier};
 use crate::error::{Error, Result};
 use crate::text::speech::{GraphemeToPhoneme, Phone};
 
@@ -16,7 +16,6 @@ const BATCH: usize = 32;
 #[derive(Clone, Debug)]
 pub struct G2p {
     network: TokenClassifier,
-    device: Device,
     /// Scores of a letter are those of so many decisions.
     slots: usize,
     /// The letter of each token.
@@ -37,8 +36,8 @@ impl G2p {
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-    pub fn load(dir: &Path, device: &Device) -> Result<Self> {
-        let network = TokenClassifier::load(dir, device)?;
+    pub fn load(dir: &Path) -> Result<Self> {
+        let network = TokenClassifier::load(dir, Precision::F32)?;
         let path = dir.join("config.json");
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
         let text = std::fs::read_to_string(&path).map_err(|e| bad(format!("cannot read: {e}")))?;
@@ -56,15 +55,15 @@ impl G2p {
         if letters.len() != network.config().vocab_size {
             return Err(bad(format!("{} letters in a vocabulary of {}", letters.len(), network.config().vocab_size)));
         }
-        Ok(Self { network, device: device.clone(), slots, letters, phones })
+        Ok(Self { network, slots, letters, phones })
     }
 
     /// The tokens of a word; letters that the model does not know are left out.
-    fn tokens(&self, word: &str) -> Vec<usize> {
+    fn tokens(&self, word: &str) -> Vec<Token> {
         let mut buffer = [0; 4];
         let known = word.chars().filter_map(|letter| {
             let letter: &str = letter.encode_utf8(&mut buffer);
-            self.letters.iter().position(|known| known == letter)
+            Some(Token { id: self.letters.iter().position(|known| known == letter)?, kind: 0 })
         });
         known.take(self.network.config().max_position_embeddings).collect()
     }
@@ -92,21 +91,17 @@ impl G2p {
 impl GraphemeToPhoneme for G2p {
     fn pronounce(&self, words: &[&str]) -> Result<Vec<Vec<Phone>>> {
         let mut found = Vec::with_capacity(words.len());
+        let labels = self.slots * (1 + self.phones.len());
         for words in words.chunks(BATCH) {
-            let rows: Vec<Vec<usize>> = words.iter().map(|word| self.tokens(word)).collect();
-            let longest = rows.iter().map(Vec::len).max().unwrap_or_default();
-            if longest == 0 {
-                found.extend(rows.iter().map(|_| Vec::new()));
-                continue;
+            let all: Vec<_> = words.iter().map(|word| self.tokens(word)).collect();
+            let rows: Vec<_> = all.iter().filter(|row| !row.is_empty()).cloned().collect();
+            let scores = self.network.forward(&rows)?;
+            let mut rest = scores.as_slice();
+            for row in all {
+                let (own, after) = rest.split_at(row.len() * labels);
+                found.push(self.read(own));
+                rest = after;
             }
-            let scores = self
-                .network
-                .forward(&rows)?
-                .try_into_vec_as::<f32>()
-                .map_err(|e| Error::Device { device: format!("{:?}", self.device), reason: format!("{e:?}") })?;
-            let labels = self.slots * (1 + self.phones.len());
-            let each = scores.chunks_exact(labels * longest).zip(&rows);
-            found.extend(each.map(|(scores, row)| self.read(&scores[..labels * row.len()])));
         }
         Ok(found)
     }

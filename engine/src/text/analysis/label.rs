@@ -99,6 +99,27 @@ impl Label {
         Self::ALL.iter().copied().find(|label| label.name() == name)
     }
 
+    /// True if its findings are codes: numbers, addresses of the network and the like.
+    pub(super) fn is_code(self) -> bool {
+        matches!(
+            self,
+            Self::EmailAddress
+                | Self::PhoneNumber
+                | Self::Url
+                | Self::IpAddress
+                | Self::AccountNumber
+                | Self::BankingInformation
+                | Self::CreditCardNumber
+                | Self::CreditCardExpiration
+                | Self::CreditCardCvv
+                | Self::UsSocialSecurityNumber
+                | Self::PassportNumber
+                | Self::DriversLicense
+                | Self::HealthcareNumber
+                | Self::VehicleId
+        )
+    }
+
     /// True if redaction hides findings of this label when no labels are named.
     #[must_use]
     pub fn is_hidden_by_default(self) -> bool {

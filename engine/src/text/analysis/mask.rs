@@ -8,7 +8,7 @@ use super::{Finding, Turn, find_in, resolve};
 use crate::text::Word;
 
 /// Findings below this confidence are shown as entities and never hidden.
-const MIN_CONFIDENCE: f32 = 0.5;
+pub const MIN_CONFIDENCE: f32 = 0.5;
 
 /// Masking ends with the round that finds nothing more; more rounds than this were never seen.
 const MAX_ROUNDS: usize = 8;
@@ -75,8 +75,8 @@ pub struct Hidden {
     pub end: usize,
 }
 
-/// The runs that redaction hides, in order.
-pub fn hidden_runs(words: &[Turn<'_>], redaction: &Redaction) -> Vec<Hidden> {
+/// The runs that redaction hides, in order; `tagged` has the findings of a tagger in the words.
+pub fn hidden_runs(words: &[Turn<'_>], redaction: &Redaction, tagged: &[Finding]) -> Vec<Hidden> {
     let mut hidden: Vec<Hidden> = Vec::new();
     for _ in 0..MAX_ROUNDS {
         // The words as they are by now, each with the words that it stands for.
@@ -107,7 +107,8 @@ pub fn hidden_runs(words: &[Turn<'_>], redaction: &Redaction) -> Vec<Hidden> {
             texts.iter().map(|(text, ends)| Turn { text, ends: *ends }).collect()
         };
         let reading = Reading::new(&turns);
-        let found: Vec<Finding> = find_in(&reading).into_iter().filter(|finding| redaction.hides(finding)).collect();
+        let tagged = if first_round { tagged } else { &[] };
+        let found = find_in(&reading, tagged).into_iter().filter(|finding| redaction.hides(finding)).collect();
         let mut more: Vec<Hidden> = Vec::new();
         for finding in resolve(&reading, found) {
             let (start, end) = reading.bounds(&finding.words, finding.label);
@@ -177,12 +178,14 @@ pub struct Redacted {
     pub hidden: Vec<(usize, Label)>,
     /// First and last moment of each hidden run, in ms.
     pub spans_ms: Vec<(u64, u64)>,
+    /// What a tagger has found beside the hidden runs, by the indices of `words`.
+    pub tagged: Vec<Finding>,
 }
 
-/// Hides words.
-pub fn redact(words: &[Word], turns: &[Turn<'_>], redaction: &Redaction) -> Redacted {
-    let runs = hidden_runs(turns, redaction);
-    let mut redacted = Redacted::default();
+/// Hides words; `tagged` has the findings of a tagger in them.
+pub fn redact(words: &[Word], turns: &[Turn<'_>], redaction: &Redaction, tagged: &[Finding]) -> Redacted {
+    let runs = hidden_runs(turns, redaction, tagged);
+    let mut redacted = Redacted { tagged: beside(&runs, tagged), ..Redacted::default() };
     let mut at = 0;
     for run in runs {
         redacted.words.extend_from_slice(&words[at..run.words.start]);
@@ -201,4 +204,21 @@ pub fn redact(words: &[Word], turns: &[Turn<'_>], redaction: &Redaction) -> Reda
     }
     redacted.words.extend_from_slice(&words[at..]);
     redacted
+}
+
+/// The findings that no hidden run touches, by the indices of words of which each run is one.
+fn beside(runs: &[Hidden], tagged: &[Finding]) -> Vec<Finding> {
+    let mut runs = runs.iter().peekable();
+    let mut gone = 0;
+    let mut kept = Vec::new();
+    for finding in tagged {
+        while let Some(run) = runs.next_if(|run| run.words.end <= finding.words.start) {
+            gone += run.words.len() - 1;
+        }
+        if runs.peek().is_none_or(|run| finding.words.end <= run.words.start) {
+            let words = finding.words.start - gone..finding.words.end - gone;
+            kept.push(Finding { words, ..finding.clone() });
+        }
+    }
+    kept
 }

@@ -19,6 +19,7 @@ mod reading;
 pub mod sentiment;
 mod stop_words;
 pub mod summary;
+mod tagger;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use serde::Serialize;
 pub use label::Label;
 pub use mask::{Redacted, Redaction, Substitution};
 pub use passes::{Analysis, Analyzed, Passes, analyze};
+pub use tagger::Tagger;
 pub use written::{Span, WrittenText, redact_text};
 
 use super::Word;
@@ -52,6 +54,8 @@ pub enum Source {
     Pattern,
     /// In a list.
     List,
+    /// By a trained tagger.
+    Tagger,
 }
 
 /// Something that was found in the words.
@@ -118,8 +122,8 @@ fn turns(words: &[Word]) -> Vec<Turn<'_>> {
     words.iter().zip(next).map(|(word, next)| Turn { text: &word.text, ends: ends(word, next) }).collect()
 }
 
-/// Everything that the finders find, overlaps included.
-fn find_in(reading: &Reading<'_>) -> Vec<Finding> {
+/// Everything that the finders find and what a tagger has found in the same words, overlaps included.
+fn find_in(reading: &Reading<'_>, tagged: &[Finding]) -> Vec<Finding> {
     let codes = numbers::codes(reading);
     let cues = cues::find(reading);
     let mut found = Vec::new();
@@ -129,8 +133,14 @@ fn find_in(reading: &Reading<'_>) -> Vec<Finding> {
     find::secrets::find(reading, &cues, &mut found);
     find::places::find(reading, &codes, &cues, &mut found);
     find::terms::find(reading, &codes, &mut found);
-    find::names::find(reading, &codes, &cues, &mut found);
+    find::names::find(reading, &codes, &cues, tagged, &mut found);
+    tagger::join(reading, &cues, tagged, &mut found);
     found
+}
+
+/// The findings of a tagger; none without one.
+fn tag(words: &[Turn<'_>], tagger: Option<&dyn Tagger>) -> Result<Vec<Finding>> {
+    tagger.map_or(Ok(Vec::new()), |tagger| tagger.tag(words))
 }
 
 /// Findings without overlaps, in order: of two the more certain one, then the longer one. What is left of the other one
@@ -155,19 +165,28 @@ fn resolve(reading: &Reading<'_>, mut found: Vec<Finding>) -> Vec<Finding> {
     kept
 }
 
+/// The findings without overlaps that are certain enough to be shown.
+fn entities_in(reading: &Reading<'_>, tagged: &[Finding]) -> Vec<Finding> {
+    let found = find_in(reading, tagged).into_iter();
+    resolve(reading, found.filter(|finding| finding.confidence >= MIN_ENTITY_CONFIDENCE).collect())
+}
+
 /// The findings of a transcript without overlaps.
-#[must_use]
-pub fn find(words: &[Word]) -> Vec<Finding> {
+///
+/// # Errors
+/// As [`Tagger::tag`].
+pub fn find(words: &[Word], tagger: Option<&dyn Tagger>) -> Result<Vec<Finding>> {
     let turns = turns(words);
-    let reading = Reading::new(&turns);
-    let found = find_in(&reading);
-    resolve(&reading, found.into_iter().filter(|finding| finding.confidence >= MIN_ENTITY_CONFIDENCE).collect())
+    Ok(entities_in(&Reading::new(&turns), &tag(&turns, tagger)?))
 }
 
 /// Hides personal words.
-#[must_use]
-pub fn redact(words: &[Word], redaction: &Redaction) -> Redacted {
-    mask::redact(words, &turns(words), redaction)
+///
+/// # Errors
+/// As [`Tagger::tag`].
+pub fn redact(words: &[Word], redaction: &Redaction, tagger: Option<&dyn Tagger>) -> Result<Redacted> {
+    let turns = turns(words);
+    Ok(mask::redact(words, &turns, redaction, &tag(&turns, tagger)?))
 }
 
 /// The entities of words that may hold masks.
@@ -176,9 +195,8 @@ pub fn entities(redacted: &Redacted) -> Vec<Entity> {
     let words = &redacted.words;
     let turns = turns(words);
     let reading = Reading::new(&turns);
-    let found = find_in(&reading).into_iter().filter(|finding| finding.confidence >= MIN_ENTITY_CONFIDENCE).collect();
     let mut entities: Vec<Entity> = Vec::new();
-    for finding in resolve(&reading, found) {
+    for finding in entities_in(&reading, &redacted.tagged) {
         let covered = &words[finding.words.clone()];
         let (Some(first), Some(last)) = (covered.first(), covered.last()) else { continue };
         let (start, end) = reading.bounds(&finding.words, finding.label);

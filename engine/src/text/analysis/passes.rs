@@ -7,7 +7,9 @@ use super::chapters::{Chapter, chapters};
 use super::moderation::{SafetyReport, has_lists, moderate};
 use super::sentiment::{SentenceSentiment, has_lexicon, sentiment};
 use super::summary::{SummaryForm, summarise};
-use super::{Entity, Redacted, Redaction, check_redaction, entities, has_language, profanity, redact};
+use super::{
+    Entity, Redacted, Redaction, Tagger, check_redaction, entities, has_language, profanity, redact, tag, turns,
+};
 use crate::error::Result;
 use crate::text::Word;
 use crate::text::segments;
@@ -38,6 +40,12 @@ impl Passes {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// True if a pass asks which words are names, places and the like, so that a [`Tagger`] is of use.
+    #[must_use]
+    pub fn ask_for_entities(&self) -> bool {
+        self.redaction.is_some() || self.entities
     }
 
     /// Checks that the passes can be done in a language.
@@ -98,23 +106,32 @@ pub struct Analyzed {
     pub analysis: Analysis,
 }
 
-/// Does the passes over the words of a transcript.
+/// Does the passes over the words of a transcript, with what a tagger finds in them, if there is one.
 ///
 /// # Errors
 /// [`crate::Error::InvalidOption`] if redaction is asked and cannot be done in the language. Words without any are fine in
-/// every language.
-pub fn analyze(words: Vec<Word>, language: Option<&str>, passes: &Passes) -> Result<Analyzed> {
+/// every language. As [`Tagger::tag`].
+pub fn analyze(
+    words: Vec<Word>,
+    language: Option<&str>,
+    passes: &Passes,
+    tagger: Option<&dyn Tagger>,
+) -> Result<Analyzed> {
     if !words.is_empty() {
         passes.check_language(language)?;
     }
     let mut changed = false;
     let mut redacted = match &passes.redaction {
         Some(redaction) => {
-            let redacted = redact(&words, redaction);
+            let redacted = redact(&words, redaction, tagger)?;
             changed = !redacted.hidden.is_empty();
             redacted
         }
-        None => Redacted { words, ..Redacted::default() },
+        None => {
+            let is_asked = passes.entities && has_language(language.unwrap_or_default());
+            let tagged = if is_asked { tag(&turns(&words), tagger)? } else { Vec::new() };
+            Redacted { words, tagged, ..Redacted::default() }
+        }
     };
     // Profanity is masked afterwards: it tells of sentiment and of topics.
     let mut analysis = found(&redacted, language.unwrap_or_default(), passes);

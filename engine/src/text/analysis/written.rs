@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::label::Label;
 use super::mask::{self, Redaction};
 use super::reading::Reading;
-use super::{MIN_ENTITY_CONFIDENCE, Turn, find_in, resolve};
+use super::{Tagger, Turn, entities_in, tag};
+use crate::error::Result;
 use crate::text::Word;
 
 /// A span of a text.
@@ -86,23 +87,26 @@ impl<'a> WrittenText<'a> {
     }
 
     /// The entities of the text.
-    #[must_use]
-    pub fn entities(&self) -> Vec<Span> {
+    ///
+    /// # Errors
+    /// As [`Tagger::tag`].
+    pub fn entities(&self, tagger: Option<&dyn Tagger>) -> Result<Vec<Span>> {
         let turns = self.turns();
         let reading = Reading::new(&turns);
-        let found =
-            find_in(&reading).into_iter().filter(|finding| finding.confidence >= MIN_ENTITY_CONFIDENCE).collect();
-        let spans = resolve(&reading, found).into_iter().map(|finding| {
+        let spans = entities_in(&reading, &tag(&turns, tagger)?).into_iter().map(|finding| {
             let (start, end) = reading.bounds(&finding.words, finding.label);
             (self.bytes(&finding.words, start, end), finding.label)
         });
-        self.spans(spans.collect())
+        Ok(self.spans(spans.collect()))
     }
 
     /// The text without its personal words, and the spans that were hidden.
-    #[must_use]
-    pub fn redact(&self, redaction: &Redaction) -> (String, Vec<Span>) {
-        let runs = mask::hidden_runs(&self.turns(), redaction);
+    ///
+    /// # Errors
+    /// As [`Tagger::tag`].
+    pub fn redact(&self, redaction: &Redaction, tagger: Option<&dyn Tagger>) -> Result<(String, Vec<Span>)> {
+        let turns = self.turns();
+        let runs = mask::hidden_runs(&turns, redaction, &tag(&turns, tagger)?);
         let mut redacted = String::with_capacity(self.text.len());
         let mut spans = Vec::new();
         let mut at = 0;
@@ -114,7 +118,7 @@ impl<'a> WrittenText<'a> {
             spans.push((bytes, run.label));
         }
         redacted.push_str(&self.text[at..]);
-        (redacted, self.spans(spans))
+        Ok((redacted, self.spans(spans)))
     }
 
     fn spans(&self, found: Vec<(Range<usize>, Label)>) -> Vec<Span> {
@@ -178,7 +182,9 @@ fn is_hex(piece: &str) -> bool {
 }
 
 /// Hides the personal words of a text.
-#[must_use]
-pub fn redact_text(text: &str, redaction: &Redaction) -> (String, Vec<Span>) {
-    WrittenText::new(text).redact(redaction)
+///
+/// # Errors
+/// As [`Tagger::tag`].
+pub fn redact_text(text: &str, redaction: &Redaction, tagger: Option<&dyn Tagger>) -> Result<(String, Vec<Span>)> {
+    WrittenText::new(text).redact(redaction, tagger)
 }

@@ -133,8 +133,8 @@ impl PhoneVoice {
         }
         Ok(Self {
             vocabulary: Vocabulary::read(&acoustic_dir.join("vocab.json"), acoustic.config().symbols)?,
-            // On the CPU wherever the models run: it reads a word now and then, on the caller's thread.
-            pronouncer: Pronouncer::new(Some(Arc::new(G2p::load(&dir.join("g2p"), &Device::flex())?))),
+            // It reads a word now and then, on the caller's thread.
+            pronouncer: Pronouncer::new(Some(Arc::new(G2p::load(&dir.join("g2p"))?))),
             acoustic,
             vocoder,
         })

@@ -11,7 +11,7 @@ use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
 
 /// Cues reach this number of words.
-const REACH: usize = 9;
+pub const REACH: usize = 9;
 
 /// Finds numbers and codes.
 pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec<Finding>) {

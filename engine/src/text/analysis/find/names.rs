@@ -248,8 +248,8 @@ static SETS: std::sync::LazyLock<Sets> = std::sync::LazyLock::new(|| Sets {
     given: COMMON_GIVEN.split_whitespace().collect(),
 });
 
-/// Finds names.
-pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec<Finding>) {
+/// Finds names. Those that a tagger has found are looked for again elsewhere.
+pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], tagged: &[Finding], found: &mut Vec<Finding>) {
     let names = Names { reading, lists: Lists::get() };
     let mut hits: Vec<(Range<usize>, f32, Source)> = Vec::new();
     let mut at = 0;
@@ -264,7 +264,7 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Ve
         }
     }
     names.answers(&mut hits);
-    names.again(&mut hits);
+    names.again(tagged, &mut hits);
     for (words, confidence, source) in hits {
         found.push(Finding { words, label: Label::PersonName, confidence, source });
     }
@@ -689,11 +689,13 @@ impl Names<'_, '_> {
     }
 
     /// Parts of names that were found with certainty, wherever they come again.
-    fn again(&self, hits: &mut Vec<Hit>) {
-        let known: HashSet<&str> = hits
-            .iter()
-            .filter(|(_, confidence, _)| *confidence >= 0.8)
-            .flat_map(|(words, ..)| words.clone())
+    fn again(&self, tagged: &[Finding], hits: &mut Vec<Hit>) {
+        let tagged = tagged.iter().filter(|finding| finding.label == Label::PersonName);
+        let tagged: Vec<(&Range<usize>, f32)> = tagged.map(|finding| (&finding.words, finding.confidence)).collect();
+        let all = || hits.iter().map(|(words, confidence, _)| (words, *confidence)).chain(tagged.iter().copied());
+        let known: HashSet<&str> = all()
+            .filter(|(_, confidence)| *confidence >= 0.8)
+            .flat_map(|(words, _)| words.clone())
             .map(|at| &self.reading.tokens[at])
             .filter(|token| token.lower.len() > 2 && token.flags & (COMMON | CALENDAR | COMPANY) == 0)
             .map(|token| token.lower.as_str())
@@ -701,7 +703,7 @@ impl Names<'_, '_> {
         if known.is_empty() {
             return;
         }
-        let covered: HashSet<usize> = hits.iter().flat_map(|(words, ..)| words.clone()).collect();
+        let covered: HashSet<usize> = all().flat_map(|(words, _)| words.clone()).collect();
         for (at, token) in self.reading.tokens.iter().enumerate() {
             if !covered.contains(&at)
                 && !token.masked

@@ -147,6 +147,12 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Ve
     }
 }
 
+/// True if words are the name of a country and no more.
+pub fn is_country(reading: &Reading<'_>, words: &Range<usize>) -> bool {
+    let place = place_at(reading, words.start, reading.cased, Lists::get());
+    place.is_some_and(|(found, country)| country && found == *words)
+}
+
 fn is_state_code(reading: &Reading<'_>, at: usize) -> bool {
     reading.tokens.get(at).is_some_and(|token| {
         !token.masked

@@ -1,0 +1,179 @@
+//! A trained tagger beside the finders: what it is asked, and how its findings join theirs.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use super::cues::{self, Cue, Cued};
+use super::find::{codes, places};
+use super::label::Label;
+use super::mask::MIN_CONFIDENCE;
+use super::reading::{Break, Reading};
+use super::{Finding, Source, Turn};
+use crate::error::Result;
+
+/// Tells by the words around them which words are names, places and the like.
+pub trait Tagger: Debug + Send + Sync {
+    /// The findings in the words of a text, in order and without overlaps.
+    ///
+    /// # Errors
+    /// If the words cannot be read: a text is not redacted then.
+    fn tag(&self, words: &[Turn<'_>]) -> Result<Vec<Finding>>;
+
+    /// Labels of the checkpoint that have no meaning here, and that it finds in vain.
+    fn ignored_labels(&self) -> &[String] {
+        &[]
+    }
+}
+
+/// From this confidence on, the tagger is heard against lists that say that words tell of no person.
+const SURE: f32 = 0.9;
+
+/// Labels of terms that bear names of persons: "Alzheimer's research".
+const MEDICAL: [Label; 3] = [Label::MedicalCondition, Label::MedicalProcess, Label::Drug];
+
+/// How much less certain a finding of the tagger is than a pattern on the same words, at least.
+const BELOW_PATTERNS: f32 = 0.01;
+
+/// Adds the findings of a tagger to those of the finders.
+///
+/// Findings of one label that overlap are one. Countries are nobody's, and so are medical terms that bear a name. Lists say which towns
+/// and terms tell of no person; a tagger that marks no more than these must be sure. Codes have the form of one, and no cue before them says
+/// that they are nobody's, the number of an order say. A pattern is more certain than the tagger, which is
+/// more certain than a list about words within its own.
+pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mut Vec<Finding>) {
+    let mut others: Vec<&Finding> = found.iter().collect();
+    others.sort_by_key(|other| other.words.start);
+    let longest = others.iter().map(|other| other.words.len()).max().unwrap_or_default();
+    let mut joined = Vec::new();
+    for tagged in tagged.iter().flat_map(|finding| within_sentences(reading, finding)) {
+        let first = others.partition_point(|other| other.words.start + longest <= tagged.words.start);
+        let near = others[first..].iter().copied().take_while(|other| other.words.start < tagged.words.end);
+        let touching: Vec<&Finding> = near.filter(|other| other.words.end > tagged.words.start).collect();
+        let is_country = tagged.label == Label::Location && places::is_country(reading, &tagged.words);
+        let is_term = tagged.label == Label::PersonName
+            && MEDICAL.iter().any(|label| is_mere_mention(&tagged.words, *label, &touching));
+        let is_mention = || is_mere_mention(&tagged.words, tagged.label, &touching);
+        let is_no_code = tagged.label.is_code() && !is_personal_code(reading, cues, &tagged.words);
+        if is_country || is_term || is_no_code || (tagged.confidence < SURE && is_mention()) {
+            continue;
+        }
+        let mut finding = tagged.clone();
+        for other in touching.into_iter().filter(|other| other.confidence >= MIN_CONFIDENCE) {
+            let contains = finding.words.start <= other.words.start && other.words.end <= finding.words.end;
+            if other.label == finding.label {
+                finding.words = finding.words.start.min(other.words.start)..finding.words.end.max(other.words.end);
+                finding.confidence = finding.confidence.max(other.confidence);
+            } else if other.source == Source::Pattern {
+                finding.confidence = finding.confidence.min(other.confidence - BELOW_PATTERNS);
+            } else if contains && finding.words.len() > other.words.len() {
+                finding.confidence = finding.confidence.max(other.confidence);
+            }
+        }
+        joined.push(finding);
+    }
+    found.append(&mut joined);
+}
+
+/// The parts of a finding between ends of sentences.
+fn within_sentences(reading: &Reading<'_>, finding: &Finding) -> Vec<Finding> {
+    let mut parts = Vec::new();
+    let mut start = finding.words.start;
+    for at in finding.words.clone() {
+        if at + 1 == finding.words.end || reading.tokens[at].after >= Break::Sentence {
+            parts.push(Finding { words: start..at + 1, ..finding.clone() });
+            start = at + 1;
+        }
+    }
+    parts
+}
+
+/// True if words are a code, by a digit or a mark in them or because they are many, and no cue says that it is nobody's.
+fn is_personal_code(reading: &Reading<'_>, cues: &[Cued], words: &Range<usize>) -> bool {
+    let is_mark = |letter: char| letter.is_ascii_digit() || matches!(letter, '@' | '.');
+    let has_form = words.len() > 2 || words.clone().any(|at| reading.tokens[at].core().contains(is_mark));
+    let cue = cues::before(reading, cues, words.start, codes::REACH, |_| true);
+    has_form && cue.is_none_or(|cued| cued.cue != Cue::Harmless)
+}
+
+/// True if lists know all words by this label and say that they tell of no person.
+fn is_mere_mention(words: &Range<usize>, label: Label, touching: &[&Finding]) -> bool {
+    let mentions = |at: usize| {
+        touching.iter().any(|other| {
+            other.words.contains(&at)
+                && other.label == label
+                && other.source == Source::List
+                && other.confidence < MIN_CONFIDENCE
+        })
+    };
+    words.clone().all(mentions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::find_in;
+    use super::*;
+
+    fn turns(text: &str) -> Vec<Turn<'_>> {
+        text.split(' ').map(|text| Turn { text, ends: false }).collect()
+    }
+
+    /// What the finders find in a text with this finding of a tagger, from 0.5 on.
+    fn joined(text: &str, words: Range<usize>, label: Label, confidence: f32) -> Vec<(Range<usize>, Label, Source)> {
+        let turns = turns(text);
+        let tagged = [Finding { words, label, confidence, source: Source::Tagger }];
+        let reading = Reading::new(&turns);
+        let found = find_in(&reading, &tagged).into_iter().filter(|finding| finding.confidence >= MIN_CONFIDENCE);
+        let found = super::super::resolve(&reading, found.collect());
+        found.into_iter().map(|finding| (finding.words, finding.label, finding.source)).collect()
+    }
+
+    #[test]
+    fn what_overlaps_is_one_and_ends_with_its_sentence() {
+        let person = Label::PersonName;
+        assert_eq!(
+            joined("I met Maria Qvortrup today", 3..4, person, 0.8)
+                .iter()
+                .map(|(words, label, _)| (words.clone(), *label))
+                .collect::<Vec<_>>(),
+            [(2..4, person)]
+        );
+        assert_eq!(
+            joined("we saw zorblax. frumious left", 2..4, person, 0.8),
+            [(2..3, person, Source::Tagger), (3..4, person, Source::Tagger)]
+        );
+    }
+
+    #[test]
+    fn a_pattern_is_more_certain_and_a_list_less() {
+        let card = joined("It reads 4111111111111111 on top", 2..3, Label::PhoneNumber, 1.0);
+        assert_eq!(card, [(2..3, Label::CreditCardNumber, Source::Pattern)]);
+        let firm = joined("I work for Maria Lopez Clothing here", 3..6, Label::Organization, 0.95);
+        assert_eq!(firm, [(3..6, Label::Organization, Source::Tagger)]);
+    }
+
+    #[test]
+    fn lists_say_what_is_nobodys_unless_the_tagger_is_sure() {
+        let place = Label::Location;
+        assert_eq!(joined("Paris is lovely in spring.", 0..1, place, 0.8), []);
+        assert_eq!(joined("Paris is lovely in spring.", 0..1, place, 0.95), [(0..1, place, Source::Tagger)]);
+        assert_eq!(joined("They visited Portugal last year.", 2..3, place, 0.99), []);
+        let term = joined("Alzheimer's research needs more funding.", 0..1, Label::PersonName, 0.99);
+        assert!(term.iter().all(|(_, label, _)| *label != Label::PersonName), "{term:?}");
+        let person = joined("Jordan said that it works.", 0..1, Label::PersonName, 0.8);
+        assert!(person.iter().any(|(words, label, _)| (words, *label) == (&(0..1), Label::PersonName)), "{person:?}");
+    }
+
+    #[test]
+    fn codes_are_of_a_form_and_of_somebody() {
+        let account = |text, words| joined(text, words, Label::AccountNumber, 0.99);
+        assert_eq!(account("it starts with a zero here", 3..5), []);
+        assert_eq!(account("the order number is 48210 today", 4..5), []);
+        assert_eq!(account("he gave me oh four nine then", 3..6), [(3..6, Label::AccountNumber, Source::Tagger)]);
+    }
+
+    #[test]
+    fn a_name_that_was_found_once_is_found_again() {
+        let found = joined("this is zorblax here and zorblax is late", 2..3, Label::PersonName, 0.9);
+        assert!(found.iter().any(|(words, ..)| *words == (5..6)), "{found:?}");
+    }
+}
