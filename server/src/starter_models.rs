@@ -12,7 +12,7 @@ macro_rules! files {
     };
 }
 
-static FILES: [(&str, &[u8]); 21] = files! {
+static FILES: [(&str, &[u8]); 24] = files! {
     "catalog.toml"
     "samples/jfk.flac"
     "starter/asr-en/config.json"
@@ -23,6 +23,9 @@ static FILES: [(&str, &[u8]); 21] = files! {
     "starter/asr-en/tokenizer.json"
     "starter/asr-en/tokenizer_config.json"
     "starter/lm-en/en.ngram"
+    "starter/tagger/config.json"
+    "starter/tagger/model.safetensors"
+    "starter/tagger/tokenizer.json"
     "starter/vad/model.safetensors"
     "starter/voice-en/acoustic/config.json"
     "starter/voice-en/acoustic/model.safetensors"
@@ -88,7 +91,8 @@ mod tests {
     #[test]
     fn the_program_holds_the_whole_starters() {
         let models = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../models"));
-        let folders = ["asr-en", "lm-en", "vad", "voice", "voice-en/acoustic", "voice-en/g2p", "voice-en/vocoder"];
+        let folders =
+            ["asr-en", "lm-en", "tagger", "vad", "voice", "voice-en/acoustic", "voice-en/g2p", "voice-en/vocoder"];
         let needed = folders.into_iter().flat_map(|starter| {
             let folder = models.join("starter").join(starter);
             let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

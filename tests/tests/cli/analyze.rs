@@ -30,13 +30,13 @@ fn objects(run: &Run) -> Vec<Value> {
 
 #[test]
 fn a_line_in_is_a_line_out() {
-    let input = "Café  called: my name is Jo Smith.\n\ncall 415-555-0132 – now\r\nnothing here\n";
+    let input = "The café  called: my name is Jo Smith.\n\ncall 415-555-0132 – now\r\nnothing here\n";
     let found = objects(&analyze(&["--pii", "--lines", "-"], input));
     assert_eq!(found.len(), 4);
-    assert_eq!(found[0]["redacted"], "Café  called: my name is [PERSON_NAME].");
+    assert_eq!(found[0]["redacted"], "The café  called: my name is [PERSON_NAME].");
     assert_eq!(
         found[0]["entities"],
-        json!([{"text": "Jo Smith", "label": "PERSON_NAME", "start_char": 25, "end_char": 33}])
+        json!([{"text": "Jo Smith", "label": "PERSON_NAME", "start_char": 29, "end_char": 37}])
     );
     assert_eq!(found[1], json!({"redacted": "", "entities": []}));
     assert_eq!(found[2]["redacted"], "call [PHONE_NUMBER] – now");
@@ -70,6 +70,26 @@ fn wrong_usage_is_refused() {
     let run = analyze(&["no-such-file.txt"], "");
     assert_eq!(run.status, Some(1));
     assert!(run.stderr.contains("no-such-file.txt"), "{}", run.stderr);
+}
+
+/// Invented names and places, in sentences that no pattern knows.
+#[test]
+fn a_name_that_no_list_has_is_hidden_as_written_and_as_heard() {
+    for (written, expected) in [
+        (
+            "Please give the parcel to Vrethin Oskalla before noon.",
+            "Please give the parcel to [PERSON_NAME] before noon.",
+        ),
+        ("My name is Zorvith, I live in Thornwick Bay.", "My name is [PERSON_NAME], I live in [LOCATION]."),
+        ("Ask Mwanzurike whether the boiler is fixed.", "Ask [PERSON_NAME] whether the boiler is fixed."),
+    ] {
+        assert_eq!(analyze(&["--pii"], written).stdout.trim_end(), expected);
+        let heard = written.to_lowercase().replace([',', '.'], "");
+        let hidden = analyze(&["--pii"], &heard).stdout.to_lowercase();
+        assert_eq!(hidden.trim_end(), expected.to_lowercase().replace([',', '.'], ""));
+        let off = analyze(&["--pii", "--tagger", "off"], &heard).stdout;
+        assert_ne!(off.to_lowercase(), hidden, "the lists know these words");
+    }
 }
 
 /// The tagger of the fixtures has random weights: it takes the whole line for a name.
