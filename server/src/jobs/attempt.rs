@@ -230,7 +230,7 @@ impl JobRunner {
                 if asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             let engine = engine.blocking();
-            // What redaction needs is there before the work begins.
+            // The tagger is there before the work begins.
             let tagger = if passes.ask_for_entities() { engine.tagger() } else { Ok(None) };
             let tagger = tagger.map_err(|error| classify(error, asked_to_stop()))?;
             let transcript = if multichannel {

@@ -55,7 +55,7 @@ fn the_first_output_ends_with_the_model_at_work_and_the_command_for_a_better_one
     assert_eq!(service.lines().last().unwrap(), &format!("svc-best runs on {line}"));
 }
 
-/// What redacts transcripts is there before the first one is accepted, or the service does not start.
+/// Redaction has all that it needs before the first transcript is accepted, or the service does not start.
 #[test]
 fn a_tagger_that_cannot_be_loaded_stops_the_start() {
     let (dir, models) = (tempfile::tempdir().unwrap(), tiny_models());

@@ -178,7 +178,7 @@ pub struct Redacted {
     pub hidden: Vec<(usize, Label)>,
     /// First and last moment of each hidden run, in ms.
     pub spans_ms: Vec<(u64, u64)>,
-    /// What a tagger has found beside the hidden runs, by the indices of `words`.
+    /// The findings of a tagger beside the hidden runs, by the indices of `words`.
     pub tagged: Vec<Finding>,
 }
 

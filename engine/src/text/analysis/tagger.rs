@@ -117,7 +117,7 @@ mod tests {
         text.split(' ').map(|text| Turn { text, ends: false }).collect()
     }
 
-    /// What the finders find in a text with this finding of a tagger, from 0.5 on.
+    /// The findings in a text with this one of a tagger, from 0.5 on.
     fn joined(text: &str, words: Range<usize>, label: Label, confidence: f32) -> Vec<(Range<usize>, Label, Source)> {
         let turns = turns(text);
         let tagged = [Finding { words, label, confidence, source: Source::Tagger }];
