@@ -27,6 +27,7 @@ fn main() {
             end: at as u64 * 300 + 250,
             confidence: 0.9,
             speaker: None,
+            speaker_name: None,
             channel: None,
         })
         .collect();

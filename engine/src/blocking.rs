@@ -55,7 +55,7 @@ use crate::text::lm::LanguageModel;
 use crate::transcript::{ModelReport, Progress, Transcript};
 use crate::weights::most_bytes;
 pub use channels::MAX_SEPARATE_CHANNELS;
-pub use diarizers::check_diarizer;
+pub use diarizers::{check_diarizer, speaker_embedding};
 pub use taggers::{check_tagger, load_tagger};
 
 /// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
@@ -234,8 +234,8 @@ impl Engine {
                 // Twice as many as may be open: the device takes a moment to free the slot of a stream that was dropped.
                 speech: 2 * options.speech_streams,
                 agent: options.chats,
-                // A recording with speaker labels takes two streams; speech that is not paced is as urgent as a recording.
-                offline: 2 * options.recordings + 2 * options.speech_streams,
+                // A recording with named speakers takes up to three streams; speech that is not paced is as urgent as a recording.
+                offline: 3 * options.recordings + 2 * options.speech_streams,
             },
             worker: Mutex::default(),
         })
@@ -327,11 +327,13 @@ impl Engine {
         let language_model = self.language_model(&choice, &options.language_model)?;
         let (checkpoint, worker) = (self.checkpoint(&choice.dir)?, self.worker()?);
         let audio = audio.with_leveling();
+        let naming = self.naming(options)?;
         let (labelling, audio) = match expected_speakers(options.speakers)? {
             None => (None, audio),
             Some(expected) => {
+                let diarizer = self.diarizer(expected)?;
                 let (labelling, samples) =
-                    SpeakerLabelling::start(self.diarizer(expected)?, &worker, detector.clone(), expected)?;
+                    SpeakerLabelling::start(diarizer, &worker, detector.clone(), expected, naming)?;
                 (Some(labelling), audio.with_listener(move |block| samples.push(block)))
             }
         };

@@ -24,7 +24,7 @@ use crate::pipeline::live::session::{LiveEvents, LiveInput};
 use crate::pipeline::speech::session::{SpeechFrames, SpeechInput};
 use crate::speech::{SpeakOptions, VoiceInfo};
 use crate::text::analysis::Tagger;
-use crate::transcript::{Progress, Transcript};
+use crate::transcript::{Progress, Transcript, VoiceProfile};
 
 /// The engine: a device and the models on it, loaded at first use. Clones share it. Its futures run on any asynchronous
 /// runtime: the engine computes on threads of its own. [`blocking::Engine`] is the same for threads that may block.
@@ -80,6 +80,14 @@ impl Engine {
     fn transcription(&self, audio: Audio, options: &TranscribeOptions) -> Transcription {
         let request = Request { engine: self.0.clone(), audio, options: options.clone(), on_progress: None };
         Transcription { request: Some(request), running: None }
+    }
+
+    /// [`blocking::Engine::enroll`], awaited.
+    ///
+    /// # Errors
+    /// As [`blocking::Engine::enroll`].
+    pub async fn enroll(&self, audio: AudioStream) -> Result<VoiceProfile> {
+        self.run(move |engine| engine.enroll(audio)).await
     }
 
     /// Opens a live session: samples go into the first part, events come out of the second. All sessions share the device's

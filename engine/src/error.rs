@@ -77,6 +77,9 @@ pub enum Error {
     /// No checkpoint of a language model or voice is there. The message names the command that fetches one.
     #[error("{0}")]
     NotPulled(String),
+    /// A clip does not show one person's voice: it has too little speech, several people, or is too long.
+    #[error("{0}")]
+    UnsuitableClip(String),
     /// A conversation is longer than the language model can read.
     #[error(
         "the prompt has {prompt_tokens} tokens; with the model's context of {context_tokens} there is no room for an answer"

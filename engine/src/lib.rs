@@ -88,7 +88,9 @@ pub mod unstable {
 
 pub use auricle_kernels::gemv::Precision;
 pub use auricle_kernels::vulkan_layers::disable_mesa_device_select;
-pub use blocking::{check_detector, check_diarizer, check_model, check_tagger, check_voice, load_tagger};
+pub use blocking::{
+    check_detector, check_diarizer, check_model, check_tagger, check_voice, load_tagger, speaker_embedding,
+};
 pub use catalog::{
     Catalog, CatalogDetector, CatalogDiarizer, CatalogLanguageModel, CatalogModel, CatalogSize, CatalogTagger,
     CatalogVoice, SelectedCheckpoint, WordErrorRate,
@@ -113,7 +115,7 @@ pub use pipeline::speech::session::{SpeechFrames, SpeechInput};
 pub use pipeline::stage_times::StageTimes;
 pub use speech::{SPEECH_FRAME, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpokenWord, VoiceInfo};
 pub use text::{Word, analysis, extractive, search, segments, subtitles};
-pub use transcript::{ModelReport, Progress, Transcript, Utterance};
+pub use transcript::{KnownSpeaker, ModelReport, Progress, Transcript, Utterance, VoiceProfile};
 pub use vad::endpointer::EndpointingRules;
 
 /// Compiles the README's examples with the documentation's.

@@ -8,6 +8,7 @@ use crate::audio::SAMPLE_RATE;
 use crate::decoding::fusion::FusionWeights;
 use crate::device::DeviceChoice;
 use crate::memory;
+use crate::transcript::KnownSpeaker;
 use crate::vad::endpointer::EndpointingRules;
 
 /// Writes the setters of options, which take the options and give them back.
@@ -159,6 +160,8 @@ pub struct TranscribeOptions {
     pub sequential: bool,
     /// Speaker labels: off, found, or for an expected number of speakers.
     pub speakers: SpeakerLabels,
+    /// People whom speakers are named after where the voice is surely theirs. It needs speaker labels.
+    pub known_speakers: Vec<KnownSpeaker>,
 }
 
 /// Speaker labels of a transcription.
@@ -198,6 +201,7 @@ impl TranscribeOptions {
         beam: usize => Some(beam),
         sequential: bool => sequential,
         speakers: SpeakerLabels => speakers,
+        known_speakers: impl IntoIterator<Item = KnownSpeaker> => known_speakers.into_iter().collect(),
     }
 }
 

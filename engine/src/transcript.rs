@@ -1,5 +1,7 @@
 //! The result of a transcription, and its progress.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::error::Result;
@@ -46,6 +48,9 @@ pub struct Transcript {
 pub struct Utterance {
     /// Label of the speaker: `A`, `B` and so on, by first word.
     pub speaker: String,
+    /// Name of the speaker, where known people were to be named and this is surely one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker_name: Option<String>,
     /// Text of the words.
     pub text: String,
     /// First moment of the first word, ms.
@@ -96,12 +101,56 @@ impl Transcript {
         let segment = segments::whole(&own);
         Utterance {
             speaker: words::label(found.speaker),
+            speaker_name: name_of(&own),
             text: segment.text,
             start: segment.start,
             end: segment.end,
             confidence: segment.confidence,
         }
     }
+}
+
+/// The name that most words have, if it is three quarters of them.
+fn name_of(words: &[Word]) -> Option<String> {
+    let name = words.iter().find_map(|word| word.speaker_name.as_ref())?;
+    let named = words.iter().filter(|word| word.speaker_name.as_ref() == Some(name)).count();
+    (4 * named >= 3 * words.len()).then(|| name.clone())
+}
+
+/// A person's voice: what [`Engine::enroll`](crate::Engine::enroll) keeps of a clip. It identifies a person, so store it encrypted.
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub struct VoiceProfile {
+    /// The fingerprint of the speaker embedding that made it. Directions of other embeddings cannot be compared with it.
+    pub model: String,
+    /// The voice's direction, of unit length.
+    pub direction: Vec<f32>,
+    /// Seconds of speech behind it.
+    pub speech_sec: f64,
+}
+
+impl VoiceProfile {
+    /// A profile that was stored.
+    pub fn new(model: impl Into<String>, direction: Vec<f32>, speech_sec: f64) -> Self {
+        Self { model: model.into(), direction, speech_sec }
+    }
+}
+
+/// The direction is left out: it is in no log.
+impl fmt::Debug for VoiceProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { model, speech_sec, .. } = self;
+        f.debug_struct("VoiceProfile").field("model", model).field("speech_sec", speech_sec).finish_non_exhaustive()
+    }
+}
+
+/// A person whom transcripts may name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownSpeaker {
+    /// The name.
+    pub name: String,
+    /// The voice.
+    pub profile: VoiceProfile,
 }
 
 /// Facts of a checkpoint folder of which every tensor is accounted for.

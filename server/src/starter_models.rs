@@ -12,7 +12,7 @@ macro_rules! files {
     };
 }
 
-static FILES: [(&str, &[u8]); 24] = files! {
+static FILES: [(&str, &[u8]); 25] = files! {
     "catalog.toml"
     "samples/jfk.flac"
     "starter/asr-en/config.json"
@@ -35,6 +35,7 @@ static FILES: [(&str, &[u8]); 24] = files! {
     "starter/voice-en/g2p/model.safetensors"
     "starter/voice-en/vocoder/config.json"
     "starter/voice-en/vocoder/model.safetensors"
+    "starter/voice/cohort.safetensors"
     "starter/voice/config.json"
     "starter/voice/model.safetensors"
 };

@@ -133,6 +133,7 @@ mod tests {
                 end: start + 300,
                 confidence: 0.5,
                 speaker: None,
+                speaker_name: None,
                 channel: None,
             })
             .collect();

@@ -1,14 +1,19 @@
 //! The models that tell who speaks.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use burn::tensor::Device;
 
-use super::Engine;
+use super::{Engine, RecordingPermit};
+use crate::audio::AudioStream;
+use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::models::sortformer::{self, Sortformer};
-use crate::models::voice::VoiceEmbedder;
-use crate::pipeline::offline::speaker_labels::{Diarizer, DiarizerForm};
+use crate::models::voice::{VoiceEmbedder, fingerprint};
+use crate::options::{SpeakerLabels, TranscribeOptions};
+use crate::pipeline::offline::speaker_labels::{Diarizer, DiarizerForm, Naming, enrolment};
+use crate::transcript::{KnownSpeaker, VoiceProfile};
 
 /// Loads a model that tells who speaks on the CPU, a diarizer or a speaker embedding, to see that every tensor is there, has its shape,
 /// and none is left over; gives the number of values in its tensors.
@@ -23,7 +28,71 @@ pub fn check_diarizer(dir: impl AsRef<Path>) -> Result<usize> {
     }
 }
 
+/// The fingerprint of the embedding that profiles of voices are made with; none where the catalog names no embedding. A profile of
+/// another fingerprint cannot be used.
+///
+/// # Errors
+/// [`Error::Checkpoint`] when the embedding cannot be read.
+pub fn speaker_embedding(catalog: &Catalog) -> Result<Option<String>> {
+    embedding_dir(catalog)?.map(|dir| fingerprint(&dir)).transpose()
+}
+
+/// The folder of the embedding: that of the diarizer if it is one, else the starter's.
+fn embedding_dir(catalog: &Catalog) -> Result<Option<PathBuf>> {
+    match catalog.diarizer() {
+        Some(dir) if DiarizerForm::of(&dir)? == DiarizerForm::Clustering => Ok(Some(dir)),
+        _ => Ok(catalog.starter_diarizer()),
+    }
+}
+
 impl Engine {
+    /// Makes the profile of the person who speaks in a clip. It is for a transcription's
+    /// [`known_speakers`](TranscribeOptions::known_speakers).
+    ///
+    /// # Errors
+    /// [`Error::UnsuitableClip`] for less than five seconds of speech, several people, or more than ten minutes;
+    /// [`Error::InvalidOption`] where the models folder cannot name speakers; [`Error::Busy`] when there are as many recordings as there
+    /// may be; what loading, decoding or the device reports.
+    pub fn enroll(&self, audio: AudioStream) -> Result<VoiceProfile> {
+        let _permit = RecordingPermit::take(&self.recordings)?;
+        let (model, worker, detector) = (self.speaker_embedder()?, self.worker()?, self.detector()?);
+        enrolment::profile(&model, &worker, detector.as_deref(), audio)
+    }
+
+    /// The people whom a transcription names, and the embedding that made their profiles; none if nobody is to be named.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] without speaker labels, for a profile of another embedding, and where the models folder cannot name
+    /// speakers.
+    pub(super) fn naming(&self, options: &TranscribeOptions) -> Result<Option<Naming>> {
+        if options.known_speakers.is_empty() {
+            return Ok(None);
+        }
+        if options.speakers == SpeakerLabels::Off {
+            return Err(Error::InvalidOption("known speakers are named where speaker labels are asked for".into()));
+        }
+        let model = self.speaker_embedder()?;
+        let other = |known: &&KnownSpeaker| known.profile.model != model.fingerprint();
+        if let Some(KnownSpeaker { name, .. }) = options.known_speakers.iter().find(other) {
+            let reason = format!("the profile of {name} was made by another speaker embedding; make it anew");
+            return Err(Error::InvalidOption(reason));
+        }
+        Ok(Some(Naming { model, known: options.known_speakers.clone() }))
+    }
+
+    /// # Errors
+    /// [`Error::InvalidOption`] if there is no embedding, or it has no cohort.
+    fn speaker_embedder(&self) -> Result<Arc<VoiceEmbedder>> {
+        let none = || Error::InvalidOption("the models folder has no speaker embedding that can name people".into());
+        let dir = embedding_dir(&self.catalog)?.ok_or_else(none)?;
+        let model = self.embedder(&dir)?;
+        if model.cohort().is_empty() { Err(none()) } else { Ok(model) }
+    }
+
+    fn embedder(&self, dir: &Path) -> Result<Arc<VoiceEmbedder>> {
+        self.model(dir, || VoiceEmbedder::load(dir, &self.device))
+    }
+
     /// The model that tells `expected` speakers apart: the catalog's, or its starter for more than that can tell apart.
     ///
     /// # Errors
@@ -32,8 +101,7 @@ impl Engine {
         let none =
             || Error::InvalidOption("the models folder has no speaker labels: catalog.toml names no diarizer".into());
         let dir = self.catalog.diarizer().ok_or_else(none)?;
-        let clustering =
-            |dir: PathBuf| Ok(Diarizer::Clustering(self.model(&dir, || VoiceEmbedder::load(&dir, &self.device))?));
+        let clustering = |dir: PathBuf| Ok(Diarizer::Clustering(self.embedder(&dir)?));
         if DiarizerForm::of(&dir)? == DiarizerForm::Clustering {
             return clustering(dir);
         }

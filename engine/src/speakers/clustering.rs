@@ -2,6 +2,7 @@
 //!
 //! The affinity is refined and the number of speakers found by its largest eigenvalue gap (von Luxburg, arXiv 0711.0189).
 
+use super::directions::{dot, mean, unit};
 use super::spectrum::{Spectrum, SymmetricMatrix, leading};
 
 /// Windows of a block: ten minutes at two a second.
@@ -214,7 +215,8 @@ fn join(centres: &[(Vec<f32>, usize)], expected: Option<usize>) -> Vec<usize> {
 }
 
 /// Numbers labels by first use.
-fn in_order(labels: &[usize]) -> Vec<usize> {
+#[must_use]
+pub fn in_order(labels: &[usize]) -> Vec<usize> {
     let mut seen: Vec<usize> = Vec::new();
     let mut number = |label: &usize| {
         seen.iter().position(|known| known == label).unwrap_or_else(|| {
@@ -225,27 +227,8 @@ fn in_order(labels: &[usize]) -> Vec<usize> {
     labels.iter().map(&mut number).collect()
 }
 
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
 fn distance(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
-}
-
-fn unit(mut vector: Vec<f32>) -> Vec<f32> {
-    let length = dot(&vector, &vector).sqrt().max(1e-12);
-    vector.iter_mut().for_each(|value| *value /= length);
-    vector
-}
-
-/// The mean of vectors, of which there is at least one.
-fn mean(vectors: &[&Vec<f32>]) -> Vec<f32> {
-    let mut sum = vec![0.0; vectors.first().map_or(0, |vector| vector.len())];
-    for vector in vectors {
-        sum.iter_mut().zip(vector.iter()).for_each(|(sum, value)| *sum += value / vectors.len() as f32);
-    }
-    sum
 }
 
 #[cfg(test)]

@@ -4,12 +4,16 @@
 //! - [`windows`]: where windows lie inside detected speech, and what each decides.
 //! - [`spectrum`]: the leading eigenvectors of a symmetric matrix.
 //! - [`clustering`]: the windows of a block to speakers, and the speakers of all blocks to those of the recording.
+//! - [`directions`]: vectors of which the direction counts.
+//! - [`naming`]: the known people whose voices are heard.
 //! - [`activity`]: the activity of speakers, frame by frame, to stretches of speech.
 //! - [`words`]: a speaker for each word, and utterances.
 
 pub mod activity;
 pub mod clustering;
+pub mod directions;
 pub mod listener;
+pub mod naming;
 pub mod spectrum;
 pub mod windows;
 pub mod words;

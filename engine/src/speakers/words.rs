@@ -4,6 +4,8 @@ use std::ops::Range;
 
 /// A word without a window of its own takes the nearest speaker within this time.
 const NEAR_MS: u64 = 500;
+/// A word within this time of a stretch in which its speaker is a known person is that person's.
+const SURE_MS: u64 = 200;
 /// A pause that ends an utterance.
 const PAUSE_MS: u64 = 2000;
 /// A lone word whose speaker has less than this part more of it than the speaker around it joins the words around it.
@@ -28,7 +30,7 @@ pub struct Utterance {
 }
 
 /// Gives each word, `start..end` in milliseconds, the speaker who is active over most of it, the nearest one within 0.5 s, or
-/// the word's before it; then numbers speakers by their first word.
+/// the word's before it; without any activity all are speaker 0.
 #[must_use]
 pub fn assign(words: &[Range<u64>], activity: &[Activity]) -> Vec<usize> {
     let activity = SortedActivity::new(activity);
@@ -58,24 +60,18 @@ pub fn assign(words: &[Range<u64>], activity: &[Activity]) -> Vec<usize> {
             speakers[at] = around;
         }
     }
-    let mut order: Vec<usize> = Vec::new();
-    for speaker in &speakers {
-        if !order.contains(speaker) {
-            order.push(*speaker);
-        }
-    }
-    speakers.iter().map(|speaker| order.iter().position(|one| one == speaker).unwrap_or_default()).collect()
+    speakers
 }
 
 /// Stretches by their start, so that those near a word of a long recording are found without a look at all.
-struct SortedActivity {
+pub(super) struct SortedActivity {
     stretches: Vec<Activity>,
     /// The latest end of each stretch and those before it.
     latest_ends: Vec<u64>,
 }
 
 impl SortedActivity {
-    fn new(activity: &[Activity]) -> Self {
+    pub(super) fn new(activity: &[Activity]) -> Self {
         let mut stretches = activity.to_vec();
         stretches.sort_by_key(|one| one.span.start);
         let latest = |end: &mut u64, one: &Activity| {
@@ -87,15 +83,34 @@ impl SortedActivity {
     }
 
     /// All stretches within [`NEAR_MS`] of a word, and some more.
-    fn near(&self, word: &Range<u64>) -> &[Activity] {
+    pub(super) fn near(&self, word: &Range<u64>) -> &[Activity] {
         let first = self.latest_ends.partition_point(|end| end + NEAR_MS < word.start);
         let last = self.stretches.partition_point(|one| one.span.start <= word.end + NEAR_MS);
         &self.stretches[first..last.max(first)]
     }
 }
 
+/// Gives each word of a speaker the person who the speaker surely is at that time, if any. `sure` are stretches of such people, each with
+/// its speaker; one within 0.2 s counts.
+#[must_use]
+pub fn people(words: &[Range<u64>], speakers: &[usize], sure: &[(usize, Activity)]) -> Vec<Option<usize>> {
+    let stretches: Vec<Activity> = sure.iter().map(|(_, one)| one.clone()).collect();
+    let person = |speaker: usize| sure.iter().find(|(_, one)| one.speaker == speaker).map(|(person, _)| *person);
+    let count = speakers.iter().max().map_or(0, |last| last + 1);
+    let people: Vec<Option<usize>> = (0..count).map(person).collect();
+    let sorted = SortedActivity::new(&stretches);
+    let is_near = |(word, speaker): (&Range<u64>, &usize)| {
+        let near = |one: &Activity| {
+            let distance = one.span.start.saturating_sub(word.end).max(word.start.saturating_sub(one.span.end));
+            one.speaker == *speaker && distance <= SURE_MS
+        };
+        people[*speaker].filter(|_| sorted.near(word).iter().any(near))
+    };
+    words.iter().zip(speakers).map(is_near).collect()
+}
+
 /// Milliseconds of a word in which each speaker is active, where any is.
-fn shares(word: &Range<u64>, activity: &[Activity]) -> Vec<(usize, u64)> {
+pub(super) fn shares(word: &Range<u64>, activity: &[Activity]) -> Vec<(usize, u64)> {
     let mut shares: Vec<(usize, u64)> = Vec::new();
     for one in activity {
         let ms = one.span.end.min(word.end).saturating_sub(one.span.start.max(word.start));
@@ -138,7 +153,13 @@ pub fn label(speaker: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clustering::in_order;
     use super::*;
+
+    /// Speakers by first word.
+    fn assigned(words: &[Range<u64>], activity: &[Activity]) -> Vec<usize> {
+        in_order(&assign(words, activity))
+    }
 
     fn active(spans: &[(u64, u64, usize)]) -> Vec<Activity> {
         spans.iter().map(|(start, end, speaker)| Activity { span: *start..*end, speaker: *speaker }).collect()
@@ -148,15 +169,15 @@ mod tests {
     fn a_word_is_the_speakers_who_is_active_over_most_of_it() {
         let activity = active(&[(0, 1000, 5), (1000, 3000, 2)]);
         let words = [100..400, 700..1200, 900..1300, 2000..2400];
-        assert_eq!(assign(&words, &activity), [0, 0, 1, 1], "labels follow the first word");
+        assert_eq!(assigned(&words, &activity), [0, 0, 1, 1], "labels follow the first word");
     }
 
     #[test]
     fn a_word_without_activity_takes_the_nearest_speaker_or_the_one_before() {
         let activity = active(&[(0, 1000, 0), (2000, 3000, 1)]);
-        assert_eq!(assign(&[100..300, 1000..1200, 1700..1800, 2500..2600], &activity), [0, 0, 1, 1]);
-        assert_eq!(assign(&[100..300, 9000..9100], &activity), [0, 0]);
-        assert_eq!(assign(&[5..9, 10..20], &[]), [0, 0]);
+        assert_eq!(assigned(&[100..300, 1000..1200, 1700..1800, 2500..2600], &activity), [0, 0, 1, 1]);
+        assert_eq!(assigned(&[100..300, 9000..9100], &activity), [0, 0]);
+        assert_eq!(assigned(&[5..9, 10..20], &[]), [0, 0]);
     }
 
     #[test]
@@ -164,20 +185,29 @@ mod tests {
         // The long one ends after all others that begin before the word.
         let mut activity = active(&[(0, 100_000, 3)]);
         activity.extend((0..900).map(|at| Activity { span: at * 100..at * 100 + 50, speaker: 4 }));
-        assert_eq!(assign(&[10..40, 95_000..96_000, 100_400..100_450, 100_600..100_700], &activity), [0, 0, 0, 0]);
-        let found = assign(&[10..60, 90_000..90_400, 200_000..200_001], &activity[1..]);
+        assert_eq!(assigned(&[10..40, 95_000..96_000, 100_400..100_450, 100_600..100_700], &activity), [0, 0, 0, 0]);
+        let found = assigned(&[10..60, 90_000..90_400, 200_000..200_001], &activity[1..]);
         assert_eq!(found, [0, 0, 0]);
     }
 
     #[test]
     fn a_lone_word_of_weak_margin_joins_the_words_around_it() {
         let words = [0..100, 100..200, 200..300];
-        assert_eq!(assign(&words, &active(&[(0, 148, 0), (148, 200, 1), (200, 300, 0)])), [0, 0, 0]);
+        assert_eq!(assigned(&words, &active(&[(0, 148, 0), (148, 200, 1), (200, 300, 0)])), [0, 0, 0]);
         assert_eq!(
-            assign(&words, &active(&[(0, 110, 0), (110, 200, 1), (200, 300, 0)])),
+            assigned(&words, &active(&[(0, 110, 0), (110, 200, 1), (200, 300, 0)])),
             [0, 1, 0],
             "a clear one stays"
         );
+    }
+
+    #[test]
+    fn words_near_a_sure_stretch_of_their_speaker_are_the_persons() {
+        let sure = [(7, Activity { span: 1000..2000, speaker: 1 }), (9, Activity { span: 5000..5500, speaker: 0 })];
+        let words = [0..400, 700..810, 1500..1900, 1500..1900, 2150..2300, 2300..2500, 5100..5200];
+        let found = people(&words, &[1, 1, 1, 0, 1, 1, 0], &sure);
+        assert_eq!(found, [None, Some(7), Some(7), None, Some(7), None, Some(9)]);
+        assert_eq!(people(&words[..1], &[3], &[]), [None]);
     }
 
     #[test]

@@ -107,6 +107,7 @@ fn numbers_to_digits(words: &[Word], language: &Language) -> Vec<Word> {
             end: last.end,
             confidence: words[number.start..number.end].iter().map(|word| word.confidence).fold(1.0, f32::min),
             speaker: first.speaker.clone(),
+            speaker_name: first.speaker_name.clone(),
             channel: first.channel,
         });
         next = number.end;
@@ -159,6 +160,7 @@ mod tests {
                 end: at as u64 * 300 + 250,
                 confidence: 0.9 - at as f32 / 100.0,
                 speaker: None,
+                speaker_name: None,
                 channel: None,
             })
             .collect()

@@ -125,6 +125,7 @@ mod tests {
                 end: at as u64 * 10 + 9,
                 confidence: 1.0,
                 speaker: None,
+                speaker_name: None,
                 channel: None,
             })
             .collect()

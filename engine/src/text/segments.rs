@@ -139,6 +139,7 @@ mod tests {
                 end: at as u64 * 300 + 250,
                 confidence: 0.5,
                 speaker: None,
+                speaker_name: None,
                 channel: None,
             })
             .collect()

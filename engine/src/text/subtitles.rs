@@ -159,9 +159,9 @@ fn caption_words(words: &[Word], names: SpeakerNames) -> Vec<CaptionWord> {
         if text.is_empty() {
             continue;
         }
-        if let Some(speaker) = &word.speaker
+        if let Some(speaker) = word.shown_speaker()
             && names == SpeakerNames::InText
-            && all.last().is_none_or(|before| before.speaker.as_ref() != Some(speaker))
+            && all.last().is_none_or(|before| before.speaker.as_deref() != Some(speaker))
         {
             text = format!("{speaker}: {text}");
         }
@@ -172,7 +172,7 @@ fn caption_words(words: &[Word], names: SpeakerNames) -> Vec<CaptionWord> {
             before.end_ms = before.end_ms.min(start_ms);
             column = before.column + before.chars + usize::from(is_spaced(&before.text, &text));
         }
-        let (chars, speaker) = (text.chars().count(), word.speaker.clone());
+        let (chars, speaker) = (text.chars().count(), word.shown_speaker().map(str::to_owned));
         all.push(CaptionWord { chars, text, speaker, column, start_ms, end_ms: word.end.max(start_ms) });
     }
     all

@@ -3,7 +3,7 @@
 use super::*;
 
 fn word(text: &str, start: u64, end: u64) -> Word {
-    Word { text: text.into(), start, end, confidence: 1.0, speaker: None, channel: None }
+    Word { text: text.into(), start, end, confidence: 1.0, speaker: None, speaker_name: None, channel: None }
 }
 
 /// Evenly spoken text: 300 ms a word, the first at 0.

@@ -195,7 +195,15 @@ fn word(text: String, tokens: &[Token], next: Option<usize>, frame_ms: f64, end_
     let last = next.map_or(last, |next| last.min(next.max(first + 1)));
     let start = ms(first).min(end_ms);
     let confidence = tokens.iter().map(|token| token.confidence).sum::<f32>() / tokens.len().max(1) as f32;
-    Word { text, start, end: ms(last).clamp(start, end_ms.max(start)), confidence, speaker: None, channel: None }
+    Word {
+        text,
+        start,
+        end: ms(last).clamp(start, end_ms.max(start)),
+        confidence,
+        speaker: None,
+        speaker_name: None,
+        channel: None,
+    }
 }
 
 /// True if a piece begins a word: a SentencePiece word start, or a character of a script written without spaces.

@@ -16,7 +16,18 @@ pub struct Word {
     /// Label of the speaker, `A` say, where speaker labels were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speaker: Option<String>,
+    /// Name of the speaker, where known people were to be named and this is surely one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speaker_name: Option<String>,
     /// The channel, counted from 1, where each channel was transcribed by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<usize>,
+}
+
+impl Word {
+    /// What a reader is shown of the speaker: the name, else the label.
+    #[must_use]
+    pub fn shown_speaker(&self) -> Option<&str> {
+        self.speaker_name.as_deref().or(self.speaker.as_deref())
+    }
 }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn word(text: &str, start: u64, end: u64) -> Word {
-        Word { text: text.into(), start, end, confidence: 0.9, speaker: None, channel: None }
+        Word { text: text.into(), start, end, confidence: 0.9, speaker: None, speaker_name: None, channel: None }
     }
 
     #[test]

@@ -55,6 +55,10 @@ def main(arguments: list[str] | None = None) -> None:
     evaluate.add_argument("--store", type=Path, help="held-out readers of the training's store")
     evaluate.add_argument("--set", type=Path, action="append", default=[], help="a folder of files named <reader>-...")
 
+    cohort = commands.add_parser("cohort", help="store directions of other people beside an exported model, to name people by")
+    cohort.add_argument("--model", type=Path, required=True, help="an exported folder")
+    cohort.add_argument("--corpus", type=Path, action="append", required=True)
+
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if args.command == "prepare":
@@ -72,6 +76,10 @@ def main(arguments: list[str] | None = None) -> None:
         from .export import export as run
 
         run(args.run, args.out)
+    elif args.command == "cohort":
+        from .cohort import cohort as run
+
+        run(args.model, args.corpus)
     else:
         from .evaluate import evaluate as run
 

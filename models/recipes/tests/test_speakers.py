@@ -4,11 +4,14 @@ import json
 
 import numpy as np
 import pytest
+import soundfile
 import torch
+from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from recipes import augment
 from recipes.features import MELS, MelStore
+from recipes.speakers.cohort import cohort, people
 from recipes.speakers.crops import Crops
 from recipes.speakers.distil import Axes, directions
 from recipes.speakers.export import export_model, load_exported
@@ -219,3 +222,19 @@ def test_an_export_goes_on_as_it_was(tmp_path):
     restore_norms(again, mels)
     torch.testing.assert_close(again(mels), model(mels), atol=1e-2, rtol=1e-2)
     torch.testing.assert_close(again.eval()(mels), model(mels), atol=1e-2, rtol=1e-2)
+
+
+def test_the_cohort_is_of_the_training(tmp_path):
+    corpus, folder = tmp_path / "some-en", tmp_path / "model"
+    corpus.mkdir()
+    rng = np.random.default_rng(2)
+    for name in ("1-0", "1-1", "1-2", "1-3", "2-0", "32-0"):
+        soundfile.write(corpus / f"{name}.flac", rng.standard_normal(16000 * (1 + int(name[-1]))) * 0.1, 16000)
+    assert {name: len(own) for name, own in people([corpus]).items()} == {"1": 3, "2": 1}, "32 is held out"
+    torch.manual_seed(0)
+    model = Embedder(SMALL).eval()
+    export_model(model, folder)
+    cohort(folder, [corpus])
+    rows = load_file(folder / "cohort.safetensors")["cohort"].float()
+    assert rows.shape == (2, SMALL.embedding)
+    assert torch.allclose(rows.norm(dim=1), torch.ones(2), atol=1e-3)

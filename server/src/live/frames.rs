@@ -84,7 +84,15 @@ mod tests {
 
     #[test]
     fn confidences_keep_their_digits() {
-        let word = Word { text: "so".into(), start: 0, end: 80, confidence: 0.9, speaker: None, channel: None };
+        let word = Word {
+            text: "so".into(),
+            start: 0,
+            end: 80,
+            confidence: 0.9,
+            speaker: None,
+            speaker_name: None,
+            channel: None,
+        };
         let event = LiveEvent::Final(Caption { text: "so".into(), words: vec![word] });
         let line = r#"{"text":"so","end_of_turn":true,"formatted":false,"words":[{"text":"so","start":0,"end":80,"confidence":0.9}]}"#;
         assert_eq!(TranscriptFrame::from(&event).to_json(), line);

@@ -9,6 +9,7 @@ use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::blocking::Engine;
 use auricle_engine::unstable::models::sortformer::Sortformer;
 use auricle_engine::unstable::speakers::activity::ActiveSpans;
+use auricle_engine::unstable::speakers::clustering::in_order;
 use auricle_engine::unstable::speakers::words;
 use auricle_engine::{
     DeviceChoice, EngineOptions, Error, SpeakerLabels, TranscribeOptions, Transcript, check_diarizer,
@@ -52,7 +53,7 @@ fn labels_by(diarizer: &Path, samples: &[f32], labelled: &Transcript) -> Vec<Str
         spans.push(&stream.advance(step, &scored[0]));
     }
     let spoken: Vec<_> = labelled.words.iter().map(|word| word.start..word.end).collect();
-    words::assign(&spoken, &spans.finish()).into_iter().map(words::label).collect()
+    in_order(&words::assign(&spoken, &spans.finish())).into_iter().map(words::label).collect()
 }
 
 #[test]

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn word(start: u64, end: u64) -> Word {
-        Word { text: "a".into(), start, end, confidence: 1.0, speaker: None, channel: None }
+        Word { text: "a".into(), start, end, confidence: 1.0, speaker: None, speaker_name: None, channel: None }
     }
 
     fn corrected(words: &[(u64, u64)], start_ms: u64, end_ms: u64) -> Vec<(u64, u64)> {

@@ -2,7 +2,9 @@
 
 mod config;
 mod convolution;
+mod fingerprint;
 mod model;
 
 pub use config::{Config, MODEL_TYPE};
+pub use fingerprint::fingerprint;
 pub use model::VoiceEmbedder;

@@ -7,10 +7,11 @@ use burn::tensor::{Device, Tensor, TensorData, activation};
 
 use super::config::Config;
 use super::convolution::Convolution;
+use super::fingerprint::fingerprint;
 use crate::error::{Error, Result};
 use crate::layers::{Bias, Linear};
 use crate::load_once::Loaded;
-use crate::weights::{Scope, Weights};
+use crate::weights::{Scope, Weights, read_only_tensor};
 
 /// Taps of the first convolution; it makes one frame of two.
 const FRONT_TAPS: usize = 5;
@@ -31,6 +32,8 @@ pub struct VoiceEmbedder {
     weigh: Linear,
     embed: Linear,
     parameters: usize,
+    fingerprint: String,
+    cohort: Vec<Vec<f32>>,
 }
 
 /// An SE-Res2 block.
@@ -46,7 +49,7 @@ struct Block {
 impl Loaded for VoiceEmbedder {}
 
 impl VoiceEmbedder {
-    /// Loads `config.json` and `model.safetensors` of a folder.
+    /// Loads `config.json` and `model.safetensors` of a folder, and `cohort.safetensors` where it is.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
@@ -70,6 +73,8 @@ impl VoiceEmbedder {
             config: config.clone(),
             device: device.clone(),
             parameters,
+            fingerprint: fingerprint(dir)?,
+            cohort: read_cohort(&dir.join("cohort.safetensors"), embedding)?,
         };
         weights.finish()?;
         Ok(embedder)
@@ -78,6 +83,16 @@ impl VoiceEmbedder {
     /// Number of values in the checkpoint's tensors.
     pub fn parameters(&self) -> usize {
         self.parameters
+    }
+
+    /// Tells its directions from those of other weights.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Directions of other people, `[people][embedding]`, each of unit length; none where the checkpoint has no cohort.
+    pub fn cohort(&self) -> &[Vec<f32>] {
+        &self.cohort
     }
 
     /// Bands of the log-mels.
@@ -139,6 +154,23 @@ impl VoiceEmbedder {
         let length = (out.clone() * out.clone()).sum_dim(1).sqrt().clamp_min(1e-12);
         read((out / length).unsqueeze_dim::<3>(0), &device)
     }
+}
+
+/// Reads the only tensor, `[people, embedding]`.
+fn read_cohort(path: &Path, width: usize) -> Result<Vec<Vec<f32>>> {
+    if !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let (shape, values) = read_only_tensor(path)?;
+    if !matches!(shape[..], [people, of] if people > 0 && of == width) {
+        let reason = format!("its shape is {shape:?}, and embeddings have {width} values");
+        return Err(Error::Checkpoint { path: path.to_path_buf(), reason });
+    }
+    let unit = |row: &[f32]| {
+        let length = row.iter().map(|value| value * value).sum::<f32>().sqrt().max(1e-12);
+        row.iter().map(|value| value / length).collect()
+    };
+    Ok(values.chunks_exact(width).map(unit).collect())
 }
 
 impl Block {

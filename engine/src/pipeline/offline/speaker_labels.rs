@@ -3,6 +3,8 @@
 
 mod clustered;
 mod diarized;
+mod embedded;
+pub(crate) mod enrolment;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +17,11 @@ use crate::models::sortformer::{self, Sortformer};
 use crate::models::voice::{self, VoiceEmbedder};
 use crate::pipeline::executors::device::DeviceExecutor;
 use crate::scheduler::Scheduler;
+use crate::speakers::clustering::in_order;
+use crate::speakers::naming::{DirectedWindow, KnownVoices};
 use crate::speakers::words::{self, Activity};
-use crate::transcript::Transcript;
+use crate::transcript::{KnownSpeaker, Transcript};
+use embedded::Embedding;
 
 /// Blocks of samples that wait for the thread at most.
 const BLOCKS_AHEAD: usize = 64;
@@ -60,23 +65,44 @@ impl DiarizerForm {
     }
 }
 
-/// The labelling of one recording, which runs on its own thread.
+/// Speakers who are to be named.
+pub(crate) struct Naming {
+    /// The embedding that made the profiles.
+    pub model: Arc<VoiceEmbedder>,
+    /// The people whom there may be.
+    pub known: Vec<KnownSpeaker>,
+}
+
+/// What a labelling hears.
+struct Heard {
+    /// When each speaker speaks.
+    activity: Vec<Activity>,
+    /// The windows of speech, where the diarizer embeds them.
+    windows: Vec<DirectedWindow>,
+}
+
+/// The labelling of one recording, which runs on threads of its own.
 pub(crate) struct SpeakerLabelling {
-    thread: JoinHandle<Result<Vec<Activity>>>,
+    thread: JoinHandle<Result<Heard>>,
+    /// Hears the voices of speakers whom a diarizer without an embedding tells apart.
+    voices: Option<JoinHandle<Result<Vec<DirectedWindow>>>>,
+    naming: Option<Naming>,
 }
 
 /// The end of a labelling that takes samples.
-pub(crate) struct Samples(SyncSender<Vec<f32>>);
+pub(crate) struct Samples(Vec<SyncSender<Vec<f32>>>);
 
 impl Samples {
     /// Hands on a block. A labelling that has failed says so when it is finished.
     pub fn push(&self, block: &[f32]) {
-        let _ = self.0.send(block.to_vec());
+        for thread in &self.0 {
+            let _ = thread.send(block.to_vec());
+        }
     }
 }
 
 impl SpeakerLabelling {
-    /// Starts to label; `expected` is the number of speakers that the caller names, and `detector` finds the speech that is clustered.
+    /// Starts to label; `expected` is the number of speakers that the caller names, and `detector` finds the speech that is embedded.
     /// Dropping the samples' end ends the recording.
     ///
     /// # Errors
@@ -86,42 +112,69 @@ impl SpeakerLabelling {
         worker: &Scheduler<DeviceExecutor>,
         detector: Option<Arc<Silero>>,
         expected: Option<usize>,
+        naming: Option<Naming>,
     ) -> Result<(Self, Samples)> {
         let (samples, blocks) = sync_channel(BLOCKS_AHEAD);
-        let builder = std::thread::Builder::new().name("auricle-speakers".into());
-        let thread = match diarizer {
+        let mut samples = Samples(vec![samples]);
+        let (thread, voices) = match diarizer {
             Diarizer::Clustering(model) => {
                 let labeller = clustered::Labeller::open(model, worker, expected)?;
-                builder.spawn(move || labeller.run(detector.as_deref(), &blocks))
+                let names = naming.is_some();
+                let label = move || -> Result<Heard> {
+                    let (activity, windows) = labeller.run(detector.as_deref(), &blocks, names)?;
+                    Ok(Heard { activity, windows })
+                };
+                (spawn(label)?, None)
             }
             Diarizer::EndToEnd(model) => {
                 let labeller = diarized::Labeller::open(model, worker)?;
-                builder.spawn(move || labeller.run(&blocks))
+                let label =
+                    move || -> Result<Heard> { Ok(Heard { activity: labeller.run(&blocks)?, windows: Vec::new() }) };
+                let thread = spawn(label)?;
+                let hear = |naming: &Naming| {
+                    let embedding = Embedding::open(naming.model.clone(), worker)?;
+                    let (more, blocks) = sync_channel(BLOCKS_AHEAD);
+                    samples.0.push(more);
+                    spawn(move || embedding.windows(detector.as_deref(), &blocks))
+                };
+                (thread, naming.as_ref().map(hear).transpose()?)
             }
         };
-        let thread =
-            thread.map_err(|error| Error::Busy(format!("a thread for speaker labels cannot be started: {error}")))?;
-        Ok((Self { thread }, Samples(samples)))
+        Ok((Self { thread, voices, naming }, samples))
     }
 
-    /// Waits for the labels and writes them into the transcript of the same samples.
+    /// Waits for the labels and writes them into the transcript of the same samples, with the names of known people.
     ///
     /// # Errors
     /// Errors of the device.
     pub fn finish(self, transcript: &mut Transcript) -> Result<()> {
-        let activity =
-            self.thread.join().map_err(|_| Error::internal("the thread of speaker labels has panicked"))??;
-        label(transcript, &activity);
+        let Heard { activity, mut windows } = joined(self.thread)?;
+        if let Some(voices) = self.voices {
+            windows = joined(voices)?;
+        }
+        let spans: Vec<_> = transcript.words.iter().map(|word| word.start..word.end).collect();
+        let speakers = words::assign(&spans, &activity);
+        if let Some(Naming { model, known }) = &self.naming {
+            let voices = KnownVoices::new(known.iter().map(|one| &*one.profile.direction), model.cohort());
+            let people = words::people(&spans, &speakers, &voices.identify(&windows, &activity));
+            for (word, person) in transcript.words.iter_mut().zip(people) {
+                word.speaker_name = person.map(|person| known[person].name.clone());
+            }
+        }
+        let speakers = in_order(&speakers);
+        for (word, speaker) in transcript.words.iter_mut().zip(&speakers) {
+            word.speaker = Some(words::label(*speaker));
+        }
+        transcript.cut_utterances(&speakers);
         Ok(())
     }
 }
 
-/// Gives each word its speaker, and the transcript its utterances.
-fn label(transcript: &mut Transcript, activity: &[Activity]) {
-    let spans: Vec<_> = transcript.words.iter().map(|word| word.start..word.end).collect();
-    let speakers = words::assign(&spans, activity);
-    for (word, speaker) in transcript.words.iter_mut().zip(&speakers) {
-        word.speaker = Some(words::label(*speaker));
-    }
-    transcript.cut_utterances(&speakers);
+fn spawn<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<JoinHandle<Result<T>>> {
+    let thread = std::thread::Builder::new().name("auricle-speakers".into()).spawn(work);
+    thread.map_err(|error| Error::Busy(format!("a thread for speaker labels cannot be started: {error}")))
+}
+
+fn joined<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
+    thread.join().map_err(|_| Error::internal("a thread of speaker labels has panicked"))?
 }

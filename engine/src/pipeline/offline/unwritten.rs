@@ -259,7 +259,15 @@ mod tests {
         let mut coverage = Coverage::default();
         coverage.add(&speech(&[(2.0, 2.6), (10.0, 14.0)]), 0);
         let left = |start: u64, confidence: f32| {
-            let word = Word { text: "a".into(), start, end: start + 200, confidence, speaker: None, channel: None };
+            let word = Word {
+                text: "a".into(),
+                start,
+                end: start + 200,
+                confidence,
+                speaker: None,
+                speaker_name: None,
+                channel: None,
+            };
             coverage.drop_doubtful(&mut vec![word]) == 0
         };
         assert!(left(2200, 0.8) && !left(2200, 0.6), "half a second of speech");
@@ -271,8 +279,15 @@ mod tests {
     fn a_warning_names_speech_without_words() {
         let mut coverage = Coverage::default();
         coverage.add(&speech(&[(0.0, 10.0), (12.0, 20.0)]), 60_000);
-        let word =
-            |start: u64, end: u64| Word { text: "a".into(), start, end, confidence: 1.0, speaker: None, channel: None };
+        let word = |start: u64, end: u64| Word {
+            text: "a".into(),
+            start,
+            end,
+            confidence: 1.0,
+            speaker: None,
+            speaker_name: None,
+            channel: None,
+        };
         let words: Vec<Word> = (60..70).map(|s| word(s * 1000, s * 1000 + 800)).collect();
         let expected = "no words were found for 8.0 s of speech, first at 1:12";
         assert_eq!(coverage.warning(&words).as_deref(), Some(expected));

@@ -72,6 +72,7 @@ pub fn words(
             start: (start as u64 * FRAME_MS).min(end_ms),
             end: (end as u64 * FRAME_MS).min(end_ms),
             speaker: None,
+            speaker_name: None,
             channel: None,
         });
     }

@@ -45,12 +45,13 @@ pub struct Redaction {
 }
 
 impl Redaction {
+    /// True if words of this label are hidden.
+    pub fn covers(&self, label: Label) -> bool {
+        self.labels.as_ref().map_or_else(|| label.is_hidden_by_default(), |labels| labels.contains(&label))
+    }
+
     fn hides(&self, finding: &Finding) -> bool {
-        let chosen = match &self.labels {
-            Some(labels) => labels.contains(&finding.label),
-            None => finding.label.is_hidden_by_default(),
-        };
-        chosen && finding.confidence >= MIN_CONFIDENCE
+        self.covers(finding.label) && finding.confidence >= MIN_CONFIDENCE
     }
 
     fn mask(&self, label: Label, hidden: &str) -> String {

@@ -63,7 +63,7 @@ impl<'a> WrittenText<'a> {
             counted = bytes.start;
             let text = self.text[bytes.clone()].to_owned();
             let (start, end) = (chars as u64, (chars + text.chars().count()) as u64);
-            Word { text, start, end, confidence: 1.0, speaker: None, channel: None }
+            Word { text, start, end, confidence: 1.0, speaker: None, speaker_name: None, channel: None }
         });
         words.collect()
     }

@@ -143,6 +143,7 @@ mod tests {
             end: start + 400,
             confidence: 0.5,
             speaker: None,
+            speaker_name: None,
             channel: None,
         };
         Finished {

@@ -12,6 +12,7 @@ fn words(text: &str) -> Vec<Word> {
             end: at as u64 * 300 + 250,
             confidence: 0.9,
             speaker: None,
+            speaker_name: None,
             channel: None,
         })
         .collect()

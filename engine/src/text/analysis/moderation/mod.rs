@@ -190,6 +190,7 @@ mod tests {
                 end: at as u64 * 300 + 250,
                 confidence: 0.9,
                 speaker: None,
+                speaker_name: None,
                 channel: None,
             })
             .collect();
