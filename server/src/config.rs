@@ -128,6 +128,8 @@ pub struct Config {
     pub unused_upload_days: u32,
     /// Free credit of a new account.
     pub free_credit_cents: u32,
+    /// The key that profiles of voices are encrypted with. Default: the service's own, which is in the database.
+    pub speaker_key: Option<String>,
     /// Anybody who reaches the dashboard may create an account.
     pub sign_up: bool,
     /// The issuer of a provider of OpenID Connect, which signs people in to the dashboard, too.
@@ -277,6 +279,7 @@ impl Default for Config {
             stale_upload_hours: 24,
             unused_upload_days: 30,
             free_credit_cents: 1000,
+            speaker_key: None,
             sign_up: true,
             openid_issuer: None,
             openid_client_id: None,
@@ -390,6 +393,7 @@ const KEYS: [&str; 80] = [
     "stale_upload_hours",
     "unused_upload_days",
     "free_credit_cents",
+    "speaker_key",
     "sign_up",
     "openid_issuer",
     "openid_client_id",
@@ -501,6 +505,9 @@ impl Config {
         }
         if !(100..=10_000).contains(&self.turn_silence_ms) {
             return Err("settings: turn_silence_ms must be 100 to 10000".into());
+        }
+        if self.speaker_key.as_ref().is_some_and(|key| key.trim().len() < 32) {
+            return Err("settings: speaker_key must have at least 32 characters".into());
         }
         if let Some(url) = self.storage_url.as_ref().filter(|url| url.scheme() != "s3") {
             return Err(format!("settings: storage_url must be s3://BUCKET/PREFIX, not {url}"));
@@ -619,6 +626,7 @@ mod tests {
                 "mail_tls",
             ),
             ("billing_provider = \"stripe\"", "stripe_secret_key"),
+            ("speaker_key = \"short\"", "speaker_key"),
             (
                 "billing_provider = \"stripe\"\nstripe_secret_key = \"a\"\nstripe_price_id = \"b\"\nstripe_webhook_secret = \" \"",
                 "stripe_webhook_secret",

@@ -96,6 +96,8 @@ ids! {
     /// An invitation to an account.
     InvitationId = "inv";
     TranscriptId = "tr";
+    /// A person whom transcripts may name.
+    SpeakerId = "spk";
     UploadId = "upload";
     /// A webhook in the outbox.
     DeliveryId = "wh";

@@ -17,7 +17,7 @@
 //!   to the payment provider, time of live sessions
 //! - `http`: connections, bodies, queries, responses, rate limits
 //! - `billing`: prices, payment providers; `language`: language models and prompts over transcripts; `checkpoints`: what serves each
-//!   model, and pulls of published checkpoints
+//!   model, and pulls of published checkpoints; `speakers`: people whom transcripts name
 //! - `storage`: the object store; `outbound`: requests to URLs of users; `model_hub`: checkpoints from a model hub
 //! - `store`: the database; SQL lives here alone
 //! - `config`: settings; `languages`: language codes
@@ -53,6 +53,7 @@ mod outbound;
 mod routes;
 mod serve;
 mod sharing;
+mod speakers;
 mod starter_models;
 mod state;
 mod storage;

@@ -6,13 +6,13 @@ use std::sync::LazyLock;
 
 use hyper::Method;
 
-use crate::api::{billing, chat, health, models, openai, transcripts, understanding, uploads, voices};
+use crate::api::{billing, chat, health, models, openai, speakers, transcripts, understanding, uploads, voices};
 use crate::auth::openid as auth_openid;
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
     self, assets, audio, checkout, forgot, frame, join, keys, openid, operator, playground, reference, sign_in,
-    speakers, stripe_events, team, usage, webhooks, welcome,
+    speakers as speaker_labels, stripe_events, team, usage, webhooks, welcome,
 };
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
@@ -297,6 +297,34 @@ pub static ROUTES: &[Route] = &[
     ),
     api(
         Method::POST,
+        "/v2/speakers",
+        handler!(speakers::create, speakers),
+        doc("speakers", "Keep the voice of a person whom transcripts may name", ResponseContent::Json("Speaker"))
+            .takes("CreateSpeaker")
+            .fails(&[404, 409, 413, 415, 422]),
+    ),
+    api(
+        Method::GET,
+        "/v2/speakers",
+        handler!(speakers::list, speakers),
+        doc("speakers", "People whom transcripts may name, newest first", ResponseContent::Json("SpeakerList"))
+            .with(&["limit", "offset"])
+            .fails(&[422]),
+    ),
+    api(
+        Method::GET,
+        "/v2/speakers/{speaker_id}",
+        handler!(speakers::get, speakers),
+        doc("speakers", "Get a person", ResponseContent::Json("Speaker")).fails(&[404]),
+    ),
+    api(
+        Method::DELETE,
+        "/v2/speakers/{speaker_id}",
+        handler!(speakers::delete, speakers),
+        doc("speakers", "Delete a person and the voice for good", ResponseContent::Empty).fails(&[404]),
+    ),
+    api(
+        Method::POST,
         "/v2/billing/checkout",
         handler!(billing::checkout, billing),
         doc("billing", "Get the address of a checkout page", ResponseContent::Json("Checkout")).fails(&[403, 409]),
@@ -478,7 +506,7 @@ pub static ROUTES: &[Route] = &[
         "/data/transcripts/{transcript_id}/progress",
         handler!(dashboard::transcripts::progress, dashboard),
     ),
-    script(Method::POST, "/data/transcripts/{transcript_id}/speakers", handler!(speakers::name, dashboard)),
+    script(Method::POST, "/data/transcripts/{transcript_id}/speakers", handler!(speaker_labels::name, dashboard)),
     // The handlers of the API, for the scripts of the pages.
     script(Method::POST, "/data/transcripts", handler!(transcripts::create, transcripts)),
     script(Method::GET, "/data/transcripts/{transcript_id}/paragraphs", handler!(transcripts::paragraphs, transcripts)),

@@ -9,6 +9,7 @@ use crate::api::language::LanguageState;
 use crate::api::models::ModelsState;
 use crate::api::openai::speech::SpeechState;
 use crate::api::openai::transcriptions::TranscriptionsState;
+use crate::api::speakers::SpeakersState;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
 use crate::dashboard::DashboardState;
@@ -27,6 +28,7 @@ pub struct AppState {
     pub language: Arc<LanguageState>,
     pub transcriptions: Arc<TranscriptionsState>,
     pub speech: Arc<SpeechState>,
+    pub speakers: Arc<SpeakersState>,
     pub billing: Arc<BillingState>,
     pub health: Arc<HealthState>,
     pub realtime: Arc<LiveState>,

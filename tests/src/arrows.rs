@@ -82,7 +82,7 @@ pub const ORDERS: [Order; 3] = [
             &["auth"],
             &["jobs", "webhook_outbox", "mail", "usage_reports", "metering"],
             &["http"],
-            &["billing", "language", "checkpoints"],
+            &["billing", "language", "checkpoints", "speakers"],
             &["storage", "outbound", "model_hub"],
             &["store"],
             &["config", "languages"],

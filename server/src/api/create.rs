@@ -14,7 +14,8 @@ use crate::clock;
 use crate::http::body::Fields;
 use crate::http::response::{ApiError, Result};
 use crate::ids::{AccountId, TranscriptId, UploadId};
-use crate::store::{NewTranscript, Source, UploadStatus};
+use crate::outbound::Outbound;
+use crate::store::{NewTranscript, Source, Store, UploadStatus};
 
 /// The most vocabulary hints, and the length of each.
 const MAX_KEYTERMS: usize = 1000;
@@ -24,7 +25,7 @@ const MAX_KEYTERM_CHARS: usize = 100;
 const MAX_TITLE_CHARS: usize = 500;
 
 /// The longest URL.
-const MAX_URL_CHARS: usize = 4096;
+pub const MAX_URL_CHARS: usize = 4096;
 
 /// No language code is longer.
 const MAX_CODE_CHARS: usize = 35;
@@ -61,6 +62,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     for name in FLAGS {
         flags.push((name, fields.flag(name)?));
     }
+    let identify_speakers = fields.flag("identify_speakers")?;
     let multichannel = fields.flag("multichannel")?;
     let policies = policies(&mut fields)?;
     let substitution = fields.string("pii_substitution")?;
@@ -94,17 +96,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
             ApiError::new(StatusCode::BAD_REQUEST, "invalid_webhook_url", message)
         })?;
     }
-    let source = match (audio_url, upload_id) {
-        (Some(url), None) => {
-            state.outbound.check(&url).map_err(|error| {
-                ApiError::invalid(format!("`audio_url` must be a public http or https URL: {error}."))
-            })?;
-            Source::Url(url)
-        }
-        (None, Some(id)) => Source::Upload(id.into()),
-        (None, None) => return Err(ApiError::invalid("Send either `audio_url` or `upload_id`.")),
-        (Some(_), Some(_)) => return Err(ApiError::invalid("Send `audio_url` or `upload_id`, not both.")),
-    };
+    let source = named_source(&state.outbound, audio_url, upload_id)?;
     let speaker_labels = flags.contains(&("speaker_labels", true));
     if multichannel && speakers_expected.is_some() {
         return Err(ApiError::validation(
@@ -116,13 +108,18 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
             "`speaker_labels` cannot be served: the models folder has no diarizer.",
         ));
     }
+    if identify_speakers && (!speaker_labels || multichannel) {
+        return Err(ApiError::validation(
+            "`identify_speakers` names the speakers of `speaker_labels`: send both, without `multichannel`.",
+        ));
+    }
     check_languages(&state.catalog, &model, language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
     if flags.contains(&("pii_redaction", true)) {
         check_redaction(language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
     }
     let default_title = match &source {
         Source::Url(url) => title_of(url),
-        Source::Upload(id) => upload_filename(state, account, id).await?,
+        Source::Upload(id) => upload_filename(&state.store, account, id).await?,
     };
 
     let mut options = Map::new();
@@ -134,6 +131,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     options.insert("redact_audio".into(), json!(redact_audio));
     options.insert("summary_type".into(), json!(summary_type));
     options.insert("speakers_expected".into(), json!(speakers_expected));
+    options.insert("identify_speakers".into(), identify_speakers.into());
     options.insert("multichannel".into(), multichannel.into());
     options.insert("medical_mode".into(), medical_mode.into());
     options.insert("language_codes".into(), json!(language_codes));
@@ -151,6 +149,24 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         reserved_cents: price.cents(estimated_duration_sec.unwrap_or_default().saturating_mul(1000)),
         created_at: clock::now_ms(),
     })
+}
+
+/// The source that a request names.
+///
+/// # Errors
+/// 400 for none, for two, and for a URL that is not public.
+pub fn named_source(outbound: &Outbound, audio_url: Option<String>, upload_id: Option<String>) -> Result<Source> {
+    match (audio_url, upload_id) {
+        (Some(url), None) => {
+            outbound.check(&url).map_err(|error| {
+                ApiError::invalid(format!("`audio_url` must be a public http or https URL: {error}."))
+            })?;
+            Ok(Source::Url(url))
+        }
+        (None, Some(id)) => Ok(Source::Upload(id.into())),
+        (None, None) => Err(ApiError::invalid("Send either `audio_url` or `upload_id`.")),
+        (Some(_), Some(_)) => Err(ApiError::invalid("Send `audio_url` or `upload_id`, not both.")),
+    }
 }
 
 /// Checks that the model's checkpoint has the languages.
@@ -191,8 +207,11 @@ fn check_redaction(code: Option<&str>, codes: &[String]) -> Result<()> {
 }
 
 /// The filename of a complete upload.
-async fn upload_filename(state: &TranscriptsState, account: &AccountId, id: &UploadId) -> Result<String> {
-    let upload = state.store.upload_of(account, id).await?;
+///
+/// # Errors
+/// 404 if the account has no such upload, 409 if it is not complete.
+pub async fn upload_filename(store: &Store, account: &AccountId, id: &UploadId) -> Result<String> {
+    let upload = store.upload_of(account, id).await?;
     let upload = upload.ok_or_else(|| ApiError::not_found(format!("There is no upload {id}.")))?;
     if upload.status != UploadStatus::Ready {
         let message = "The upload is not complete: put its bytes, then call complete.";

@@ -9,6 +9,7 @@ pub mod language;
 pub mod models;
 pub mod openai;
 pub mod rendering;
+pub mod speakers;
 pub mod stored_object;
 mod transcript_stream;
 pub mod transcripts;

@@ -334,9 +334,9 @@ pub async fn subtitles(
         SubtitleFormat::Vtt => "text/vtt; charset=utf-8",
     };
     document(state, request, transcript, content_type, move |_, mut words| {
-        for speaker in words.iter_mut().filter_map(|word| word.speaker.as_mut()) {
-            if let Some(name) = names.get(speaker) {
-                speaker.clone_from(name);
+        for word in &mut words {
+            if let Some(name) = word.speaker.as_ref().and_then(|label| names.get(label)) {
+                word.speaker_name = Some(name.clone());
             }
         }
         io::Result::Ok(match format {

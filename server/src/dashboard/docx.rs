@@ -102,7 +102,8 @@ pub fn document(transcript: &Transcript, words: &[Word], names: &SpeakerNames) -
                 speakers.len() - 1
             });
             if last != Some(label) {
-                let name = names.get(label).map_or(label, String::as_str);
+                let known = said.words.first().and_then(Word::shown_speaker).unwrap_or(label);
+                let name = names.get(label).map_or(known, String::as_str);
                 let colour = SPEAKERS.get(place % SPEAKERS.len()).copied().unwrap_or(SOFT);
                 written = written.add_run(run(&format!("{name}: ")).bold().color(colour));
             }

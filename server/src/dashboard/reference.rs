@@ -73,6 +73,7 @@ fn name_of(tag: &str) -> &'static str {
     match tag {
         "transcripts" => EN.tag_transcripts,
         "uploads" => EN.tag_uploads,
+        "speakers" => EN.tag_speakers,
         "language" => EN.tag_language,
         "models" => EN.tag_models,
         "billing" => EN.tag_billing,
@@ -113,8 +114,8 @@ impl Reference {
 }
 
 /// Tags in the order in which somebody needs them.
-const ORDER: [&str; 8] =
-    ["transcripts", "uploads", "language", "realtime", "voice-agent", "models", "billing", "openai"];
+const ORDER: [&str; 9] =
+    ["transcripts", "uploads", "speakers", "language", "realtime", "voice-agent", "models", "billing", "openai"];
 
 impl Operation {
     fn new(schemas: &Schemas<'_>, server: &str, path: &str, method: &str, described: &Value) -> Self {

@@ -25,6 +25,8 @@ const MAX_NAME_CHARS: usize = 100;
 struct Utterance<'a> {
     #[serde(borrow)]
     speaker: Cow<'a, str>,
+    #[serde(borrow, default)]
+    speaker_name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     text: Cow<'a, str>,
 }
@@ -39,7 +41,8 @@ pub fn text_by_speaker(text: &str, utterances: Option<&str>, names: &SpeakerName
         return Ok(format!("{text}\n"));
     }
     let line = |one: &Utterance| {
-        let name = names.get(&*one.speaker).map_or(&*one.speaker, String::as_str);
+        let known = one.speaker_name.as_ref().unwrap_or(&one.speaker);
+        let name = names.get(&*one.speaker).map_or(&**known, String::as_str);
         format!("{name}: {}\n", one.text)
     };
     Ok(utterances.iter().map(line).collect())
@@ -83,10 +86,13 @@ mod tests {
 
     #[test]
     fn a_text_has_a_line_for_each_utterance() {
-        let utterances = r#"[{"speaker":"A","text":"Say \"hi\".","start":1},{"speaker":"B","text":"Hi."}]"#;
+        let utterances =
+            r#"[{"speaker":"A","speaker_name":"X","text":"Say \"hi\".","start":1},{"speaker":"B","text":"Hi."}]"#;
         let names = SpeakerNames::from([("A".to_owned(), "Ada".to_owned())]);
         let text = text_by_speaker("Say \"hi\". Hi.", Some(utterances), &names).unwrap();
-        assert_eq!(text, "Ada: Say \"hi\".\nB: Hi.\n");
+        assert_eq!(text, "Ada: Say \"hi\".\nB: Hi.\n", "who reads the page knows better");
+        let text = text_by_speaker("Say \"hi\". Hi.", Some(utterances), &SpeakerNames::new()).unwrap();
+        assert_eq!(text, "X: Say \"hi\".\nB: Hi.\n");
         for none in [None, Some("[]")] {
             assert_eq!(text_by_speaker("Hi.", none, &names).unwrap(), "Hi.\n");
         }

@@ -272,6 +272,7 @@ words! {
     reference_errors_lead = "An error has a code for programs and a message for people.";
     tag_transcripts = "Transcripts";
     tag_uploads = "Uploads";
+    tag_speakers = "Names of speakers";
     tag_language = "Questions and conversations";
     tag_models = "Models and voices";
     tag_billing = "Billing";

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use auricle_engine::analysis::{Passes, Tagger};
+use auricle_engine::analysis::{Label, Passes, Tagger};
 use auricle_engine::audio::{AudioStream, Cover, OpenOptions, write_redacted};
-use auricle_engine::{Error, SpeakerLabels, TranscribeOptions, Transcript};
+use auricle_engine::{Error, KnownSpeaker, SpeakerLabels, TranscribeOptions, Transcript};
 use futures_util::TryStreamExt as _;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
@@ -181,6 +181,19 @@ impl JobRunner {
         self.storage.put(&key, body, u64::MAX).await.map(drop).map_err(|error| failed(&error))
     }
 
+    /// The people whom a job may name. Where names of persons are hidden it names nobody.
+    async fn known_speakers(&self, job: &Job, passes: &Passes) -> Result<Vec<KnownSpeaker>, AttemptError> {
+        let is_on = |name: &str| job.options[name].as_bool().unwrap_or_default();
+        let hides_names = passes.redaction.as_ref().is_some_and(|redaction| redaction.covers(Label::PersonName));
+        if !is_on("identify_speakers") || !is_on("speaker_labels") || hides_names {
+            return Ok(Vec::new());
+        }
+        let failed = |error: std::io::Error| {
+            AttemptError::OwnFault(format!("the profiles of speakers could not be read: {error}"))
+        };
+        self.profiles.known(&job.account).await.map_err(failed)
+    }
+
     /// Gives a worker back and waits for all of them.
     async fn all_workers(&self, worker: Worker) -> Result<Worker, AttemptError> {
         let workers = worker.semaphore().clone();
@@ -206,8 +219,8 @@ impl JobRunner {
         if let Some(duration_s) = audio.duration_s() {
             self.reserve(job, price.cents((duration_s * 1e3) as i64)).await?;
         }
-        let options = transcribe_options(job);
         let passes = passes(&job.options);
+        let options = transcribe_options(job).known_speakers(self.known_speakers(job, &passes).await?);
         let redacts = passes.redaction.is_some();
         let multichannel = job.options["multichannel"].as_bool().unwrap_or_default();
         let cover = job.options["redact_audio"].as_str().and_then(Cover::named);

@@ -1,5 +1,8 @@
 //! Gets the audio of a job as a local file: from the object store, or from its URL.
 
+use std::io;
+use std::path::Path;
+
 use futures_util::StreamExt as _;
 use tokio::io::AsyncWriteExt as _;
 
@@ -7,7 +10,7 @@ use super::JobRunner;
 use super::attempt::AttemptError;
 use super::queue::{Start, Worker};
 use crate::ids::UploadId;
-use crate::outbound::OutboundError;
+use crate::outbound::{Outbound, OutboundError};
 use crate::storage::LocalFile;
 use crate::store::{Job, Source, object_key};
 
@@ -45,29 +48,48 @@ impl JobRunner {
     }
 
     async fn download(&self, url: &str) -> Result<LocalFile, AttemptError> {
-        let response = self.outbound.get(url).await.map_err(|error: OutboundError| not_fetched(&error.to_string()))?;
-        let limit = self.settings.fetch_max_bytes;
-        let too_large = || not_fetched(&format!("it is larger than {limit} bytes"));
-        if response.content_length().is_some_and(|length| length > limit) {
+        let (scratch, limit) = (&self.settings.scratch, self.settings.fetch_max_bytes);
+        fetch(&self.outbound, url, scratch, limit).await.map_err(|error| match error {
+            FetchError::Source(reason) => not_fetched(&reason),
+            FetchError::Disk(error) => AttemptError::OwnFault(format!("the audio could not be stored: {error}")),
+        })
+    }
+}
+
+/// A file cannot be fetched.
+#[derive(Debug)]
+pub enum FetchError {
+    /// Its server is at fault, or it is too large.
+    Source(String),
+    /// It cannot be stored.
+    Disk(io::Error),
+}
+
+/// Fetches a file of at most `limit` bytes into `scratch`.
+///
+/// # Errors
+/// As [`FetchError`].
+pub async fn fetch(outbound: &Outbound, url: &str, scratch: &Path, limit: u64) -> Result<LocalFile, FetchError> {
+    let source = |error: OutboundError| FetchError::Source(error.to_string());
+    let response = outbound.get(url).await.map_err(source)?;
+    let too_large = || FetchError::Source(format!("it is larger than {limit} bytes"));
+    if response.content_length().is_some_and(|length| length > limit) {
+        return Err(too_large());
+    }
+    let file = tempfile::NamedTempFile::new_in(scratch).map_err(FetchError::Disk)?;
+    let mut out = tokio::fs::File::from_std(file.reopen().map_err(FetchError::Disk)?);
+    let mut stream = response.bytes_stream();
+    let mut length = 0u64;
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(|error| FetchError::Source(format!("the connection broke off ({error})")))?;
+        length += chunk.len() as u64;
+        if length > limit {
             return Err(too_large());
         }
-        let not_stored =
-            |error: std::io::Error| AttemptError::OwnFault(format!("the audio could not be stored: {error}"));
-        let file = tempfile::NamedTempFile::new_in(&self.settings.scratch).map_err(not_stored)?;
-        let mut out = tokio::fs::File::from_std(file.reopen().map_err(not_stored)?);
-        let mut stream = response.bytes_stream();
-        let mut length = 0u64;
-        while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|error| not_fetched(&format!("the connection broke off ({error})")))?;
-            length += chunk.len() as u64;
-            if length > limit {
-                return Err(too_large());
-            }
-            out.write_all(&chunk).await.map_err(not_stored)?;
-        }
-        out.flush().await.map_err(not_stored)?;
-        Ok(LocalFile::Temporary(file))
+        out.write_all(&chunk).await.map_err(FetchError::Disk)?;
     }
+    out.flush().await.map_err(FetchError::Disk)?;
+    Ok(LocalFile::Temporary(file))
 }
 
 fn not_read(reason: &str) -> AttemptError {

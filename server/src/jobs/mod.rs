@@ -19,8 +19,10 @@ use crate::clock::ClockWatch;
 use crate::ids::AccountId;
 use crate::notify::Notifiers;
 use crate::outbound::Outbound;
+use crate::speakers::Profiles;
 use crate::storage::Storage;
 use crate::store::{Job, JobQuery, Result, SourceKind, Store};
+pub use audio_source::{FetchError, fetch};
 use queue::{Queue, Start};
 
 /// Delay after a failed query.
@@ -58,6 +60,7 @@ pub struct JobRunner {
     pub storage: Storage,
     pub outbound: Outbound,
     pub engine: Engine,
+    pub profiles: Profiles,
     pub notifiers: Arc<Notifiers>,
     pub settings: JobSettings,
 }

@@ -21,7 +21,7 @@ pub fn passages(words: &str, unit: Unit) -> serde_json::Result<Vec<Passage>> {
         Unit::Paragraph => segments::paragraphs(&words),
     };
     let passage = |segment: segments::Segment<'_>| Passage {
-        speaker: segment.speaker().map(str::to_owned),
+        speaker: segment.words.first().and_then(Word::shown_speaker).map(str::to_owned),
         start_ms: segment.start,
         text: segment.text,
     };

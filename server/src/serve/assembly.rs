@@ -18,6 +18,7 @@ use crate::api::models::ModelsState;
 use crate::api::openai::speech::{self, SpeechState};
 use crate::api::openai::transcriptions::TranscriptionsState;
 use crate::api::rendering::Renderer;
+use crate::api::speakers::{self, SpeakersState};
 use crate::api::upload_quota::UploadQuota;
 use crate::api::uploads::UploadsState;
 use crate::auth::Authenticator;
@@ -42,6 +43,7 @@ use crate::notify::Notifiers;
 use crate::openapi;
 use crate::outbound::Outbound;
 use crate::sharing::Places;
+use crate::speakers::Profiles;
 use crate::state::AppState;
 use crate::storage::Storage;
 use crate::store::Store;
@@ -176,6 +178,8 @@ impl Service {
         let signing_key: Arc<str> = secret.into();
         let renderer = Arc::new(Renderer::new(config.scratch()));
         let models = language_models(config, engine.as_ref())?;
+        let profiles =
+            Profiles::new(store.clone(), catalog.clone(), config.speaker_key.as_deref().unwrap_or(&signing_key));
 
         let workers = engine.clone().map(|engine| Workers {
             jobs: Arc::new(JobRunner {
@@ -183,6 +187,7 @@ impl Service {
                 storage: storage.clone(),
                 outbound: outbound.clone(),
                 engine,
+                profiles: profiles.clone(),
                 notifiers: notifiers.clone(),
                 settings: JobSettings {
                     workers: config.job_workers,
@@ -225,6 +230,16 @@ impl Service {
             transcript_ms: (config.transcript_retention_days > 0)
                 .then(|| i64::from(config.transcript_retention_days) * 24 * 3_600_000),
         };
+        let speakers = Arc::new(SpeakersState {
+            store: store.clone(),
+            storage: storage.clone(),
+            outbound: outbound.clone(),
+            engine: engine.clone(),
+            profiles,
+            notifiers: notifiers.clone(),
+            places: Places::new(speakers::MAX_REQUESTS),
+            scratch: config.scratch(),
+        });
         let transcripts = Arc::new(TranscriptsState {
             store: store.clone(),
             storage: storage.clone(),
@@ -298,6 +313,7 @@ impl Service {
                 transcripts: transcripts.clone(),
                 uploads: uploads.clone(),
             }),
+            speakers,
             speech: Arc::new(SpeechState { engine, places: Places::new(speech::MAX_REQUESTS) }),
             transcripts,
             uploads,

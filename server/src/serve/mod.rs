@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auricle_engine::{Catalog, Engine, EngineOptions, ListenOptions, TranscribeOptions, blocking};
-use data_encoding::HEXLOWER;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
@@ -27,11 +26,12 @@ use crate::dashboard::OneTimeLink;
 use crate::dispatch::Dispatcher;
 use crate::http::admission::Places;
 use crate::http::listener;
-use crate::ids::{AccountId, random};
+use crate::ids::AccountId;
 use crate::live::LiveState;
 use crate::metering::Metering;
 use crate::notify::Notifiers;
 use crate::routes::Surface;
+use crate::speakers::service_secret;
 use crate::starter_models;
 use crate::store::{Durability, PasswordLink, Store, Topic};
 pub use assembly::{Opened, PublicUrls, Service, transfer_limits};
@@ -69,7 +69,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     let store =
         Store::open(&database, durability).await.map_err(|error| format!("the database cannot be opened: {error}"))?;
     let database_error = |error: crate::store::Error| format!("the database: {error}");
-    let secret = store.secret("url-signing", &HEXLOWER.encode(&random::<32>())).await.map_err(database_error)?;
+    let secret = service_secret(&store).await.map_err(database_error)?;
     store.expire_all_leases().await.map_err(database_error)?;
     prepare_scratch(&config.scratch(), store.is_shared())?;
     let (catalog, engine) = open_models(&config).await?;

@@ -25,6 +25,7 @@ mod fairness;
 mod faults;
 mod http;
 mod jobs;
+mod known_speakers;
 mod language;
 mod lengths;
 mod limits;

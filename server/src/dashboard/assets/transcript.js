@@ -39,9 +39,10 @@ if (reader) {
     return speakers.get(speaker)
   }
 
-  // The names that people gave to speakers, by label.
+  // The names that people gave to speakers, by label, and those of the voices that the account knows.
   const names = new Map(Object.entries(JSON.parse(reader.dataset.names)))
-  const nameOf = label => names.get(label) ?? `${words.speaker} ${label}`
+  const known = new Map()
+  const nameOf = label => names.get(label) ?? known.get(label) ?? `${words.speaker} ${label}`
 
   function makeSpeaker(label) {
     const button = make('button', nameOf(label), { type: 'button', class: 'speaker plain', title: words.speaker_rename })
@@ -91,6 +92,8 @@ if (reader) {
     for (const one of found) {
       const block = make('div', '', { class: 'paragraph' })
       if (one.speaker) {
+        const name = one.words[0]?.speaker_name
+        if (name) known.set(one.speaker, name)
         block.classList.add(`speaker-${colourOf(one.speaker)}`)
         if (one.speaker !== last) block.append(makeSpeaker(one.speaker))
         last = one.speaker
