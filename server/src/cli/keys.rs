@@ -90,7 +90,7 @@ impl DatabaseArgs {
     }
 
     /// Opens the database, and creates it if it does not exist.
-    async fn open(&self) -> Result<(Store, Config)> {
+    pub(super) async fn open(&self) -> Result<(Store, Config)> {
         let config = self.settings()?;
         let url = match &config.database_url {
             Some(url) => url.clone(),

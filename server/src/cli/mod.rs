@@ -21,6 +21,7 @@ mod recommend;
 mod say;
 mod serve;
 mod sound_card;
+mod speakers;
 mod talk;
 mod transcribe;
 mod voices;
@@ -88,6 +89,9 @@ enum Command {
     /// List the voices that speak
     #[command(subcommand, arg_required_else_help = true)]
     Voices(voices::VoicesCommand),
+    /// Keep, list and remove the voices of people whom transcripts may name
+    #[command(subcommand, arg_required_else_help = true)]
+    Speakers(speakers::SpeakersCommand),
     /// List the compute devices, and show which one is used
     Devices(devices::DevicesArgs),
     /// List, check and fetch checkpoints
@@ -237,6 +241,7 @@ fn run(command: &Command) -> u8 {
         Command::Talk(args) => talk::run(args),
         Command::Say(args) => say::run(args),
         Command::Voices(command) => voices::run(command),
+        Command::Speakers(command) => speakers::run(command),
         Command::Devices(args) => devices::run(args),
         Command::Models(command) => models::run(command),
         Command::Bench(args) => bench::run(args),

@@ -7,9 +7,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use auricle_engine::Transcript;
 use auricle_engine::analysis::Analysis;
 use auricle_engine::subtitles::{self, SubtitleOptions};
+use auricle_engine::{Transcript, Utterance};
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -60,7 +60,7 @@ impl Format {
         Ok(match self {
             Self::Text => match &transcript.utterances {
                 Some(utterances) if !utterances.is_empty() => {
-                    utterances.iter().map(|one| format!("{}: {}\n", name(&one.speaker, coloured), one.text)).collect()
+                    utterances.iter().map(|one| format!("{}: {}\n", name(one, coloured), one.text)).collect()
                 }
                 _ => format!("{}\n", transcript.text),
             },
@@ -71,13 +71,15 @@ impl Format {
     }
 }
 
-/// A speaker's label, in one of six colours where `coloured`.
-fn name(speaker: &str, coloured: bool) -> String {
+/// A speaker's name, else the label, in one of six colours where `coloured`.
+fn name(utterance: &Utterance, coloured: bool) -> String {
+    let Utterance { speaker, speaker_name, .. } = utterance;
+    let shown = speaker_name.as_ref().unwrap_or(speaker);
     let number = speaker.bytes().fold(0, |sum, letter| sum * 26 + usize::from(letter.wrapping_sub(b'A')));
     match coloured {
         // Cyan, yellow, green, magenta, blue, red: bold, so that they show on light and dark grounds.
-        true => format!("\x1b[1;{}m{speaker}\x1b[0m", [36, 33, 32, 35, 34, 31][number % 6]),
-        false => speaker.to_owned(),
+        true => format!("\x1b[1;{}m{shown}\x1b[0m", [36, 33, 32, 35, 34, 31][number % 6]),
+        false => shown.clone(),
     }
 }
 

@@ -5,16 +5,17 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use auricle_engine::analysis::Analysis;
+use auricle_engine::analysis::{self, Analysis};
 use auricle_engine::audio::{AudioStream, OpenOptions};
 use auricle_engine::blocking::Engine;
-use auricle_engine::{EngineOptions, Error, SpeakerLabels, TranscribeOptions, Transcript};
+use auricle_engine::{Catalog, EngineOptions, Error, KnownSpeaker, SpeakerLabels, TranscribeOptions, Transcript};
 use clap::Args;
 
 use super::analyze::{AnalysisArgs, TaggerArgs};
+use super::keys::DatabaseArgs;
 use super::output::{self, Format, OutFolder};
 use super::progress::{Bar, clock, speed};
-use super::{EngineArgs, Failure, Result, SearchArgs, hint, interrupt};
+use super::{EngineArgs, Failure, Result, SearchArgs, hint, interrupt, speakers};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -23,7 +24,7 @@ there; the others are done all the same, and the exit status is 1. Wrong usage i
 
 JSON has one object a file, each on one line: file, text, words (text, start and end in ms, confidence), confidence,
 language_code, audio_duration_sec, model, warnings. With --speakers, words have a speaker (A, B, C by first word), and there
-are utterances: speaker, text, start, end, confidence. With --channels, words have a channel (1, 2), too. With --entities there are entities: text, label, start, end.
+are utterances: speaker, text, start, end, confidence; with --identify both have a speaker_name where it is sure. With --channels, words have a channel (1, 2), too. With --entities there are entities: text, label, start, end.
 
 Examples:
   auricle transcribe talk.mp3
@@ -32,6 +33,7 @@ Examples:
   auricle transcribe call.ogg --keyterm Auricle --keyterm 'Ada Lovelace'
   auricle transcribe hearing.wav --lm law.arpa
   auricle transcribe meeting.mp3 --speakers
+  auricle transcribe meeting.mp3 --speakers --identify
   auricle transcribe call.wav --channels
   curl -s https://example.com/talk.mp3 | auricle transcribe -
   auricle transcribe *.flac --format json | jq -r '.file + \": \" + .text'")]
@@ -76,8 +78,13 @@ pub struct TranscribeArgs {
     sequential: bool,
     /// Say who speaks: each turn on a line of its own. N, 1 to 20, is about how many speakers there are [default: as many as
     /// are found]
-    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = speakers)]
+    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = speaker_count)]
     speakers: Option<Option<usize>>,
+    /// Name the speakers whose voices `auricle speakers add` has kept, where it is surely theirs
+    #[arg(long, requires = "speakers")]
+    identify: bool,
+    #[command(flatten)]
+    database: DatabaseArgs,
     /// Transcribe each channel by itself, and take it for a speaker: for calls with one speaker a channel. Takes files alone
     #[arg(long, conflicts_with = "speakers")]
     channels: bool,
@@ -93,7 +100,7 @@ pub struct TranscribeArgs {
 }
 
 /// Reads the number of `--speakers`.
-fn speakers(text: &str) -> Result<usize, String> {
+fn speaker_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..=20) => Ok(count),
         Ok(count) => Err(format!("{count} is not from 1 to 20")),
@@ -176,7 +183,9 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
     };
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
-    let mut job = Job { args, bar, engine_options: args.engine.options()?.tagger(args.tagger.choice()), engine: None };
+    let engine_options = args.engine.options()?.tagger(args.tagger.choice());
+    let known = known_speakers(args, &engine_options)?;
+    let mut job = Job { args, bar, engine_options, engine: None, known };
     let (mut failed, mut printed) = (false, false);
     let coloured = out.is_none() && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let with_headers = inputs.len() > 1 && (args.format == Format::Text || io::stdout().is_terminal());
@@ -217,6 +226,16 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
     if failed { Err(Failure::Reported) } else { Ok(()) }
 }
 
+/// The people whom the transcripts may name. Where names of persons are hidden, nobody is named.
+fn known_speakers(args: &TranscribeArgs, engine: &EngineOptions) -> Result<Vec<KnownSpeaker>> {
+    let hides_names =
+        args.analysis.passes().redaction.is_some_and(|redaction| redaction.covers(analysis::Label::PersonName));
+    if !args.identify || hides_names {
+        return Ok(Vec::new());
+    }
+    speakers::known(&args.database, &Catalog::read(&engine.models)?)
+}
+
 /// Writes to standard output. A closed pipe does not hide the failure of an earlier file.
 fn print(text: &str, failed: bool) -> Result<()> {
     output::print(text).map_err(|failure| if failed { Failure::Reported } else { failure })
@@ -229,6 +248,7 @@ struct Job<'a> {
     bar: Bar,
     engine_options: EngineOptions,
     engine: Option<Engine>,
+    known: Vec<KnownSpeaker>,
 }
 
 impl Job<'_> {
@@ -256,7 +276,8 @@ impl Job<'_> {
             .medical_mode(self.args.medical)
             .language_model(self.args.search.language_model())
             .fusion(self.args.search.weights())
-            .sequential(self.args.sequential);
+            .sequential(self.args.sequential)
+            .known_speakers(self.known.clone());
         options.speakers = match self.args.speakers {
             None => SpeakerLabels::Off,
             Some(None) => SpeakerLabels::Found,
