@@ -20,7 +20,7 @@ const MARGIN: f32 = 0.5;
 const LEAST_WINDOWS: usize = 4;
 /// A diarizer may take two people for one. So a window and those of its speaker around it, so many on each side and so near in ms, must
 /// be like the named person by themselves, with at least this score; and so must its neighbours. This and the threshold were chosen on
-/// people whom the shipped embedding was never trained on, so that strangers are named for at most a hundredth of their time.
+/// people whom the shipped embedding was never trained on, so that at most one reading of a stranger in a hundred has a name.
 const AROUND: usize = 2;
 const NEAR_MS: u64 = 3000;
 const LEAST_SCORE: f32 = 2.0;
