@@ -339,7 +339,7 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 80] = [
+const KEYS: [&str; 81] = [
     "data",
     "models",
     "device",
