@@ -145,8 +145,11 @@ fn is_voice(dir: &Path) -> bool {
     dir.join("acoustic").is_dir() || model_type(dir).is_some_and(is_network)
 }
 
+/// Loads a checkpoint and gives the number of values in its tensors.
+type Check = fn(&Path) -> Result<usize, Error>;
+
 /// The name and the check of a checkpoint that transcribes nothing by itself; none for another.
-fn part_of(dir: &Path) -> Option<(&'static str, fn(&Path) -> Result<usize, Error>)> {
+fn part_of(dir: &Path) -> Option<(&'static str, Check)> {
     match model_type(dir)?.as_str() {
         "ecapa_tdnn" => Some(("speaker embedding", |dir| check_diarizer(dir))),
         "nemotron3_diarization" => Some(("diarizer", |dir| check_diarizer(dir))),
