@@ -28,7 +28,7 @@ const LEVEL: f32 = 0.05;
 
 /// How often transcripts name the wrong person, and miss the right one
 ///
-/// The set is a folder of sound files named <reader>-..., with one person each. Readings: some readers are drawn and known by one recording
+/// The set is a folder of sound files named READER-..., with one person each. Readings: some readers are drawn and known by one recording
 /// of each; every other recording is a speaker. Conversations: two to four readers read halves of another recording in turn, about
 /// half of them are known, with others up to the number. Recordings that are refused as clips are counted. Runs on the CPU, without
 /// recognition.
