@@ -234,7 +234,8 @@ fn attention_by_products_is_the_definition() {
         };
         for case in cases().into_iter().filter(whole) {
             case.check(Way::Products, &device, FloatDType::F32, 2e-5, &mut chance);
-            case.check(Way::Products, &device, FloatDType::F16, 2e-3, &mut chance);
+            // Without matrix units burn may add in 16 bits.
+            case.check(Way::Products, &device, FloatDType::F16, 5e-3, &mut chance);
         }
     }
 }
@@ -268,7 +269,7 @@ fn rows_of_products_are_those_of_one_kernel() {
                 let out = attention_by(way, inputs.clone(), None, Some(&positions), &visible, 0.25);
                 Oracle::values(out.cast(FloatDType::F32))
             };
-            let tolerance = if dtype == FloatDType::F32 { 1e-5 } else { 2e-3 };
+            let tolerance = if dtype == FloatDType::F32 { 1e-5 } else { 5e-3 };
             assert_close("rows", &by(Way::Products), &by(Way::OneKernel), tolerance);
         }
     }
