@@ -2,12 +2,16 @@
 
 use std::ffi::CStr;
 use std::fmt::Display;
+use std::os::unix::net::UnixStream;
 
 use pulseaudio::protocol::stream::{BufferAttr, StreamFlags};
 use pulseaudio::protocol::{
     ChannelMap, DEFAULT_SINK, DEFAULT_SOURCE, PlaybackStreamParams, RecordStreamParams, SampleFormat, SampleSpec,
 };
-use pulseaudio::{AsPlaybackSource as _, Client, PlaybackStream, RecordStream};
+use pulseaudio::{
+    AsPlaybackSource as _, Client, ClientError, PlaybackStream, RecordStream, cookie_path_from_env,
+    socket_path_from_env,
+};
 use tokio::runtime::Runtime;
 
 use super::BUFFER;
@@ -16,6 +20,8 @@ use crate::cli::{Failure, Result};
 
 /// The program's name in the server's mixer.
 const NAME: &CStr = c"auricle";
+/// Length of a server's cookie.
+const COOKIE_BYTES: usize = 256;
 const SAMPLE_BYTES: usize = size_of::<f32>();
 /// Buffers that the server holds ahead.
 const BUFFERS_AHEAD: u32 = 3;
@@ -126,7 +132,13 @@ fn buffer_bytes(rate: u32) -> u32 {
 
 /// A connection to the user's server. Its replies are waited for on the runtime.
 fn connect(device: &str) -> Result<(Runtime, Client)> {
-    let client = Client::from_env(NAME).map_err(|error| failed(device, &error))?;
+    let unavailable = || failed(device, &ClientError::ServerUnavailable);
+    let socket = socket_path_from_env().ok_or_else(unavailable)?;
+    let socket = UnixStream::connect(socket).map_err(|error| failed(device, &error))?;
+    // A server that lets everyone in wants a cookie of the right length all the same, and who has played nothing yet has none.
+    let cookie = cookie_path_from_env().and_then(|path| std::fs::read(path).ok());
+    let cookie = cookie.unwrap_or_else(|| vec![0; COOKIE_BYTES]);
+    let client = Client::new_unix(NAME, socket, Some(cookie)).map_err(|error| failed(device, &error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     Ok((runtime.map_err(|error| Failure::Service(format!("no threads: {error}")))?, client))
 }
