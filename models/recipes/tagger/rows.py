@@ -72,7 +72,8 @@ def stream(lexicon: Path, tokenizer: Path, seed: int, budget: int, processes: in
     if not processes:
         maker = Maker(lexicon, tokenizer, seed)
         return iter(lambda: maker.make(budget), None)
-    context = multiprocessing.get_context("fork")
+    # A fork of a process whose threads have computed may wait for them for ever.
+    context = multiprocessing.get_context("spawn")
     queue = context.Queue(4 * processes)
     for number in range(processes):
         context.Process(target=_work, args=(lexicon, tokenizer, 1000 * seed + number, budget, queue), daemon=True).start()

@@ -41,7 +41,7 @@ def run(out: Path) -> None:
     sentences = Sentences(small_lexicon(), rng)
     train_tokenizer((word for word, _ in talk(sentences, rng, 8000)), 600, store / "tokenizer.json")
     sizes = ["--hidden", "32", "--layers", "1", "--pieces", "512"]
-    main(["train", "--store", str(store), "--out", str(out / "run"), "--minutes", "0.05", "--processes", "1", *sizes])
+    main(["train", "--store", str(store), "--out", str(out / "run"), "--minutes", "0.05", "--processes", "0", *sizes])
     main(["export", "--run", str(out / "run"), "--store", str(store), "--out", str(out / "tagger")])
     main(["evaluate", "--model", str(out / "tagger")])
     published = BertForTokenClassification(BertConfig.from_pretrained(out / "tagger")).eval()

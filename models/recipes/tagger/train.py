@@ -37,7 +37,7 @@ def train(args: argparse.Namespace) -> None:
     tokenizer, lexicon = args.store / "tokenizer.json", args.store / "lexicon.json.xz"
     curve = args.out / "curve.tsv"
     seed = args.seed + 1 + (curve.stat().st_size if curve.exists() else 0)  # a run that goes on sees other sentences
-    # The processes are forked before there is a GPU in this one.
+    # The processes start while this one has computed nothing yet.
     made = stream(lexicon, tokenizer, seed, args.pieces, args.processes)
     device = device_of(args.device)
     pieces = Pieces(tokenizer)
