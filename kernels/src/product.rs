@@ -570,7 +570,7 @@ mod kernel {
         }
     }
 
-    /// What is written for the `sum` of a column.
+    /// The output for the `sum` of a column.
     #[cube]
     fn finish(sum: f32, bias: &Tensor<f32>, column: usize, #[comptime] after: After) -> f32 {
         if comptime!(after == After::Nothing) {

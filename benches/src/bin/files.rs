@@ -39,7 +39,7 @@ struct Arguments {
     /// Length of each recording, in minutes
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
-    /// What random weights add to the score of a blank: the higher, the fewer tokens
+    /// Bias of a blank's score in random weights: the higher, the fewer tokens
     #[arg(long, default_value_t = 4.0)]
     blank: f32,
 }

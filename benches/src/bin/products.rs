@@ -68,7 +68,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
             let mut times = Vec::new();
             for division in divisions(rows, arguments.half) {
                 let (_, launches) = count(|| divided_product(x.clone(), weights[0].clone(), division));
-                // Where the card or the shape does not fit, another division computes the product.
+                // Another division computes the product if the card or the shape does not fit.
                 let by_kernel = launches.by_kernel();
                 let has = |kernel: &str| by_kernel.iter().any(|(name, _)| name.contains(kernel));
                 let fell_back = match division {

@@ -182,7 +182,7 @@ fn readings(
 
 /// A conversation as it is heard.
 struct Talk {
-    /// Who speaks when, in ms.
+    /// The turns of the speakers, in ms.
     turns: Vec<(Range<u64>, usize)>,
     windows: Vec<DirectedWindow>,
     activity: Vec<Activity>,

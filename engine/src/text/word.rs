@@ -25,7 +25,7 @@ pub struct Word {
 }
 
 impl Word {
-    /// What a reader is shown of the speaker: the name, else the label.
+    /// The speaker as a reader sees it: the name, else the label.
     #[must_use]
     pub fn shown_speaker(&self) -> Option<&str> {
         self.speaker_name.as_deref().or(self.speaker.as_deref())

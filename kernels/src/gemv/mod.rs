@@ -4,6 +4,7 @@
 mod blocks;
 mod panel;
 mod rounded;
+mod runs;
 
 use half::{bf16, f16};
 use rayon::prelude::*;

@@ -40,7 +40,7 @@ pub(super) fn is_fast() -> bool {
 /// The numbers of a matrix in panels of 32 outputs.
 #[derive(Clone, Debug)]
 pub(super) struct Quads {
-    /// What the numbers are above the lowest: a byte each, `[panels, quads, 32, 4]`, or 4 bits each, `[panels, quads / 2, 32, 4]`, where
+    /// The numbers less the lowest: a byte each, `[panels, quads, 32, 4]`, or 4 bits each, `[panels, quads / 2, 32, 4]`, where
     /// the low halves are the even quad.
     bits: Vec<u8>,
     lowest: i8,
@@ -147,7 +147,7 @@ impl pulp::NullaryFnOnce for RoundRun<'_> {
     }
 }
 
-/// What turns the integer sums of a panel into products: `[runs, 32]` each.
+/// Factors that turn the integer sums of a panel into products: `[runs, 32]` each.
 #[derive(Clone, Copy)]
 pub(super) struct RunFactors<'a> {
     /// The value of 1 above that of 0.

@@ -219,13 +219,16 @@ fn read_error(path: &Path, error: &io::Error) -> auricle_engine::Error {
 }
 
 fn analyze(text: &str, asked: AnalysisArgs, language: &str, tagger: Option<&dyn Tagger>) -> Result<Analyzed> {
-    let written = WrittenText::new(text);
+    let mut written = WrittenText::new(text);
+    if let Some(tagger) = tagger {
+        written = written.tagged(tagger)?;
+    }
     let (mut redacted, hidden) =
-        if asked.pii { written.redact(&Redaction::default(), tagger)? } else { (text.to_owned(), Vec::new()) };
+        if asked.pii { written.redact(&Redaction::default()) } else { (text.to_owned(), Vec::new()) };
     if asked.profanity {
         redacted = profanity::mask_text(&redacted, language);
     }
-    let entities = if asked.entities && analysis::has_language(language) { written.entities(tagger)? } else { hidden };
+    let entities = if asked.entities && analysis::has_language(language) { written.entities() } else { hidden };
     let more = more(&redacted, asked, language)?;
     Ok(Analyzed { redacted, entities: entities.into_iter().map(SpanObject::from).collect(), more })
 }

@@ -1,19 +1,11 @@
 //! Encryption of small secrets in the database: ChaCha20-Poly1305 (RFC 8439) with a random nonce each.
-//!
-//! The cipher is the one that TLS connections use. Its interface is that of QUIC packets, of which each secret is the first of a
-//! connection of its own: the nonce is the connection's.
 
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use rustls::crypto::cipher::{AeadKey, Iv};
-use rustls::crypto::ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256;
-use rustls::quic::PacketKey;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use sha2::Sha256;
 
 use crate::ids::random;
-
-/// Bytes of a nonce.
-const NONCE: usize = 12;
 
 /// The key of one use.
 pub struct Sealer([u8; 32]);
@@ -37,28 +29,24 @@ impl Sealer {
     /// # Errors
     /// If the cipher fails, which it does for secrets of gigabytes alone.
     pub fn seal(&self, place: &str, secret: &[u8]) -> Result<String, SealError> {
-        let nonce = random::<NONCE>();
-        let mut sealed = nonce.to_vec();
+        let nonce = random::<NONCE_LEN>();
         let mut bytes = secret.to_vec();
-        let cipher = self.cipher(nonce).ok_or(SealError)?;
-        let tag = cipher.encrypt_in_place(0, place.as_bytes(), &mut bytes).map_err(|_| SealError)?;
-        sealed.append(&mut bytes);
-        sealed.extend_from_slice(tag.as_ref());
-        Ok(BASE64.encode(&sealed))
+        let place = Aad::from(place.as_bytes());
+        let sealing = Nonce::assume_unique_for_key(nonce);
+        self.cipher().ok_or(SealError)?.seal_in_place_append_tag(sealing, place, &mut bytes).map_err(|_| SealError)?;
+        Ok(BASE64.encode(&[nonce.as_slice(), &bytes].concat()))
     }
 
     /// Decrypts a secret. None with another key, for another place, and for text that was changed.
     pub fn open(&self, place: &str, sealed: &str) -> Option<Vec<u8>> {
         let mut bytes = BASE64.decode(sealed.as_bytes()).ok()?;
-        let (nonce, secret) = bytes.split_first_chunk_mut::<NONCE>()?;
-        let cipher = self.cipher(*nonce)?;
-        (secret.len() >= cipher.tag_len()).then_some(())?;
-        cipher.decrypt_in_place(0, place.as_bytes(), secret).ok().map(<[u8]>::to_vec)
+        let (nonce, secret) = bytes.split_first_chunk_mut::<NONCE_LEN>()?;
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        self.cipher()?.open_in_place(nonce, Aad::from(place.as_bytes()), secret).ok().map(|bytes| bytes.to_vec())
     }
 
-    fn cipher(&self, nonce: [u8; NONCE]) -> Option<Box<dyn PacketKey>> {
-        let algorithm = TLS13_CHACHA20_POLY1305_SHA256.tls13()?.quic?;
-        Some(algorithm.packet_key(AeadKey::from(self.0), Iv::from(nonce)))
+    fn cipher(&self) -> Option<LessSafeKey> {
+        UnboundKey::new(&CHACHA20_POLY1305, &self.0).ok().map(LessSafeKey::new)
     }
 }
 
@@ -73,12 +61,13 @@ mod tests {
     fn the_cipher_is_that_of_the_standard() {
         let key: Vec<u8> = (0x80..=0x9f).collect();
         let hex = |text: &str| HEXLOWER.decode(text.as_bytes()).unwrap();
-        let nonce: [u8; NONCE] = hex("070000004041424344454647").try_into().unwrap();
+        let nonce: [u8; NONCE_LEN] = hex("070000004041424344454647").try_into().unwrap();
         let mut text = b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, \
                          sunscreen would be it."
             .to_vec();
-        let cipher = Sealer(key.try_into().unwrap()).cipher(nonce).unwrap();
-        let tag = cipher.encrypt_in_place(0, &hex("50515253c0c1c2c3c4c5c6c7"), &mut text).unwrap();
+        let cipher = Sealer(key.try_into().unwrap()).cipher().unwrap();
+        let (nonce, place) = (Nonce::assume_unique_for_key(nonce), Aad::from(hex("50515253c0c1c2c3c4c5c6c7")));
+        let tag = cipher.seal_in_place_separate_tag(nonce, place, &mut text).unwrap();
         assert_eq!(text[..16], hex("d31a8d34648e60db7b86afbc53ef7ec2"));
         assert_eq!(tag.as_ref(), hex("1ae10b594f09e26a7e902ecbd0600691"));
     }

@@ -73,7 +73,7 @@ pub(crate) struct Naming {
     pub known: Vec<KnownSpeaker>,
 }
 
-/// What a labelling hears.
+/// The speech that a diarizer has heard.
 struct Heard {
     /// When each speaker speaks.
     activity: Vec<Activity>,

@@ -16,7 +16,7 @@ fn words(text: &str) -> Vec<Word> {
 }
 
 fn hidden(text: &str) -> String {
-    redact_text(text, &Redaction::default(), None).unwrap().0
+    redact_text(text, &Redaction::default()).0
 }
 
 /// Pieces of random texts: cues, values, names, marks, scripts, half-finished numbers.
@@ -162,7 +162,7 @@ fn harmless_words_stay() {
 
 #[test]
 fn a_number_that_fails_its_check_is_no_card_without_a_cue() {
-    let label = |text: &str| redact_text(text, &Redaction::default(), None).unwrap().1.first().map(|span| span.label);
+    let label = |text: &str| redact_text(text, &Redaction::default()).1.first().map(|span| span.label);
     assert_eq!(label("It reads 4111111111111111 on top"), Some(Label::CreditCardNumber));
     assert_eq!(label("It reads 4111111111111112 on top"), None);
     assert_eq!(label("My card is 4111111111111112"), Some(Label::CreditCardNumber));
@@ -176,8 +176,8 @@ fn masking_is_idempotent_and_leaves_nothing_to_find() {
         let redaction = Redaction { labels: None, substitution };
         for seed in 1..400 {
             let text = random(seed, 5 + seed as usize % 60);
-            let (once, _) = redact_text(&text, &redaction, None).unwrap();
-            let (twice, spans) = redact_text(&once, &redaction, None).unwrap();
+            let (once, _) = redact_text(&text, &redaction);
+            let (twice, spans) = redact_text(&once, &redaction);
             assert_eq!(once, twice, "{text:?}: {spans:?}");
             let masked = redact(&words(&text), &redaction, None).unwrap();
             let again = redact(&masked.words, &redaction, None).unwrap();
@@ -210,7 +210,7 @@ fn times_never_change() {
 fn text_outside_the_spans_stays_and_the_spans_are_exact() {
     for seed in 1..400 {
         let text = random(seed, 30);
-        let (redacted, spans) = redact_text(&text, &Redaction::default(), None).unwrap();
+        let (redacted, spans) = redact_text(&text, &Redaction::default());
         let letters: Vec<char> = text.chars().collect();
         let (mut rebuilt, mut at) = (String::new(), 0);
         for span in &spans {
@@ -238,9 +238,9 @@ fn no_name_crosses_the_change_of_speakers() {
 fn only_named_labels_are_hidden() {
     let redaction = Redaction { labels: Some(vec![Label::PhoneNumber, Label::MoneyAmount]), ..Redaction::default() };
     let text = "John Smith paid 50 dollars, call 415-555-0132.";
-    assert_eq!(redact_text(text, &redaction, None).unwrap().0, "John Smith paid [MONEY_AMOUNT], call [PHONE_NUMBER].");
+    assert_eq!(redact_text(text, &redaction).0, "John Smith paid [MONEY_AMOUNT], call [PHONE_NUMBER].");
     let hash = Redaction { substitution: Substitution::Hash, ..Redaction::default() };
-    assert_eq!(redact_text("I met John Smith.", &hash, None).unwrap().0, "I met #########.");
+    assert_eq!(redact_text("I met John Smith.", &hash).0, "I met #########.");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::label::Label;
 use super::mask::{self, Redaction};
 use super::reading::Reading;
-use super::{Tagger, Turn, entities_in, tag};
+use super::{Finding, Tagger, Turn, entities_in};
 use crate::error::Result;
 use crate::text::Word;
 
@@ -27,6 +27,8 @@ pub struct WrittenText<'a> {
     text: &'a str,
     /// The bytes of each word.
     words: Vec<Range<usize>>,
+    /// The findings of a tagger in the words.
+    tagged: Vec<Finding>,
 }
 
 impl<'a> WrittenText<'a> {
@@ -45,7 +47,16 @@ impl<'a> WrittenText<'a> {
                 _ => {}
             }
         }
-        Self { text, words }
+        Self { text, words, tagged: Vec::new() }
+    }
+
+    /// The text with the findings of a tagger, which join those of [`WrittenText::entities`] and [`WrittenText::redact`].
+    ///
+    /// # Errors
+    /// As [`Tagger::tag`].
+    pub fn tagged(mut self, tagger: &dyn Tagger) -> Result<Self> {
+        self.tagged = tagger.tag(&self.turns())?;
+        Ok(self)
     }
 
     /// The bytes of each word.
@@ -87,26 +98,21 @@ impl<'a> WrittenText<'a> {
     }
 
     /// The entities of the text.
-    ///
-    /// # Errors
-    /// As [`Tagger::tag`].
-    pub fn entities(&self, tagger: Option<&dyn Tagger>) -> Result<Vec<Span>> {
+    #[must_use]
+    pub fn entities(&self) -> Vec<Span> {
         let turns = self.turns();
         let reading = Reading::new(&turns);
-        let spans = entities_in(&reading, &tag(&turns, tagger)?).into_iter().map(|finding| {
+        let spans = entities_in(&reading, &self.tagged).into_iter().map(|finding| {
             let (start, end) = reading.bounds(&finding.words, finding.label);
             (self.bytes(&finding.words, start, end), finding.label)
         });
-        Ok(self.spans(spans.collect()))
+        self.spans(spans.collect())
     }
 
     /// The text without its personal words, and the spans that were hidden.
-    ///
-    /// # Errors
-    /// As [`Tagger::tag`].
-    pub fn redact(&self, redaction: &Redaction, tagger: Option<&dyn Tagger>) -> Result<(String, Vec<Span>)> {
-        let turns = self.turns();
-        let runs = mask::hidden_runs(&turns, redaction, &tag(&turns, tagger)?);
+    #[must_use]
+    pub fn redact(&self, redaction: &Redaction) -> (String, Vec<Span>) {
+        let runs = mask::hidden_runs(&self.turns(), redaction, &self.tagged);
         let mut redacted = String::with_capacity(self.text.len());
         let mut spans = Vec::new();
         let mut at = 0;
@@ -118,7 +124,7 @@ impl<'a> WrittenText<'a> {
             spans.push((bytes, run.label));
         }
         redacted.push_str(&self.text[at..]);
-        Ok((redacted, self.spans(spans)))
+        (redacted, self.spans(spans))
     }
 
     fn spans(&self, found: Vec<(Range<usize>, Label)>) -> Vec<Span> {
@@ -182,9 +188,7 @@ fn is_hex(piece: &str) -> bool {
 }
 
 /// Hides the personal words of a text.
-///
-/// # Errors
-/// As [`Tagger::tag`].
-pub fn redact_text(text: &str, redaction: &Redaction, tagger: Option<&dyn Tagger>) -> Result<(String, Vec<Span>)> {
-    WrittenText::new(text).redact(redaction, tagger)
+#[must_use]
+pub fn redact_text(text: &str, redaction: &Redaction) -> (String, Vec<Span>) {
+    WrittenText::new(text).redact(redaction)
 }
