@@ -45,6 +45,18 @@ enum Command {
         #[arg(long, default_value = "full")]
         precision: Precision,
     },
+    /// The wait for the first token of an answer over a long prompt, cold, and where all but its last question was read before
+    FirstToken {
+        model: PathBuf,
+        /// Words of the prompt, each at least a token
+        #[arg(long, default_value_t = 880)]
+        words: usize,
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// full, or int8: inputs of quantised weights are rounded
+        #[arg(long, default_value = "full")]
+        precision: Precision,
+    },
     /// Answers to questions, free and held to a JSON Schema each: a JSON line of both texts, their tokens and seconds
     Schemas {
         model: PathBuf,
@@ -57,6 +69,7 @@ fn main() {
     match Cli::parse().command {
         Command::Compare { model, asked, scores, precision } => compare(&model, precision, &asked, &scores),
         Command::Speed { model, prompt, text, rounds, precision } => speed(&model, precision, [prompt, text], rounds),
+        Command::FirstToken { model, words, rounds, precision } => first_token(&model, precision, words, rounds),
         Command::Schemas { model, asked } => schemas(&model, &asked),
     }
 }
@@ -87,11 +100,50 @@ fn likeliest(scores: &[f32]) -> u32 {
     best.map_or(0, |(token, _)| token as u32)
 }
 
-fn schemas(path: &Path, asked: &Path) {
+/// An engine on the CPU with a catalog that names no model.
+fn engine(precision: Precision) -> Engine {
     let models = tempfile::tempdir().expect("a folder");
     std::fs::write(models.path().join("catalog.toml"), "").expect("a catalog");
-    let engine = EngineOptions::default().models(models.path()).device(DeviceChoice::Cpu);
-    let engine = Engine::open(engine).expect("the engine opens");
+    let options = EngineOptions::default().models(models.path()).device(DeviceChoice::Cpu).precision(precision);
+    Engine::open(options).expect("the engine opens")
+}
+
+fn first_token(path: &Path, precision: Precision, words: usize, rounds: usize) {
+    let engine = engine(precision);
+    let options = ChatOptions::default().checkpoint(path).max_tokens(1).account("bench");
+    // The wait in seconds, and the tokens of the prompt.
+    let wait = |source: usize, question: &str| {
+        let facts: Vec<String> =
+            (0..words / 5).map(|at| format!("part {at} weighs {} grams.", (at * 31 + source * 17) % 997)).collect();
+        let messages =
+            [ChatMessage::system(format!("Source {source}. {}", facts.join(" "))), ChatMessage::user(question)];
+        let began = Instant::now();
+        let mut prompt = 0;
+        for event in engine.chat(&messages, &options).expect("an answer") {
+            if let ChatEvent::End(end) = event.expect("an answer") {
+                prompt = end.usage.prompt_tokens;
+            }
+        }
+        (began.elapsed().as_secs_f64(), prompt)
+    };
+    wait(0, "Ready?");
+    let mut waits = [Vec::new(), Vec::new()];
+    for round in 1..=rounds {
+        let (cold, tokens) = wait(round, "How heavy is part 7?");
+        let (cached, _) = wait(round, "Which part is the lightest?");
+        println!("{tokens} tokens: cold {:.0} ms, cached {:.0} ms", cold * 1e3, cached * 1e3);
+        waits[0].push(cold);
+        waits[1].push(cached);
+    }
+    let [cold, cached] = waits.map(|mut waits| {
+        waits.sort_by(f64::total_cmp);
+        waits[waits.len() / 2] * 1e3
+    });
+    println!("median of {rounds}: cold {cold:.0} ms, cached {cached:.0} ms, {:.3} of it", cached / cold);
+}
+
+fn schemas(path: &Path, asked: &Path) {
+    let engine = engine(Precision::default());
     let asked: Value = serde_json::from_str(&std::fs::read_to_string(asked).expect("asked")).expect("JSON");
     let options = ChatOptions::default().checkpoint(path).max_tokens(300);
     let answer = |content: &str, options: &ChatOptions| {

@@ -5,8 +5,9 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use auricle_benches::process::{cpu_seconds, resident_mb};
@@ -29,6 +30,7 @@ use tungstenite::{Error as SocketError, Message, WebSocket};
 #[command(after_help = "Examples:
   cargo run --release --bin live_load -- eval/librispeech-sample
   cargo run --release --bin live_load -- eval/librispeech-sample --levels 50,100 --lm off --model svc-realtime
+  cargo run --release --bin live_load -- eval/librispeech-sample --levels 10 --models FOLDER --chats 16
 
 AURICLE_BIN names the auricle program to start, if it is not the one of this build.")]
 struct Arguments {
@@ -46,6 +48,12 @@ struct Arguments {
     /// The service searches with the language model
     #[arg(long, value_enum, default_value = "on")]
     lm: Switch,
+    /// Chat requests that wait or are answered at all times, each over a prompt of some 1,000 tokens; needs a language model
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    chats: usize,
+    /// The models folder [default: the repository's]
+    #[arg(long, value_name = "DIR")]
+    models: Option<PathBuf>,
     /// Length of a frame of audio, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     frame: u64,
@@ -86,11 +94,11 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
-    let Arguments { folder, levels, model, utterances: count, lm, frame: frame_ms } = arguments;
+    let Arguments { folder, levels, model, utterances: count, lm, chats, models, frame: frame_ms } = arguments;
     let utterances = Arc::new(read_utterances(&folder)?);
     let most = levels.iter().max().copied().unwrap_or(1);
     let service = Setup::new()
-        .starter()
+        .on(&models.unwrap_or_else(auricle_tests::models))
         // An account alone gets eight ninths.
         .with("max_live_sessions", most + most / 8 + 2)
         .with("free_credit_cents", 1_000_000)
@@ -106,10 +114,61 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         "| Sessions | Final after end of turn (700 ms of silence left out), ms: p50 | p95 | p99 | Missed, of | WER % | CPU, cores | Memory, MB | Latest frame sent, ms late | Failed |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
+    let questions = Questions::start(&clients.account, chats);
     for level in levels {
         measure(&service, &clients, level);
     }
+    if let Some(questions) = questions {
+        let (answers, tokens, seconds) = questions.stop();
+        println!("\n{chats} chat requests at all times: {answers} answers, {:.1} tokens/s", tokens as f64 / seconds);
+    }
     Ok(())
+}
+
+/// Clients that ask a language model, each again as soon as it is answered.
+struct Questions {
+    stop: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<(usize, u64)>>,
+    began: Instant,
+}
+
+impl Questions {
+    /// None for no client. One question is answered first: it loads the model.
+    fn start(account: &Account, clients: usize) -> Option<Self> {
+        (clients > 0).then(|| {
+            ask(account, 0, 1);
+            let stop = Arc::new(AtomicBool::new(false));
+            let client = |number: usize| {
+                let (account, stop) = (account.clone(), stop.clone());
+                thread::spawn(move || {
+                    let (mut answers, mut tokens) = (0, 0);
+                    while !stop.load(Relaxed) {
+                        tokens += ask(&account, number * 1_000 + answers, 256);
+                        answers += 1;
+                    }
+                    (answers, tokens)
+                })
+            };
+            Self { clients: (0..clients).map(client).collect(), stop, began: Instant::now() }
+        })
+    }
+
+    /// Answers, their tokens, and the seconds that they took.
+    fn stop(self) -> (usize, u64, f64) {
+        self.stop.store(true, Relaxed);
+        let told = self.clients.into_iter().map(|client| client.join().unwrap_or_default());
+        let (answers, tokens) = told.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        (answers, tokens, self.began.elapsed().as_secs_f64())
+    }
+}
+
+/// The tokens of an answer to a prompt that no other question begins with.
+fn ask(account: &Account, number: usize, tokens: usize) -> u64 {
+    let items: Vec<String> =
+        (0..100).map(|at| format!("item {} costs {}", number + at, (number * 7 + at * 13) % 97)).collect();
+    let content = format!("List {number}: {}. Describe each item in a long sentence.", items.join(", "));
+    let body = json!({ "messages": [{ "role": "user", "content": content }], "max_tokens": tokens });
+    account.post("/v2/llm/chat-completions", &body).ok()["usage"]["completion_tokens"].as_u64().unwrap_or_default()
 }
 
 /// Clients that stream utterances at the pace of speech.
