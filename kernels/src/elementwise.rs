@@ -16,6 +16,8 @@ pub(crate) enum Function {
     Gelu,
     /// `a * sigmoid(b)` of the two halves of the last dimension.
     Glu,
+    /// `a * sigmoid(a) * b` of the two halves of the last dimension; only in epilogues.
+    SwiGlu,
 }
 
 /// Applies `function` to `x`, of any shape.

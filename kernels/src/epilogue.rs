@@ -8,8 +8,9 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Shape, Tensor};
 
-use crate::activation::ActivationOps;
+use crate::activation::{ActivationOps, swiglu_in_place};
 use crate::norm::NormOps;
+use crate::vector_math::{contiguous, tensor};
 
 /// An activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +23,15 @@ pub enum Activation {
     Gelu,
     /// `a * sigmoid(b)` of the two halves of the last dimension.
     Glu,
+    /// `a * sigmoid(a) * b` of the two halves of the last dimension.
+    SwiGlu,
+}
+
+impl Activation {
+    /// True if two inputs give one output.
+    pub(crate) fn is_gated(self) -> bool {
+        matches!(self, Self::Glu | Self::SwiGlu)
+    }
 }
 
 /// `activation` of `x` `[.., size]` plus `bias` `[size]`, in the type of `x`.
@@ -96,6 +106,20 @@ fn biased<B: Backend>(x: FloatTensor<B>, bias: FloatTensor<B>) -> FloatTensor<B>
     B::float_add(x, B::float_reshape(bias, Shape::from(shape)))
 }
 
+fn swiglu(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
+    let (x, mut shape) = (contiguous(x.clone()), x.shape());
+    let last = shape.num_dims() - 1;
+    shape[last] /= 2;
+    let mut out = Vec::with_capacity(shape.num_elements());
+    for row in x.as_slice::<f32>().unwrap_or_default().chunks_exact(2 * shape[last].max(1)) {
+        let (gate, up) = row.split_at(shape[last]);
+        let mut gate = gate.to_vec();
+        swiglu_in_place(&mut gate, up);
+        out.extend(gate);
+    }
+    tensor(out, shape)
+}
+
 impl EpilogueOps for Flex {
     fn biased_activation(x: FloatTensor<Self>, bias: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self> {
         let x = biased::<Self>(x, bias);
@@ -104,6 +128,7 @@ impl EpilogueOps for Flex {
             Activation::Silu => Self::fused_silu(x),
             Activation::Gelu => Self::fused_gelu(x),
             Activation::Glu => Self::fused_glu(x),
+            Activation::SwiGlu => swiglu(x),
         }
     }
 
@@ -154,6 +179,7 @@ mod kernel {
                 Activation::Silu => Self::Silu,
                 Activation::Gelu => Self::Gelu,
                 Activation::Glu => Self::Glu,
+                Activation::SwiGlu => Self::SwiGlu,
             }
         }
     }
@@ -168,7 +194,7 @@ mod kernel {
             let (client, device, mut shape) = (x.client.clone(), x.device(), x.shape());
             let function = Function::from(activation);
             let last = shape.num_dims() - 1;
-            if function == Function::Glu {
+            if activation.is_gated() {
                 shape[last] /= 2;
             }
             let (size, values) = (shape[last], shape.num_elements());
@@ -290,6 +316,10 @@ mod kernel {
                 let from = (at / size) * (2 * size) + dim;
                 let gate = sigmoid(f32::cast_from(x[from + size]) + bias[dim + size]);
                 out[at] = F::cast_from((f32::cast_from(x[from]) + bias[dim]) * gate);
+            } else if comptime!(function == Function::SwiGlu) {
+                let from = (at / size) * (2 * size) + dim;
+                let gate = f32::cast_from(x[from]) + bias[dim];
+                out[at] = F::cast_from(gate * sigmoid(gate) * (f32::cast_from(x[from + size]) + bias[dim + size]));
             } else {
                 out[at] = F::cast_from(apply(f32::cast_from(x[at]) + bias[dim], function));
             }

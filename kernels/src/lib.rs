@@ -12,6 +12,7 @@
 //! - [`attention`]: multi-head attention, and attention of a single query over a KV cache on GPUs
 //! - [`fused_attention`]: attention of many queries in one launch, with relative positions and masks, on GPUs
 //! - [`int8_attention`]: multi-head attention in 8 bits, on the CPU
+//! - [`page_cache`]: attention over keys and values in pages, on GPUs
 //! - [`paged_attention`]: attention over keys and values in pages that sequences share, on the CPU
 //! - [`kv_cache`]: attention of a single query over the keys and values of one head, on the CPU
 //! - [`state_cache`]: the cached state of many streams in one tensor
@@ -60,6 +61,7 @@ pub mod lstm;
 mod matmul;
 pub mod matrix_units;
 pub mod norm;
+pub mod page_cache;
 pub mod paged_attention;
 pub mod product;
 pub mod quantized;

@@ -1,12 +1,15 @@
-//! Layer normalisation, and root-mean-square normalisation on the CPU.
+//! Layer and root-mean-square normalisation.
 //!
-//! On flex it is burn's own operation, on GPUs one launch with a cube per row. [`layer_norm_rows`] works on plain slices.
+//! On GPUs it is one launch with a cube per row, on flex burn's own operation or the function of slices. [`layer_norm_rows`] and
+//! [`rms_norm_rows`] work on plain slices.
 
 use burn::backend::Dispatch;
-use burn::backend::ops::ModuleOps;
+use burn::backend::ops::{FloatTensorOps, ModuleOps};
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, Flex, backend_extension};
+use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
+
+use crate::vector_math::{contiguous, tensor};
 
 const LANES: usize = 16;
 /// The epsilon of most published model classes.
@@ -19,14 +22,58 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Tensor<1
     Tensor::from_dispatch(Dispatch::fused_layer_norm(x, gamma, beta))
 }
 
+/// Divides each row of `x` `[.., size]` by the root of its mean square plus `epsilon` and multiplies it by `gamma` `[size]`.
+pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f32) -> Tensor<D> {
+    let x = x.into_dispatch();
+    let (_, normed) = Dispatch::rms_normed_sum(x.clone(), x, gamma.into_dispatch(), epsilon, false);
+    Tensor::from_dispatch(normed)
+}
+
+/// The sum of `residual` and `x` `[.., size]`, and [`rms_norm`] of it.
+pub fn add_and_rms_norm<const D: usize>(
+    residual: Tensor<D>,
+    x: Tensor<D>,
+    gamma: Tensor<1>,
+    epsilon: f32,
+) -> [Tensor<D>; 2] {
+    let (residual, x, gamma) = (residual.into_dispatch(), x.into_dispatch(), gamma.into_dispatch());
+    let (sum, normed) = Dispatch::rms_normed_sum(residual, x, gamma, epsilon, true);
+    [Tensor::from_dispatch(sum), Tensor::from_dispatch(normed)]
+}
+
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait NormOps: Backend {
     fn fused_layer_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, beta: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// The sum of `residual` and `x`, if `adds` is set, else `residual`; and its norm.
+    fn rms_normed_sum(
+        residual: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        epsilon: f32,
+        adds: bool,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
 }
 
 impl NormOps for Flex {
     fn fused_layer_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, beta: FloatTensor<Self>) -> FloatTensor<Self> {
         Self::layer_norm(x, gamma, Some(beta), f64::from(EPSILON))
+    }
+
+    fn rms_normed_sum(
+        residual: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        epsilon: f32,
+        adds: bool,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let sum = contiguous(if adds { Self::float_add(residual, x) } else { residual });
+        let gamma = contiguous(gamma);
+        let values = sum.as_slice::<f32>().unwrap_or_default();
+        let mut normed = vec![0.0; values.len()];
+        rms_norm_rows(values, gamma.as_slice::<f32>().unwrap_or_default(), epsilon, &mut normed);
+        let shape = sum.shape();
+        (sum, tensor(normed, shape))
     }
 }
 
@@ -69,6 +116,79 @@ mod kernel {
                 size as u32,
             );
             out
+        }
+
+        fn rms_normed_sum(
+            residual: FloatTensor<Self>,
+            x: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            epsilon: f32,
+            adds: bool,
+        ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+            let [residual, x] = [residual, x].map(crate::cube::contiguous);
+            let (client, device, shape) = (residual.client.clone(), residual.device(), residual.shape());
+            let size = shape[shape.num_dims() - 1];
+            let rows = shape.num_elements() / size.max(1);
+            let normed = Self::float_empty(shape.clone(), &device, FloatDType::F32);
+            // A kernel has the same tensors in every case; without a sum this one is never written.
+            let sum = if adds { Self::float_empty(shape, &device, FloatDType::F32) } else { normed.clone() };
+            rms_kernel::launch(
+                &client,
+                crate::cube::cubes(rows),
+                CubeDim::new_1d(UNITS as u32),
+                residual.clone().into_tensor_arg(),
+                x.into_tensor_arg(),
+                gamma.into_tensor_arg(),
+                sum.clone().into_tensor_arg(),
+                normed.clone().into_tensor_arg(),
+                rows as u32,
+                size as u32,
+                epsilon,
+                adds,
+            );
+            (if adds { sum } else { residual }, normed)
+        }
+    }
+
+    /// One cube per row. All tensors are contiguous; without `adds` neither `x` is read nor `sum` written.
+    #[cube(launch)]
+    fn rms_kernel(
+        residual: &Tensor<f32>,
+        x: &Tensor<f32>,
+        gamma: &Tensor<f32>,
+        sum: &mut Tensor<f32>,
+        normed: &mut Tensor<f32>,
+        rows: u32,
+        size: u32,
+        epsilon: f32,
+        #[comptime] adds: bool,
+    ) {
+        let mut work = Shared::<[f32]>::new_slice(UNITS);
+        let unit = UNIT_POS as usize;
+        let row = CUBE_POS_Y * CUBE_COUNT_X + CUBE_POS_X;
+        if row < rows {
+            let end = size as usize;
+            let base = row as usize * end;
+            let mut squares = f32::new(0.0);
+            let mut at = unit;
+            while at < end {
+                let mut value = residual[base + at];
+                if comptime!(adds) {
+                    value += x[base + at];
+                    sum[base + at] = value;
+                }
+                // A unit reads back only what it has written itself.
+                normed[base + at] = value;
+                squares += value * value;
+                at += UNITS;
+            }
+            let mean = cube_sum(&mut work, squares, UNITS) / f32::cast_from(size);
+            let factor = f32::new(1.0) / (mean + epsilon).sqrt();
+            at = unit;
+            while at < end {
+                normed[base + at] = normed[base + at] * factor * gamma[at];
+                at += UNITS;
+            }
         }
     }
 

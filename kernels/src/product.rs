@@ -143,13 +143,14 @@ pub fn biased_product<const D: usize>(
     activation: Option<Activation>,
 ) -> Tensor<D> {
     let columns = weight.dims()[1];
-    let outputs = if activation == Some(Activation::Glu) { columns / 2 } else { columns };
+    let is_gated = activation.is_some_and(Activation::is_gated);
+    let outputs = if is_gated { columns / 2 } else { columns };
     by_rows(x, weight, outputs, |x, weight, division| {
         let after = match activation {
             None => After::Bias,
             Some(activation) => After::Activation(activation),
         };
-        if !matches!(division, Division::Units(_) | Division::Matrix) && activation != Some(Activation::Glu) {
+        if !matches!(division, Division::Units(_) | Division::Matrix) && !is_gated {
             return launch(x, weight, Some(bias), after, division);
         }
         let (dtype, out) = (x.dtype(), divided_product(x, weight, division));

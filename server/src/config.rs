@@ -24,8 +24,8 @@ pub struct Config {
     pub models: PathBuf,
     /// `auto`, `cpu`, `gpu` or `vulkan:N`.
     pub device: String,
-    /// The precision of the weights: `full`, `half` (16 bits for Whisper and FastConformer's encoder on a GPU) or `int8` (Whisper's
-    /// decoder, and on CPUs with AVX-512 VNNI all encoders and language models of GGUF files).
+    /// The precision of the weights: `full`, `half` (16 bits for Whisper, language models and FastConformer's encoder on a GPU) or
+    /// `int8` (Whisper's decoder, and on CPUs with AVX-512 VNNI all encoders and language models of GGUF files).
     pub precision: String,
     /// Memory for the weights of loaded models. Default: three quarters of the machine's.
     pub model_memory_bytes: Option<u64>,

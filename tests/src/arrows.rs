@@ -29,6 +29,7 @@ pub const ORDERS: [Order; 3] = [
                 "attention",
                 "fused_attention",
                 "int8_attention",
+                "page_cache",
                 "paged_attention",
                 "kv_cache",
                 "state_cache",

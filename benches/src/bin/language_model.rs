@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use auricle_engine::blocking::Engine;
+use auricle_engine::unstable::device;
 use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece, TemplateMessage};
 use auricle_engine::{ChatEvent, ChatFormat, ChatMessage, ChatOptions, DeviceChoice, EngineOptions, Precision};
 use auricle_kernels::paged_attention::PagePrecision;
@@ -41,9 +42,12 @@ enum Command {
         text: usize,
         #[arg(long, default_value_t = 5)]
         rounds: usize,
-        /// full, or int8: inputs of quantised weights are rounded
+        /// full; half, on a GPU; or int8: on a CPU inputs of quantised weights are rounded
         #[arg(long, default_value = "full")]
         precision: Precision,
+        /// cpu, gpu or vulkan:N
+        #[arg(long, default_value = "cpu")]
+        device: DeviceChoice,
     },
     /// The wait for the first token of an answer over a long prompt, cold, and where all but its last question was read before
     FirstToken {
@@ -68,7 +72,9 @@ enum Command {
 fn main() {
     match Cli::parse().command {
         Command::Compare { model, asked, scores, precision } => compare(&model, precision, &asked, &scores),
-        Command::Speed { model, prompt, text, rounds, precision } => speed(&model, precision, [prompt, text], rounds),
+        Command::Speed { model, prompt, text, rounds, precision, device } => {
+            speed(&model, device, precision, [prompt, text], rounds);
+        }
         Command::FirstToken { model, words, rounds, precision } => first_token(&model, precision, words, rounds),
         Command::Schemas { model, asked } => schemas(&model, &asked),
     }
@@ -89,7 +95,7 @@ impl<'a> Text<'a> {
     fn read(&mut self, arena: &mut PageArena, tokens: &[u32]) -> Vec<f32> {
         assert!(arena.extend(&mut self.pages, self.computed + tokens.len()), "memory");
         let piece = Piece { tokens, position: self.computed, pages: &self.pages, scores: true };
-        let scores = self.model.forward(arena, &[piece]);
+        let scores = self.model.forward(arena, &[piece]).expect("scores");
         self.computed += tokens.len();
         scores
     }
@@ -178,7 +184,7 @@ fn compare(path: &Path, precision: Precision, asked: &Path, to: &Path) {
     let asked: Value = serde_json::from_str(&std::fs::read_to_string(asked).expect("asked")).expect("JSON");
     let mut text = Vec::new();
     model.tokenizer().encode_text(asked["text"].as_str().expect("text"), &mut text).expect("tokens");
-    let mut arena = model.arena(PagePrecision::F32, 4 << 30);
+    let mut arena = model.arena_of(PagePrecision::F32, 4 << 30);
     let mut sequence = Text::new(&model);
     let scores: Vec<f32> = text.iter().flat_map(|token| sequence.read(&mut arena, &[*token])).collect();
     let bytes: Vec<u8> = scores.iter().flat_map(|score| score.to_le_bytes()).collect();
@@ -204,17 +210,22 @@ fn compare(path: &Path, precision: Precision, asked: &Path, to: &Path) {
     println!("{}", json!({ "text": text, "prompt": prompt, "greedy": greedy }));
 }
 
-fn speed(path: &Path, precision: Precision, [prompt, text]: [usize; 2], rounds: usize) {
+fn speed(path: &Path, device: DeviceChoice, precision: Precision, [prompt, text]: [usize; 2], rounds: usize) {
     let began = Instant::now();
-    let model = ChatModel::load_with(path, precision).expect("the model loads");
+    let opened = device::open(device).expect("the device opens");
+    let most = opened.info.max_tensor_bytes;
+    let model = ChatModel::load_on(path, precision, &opened.device, most).expect("the model loads");
     let megabytes = model.weight_bytes() as f64 / 1e6;
-    println!("loaded in {:.1} s; a token reads {megabytes:.0} MB of weights", began.elapsed().as_secs_f64());
+    println!(
+        "{}, {device}: loaded in {:.1} s; a token reads {megabytes:.0} MB of weights",
+        path.display(),
+        began.elapsed().as_secs_f64()
+    );
     let vocabulary = model.config().vocabulary as u32;
     let tokens: Vec<u32> = (0..prompt as u32).map(|at| (at * 7919 + 13) % vocabulary).collect();
-    let precision = auricle_engine::unstable::pipeline::executors::language::LanguageExecutor::page_precision();
     let mut rates = [const { Vec::new() }; 4];
     for _ in 0..rounds {
-        let mut arena = model.arena(precision, 4 << 30);
+        let mut arena = model.arena(4 << 30);
         let mut one = Text::new(&model);
         let began = Instant::now();
         let mut scores = Vec::new();
@@ -246,7 +257,7 @@ fn speed(path: &Path, precision: Precision, [prompt, text]: [usize; 2], rounds: 
                     scores: true,
                 })
                 .collect();
-            let scores = model.forward(&mut arena, &pieces);
+            let scores = model.forward(&mut arena, &pieces).expect("scores");
             drop(pieces);
             next = scores.chunks_exact(vocabulary as usize).map(likeliest).collect();
             eight.iter_mut().for_each(|one| one.computed += 1);

@@ -43,7 +43,7 @@ impl Convolution {
             weight[(tap * inputs + input) * outputs + output] = value;
         }
         let bias = scope.values("bias", &[outputs])?;
-        let product = Linear::from_values(weight, taps * inputs, outputs, Some(bias), scope);
+        let product = Linear::from_values(weight, taps * inputs, outputs, Some(bias), scope.device());
         Ok(Self { product: product.with_precision(precision), taps, stride })
     }
 

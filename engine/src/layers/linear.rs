@@ -5,7 +5,7 @@ use auricle_kernels::int8_matrix::Int8Matrix;
 use auricle_kernels::product;
 use auricle_kernels::quantized::QuantizedMatrix;
 use auricle_kernels::thread_pool;
-use burn::tensor::{DType, Tensor, TensorData, module};
+use burn::tensor::{DType, Device, Tensor, TensorData, module};
 
 use super::{LayerNorm, Rounded};
 use crate::device::{has_f16, is_cpu};
@@ -82,7 +82,7 @@ impl Linear {
             weight.iter_mut().for_each(|w| *w *= scale);
             bias.iter_mut().flatten().for_each(|b| *b *= scale);
         }
-        Ok(Self::from_values(weight, inputs, outputs, bias, scope))
+        Ok(Self::from_values(weight, inputs, outputs, bias, scope.device()))
     }
 
     /// Reads layers of one shape as a single layer, whose outputs are theirs one after another.
@@ -105,7 +105,7 @@ impl Linear {
         let all = N * outputs;
         let weight = transpose(&weight, all, inputs);
         let biases = (bias == Bias::With).then_some(biases);
-        Ok(Self::from_values(weight, inputs, all, biases, &scopes[0]))
+        Ok(Self::from_values(weight, inputs, all, biases, scopes[0].device()))
     }
 
     /// As [`Linear::load`] with weights of the given precision; the layer's output is multiplied by `scale`. A CPU that is no
@@ -126,7 +126,7 @@ impl Linear {
             let weight = Weight::Rounded(Box::new(Rounded::new(&weight, values)));
             return Ok(Self { weight, bias: None, later_bias: None, is_wide: false });
         }
-        Ok(Self::quantized(&weight, inputs, (bias == Bias::With).then_some(values), scope))
+        Ok(Self::quantized(&weight, inputs, (bias == Bias::With).then_some(values), scope.device()))
     }
 
     /// On a GPU, a layer of published values for a few rows, `weight` `[outputs, inputs]`: 8 bits if the precision asks for them and
@@ -136,18 +136,23 @@ impl Linear {
         inputs: usize,
         bias: Option<Vec<f32>>,
         precision: Precision,
-        scope: &Scope,
+        device: &Device,
     ) -> Self {
         let outputs = weight.len() / inputs;
         if precision == Precision::Int8 && inputs.is_multiple_of(4) {
-            return Self::quantized(weight, inputs, bias, scope);
+            return Self::quantized(weight, inputs, bias, device);
         }
-        let weight = transpose(weight, outputs, inputs);
-        Self::from_values(weight, inputs, outputs, bias, scope).with_wide_precision(precision)
+        let mut weight = TensorData::new(transpose(weight, outputs, inputs), [inputs, outputs]);
+        // Rounded before they are copied: in 32 bits the largest matrices are more than one tensor of a card holds.
+        let is_half = precision == Precision::F16 && has_f16(device);
+        if is_half {
+            weight = weight.convert_dtype(DType::F16);
+        }
+        let weight = Tensor::from_data(weight, (device, if is_half { DType::F16 } else { DType::F32 }));
+        Self { is_wide: true, ..Self::from_tensor(weight, bias, device) }
     }
 
-    fn quantized(weight: &[f32], inputs: usize, bias: Option<Vec<f32>>, scope: &Scope) -> Self {
-        let device = scope.device();
+    fn quantized(weight: &[f32], inputs: usize, bias: Option<Vec<f32>>, device: &Device) -> Self {
         let bias = bias.map(|bias| Tensor::from_floats(bias.as_slice(), device));
         let later_bias = bias.clone().unwrap_or_else(|| Tensor::zeros([weight.len() / inputs], device));
         let weight = Weight::Int8(Box::new(QuantizedMatrix::new(weight, inputs, device)));
@@ -155,9 +160,18 @@ impl Linear {
     }
 
     /// Creates a layer from values in this type's own layout: `weight` `[inputs, outputs]`.
-    pub fn from_values(weight: Vec<f32>, inputs: usize, outputs: usize, bias: Option<Vec<f32>>, scope: &Scope) -> Self {
-        let device = scope.device();
-        let weight = Tensor::from_data(TensorData::new(weight, [inputs, outputs]), device);
+    pub fn from_values(
+        weight: Vec<f32>,
+        inputs: usize,
+        outputs: usize,
+        bias: Option<Vec<f32>>,
+        device: &Device,
+    ) -> Self {
+        Self::from_tensor(Tensor::from_data(TensorData::new(weight, [inputs, outputs]), device), bias, device)
+    }
+
+    fn from_tensor(weight: Tensor<2>, bias: Option<Vec<f32>>, device: &Device) -> Self {
+        let outputs = weight.dims()[1];
         let bias = bias.map(|b| Tensor::from_data(TensorData::new(b, [outputs]), device));
         let later_bias = (!is_cpu(device)).then(|| bias.clone().unwrap_or_else(|| Tensor::zeros([outputs], device)));
         Self { weight: Weight::Full(Box::new(weight)), bias, later_bias, is_wide: false }
@@ -211,6 +225,10 @@ impl Linear {
             Activation::Silu => activation::silu(x),
             Activation::Gelu => activation::gelu(x),
             Activation::Glu => activation::glu(x),
+            Activation::SwiGlu => {
+                let none = Tensor::zeros([x.dims()[D - 1]], &x.device());
+                epilogue::activate(x, none, activation)
+            }
         }
     }
 

@@ -34,7 +34,7 @@ impl Lstm {
                 let mut bias = scope.values(&format!("bias_ih_l{layer}"), &[4 * hidden])?;
                 let second = scope.values(&format!("bias_hh_l{layer}"), &[4 * hidden])?;
                 bias.iter_mut().zip(second).for_each(|(a, b)| *a += b);
-                Ok(LstmCell { gates: Linear::from_values(weight, 2 * hidden, 4 * hidden, Some(bias), scope) })
+                Ok(LstmCell { gates: Linear::from_values(weight, 2 * hidden, 4 * hidden, Some(bias), scope.device()) })
             })
             .collect::<Result<_>>()?;
         Ok(Self { layers, hidden })

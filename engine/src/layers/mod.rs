@@ -20,7 +20,7 @@ pub use packed::{Packed, PackedNorm};
 pub(crate) use packed::{apply_in_place, scaled};
 pub use rounded::Rounded;
 
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// Gathers rows of `tensor` `[n, width]` in the order of `rows`.
 pub(crate) fn select_rows(tensor: Tensor<2>, rows: &[usize]) -> Tensor<2> {
@@ -31,8 +31,25 @@ pub(crate) fn select_rows(tensor: Tensor<2>, rows: &[usize]) -> Tensor<2> {
     tensor.select(0, row_indices(rows, &device))
 }
 
-pub(crate) fn row_indices(rows: &[usize], device: &burn::tensor::Device) -> Tensor<1, Int> {
+pub(crate) fn row_indices(rows: &[usize], device: &Device) -> Tensor<1, Int> {
     let rows: Vec<i32> = rows.iter().map(|row| *row as i32).collect();
     let count = rows.len();
     Tensor::from_data(TensorData::new(rows, [count]), device)
+}
+
+/// Copies several tensors of integers to the device at once, as each copy ends what the card's queue has collected. Each is longer than its
+/// part: zeros follow up to a multiple of 64.
+pub(crate) fn upload_together<const N: usize>(parts: [Vec<i32>; N], device: &Device) -> [Tensor<1, Int>; N] {
+    /// Views begin and end at a multiple of this, which every card allows: others are copies.
+    const ALIGNMENT: usize = 64;
+    let mut all = Vec::new();
+    let places = parts.map(|part| {
+        let start = all.len();
+        all.extend(part);
+        all.resize(all.len().next_multiple_of(ALIGNMENT), 0);
+        start..all.len()
+    });
+    let count = all.len();
+    let all = Tensor::<1, Int>::from_data(TensorData::new(all, [count]), device);
+    places.map(|place| all.clone().narrow(0, place.start, place.len()))
 }

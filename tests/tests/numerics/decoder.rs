@@ -26,7 +26,7 @@ fn integers(value: &serde_json::Value) -> Vec<u32> {
 }
 
 fn arena(model: &ChatModel, precision: PagePrecision) -> PageArena {
-    model.arena(precision, 64 << 20)
+    model.arena_of(precision, 64 << 20)
 }
 
 /// Computes tokens from `position` on and gives the scores after the last.
@@ -38,7 +38,7 @@ fn compute(
     position: usize,
 ) -> Vec<f32> {
     assert!(arena.extend(pages, position + tokens.len()));
-    model.forward(arena, &[Piece { tokens, position, pages, scores: true }])
+    model.forward(arena, &[Piece { tokens, position, pages, scores: true }]).unwrap()
 }
 
 /// The scores after the last token, computed in pieces of this many.
@@ -131,7 +131,7 @@ fn however_a_prompt_is_cut_and_whatever_runs_beside_it_the_bits_are_the_same() {
             })
             .collect();
         pieces.insert(7, Piece { tokens: &prompt, position: 0, pages: &lists[15], scores: true });
-        let scores = model.forward(&mut arena, &pieces);
+        let scores = model.forward(&mut arena, &pieces).unwrap();
         let vocabulary = scores.len() / 16;
         assert!(scores[7 * vocabulary..8 * vocabulary] == whole, "{name}: among others");
         assert!(scores[15 * vocabulary..] == in_pieces(&model, &others[14], 512), "{name}: the last of them");

@@ -4,6 +4,7 @@
 mod activation;
 mod bert;
 mod decoder;
+mod decoder_gpu;
 mod decoder_texts;
 mod epilogue;
 mod fastconformer;

@@ -1,6 +1,7 @@
-//! Decoder-only language models: Llama and SmolLM2, Qwen2 and Qwen2.5, Qwen3; on the CPU.
+//! Decoder-only language models: Llama and SmolLM2, Qwen2 and Qwen2.5, Qwen3.
 
 mod config;
+mod gpu;
 mod model;
 mod network;
 mod pages;
@@ -9,6 +10,7 @@ mod template;
 mod tokenizer;
 
 pub use config::{Config, Family};
+pub use gpu::GpuNetwork;
 pub use model::ChatModel;
 pub use network::{Network, Piece};
 pub use pages::{PageArena, PageList};

@@ -6,25 +6,28 @@ use std::sync::{Arc, OnceLock};
 
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::paged_attention::PagePrecision;
+use burn::tensor::Device;
 use chrono::NaiveDateTime;
 use serde_json::Value as Json;
 
 use super::config::{Config, Family};
+use super::gpu::GpuNetwork;
 use super::network::{Network, Piece};
 use super::pages::PageArena;
 use super::source::TensorSource;
 use super::template::{ChatTemplate, TemplateCall, TemplateFunction, TemplateMessage};
 use super::tokenizer::ChatTokenizer;
 use crate::decoding::grammar::GrammarCompiler;
+use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::load_once::Loaded;
 use crate::weights::gguf::{Gguf, Value};
 
-/// A language model on the CPU.
+/// A language model.
 pub struct ChatModel {
     path: PathBuf,
     config: Arc<Config>,
-    network: Network,
+    network: DeviceNetwork,
     tokenizer: ChatTokenizer,
     template: Option<ChatTemplate>,
     /// Tokens that end an answer.
@@ -34,10 +37,18 @@ pub struct ChatModel {
     grammars: OnceLock<GrammarCompiler>,
 }
 
+/// The network on its device.
+enum DeviceNetwork {
+    Cpu(Box<Network>),
+    Gpu(Box<GpuNetwork>),
+}
+
+type LoadNetwork<'a> = &'a dyn Fn(Arc<Config>, TensorSource) -> Result<DeviceNetwork>;
+
 impl Loaded for ChatModel {}
 
 impl ChatModel {
-    /// Loads a published folder, a GGUF file, or a folder with one GGUF file.
+    /// Loads a published folder, a GGUF file, or a folder with one GGUF file, for the CPU.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
@@ -51,10 +62,29 @@ impl ChatModel {
     /// # Errors
     /// As [`ChatModel::load`].
     pub fn load_with(path: &Path, precision: Precision) -> Result<Self> {
+        Self::load_on(path, precision, &Device::flex(), None)
+    }
+
+    /// As [`ChatModel::load_with`] for a device, whose tensors have at most so many bytes. On a GPU the weights are unpacked
+    /// ([`GpuNetwork::load`]); a model that is too large for its tensors runs on the CPU.
+    ///
+    /// # Errors
+    /// As [`ChatModel::load`].
+    pub fn load_on(path: &Path, precision: Precision, device: &Device, most_bytes: Option<u64>) -> Result<Self> {
+        let network = |config: Arc<Config>, source| {
+            let most = most_bytes.unwrap_or(u64::MAX);
+            match is_cpu(device) || !GpuNetwork::fits(&config, precision, device, most) {
+                true => Ok(DeviceNetwork::Cpu(Box::new(Network::load(config, source)?))),
+                false => {
+                    let network = GpuNetwork::load(config, source, precision, device)?;
+                    Ok(DeviceNetwork::Gpu(Box::new(network)))
+                }
+            }
+        };
         let gguf = if path.is_dir() { only_gguf(path)? } else { Some(path.to_path_buf()) };
         match gguf {
-            Some(file) => Self::load_gguf(&file, precision),
-            None => Self::load_folder(path),
+            Some(file) => Self::load_gguf(&file, precision, &network),
+            None => Self::load_folder(path, &network),
         }
     }
 
@@ -67,7 +97,7 @@ impl ChatModel {
         }
     }
 
-    fn load_folder(dir: &Path) -> Result<Self> {
+    fn load_folder(dir: &Path, network: LoadNetwork) -> Result<Self> {
         let config = Arc::new(Config::read(dir)?);
         let tokenizer = ChatTokenizer::read(dir, config.vocabulary)?;
         let settings = read_json(&dir.join("tokenizer_config.json"))?;
@@ -81,10 +111,10 @@ impl ChatModel {
         };
         let text = |key: &str| settings[key].as_str().or_else(|| settings[key]["content"].as_str()).map(str::to_owned);
         let marks = [("bos_token", text("bos_token")), ("eos_token", text("eos_token"))];
-        Self::new(dir, config, tokenizer, source, marks, TensorSource::folder(dir)?)
+        Self::new(dir, config, tokenizer, source, marks, TensorSource::folder(dir)?, network)
     }
 
-    fn load_gguf(path: &Path, precision: Precision) -> Result<Self> {
+    fn load_gguf(path: &Path, precision: Precision, network: LoadNetwork) -> Result<Self> {
         let file = Gguf::open(path)?;
         let config = Arc::new(Config::of_gguf(&file)?);
         let tokenizer = ChatTokenizer::of_gguf(&file)?;
@@ -99,7 +129,7 @@ impl ChatModel {
             _ => None,
         };
         let marks = [("bos_token", mark("bos")), ("eos_token", mark("eos"))];
-        Self::new(path, config, tokenizer, source, marks, TensorSource::file(file, precision))
+        Self::new(path, config, tokenizer, source, marks, TensorSource::file(file, precision), network)
     }
 
     fn new(
@@ -109,6 +139,7 @@ impl ChatModel {
         template: Option<String>,
         marks: [(&'static str, Option<String>); 2],
         source: TensorSource,
+        network: LoadNetwork,
     ) -> Result<Self> {
         let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
         let mut end = config.end.clone();
@@ -123,7 +154,7 @@ impl ChatModel {
         let marks: BTreeMap<_, _> = marks.into_iter().filter_map(|(name, text)| Some((name, text?))).collect();
         let template = template.map(|source| ChatTemplate::new(source, marks)).transpose().map_err(bad)?;
         let parameters = source.parameters();
-        let network = Network::load(config.clone(), source)?;
+        let network = network(config.clone(), source)?;
         Ok(Self {
             path: path.to_path_buf(),
             config,
@@ -134,6 +165,11 @@ impl ChatModel {
             parameters,
             grammars: OnceLock::new(),
         })
+    }
+
+    /// True if a GPU computes it.
+    pub fn is_on_gpu(&self) -> bool {
+        matches!(self.network, DeviceNetwork::Gpu(_))
     }
 
     /// The configuration.
@@ -153,7 +189,10 @@ impl ChatModel {
 
     /// Bytes of weights that a token reads.
     pub fn weight_bytes(&self) -> usize {
-        self.network.bytes()
+        match &self.network {
+            DeviceNetwork::Cpu(network) => network.bytes(),
+            DeviceNetwork::Gpu(network) => network.bytes(),
+        }
     }
 
     /// The tokenizer.
@@ -252,15 +291,44 @@ impl ChatModel {
     }
 
     /// An arena for the keys and values of this model's sequences, of at most `bytes`; at least one page.
-    pub fn arena(&self, precision: PagePrecision, bytes: usize) -> PageArena {
-        let shape = self.network.page_shape();
-        PageArena::new(shape, precision, (bytes / shape.bytes(precision)).max(1))
+    pub fn arena(&self, bytes: usize) -> PageArena {
+        match &self.network {
+            DeviceNetwork::Cpu(_) if widens_f16() => self.arena_of(PagePrecision::F16, bytes),
+            DeviceNetwork::Cpu(_) => self.arena_of(PagePrecision::F32, bytes),
+            DeviceNetwork::Gpu(network) => network.arena(bytes),
+        }
     }
 
-    /// Computes the next tokens of sequences: [`Network::forward`].
-    pub fn forward(&self, arena: &mut PageArena, pieces: &[Piece]) -> Vec<f32> {
-        self.network.forward(arena, pieces)
+    /// As [`ChatModel::arena`] with keys and values of this precision; a GPU has that of its weights.
+    pub fn arena_of(&self, precision: PagePrecision, bytes: usize) -> PageArena {
+        match &self.network {
+            DeviceNetwork::Cpu(network) => {
+                let shape = network.page_shape();
+                PageArena::new(shape, precision, (bytes / shape.bytes(precision)).max(1))
+            }
+            DeviceNetwork::Gpu(network) => network.arena(bytes),
+        }
     }
+
+    /// Computes the next tokens of sequences and stores their keys and values in an arena of this model. Gives the scores after the last token
+    /// of each piece that wants them: `[pieces, vocabulary]`.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed.
+    pub fn forward(&self, arena: &mut PageArena, pieces: &[Piece]) -> Result<Vec<f32>> {
+        match &self.network {
+            DeviceNetwork::Cpu(network) => Ok(network.forward(arena, pieces)),
+            DeviceNetwork::Gpu(network) => network.forward(arena, pieces),
+        }
+    }
+}
+
+/// True if the processor widens 16 bits as fast as it reads them.
+fn widens_f16() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::is_x86_feature_detected!("avx512f");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 /// The one GGUF file of a folder without `config.json`.

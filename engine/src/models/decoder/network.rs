@@ -79,10 +79,7 @@ impl Network {
     /// [`crate::Error::Weights`] for a tensor that is missing, has another shape, or is left over.
     pub fn load(config: Arc<Config>, source: TensorSource) -> Result<Self> {
         let Config { size, heads, kv_heads, head, inner, vocabulary, .. } = *config;
-        let paired = match source {
-            TensorSource::File(_) if config.family == Family::Llama => RowOrder::Paired(head),
-            _ => RowOrder::Published,
-        };
+        let turned = source.turned(&config);
         let projection = |name: &str, shape: [usize; 2], bias: bool, order: RowOrder| -> Result<Projection> {
             let weight = source.matrix(&format!("{name}.weight"), shape, order)?;
             let bias = bias.then(|| source.vector(&format!("{name}.bias"), shape[0], order)).transpose()?;
@@ -103,8 +100,8 @@ impl Network {
             source.ignore(&layer("self_attn.rotary_emb.inv_freq"));
             Ok(Block {
                 norm: vector(&layer("input_layernorm.weight"), size)?,
-                query: projection(&layer("self_attn.q_proj"), [heads * head, size], bias, paired)?,
-                key: projection(&layer("self_attn.k_proj"), [kv_heads * head, size], bias, paired)?,
+                query: projection(&layer("self_attn.q_proj"), [heads * head, size], bias, turned)?,
+                key: projection(&layer("self_attn.k_proj"), [kv_heads * head, size], bias, turned)?,
                 value: projection(&layer("self_attn.v_proj"), [kv_heads * head, size], bias, plain)?,
                 head_norms,
                 out: projection(&layer("self_attn.o_proj"), [size, heads * head], config.output_bias, plain)?,
@@ -124,10 +121,7 @@ impl Network {
         } else {
             Some(source.matrix("lm_head.weight", [vocabulary, size], RowOrder::Published)?)
         };
-        let mut frequencies = config.frequencies.clone();
-        if let Some(factors) = source.rotary_factors(head / 2)? {
-            frequencies.iter_mut().zip(factors).for_each(|(frequency, factor)| *frequency /= factor);
-        }
+        let frequencies = source.frequencies(&config)?;
         source.finish()?;
         Ok(Self { config, frequencies, embeddings, blocks, norm, output })
     }

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use auricle_kernels::page_cache::Heads;
 use auricle_kernels::paged_attention::{PAGE, Page, PagePrecision, PageShape};
+use burn::tensor::{DType, Device, Tensor};
 
 /// The contents of a full page.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -22,7 +24,6 @@ struct PageKey {
 struct Chain(u64);
 
 struct Entry {
-    page: Page,
     /// Sequences that hold the page.
     holders: usize,
     known: Option<(PageKey, Chain)>,
@@ -32,8 +33,7 @@ struct Entry {
 
 /// All pages of a model.
 pub struct PageArena {
-    shape: PageShape,
-    precision: PagePrecision,
+    memory: PageMemory,
     capacity: usize,
     entries: Vec<Entry>,
     /// Pages that hold nothing.
@@ -43,6 +43,54 @@ pub struct PageArena {
     known: HashMap<PageKey, usize>,
     releases: u64,
     chains: u64,
+}
+
+/// Where keys and values are.
+enum PageMemory {
+    /// In the machine's memory, for the CPU.
+    Host { shape: PageShape, precision: PagePrecision, pages: Vec<Page> },
+    /// On a GPU.
+    Card(CardPages),
+}
+
+/// Keys and values on a GPU: for each layer a tensor `[pages, values]`, of which nothing else holds one.
+pub struct CardPages {
+    layers: Vec<Option<Tensor<2>>>,
+    /// Pages that the tensors have.
+    room: usize,
+    /// Values of a page of one layer.
+    values: usize,
+    dtype: DType,
+    device: Device,
+}
+
+impl CardPages {
+    /// Pages that are allocated at first.
+    const FIRST: usize = 64;
+
+    /// The pages of a layer, taken for a change: [`CardPages::put`] gives them back.
+    pub fn take(&mut self, layer: usize) -> Tensor<2> {
+        let taken = self.layers[layer].take();
+        taken.unwrap_or_else(|| Tensor::zeros([self.room, self.values], (&self.device, self.dtype)))
+    }
+
+    /// Gives the pages of a layer back.
+    pub fn put(&mut self, layer: usize, pages: Tensor<2>) {
+        self.layers[layer] = Some(pages);
+    }
+
+    /// Has room for this many pages, of at most `capacity`: twice as many as before, as a larger tensor is a copy.
+    fn grow(&mut self, pages: usize, capacity: usize) {
+        if pages <= self.room {
+            return;
+        }
+        let room = pages.max(2 * self.room).max(Self::FIRST).min(capacity);
+        for layer in self.layers.iter_mut().filter(|layer| layer.is_some()) {
+            let more = Tensor::zeros([room - self.room, self.values], (&self.device, self.dtype));
+            *layer = layer.take().map(|pages| Tensor::cat(vec![pages, more], 0));
+        }
+        self.room = room;
+    }
 }
 
 /// The pages of one sequence, in order.
@@ -60,6 +108,11 @@ impl PageList {
         self.numbers.len() * PAGE
     }
 
+    /// Numbers of the pages.
+    pub fn numbers(&self) -> &[usize] {
+        &self.numbers
+    }
+
     /// Number of pages.
     pub fn count(&self) -> usize {
         self.numbers.len()
@@ -67,11 +120,21 @@ impl PageList {
 }
 
 impl PageArena {
-    /// An arena of at most `capacity` pages. Memory is taken as it is needed.
+    /// An arena of at most `capacity` pages for the CPU. Memory is taken as it is needed.
     pub fn new(shape: PageShape, precision: PagePrecision, capacity: usize) -> Self {
+        Self::of(PageMemory::Host { shape, precision, pages: Vec::new() }, capacity)
+    }
+
+    /// As [`PageArena::new`] for a GPU, with pages of the heads of each of `layers`. The numbers have the type of `dtype`, 32 or 16 bits.
+    pub fn on_card(layers: usize, heads: Heads, dtype: DType, capacity: usize, device: &Device) -> Self {
+        let card =
+            CardPages { layers: vec![None; layers], room: 0, values: heads.page(), dtype, device: device.clone() };
+        Self::of(PageMemory::Card(card), capacity)
+    }
+
+    fn of(memory: PageMemory, capacity: usize) -> Self {
         Self {
-            shape,
-            precision,
+            memory,
             capacity,
             entries: Vec::new(),
             empty: Vec::new(),
@@ -164,16 +227,33 @@ impl PageArena {
         }
     }
 
-    /// The pages of a sequence, for reading.
+    /// The pages of a sequence, for reading on the CPU; none of an arena on a GPU.
     pub fn pages(&self, list: &PageList) -> Vec<&Page> {
-        list.numbers.iter().map(|number| &self.entries[*number].page).collect()
+        match &self.memory {
+            PageMemory::Host { pages, .. } => list.numbers.iter().map(|number| &pages[*number]).collect(),
+            PageMemory::Card(_) => Vec::new(),
+        }
     }
 
-    /// Writes the key and the value of a sequence's token at `position`.
+    /// The pages on the GPU, with room for those of all sequences; none of an arena for the CPU.
+    pub fn card(&mut self) -> Option<&mut CardPages> {
+        match &mut self.memory {
+            PageMemory::Host { .. } => None,
+            PageMemory::Card(card) => {
+                card.grow(self.entries.len(), self.capacity);
+                Some(card)
+            }
+        }
+    }
+
+    /// Writes the key and the value of a sequence's token at `position`, on the CPU.
     pub fn write(&mut self, list: &PageList, position: usize, layer: usize, head: usize, key: &[f32], value: &[f32]) {
-        let entry = &mut self.entries[list.numbers[position / PAGE]];
+        let number = list.numbers[position / PAGE];
+        let entry = &self.entries[number];
         debug_assert!(entry.holders == 1 && entry.known.is_none(), "only a page of its own is written");
-        entry.page.write(layer, head, position % PAGE, key, value);
+        if let PageMemory::Host { pages, .. } = &mut self.memory {
+            pages[number].write(layer, head, position % PAGE, key, value);
+        }
     }
 
     fn hold(&mut self, number: usize) {
@@ -189,8 +269,10 @@ impl PageArena {
         let number = match self.empty.pop() {
             Some(number) => number,
             None if self.entries.len() < self.capacity => {
-                let page = Page::new(self.shape, self.precision);
-                self.entries.push(Entry { page, holders: 0, known: None, released: 0 });
+                if let PageMemory::Host { shape, precision, pages } = &mut self.memory {
+                    pages.push(Page::new(*shape, *precision));
+                }
+                self.entries.push(Entry { holders: 0, known: None, released: 0 });
                 self.entries.len() - 1
             }
             None => {

@@ -8,6 +8,7 @@ use auricle_kernels::gemv::{BlockMatrix, PackedMatrix, Precision, WeightRun};
 use auricle_kernels::thread_pool::ThreadPool;
 use burn::tensor::Device;
 
+use super::config::{Config, Family};
 use crate::error::{Error, Result};
 use crate::weights::Weights;
 use crate::weights::gguf::{BlockType, Gguf, Run};
@@ -132,12 +133,41 @@ impl TensorSource {
     /// [`Error::Weights`], with the name that the file has for it, when it is missing or has another shape.
     pub fn matrix(&self, name: &str, [outputs, inputs]: [usize; 2], order: RowOrder) -> Result<Matrix> {
         match self {
-            Self::Folder(weights) => {
-                let (scope, own) = name.rsplit_once('.').unwrap_or(("", name));
-                let values = weights.scope(scope).values(own, &[outputs, inputs])?;
+            Self::File(tensors) if tensors.is_in_runs(name) => tensors.matrix(name, [outputs, inputs], order),
+            _ => {
+                let values = self.values(name, [outputs, inputs], order)?;
                 Ok(Matrix::Floats(PackedMatrix::new(&values, inputs, outputs, Precision::F32)))
             }
-            Self::File(tensors) => tensors.matrix(name, [outputs, inputs], order),
+        }
+    }
+
+    /// Takes the values of a matrix as [`TensorSource::matrix`], `[outputs, inputs]`, unpacked.
+    ///
+    /// # Errors
+    /// As [`TensorSource::matrix`].
+    pub fn values(&self, name: &str, [outputs, inputs]: [usize; 2], order: RowOrder) -> Result<Vec<f32>> {
+        match self {
+            Self::Folder(weights) => {
+                let (scope, own) = name.rsplit_once('.').unwrap_or(("", name));
+                weights.scope(scope).values(own, &[outputs, inputs])
+            }
+            Self::File(tensors) => {
+                let (kind, bytes) = tensors.take(name, &[outputs, inputs])?;
+                let values = kind.unpack(&bytes);
+                if order == RowOrder::Published {
+                    return Ok(values);
+                }
+                let rows = (0..outputs).flat_map(|row| &values[order.stored(row) * inputs..][..inputs]);
+                Ok(rows.copied().collect())
+            }
+        }
+    }
+
+    /// The order in which a file of this kind has the rows of queries and keys.
+    pub fn turned(&self, config: &Config) -> RowOrder {
+        match self {
+            Self::File(_) if config.family == Family::Llama => RowOrder::Paired(config.head),
+            _ => RowOrder::Published,
         }
     }
 
@@ -159,23 +189,25 @@ impl TensorSource {
         }
     }
 
-    /// Factors that the angles of the rotation are divided by: of a GGUF file that has any.
+    /// The angles by which a position turns each pair of a head: those of the configuration, divided by the factors of a GGUF file that
+    /// has any.
     ///
     /// # Errors
-    /// [`Error::Weights`] when they have another length or are not positive.
-    pub fn rotary_factors(&self, length: usize) -> Result<Option<Vec<f32>>> {
-        match self {
-            Self::File(tensors) if tensors.file.tensor(ROPE_FACTORS).is_some() => {
-                let (kind, bytes) = tensors.take(ROPE_FACTORS, &[length])?;
-                let factors = kind.unpack(&bytes);
-                if factors.iter().all(|factor| factor.is_finite() && *factor > 0.0) {
-                    return Ok(Some(factors));
-                }
+    /// [`Error::Weights`] when the factors have another length or are not positive.
+    pub fn frequencies(&self, config: &Config) -> Result<Vec<f32>> {
+        let mut frequencies = config.frequencies.clone();
+        if let Self::File(tensors) = self
+            && tensors.file.tensor(ROPE_FACTORS).is_some()
+        {
+            let (kind, bytes) = tensors.take(ROPE_FACTORS, &[frequencies.len()])?;
+            let factors = kind.unpack(&bytes);
+            if !factors.iter().all(|factor| factor.is_finite() && *factor > 0.0) {
                 let reason = "has a factor that is not positive".into();
-                Err(Error::Weights { tensor: ROPE_FACTORS.into(), reason })
+                return Err(Error::Weights { tensor: ROPE_FACTORS.into(), reason });
             }
-            _ => Ok(None),
+            frequencies.iter_mut().zip(factors).for_each(|(frequency, factor)| *frequency /= factor);
         }
+        Ok(frequencies)
     }
 
     /// Marks a tensor of a folder, if present, as known and unused.
@@ -211,6 +243,11 @@ impl TensorSource {
 const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 impl GgufTensors {
+    /// True for a tensor of small integers.
+    fn is_in_runs(&self, name: &str) -> bool {
+        self.file.tensor(&stored_name(name)).is_some_and(|info| info.kind.values() > 1)
+    }
+
     /// Type and bytes of a tensor.
     fn take(&self, name: &str, shape: &[usize]) -> Result<(BlockType, Vec<u8>)> {
         let stored = stored_name(name);
@@ -229,12 +266,6 @@ impl GgufTensors {
 
     fn matrix(&self, name: &str, [outputs, inputs]: [usize; 2], order: RowOrder) -> Result<Matrix> {
         let (kind, bytes) = self.take(name, &[outputs, inputs])?;
-        if kind.values() == 1 {
-            let values = kind.unpack(&bytes);
-            let rows = (0..outputs).flat_map(|row| &values[order.stored(row) * inputs..][..inputs]);
-            let values: Vec<f32> = rows.copied().collect();
-            return Ok(Matrix::Floats(PackedMatrix::new(&values, inputs, outputs, Precision::F32)));
-        }
         let stride = inputs / kind.values() * kind.bytes();
         let row = |output: usize| {
             let mut runs = Vec::with_capacity(inputs / kind.run());

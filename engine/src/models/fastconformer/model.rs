@@ -484,7 +484,7 @@ impl Prompt {
         let mut languages = columns(size, slots);
         languages.chunks_mut(inner).for_each(|row| row.iter_mut().zip(&bias).for_each(|(l, b)| *l += b));
         Ok(Self {
-            frame: Linear::from_values(columns(0, size), size, inner, None, scope),
+            frame: Linear::from_values(columns(0, size), size, inner, None, scope.device()),
             languages: Tensor::from_data(TensorData::new(languages, [slots, inner]), scope.device()),
             output: Linear::load(&scope.scope("linear_2"), inner, size, Bias::With)?,
         })

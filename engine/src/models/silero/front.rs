@@ -54,14 +54,14 @@ impl FrontEnd {
         let stft = weights.scope("stft_conv");
         let basis = crate::layers::transpose(&stft.values("weight", &[2 * BINS, 1, WINDOW])?, 2 * BINS, WINDOW);
         Ok(Self {
-            stft: Linear::from_values(basis, WINDOW, 2 * BINS, None, &stft),
+            stft: Linear::from_values(basis, WINDOW, 2 * BINS, None, stft.device()),
             convolutions: [
                 Convolution::load(weights, "conv1", BINS, 128, 1)?,
                 Convolution::load(weights, "conv2", 128, 64, 2)?,
                 Convolution::load(weights, "conv3", 64, 64, 2)?,
                 Convolution::load(weights, "conv4", 64, HIDDEN, 1)?,
             ],
-            gates: Linear::from_values(from_input, HIDDEN, GATES, Some(bias), &cell),
+            gates: Linear::from_values(from_input, HIDDEN, GATES, Some(bias), cell.device()),
             device: device.clone(),
         })
     }

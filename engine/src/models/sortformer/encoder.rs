@@ -91,7 +91,7 @@ impl Block {
         let stacked = transpose(&stacked, 3 * size, size);
         Ok(Self {
             attention_norm: LayerNorm::load(&scope.scope("layer_norm1"), size)?,
-            project: Linear::from_values(stacked, size, 3 * size, None, scope),
+            project: Linear::from_values(stacked, size, 3 * size, None, scope.device()),
             output: Linear::load(&attention.scope("o_proj"), size, size, Bias::With)?,
             feed_forward_norm: LayerNorm::load(&scope.scope("layer_norm2"), size)?,
             up: Linear::load(&scope.scope("mlp.fc1"), size, inner, Bias::With)?,

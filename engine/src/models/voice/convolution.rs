@@ -28,7 +28,11 @@ impl Convolution {
             weight[(tap * inputs + input) * outputs + output] = value;
         }
         let bias = scope.values("bias", &[outputs])?;
-        Ok(Self { product: Linear::from_values(weight, taps * inputs, outputs, Some(bias), scope), taps, dilation })
+        Ok(Self {
+            product: Linear::from_values(weight, taps * inputs, outputs, Some(bias), scope.device()),
+            taps,
+            dilation,
+        })
     }
 
     /// `[rows, frames, inputs]` to `[rows, frames, outputs]`.

@@ -9,8 +9,8 @@ use crate::chat::{ChatEvent, ChatMessage, ChatOptions, ChatTool, ChatToolCall, C
 use crate::error::{Error, Result};
 use crate::models::decoder::{ChatModel, TemplateCall, TemplateMessage};
 use crate::pipeline::executors::device::{DeviceExecutor, StreamOutput, StreamRequest};
+use crate::pipeline::executors::language::LanguageRequest;
 use crate::pipeline::executors::language::constraint::Constraint;
-use crate::pipeline::executors::language::{LanguageExecutor, LanguageRequest};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::tool_calls::{Part, ToolCallReader};
 
@@ -92,7 +92,7 @@ fn event(part: Part) -> ChatEvent {
 
 /// Tokens that prompt and answer may have together.
 pub(crate) fn context_tokens(model: &ChatModel, limits: ChatLimits) -> usize {
-    let arena = model.arena(LanguageExecutor::page_precision(), limits.kv_bytes);
+    let arena = model.arena(limits.kv_bytes);
     model.config().context.min(arena.capacity() * PAGE)
 }
 

@@ -8,13 +8,13 @@ use std::ops::Range;
 use auricle_kernels::attention::{KeyRanges, single_query_attention};
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::state_cache;
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Tensor, TensorData};
 
 use super::super::attention::{Attention, KeyValues, masked_attention};
 use super::super::config::Config;
 use super::super::encoder::FeedForward;
 use crate::error::Result;
-use crate::layers::{Bias, LayerNorm, Linear, row_indices, scaled};
+use crate::layers::{Bias, LayerNorm, Linear, row_indices, scaled, upload_together};
 use crate::weights::Scope;
 
 /// Columns allocated at a time; they are filled in place.
@@ -104,7 +104,7 @@ impl Decoder {
         }
         let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
         Ok(Self {
-            scores: Linear::for_few_rows(&tokens, size, None, precision, scope),
+            scores: Linear::for_few_rows(&tokens, size, None, precision, scope.device()),
             tokens: Tensor::from_data(TensorData::new(tokens, [config.vocab_size, size]), scope.device()),
             positions: scope.scope("embed_positions").tensor("weight", [config.positions, size])?,
             blocks: (0..config.decoder_layers).map(block).collect::<Result<_>>()?,
@@ -213,12 +213,13 @@ impl Decoder {
         let text: Vec<Range<usize>> = steps.pads.iter().map(|pad| *pad..columns).collect();
         let ends = |range: &Range<usize>| [range.start as i32, range.end as i32];
         let parts: [Vec<i32>; 4] = [
-            padded.map(|id| id as i32).collect(),
-            positions.map(|position| position as i32).collect(),
             text.iter().flat_map(ends).collect(),
             (0..rows).flat_map(|_| [0, frames as i32]).collect(),
+            positions.map(|position| position as i32).collect(),
+            padded.map(|id| id as i32).collect(),
         ];
-        let [ids, positions, text_ends, audio_ends] = upload_together(parts, &device);
+        let [text_ends, audio_ends, positions, ids] = upload_together(parts, &device);
+        let [positions, ids] = [positions, ids].map(|part| part.narrow(0, 0, rows * count));
         let embedded = self.tokens.clone().select(0, ids) + self.positions.clone().select(0, positions);
         let size = embedded.dims()[1];
         let text = if count == 1 {
@@ -279,8 +280,8 @@ impl OwnAttention {
         let output = scope.scope("out_proj");
         let (weight, bias) = scaled(&output, &[size, size], Bias::With, 1.0)?;
         Ok(Self {
-            input: Linear::for_few_rows(&weights, size, Some(biases), precision, scope),
-            output: Linear::for_few_rows(&weight, size, Some(bias), precision, &output),
+            input: Linear::for_few_rows(&weights, size, Some(biases), precision, scope.device()),
+            output: Linear::for_few_rows(&weight, size, Some(bias), precision, output.device()),
             heads,
         })
     }
@@ -398,22 +399,6 @@ impl AudioKeyValues {
             values: Tensor::cat(vec![self.values, more.values], 0),
         }
     }
-}
-
-/// Copies several tensors of integers to the device at once, as each copy ends what the card's queue has collected.
-fn upload_together<const N: usize>(parts: [Vec<i32>; N], device: &Device) -> [Tensor<1, Int>; N] {
-    /// Views begin at a multiple of this, which every card allows, so that none is a copy.
-    const ALIGNMENT: usize = 64;
-    let mut all = Vec::new();
-    let places = parts.map(|part| {
-        let place = all.len()..all.len() + part.len();
-        all.extend(part);
-        all.resize(all.len().next_multiple_of(ALIGNMENT), 0);
-        place
-    });
-    let count = all.len();
-    let all = Tensor::<1, Int>::from_data(TensorData::new(all, [count]), device);
-    places.map(|place| all.clone().narrow(0, place.start, place.len()))
 }
 
 /// A range of the columns of a cache `[rows, 2 heads, columns, head]`.

@@ -5,8 +5,6 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use auricle_kernels::paged_attention::PagePrecision;
-
 use super::request::{LanguageOutput, LanguageRequest};
 use super::sequence::Sequence;
 use crate::error::{Error, Result};
@@ -60,15 +58,6 @@ impl LanguageExecutor {
     /// Frees the keys and values of models that have been unloaded.
     pub fn forget_unloaded(&mut self) {
         self.models.retain(|_, state| state.model.strong_count() > 0);
-    }
-
-    /// The precision in which keys and values are kept: 16 bits where the processor widens them as fast as it reads them.
-    pub fn page_precision() -> PagePrecision {
-        #[cfg(target_arch = "x86_64")]
-        if std::is_x86_feature_detected!("avx512f") {
-            return PagePrecision::F16;
-        }
-        PagePrecision::F32
     }
 
     /// Tokens that a step computes of each slot: one of a text that is being written, and pieces of prompts, the oldest first.
@@ -191,7 +180,7 @@ impl BatchExecutor for LanguageExecutor {
         let number = self.models.find_or_insert(
             |state| state.model.ptr_eq(&model),
             || {
-                let arena = request.model.arena(Self::page_precision(), request.kv_bytes);
+                let arena = request.model.arena(request.kv_bytes);
                 ModelState { model: model.clone(), arena, cost: UNKNOWN_COST }
             },
         );
@@ -263,7 +252,7 @@ impl BatchExecutor for LanguageExecutor {
             });
         }
         let began = Instant::now();
-        let mut scores = model.forward(&mut state.arena, &pieces);
+        let mut scores = model.forward(&mut state.arena, &pieces)?;
         let total: usize = work.iter().map(|(_, rows)| rows).sum();
         if total >= FEWEST_TOKENS {
             state.cost += WEIGHT * (began.elapsed().as_secs_f64() / total as f64 - state.cost);

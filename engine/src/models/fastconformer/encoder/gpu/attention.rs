@@ -60,7 +60,7 @@ impl Attention {
             }
         };
         let input = Linear::load_stacked(&input, size, size, Bias::Without)?.with_precision(precision);
-        let output = Linear::from_values(transpose(&weight, size, size), size, size, output_bias, scope);
+        let output = Linear::from_values(transpose(&weight, size, size), size, size, output_bias, scope.device());
         let relative_key = Linear::load(&scope.scope("relative_k_proj"), size, size, Bias::Without)?;
         let biases = Tensor::<2>::from_data(TensorData::new(biases, [2, size]), scope.device());
         Ok(Self {

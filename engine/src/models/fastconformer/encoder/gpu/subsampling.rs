@@ -61,7 +61,7 @@ impl Subsampling {
             let (output, channel, bin) = (at / (channels * bins), at / bins % channels, at % bins);
             weight[(bin * channels + channel) * size + output] = value;
         }
-        let projection = Linear::from_values(weight, channels * bins, size, Some(bias), scope);
+        let projection = Linear::from_values(weight, channels * bins, size, Some(bias), scope.device());
         Ok(Self { stages, projection, padding })
     }
 

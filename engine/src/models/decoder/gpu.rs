@@ -1,0 +1,216 @@
+//! The network on a GPU, as [`super::network`] on the CPU: the tokens of all sequences go through the same nine launches a layer.
+//!
+//! Weights are unpacked, to 32 bits or, in half precision, to 16; all else has 32 but keys and values, which have 16 in half precision. Sums
+//! go over their inputs in an order that depends on how many tokens are computed together, so scores differ in their last bits.
+
+use std::sync::Arc;
+
+use auricle_kernels::epilogue::Activation;
+use auricle_kernels::gemv::Precision;
+use auricle_kernels::norm::{add_and_rms_norm, rms_norm};
+use auricle_kernels::page_cache::{self, Heads, PageTables, StepToken, Turn};
+use burn::tensor::{DType, Device, Tensor, TensorData};
+
+use super::config::{Config, Family};
+use super::network::Piece;
+use super::pages::PageArena;
+use super::source::{RowOrder, TensorSource};
+use crate::device::{has_f16, read};
+use crate::error::{Error, Result};
+use crate::layers::{Linear, select_rows, upload_together};
+
+/// Values of one layer's keys and values at most: a GPU limits a tensor's bytes.
+const MOST_VALUES: usize = 1 << 28;
+
+/// A decoder-only transformer on a GPU.
+pub struct GpuNetwork {
+    config: Arc<Config>,
+    device: Device,
+    /// `[positions, head]`
+    rotations: Tensor<2>,
+    /// `[vocabulary, size]`
+    embeddings: Tensor<2>,
+    blocks: Vec<Block>,
+    norm: Tensor<1>,
+    output: Linear,
+    /// Of weights, keys and values.
+    dtype: DType,
+}
+
+struct Block {
+    norm: Tensor<1>,
+    /// Query, key and value, stacked.
+    input: Linear,
+    /// Norms of each head's queries and keys: `[2, head]`.
+    head_norms: Option<Tensor<2>>,
+    out: Linear,
+    inner_norm: Tensor<1>,
+    /// Gate and up, stacked.
+    inner: Linear,
+    down: Linear,
+}
+
+impl GpuNetwork {
+    /// Reads the network of a checkpoint. With [`Precision::F16`] or [`Precision::Int8`] weights have 16 bits, where the device computes with
+    /// them.
+    ///
+    /// # Errors
+    /// As [`super::Network::load`].
+    pub fn load(config: Arc<Config>, source: TensorSource, precision: Precision, device: &Device) -> Result<Self> {
+        let Config { size, heads, kv_heads, head, inner, vocabulary, .. } = *config;
+        let dtype = weight_type(precision, device);
+        let precision = if dtype == DType::F16 { Precision::F16 } else { Precision::F32 };
+        let (plain, turned) = (RowOrder::Published, source.turned(&config));
+        let vector = |name: String, length: usize| -> Result<Tensor<1>> {
+            let values = source.vector(&name, length, plain)?;
+            Ok(Tensor::from_data(TensorData::new(values, [length]), device))
+        };
+        // Layers of one input, their outputs one after another.
+        let stacked = |parts: &[(String, usize, RowOrder)], inputs: usize, bias: bool| -> Result<Linear> {
+            let (mut weights, mut biases) = (Vec::new(), Vec::new());
+            for (name, outputs, order) in parts {
+                weights.extend(source.values(&format!("{name}.weight"), [*outputs, inputs], *order)?);
+                if bias {
+                    biases.extend(source.vector(&format!("{name}.bias"), *outputs, *order)?);
+                }
+            }
+            Ok(Linear::for_few_rows(&weights, inputs, bias.then_some(biases), precision, device))
+        };
+        let block = |number: usize| -> Result<Block> {
+            let layer = |name: &str| format!("model.layers.{number}.{name}");
+            let head_norms = match config.family {
+                Family::Qwen3 => {
+                    let norm = |name: &str| source.vector(&layer(name), head, plain);
+                    let norms = [norm("self_attn.q_norm.weight")?, norm("self_attn.k_norm.weight")?].concat();
+                    Some(Tensor::from_data(TensorData::new(norms, [2, head]), device))
+                }
+                Family::Llama | Family::Qwen2 => None,
+            };
+            source.ignore(&layer("self_attn.rotary_emb.inv_freq"));
+            let attention = [
+                (layer("self_attn.q_proj"), heads * head, turned),
+                (layer("self_attn.k_proj"), kv_heads * head, turned),
+                (layer("self_attn.v_proj"), kv_heads * head, plain),
+            ];
+            let gated = [(layer("mlp.gate_proj"), inner, plain), (layer("mlp.up_proj"), inner, plain)];
+            let out = [(layer("self_attn.o_proj"), size, plain)];
+            let down = [(layer("mlp.down_proj"), size, plain)];
+            Ok(Block {
+                norm: vector(layer("input_layernorm.weight"), size)?,
+                input: stacked(&attention, size, config.input_bias)?,
+                head_norms,
+                out: stacked(&out, heads * head, config.output_bias)?,
+                inner_norm: vector(layer("post_attention_layernorm.weight"), size)?,
+                inner: stacked(&gated, size, config.inner_bias)?,
+                down: stacked(&down, inner, config.inner_bias)?,
+            })
+        };
+        let embeddings = source.values("model.embed_tokens.weight", [vocabulary, size], plain)?;
+        let blocks = (0..config.layers).map(block).collect::<Result<_>>()?;
+        let norm = vector("model.norm.weight".into(), size)?;
+        let output = if config.tied {
+            // Some folders store it too; it equals the embeddings.
+            source.ignore("lm_head.weight");
+            Linear::for_few_rows(&embeddings, size, None, precision, device)
+        } else {
+            stacked(&[("lm_head".into(), vocabulary, plain)], size, false)?
+        };
+        let frequencies = source.frequencies(&config)?;
+        source.finish()?;
+        let mut rotations = Vec::with_capacity(config.context * head);
+        for position in 0..config.context {
+            let angles = || frequencies.iter().map(|frequency| position as f32 * frequency);
+            rotations.extend(angles().map(f32::cos));
+            rotations.extend(angles().map(f32::sin));
+        }
+        let embeddings = TensorData::new(embeddings, [vocabulary, size]).convert_dtype(dtype);
+        let embeddings = Tensor::from_data(embeddings, (device, dtype));
+        let rotations = Tensor::from_data(TensorData::new(rotations, [config.context, head]), device);
+        Ok(Self { device: device.clone(), rotations, embeddings, blocks, norm, output, dtype, config })
+    }
+
+    /// True if a device whose tensors have at most this many bytes holds the network's.
+    pub fn fits(config: &Config, precision: Precision, device: &Device, most_bytes: u64) -> bool {
+        let Config { size, heads, kv_heads, head, inner, vocabulary, context, .. } = *config;
+        let matrices = [vocabulary, 2 * inner, (heads + 2 * kv_heads) * head].map(|outputs| outputs * size);
+        let weights = matrices.into_iter().max().unwrap_or_default().max(heads * head * size);
+        let bytes = (weights * weight_type(precision, device).size()).max(context * head * DType::F32.size());
+        bytes as u64 <= most_bytes
+    }
+
+    fn heads(&self) -> Heads {
+        Heads { queries: self.config.heads, keys: self.config.kv_heads, width: self.config.head }
+    }
+
+    /// An arena for keys and values of at most `bytes`; at least one page.
+    pub fn arena(&self, bytes: usize) -> PageArena {
+        let values = self.heads().page();
+        let most = bytes / (values * self.config.layers * self.dtype.size());
+        let capacity = most.min(MOST_VALUES / values).max(1);
+        PageArena::on_card(self.config.layers, self.heads(), self.dtype, capacity, &self.device)
+    }
+
+    /// Bytes of weights that a token reads.
+    pub fn bytes(&self) -> usize {
+        let Config { size, heads, kv_heads, head, inner, vocabulary, layers, .. } = *self.config;
+        let block = (heads + 2 * kv_heads) * head * size + heads * head * size + 3 * inner * size;
+        (layers * block + vocabulary * size) * self.dtype.size()
+    }
+
+    /// As [`super::Network::forward`].
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed.
+    pub fn forward(&self, arena: &mut PageArena, pieces: &[Piece]) -> Result<Vec<f32>> {
+        let (heads, epsilon) = (self.heads(), self.config.epsilon);
+        let mut tokens = Vec::new();
+        // Rows whose scores are wanted.
+        let mut last = Vec::new();
+        for (sequence, piece) in pieces.iter().enumerate() {
+            let positions = piece.position..piece.position + piece.tokens.len();
+            tokens.extend(positions.map(|position| StepToken { sequence, position }));
+            last.extend(piece.scores.then(|| tokens.len() - 1));
+        }
+        let pages: Vec<&[usize]> = pieces.iter().map(|piece| piece.pages.numbers()).collect();
+        let Some(card) = arena.card() else {
+            return Err(Error::internal("an arena of the CPU for a network on a GPU"));
+        };
+        let ids = pieces.iter().flat_map(|piece| piece.tokens).map(|token| *token as i32).collect();
+        let ([of_tokens, of_pages], width) = PageTables::pack(&tokens, &pages);
+        let [of_tokens, of_pages, ids] = upload_together([of_tokens, of_pages, ids], &self.device);
+        let tables = PageTables::with_packed([of_tokens, of_pages], tokens.len(), width);
+        let mut turn = Turn {
+            rotations: self.rotations.clone(),
+            norms: None,
+            epsilon,
+            scale: (self.config.head as f32).powf(-0.5),
+        };
+        let ids = ids.narrow(0, 0, tokens.len());
+        let mut x = self.embeddings.clone().select(0, ids).cast(DType::F32);
+        let mut normed: Option<Tensor<2>> = None;
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let input = normed.take().unwrap_or_else(|| rms_norm(x.clone(), block.norm.clone(), epsilon));
+            turn.norms.clone_from(&block.head_norms);
+            let (queries, cache) =
+                page_cache::store(block.input.forward(input), &turn, &tables, card.take(layer), heads);
+            let attended = page_cache::attend(queries, &tables, &cache, heads);
+            card.put(layer, cache);
+            let [sum, inner] = add_and_rms_norm(x, block.out.forward(attended), block.inner_norm.clone(), epsilon);
+            let gated = block.inner.forward_activated(inner, Activation::SwiGlu);
+            let next = self.blocks.get(layer + 1).map_or(&self.norm, |next| &next.norm);
+            let [sum, next] = add_and_rms_norm(sum, block.down.forward(gated), next.clone(), epsilon);
+            (x, normed) = (sum, Some(next));
+        }
+        let normed = normed.unwrap_or(x);
+        if last.is_empty() {
+            // The step ends when the card has computed it.
+            return read(normed.narrow(0, 0, 1)).map(|_| Vec::new());
+        }
+        read(self.output.forward(select_rows(normed, &last)))
+    }
+}
+
+/// The type of the weights on a device.
+fn weight_type(precision: Precision, device: &Device) -> DType {
+    if precision != Precision::F32 && has_f16(device) { DType::F16 } else { DType::F32 }
+}

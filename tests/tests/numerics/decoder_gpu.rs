@@ -1,0 +1,248 @@
+//! Language models on a GPU: the kernels against their twins and the definition, and the network against `transformers` and the CPU.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use auricle_engine::Precision;
+use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece};
+use auricle_kernels::launches::count;
+use auricle_kernels::page_cache::{self, Heads, PageTables, StepToken, Turn};
+use auricle_kernels::paged_attention::PAGE;
+use auricle_kernels::{epilogue, norm};
+use auricle_tests::{Oracle, devices};
+use burn::tensor::{DType, Device, Distribution, Tensor, activation};
+
+fn fixture(name: &str) -> PathBuf {
+    auricle_tests::fixtures().join("decoder").join(name)
+}
+
+fn gpu() -> Option<Device> {
+    devices().into_iter().find_map(|(device, on_cpu)| (!on_cpu).then_some(device))
+}
+
+fn random<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
+}
+
+fn moved<const D: usize>(x: &Tensor<D>, device: &Device) -> Tensor<D> {
+    Tensor::from_data(x.clone().into_data(), device)
+}
+
+fn close<const D: usize>(what: &str, ours: &Tensor<D>, theirs: &Tensor<D>, tolerance: f32) {
+    let [ours, theirs] = [ours, theirs].map(|x| x.clone().cast(DType::F32).into_data().try_to_vec::<f32>().unwrap());
+    assert_eq!(ours.len(), theirs.len(), "{what}");
+    let worst = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst <= tolerance, "{what}: {worst:e}");
+}
+
+#[test]
+fn norms_and_gates_follow_their_definitions() {
+    for (device, _) in devices() {
+        for [rows, size] in [[1, 8], [3, 100], [70, 577]] {
+            let [x, more] = [(); 2].map(|()| random([rows, size], &device));
+            let gamma = random([size], &device);
+            let definition = |x: &Tensor<2>| {
+                let mean = x.clone().powi_scalar(2).mean_dim(1);
+                x.clone() / (mean + 1e-3).sqrt() * gamma.clone().unsqueeze()
+            };
+            close("a norm", &norm::rms_norm(x.clone(), gamma.clone(), 1e-3), &definition(&x), 1e-5);
+            let [sum, normed] = norm::add_and_rms_norm(x.clone(), more.clone(), gamma.clone(), 1e-3);
+            close("a sum", &sum, &(x.clone() + more.clone()), 1e-6);
+            close("its norm", &normed, &definition(&(x.clone() + more.clone())), 1e-5);
+            let bias = random([2 * size], &device);
+            let gated = epilogue::activate(
+                Tensor::cat(vec![x.clone(), more.clone()], 1),
+                bias.clone(),
+                epilogue::Activation::SwiGlu,
+            );
+            let with = |x: &Tensor<2>, from: usize| x.clone() + bias.clone().narrow(0, from, size).unsqueeze();
+            close("gates", &gated, &(activation::silu(with(&x, 0)) * with(&more, size)), 1e-5);
+        }
+    }
+}
+
+/// Three sequences in scattered pages, the second across the keys that are weighed together: what the CPU's twin stores and attends to.
+#[test]
+fn attention_over_pages_equals_its_twin() {
+    let Some(gpu) = gpu() else { return };
+    let cpu = Device::flex();
+    for heads in [
+        Heads { queries: 4, keys: 2, width: 16 },
+        Heads { queries: 3, keys: 3, width: 6 },
+        Heads { queries: 9, keys: 3, width: 64 },
+        Heads { queries: 2, keys: 1, width: 256 },
+    ] {
+        let pages: [&[usize]; 3] = [&[7], &(10..50).rev().collect::<Vec<usize>>(), &[3, 9]];
+        let positions = [(0, 0..5), (1, 1_200..1_203), (2, 31..34)];
+        let tokens: Vec<StepToken> = positions
+            .into_iter()
+            .flat_map(|(sequence, positions)| positions.map(move |position| StepToken { sequence, position }))
+            .collect();
+        let inputs = random([tokens.len(), (heads.queries + 2 * heads.keys) * heads.width], &cpu);
+        let cache = random([50, heads.page()], &cpu);
+        let rotations = random([1_300, heads.width], &cpu);
+        for norms in [None, Some(random([2, heads.width], &cpu))] {
+            let run = |device: &Device, dtype: DType| {
+                let turn = Turn {
+                    rotations: moved(&rotations, device),
+                    norms: norms.as_ref().map(|norms| moved(norms, device)),
+                    epsilon: 1e-5,
+                    scale: (heads.width as f32).powf(-0.5),
+                };
+                let tables = PageTables::new(&tokens, &pages, device);
+                let cache = moved(&cache, device).cast(dtype);
+                let (queries, cache) = page_cache::store(moved(&inputs, device), &turn, &tables, cache, heads);
+                let attended = page_cache::attend(queries.clone(), &tables, &cache, heads);
+                (queries, cache, attended)
+            };
+            let (queries, cache, attended) = run(&cpu, DType::F32);
+            let what = |part: &str| format!("{part}, {heads:?}, norms: {}", norms.is_some());
+            let on_gpu = run(&gpu, DType::F32);
+            close(&what("queries"), &on_gpu.0, &queries, 1e-5);
+            close(&what("pages"), &on_gpu.1, &cache, 1e-5);
+            close(&what("attention"), &on_gpu.2, &attended, 1e-4);
+            if gpu.supports_dtype(DType::F16) {
+                close(&what("attention in 16 bits"), &run(&gpu, DType::F16).2, &attended, 1e-2);
+            }
+        }
+    }
+}
+
+fn compute(
+    model: &ChatModel,
+    arena: &mut PageArena,
+    pages: &mut PageList,
+    tokens: &[u32],
+    position: usize,
+) -> Vec<f32> {
+    assert!(arena.extend(pages, position + tokens.len()));
+    model.forward(arena, &[Piece { tokens, position, pages, scores: true }]).unwrap()
+}
+
+fn error(ours: &[f32], theirs: &[f32]) -> f64 {
+    assert_eq!(ours.len(), theirs.len());
+    let square = |values: &mut dyn Iterator<Item = f32>| values.map(|v| f64::from(v).powi(2)).sum::<f64>();
+    let difference = square(&mut ours.iter().zip(theirs).map(|(a, b)| a - b));
+    (difference / square(&mut theirs.iter().copied())).sqrt()
+}
+
+fn likeliest(scores: &[f32]) -> u32 {
+    (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap() as u32
+}
+
+fn integers(value: &serde_json::Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|at| at.as_u64().unwrap() as u32).collect()
+}
+
+#[test]
+fn scores_and_greedy_texts_are_those_of_the_published_classes() {
+    let Some(gpu) = gpu() else { return };
+    for name in ["llama", "qwen2", "qwen3", "llama_gguf", "qwen3_gguf"] {
+        let oracle = Oracle::open(&fixture(name));
+        let prompt = integers(&oracle.facts["prompt"]);
+        let theirs = Oracle::values(oracle.tensor::<2>("logits", &Device::flex()));
+        for (precision, tolerance) in [(Precision::default(), 1e-4), (Precision::F16, 2e-2)] {
+            let model = ChatModel::load_on(&fixture(name), precision, &gpu, None).unwrap();
+            let (mut arena, mut pages) = (model.arena(64 << 20), PageList::default());
+            let mut ours = Vec::new();
+            for (position, token) in prompt.iter().enumerate() {
+                ours.extend(compute(&model, &mut arena, &mut pages, &[*token], position));
+            }
+            let off = error(&ours, &theirs);
+            assert!(off < tolerance, "{name}, {precision:?}: {off:e}");
+        }
+        let model = ChatModel::load_on(&fixture(name), Precision::default(), &gpu, None).unwrap();
+        let (mut arena, mut pages) = (model.arena(64 << 20), PageList::default());
+        let mut scores = compute(&model, &mut arena, &mut pages, &prompt, 0);
+        let mut text = Vec::new();
+        for token in integers(&oracle.facts["greedy"]) {
+            text.push(likeliest(&scores));
+            assert_eq!(text.last(), Some(&token), "{name}: {text:?}");
+            scores = compute(&model, &mut arena, &mut pages, &[token], prompt.len() + text.len() - 1);
+        }
+        assert_eq!(text.len(), 64);
+    }
+}
+
+/// Prompts in pieces, beside others, over pages that another text has computed, and past the first allocation: as the CPU has it.
+#[test]
+fn texts_side_by_side_are_those_of_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let name = fixture("qwen3");
+    let models =
+        [ChatModel::load(&name).unwrap(), ChatModel::load_on(&name, Precision::default(), &gpu, None).unwrap()];
+    let prompts: Vec<Vec<u32>> = (0..5u32).map(|n| (0..40 + 50 * n).map(|at| (at * 37 + n) % 300).collect()).collect();
+    let account: Arc<str> = "one".into();
+    let of = |model: &ChatModel| {
+        let mut arena = model.arena_of(auricle_kernels::paged_attention::PagePrecision::F32, 64 << 20);
+        let mut lists: Vec<PageList> = (0..7).map(|_| PageList::default()).collect();
+        // A text that holds more pages than are allocated at first.
+        assert!(arena.extend(&mut lists[6], 70 * PAGE));
+        let mut computed = vec![0; 5];
+        let mut last = vec![Vec::new(); 5];
+        while prompts.iter().zip(&computed).any(|(prompt, computed)| *computed < prompt.len()) {
+            let mut work = Vec::new();
+            for (at, prompt) in prompts.iter().enumerate().filter(|(at, prompt)| computed[*at] < prompt.len()) {
+                let count = (prompt.len() - computed[at]).min(17 + 30 * at);
+                assert!(arena.extend(&mut lists[at], computed[at] + count));
+                work.push((at, count));
+            }
+            let pieces: Vec<Piece> = work
+                .iter()
+                .map(|(at, count)| Piece {
+                    tokens: &prompts[*at][computed[*at]..][..*count],
+                    position: computed[*at],
+                    pages: &lists[*at],
+                    scores: computed[*at] + count == prompts[*at].len(),
+                })
+                .collect();
+            let scores = model.forward(&mut arena, &pieces).unwrap();
+            let mut scored = scores.chunks_exact(model.config().vocabulary);
+            for (at, count) in &work {
+                computed[*at] += count;
+                if computed[*at] == prompts[*at].len() {
+                    last[*at] = scored.next().unwrap().to_vec();
+                }
+            }
+            assert!(scored.next().is_none(), "scores of texts that want none");
+        }
+        arena.publish(&account, &prompts[4], &mut lists[4]);
+        let shared = arena.share(&account, &prompts[4], &mut lists[5]);
+        assert!(shared >= 3 * PAGE);
+        last.push(compute(model, &mut arena, &mut lists[5], &prompts[4][shared..], shared));
+        last
+    };
+    let [cpu, on_gpu] = models.each_ref().map(of);
+    for (at, (cpu, gpu)) in cpu.iter().zip(&on_gpu).enumerate() {
+        let off = error(gpu, cpu);
+        assert!(off < 1e-4, "text {at}: {off:e}");
+    }
+}
+
+#[test]
+fn a_model_that_is_larger_than_the_tensors_of_a_device_runs_on_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let load = |most| ChatModel::load_on(&fixture("qwen3"), Precision::default(), &gpu, Some(most)).unwrap();
+    assert!(load(1 << 27).is_on_gpu());
+    let model = load(1_000);
+    assert!(!model.is_on_gpu());
+    let (mut arena, mut pages) = (model.arena(1 << 20), PageList::default());
+    assert_eq!(compute(&model, &mut arena, &mut pages, &[1, 2], 0).len(), model.config().vocabulary);
+}
+
+#[test]
+fn a_token_keeps_its_budget_of_launches() {
+    let Some(gpu) = gpu() else { return };
+    let model = ChatModel::load_on(&fixture("qwen3"), Precision::default(), &gpu, None).unwrap();
+    let (mut arena, mut pages) = (model.arena(64 << 20), PageList::default());
+    compute(&model, &mut arena, &mut pages, &[1, 2, 3], 0);
+    let (_, launches) = count(|| compute(&model, &mut arena, &mut pages, &[4], 3));
+    // Nine a layer; the token's number, embedding and norm, and the scores.
+    let budget = 9 * model.config().layers + 4;
+    assert!(
+        launches.total() > 0 && launches.total() <= budget,
+        "{} of {budget}: {:#?}",
+        launches.total(),
+        launches.by_kernel()
+    );
+}
