@@ -9,7 +9,7 @@
 //! - [`language`]: answers of language models.
 //! - `speech`: speech synthesis.
 //! - `groups`: streams of a FastConformer checkpoint that can share a step.
-//! - `shares`: places of a batch, dealt to the streams in turn.
+//! - `shares`: places of a batch, dealt to the streams in turn, and what of a batch is computed together.
 
 pub(crate) mod device;
 pub(crate) mod diarizer;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use burn::tensor::{Tensor, TensorData};
 
 use super::groups::{BatchGroup, BatchGroups};
-use super::shares::in_turn;
+use super::shares::{by_length, in_turn};
+use crate::audio::SAMPLE_RATE;
 use crate::decoding::keyterms::Keyterms;
 use crate::decoding::{Search, Token};
 use crate::device::is_cpu;
@@ -23,6 +24,10 @@ use crate::scheduler::{BatchExecutor, SlotTable};
 const STEP_FRAMES: usize = 112;
 /// Most streams or windows of a step on a GPU. One is enough to fill a CPU.
 const MAX_ROWS: usize = 32;
+
+/// Samples of padding that cost as much as the launches of another batch: 20 s. On a large card these take the time of 30 s of audio, on
+/// smaller ones that of less.
+const GROUP_SAMPLES: usize = 20 * SAMPLE_RATE as usize;
 
 /// Options of a recording.
 pub struct TransducerRequest {
@@ -224,19 +229,24 @@ impl TransducerExecutor {
                 batch.extend(windows.drain(..count).map(|window| (numbers[at], at, window)));
             }
         }
-        let samples: Vec<&[f32]> = batch.iter().map(|(.., window)| window.as_slice()).collect();
-        let (features, lengths) = model.preprocessor().utterances(&samples, model.device())?;
-        let encoded = model.encode_utterances(features, &lengths)?;
-        let results: Vec<StepResult> = if key.on_worker {
-            let searches: Vec<Search> =
-                batch.iter().map(|(_, at, _)| Search::Greedy(slots[*at].search.keyterms())).collect();
-            model.search_utterances(&encoded, &searches)?.into_iter().map(StepResult::Tokens).collect()
-        } else {
-            (0..batch.len()).map(|row| StepResult::Frames(Box::new(encoded.row(row)))).collect()
-        };
+        let lengths: Vec<usize> = batch.iter().map(|(.., window)| window.len()).collect();
+        let mut results: Vec<Option<StepResult>> = batch.iter().map(|_| None).collect();
+        for group in by_length(&lengths, GROUP_SAMPLES) {
+            let samples: Vec<&[f32]> = group.iter().map(|window| batch[*window].2.as_slice()).collect();
+            let (features, lengths) = model.preprocessor().utterances(&samples, model.device())?;
+            let encoded = model.encode_utterances(features, &lengths)?;
+            let found: Vec<StepResult> = if key.on_worker {
+                let keyterms = |window: &usize| Search::Greedy(slots[batch[*window].1].search.keyterms());
+                let searches: Vec<Search> = group.iter().map(keyterms).collect();
+                model.search_utterances(&encoded, &searches)?.into_iter().map(StepResult::Tokens).collect()
+            } else {
+                (0..group.len()).map(|row| StepResult::Frames(Box::new(encoded.row(row)))).collect()
+            };
+            group.into_iter().zip(found).for_each(|(window, found)| results[window] = Some(found));
+        }
         let mut outputs: Vec<Vec<StepResult>> = slots.iter().map(|_| Vec::new()).collect();
         for ((_, at, _), results) in batch.drain(..).zip(results) {
-            outputs[at].push(results);
+            outputs[at].extend(results);
         }
         Ok(outputs
             .into_iter()
