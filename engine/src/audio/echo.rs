@@ -26,6 +26,61 @@ const MAX_LATE_FRAMES: f64 = 100.0;
 /// Part of a frame's energy below which what is left of it is an echo's. Detectors may take it for speech, as quiet as it is.
 const ECHO_LEFT: f32 = 0.01;
 
+/// Frames of the loudspeaker's first sound in which the microphone's level shows whether it hears it at all: the longest way, and some more.
+const OPENING: usize = 90;
+/// Frames of the loudspeaker's sound after which the canceller has learned that there is no echo. Before, it takes a caller's speech for one.
+const LEARNED: usize = 900;
+/// Frames after which the loudspeaker's sound has been heard.
+const WAY: usize = 60;
+/// Mean energy of a frame of the loudspeaker that counts as sound: -60 dB of full scale.
+const SOUND: f32 = 1e-6;
+/// Part of the loudspeaker's energy, -20 dB, below which a microphone in the opening has no echo that a canceller is needed for.
+const NO_ECHO: f32 = 0.01;
+/// The least part of the loudspeaker's energy that is taken for its echo, -40 dB.
+const LEAST_ECHO: f32 = 1e-4;
+/// What exceeds the expected echo's energy by this factor, 6 dB, is no echo.
+const ABOVE_ECHO: f32 = 4.0;
+
+/// Tells in the loudspeaker's first seconds whether the microphone hears it. A headset or a telephone does not, and the canceller, which has
+/// learned nothing yet, would take out its caller's speech.
+#[derive(Debug, Default)]
+struct Opening {
+    /// Energies of the loudspeaker's last frames.
+    recent: VecDeque<f32>,
+    /// Frames since its first sound in which it sounded.
+    sounded: usize,
+    /// The largest energies of a frame of the microphone and of the loudspeaker in the opening.
+    peaks: [f32; 2],
+}
+
+impl Opening {
+    /// Takes a frame of both. If the canceller is not needed: true for echo, false for a caller.
+    fn hear(&mut self, heard: f32, played: f32) -> Option<bool> {
+        self.recent.push_back(played);
+        if self.recent.len() > WAY {
+            self.recent.pop_front();
+        }
+        let loudest = self.recent.iter().copied().fold(0.0, f32::max);
+        let sounds = loudest > SOUND;
+        self.sounded += usize::from(sounds);
+        if self.sounded <= OPENING {
+            if sounds {
+                self.peaks = [self.peaks[0].max(heard), self.peaks[1].max(played)];
+            }
+            return None;
+        }
+        // Of the loudspeaker's energy, what the microphone has heard at most.
+        let part = self.peaks[0] / self.peaks[1].max(SOUND);
+        let is_trusted = self.sounded <= LEARNED && part < NO_ECHO;
+        is_trusted.then(|| sounds && heard < ABOVE_ECHO * part.max(LEAST_ECHO) * loudest)
+    }
+
+    /// The loudspeaker has sounded before the microphone's first sound: its client sends sound only while somebody speaks.
+    fn skip(&mut self) {
+        self.sounded = self.sounded.max(OPENING);
+    }
+}
+
 /// Takes the sound of a loudspeaker out of that of a microphone.
 ///
 /// It learns the way from one to the other: its delay, up to about half a second, and its reflections. The loudspeaker plays what is passed
@@ -44,6 +99,9 @@ pub struct EchoCanceller {
     /// Frames of the microphone that were processed.
     frames: u64,
     clock: MicrophoneClock,
+    opening: Opening,
+    /// Time of the loudspeaker's first sound, until the microphone's.
+    first_play: Option<Duration>,
 }
 
 /// What a microphone hears beside the echo.
@@ -107,6 +165,8 @@ impl EchoCanceller {
             played_frame: (loudspeaker_rate / FRAMES) as usize,
             frames: 0,
             clock: MicrophoneClock::default(),
+            opening: Opening::default(),
+            first_play: None,
         })
     }
 
@@ -115,6 +175,9 @@ impl EchoCanceller {
         let queued = self.frames as f64 + self.playing.len() as f64 / self.played_frame as f64;
         let silent_frames = (self.clock.position(now) - MARGIN_S) * f64::from(FRAMES) - queued;
         let silence = (silent_frames.clamp(0.0, MAX_LATE_FRAMES) * self.played_frame as f64) as usize;
+        if self.clock.heard_s == 0.0 {
+            self.first_play.get_or_insert(now);
+        }
         self.playing.extend(std::iter::repeat_n(0.0, silence));
         self.playing.extend(samples);
     }
@@ -129,6 +192,11 @@ impl EchoCanceller {
     /// # Errors
     /// [`Error::Internal`] if the samples cannot be processed.
     pub fn hear(&mut self, samples: &[f32], now: Duration) -> Result<Cleaned> {
+        if let Some(first) = self.first_play.take() {
+            self.begin_late(
+                now.saturating_sub(first).as_secs_f64() - samples.len() as f64 / f64::from(self.microphone_rate),
+            );
+        }
         self.clock.hear(samples.len() as f64 / f64::from(self.microphone_rate), now);
         self.resampler.push(samples, &mut self.heard)?;
         let mut clean = vec![0.0; self.heard.len() / FRAME * FRAME];
@@ -140,11 +208,27 @@ impl EchoCanceller {
             let mut unused = vec![0.0; self.played_frame];
             self.processing.process_render_f32(&[&played], &mut [&mut unused]).map_err(failed)?;
             self.processing.process_capture_f32(&[heard], &mut [&mut *clean]).map_err(failed)?;
-            is_echo.push(energy(clean) < ECHO_LEFT * energy(heard));
+            let played = energy(&played) / self.played_frame as f32;
+            is_echo.push(match self.opening.hear(energy(heard) / FRAME as f32, played) {
+                Some(is_echo) => {
+                    clean.copy_from_slice(heard);
+                    is_echo
+                }
+                None => energy(clean) < ECHO_LEFT * energy(heard),
+            });
         }
         self.frames += (clean.len() / FRAME) as u64;
         self.heard.drain(..clean.len());
         Ok(Cleaned { samples: clean, is_echo })
+    }
+
+    /// The microphone's first sound begins this many seconds after the loudspeaker's, whose beginning it has not heard.
+    fn begin_late(&mut self, seconds: f64) {
+        let frames = (seconds * f64::from(FRAMES)) as usize;
+        if frames > OPENING {
+            self.playing.drain(..(frames * self.played_frame).min(self.playing.len()));
+            self.opening.skip();
+        }
     }
 }
 
@@ -245,6 +329,62 @@ mod tests {
         let rest = SAMPLE_RATE as usize * 2..clean.len();
         let kept = decibels(&clean[rest.clone()], &spoken[rest]);
         assert!(kept > -6.0, "{kept} dB are kept");
+    }
+
+    /// A caller with a headset, in a quiet room and in one with noise, talks over the loudspeaker's first sentence.
+    #[test]
+    fn a_speaker_without_echo_is_heard_from_the_start() {
+        let played = speech();
+        let mut spoken = played.clone();
+        spoken.rotate_right(SAMPLE_RATE as usize * 4);
+        for (noise, begins) in [(0.0, 1.0), (0.001, 1.0), (0.001, 2.5), (0.003, 1.5)] {
+            let begins = (begins * f64::from(SAMPLE_RATE)) as usize;
+            let hiss = |at: usize| noise * ((at * 7_919 % 1_009) as f32 / 504.5 - 1.0);
+            let heard: Vec<f32> =
+                (0..played.len()).map(|at| hiss(at) + if at < begins { 0.0 } else { 0.3 * spoken[at] }).collect();
+            let mut canceller = EchoCanceller::new(SAMPLE_RATE, SAMPLE_RATE).unwrap();
+            let clean = cleaned(&mut canceller, &heard, &played);
+            let rest = begins..begins + 2 * SAMPLE_RATE as usize;
+            let kept = decibels(&clean[rest.clone()], &heard[rest]);
+            assert!(kept > -3.0, "{kept} dB are kept, noise {noise}, from sample {begins}");
+        }
+    }
+
+    /// A client that sends sound only while its user speaks.
+    #[test]
+    fn a_microphone_that_begins_late_is_heard() {
+        let played = speech();
+        let mut canceller = EchoCanceller::new(SAMPLE_RATE, SAMPLE_RATE).unwrap();
+        let mut spoken = played.clone();
+        spoken.rotate_right(SAMPLE_RATE as usize * 4);
+        let (mut clean, mut heard) = (Vec::new(), Vec::new());
+        for (index, (played, spoken)) in played.chunks(800).zip(spoken.chunks(800)).enumerate() {
+            canceller.play(played, Duration::from_millis(50 * index as u64));
+            if index >= 30 {
+                heard.extend(spoken);
+                let now = Duration::from_millis(50 * (index as u64 + 1));
+                clean.extend(canceller.hear(spoken, now).unwrap().samples);
+            }
+        }
+        let kept = decibels(&clean[..32_000], &heard[..32_000]);
+        assert!(kept > -3.0, "{kept} dB are kept");
+    }
+
+    /// What little a headset lets through is echo, and is told from its caller.
+    #[test]
+    fn a_faint_echo_is_told_from_its_caller() {
+        let played = speech();
+        let faint: Vec<f32> = echo_of(&played, 60).iter().map(|sample| 0.2 * sample).collect();
+        let mut canceller = EchoCanceller::new(SAMPLE_RATE, SAMPLE_RATE).unwrap();
+        let mut is_echo = Vec::new();
+        for (index, (heard, played)) in faint.chunks(800).zip(played.chunks(800)).enumerate() {
+            canceller.play(played, Duration::from_millis(50 * index as u64));
+            is_echo.extend(canceller.hear(heard, Duration::from_millis(50 * (index as u64 + 1))).unwrap().is_echo);
+        }
+        let loud = |frame: &usize| energy(&faint[frame * FRAME..][..FRAME]) > SOUND * FRAME as f32;
+        let sounding: Vec<usize> = (100..500).filter(loud).collect();
+        let told = sounding.iter().filter(|frame| is_echo[**frame]).count();
+        assert!(sounding.len() > 100 && told * 100 > 95 * sounding.len(), "{told} of {}", sounding.len());
     }
 
     #[test]

@@ -145,6 +145,28 @@ fn results_that_cannot_be_used_are_told_in_a_sentence() {
     call.end();
 }
 
+/// A caller with a headset, no louder than people speak, talks over the agent's first words.
+#[test]
+fn a_quiet_caller_without_echo_interrupts_the_greeting() {
+    let long = "Once upon a time there was a mill by the lake, and in the mill there lived a man. ".repeat(8);
+    let (_receiver, _service, account) = upstream([says(&["Yes."])]);
+    let mut call = account.call(&json!({ "greeting": long }));
+    call.until("reply.audio");
+    let quiet: Vec<u8> = sentence()
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .flat_map(|sample| (i16::from_le_bytes(*sample) / 8).to_le_bytes())
+        .collect();
+    for piece in vec![0; 15 * PIECE].chunks(PIECE).chain(quiet.chunks(PIECE)) {
+        call.speak(piece, PIECE);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let done = call.until("reply.done");
+    assert_eq!(done["status"], "interrupted");
+    call.end();
+}
+
 #[test]
 fn a_caller_interrupts() {
     let long = "Once upon a time there was a mill by the lake, and in the mill there lived a man. ".repeat(8);
