@@ -116,7 +116,13 @@ fn message(name: &str, value: Value, dialect: &Dialect) -> Result<Message> {
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,
         Some("tool") => Role::Tool,
-        None => return Err(ApiError::validation(format!("`{name}.role` is missing."))),
+        None => {
+            return Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "invalid_request",
+                format!("`{name}.role` is missing."),
+            ));
+        }
         Some(other) => {
             let message = format!("`{name}.role` must be system, user, assistant or tool; it is {other:?}.");
             return Err(ApiError::validation(message));
@@ -141,7 +147,13 @@ fn message(name: &str, value: Value, dialect: &Dialect) -> Result<Message> {
         Some(Value::String(text)) => text,
         Some(Value::Array(parts)) if dialect.is_openai => text_of(name, parts)?,
         None if !tool_calls.is_empty() => String::new(),
-        None => return Err(ApiError::validation(format!("`{name}.content` must be a string."))),
+        None => {
+            return Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "invalid_request",
+                format!("`{name}.content` is missing."),
+            ));
+        }
         Some(other) => return Err(wrong_type(&format!("{name}.content"), "a string", &other)),
     };
     let length = content.chars().count();

@@ -187,6 +187,9 @@ fn check_languages(catalog: &Catalog, model: &str, code: Option<&str>, codes: &[
 /// The labels that redaction hides, if the request names any.
 fn policies(fields: &mut Fields) -> Result<Option<Vec<&'static str>>> {
     let Some(names) = fields.strings("pii_policies", MAX_POLICIES, MAX_POLICY_CHARS)? else { return Ok(None) };
+    if names.is_empty() {
+        return Err(ApiError::validation("`pii_policies` is empty: leave it out to hide all, or name some."));
+    }
     let labels = names.iter().map(|name| {
         let label = Label::named(&name.to_uppercase()).map(Label::name);
         label.ok_or_else(|| {

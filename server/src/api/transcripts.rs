@@ -1,6 +1,6 @@
 //! Transcripts: create, get, list, delete; sentences, paragraphs, word search and subtitles.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use auricle_engine::subtitles::{self, SubtitleOptions};
 use data_encoding::HEXLOWER;
 use hyper::StatusCode;
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::TranscriptsState;
@@ -80,6 +81,14 @@ fn check_completed(status: Status) -> Result<()> {
     }
 }
 
+/// A body without what does not change a request: white space, the order of fields, and those that are null.
+fn same_request(body: &[u8]) -> Vec<u8> {
+    let Ok(Value::Object(mut fields)) = serde_json::from_slice(body) else { return body.to_vec() };
+    fields.retain(|_, value| !value.is_null());
+    let ordered: BTreeMap<String, Value> = fields.into_iter().collect();
+    serde_json::to_vec(&ordered).unwrap_or_else(|_| body.to_vec())
+}
+
 /// `POST /v2/transcripts`
 pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let account = request.account()?.id.clone();
@@ -92,7 +101,7 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
         key => key,
     };
     let bytes = body::read(request.into_request(), body::MAX_JSON_BYTES).await?;
-    let hash = HEXLOWER.encode(&Sha256::digest(&bytes));
+    let hash = HEXLOWER.encode(&Sha256::digest(same_request(&bytes)));
     let idempotency = key.as_deref().map(|key| (key, hash.as_str()));
     // A repeated request gets its first answer, even if the upload or the credit is gone.
     let existing = match idempotency {

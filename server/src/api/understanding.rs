@@ -32,7 +32,7 @@ pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Resul
     let headers = request.headers().clone();
     let bytes = body::read(request.into_request(), body::MAX_JSON_BYTES).await?;
     let mut fields = Fields::parse(&headers, &bytes)?;
-    let transcript_id = fields.required_string("transcript_id", 1..=MAX_ID_CHARS)?;
+    let transcript_id = fields.required_string("transcript_id", 0..=MAX_ID_CHARS)?;
     let prompt = fields.required_string("prompt", 1..=MAX_PROMPT_CHARS)?;
     let model = fields.string("model")?;
     let is_stream = fields.flag("stream")?;

@@ -36,10 +36,10 @@ pub struct UploadsState {
 const LONGEST_PUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Extensions of audio and video files, accepted with any content type.
-const EXTENSIONS: [&str; 40] = [
+const EXTENSIONS: [&str; 41] = [
     "3g2", "3ga", "3gp", "8svx", "aac", "ac3", "aif", "aifc", "aiff", "alac", "amr", "ape", "au", "avi", "caf", "dss",
-    "flac", "flv", "m2t", "m2ts", "m4a", "m4b", "m4v", "mkv", "mov", "mp2", "mp3", "mp4", "mpeg", "mpg", "mts", "oga",
-    "ogg", "ogv", "opus", "ts", "wav", "webm", "wma", "wmv",
+    "flac", "flv", "m2t", "m2ts", "m4a", "m4b", "m4v", "mka", "mkv", "mov", "mp2", "mp3", "mp4", "mpeg", "mpg", "mts",
+    "oga", "ogg", "ogv", "opus", "ts", "wav", "webm", "wma", "wmv",
 ];
 
 /// True for audio and video, by content type or by extension.
@@ -68,11 +68,15 @@ pub async fn sign(state: Arc<UploadsState>, request: RequestContext) -> Result<R
     let mut fields = body::Fields::parse(&headers, &body::read(request.into_request(), body::MAX_JSON_BYTES).await?)?;
     let filename = fields.required_string("filename", 1..=1024)?;
     // Whitespace around a header's value is not part of it.
-    let content_type = fields.required_string("content_type", 0..=255)?.trim().to_owned();
+    let mut content_type = fields.required_string("content_type", 0..=255)?.trim().to_owned();
     let declared_bytes = fields.integer("size_bytes", 0..=i64::MAX)?;
     let most = state.max_bytes;
     let is_header_value = content_type.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    if content_type.is_empty() || !is_header_value {
+    // Browsers know no type for some files.
+    if content_type.is_empty() {
+        content_type = "application/octet-stream".into();
+    }
+    if !is_header_value {
         return Err(ApiError::validation("`content_type` must be a media type, such as audio/mpeg."));
     }
     if !is_media(&filename, &content_type) {

@@ -53,6 +53,10 @@ fn an_idempotency_key_gives_the_first_job_back() {
     assert_eq!(post(&account, "k1", &body).ok()["id"], first);
     account.finished(first.as_str().unwrap());
     assert_eq!(post(&account, "k1", &body).ok()["id"], first, "after completion too");
+    let other_way = format!("{{ \"title\": null,\n \"audio_url\" : {} }}", body["audio_url"]);
+    let request = account.request(reqwest::Method::POST, "/v2/transcripts").header("idempotency-key", "k1");
+    let same = Answer::of(request.header("content-type", "application/json").body(other_way));
+    assert_eq!(same.ok()["id"], first, "the same request, written in another way");
     assert_ne!(post(&account, "k2", &body).ok()["id"], first, "another key");
     assert_ne!(post(&other, "k1", &body).ok()["id"], first, "another account");
     post(&account, "k1", &json!({"audio_url": receiver().sound()})).error(409, "idempotency_conflict");

@@ -133,6 +133,9 @@ fn chat_without_a_model_names_the_command_that_fetches_one() {
     }
     account.post(CHAT, &json!({ "messages": user("Hi"), "model": "gpt-9" })).error(400, "unknown_model");
     account.post(CHAT, &json!({ "messages": [] })).error(422, "validation_error");
+    for message in [json!({ "content": "Hi" }), json!({ "role": "user" }), json!({ "role": "user", "content": null })] {
+        account.post(CHAT, &json!({ "messages": [message] })).error(400, "invalid_request");
+    }
     account.post(CHAT, &json!({})).error(400, "invalid_request");
     account.post(CHAT, &json!({ "messages": user(""), "stream": true })).error(422, "validation_error");
     let large = json!({ "messages": user(&"x".repeat(24_000)), "padding": "x".repeat(3 << 20) });

@@ -248,6 +248,7 @@ fn a_field_of_the_wrong_type_is_422() {
         ("content_moderation", json!(2)),
         ("pii_policies", json!("PERSON_NAME")),
         ("pii_policies", json!(["SHOE_SIZE"])),
+        ("pii_policies", json!([])),
         ("pii_substitution", json!("stars")),
         ("redact_audio", json!("noise")),
         ("redact_audio", json!("beep")),

@@ -201,33 +201,46 @@ fn described(text: &str) -> (FieldType, String) {
     (if is_list { FieldType::List(Box::new(simple)) } else { simple }, description)
 }
 
-/// Names of fields in the text: in quotes, or in a list after "keys", "fields" or "properties".
+/// Names of fields in the text: in quotes after "keys", "fields", "properties", "object" or "JSON", or in a list after the first three.
 fn listed(prompt: &str) -> Option<Vec<Field>> {
-    let lower = prompt.to_lowercase();
-    let marks = ["keys", "key", "fields", "field", "properties", "attributes"];
-    let mark = marks.iter().filter_map(|mark| lower.find(mark).map(|at| at + mark.len())).min()?;
-    // Lower case may change lengths in bytes.
-    let tail = prompt.get(mark..)?.trim_start_matches([':', ' ', '\n', 's']);
+    let after = |marks: &[&str]| {
+        let lower = prompt.to_lowercase();
+        let mark = marks.iter().filter_map(|mark| lower.find(mark).map(|at| at + mark.len())).min()?;
+        // Lower case may change lengths in bytes.
+        Some(prompt.get(mark..)?.trim_start_matches([':', ' ', '\n', 's']))
+    };
+    let tail = after(&["keys", "key", "fields", "field", "properties", "attributes"]);
+    tail.and_then(quoted).or_else(|| after(&["object", "json"]).and_then(quoted)).or_else(|| tail.and_then(unquoted))
+}
+
+/// The longest name of a field, in characters.
+const MAX_NAME: usize = 60;
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.chars().count() <= MAX_NAME
+        && name.chars().all(|character| character.is_alphanumeric() || matches!(character, '_' | '-'))
+}
+
+/// Names in quotes, each with its type in brackets behind it.
+fn quoted(tail: &str) -> Option<Vec<Field>> {
     let quoted: Vec<&str> = ['"', '`', '\'']
         .iter()
         .map(|quote| tail.split(*quote).skip(1).step_by(2).collect::<Vec<_>>())
         .find(|names| !names.is_empty())
         .unwrap_or_default();
-    let is_name = |name: &str| {
-        !name.is_empty()
-            && name.chars().count() <= 60
-            && name.chars().all(|character| character.is_alphanumeric() || matches!(character, '_' | '-'))
-    };
-    if quoted.iter().any(|name| is_name(name)) {
-        let fields = quoted.into_iter().filter(|name| is_name(name)).map(|name| {
-            // What stands in brackets behind a name is its type.
-            let behind = tail.split(name).nth(1).unwrap_or_default().trim_start_matches(['"', '`', '\'']).trim_start();
-            let note = behind.strip_prefix('(').and_then(|note| note.split(')').next()).unwrap_or_default();
-            let (kind, description) = described(note);
-            Field { name: name.to_owned(), kind, description }
-        });
-        return Some(fields.take(MAX_FIELDS).collect());
-    }
+    let fields = quoted.into_iter().filter(|name| is_name(name)).map(|name| {
+        let behind = tail.split(name).nth(1).unwrap_or_default().trim_start_matches(['"', '`', '\'']).trim_start();
+        let note = behind.strip_prefix('(').and_then(|note| note.split(')').next()).unwrap_or_default();
+        let (kind, description) = described(note);
+        Field { name: name.to_owned(), kind, description }
+    });
+    let fields: Vec<Field> = fields.take(MAX_FIELDS).collect();
+    (!fields.is_empty()).then_some(fields)
+}
+
+/// Names in a list without quotes.
+fn unquoted(tail: &str) -> Option<Vec<Field>> {
     let end = tail.find(['.', '?', '!', '\n']).unwrap_or(tail.len());
     let list = tail[..end].replace(" and ", ",");
     let mut fields = Vec::new();
@@ -276,7 +289,11 @@ mod tests {
         let fields = parse("An object with fields `who` (string) and `how_many` (number), please");
         assert_eq!(fields[0], text("who"));
         assert_eq!((fields[1].name.as_str(), &fields[1].kind), ("how_many", &FieldType::Number));
+        let fields = parse(r#"Return a JSON object with "city" (string), "count" (integer) and "name" (string)."#);
+        assert_eq!((fields[0].name.as_str(), &fields[1].kind, fields.len()), ("city", &FieldType::Number, 3));
+        assert_eq!(parse(r#"Give me an object with a "name" key."#), [text("name")]);
         assert!(parse("Who called?").is_empty());
+        assert!(parse("What did she say about the object with \"the long tail\"?").is_empty());
     }
 
     #[test]

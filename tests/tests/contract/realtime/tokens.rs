@@ -188,7 +188,11 @@ fn medical_mode_is_taken_at_minting_and_by_the_socket_and_ignored_for_other_lang
     ] {
         let token = account.mint(&body);
         assert_taken(token.open());
-        assert_refused(token.open_with(&[("medical_mode", "false")]), 4400, "minted with medical mode");
+        for other in ["false", "False", "0", "yes", ""] {
+            assert_refused(token.open_with(&[("medical_mode", other)]), 4400, "minted with medical mode");
+        }
+        // As Python writes it in a query.
+        assert_taken(account.mint(&body).open_with(&[("medical_mode", "True")]));
     }
 }
 
