@@ -25,7 +25,7 @@ pub struct Config {
     /// `auto`, `cpu`, `gpu` or `vulkan:N`.
     pub device: String,
     /// The precision of the weights: `full`, `half` (16 bits for Whisper, language models and FastConformer's encoder on a GPU) or
-    /// `int8` (Whisper's decoder, and on CPUs with AVX-512 VNNI all encoders and language models of GGUF files).
+    /// `int8` (Whisper's decoder, on CPUs with AVX-512 VNNI all encoders, and with AVX2 language models of GGUF files).
     pub precision: String,
     /// Memory for the weights of loaded models. Default: three quarters of the machine's.
     pub model_memory_bytes: Option<u64>,

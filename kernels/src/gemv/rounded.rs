@@ -1,15 +1,18 @@
 //! Products of [`BlockMatrix`](super::BlockMatrix) with inputs that are rounded to 8 bits, each run of a row with a scale of its own, so
 //! that the sums of a run are those of integers. Four inputs meet four numbers of an output in one instruction where the processor has
-//! AVX-512 VNNI.
+//! AVX-512 VNNI, and in two where it has AVX2.
 //!
 //! One factor of that instruction is an unsigned byte: numbers are stored as what they are above the lowest, and the lowest times the
 //! sum of a run's inputs is where its sum begins.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    _MM_HINT_T1, _mm_prefetch, _mm512_and_si512, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps,
-    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps,
-    _mm512_setzero_ps, _mm512_setzero_si512, _mm512_srli_epi16, _mm512_storeu_ps,
+    _MM_HINT_T1, _mm_prefetch, _mm256_abs_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
+    _mm256_cvtepi32_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16,
+    _mm256_mul_ps, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256,
+    _mm256_sign_epi8, _mm256_srli_epi16, _mm256_storeu_ps, _mm256_xor_si256, _mm512_and_si512, _mm512_cvtepi32_ps,
+    _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi8,
+    _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_srli_epi16, _mm512_storeu_ps,
 };
 
 use rayon::prelude::*;
@@ -23,18 +26,37 @@ const QUAD: usize = 4;
 #[cfg(target_arch = "x86_64")]
 const PREFETCH_BYTES: usize = 2048;
 
+/// How a product is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Vnni,
+}
+
+impl Body {
+    /// The fastest that the processor has.
+    fn fastest() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::is_x86_feature_detected as has;
+            if has!("avx512f") && has!("avx512bw") && has!("avx512vnni") {
+                return Self::Vnni;
+            }
+            // Exact inputs are faster by AVX-512.
+            if has!("avx2") && has!("fma") && !has!("avx512f") {
+                return Self::Avx2;
+            }
+        }
+        Self::Portable
+    }
+}
+
 /// True if the processor is faster with rounded inputs.
 pub(super) fn is_fast() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        std::is_x86_feature_detected!("avx512f")
-            && std::is_x86_feature_detected!("avx512bw")
-            && std::is_x86_feature_detected!("avx512vnni")
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        false
-    }
+    Body::fastest() != Body::Portable
 }
 
 /// The numbers of a matrix in panels of 32 outputs.
@@ -167,7 +189,7 @@ pub(super) fn multiply(
     factors: RunFactors,
     sums: &mut [[f32; PANEL]; ROWS],
 ) {
-    multiply_by(width, rows, quads, panel, factors, sums, is_fast());
+    multiply_by(width, rows, quads, panel, factors, sums, Body::fastest());
 }
 
 fn multiply_by(
@@ -177,7 +199,7 @@ fn multiply_by(
     panel: usize,
     factors: RunFactors,
     sums: &mut [[f32; PANEL]; ROWS],
-    vnni: bool,
+    body: Body,
 ) {
     let (inputs, run) = (rows.numbers.len() / width, factors.run);
     let (bits, runs) = (quads.panel(panel, inputs), inputs / run);
@@ -193,23 +215,29 @@ fn multiply_by(
     );
     let task = Task { rows, bits, lowest: i32::from(quads.lowest), factors };
     #[cfg(target_arch = "x86_64")]
-    if vnni {
-        // SAFETY: callers pass `is_fast`, so the processor has AVX-512 VNNI; the lengths are checked above.
-        unsafe {
-            match (width, quads.has_halves) {
-                (1, true) => multiply_vnni::<1, true>(&task, sums),
-                (2, true) => multiply_vnni::<2, true>(&task, sums),
-                (4, true) => multiply_vnni::<4, true>(&task, sums),
-                (_, true) => multiply_vnni::<8, true>(&task, sums),
-                (1, false) => multiply_vnni::<1, false>(&task, sums),
-                (2, false) => multiply_vnni::<2, false>(&task, sums),
-                (4, false) => multiply_vnni::<4, false>(&task, sums),
-                (_, false) => multiply_vnni::<8, false>(&task, sums),
-            }
+    // SAFETY: callers pass a body that the processor has; the lengths are checked above.
+    unsafe {
+        match (body, width, quads.has_halves) {
+            (Body::Vnni, 1, true) => return multiply_vnni::<1, true>(&task, sums),
+            (Body::Vnni, 2, true) => return multiply_vnni::<2, true>(&task, sums),
+            (Body::Vnni, 4, true) => return multiply_vnni::<4, true>(&task, sums),
+            (Body::Vnni, _, true) => return multiply_vnni::<8, true>(&task, sums),
+            (Body::Vnni, 1, false) => return multiply_vnni::<1, false>(&task, sums),
+            (Body::Vnni, 2, false) => return multiply_vnni::<2, false>(&task, sums),
+            (Body::Vnni, 4, false) => return multiply_vnni::<4, false>(&task, sums),
+            (Body::Vnni, _, false) => return multiply_vnni::<8, false>(&task, sums),
+            (Body::Avx2, 1, true) => return multiply_avx2::<1, true>(&task, sums),
+            (Body::Avx2, 2, true) => return multiply_avx2::<2, true>(&task, sums),
+            (Body::Avx2, 4, true) => return multiply_avx2::<4, true>(&task, sums),
+            (Body::Avx2, _, true) => return multiply_avx2::<8, true>(&task, sums),
+            (Body::Avx2, 1, false) => return multiply_avx2::<1, false>(&task, sums),
+            (Body::Avx2, 2, false) => return multiply_avx2::<2, false>(&task, sums),
+            (Body::Avx2, 4, false) => return multiply_avx2::<4, false>(&task, sums),
+            (Body::Avx2, _, false) => return multiply_avx2::<8, false>(&task, sums),
+            (Body::Portable, ..) => {}
         }
-        return;
     }
-    let _ = vnni;
+    let _ = body;
     pulp::Arch::new().dispatch(Multiply { width, task, has_halves: quads.has_halves, sums });
 }
 
@@ -302,6 +330,80 @@ unsafe fn multiply_vnni<const R: usize, const HALVES: bool>(task: &Task, sums: &
     }
 }
 
+/// As [`multiply_vnni`], in the same order, with 8 outputs at a time.
+///
+/// # Safety
+/// The processor has AVX2 and FMA; the lengths are those that [`multiply_by`] checks, for `R` rows.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn multiply_avx2<const R: usize, const HALVES: bool>(task: &Task, sums: &mut [[f32; PANEL]; ROWS]) {
+    /// Quads of 4-bit numbers whose sums fit into 16 bits: 8 * 2 * 15 * 127.
+    const NARROW: usize = 8;
+    let Task { rows, bits, lowest, factors } = *task;
+    let (ones, mask, middle) = (_mm256_set1_epi16(1), _mm256_set1_epi8(15), _mm256_set1_epi8(-128));
+    let quads = factors.run / QUAD;
+    // Whole bytes are taken less 128, as a product of two pairs of bytes then fits into 16 bits.
+    let least = if HALVES { lowest } else { lowest + 128 };
+    sums.iter_mut().take(R).for_each(|sums| *sums = [0.0; PANEL]);
+    for run in 0..factors.scales.len() / PANEL {
+        for lanes in (0..PANEL).step_by(8) {
+            let mut of_run = [_mm256_setzero_si256(); R];
+            for (row, sum) in of_run.iter_mut().enumerate() {
+                *sum = _mm256_set1_epi32(least * rows.sums[run * R + row]);
+            }
+            // SAFETY: the caller guarantees the bytes and the quads of the run.
+            unsafe {
+                let input = rows.numbers.as_ptr().cast::<i32>().add(run * quads * R);
+                let x = |quad: usize, row: usize| _mm256_set1_epi32(input.add(quad * R + row).read_unaligned());
+                let of_lanes = |quad: usize| {
+                    let from = if HALVES { (run * quads + quad) / 2 } else { run * quads + quad };
+                    _mm256_loadu_si256(bits.as_ptr().add((from * PANEL + lanes) * QUAD).cast())
+                };
+                if HALVES {
+                    for first in (0..quads).step_by(NARROW) {
+                        let mut narrow = [_mm256_setzero_si256(); R];
+                        for quad in (first..quads.min(first + NARROW)).step_by(2) {
+                            let both = of_lanes(quad);
+                            let even = _mm256_and_si256(both, mask);
+                            let odd = _mm256_and_si256(_mm256_srli_epi16::<4>(both), mask);
+                            for (row, narrow) in narrow.iter_mut().enumerate() {
+                                *narrow = _mm256_add_epi16(*narrow, _mm256_maddubs_epi16(even, x(quad, row)));
+                                *narrow = _mm256_add_epi16(*narrow, _mm256_maddubs_epi16(odd, x(quad + 1, row)));
+                            }
+                        }
+                        for (sum, narrow) in of_run.iter_mut().zip(narrow) {
+                            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(narrow, ones));
+                        }
+                    }
+                } else {
+                    for quad in 0..quads {
+                        let number = _mm256_xor_si256(of_lanes(quad), middle);
+                        let size = _mm256_abs_epi8(number);
+                        for (row, sum) in of_run.iter_mut().enumerate() {
+                            let pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(x(quad, row), number));
+                            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+                        }
+                    }
+                }
+                let at = run * PANEL + lanes;
+                let scale = _mm256_loadu_ps(factors.scales.as_ptr().add(at));
+                for (row, (sum, to)) in of_run.iter().zip(sums.iter_mut()).enumerate() {
+                    let to = to.as_mut_ptr().add(lanes);
+                    let of_row = rows.scales[run * R + row];
+                    let factor = _mm256_mul_ps(scale, _mm256_set1_ps(of_row));
+                    let mut total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(*sum), factor, _mm256_loadu_ps(to));
+                    if !factors.minimums.is_empty() {
+                        let minimum = _mm256_loadu_ps(factors.minimums.as_ptr().add(at));
+                        let sum = of_row * rows.sums[run * R + row] as f32;
+                        total = _mm256_fmadd_ps(_mm256_set1_ps(sum), minimum, total);
+                    }
+                    _mm256_storeu_ps(to, total);
+                }
+            }
+        }
+    }
+}
+
 /// [`multiply`] for any processor.
 struct Multiply<'a, 'b> {
     width: usize,
@@ -366,10 +468,25 @@ mod tests {
         (0..count).map(|_| draw()).collect()
     }
 
-    /// The AVX-512 body equals the portable one, and a row alone, to the last bit; with inputs that are integers up to 127, which are not
-    /// rounded, both are the exact products.
+    /// The bodies that the processor has.
+    fn bodies() -> Vec<Body> {
+        let mut bodies = vec![Body::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
+                bodies.push(Body::Avx2);
+            }
+            if Body::fastest() == Body::Vnni {
+                bodies.push(Body::Vnni);
+            }
+        }
+        bodies
+    }
+
+    /// All bodies equal the portable one, and a row alone, to the last bit; with inputs that are integers up to 127, which are not rounded,
+    /// all are the exact products.
     #[test]
-    fn both_bodies_are_equal_and_exact_for_integers() {
+    fn all_bodies_are_equal_and_exact_for_integers() {
         let (inputs, panels) = (96, 2);
         for (lowest, levels, run, has_minimums) in
             [(-8i8, 16, 32, false), (0, 16, 32, true), (-128, 256, 32, false), (-32, 64, 16, true), (-8, 16, 16, true)]
@@ -397,16 +514,20 @@ mod tests {
                         minimums: minimums.get(panel * runs..(panel + 1) * runs).unwrap_or_default(),
                         run,
                     };
-                    let multiply = |x: &[f32], width: usize, vnni| {
+                    let multiply = |x: &[f32], width: usize, body| {
                         let mut sums = [[0f32; PANEL]; ROWS];
                         let rows = RoundedRows::new(x, inputs, width, run);
-                        multiply_by(width, &rows, &quads, panel, factors, &mut sums, vnni);
+                        multiply_by(width, &rows, &quads, panel, factors, &mut sums, body);
                         sums
                     };
-                    let sums = multiply(&x, width, false);
-                    assert_eq!(sums, multiply(&x, width, is_fast()), "{width} rows");
+                    let sums = multiply(&x, width, Body::Portable);
+                    for body in bodies() {
+                        assert_eq!(sums, multiply(&x, width, body), "{width} rows, {body:?}");
+                    }
                     for (row, x) in x.chunks_exact(inputs).enumerate() {
-                        assert_eq!(sums[row], multiply(x, 1, is_fast())[0], "row {row} of {width}");
+                        for body in bodies() {
+                            assert_eq!(sums[row], multiply(x, 1, body)[0], "row {row} of {width}, {body:?}");
+                        }
                         for (lane, found) in sums[row].iter().enumerate() {
                             let value = |input: usize| {
                                 let at = input / run * PANEL + lane;

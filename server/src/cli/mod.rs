@@ -128,8 +128,8 @@ struct EngineArgs {
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
     /// Precision of the weights: full; half, which is 16 bits for Whisper, language models and FastConformer's encoder on a GPU;
-    /// or int8 for Whisper's decoder and Pocket TTS, and on CPUs with AVX-512 VNNI for all encoders and for language models of GGUF files, which is faster
-    /// and takes less memory
+    /// or int8 for Whisper's decoder and Pocket TTS, on CPUs with AVX-512 VNNI for all encoders, and with AVX2 for language models of
+    /// GGUF files, which is faster and takes less memory
     #[arg(long, value_name = "PRECISION", default_value = "full")]
     precision: Precision,
     #[command(flatten)]
