@@ -94,6 +94,7 @@ fn bad_understanding_requests_are_refused() {
             .error(422, "validation_error");
     }
     post(json!({ "transcript_id": 5, "prompt": "Who?" })).error(422, "validation_error");
+    post(json!({ "transcript_id": "", "prompt": "Who?" })).error(404, "not_found");
     post(json!({ "transcript_id": id, "prompt": "Who?", "model": "svc-best" })).error(400, "unknown_model");
     post(json!({ "transcript_id": id, "prompt": "Who?", "model": "extractive" })).ok();
     post(json!({ "transcript_id": "tr_0", "prompt": "Who?" })).error(404, "not_found");
