@@ -20,6 +20,7 @@ from models import make_model
 from pocket_tts import MODELS as POCKET
 from pocket_tts import make_pocket
 from silero import make_silero
+from smart_turn import make_smart_turn
 from sortformer import make_sortformer
 from synthesis import make_acoustic, make_vocoder
 from voice import make_voice
@@ -38,6 +39,9 @@ def make(root: Path, only: list[str]) -> None:
     if not only or "silero" in only:
         print("silero")
         make_silero(fresh(root / "silero"))
+    if not only or "smart_turn" in only:
+        print("smart_turn")
+        make_smart_turn(fresh(root / "smart_turn"))
     if not only or "voice" in only:
         print("voice")
         make_voice(fresh(root / "voice"))
@@ -132,7 +136,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", "voice", "sortformer", "fastspeech2", "vocos", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/words", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "smart_turn", "voice", "sortformer", "fastspeech2", "vocos", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/words", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

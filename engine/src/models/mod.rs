@@ -6,6 +6,7 @@ pub mod fastconformer;
 pub mod fastspeech2;
 pub mod pocket_tts;
 pub mod silero;
+pub mod smart_turn;
 pub mod sortformer;
 pub mod vocos;
 pub mod voice;

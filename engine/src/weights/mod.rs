@@ -1,10 +1,12 @@
-//! Checkpoint tensors: safetensors files of a folder, read one tensor at a time into device memory.
+//! Checkpoint tensors: safetensors files of a folder, read one tensor at a time into device memory; GGUF and ONNX files in modules of
+//! their own.
 //!
 //! A model requests each tensor by name and shape. A missing, misshapen or unused tensor is an error that names it, so
 //! a checkpoint of another architecture never loads in part.
 
 pub mod gguf;
 mod gguf_blocks;
+pub mod onnx;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,12 +24,20 @@ use crate::error::{Error, Result};
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 struct Entry {
-    file: usize,
-    dtype: Dtype,
     shape: Vec<usize>,
-    /// First byte in the file.
-    start: u64,
-    bytes: usize,
+    place: Place,
+}
+
+/// The place of a tensor's values.
+enum Place {
+    File {
+        file: usize,
+        dtype: Dtype,
+        /// First byte in the file.
+        start: u64,
+        bytes: usize,
+    },
+    Memory(Vec<f32>),
 }
 
 /// The tensors of one checkpoint folder, with a record of those a model has taken.
@@ -80,6 +90,13 @@ impl Weights {
             weights.add_file(&dir.join("model.safetensors"))?;
         }
         Ok(weights)
+    }
+
+    /// Tensors that were read from `origin`, a file of another format: shapes, and values in row-major order.
+    pub fn of_values(origin: &Path, tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>, device: &Device) -> Self {
+        let entry = |(shape, values)| Entry { shape, place: Place::Memory(values) };
+        let entries = tensors.into_iter().map(|(name, tensor)| (name, entry(tensor))).collect();
+        Self { entries, ..Self::empty(origin, device) }
     }
 
     /// The tensors by the names that `rename` gives for theirs.
@@ -142,13 +159,13 @@ impl Weights {
             if data_start + end as u64 > file_bytes {
                 return Err(bad(format!("truncated: tensor {name} ends past the end of the file")));
             }
-            let entry = Entry {
+            let place = Place::File {
                 file: self.files.len(),
                 dtype: info.dtype,
-                shape: info.shape.clone(),
                 start: data_start + start as u64,
                 bytes: end - start,
             };
+            let entry = Entry { shape: info.shape.clone(), place };
             if self.entries.insert(name.clone(), entry).is_some() {
                 return Err(bad(format!("tensor {name} is in two shards")));
             }
@@ -164,14 +181,18 @@ impl Weights {
         if entry.shape != shape {
             return Err(wrong(format!("has shape {:?}, the configuration needs {shape:?}", entry.shape)));
         }
-        let mut bytes = vec![0u8; entry.bytes];
-        let mut file = self.files[entry.file].borrow_mut();
-        file.seek(SeekFrom::Start(entry.start))
+        self.taken.borrow_mut().insert(name.to_string());
+        let (file, dtype, start, length) = match &entry.place {
+            Place::File { file, dtype, start, bytes } => (*file, *dtype, *start, *bytes),
+            Place::Memory(values) => return Ok(values.clone()),
+        };
+        let mut bytes = vec![0u8; length];
+        let mut file = self.files[file].borrow_mut();
+        file.seek(SeekFrom::Start(start))
             .and_then(|_| file.read_exact(&mut bytes))
             .map_err(|e| wrong(format!("cannot be read: {e}")))?;
-        self.taken.borrow_mut().insert(name.to_string());
         let halves = |to_f32: fn([u8; 2]) -> f32| bytes.chunks_exact(2).map(|b| to_f32([b[0], b[1]])).collect();
-        match entry.dtype {
+        match dtype {
             Dtype::F32 => Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
             Dtype::F16 => Ok(halves(|b| half::f16::from_le_bytes(b).to_f32())),
             Dtype::BF16 => Ok(halves(|b| half::bf16::from_le_bytes(b).to_f32())),
@@ -244,20 +265,23 @@ fn open_file(path: &Path) -> Result<(File, Metadata, u64)> {
 }
 
 /// Bytes that the weights of a file, or of the files below a folder, take at most once they are loaded: four for each value of a
-/// safetensors file, and the size of a GGUF file or of a file that is named itself. Zero where there is none; its loader tells.
+/// safetensors file and for each byte of an ONNX file, and the size of a GGUF file or of another file that is named itself. Zero where
+/// there is none; its loader tells.
 pub fn most_bytes(path: &Path) -> u64 {
     fn below(folder: &Path, levels: usize) -> u64 {
         let paths = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let bytes = |path: PathBuf| match path.is_dir() {
             true if levels > 0 => below(&path, levels - 1),
-            false if has_end(&path, "safetensors") || has_end(&path, "gguf") => of_file(&path),
+            false if ["safetensors", "gguf", "onnx"].iter().any(|end| has_end(&path, end)) => of_file(&path),
             _ => 0,
         };
         paths.map(bytes).sum()
     }
     fn of_file(path: &Path) -> u64 {
         if !has_end(path, "safetensors") {
-            return path.metadata().map_or(0, |metadata| metadata.len());
+            // Weights of 8 bits in an ONNX file have 32 once they are read.
+            let widening = if has_end(path, "onnx") { 4 } else { 1 };
+            return path.metadata().map_or(0, |metadata| widening * metadata.len());
         }
         let values = |info: &TensorInfo| info.shape.iter().product::<usize>() as u64;
         open_file(path).map_or(0, |(_, metadata, _)| metadata.tensors().values().map(|info| 4 * values(info)).sum())

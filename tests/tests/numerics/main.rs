@@ -19,6 +19,7 @@ mod pocket_tts;
 mod product;
 mod sentiment;
 mod silero;
+mod smart_turn;
 mod sortformer;
 mod vocos;
 mod voice;

@@ -53,6 +53,23 @@ pub struct Config {
     pub special: SpecialTokens,
 }
 
+/// The sizes of an encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncoderConfig {
+    /// Width of a frame.
+    pub size: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Width inside the feed-forward modules.
+    pub inner: usize,
+    /// Mel bins.
+    pub mels: usize,
+    /// Encoder frames of a window.
+    pub frames: usize,
+}
+
 /// Tokens that are not text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecialTokens {
@@ -207,6 +224,18 @@ impl Config {
             latest_first: generation.max_initial_timestamp_index,
             special,
         })
+    }
+
+    /// The sizes of the encoder.
+    pub fn encoder(&self) -> EncoderConfig {
+        EncoderConfig {
+            size: self.size,
+            layers: self.encoder_layers,
+            heads: self.encoder_heads,
+            inner: self.encoder_inner,
+            mels: self.mels,
+            frames: self.frames,
+        }
     }
 
     /// True if the checkpoint has language tokens.

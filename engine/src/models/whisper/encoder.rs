@@ -8,7 +8,7 @@ use burn::tensor::ops::ConvOptions;
 use burn::tensor::{DType, Tensor, module};
 
 use super::attention::Attention;
-use super::config::Config;
+use super::config::EncoderConfig;
 use super::rounded::{self, RoundedBlock};
 use crate::device::is_cpu;
 use crate::error::Result;
@@ -129,18 +129,18 @@ impl Encoder {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
+    pub fn load(scope: &Scope, config: &EncoderConfig, precision: Precision) -> Result<Self> {
         let size = config.size;
         let inner = if precision == Precision::F16 { precision } else { Precision::F32 };
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             Ok(Block {
                 attention_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
-                attention: Attention::load(&scope.scope("self_attn"), size, config.encoder_heads, inner, inner)?,
-                feed_forward: FeedForward::load(&scope, size, config.encoder_inner, inner)?,
+                attention: Attention::load(&scope.scope("self_attn"), size, config.heads, inner, inner)?,
+                feed_forward: FeedForward::load(&scope, size, config.inner, inner)?,
             })
         };
-        let numbers = 0..config.encoder_layers;
+        let numbers = 0..config.layers;
         let blocks = if precision == Precision::Int8 && is_cpu(scope.device()) && Int8Matrix::is_fast() {
             let rounded = |at: usize| RoundedBlock::load(&scope.scope(format!("layers.{at}")), config);
             Blocks::Rounded(numbers.map(rounded).collect::<Result<_>>()?)

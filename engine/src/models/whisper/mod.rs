@@ -13,9 +13,10 @@ mod token_mask;
 mod vocabulary;
 
 pub use align::{median_filter, token_times, warp};
-pub use config::{Config, SpecialTokens};
+pub use config::{Config, EncoderConfig, SpecialTokens};
 pub use decoder::{DecoderOutput, DecoderState, Scores};
 pub use decoding::{DecodeOptions, DecodedWindow, DecodingBatch, Task};
+pub use encoder::Encoder;
 pub use model::Whisper;
 pub use sequence::{Previous, Segment};
 pub use token_mask::{TokenRules, compression_ratio};

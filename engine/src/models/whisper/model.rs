@@ -60,7 +60,7 @@ impl Whisper {
         let weights = Weights::open(dir, device)?;
         let parameters = weights.parameters();
         let model = weights.scope("model");
-        let encoder = Encoder::load(&model.scope("encoder"), &config, precision)?;
+        let encoder = Encoder::load(&model.scope("encoder"), &config.encoder(), precision)?;
         let decoder = Decoder::load(&model.scope("decoder"), &config, precision)?;
         // Some folders store the output projection too, which equals the embeddings.
         weights.scope("proj_out").ignore("weight");

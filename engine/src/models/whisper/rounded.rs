@@ -6,7 +6,7 @@ use auricle_kernels::int8_attention::attention;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::{Tensor, TensorData};
 
-use super::config::Config;
+use super::config::EncoderConfig;
 use crate::error::Result;
 use crate::layers::{Bias, PackedNorm, Rounded};
 use crate::weights::Scope;
@@ -39,8 +39,8 @@ impl RoundedBlock {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, config: &Config) -> Result<Self> {
-        let (size, inner, heads) = (config.size, config.encoder_inner, config.encoder_heads);
+    pub fn load(scope: &Scope, config: &EncoderConfig) -> Result<Self> {
+        let (size, inner, heads) = (config.size, config.inner, config.heads);
         let attention = scope.scope("self_attn");
         let square = |name: &str, bias, scale| Rounded::load(&attention.scope(name), [size, size], bias, scale);
         Ok(Self {
