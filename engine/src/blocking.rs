@@ -14,6 +14,7 @@
 mod channels;
 mod diarizers;
 mod taggers;
+mod turn_detectors;
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -37,6 +38,7 @@ use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
 use crate::options::{
     EngineOptions, LanguageModelChoice, ListenOptions, SpeakerLabels, TaggerChoice, TranscribeOptions,
+    TurnDetectorChoice,
 };
 use crate::pipeline::checkpoint::Checkpoint;
 use crate::pipeline::executors::device::DeviceExecutor;
@@ -57,6 +59,7 @@ use crate::weights::most_bytes;
 pub use channels::MAX_SEPARATE_CHANNELS;
 pub use diarizers::{check_diarizer, speaker_embedding};
 pub use taggers::{check_tagger, load_tagger};
+pub use turn_detectors::check_turn_detector;
 
 /// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
 /// the number of values in its tensors.
@@ -149,6 +152,7 @@ pub struct Engine {
     /// Recordings that may be transcribed at a time, and those that are.
     recordings: (usize, AtomicUsize),
     tagger: TaggerChoice,
+    turn_detector: TurnDetectorChoice,
     chat_limits: ChatLimits,
     /// Streams of speech that may be open, and those that are.
     speech: (usize, Arc<AtomicUsize>),
@@ -227,6 +231,7 @@ impl Engine {
             detector: Mutex::default(),
             recordings: (options.recordings, AtomicUsize::new(0)),
             tagger: options.tagger,
+            turn_detector: options.turn_detector,
             chat_limits: ChatLimits { kv_bytes: options.kv_memory },
             speech: (options.speech_streams, Arc::default()),
             slots: SlotCounts {
@@ -405,7 +410,9 @@ impl Engine {
             options.language = Some(only.clone());
         }
         let language_model = self.live_language_model(&choice, &options.language_model)?;
-        session::open(&*self.worker()?, model, &options, look_ahead_ms, language_model, detector)
+        // Without speech that is told from other sounds there are no pauses.
+        let turn_detector = if detector.is_some() { self.turn_detector()? } else { None };
+        session::open(&*self.worker()?, model, &options, look_ahead_ms, language_model, detector, turn_detector)
     }
 
     /// Answers a conversation by a language model, piece by piece. Answers are written side by side; live sessions go first.
@@ -571,6 +578,9 @@ impl Engine {
                 let options = TranscribeOptions::default().model(&model.id);
                 self.transcribe_spoken(audio, &options, None, &mut |_| ControlFlow::Continue(()))?;
             }
+        }
+        if let Some(turn_detector) = self.turn_detector()? {
+            turn_detector.probabilities(&[&[]])?;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ pub struct Catalog {
     detector: Option<CatalogDetector>,
     diarizer: Option<CatalogDiarizer>,
     tagger: Option<CatalogTagger>,
+    turn: Option<CatalogTurnDetector>,
     language: Vec<CatalogLanguageModel>,
     voices: Vec<CatalogVoice>,
 }
@@ -50,6 +51,19 @@ pub struct CatalogDiarizer {
 pub struct CatalogTagger {
     /// Its folder, relative to the models folder.
     pub starter: String,
+}
+
+/// The network that hears whether a speaker has finished. It has no starter.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CatalogTurnDetector {
+    /// The published network, by its repository's name on the model hub.
+    pub published: String,
+    /// The file of the repository.
+    pub file: String,
+    /// Its folder once it is pulled, relative to the models folder.
+    pub folder: String,
+    /// Size of the file, bytes.
+    pub download_bytes: u64,
 }
 
 /// A language model. It has no starter.
@@ -178,6 +192,7 @@ struct CatalogFile {
     detector: Option<CatalogDetector>,
     diarizer: Option<CatalogDiarizer>,
     tagger: Option<CatalogTagger>,
+    turn: Option<CatalogTurnDetector>,
     #[serde(default)]
     language: Vec<CatalogLanguageModel>,
     #[serde(default, rename = "voice")]
@@ -202,8 +217,8 @@ impl Catalog {
                 size.languages = model.languages.iter().filter(has).cloned().collect();
             }
         }
-        let CatalogFile { model: models, detector, diarizer, tagger, language, voices } = file;
-        Ok(Self { dir: dir.to_path_buf(), models, detector, diarizer, tagger, language, voices })
+        let CatalogFile { model: models, detector, diarizer, tagger, turn, language, voices } = file;
+        Ok(Self { dir: dir.to_path_buf(), models, detector, diarizer, tagger, turn, language, voices })
     }
 
     /// All models, in the catalog's order.
@@ -269,6 +284,22 @@ impl Catalog {
     /// The folder of the tagger that finds personal words, if the catalog names one.
     pub fn tagger(&self) -> Option<PathBuf> {
         Some(self.dir.join(&self.tagger.as_ref()?.starter))
+    }
+
+    /// The file of the network that hears whether a speaker has finished, if the catalog names one and it is pulled.
+    pub fn turn_detector(&self) -> Option<PathBuf> {
+        let file = self.turn_detector_path(self.turn.as_ref()?);
+        file.is_file().then_some(file)
+    }
+
+    /// The file of a network that hears whether a speaker has finished, there or not.
+    pub fn turn_detector_path(&self, turn: &CatalogTurnDetector) -> PathBuf {
+        self.dir.join(&turn.folder).join(&turn.file)
+    }
+
+    /// The catalog's entry for that network, if it has one.
+    pub fn published_turn_detector(&self) -> Option<&CatalogTurnDetector> {
+        self.turn.as_ref()
     }
 
     /// The models that speak, in the catalog's order; the first is used where no voice is named.

@@ -185,6 +185,14 @@ impl Engine {
         self.run(blocking::Engine::tagger).await
     }
 
+    /// [`blocking::Engine::load_turn_detector`], awaited.
+    ///
+    /// # Errors
+    /// As [`blocking::Engine::load_turn_detector`].
+    pub async fn load_turn_detector(&self) -> Result<bool> {
+        self.run(blocking::Engine::load_turn_detector).await
+    }
+
     /// Loads the checkpoint and the language model that a transcription with these options takes, so that the first does
     /// not wait for them.
     ///

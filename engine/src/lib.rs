@@ -89,11 +89,12 @@ pub mod unstable {
 pub use auricle_kernels::gemv::Precision;
 pub use auricle_kernels::vulkan_layers::disable_mesa_device_select;
 pub use blocking::{
-    check_detector, check_diarizer, check_model, check_tagger, check_voice, load_tagger, speaker_embedding,
+    check_detector, check_diarizer, check_model, check_tagger, check_turn_detector, check_voice, load_tagger,
+    speaker_embedding,
 };
 pub use catalog::{
     Catalog, CatalogDetector, CatalogDiarizer, CatalogLanguageModel, CatalogModel, CatalogSize, CatalogTagger,
-    CatalogVoice, SelectedCheckpoint, WordErrorRate,
+    CatalogTurnDetector, CatalogVoice, SelectedCheckpoint, WordErrorRate,
 };
 pub use chat::{
     ChatEnd, ChatEvent, ChatFormat, ChatMessage, ChatOptions, ChatRole, ChatTool, ChatToolCall, ChatToolChoice,
@@ -106,7 +107,7 @@ pub use error::{Error, Result};
 pub use memory::available as available_memory;
 pub use options::{
     EngineOptions, LanguageModelChoice, ListenOptions, SAMPLE_RATES, SpeakerLabels, TaggerChoice, TranscribeOptions,
-    models_dir,
+    TurnDetectorChoice, models_dir,
 };
 pub use pipeline::language::ChatReply;
 pub use pipeline::live::session::{LiveEvents, LiveInput, LiveOutput, MAX_AHEAD_MS};

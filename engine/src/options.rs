@@ -56,6 +56,8 @@ pub struct EngineOptions {
     pub model_memory: u64,
     /// The tagger of personal words.
     pub tagger: TaggerChoice,
+    /// The network that hears in live sessions whether a speaker has finished.
+    pub turn_detector: TurnDetectorChoice,
 }
 
 impl Default for EngineOptions {
@@ -72,6 +74,7 @@ impl Default for EngineOptions {
             kv_memory: 1 << 30,
             model_memory: memory::total().map_or(u64::MAX, |total| total / 4 * 3),
             tagger: TaggerChoice::default(),
+            turn_detector: TurnDetectorChoice::default(),
         }
     }
 }
@@ -88,6 +91,7 @@ impl EngineOptions {
         kv_memory: usize => kv_memory,
         model_memory: u64 => model_memory,
         tagger: TaggerChoice => tagger,
+        turn_detector: TurnDetectorChoice => turn_detector,
     }
 }
 
@@ -109,6 +113,27 @@ impl std::str::FromStr for TaggerChoice {
     /// `off`, or a folder.
     fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
         Ok(if text == "off" { Self::Off } else { Self::Folder(text.into()) })
+    }
+}
+
+/// The network that hears whether a speaker has finished.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TurnDetectorChoice {
+    /// The catalog's, once it is pulled.
+    #[default]
+    Pulled,
+    /// None: silence and words alone.
+    Off,
+    /// A Smart Turn network: an `.onnx` file, or a folder.
+    Path(PathBuf),
+}
+
+impl std::str::FromStr for TurnDetectorChoice {
+    type Err = std::convert::Infallible;
+
+    /// `off`, or a path.
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        Ok(if text == "off" { Self::Off } else { Self::Path(text.into()) })
     }
 }
 

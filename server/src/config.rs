@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use auricle_engine::{DeviceChoice, LanguageModelChoice, Precision, TaggerChoice};
+use auricle_engine::{DeviceChoice, LanguageModelChoice, Precision, TaggerChoice, TurnDetectorChoice};
 use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -31,6 +31,8 @@ pub struct Config {
     pub model_memory_bytes: Option<u64>,
     /// The tagger of personal words: a folder with a `BertForTokenClassification`, or `off`. Default: the one of the models folder.
     pub tagger: Option<String>,
+    /// The turn detector: a Smart Turn network, an `.onnx` file or a folder, or `off`. Default: the one that is pulled.
+    pub turn_detector: Option<String>,
     /// `all`, `api` (no transcription) or `worker` (transcription alone).
     pub role: Role,
     /// Address of the API.
@@ -96,6 +98,8 @@ pub struct Config {
     pub live_idle_seconds: u32,
     /// Silence that ends a turn.
     pub turn_silence_ms: u32,
+    /// Silence that ends a turn whose speaker has finished, as the turn detector hears it. Default: `turn_silence_ms`.
+    pub turn_finished_silence_ms: Option<u32>,
     /// Use the starter's language model in live sessions.
     pub live_language_model: bool,
     /// Poll interval of workers, for jobs and webhooks without a notification: due retries, and work of crashed nodes.
@@ -232,6 +236,7 @@ impl Default for Config {
             precision: "full".into(),
             model_memory_bytes: None,
             tagger: None,
+            turn_detector: None,
             role: Role::All,
             listen: local(8080),
             storage_listen: local(8081),
@@ -263,6 +268,7 @@ impl Default for Config {
             live_session_seconds: 3300,
             live_idle_seconds: 60,
             turn_silence_ms: 700,
+            turn_finished_silence_ms: None,
             live_language_model: true,
             poll_seconds: 1,
             job_lease_seconds: 30,
@@ -339,13 +345,14 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 81] = [
+const KEYS: [&str; 83] = [
     "data",
     "models",
     "device",
     "precision",
     "model_memory_bytes",
     "tagger",
+    "turn_detector",
     "role",
     "listen",
     "storage_listen",
@@ -377,6 +384,7 @@ const KEYS: [&str; 81] = [
     "live_session_seconds",
     "live_idle_seconds",
     "turn_silence_ms",
+    "turn_finished_silence_ms",
     "live_language_model",
     "poll_seconds",
     "job_lease_seconds",
@@ -447,6 +455,12 @@ impl Config {
         self.tagger.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 
+    /// The network that hears whether a speaker has finished.
+    pub fn turn_detector_choice(&self) -> TurnDetectorChoice {
+        // Every text is a choice.
+        self.turn_detector.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+
     /// Reads the file, then the environment, then the flags; later values win.
     ///
     /// # Errors
@@ -505,6 +519,9 @@ impl Config {
         }
         if !(100..=10_000).contains(&self.turn_silence_ms) {
             return Err("settings: turn_silence_ms must be 100 to 10000".into());
+        }
+        if self.turn_finished_silence_ms.is_some_and(|ms| !(200..=self.turn_silence_ms).contains(&ms)) {
+            return Err("settings: turn_finished_silence_ms must be 200 to turn_silence_ms".into());
         }
         if self.speaker_key.as_ref().is_some_and(|key| key.trim().len() < 32) {
             return Err("settings: speaker_key must have at least 32 characters".into());

@@ -419,11 +419,11 @@ pub fn checkpoint_files(repository: &str, files: &[RemoteFile]) -> Result<Vec<Re
     Ok(wanted)
 }
 
-/// The files of a checkpoint that is one GGUF file: that file, its licence and its card.
+/// The files of a checkpoint that is one file, as GGUF and ONNX files are: that file, its licence and its card.
 ///
 /// # Errors
 /// [`ModelHubError::Listing`] if the repository lacks the file.
-pub fn gguf_files(repository: &str, files: &[RemoteFile], name: &str) -> Result<Vec<RemoteFile>> {
+pub fn one_file(repository: &str, files: &[RemoteFile], name: &str) -> Result<Vec<RemoteFile>> {
     let wanted = |file: &&RemoteFile| ["LICENSE", "README.md", name].contains(&file.name.as_str());
     let wanted: Vec<RemoteFile> = files.iter().filter(wanted).cloned().collect();
     if !wanted.iter().any(|file| file.name == name) {

@@ -27,6 +27,7 @@ mod receiver;
 mod service;
 #[cfg(target_os = "linux")]
 mod sound_server;
+mod turn_detector;
 mod visitor;
 mod voices;
 pub mod wire;
@@ -56,5 +57,6 @@ pub use receiver::{Delivery, Gate, Receiver, Reply};
 pub use service::{Service, Setup, eventually, unique};
 #[cfg(target_os = "linux")]
 pub use sound_server::{Recording, SoundServer};
+pub use turn_detector::{Verdict, turn_detector};
 pub use visitor::{PASSWORD, Visitor};
 pub use voices::{tiny_voice, write_frame_voice, write_tiny_voice};

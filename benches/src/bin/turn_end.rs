@@ -1,4 +1,4 @@
-//! What a turn detector makes of the ends of recordings, and the time that it takes.
+//! A turn detector at the ends of recordings: its probabilities and its time.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What a turn detector makes of the ends of recordings, and the time that it takes
+/// A turn detector at the ends of recordings: its probabilities and its time
 ///
 /// Prints the probability that the speaker has finished at the end of each file, a tab and the file, a line each; on standard error
 /// the median time of a decision.

@@ -50,7 +50,13 @@ impl Conversation {
                     self.end_part(now, event);
                 }
             }
-            Event::Heard { .. } | Event::Partial(_) | Event::Final(_) | Event::Settled | Event::Tick | Event::End => {}
+            Event::Heard { .. }
+            | Event::Partial(_)
+            | Event::Final(_)
+            | Event::Settled
+            | Event::Judged { .. }
+            | Event::Tick
+            | Event::End => {}
         }
     }
 

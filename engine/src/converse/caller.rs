@@ -18,6 +18,8 @@ pub struct Caller {
     burst_ms: u32,
     /// Silence since the last speech, ms.
     quiet_ms: u32,
+    /// Audio since the turn began, ms.
+    turn_ms: u64,
     finals: Vec<String>,
     partial: String,
     /// Answers that are awaited of the recogniser.
@@ -35,6 +37,7 @@ pub struct Caller {
 impl Caller {
     /// Takes a piece of audio.
     pub fn hear(&mut self, speech: bool, ms: u32) {
+        self.turn_ms = self.turn_ms.saturating_add(ms.into());
         if speech {
             self.voiced_ms = self.voiced_ms.saturating_add(ms);
             self.overlap_ms = self.overlap_ms.saturating_add(ms);
@@ -67,6 +70,16 @@ impl Caller {
     /// Silence since the last speech, ms.
     pub fn quiet_ms(&self) -> u32 {
         self.quiet_ms
+    }
+
+    /// Begins a turn with the speech that was heard last.
+    pub fn begin_turn(&mut self) {
+        self.turn_ms = self.voiced_ms.max(self.overlap_ms).into();
+    }
+
+    /// Audio since the turn began, ms.
+    pub fn turn_ms(&self) -> u64 {
+        self.turn_ms
     }
 
     /// True if speech has begun again.

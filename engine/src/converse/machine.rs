@@ -3,6 +3,7 @@
 use super::caller::{Caller, OVERLAP_GAP_MS};
 use super::overlap::{Overlap, without_echo};
 use super::reply::Reply;
+use super::sound::Sound;
 use super::tools::Tools;
 use super::turn_end::{Ending, UNSURE_SILENCE_MS, ending};
 use super::{Action, Event, Message, Role, Rules, State, TurnTimes};
@@ -13,6 +14,8 @@ const SPEECH_MS: u32 = 100;
 const PAUSE_MS: u32 = 200;
 /// Speech that goes on with a turn whose reply has not begun, ms.
 const GO_ON_MS: u32 = 200;
+/// Audio before a turn's first speech that the turn detector hears too, ms.
+const BEFORE_TURN_MS: u64 = 500;
 /// Longest wait for the final words of a turn, ms.
 const WORDS_TIMEOUT_MS: u64 = 15_000;
 /// Longest wait for the last words of a session, ms.
@@ -26,6 +29,7 @@ pub struct Conversation {
     pub(super) rules: Rules,
     pub(super) state: State,
     pub(super) caller: Caller,
+    sound: Sound,
     pub(super) reply: Option<Reply>,
     /// Events of a reply that is not released yet.
     pub(super) held: Vec<Event>,
@@ -68,6 +72,7 @@ impl Conversation {
             rules,
             state: State::Listening,
             caller: Caller::default(),
+            sound: Sound::default(),
             reply: None,
             held: Vec::new(),
             prepared: None,
@@ -133,6 +138,7 @@ impl Conversation {
                 self.words(now);
             }
             Event::Settled => self.settled(now),
+            Event::Judged { question, probability } => self.judged(now, question, probability),
             Event::End => self.end(now),
             Event::Tick => {}
             other => self.answer(now, other),
@@ -208,6 +214,7 @@ impl Conversation {
         self.state = State::Hearing;
         self.times = TurnTimes::default();
         self.caller.asked = false;
+        self.caller.begin_turn();
         self.caller.overlaps |= self.ended_at.is_some_and(|ended| now.saturating_sub(ended) <= ECHO_TAIL_MS);
         self.tell_speech();
         self.tell_words();
@@ -216,6 +223,7 @@ impl Conversation {
     fn pause(&mut self, now: u64) {
         self.state = State::Pausing;
         self.caller.asked = false;
+        self.sound.forget();
         if self.sounds() != Ending::Open {
             self.ask_for_words();
         }
@@ -239,10 +247,29 @@ impl Conversation {
         self.state = State::Hearing;
     }
 
+    /// Asks how the pause sounds, if the words leave it open.
+    fn ask_for_sound(&mut self) {
+        if self.rules.turn_detector
+            && self.sounds() != Ending::Open
+            && let Some(question) = self.sound.next_question(self.caller.quiet_ms())
+        {
+            self.actions.push(Action::Judge { question, turn_ms: self.caller.turn_ms() + BEFORE_TURN_MS });
+        }
+    }
+
+    /// The turn detector has answered.
+    fn judged(&mut self, now: u64, question: u64, probability: f32) {
+        self.sound.answer(question, probability);
+        if self.state == State::Pausing {
+            self.check_turn(now);
+        }
+    }
+
     fn check_turn(&mut self, now: u64) {
+        self.ask_for_sound();
         let Rules { min_silence_ms: least, max_silence_ms: most, .. } = self.rules;
         let most = most.max(least);
-        let wanted = match self.sounds() {
+        let wanted = match self.sound.ending(self.sounds()) {
             Ending::Complete => least,
             Ending::Unsure => UNSURE_SILENCE_MS.clamp(least, most),
             Ending::Open => most,

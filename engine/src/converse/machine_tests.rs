@@ -194,6 +194,7 @@ const ROWS: &[(&str, &str)] = &[
     ("stop", "Li He Pa Th Sp He Ho En"),
     ("final", "Li He Pa Th Sp Do Ho En"),
     ("settled", "Li He Pa Th Sp Do Ho --"),
+    ("finished by its sound", "Li He Pa Th Sp Do Ho En"),
     ("text of the thought", "Li He Pa Th Sp Do Ho En"),
     ("end of the thought", "Li He Pa Li Sp Do Ho En"),
     ("a call", "Li He Pa Ho Sp Do Ho En"),
@@ -237,6 +238,7 @@ fn apply(scene: &mut Scene, event: &str) {
         "stop" => drop(scene.happens(Event::Partial("stop".into()))),
         "final" => drop(scene.happens(Event::Final("Yeah.".into()))),
         "settled" => drop(scene.happens(Event::Settled)),
+        "finished by its sound" => drop(scene.happens(Event::Judged { question: 1, probability: 0.9 })),
         "text of the thought" => {
             let thought = last(scene, true);
             scene.happens(Event::Text { thought, text: "Well.".into() });
@@ -291,6 +293,55 @@ fn every_pair_of_state_and_event_has_its_row() {
             assert_eq!(letter, expected, "{event} in {state:?}: {:?}", scene.done);
         }
     }
+}
+
+/// A pause after a turn's words, with the answers that a turn detector gives: the silence at which the turn is over, ms.
+fn silence_until_over(words: &str, answers: &[f32]) -> u64 {
+    let mut scene = Scene::with(Rules { turn_detector: true, language: Some("en".into()), ..Rules::default() });
+    scene.hears(true, 960);
+    scene.happens(Event::Partial(words.into()));
+    let (began, mut answers) = (scene.now, answers.iter());
+    while scene.state() != State::Thinking && scene.now - began < 5_000 {
+        for action in scene.hears(false, 32) {
+            if let Action::Judge { question, turn_ms } = action {
+                assert_eq!(turn_ms, 500 + 960 + scene.now - began, "the turn so far, and what was before it");
+                if let Some(probability) = answers.next() {
+                    scene.happens(Event::Judged { question, probability: *probability });
+                }
+            }
+        }
+    }
+    scene.now - began
+}
+
+#[test]
+fn words_and_then_the_sound_tell_when_a_turn_is_over() {
+    for (words, answers, silence_ms) in [
+        ("what is the weather in paris", &[0.9][..], 320),
+        ("what is the weather in paris", &[0.1, 0.1], 1_504),
+        ("what is the weather in paris", &[0.1, 0.9], 512),
+        ("what is the weather in paris", &[], 704),
+        ("my number is five five one", &[0.9], 320),
+        ("my number is five five one", &[0.1, 0.1], 1_504),
+        ("i would like a table for", &[0.9, 0.9], 1_504),
+    ] {
+        assert_eq!(silence_until_over(words, answers), silence_ms, "{words} {answers:?}");
+    }
+}
+
+#[test]
+fn an_answer_about_an_earlier_pause_ends_no_turn() {
+    let mut scene = Scene::with(Rules { turn_detector: true, language: Some("en".into()), ..Rules::default() });
+    scene.hears(true, 960);
+    scene.happens(Event::Partial("tell me a story".into()));
+    let asked = |actions: &[Action]| actions.iter().any(|action| matches!(action, Action::Judge { .. }));
+    assert!(asked(&scene.hears(false, 224)));
+    scene.hears(true, 320);
+    assert!(asked(&scene.hears(false, 320)));
+    scene.happens(Event::Judged { question: 1, probability: 0.9 });
+    assert_eq!(scene.state(), State::Pausing);
+    scene.happens(Event::Judged { question: 2, probability: 0.9 });
+    assert_eq!(scene.state(), State::Thinking);
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //! - `tools`: calls that wait for their results.
 //! - `overlap`: backchannels, words that stop at once, and echo of the agent's own words.
 //! - `turn_end`: whether a text sounds finished.
+//! - `sound`: what a turn detector says of a pause.
 
 mod answer;
 mod caller;
@@ -20,6 +21,7 @@ mod overlap;
 #[cfg(test)]
 mod property_tests;
 mod reply;
+mod sound;
 mod tools;
 mod turn_end;
 
@@ -56,13 +58,15 @@ pub struct Rules {
     pub max_silence_ms: u32,
     /// True if the caller's speech may stop a reply.
     pub interruptible: bool,
+    /// True if the driver has a turn detector, which [`Action::Judge`] asks.
+    pub turn_detector: bool,
     /// The caller's language, if it is known. Its word lists tell finished turns and backchannels.
     pub language: Option<String>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { min_silence_ms: 300, max_silence_ms: 1_500, interruptible: true, language: None }
+        Self { min_silence_ms: 300, max_silence_ms: 1_500, interruptible: true, turn_detector: false, language: None }
     }
 }
 
@@ -143,6 +147,13 @@ pub enum Event {
     Final(String),
     /// The answer to [`Action::Settle`]: all words of the audio before it have come.
     Settled,
+    /// The answer to [`Action::Judge`].
+    Judged {
+        /// The question.
+        question: u64,
+        /// The probability that the caller has finished, 0 to 1.
+        probability: f32,
+    },
     /// Text of a thought.
     Text {
         /// The thought.
@@ -209,6 +220,13 @@ pub enum Action {
     UserFinal(String),
     /// Let the recogniser finish the words so far, then send [`Event::Settled`].
     Settle,
+    /// Ask the turn detector whether the caller has finished, then send [`Event::Judged`].
+    Judge {
+        /// The id of the question.
+        question: u64,
+        /// Audio before now that is of the turn, ms.
+        turn_ms: u64,
+    },
     /// Ask the mind to go on with [`Conversation::history`].
     Think {
         /// The id of the thought.

@@ -24,6 +24,8 @@ struct Seen {
     thoughts: BTreeSet<u64>,
     speeches: BTreeMap<u64, bool>,
     settles: usize,
+    /// The last question to the turn detector.
+    question: u64,
     calls: Vec<String>,
     open: Option<u64>,
     closed: BTreeSet<u64>,
@@ -41,6 +43,10 @@ impl Seen {
                 Action::FinishSpeech { speech } => drop(self.speeches.insert(speech, true)),
                 Action::StopSpeech { speech } => drop(self.speeches.remove(&speech)),
                 Action::Settle => self.settles += 1,
+                Action::Judge { question, .. } => {
+                    assert!(question > self.question, "a question is asked once");
+                    self.question = question;
+                }
                 Action::Call(call) => {
                     assert!(!self.calls.contains(&call.id), "a call is told once");
                     self.calls.push(call.id);
@@ -116,6 +122,10 @@ fn event(random: &mut Random, seen: &mut Seen, next_call: &mut u32) -> Event {
             call_id: format!("call_{}", random.below(u64::from(*next_call) + 2)),
             result: ["1", "no json"][random.below(2) as usize].into(),
         },
+        36 => {
+            let question = seen.question.saturating_sub(random.below(2));
+            Event::Judged { question, probability: random.below(10) as f32 / 9.0 }
+        }
         38 if random.below(20) == 0 => Event::Greet("Hello there.".into()),
         _ => Event::Tick,
     }
@@ -151,7 +161,8 @@ fn no_order_of_events_deadlocks_breaks_a_reply_or_loses_a_call() {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let language = [Some("en".to_owned()), None][random.below(2) as usize].clone();
         let interruptible = random.below(4) > 0;
-        let mut conversation = Conversation::new(Rules { language, interruptible, ..Rules::default() });
+        let turn_detector = random.below(2) > 0;
+        let mut conversation = Conversation::new(Rules { language, interruptible, turn_detector, ..Rules::default() });
         let (mut seen, mut now, mut calls) = (Seen::default(), 1, 0);
         for _ in 0..400 {
             now += random.below(300);

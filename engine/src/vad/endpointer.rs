@@ -9,6 +9,9 @@ use crate::error::Result;
 pub struct EndpointingRules {
     /// Silence that ends the turn, ms.
     pub silence_ms: u32,
+    /// Silence that ends a turn whose speaker has finished, as a turn detector hears it, ms: 250, say. None, or one that is not below
+    /// `silence_ms`, leaves turns to silence alone, as does an engine without a turn detector.
+    pub finished_silence_ms: Option<u32>,
     /// Time without a token that ends the turn even if the detector reports speech, ms; at least `silence_ms`.
     pub blank_ms: u32,
     /// Length after which the turn ends at its next short pause, ms.
@@ -17,7 +20,7 @@ pub struct EndpointingRules {
 
 impl Default for EndpointingRules {
     fn default() -> Self {
-        Self { silence_ms: 700, blank_ms: 2_500, longest_ms: 60_000 }
+        Self { silence_ms: 700, finished_silence_ms: None, blank_ms: 2_500, longest_ms: 60_000 }
     }
 }
 
@@ -26,6 +29,13 @@ impl EndpointingRules {
     #[must_use]
     pub fn silence_ms(mut self, silence_ms: u32) -> Self {
         self.silence_ms = silence_ms;
+        self
+    }
+
+    /// Sets the silence that ends a turn whose speaker has finished, ms.
+    #[must_use]
+    pub fn finished_silence_ms(mut self, finished_silence_ms: u32) -> Self {
+        self.finished_silence_ms = Some(finished_silence_ms);
         self
     }
 
@@ -49,6 +59,21 @@ const SHORT_PAUSE_MS: u64 = 240;
 /// A turn without a pause ends this long after `longest_ms`, ms.
 const MAX_OVERRUN_MS: u64 = 15_000;
 
+/// Silence after which a turn detector is asked, and asked again, ms.
+pub const QUESTIONS_MS: [u32; 2] = [200, 500];
+/// Probability from which on a speaker has finished.
+pub const FINISHED: f32 = 0.5;
+
+/// A pause, and what a turn detector says of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pause {
+    number: u32,
+    /// Questions so far.
+    asked: usize,
+    /// True if the speaker has finished.
+    finished: bool,
+}
+
 /// Change that a chunk of the detector brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
@@ -66,6 +91,7 @@ pub enum Endpoint {
 pub struct Endpointer {
     rules: EndpointingRules,
     segmenter: Segmenter,
+    pause: Pause,
     /// End of the turn's last token, ms from the turn's start.
     last_token_ms: Option<u64>,
 }
@@ -85,15 +111,42 @@ impl Endpointer {
         };
         // A pause shorter than `silence_ms` has no tokens and must not end the turn.
         let rules = EndpointingRules { blank_ms: rules.blank_ms.max(rules.silence_ms), ..rules };
-        Ok(Self { rules, segmenter: Segmenter::new(speech)?, last_token_ms: None })
+        Ok(Self { rules, segmenter: Segmenter::new(speech)?, pause: Pause::default(), last_token_ms: None })
     }
 
     /// Takes the speech probability of the next chunk.
     pub fn push(&mut self, probability: f32) -> Option<Endpoint> {
-        self.segmenter.push(&[probability]).into_iter().next_back().map(|boundary| match boundary {
+        let boundary = self.segmenter.push(&[probability]).into_iter().next_back();
+        if self.segmenter.quiet_ms().is_none() {
+            self.pause = Pause { number: self.pause.number.wrapping_add(1), ..Pause::default() };
+        }
+        boundary.map(|boundary| match boundary {
             SpeechBoundary::Start(since) => Endpoint::Speech { since },
             SpeechBoundary::End(_) => Endpoint::Silence,
         })
+    }
+
+    /// The number of the pause, if it is time to ask a turn detector in it.
+    pub fn next_question(&mut self) -> Option<u32> {
+        let due = *QUESTIONS_MS.get(self.pause.asked)?;
+        let is_due = self.segmenter.quiet_ms()? >= due as usize;
+        let matters = due.max(self.rules.finished_silence_ms?) < self.rules.silence_ms;
+        if !is_due || !matters || self.pause.finished {
+            return None;
+        }
+        self.pause.asked += 1;
+        Some(self.pause.number)
+    }
+
+    /// Takes a turn detector's answer: the probability that the speaker has finished. One about an earlier pause is ignored.
+    pub fn judged(&mut self, pause: u32, probability: f32) {
+        self.pause.finished |= pause == self.pause.number && probability >= FINISHED;
+    }
+
+    /// True if the speaker has finished and has been silent for long enough.
+    pub fn is_finished(&self) -> bool {
+        let quiet_ms = self.segmenter.quiet_ms().unwrap_or_default();
+        self.pause.finished && self.rules.finished_silence_ms.is_some_and(|enough| quiet_ms >= enough as usize)
     }
 
     /// Takes the end of a step's last token, if there is one, and the end of the encoded audio, both ms from the turn's
@@ -143,6 +196,46 @@ mod tests {
         assert_eq!(push(0.1, 800), [Endpoint::Silence]);
         assert_eq!(push(0.9, 40), [], "a click is no turn");
         assert_eq!(push(0.1, 2_000), []);
+    }
+
+    #[test]
+    fn a_speaker_who_has_finished_is_not_waited_for() {
+        let mut endpointer = Endpointer::new(EndpointingRules::default().finished_silence_ms(250)).unwrap();
+        let push = |endpointer: &mut Endpointer, probability: f32, ms: usize| {
+            for _ in 0..chunks(ms) {
+                endpointer.push(probability);
+            }
+            endpointer.next_question()
+        };
+        assert_eq!(push(&mut endpointer, 0.1, 1_000), None, "nobody has spoken");
+        assert_eq!(push(&mut endpointer, 0.9, 1_000), None);
+        assert_eq!(push(&mut endpointer, 0.1, 128), None, "a breath");
+        let first = push(&mut endpointer, 0.1, 96).expect("a pause");
+        assert_eq!(endpointer.next_question(), None, "once");
+        endpointer.judged(first, 0.2);
+        assert!(!endpointer.is_finished());
+        let again = push(&mut endpointer, 0.1, 320).expect("the pause goes on");
+        assert_eq!(again, first);
+        push(&mut endpointer, 0.9, 320);
+        endpointer.judged(again, 0.9);
+        let second = push(&mut endpointer, 0.1, 224).expect("another pause");
+        assert!(second != first && !endpointer.is_finished(), "the answer was about the pause before");
+        endpointer.judged(second, 0.9);
+        assert!(!endpointer.is_finished(), "not yet");
+        push(&mut endpointer, 0.1, 64);
+        assert!(endpointer.is_finished());
+    }
+
+    #[test]
+    fn nobody_is_asked_where_no_answer_would_matter() {
+        for rules in [EndpointingRules::default(), EndpointingRules::default().silence_ms(600).finished_silence_ms(600)]
+        {
+            let mut endpointer = Endpointer::new(rules).unwrap();
+            for probability in [[0.9; 20], [0.1; 20]].concat() {
+                endpointer.push(probability);
+                assert_eq!(endpointer.next_question(), None);
+            }
+        }
     }
 
     #[test]

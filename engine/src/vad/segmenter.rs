@@ -131,6 +131,12 @@ impl Segmenter {
         self.speech.is_some()
     }
 
+    /// Silence since speech that counts, ms; none while it goes on, and without any.
+    pub fn quiet_ms(&self) -> Option<usize> {
+        let quiet_since = self.speech.filter(|speech| speech.reported)?.quiet_since?;
+        Some(self.at.saturating_sub(quiet_since) / MS)
+    }
+
     fn step(&mut self, probability: f32, boundaries: &mut Vec<SpeechBoundary>) {
         let Some(mut speech) = self.speech else {
             if probability >= self.rules.on {

@@ -50,7 +50,8 @@ pub struct Offer {
     pub serves: bool,
 }
 
-/// The models of a catalog in its order: those that transcribe, language models, the detector, the diarizer, the tagger, voices.
+/// The models of a catalog in its order: those that transcribe, language models, the detector, the diarizer, the turn detector, the
+/// tagger, voices.
 ///
 /// # Errors
 /// If the catalog contradicts itself.
@@ -94,6 +95,23 @@ pub fn list(catalog: &Catalog) -> auricle_engine::Result<Vec<ListedModel>> {
             languages: any(),
             published: (!is_starter).then(|| published.clone()),
             offers: vec![Offer { size: None, published: published.clone(), download_bytes: None, serves: !is_starter }],
+        });
+    }
+    if let Some(turn) = catalog.published_turn_detector() {
+        let is_here = catalog.turn_detector().is_some();
+        models.push(ListedModel {
+            id: "turn".into(),
+            kind: "ends of turns".into(),
+            state: if is_here { ModelState::Published } else { ModelState::Missing },
+            path: catalog.turn_detector_path(turn),
+            languages: any(),
+            published: is_here.then(|| turn.published.clone()),
+            offers: vec![Offer {
+                size: None,
+                published: turn.published.clone(),
+                download_bytes: Some(turn.download_bytes),
+                serves: is_here,
+            }],
         });
     }
     if let Some(path) = catalog.tagger() {

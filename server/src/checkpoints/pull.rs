@@ -5,7 +5,9 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use auricle_engine::{Catalog, CatalogModel, CatalogSize, check_detector, check_diarizer, check_model};
+use auricle_engine::{
+    Catalog, CatalogModel, CatalogSize, check_detector, check_diarizer, check_model, check_turn_detector,
+};
 
 use super::decimal_bytes;
 use crate::model_hub::{self, ModelHub, ModelHubError, RemoteFile};
@@ -60,6 +62,8 @@ enum TargetKind {
     Diarizer,
     /// A language model in one GGUF file of the repository.
     Gguf(String),
+    /// The turn detector, in one file of the repository.
+    TurnDetector(String),
 }
 
 /// A step of a pull, reported while it runs.
@@ -83,7 +87,7 @@ pub enum Pulled {
 }
 
 impl PullTarget {
-    /// The checkpoint of a service model in one of its sizes, of a language model, of `detector` or `diarizer`, or of this name on the hub.
+    /// The checkpoint of a service model in one of its sizes, of a language model, of `detector`, `diarizer` or `turn`, or of this name on the hub.
     ///
     /// # Errors
     /// [`PullError::Request`], which says what there is.
@@ -107,6 +111,12 @@ impl PullTarget {
             let (repository, folder) = (diarizer.published.clone(), diarizer.folder.clone());
             let serves = vec!["the diarizer".into()];
             return Ok(Self { repository, folder, serves, kind: TargetKind::Diarizer });
+        }
+        let turn = whole.and_then(Catalog::published_turn_detector);
+        if let Some(turn) = turn.filter(|turn| name == "turn" || name == turn.published) {
+            let (repository, folder) = (turn.published.clone(), turn.folder.clone());
+            let kind = TargetKind::TurnDetector(turn.file.clone());
+            return Ok(Self { repository, folder, serves: vec!["the turn detector".into()], kind });
         }
         let languages = whole.map_or(&[][..], Catalog::language_models);
         if let Some(model) = languages.iter().find(|model| model.id == name || model.published == name) {
@@ -139,7 +149,7 @@ impl PullTarget {
 
     fn is_in(&self, place: &Path) -> bool {
         match &self.kind {
-            TargetKind::Gguf(file) => place.join(file).is_file(),
+            TargetKind::Gguf(file) | TargetKind::TurnDetector(file) => place.join(file).is_file(),
             TargetKind::Model | TargetKind::Detector | TargetKind::Diarizer => {
                 place.join("model.safetensors").is_file() || place.join("config.json").is_file()
             }
@@ -198,6 +208,7 @@ pub async fn pull(
     let check: fn(&PathBuf) -> auricle_engine::Result<()> = match target.kind {
         TargetKind::Detector => |dir| check_detector(dir).map(|_| ()),
         TargetKind::Diarizer => |dir| check_diarizer(dir).map(|_| ()),
+        TargetKind::TurnDetector(_) => |dir| check_turn_detector(dir).map(|_| ()),
         TargetKind::Model | TargetKind::Gguf(_) => |dir| check_model(dir).map(|_| ()),
     };
     let checked = parts.clone();
@@ -228,7 +239,9 @@ async fn fetch(
     let hub = ModelHub::new(&source.hub, source.token.clone())?;
     let listing = hub.list(&target.repository, &source.revision).await?;
     let files = match &target.kind {
-        TargetKind::Gguf(file) => model_hub::gguf_files(&target.repository, &listing.files, file),
+        TargetKind::Gguf(file) | TargetKind::TurnDetector(file) => {
+            model_hub::one_file(&target.repository, &listing.files, file)
+        }
         TargetKind::Model | TargetKind::Detector | TargetKind::Diarizer => {
             model_hub::checkpoint_files(&target.repository, &listing.files)
         }
@@ -273,7 +286,8 @@ fn effect(models: &Path, target: &PullTarget, place: &Path) -> Result<String> {
     }
     let catalog = Catalog::read(models)?;
     let is_language = catalog.language_models().iter().any(|model| target.serves.contains(&model.id));
-    if is_language || matches!(target.kind, TargetKind::Detector | TargetKind::Diarizer) {
+    let is_part = matches!(target.kind, TargetKind::Detector | TargetKind::Diarizer | TargetKind::TurnDetector(_));
+    if is_language || is_part {
         return Ok(format!("{} now runs on it", target.serves.join(", ")));
     }
     let mut effects = Vec::new();

@@ -63,6 +63,10 @@ pub struct ListenArgs {
     /// Silence that ends a turn
     #[arg(long, value_name = "MS", default_value_t = EndpointingRules::default().silence_ms, value_parser = clap::value_parser!(u32).range(SILENCE_MS))]
     silence: u32,
+    /// Silence that ends a turn whose speaker has finished, by the turn detector of `auricle models pull turn`, 250 say [default: none: the
+    /// other silence alone]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(FINISHED_MS))]
+    finished_silence: Option<u32>,
     /// Output format without a terminal
     #[arg(long, value_enum, default_value = "text")]
     format: Lines,
@@ -76,6 +80,7 @@ pub struct ListenArgs {
 }
 
 const SILENCE_MS: RangeInclusive<i64> = 100..=10_000;
+const FINISHED_MS: RangeInclusive<i64> = 200..=10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Lines {
@@ -104,18 +109,24 @@ pub fn run(args: &ListenArgs) -> Result<()> {
         _ => Source::Pcm,
     };
     let engine = Engine::open(args.engine.options()?)?;
+    if args.finished_silence.is_some() && !engine.load_turn_detector()? {
+        let missing = "--finished-silence needs a turn detector, and there is none: `auricle models pull turn`";
+        return Err(Failure::Usage(missing.into()));
+    }
     if io::stderr().is_terminal() {
         hint::say(&args.engine.models.path()?, &args.model);
     }
     for warning in engine.warnings() {
         output::say(&format_args!("warning: {warning}"));
     }
+    let mut turns = EndpointingRules::default().silence_ms(args.silence);
+    turns.finished_silence_ms = args.finished_silence;
     let mut options = ListenOptions::default()
         .model(&args.model)
         .sample_rate(if matches!(source, Source::File { .. }) { SAMPLE_RATE } else { args.rate })
         .keyterms(args.keyterms.clone())
         .medical_mode(args.medical)
-        .turns(EndpointingRules::default().silence_ms(args.silence))
+        .turns(turns)
         .language_model(args.search.language_model())
         .fusion(args.search.weights());
     options.language.clone_from(&args.language);

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use auricle_engine::{
-    Catalog, Error, ModelReport, check_detector, check_diarizer, check_model, check_tagger, check_voice,
+    Catalog, Error, ModelReport, check_detector, check_diarizer, check_model, check_tagger, check_turn_detector,
+    check_voice,
 };
 use clap::{Args, Subcommand};
 
@@ -97,6 +98,11 @@ fn check(args: &CheckArgs) -> Result<()> {
         {
             true if is_voice(dir) => check_voice(dir)
                 .map(|values| format!("{}: good\n  voice, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)),
+            true if dir.extension().is_some_and(|extension| extension == "onnx") => {
+                check_turn_detector(dir).map(|values| {
+                    format!("{}: good\n  turn detector, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
+                })
+            }
             true => match part_of(dir) {
                 Some((name, check)) => check(dir).map(|values| {
                     format!("{}: good\n  {name}, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)
@@ -133,7 +139,8 @@ fn present(dir: &Path) -> Result<Vec<PathBuf>> {
     let named = named.chain(catalog.voices().iter().map(|voice| catalog.voice_path(voice)));
     let languages = catalog.language_models().iter();
     let languages = languages.filter_map(|model| Some(catalog.choose_language_model(Some(&model.id)).ok()?.1));
-    let mut dirs: Vec<PathBuf> = named.filter(|dir| dir.is_dir()).chain(languages).collect();
+    let files = languages.chain(catalog.turn_detector());
+    let mut dirs: Vec<PathBuf> = named.filter(|dir| dir.is_dir()).chain(files).collect();
     dirs.sort();
     dirs.dedup();
     Ok(dirs)

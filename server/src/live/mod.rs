@@ -69,6 +69,8 @@ pub struct AgentState {
 pub struct SessionSettings {
     /// Silence that ends a turn.
     pub turn_silence_ms: u32,
+    /// Silence that ends a turn which sounds finished, if the turn detector is to be asked.
+    pub turn_finished_silence_ms: Option<u32>,
     pub language_model: LanguageModelChoice,
     /// A session without audio for this time is ended.
     pub idle_timeout: Duration,

@@ -134,11 +134,13 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
     if state.stopping.is_cancelled() {
         return refuse(socket, UNAVAILABLE, 1013).await;
     }
+    let mut turns = EndpointingRules::default().silence_ms(state.settings.turn_silence_ms);
+    turns.finished_silence_ms = state.settings.turn_finished_silence_ms;
     let mut options = ListenOptions::default()
         .model(&claims.payer.model)
         .sample_rate(claims.sample_rate)
         .medical_mode(claims.medical_mode)
-        .turns(EndpointingRules::default().silence_ms(state.settings.turn_silence_ms))
+        .turns(turns)
         .language_model(state.settings.language_model.clone());
     options.language.clone_from(&claims.language_code);
     let Some(engine) = state.engine.clone() else { return refuse(socket, UNAVAILABLE, 1013).await };

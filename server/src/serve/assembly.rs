@@ -270,6 +270,7 @@ impl Service {
             public_url: urls.api.clone(),
             settings: SessionSettings {
                 turn_silence_ms: config.turn_silence_ms,
+                turn_finished_silence_ms: config.turn_finished_silence_ms,
                 language_model: config.live_language_model_choice(),
                 idle_timeout: seconds(config.live_idle_seconds),
                 max_duration: seconds(config.live_session_seconds),

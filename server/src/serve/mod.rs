@@ -282,6 +282,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
         // A new session may start before the engine has seen the end of an old one, so there are two slots for each.
         .live_streams(config.max_live_sessions.saturating_mul(2))
         .tagger(config.tagger_choice())
+        .turn_detector(config.turn_detector_choice())
         .recordings(config.job_workers.saturating_mul(2));
     if let Some(bytes) = config.model_memory_bytes {
         options = options.model_memory(bytes);
@@ -290,6 +291,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
     if config.role == Role::Api {
         return Ok((Catalog::read(&config.models).map_err(|error| error.to_string())?, None));
     }
+    let asks_turn_detector = config.turn_finished_silence_ms.is_some();
     let live_language_model = config.live_language_model_choice();
     let opened = tokio::task::spawn_blocking(move || {
         let engine = blocking::Engine::open(options)?;
@@ -309,6 +311,9 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
             && !tagger.ignored_labels().is_empty()
         {
             tracing::warn!(labels = tagger.ignored_labels().join(", "), "the tagger's labels without a meaning here");
+        }
+        if !engine.load_turn_detector()? && asks_turn_detector {
+            tracing::warn!("turn_finished_silence_ms needs a turn detector: `auricle models pull turn`");
         }
         if engine.device().is_gpu() {
             engine.warm_up()?;

@@ -65,6 +65,40 @@ fn cuts(after: usize) -> HashMap<String, usize> {
     HashMap::from([(WEIGHTS.to_owned(), after)])
 }
 
+/// A turn detector is one file of a repository that has others.
+#[test]
+fn a_turn_detector_is_pulled_checked_and_listed() {
+    let files = tempfile::tempdir().unwrap();
+    let network = "smart-turn-v3.2-cpu.onnx";
+    for name in [network, "smart-turn-v3.2-gpu.onnx"] {
+        fs::copy(fixtures().join("smart_turn/quantized.onnx"), files.path().join(name)).unwrap();
+    }
+    let hub = Hub::serve("pipecat-ai/smart-turn-v3", files.path());
+    let place = Place { hub, ..Place::new() };
+    let run = place.pull("turn");
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert!(run.stdout.contains("the turn detector now runs on it"), "{}", run.stdout);
+    let folder = place.models.path().join("smart-turn-v3");
+    let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, [network]);
+    let of = |arguments: &[&str]| {
+        let mut command = command();
+        command.arg("models").args(arguments).arg("--models").arg(place.models.path());
+        ended(command.output().unwrap()).stdout
+    };
+    let listed = of(&["list"]);
+    assert!(listed.lines().any(|line| line.starts_with("turn ") && line.contains("published")), "{listed}");
+    let checked = of(&["check"]);
+    assert!(checked.contains("smart-turn-v3.2-cpu.onnx: good") && checked.contains("turn detector"), "{checked}");
+
+    let whole = fs::read(fixtures().join("smart_turn/quantized.onnx")).unwrap();
+    fs::write(files.path().join(network), &whole[..whole.len() / 2]).unwrap();
+    let cut = Place { hub: Hub::serve("pipecat-ai/smart-turn-v3", files.path()), ..Place::new() };
+    let run = cut.pull("turn");
+    assert_eq!(run.status, Some(1), "{}", run.stdout);
+    assert!(run.stderr.contains(network) && !cut.models.path().join("smart-turn-v3").exists(), "{}", run.stderr);
+}
+
 #[test]
 fn a_pulled_checkpoint_serves_at_once() {
     let place = Place::new();

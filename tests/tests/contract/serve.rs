@@ -69,6 +69,20 @@ fn a_tagger_that_cannot_be_loaded_stops_the_start() {
 }
 
 #[test]
+fn a_turn_detector_that_cannot_be_loaded_stops_the_start() {
+    let (dir, models) = (tempfile::tempdir().unwrap(), tiny_models());
+    let network = dir.path().join("cut.onnx");
+    let whole = std::fs::read(fixtures().join("smart_turn/quantized.onnx")).unwrap();
+    std::fs::write(&network, &whole[..whole.len() / 2]).unwrap();
+    let mut command = command();
+    command.args(["serve", "--device", "cpu", "--listen", "127.0.0.1:0", "--storage-listen", "127.0.0.1:0"]);
+    command.args(["--dashboard-listen", "127.0.0.1:0", "--data"]).arg(dir.path()).arg("--models").arg(models.path());
+    let run = ended(command.env("AURICLE_TURN_DETECTOR", &network).stdin(Stdio::null()).output().unwrap());
+    assert_eq!((run.status, run.stdout.as_str()), (Some(1), ""), "{}", run.stderr);
+    assert!(run.stderr.contains("cut.onnx"), "{}", run.stderr);
+}
+
+#[test]
 fn a_later_start_has_the_same_data_and_prints_no_key() {
     let service = Setup::new().start();
     let first = service.line("key ").unwrap();

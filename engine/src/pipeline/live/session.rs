@@ -16,11 +16,12 @@ use crate::decoding::keyterms::{ExpectedTerms, Keyterms};
 use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
+use crate::models::smart_turn::SmartTurn;
 use crate::options::{ListenOptions, SAMPLE_RATES};
 use crate::pipeline::executors::device::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::pipeline::executors::groups::BatchGroup;
 use crate::pipeline::executors::live::backlog::{Backlog, BacklogReporter};
-use crate::pipeline::executors::live::{LiveAudio, LiveRequest};
+use crate::pipeline::executors::live::{LiveAudio, LiveRequest, TurnQuestion};
 use crate::scheduler::{self, Priority, Results, Scheduler};
 use crate::text::lm::LanguageModel;
 use crate::vad::stream::VadStream;
@@ -37,6 +38,7 @@ pub struct LiveInput {
     mel: LogMelStream,
     /// It runs on the thread that pushes: the worker's time is the models'.
     detector: Option<VadStream<Arc<Silero>>>,
+    has_turn_detector: bool,
     /// First byte of a sample that a push has split.
     odd_byte: Option<u8>,
     /// Audio for which the queue had no room.
@@ -53,6 +55,8 @@ pub enum LiveOutput {
     Event(LiveEvent),
     /// The answer to [`LiveInput::end_turn`]: the events of everything that was pushed before it are out.
     Settled,
+    /// The answer to [`LiveInput::judge_turn`]: the probability, 0 to 1, that the speaker has finished.
+    Judged(f32),
 }
 
 /// Events of a live session, a [`Stream`] of them.
@@ -75,6 +79,7 @@ pub(crate) fn open(
     look_ahead_ms: Option<u32>,
     language_model: Option<Arc<LanguageModel>>,
     detector: Option<Arc<Silero>>,
+    turn_detector: Option<Arc<SmartTurn>>,
 ) -> Result<(LiveInput, LiveEvents)> {
     if !SAMPLE_RATES.contains(&options.sample_rate) {
         return Err(Error::InvalidOption(format!(
@@ -104,10 +109,12 @@ pub(crate) fn open(
         Arc::new(Fusion::new(language_model, options.fusion, model.vocabulary(), keyterms.clone(), &terms))
     });
     let backlog = Arc::new(Backlog::default());
+    let has_turn_detector = turn_detector.is_some();
     let request = StreamRequest::Live(LiveRequest {
         group,
         endpointing: rules,
         has_detector: detector.is_some(),
+        turn_detector,
         keyterms: keyterms.map(Arc::new),
         fusion,
         beam: options.beam.unwrap_or(fusion::BEAM),
@@ -122,6 +129,7 @@ pub(crate) fn open(
         leveler: Leveler::live(),
         mel,
         detector: detector.map(VadStream::new),
+        has_turn_detector,
         odd_byte: None,
         unsent: None,
         samples: 0,
@@ -210,7 +218,7 @@ impl LiveInput {
         };
         input.probabilities.extend_from_slice(&detected);
         self.count(input.samples.len() - before);
-        if !input.samples.is_empty() || !input.cuts.is_empty() {
+        if !input.samples.is_empty() || !input.cuts.is_empty() || !input.questions.is_empty() {
             self.unsent = Some(input);
         }
         self.send_waiting();
@@ -225,6 +233,24 @@ impl LiveInput {
             input.cuts.push(input.probabilities.len());
             self.send_waiting();
         }
+    }
+
+    /// Asks the turn detector whether the speaker has finished, at the end of all that was pushed, in a turn whose audio is `turn_ms` long.
+    /// [`LiveOutput::Judged`] is the answer; answers come in the order of the questions. False if there is none to ask.
+    pub fn judge_turn(&mut self, turn_ms: u64) -> bool {
+        if self.finished || !self.has_turn_detector {
+            return false;
+        }
+        let input = self.unsent.get_or_insert_default();
+        let turn = usize::try_from(turn_ms).unwrap_or(usize::MAX).saturating_mul(SAMPLE_RATE as usize / 1000);
+        input.questions.push(TurnQuestion { at: input.samples.len(), turn });
+        self.send_waiting();
+        true
+    }
+
+    /// True if a turn detector hears whether the speaker has finished.
+    pub fn has_turn_detector(&self) -> bool {
+        self.has_turn_detector
     }
 
     /// True if a detector tells speech from other sounds.
@@ -323,7 +349,7 @@ impl LiveEvents {
         loop {
             return Poll::Ready(match ready!(self.poll_output(context)) {
                 Some(Ok(LiveOutput::Event(event))) => Some(Ok(event)),
-                Some(Ok(LiveOutput::Settled)) => continue,
+                Some(Ok(LiveOutput::Settled | LiveOutput::Judged(_))) => continue,
                 Some(Err(error)) => Some(Err(error)),
                 None => None,
             });
@@ -337,9 +363,10 @@ impl LiveEvents {
             }
             match ready!(self.results.poll_next(context)).map(|output| output.and_then(StreamOutput::live)) {
                 Some(Ok(output)) => {
-                    let settled = output.settled;
+                    let (settled, judged) = (output.settled, output.judged);
                     self.ready.extend(self.turns.take(output, &self.model).into_iter().map(LiveOutput::Event));
                     self.ready.extend((0..settled).map(|_| LiveOutput::Settled));
+                    self.ready.extend(judged.map(LiveOutput::Judged));
                 }
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),

@@ -42,6 +42,8 @@ pub struct Ears {
     chunk_samples: usize,
     /// Answers that are awaited.
     pub unsettled: usize,
+    /// Questions to the turn detector that wait for their answers, the oldest first.
+    pub questions: VecDeque<u64>,
 }
 
 impl Ears {
@@ -89,6 +91,7 @@ impl Ears {
             is_echo: VecDeque::new(),
             chunk_samples: 0,
             unsettled: 0,
+            questions: VecDeque::new(),
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auricle_engine::converse::{Action, Conversation, Event, Failure, TurnTimes};
+use auricle_engine::converse::{Action, Conversation, Event, Failure, Rules, TurnTimes};
 use auricle_engine::{Engine, LiveEvent, LiveOutput};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
@@ -112,7 +112,7 @@ impl Session {
         let (sender, receiver) = mpsc::channel(EVENTS);
         let now = Instant::now();
         Self {
-            conversation: Conversation::new(settings.rules.clone()),
+            conversation: Conversation::new(rules(&settings, &ears)),
             opening,
             settings,
             voices,
@@ -209,6 +209,10 @@ impl Session {
                 self.ears.unsettled = self.ears.unsettled.saturating_sub(1);
                 Event::Settled
             }
+            Some(Ok(LiveOutput::Judged(probability))) => match self.ears.questions.pop_front() {
+                Some(question) => Event::Judged { question, probability },
+                None => return Ok(()),
+            },
             Some(Err(error)) => {
                 tracing::error!(%error, "a voice agent's recognition failed");
                 return self.deaf(socket).await;
@@ -288,7 +292,7 @@ impl Session {
         if settings.output != self.settings.output {
             self.encoder = None;
         }
-        self.conversation.set_rules(settings.rules.clone());
+        self.conversation.set_rules(rules(&settings, &self.ears));
         self.settings = settings;
         told(send(socket, &ServerFrame::Updated).await)
     }
@@ -336,6 +340,12 @@ impl Session {
             Action::Settle => {
                 self.ears.unsettled += 1;
                 self.ears.input.end_turn();
+                true
+            }
+            Action::Judge { question, turn_ms } => {
+                if self.ears.input.judge_turn(turn_ms) {
+                    self.ears.questions.push_back(question);
+                }
                 true
             }
             Action::Think { thought, tools } => {
@@ -445,6 +455,11 @@ impl Session {
         let status = if interrupted { ReplyStatus::Interrupted } else { ReplyStatus::Completed };
         send(socket, &ServerFrame::ReplyDone { reply_id: &reply_id(reply), status }).await
     }
+}
+
+/// The rules of the settings, with the turn detector if the ears have one.
+fn rules(settings: &Settings, ears: &Ears) -> Rules {
+    Rules { turn_detector: ears.input.has_turn_detector(), ..settings.rules.clone() }
 }
 
 async fn send_audio(socket: &Socket, reply: u64, data: auricle_engine::Result<String>) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use auricle_tests::{Frame, Live, Service, Setup, Turn, eventually, spoken, text_of, turns};
+use auricle_tests::{Frame, Live, Service, Setup, Turn, Verdict, eventually, spoken, text_of, turn_detector, turns};
 use serde_json::json;
 use tungstenite::Message;
 
@@ -53,6 +53,31 @@ fn transcribed(service: &Service, model: &str, rate: u32) -> (Vec<Frame>, Vec<Tu
     assert_done(&frames);
     let turns = turns(&frames, pcm.len() as u64 * 500 / u64::from(rate));
     (frames, turns)
+}
+
+/// The turns of a sentence that is said twice, with a pause of 0.4 s between and silence after, and what was said.
+fn said_twice(turn_detector: &str) -> (usize, String) {
+    let setup = Setup::new().starter().with("turn_detector", turn_detector);
+    let service = setup.with("turn_finished_silence_ms", 250).start();
+    // Without the silence at its end.
+    let sentence = &spoken(16_000)[8 * 32_000..336_000];
+    let pcm = [sentence, &[0; 12_800], sentence, &[0; 64_000]].concat();
+    let mut live = open(&service);
+    live.send(&pcm, CHUNK);
+    live.stop();
+    let frames = live.rest();
+    assert_done(&frames);
+    let turns = turns(&frames, ms(&pcm));
+    (turns.len(), text_of(&turns))
+}
+
+#[test]
+fn a_turn_detector_ends_turns_of_speakers_who_have_finished() {
+    let [finished, goes_on] = [Verdict::Finished, Verdict::Open].map(turn_detector);
+    let [finished, goes_on] = [&finished, &goes_on].map(|folder| said_twice(folder.path().to_str().unwrap()));
+    let without = said_twice("off");
+    assert_eq!(goes_on, without, "silence alone ends a turn that goes on");
+    assert!(finished.0 > without.0, "{finished:?} {without:?}");
 }
 
 #[test]

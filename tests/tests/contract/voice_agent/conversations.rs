@@ -1,9 +1,9 @@
 //! Conversations: a caller who speaks, a language model that is a server of OpenAI's shape, tools, interruptions, failures.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use auricle_tests::chat_replies::{COMPLETIONS, calls, delta, says};
-use auricle_tests::{Account, Delivery, Receiver, Reply, Said, Service, Setup, spoken};
+use auricle_tests::{Account, Call, Delivery, Receiver, Reply, Said, Service, Setup, Verdict, spoken, turn_detector};
 use serde_json::{Value, json};
 use tungstenite::Message;
 
@@ -70,6 +70,38 @@ fn speech_is_heard_answered_and_spoken() {
     call.reply();
     let asked = messages(&receiver.wait(COMPLETIONS, 2)[1]);
     assert_eq!((&asked[2]["role"], &asked[2]["content"]), (&json!("assistant"), &json!("Good morning to the mill.")));
+    call.end();
+}
+
+/// A call of an agent with this turn detector, which waits for 2 s where nothing tells and for 10 s where the caller goes on: a sentence
+/// and 3 s of silence were said.
+fn pausing(turn_detector: &str) -> (Service, Call) {
+    let service = Setup::local().talking().with("turn_detector", turn_detector).start();
+    let turns = json!({ "min_silence_ms": 2_000, "max_silence_ms": 10_000, "interrupt_response": false });
+    let mut call = service.account().call(&json!({ "input": { "turn_detection": turns } }));
+    speak_in_time(&mut call, &[&sentence()[..], &[0; 3 * 48_000]].concat());
+    (service, call)
+}
+
+/// Says something at the pace of speech.
+fn speak_in_time(call: &mut Call, pcm: &[u8]) {
+    let began = Instant::now();
+    for (number, piece) in (1..).zip(pcm.chunks(PIECE)) {
+        call.speak(piece, PIECE);
+        std::thread::sleep((began + number * Duration::from_millis(100)).saturating_duration_since(Instant::now()));
+    }
+}
+
+#[test]
+fn a_turn_that_sounds_open_goes_on_after_a_long_pause() {
+    let goes_on = turn_detector(Verdict::Open);
+    let (_service, mut call) = pausing(goes_on.path().to_str().unwrap());
+    speak_in_time(&mut call, &sentence());
+    call.end();
+    assert_eq!(call.kinds().iter().filter(|kind| **kind == "transcript.user").count(), 1);
+    // Words alone do not tell.
+    let (_service, mut call) = pausing("off");
+    call.until("transcript.user");
     call.end();
 }
 

@@ -19,6 +19,12 @@ const MAX_STREAMS: usize = 64;
 const MAX_STREAMS_GPU: usize = 480;
 const MAX_FRAMES_GPU: usize = 240 * 14;
 
+/// Most windows of a turn detector's step: a core takes some 25 ms for one.
+const MAX_JUDGED: usize = 4;
+const MAX_JUDGED_GPU: usize = 64;
+/// Time that a turn detector's answer may take. A turn may be over 100 ms after its pause began to count.
+const JUDGE_BUDGET: Duration = Duration::from_millis(50);
+
 /// Most streams of a step that encodes so many frames of each.
 fn most_streams(on_cpu: bool, frames: usize) -> usize {
     if on_cpu { MAX_STREAMS } else { (MAX_FRAMES_GPU / frames.max(1)).clamp(1, MAX_STREAMS_GPU) }
@@ -47,6 +53,8 @@ pub enum LiveBatchKey {
     },
     /// Ends a turn that is already encoded.
     EndTurn,
+    /// Lets the turn detector hear whether speakers have finished.
+    Judge,
 }
 
 /// Kind of search.
@@ -104,6 +112,28 @@ impl LiveExecutor {
             .map(|(slot, (input, tokens))| Ok(Some(self.slots.get_mut(*slot)?.encoded(input.stream, tokens))))
             .collect()
     }
+
+    fn judge(&mut self, slots: &[usize]) -> Result<Vec<Option<StepOutput>>> {
+        let mut questions = Vec::with_capacity(slots.len());
+        let mut network = None;
+        for slot in slots {
+            let Some(judge) = &mut self.slots.get_mut(*slot)?.judge else { continue };
+            questions.extend(judge.next_question().map(|question| (*slot, question)));
+            // An engine has one.
+            network = Some(judge.network.clone());
+        }
+        let network = network.ok_or_else(|| Error::internal("a question without a turn detector"))?;
+        let windows: Vec<&[f32]> = questions.iter().map(|(_, question)| question.window.as_slice()).collect();
+        let probabilities = network.probabilities(&windows)?;
+        let mut answers = questions.iter().zip(probabilities).peekable();
+        slots
+            .iter()
+            .map(|slot| {
+                let answer = answers.next_if(|((asked, _), _)| asked == slot);
+                answer.map(|((_, question), p)| self.slots.get_mut(*slot)?.judged(question.asker, p)).transpose()
+            })
+            .collect()
+    }
 }
 
 impl BatchExecutor for LiveExecutor {
@@ -138,6 +168,10 @@ impl BatchExecutor for LiveExecutor {
 
     fn next_step(&self, slot: usize) -> Option<LiveBatchKey> {
         let slot = self.slots.find(slot)?;
+        // Speech is not followed past a question: audio of any pace has the same turns.
+        if slot.has_question() {
+            return Some(LiveBatchKey::Judge);
+        }
         if slot.has_heard() {
             return Some(LiveBatchKey::FollowSpeech);
         }
@@ -156,6 +190,7 @@ impl BatchExecutor for LiveExecutor {
     fn budget(&self, key: LiveBatchKey) -> Duration {
         match key {
             LiveBatchKey::FollowSpeech | LiveBatchKey::EndTurn => Duration::ZERO,
+            LiveBatchKey::Judge => JUDGE_BUDGET,
             // The next chunk is complete after this time.
             LiveBatchKey::Encode { group, .. } => self.groups.get(group).map_or(Duration::ZERO, |group| {
                 let chunk_ms = (group.look_ahead + 1) as f64 * group.model.frame_ms();
@@ -167,6 +202,11 @@ impl BatchExecutor for LiveExecutor {
     fn max_batch(&self, key: LiveBatchKey) -> usize {
         match key {
             LiveBatchKey::FollowSpeech | LiveBatchKey::EndTurn => usize::MAX,
+            LiveBatchKey::Judge => {
+                let network = self.slots.iter().find_map(|(_, slot)| slot.judge.as_ref());
+                let on_cpu = network.is_none_or(|judge| is_cpu(judge.network.device()));
+                if on_cpu { MAX_JUDGED } else { MAX_JUDGED_GPU }
+            }
             LiveBatchKey::Encode { group, chunks, .. } => self.groups.get(group).map_or(MAX_STREAMS, |group| {
                 most_streams(is_cpu(group.model.device()), chunks * (group.look_ahead + 1))
             }),
@@ -178,6 +218,7 @@ impl BatchExecutor for LiveExecutor {
             LiveBatchKey::FollowSpeech => "speech",
             LiveBatchKey::Encode { .. } => "encode",
             LiveBatchKey::EndTurn => "settle",
+            LiveBatchKey::Judge => "judge",
         }
     }
 
@@ -187,6 +228,7 @@ impl BatchExecutor for LiveExecutor {
                 slots.iter().map(|slot| self.slots.get_mut(*slot)?.follow_speech().map(Some)).collect()
             }
             LiveBatchKey::Encode { group, search, chunks } => self.encode(group, search, chunks, slots),
+            LiveBatchKey::Judge => self.judge(slots),
             LiveBatchKey::EndTurn => slots
                 .iter()
                 .map(|slot| {
@@ -254,6 +296,7 @@ mod tests {
             group,
             endpointing: EndpointingRules::default(),
             has_detector: true,
+            turn_detector: None,
             keyterms: None,
             fusion: None,
             beam: 1,
@@ -265,7 +308,7 @@ mod tests {
             samples: piece.to_vec(),
             probabilities: heard.push(piece).unwrap(),
             mel: mel.push(piece),
-            cuts: Vec::new(),
+            ..LiveAudio::default()
         });
         while executor.next_step(0).is_none_or(|key| key == LiveBatchKey::FollowSpeech) {
             executor.push(0, pieces.next().unwrap());

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::backlog::BacklogReporter;
+use super::judge::{Asker, TurnJudge};
 use crate::decoding::fusion::Fusion;
 use crate::decoding::keyterms::Keyterms;
 use crate::decoding::{Beam, Search, Token};
 use crate::error::Result;
 use crate::models::fastconformer::Stream;
 use crate::models::silero::CHUNK;
+use crate::models::smart_turn::SmartTurn;
 use crate::pipeline::executors::groups::BatchGroup;
 use crate::vad::endpointer::{Endpoint, Endpointer, EndpointingRules};
 
@@ -29,6 +31,8 @@ pub struct LiveRequest {
     pub endpointing: EndpointingRules,
     /// True if the caller's detector finds the speech.
     pub has_detector: bool,
+    /// Hears whether a speaker has finished.
+    pub turn_detector: Option<Arc<SmartTurn>>,
     /// Keyterms of a greedy search; those of a beam search are in its fusion.
     pub keyterms: Option<Arc<Keyterms>>,
     /// Shallow fusion for beam search; without it the search is greedy.
@@ -49,7 +53,7 @@ impl LiveRequest {
 /// A piece of audio.
 #[derive(Debug, Default)]
 pub struct LiveAudio {
-    /// At 16 kHz; how many of them there are is all that the worker needs.
+    /// At 16 kHz. Only a turn detector hears them; else their number is all that the worker needs.
     pub samples: Vec<f32>,
     /// Speech probabilities of the detector's chunks that the samples complete.
     pub probabilities: Vec<f32>,
@@ -57,6 +61,17 @@ pub struct LiveAudio {
     pub mel: Vec<f32>,
     /// The caller's ends of turns, each as the number of probabilities before it.
     pub cuts: Vec<usize>,
+    /// The caller's questions to the turn detector.
+    pub questions: Vec<TurnQuestion>,
+}
+
+/// The question whether the speaker has finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnQuestion {
+    /// Samples of the piece before it.
+    pub at: usize,
+    /// Samples before it that are of the turn.
+    pub turn: usize,
 }
 
 /// Output of a step for a live stream.
@@ -73,6 +88,8 @@ pub struct StepOutput {
     pub ended: bool,
     /// The caller's ends of turns up to which all tokens are out.
     pub settled: usize,
+    /// The turn detector's answer to the caller: the probability that the speaker has finished.
+    pub judged: Option<f32>,
     /// Processed audio of the session, ms.
     pub processed_ms: u64,
     /// End of the decoded audio, ms from the start of the session.
@@ -99,6 +116,7 @@ pub(super) struct LiveSlot {
     first_row: usize,
     mels: usize,
     endpointer: Endpointer,
+    pub judge: Option<TurnJudge>,
     turn: Option<Turn>,
     /// Time at which the first unencoded chunk was complete.
     ready_since: Option<Instant>,
@@ -140,6 +158,7 @@ impl LiveSlot {
             first_row: 0,
             mels: config.num_mel_bins,
             endpointer: Endpointer::new(request.endpointing)?,
+            judge: request.turn_detector.clone().map(TurnJudge::new),
             turn: None,
             ready_since: None,
             finishing: false,
@@ -153,6 +172,16 @@ impl LiveSlot {
     }
 
     pub fn push(&mut self, input: LiveAudio) {
+        if let Some(judge) = &mut self.judge {
+            let mut pushed = 0;
+            for TurnQuestion { at, turn } in input.questions {
+                let at = at.clamp(pushed, input.samples.len());
+                judge.push(&input.samples[pushed..at]);
+                pushed = at;
+                judge.ask(judge.end().saturating_sub(turn)..judge.end(), Asker::Caller);
+            }
+            judge.push(&input.samples[pushed..]);
+        }
         if self.request.has_detector {
             let known = self.heard.len() + self.probabilities.len();
             let begin = self.processed_samples + known * CHUNK;
@@ -205,6 +234,40 @@ impl LiveSlot {
         }
     }
 
+    /// True if a question to the turn detector waits.
+    pub fn has_question(&self) -> bool {
+        self.judge.as_ref().is_some_and(TurnJudge::has_question)
+    }
+
+    /// Takes the turn detector's answer.
+    pub fn judged(&mut self, asker: Asker, probability: f32) -> Result<StepOutput> {
+        match asker {
+            Asker::Caller => Ok(StepOutput { judged: Some(probability), ..self.output(Vec::new()) }),
+            Asker::Pause(pause) => {
+                self.endpointer.judged(pause, probability);
+                self.end_finished_turn();
+                self.follow_speech()
+            }
+        }
+    }
+
+    /// Asks the turn detector in a pause.
+    fn judge_pause(&mut self) {
+        if let (Some(judge), Some(turn)) = (&mut self.judge, &self.turn)
+            && let Some(pause) = self.endpointer.next_question()
+        {
+            judge.ask(turn.start_row * HOP..self.processed_samples, Asker::Pause(pause));
+        }
+    }
+
+    /// Ends a turn here whose speaker has finished.
+    fn end_finished_turn(&mut self) {
+        if self.turn.is_some() && !self.is_turn_ending() && self.endpointer.is_finished() {
+            self.endpointer.forget_speech();
+            self.set_turn_end(self.processed_samples / HOP);
+        }
+    }
+
     /// Takes the probabilities that have come.
     pub fn follow_speech(&mut self) -> Result<StepOutput> {
         self.probabilities.extend(std::mem::take(&mut self.heard));
@@ -216,7 +279,7 @@ impl LiveSlot {
 
     /// Processes the probabilities up to the end of a turn.
     fn process_probabilities(&mut self) -> Result<()> {
-        while !self.is_turn_ending() {
+        while !self.is_turn_ending() && !self.has_question() {
             if self.is_cut_due() {
                 self.cuts.pop_front();
                 self.cut();
@@ -232,8 +295,14 @@ impl LiveSlot {
             match self.endpointer.push(probability) {
                 Some(Endpoint::Speech { since }) => self.begin_turn((since / HOP).saturating_sub(PRE_ROLL_ROWS))?,
                 Some(Endpoint::Silence) => self.set_turn_end(self.processed_samples / HOP),
-                None => {}
+                None => {
+                    self.judge_pause();
+                    self.end_finished_turn();
+                }
             }
+        }
+        if let Some(judge) = &mut self.judge {
+            judge.forget_before(self.processed_samples);
         }
         self.drop_unneeded_rows();
         Ok(())
@@ -307,9 +376,9 @@ impl LiveSlot {
         }
     }
 
-    /// Time since which a chunk waits for the encoder; none while probabilities wait to be taken.
+    /// Time since which a chunk waits for the encoder; none while probabilities or questions wait to be taken.
     pub fn ready_since(&self) -> Option<Instant> {
-        self.ready_since.filter(|_| !self.has_heard())
+        self.ready_since.filter(|_| !self.has_heard() && !self.has_question())
     }
 
     fn update_ready_since(&mut self) {
@@ -398,6 +467,7 @@ impl LiveSlot {
             turn_ms: self.turn.as_ref().map_or(0, |turn| self.row_ms(turn.start_row)),
             ended: false,
             settled: 0,
+            judged: None,
             processed_ms: self.processed_ms(),
             until_ms: self.encoded_ms().unwrap_or_else(|| self.detected_ms()),
         }
