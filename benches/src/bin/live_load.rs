@@ -25,7 +25,7 @@ use tungstenite::{Error as SocketError, Message, WebSocket};
 /// Starts the service with its defaults and opens many sessions at once. Each session sends its utterances at the pace of speech,
 /// with two seconds of silence after each. The latency of an utterance runs from the moment when its last sound was sent to the
 /// arrival of the final that ends after it and has words of it, without the silence that ends the turn. An utterance without such a
-/// final counts as missed. Processor time and memory are those of the service; the clients run on the same machine.
+/// final counts as missed; finals of it that came before its end count as cuts. Processor time and memory are those of the service; the clients run on the same machine.
 #[derive(Parser)]
 #[command(after_help = "Examples:
   cargo run --release --bin live_load -- eval/librispeech-sample
@@ -54,6 +54,9 @@ struct Arguments {
     /// The models folder [default: the repository's]
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
+    /// A Smart Turn network that hears whether a speaker has finished, which ends a turn after 250 ms
+    #[arg(long, value_name = "PATH")]
+    turn_detector: Option<PathBuf>,
     /// Length of a frame of audio, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     frame: u64,
@@ -84,6 +87,8 @@ struct SessionResult {
     errors: WordErrors,
     words: usize,
     missed: usize,
+    /// Turns that ended within an utterance.
+    cuts: usize,
     /// Delay of its most delayed frame behind the schedule, ms.
     late_ms: f64,
     failed: bool,
@@ -94,10 +99,15 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
-    let Arguments { folder, levels, model, utterances: count, lm, chats, models, frame: frame_ms } = arguments;
+    let Arguments { folder, levels, model, utterances: count, lm, chats, models, turn_detector, frame: frame_ms } =
+        arguments;
     let utterances = Arc::new(read_utterances(&folder)?);
     let most = levels.iter().max().copied().unwrap_or(1);
-    let service = Setup::new()
+    let setup = match &turn_detector {
+        Some(path) => Setup::new().with("turn_detector", path.display()).with("turn_finished_silence_ms", 250),
+        None => Setup::new().with("turn_detector", "off"),
+    };
+    let service = setup
         .on(&models.unwrap_or_else(auricle_tests::models))
         // An account alone gets eight ninths.
         .with("max_live_sessions", most + most / 8 + 2)
@@ -111,9 +121,9 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let search = if lm == Switch::On { "with the language model" } else { "greedy" };
     println!("{}, {search}, {count} utterances a session, frames of {frame_ms} ms\n", clients.model);
     println!(
-        "| Sessions | Final after end of turn (700 ms of silence left out), ms: p50 | p95 | p99 | Missed, of | WER % | CPU, cores | Memory, MB | Latest frame sent, ms late | Failed |"
+        "| Sessions | Final after end of turn (700 ms of silence left out), ms: p50 | p95 | p99 | Missed, of | Cuts | WER % | CPU, cores | Memory, MB | Latest frame sent, ms late | Failed |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
     let questions = Questions::start(&clients.account, chats);
     for level in levels {
         measure(&service, &clients, level);
@@ -203,12 +213,13 @@ fn measure(service: &Service, clients: &Clients, level: usize) {
     results.iter().for_each(|result| errors.add(&result.errors));
     let words: usize = results.iter().map(|result| result.words).sum();
     println!(
-        "| {level} | {} | {} | {} | {}, {} | {:.1} | {cpu:.2} | {:.0} | {:.0} | {} |",
+        "| {level} | {} | {} | {} | {}, {} | {} | {:.1} | {cpu:.2} | {:.0} | {:.0} | {} |",
         shown(0.5),
         shown(0.95),
         shown(0.99),
         results.iter().map(|result| result.missed).sum::<usize>(),
         level * count,
+        results.iter().map(|result| result.cuts).sum::<usize>(),
         errors.percent_of(words),
         resident_mb(service.process_id()),
         results.iter().map(|result| result.late_ms).fold(0.0, f64::max),
@@ -264,10 +275,11 @@ impl Clients {
         for (begin, end) in spans {
             let ended = began + Duration::from_millis(end);
             // Word times are accurate to a few tenths of a second.
-            let belongs = |transcript: &&Final| {
-                transcript.at > ended && transcript.last_ms > begin && transcript.last_ms <= end + 500
-            };
-            match finals.iter().find(belongs) {
+            let belongs = |transcript: &&Final| transcript.last_ms > begin && transcript.last_ms <= end + 500;
+            let (cut, after): (Vec<&Final>, Vec<&Final>) =
+                finals.iter().filter(belongs).partition(|transcript| transcript.at <= ended);
+            result.cuts += cut.len();
+            match after.first() {
                 Some(transcript) => {
                     let after = transcript.at.duration_since(ended).as_secs_f64() * 1e3 - ENDPOINT_MS as f64;
                     result.latencies_ms.push(after);
