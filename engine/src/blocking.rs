@@ -76,7 +76,7 @@ pub fn check_detector(dir: impl AsRef<Path>) -> Result<usize> {
 /// # Errors
 /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
 pub fn check_voice(dir: impl AsRef<Path>) -> Result<usize> {
-    Ok(VoiceModel::load(dir.as_ref(), "en", &Device::flex(), Precision::F32)?.parameters())
+    Ok(VoiceModel::load(dir.as_ref(), "en", &Device::flex(), Precision::F32, None)?.parameters())
 }
 
 /// Loads a checkpoint on the CPU, a folder or a GGUF file, to see that every tensor is there, has its shape, and none is left over.
@@ -497,11 +497,10 @@ impl Engine {
             return Ok(ids.map(|id| voice(id, "en", &model, path)).collect());
         }
         let mut voices = Vec::new();
-        for model in self.catalog.voices() {
-            let path = self.catalog.voice_path(model);
-            if !path.is_dir() {
-                continue;
-            }
+        let folders = self.catalog.voices().iter();
+        let folders =
+            folders.flat_map(|model| self.catalog.voice_paths(model).into_iter().map(move |path| (model, path)));
+        for (model, path) in folders.filter(|(_, path)| path.is_dir()) {
             let first = voices.len();
             let ids = voice_model::voice_ids(&path)?.into_iter();
             voices.extend(ids.map(|id| voice(id, &model.language, &model.id, &path)));
@@ -549,7 +548,9 @@ impl Engine {
             None => voices.first().ok_or_else(|| Error::internal("there is no voice"))?,
             Some(wanted) => find_voice(&voices, wanted)?,
         };
-        let model = self.model(path, || VoiceModel::load(path, &voice.language, &self.device, self.precision))?;
+        let g2p = self.catalog.g2p();
+        let load = || VoiceModel::load(path, &voice.language, &self.device, self.precision, g2p.as_deref());
+        let model = self.model(path, load)?;
         let number = model.voice(&voice.id).ok_or_else(|| Error::internal("a voice is listed and not loaded"))?;
         Ok((model, number))
     }
@@ -685,6 +686,10 @@ fn find_voice<'a>(voices: &'a [(VoiceInfo, PathBuf)], wanted: &str) -> Result<&'
     }
     let known: Vec<String> = voices.iter().map(|(voice, _)| format!("{} ({})", voice.id, voice.language)).collect();
     let known = format!("there are {}; `auricle voices list` lists them", known.join(", "));
+    let of_folder = |(_, path): &(VoiceInfo, PathBuf)| voice_model::other_language(path, wanted);
+    if let Some(other) = voices.iter().find_map(of_folder) {
+        return Err(Error::Language(format!("{wanted} speaks {other}, and text is read as English; {known}")));
+    }
     let is_code = (2..=3).contains(&language.len()) && language.bytes().all(|byte| byte.is_ascii_lowercase());
     match is_code {
         true => Err(Error::Language(format!("no voice speaks {language}; {known}"))),

@@ -27,9 +27,15 @@ pub struct CatalogVoice {
     pub id: String,
     /// Its folder, relative to the models folder.
     pub starter: String,
+    /// A published checkpoint whose voices come first once it is pulled, by its name on the model hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<String>,
+    /// Folder of the published checkpoint, relative to the models folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// The language that its voices speak.
     pub language: String,
-    /// The voice that is used where none is named; the first one if left out.
+    /// The voice that is used where none is named; the first one if left out, or if another checkpoint's voices come first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_voice: Option<String>,
 }
@@ -307,9 +313,22 @@ impl Catalog {
         &self.voices
     }
 
-    /// The folder of a model that speaks, there or not.
-    pub fn voice_path(&self, voice: &CatalogVoice) -> PathBuf {
-        self.dir.join(&voice.starter)
+    /// The folders of a model that speaks, there or not: the published one first if it is present, then the starter.
+    pub fn voice_paths(&self, voice: &CatalogVoice) -> Vec<PathBuf> {
+        let starter = self.dir.join(&voice.starter);
+        self.published_voice_path(voice).into_iter().chain([starter]).collect()
+    }
+
+    /// The folder of a published checkpoint that speaks, if it is present.
+    pub fn published_voice_path(&self, voice: &CatalogVoice) -> Option<PathBuf> {
+        voice.published.as_ref()?;
+        let folder = self.dir.join(voice.folder.as_ref()?);
+        folder.join("config.json").is_file().then_some(folder)
+    }
+
+    /// The folder of a G2P model for voices that read phones and have none: that of the first starter.
+    pub(crate) fn g2p(&self) -> Option<PathBuf> {
+        self.voices.iter().map(|voice| self.dir.join(&voice.starter).join("g2p")).find(|dir| dir.is_dir())
     }
 
     /// All language models, in the catalog's order.

@@ -25,10 +25,12 @@
 //! - [`epilogue`]: what follows a matrix product: bias, activation, residual and norm
 //! - [`activation`]: ReLU, SiLU, GELU, GLU, SwiGLU and ELU in one pass
 //! - [`depthwise`]: depthwise convolutions on the CPU
+//! - [`convolution`]: convolutions over frames, channel by channel in memory, on the CPU
 //! - [`int8_matrix`]: products of many rows, rounded to 8 bits, with an 8-bit matrix, on the CPU
 //! - [`logmel`]: samples to log-mel frames, for whole utterances and live streams
 //! - [`istft`]: spectra of overlapping frames to samples, as a stream, on the CPU
 //! - [`norm`]: layer and root-mean-square normalisation
+//! - [`channels`]: frames of many channels, and their normalisation, on the CPU
 //! - [`gemv`]: products of a few rows with a packed matrix, on the CPU
 //! - [`softmax_stats`]: log-sum-exp and entropy of logits
 //! - [`frame_ring`]: the last frames of many streams in one tensor
@@ -41,6 +43,8 @@
 
 pub mod activation;
 pub mod attention;
+pub mod channels;
+pub mod convolution;
 #[cfg(feature = "wgpu")]
 mod cube;
 pub mod depthwise;

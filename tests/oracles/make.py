@@ -16,6 +16,7 @@ from checkpoints import CHECKPOINTS
 from decoder import DECODERS, make_decoder
 from features import make_features
 from gguf_types import make_gguf_types
+from kokoro_voice import make_kokoro
 from models import make_model
 from pocket_tts import MODELS as POCKET
 from pocket_tts import make_pocket
@@ -54,6 +55,9 @@ def make(root: Path, only: list[str]) -> None:
     if not only or "vocos" in only:
         print("vocos")
         make_vocoder(fresh(root / "vocos"))
+    if not only or "kokoro" in only:
+        print("kokoro")
+        make_kokoro(fresh(root / "kokoro"))
     for name in POCKET:
         if not only or f"pocket_tts/{name}" in only:
             print(f"pocket_tts/{name}")
@@ -136,7 +140,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", "smart_turn", "voice", "sortformer", "fastspeech2", "vocos", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/words", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "smart_turn", "voice", "sortformer", "fastspeech2", "vocos", "kokoro", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/words", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

@@ -59,4 +59,4 @@ pub use service::{Service, Setup, eventually, unique};
 pub use sound_server::{Recording, SoundServer};
 pub use turn_detector::{Verdict, turn_detector};
 pub use visitor::{PASSWORD, Visitor};
-pub use voices::{tiny_voice, write_frame_voice, write_tiny_voice};
+pub use voices::{tiny_voice, write_clause_voice, write_frame_voice, write_tiny_voice};

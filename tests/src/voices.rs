@@ -32,3 +32,10 @@ pub fn write_frame_voice(dir: &Path) {
     fs::create_dir_all(dir).expect("a folder is made");
     crate::oracle::copy_folder(&crate::fixtures().join("pocket_tts/pocket"), dir);
 }
+
+/// Writes a voice that says a clause at once, tiny and random, into a folder. Its voices are af_ann and bm_bob, and ff_other, which speaks
+/// French.
+pub fn write_clause_voice(dir: &Path) {
+    fs::create_dir_all(dir).expect("a folder is made");
+    crate::oracle::copy_folder(&crate::fixtures().join("kokoro"), dir);
+}

@@ -4,6 +4,8 @@ pub mod bert;
 pub mod decoder;
 pub mod fastconformer;
 pub mod fastspeech2;
+pub mod kokoro;
+pub mod noise;
 pub mod pocket_tts;
 pub mod silero;
 pub mod smart_turn;

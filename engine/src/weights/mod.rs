@@ -1,5 +1,5 @@
-//! Checkpoint tensors: safetensors files of a folder, read one tensor at a time into device memory; GGUF and ONNX files in modules of
-//! their own.
+//! Checkpoint tensors: safetensors files of a folder, or a file of PyTorch, read one tensor at a time into device memory; GGUF and ONNX
+//! files in modules of their own.
 //!
 //! A model requests each tensor by name and shape. A missing, misshapen or unused tensor is an error that names it, so
 //! a checkpoint of another architecture never loads in part.
@@ -7,6 +7,7 @@
 pub mod gguf;
 mod gguf_blocks;
 pub mod onnx;
+pub mod pytorch;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,13 +50,17 @@ pub struct Weights {
     device: Device,
 }
 
-/// Shape and values of the only tensor of a safetensors file.
+/// Shape and values of the only tensor of a safetensors file, or of a `.pt` file of PyTorch.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] when the file is none, or has no tensor or several; [`Error::Weights`] when it is no float.
 pub fn read_only_tensor(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
     let mut weights = Weights::empty(path, &Device::flex());
-    weights.add_file(path)?;
+    if path.extension().is_some_and(|extension| extension == "pt") {
+        weights.add_pytorch(path)?;
+    } else {
+        weights.add_file(path)?;
+    }
     let mut entries = weights.entries.iter();
     let (Some((name, entry)), None) = (entries.next(), entries.next()) else {
         let reason = format!("it has {} tensors, and one is read", weights.entries.len());
@@ -97,6 +102,16 @@ impl Weights {
         let entry = |(shape, values)| Entry { shape, place: Place::Memory(values) };
         let entries = tensors.into_iter().map(|(name, tensor)| (name, entry(tensor))).collect();
         Self { entries, ..Self::empty(origin, device) }
+    }
+
+    /// Opens a file of `torch.save`: a state dictionary, or dictionaries of several, whose keys are joined with dots.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when it is none.
+    pub fn open_pytorch(path: &Path, device: &Device) -> Result<Self> {
+        let mut weights = Self::empty(path, device);
+        weights.add_pytorch(path)?;
+        Ok(weights)
     }
 
     /// The tensors by the names that `rename` gives for theirs.
@@ -174,6 +189,19 @@ impl Weights {
         Ok(())
     }
 
+    fn add_pytorch(&mut self, path: &Path) -> Result<()> {
+        let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
+        let (file, tensors) = pytorch::open(path).map_err(bad)?;
+        for pytorch::TensorPlace { name, dtype, shape, start, bytes } in tensors {
+            let entry = Entry { shape, place: Place::File { file: self.files.len(), dtype, start, bytes } };
+            if self.entries.insert(name.clone(), entry).is_some() {
+                return Err(bad(format!("tensor {name} is there twice")));
+            }
+        }
+        self.files.push(RefCell::new(file));
+        Ok(())
+    }
+
     /// The values of a tensor as f32, in the file's (row-major) order.
     fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let wrong = |reason: String| Error::Weights { tensor: name.to_string(), reason };
@@ -217,6 +245,16 @@ impl Scope<'_> {
     /// True if there is such a tensor.
     pub fn has(&self, name: &str) -> bool {
         self.weights.entries.contains_key(&format!("{}{name}", self.prefix))
+    }
+
+    /// The full name of a tensor.
+    pub fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// The shape of a tensor, none if it is not there.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.weights.entries.get(&format!("{}{name}", self.prefix)).map(|entry| entry.shape.as_slice())
     }
 
     /// The device that receives the tensors.
@@ -265,14 +303,16 @@ fn open_file(path: &Path) -> Result<(File, Metadata, u64)> {
 }
 
 /// Bytes that the weights of a file, or of the files below a folder, take at most once they are loaded: four for each value of a
-/// safetensors file and for each byte of an ONNX file, and the size of a GGUF file or of another file that is named itself. Zero where
-/// there is none; its loader tells.
+/// safetensors file and for each byte of an ONNX file, and the size of a GGUF file, a file of PyTorch or one that is named itself. Zero
+/// where there is none; its loader tells.
 pub fn most_bytes(path: &Path) -> u64 {
     fn below(folder: &Path, levels: usize) -> u64 {
         let paths = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let bytes = |path: PathBuf| match path.is_dir() {
             true if levels > 0 => below(&path, levels - 1),
-            false if ["safetensors", "gguf", "onnx"].iter().any(|end| has_end(&path, end)) => of_file(&path),
+            false if ["safetensors", "gguf", "onnx", "pth", "pt"].iter().any(|end| has_end(&path, end)) => {
+                of_file(&path)
+            }
             _ => 0,
         };
         paths.map(bytes).sum()

@@ -126,15 +126,26 @@ pub fn list(catalog: &Catalog) -> auricle_engine::Result<Vec<ListedModel>> {
         });
     }
     for voice in catalog.voices() {
-        let path = catalog.voice_path(voice);
+        let is_pulled = catalog.published_voice_path(voice).is_some();
+        let Some(path) = catalog.voice_paths(voice).into_iter().next() else { continue };
+        let offer = |published: &String| Offer {
+            size: None,
+            published: published.clone(),
+            download_bytes: None,
+            serves: is_pulled,
+        };
         models.push(ListedModel {
             id: voice.id.clone(),
             kind: "voice".into(),
-            state: if path.is_dir() { ModelState::Starter } else { ModelState::Missing },
+            state: match path.is_dir() {
+                true if is_pulled => ModelState::Published,
+                true => ModelState::Starter,
+                false => ModelState::Missing,
+            },
             path,
             languages: vec![voice.language.clone()],
-            published: None,
-            offers: Vec::new(),
+            published: voice.published.clone().filter(|_| is_pulled),
+            offers: voice.published.iter().map(offer).collect(),
         });
     }
     Ok(models)

@@ -69,6 +69,14 @@ fn list(args: &ListArgs) -> Result<()> {
             text.push_str(&format!("    --size {:<6} {bytes:>7}  {}\n", size.name, size.published));
         }
     }
+    let voices = catalog.voices().iter().filter(|voice| catalog.published_voice_path(voice).is_none());
+    let voices = voices.filter_map(|voice| Some((voice, voice.published.as_ref()?)));
+    for (index, (voice, published)) in voices.enumerate() {
+        if index == 0 {
+            text.push_str("\nThe starter voice is intelligible and plain. For one that sounds human:\n");
+        }
+        text.push_str(&format!("  auricle models pull {:<18} {published}\n", voice.id));
+    }
     let missing =
         catalog.language_models().iter().filter(|model| catalog.choose_language_model(Some(&model.id)).is_err());
     for (index, model) in missing.enumerate() {
@@ -136,7 +144,7 @@ fn present(dir: &Path) -> Result<Vec<PathBuf>> {
     });
     let named = named.map(|folder| dir.join(folder)).chain(catalog.detector());
     let named = named.chain(catalog.diarizer()).chain(catalog.starter_diarizer()).chain(catalog.tagger());
-    let named = named.chain(catalog.voices().iter().map(|voice| catalog.voice_path(voice)));
+    let named = named.chain(catalog.voices().iter().flat_map(|voice| catalog.voice_paths(voice)));
     let languages = catalog.language_models().iter();
     let languages = languages.filter_map(|model| Some(catalog.choose_language_model(Some(&model.id)).ok()?.1));
     let files = languages.chain(catalog.turn_detector());
@@ -149,7 +157,8 @@ fn present(dir: &Path) -> Result<Vec<PathBuf>> {
 /// Tells if the folder is of voices: one of folders, or one with a network of its own.
 fn is_voice(dir: &Path) -> bool {
     let is_network = |name: String| matches!(name.as_str(), "pocket_tts" | "gradium_phonon_tts");
-    dir.join("acoustic").is_dir() || model_type(dir).is_some_and(is_network)
+    let speaks_clauses = config(dir).is_some_and(|config| config["istftnet"].is_object());
+    dir.join("acoustic").is_dir() || speaks_clauses || model_type(dir).is_some_and(is_network)
 }
 
 /// Loads a checkpoint and gives the number of values in its tensors.
@@ -167,9 +176,12 @@ fn part_of(dir: &Path) -> Option<(&'static str, Check)> {
 
 /// The `model_type` of the folder's `config.json`.
 fn model_type(dir: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(dir.join("config.json")).ok()?;
-    let config: serde_json::Value = serde_json::from_str(&text).ok()?;
-    config["model_type"].as_str().map(str::to_owned)
+    config(dir)?["model_type"].as_str().map(str::to_owned)
+}
+
+/// The folder's `config.json`.
+fn config(dir: &Path) -> Option<serde_json::Value> {
+    serde_json::from_str(&std::fs::read_to_string(dir.join("config.json")).ok()?).ok()
 }
 
 fn described(dir: &Path, report: &ModelReport) -> String {

@@ -2,6 +2,7 @@
 
 mod audio;
 mod chat;
+mod clause_speech;
 mod diarizer;
 mod embedding;
 mod extractive;

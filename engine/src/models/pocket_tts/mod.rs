@@ -8,7 +8,6 @@ mod flow;
 mod model;
 mod names;
 mod network;
-mod noise;
 mod text;
 mod transformer;
 

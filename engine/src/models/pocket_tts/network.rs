@@ -10,9 +10,9 @@ use super::backbone::Backbone;
 use super::config::{Config, Sampling};
 use super::flow::FlowHead;
 use super::names::in_transformers;
-use super::noise::Noise;
 use super::transformer::Cache;
 use crate::error::{Error, Result};
+use crate::models::noise::Noise;
 use crate::weights::Weights;
 
 /// Tokens of a second of speech, and seconds beside them, by which the published class bounds an utterance.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::clause_steps::{advance_clause, begin_clause};
 use super::frame_steps::compute_frames;
 use super::phone_voice::PhoneVoice;
 use super::phrase::Phrase;
@@ -44,6 +45,9 @@ enum Part {
     /// The first frame of a phrase, with its text.
     FirstFrame,
     Frame,
+    /// The prosody of a clause, and a part of its samples.
+    Prosody,
+    ClausePart,
 }
 
 /// The streams that a device speaks.
@@ -177,6 +181,8 @@ impl BatchExecutor for SpeechExecutor {
         let part = match (&slot.speaking, slot.phrases.front()) {
             (Some(Speaking::Mels(_)), _) => Part::Vocoder,
             (Some(Speaking::Frames(_)), _) => Part::Frame,
+            (Some(Speaking::Clause(_)), _) => Part::ClausePart,
+            (None, Some(Phrase::Phones(_))) if slot.request.model.says_clauses() => Part::Prosody,
             (None, Some(Phrase::Phones(phrase))) => Part::Acoustic(phrase.symbols.len().next_power_of_two()),
             (None, Some(Phrase::Text(_))) => Part::FirstFrame,
             (None, None) => return None,
@@ -199,7 +205,7 @@ impl BatchExecutor for SpeechExecutor {
             Part::Acoustic(_) => self.most(key.model, MAX_PHRASES),
             Part::Vocoder => self.most(key.model, MAX_CHUNKS),
             // A text takes as long as several frames: other streams do not wait for two.
-            Part::FirstFrame => 1,
+            Part::FirstFrame | Part::Prosody | Part::ClausePart => 1,
             Part::Frame => MAX_FRAMES,
         }
     }
@@ -210,6 +216,8 @@ impl BatchExecutor for SpeechExecutor {
             Part::Vocoder => "vocoder",
             Part::FirstFrame => "first-frame",
             Part::Frame => "frame",
+            Part::Prosody => "prosody",
+            Part::ClausePart => "clause-part",
         }
     }
 
@@ -226,6 +234,13 @@ impl BatchExecutor for SpeechExecutor {
             (Synthesizer::Phones(model), Part::Vocoder) => self.compute_samples(model, slots),
             (Synthesizer::Frames(model), Part::FirstFrame | Part::Frame) => {
                 compute_frames(model, &mut self.slots, slots)
+            }
+            (Synthesizer::Clauses(voice), Part::Prosody) => {
+                let begun = slots.iter().map(|slot| begin_clause(voice, &mut self.slots, *slot).map(|()| None));
+                begun.collect()
+            }
+            (Synthesizer::Clauses(voice), Part::ClausePart) => {
+                slots.iter().map(|slot| advance_clause(voice, &mut self.slots, *slot)).collect()
             }
             _ => Err(Error::internal("a step of another form of voice")),
         }

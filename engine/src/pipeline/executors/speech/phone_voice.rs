@@ -18,6 +18,8 @@ use crate::text::speech::{Clause, PHONES, Phone, Pronouncer};
 
 /// Marks of the vocabulary.
 const MARKS: [&str; 4] = [",", ".", "?", "!"];
+/// Symbols of a phrase at most.
+const MOST_SYMBOLS: usize = 400;
 /// The silence before a phrase.
 const EDGE: &str = "<sos/eos>";
 
@@ -38,12 +40,16 @@ struct Vocabulary {
 }
 
 impl Symbols for Vocabulary {
+    fn most(&self) -> usize {
+        MOST_SYMBOLS
+    }
+
     fn edge(&self) -> usize {
         self.edge
     }
 
-    fn phone(&self, phone: Phone) -> usize {
-        self.phones.get(phone.index()).copied().unwrap_or(self.edge)
+    fn word(&self, _: &str, phones: &[Phone]) -> Vec<usize> {
+        phones.iter().map(|phone| self.phones.get(phone.index()).copied().unwrap_or(self.edge)).collect()
     }
 
     fn mark(&self, mark: &str) -> Option<usize> {

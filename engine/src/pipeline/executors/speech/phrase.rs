@@ -5,9 +5,6 @@ use std::ops::Range;
 use super::text_phrase::TextPhrase;
 use crate::text::speech::{Clause, Phone, TokenKind};
 
-/// Symbols of a phrase at most. A clause of more is said in several.
-pub const MOST_SYMBOLS: usize = 400;
-
 /// A phrase, which is said at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phrase {
@@ -20,7 +17,7 @@ pub enum Phrase {
 /// Symbols that are said at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhonePhrase {
-    /// Numbers of the vocabulary: the silence before, phones, marks.
+    /// Numbers of the vocabulary: the silence before, phones, marks, and what else the model reads.
     pub symbols: Vec<usize>,
     /// The words, in their order.
     pub words: Vec<PhraseWord>,
@@ -37,12 +34,24 @@ pub struct PhraseWord {
 
 /// Numbers of the vocabulary.
 pub trait Symbols {
+    /// Symbols of a phrase at most. A clause of more is said in several.
+    fn most(&self) -> usize;
     /// Of the silence before a phrase.
     fn edge(&self) -> usize;
-    /// Of a phone.
-    fn phone(&self, phone: Phone) -> usize;
+    /// Of a spoken word with its phones.
+    fn word(&self, word: &str, phones: &[Phone]) -> Vec<usize>;
     /// Of one of `, . ? !`.
     fn mark(&self, mark: &str) -> Option<usize>;
+
+    /// Of what is between words, if anything is.
+    fn gap(&self) -> Option<usize> {
+        None
+    }
+
+    /// Of the silence behind a phrase, if it has its own symbol.
+    fn end(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// The phrases of a clause with the phones of its tokens; `written` gives the text of a range. A clause without phones has none.
@@ -54,6 +63,12 @@ pub fn phrases(
 ) -> Vec<PhonePhrase> {
     let begin = || PhonePhrase { symbols: vec![symbols.edge()], words: Vec::new() };
     let pause = symbols.mark(",");
+    // Room for the mark at the end, and for what is around a word.
+    let room = 1 + symbols.gap().iter().count() + symbols.end().iter().count();
+    let finished = |mut phrase: PhonePhrase| {
+        phrase.symbols.extend(symbols.end());
+        phrase
+    };
     let (mut found, mut phrase) = (Vec::new(), begin());
     let mut ended_at: Option<Range<usize>> = None;
     for (token, phones) in clause.tokens.iter().zip(phones) {
@@ -64,14 +79,18 @@ pub fn phrases(
             }
             continue;
         }
-        // Room for the mark at the end. A word of more phones than fit is said in pieces.
-        for (piece, phones) in phones.chunks(MOST_SYMBOLS - 2).enumerate() {
-            if phrase.symbols.len() + phones.len() >= MOST_SYMBOLS && !phrase.words.is_empty() {
+        // A word of more symbols than fit is said in pieces.
+        let longest = symbols.most().saturating_sub(1 + room).max(1);
+        for (piece, said) in symbols.word(&token.text, phones).chunks(longest).enumerate() {
+            if phrase.symbols.len() + said.len() + room > symbols.most() && !phrase.words.is_empty() {
                 phrase.symbols.extend(pause);
-                found.push(std::mem::replace(&mut phrase, begin()));
+                found.push(finished(std::mem::replace(&mut phrase, begin())));
+            }
+            if !phrase.words.is_empty() {
+                phrase.symbols.extend(symbols.gap());
             }
             let first = phrase.symbols.len();
-            phrase.symbols.extend(phones.iter().map(|phone| symbols.phone(*phone)));
+            phrase.symbols.extend(said);
             let end = phrase.symbols.len();
             let goes_on = piece > 0 || ended_at.as_ref() == Some(&token.written);
             match phrase.words.last_mut() {
@@ -87,7 +106,7 @@ pub fn phrases(
         if !ends_in_mark {
             phrase.symbols.extend(pause);
         }
-        found.push(phrase);
+        found.push(finished(phrase));
     }
     found
 }
@@ -97,16 +116,23 @@ mod tests {
     use super::*;
     use crate::text::speech::Token;
 
+    /// Symbols of a phrase at most.
+    const MOST_SYMBOLS: usize = 400;
+
     /// Phones are their numbers from 10 on.
     struct Numbers;
 
     impl Symbols for Numbers {
+        fn most(&self) -> usize {
+            MOST_SYMBOLS
+        }
+
         fn edge(&self) -> usize {
             0
         }
 
-        fn phone(&self, _: Phone) -> usize {
-            10
+        fn word(&self, _: &str, phones: &[Phone]) -> Vec<usize> {
+            vec![10; phones.len()]
         }
 
         fn mark(&self, mark: &str) -> Option<usize> {
@@ -119,10 +145,56 @@ mod tests {
         Token { text: text.into(), kind, written }
     }
 
-    fn said(text: &str, tokens: Vec<Token>, phones: &[usize]) -> Vec<PhonePhrase> {
+    /// As [`Numbers`], with gaps and an end.
+    struct Spaced;
+
+    impl Symbols for Spaced {
+        fn most(&self) -> usize {
+            MOST_SYMBOLS
+        }
+
+        fn edge(&self) -> usize {
+            0
+        }
+
+        fn word(&self, word: &str, phones: &[Phone]) -> Vec<usize> {
+            Numbers.word(word, phones)
+        }
+
+        fn mark(&self, mark: &str) -> Option<usize> {
+            Numbers.mark(mark)
+        }
+
+        fn gap(&self) -> Option<usize> {
+            Some(7)
+        }
+
+        fn end(&self) -> Option<usize> {
+            Some(8)
+        }
+    }
+
+    fn said_with(symbols: &impl Symbols, text: &str, tokens: Vec<Token>, phones: &[usize]) -> Vec<PhonePhrase> {
         let phone = Phone::from_index(0).unwrap();
         let phones: Vec<Vec<Phone>> = phones.iter().map(|count| vec![phone; *count]).collect();
-        phrases(&Clause { tokens }, &phones, &Numbers, |range| text[range].to_owned())
+        phrases(&Clause { tokens }, &phones, symbols, |range| text[range].to_owned())
+    }
+
+    fn said(text: &str, tokens: Vec<Token>, phones: &[usize]) -> Vec<PhonePhrase> {
+        said_with(&Numbers, text, tokens, phones)
+    }
+
+    #[test]
+    fn gaps_are_between_words_and_the_end_is_behind_the_last_mark() {
+        let tokens = || vec![token("pay", 0..3), token(",", 3..4), token("now", 5..8), token(".", 8..8)];
+        let found = said_with(&Spaced, "pay, now", tokens(), &[2, 0, 1, 0]);
+        assert_eq!(found[0].symbols, [0, 10, 10, 1, 7, 10, 2, 8]);
+        let words: Vec<_> = found[0].words.iter().map(|word| word.symbols.clone()).collect();
+        assert_eq!(words, [1..3, 5..6]);
+        let long = (0..300).map(|at| token("a", 2 * at..2 * at + 1)).collect();
+        let found = said_with(&Spaced, &"a ".repeat(300), long, &[4; 300]);
+        assert!(found.iter().all(|phrase| phrase.symbols.len() <= MOST_SYMBOLS && phrase.symbols.ends_with(&[1, 8])));
+        assert_eq!(found.iter().map(|phrase| phrase.words.len()).sum::<usize>(), 300);
     }
 
     #[test]

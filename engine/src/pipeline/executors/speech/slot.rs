@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::phrase::Phrase;
 use super::voice_model::{Measures, VoiceModel};
+use crate::models::kokoro;
 use crate::models::pocket_tts::Utterance;
 use crate::models::vocos::VocosState;
 
@@ -60,6 +61,13 @@ pub struct SpeechSlot {
 pub enum Speaking {
     Mels(MelSpeaking),
     Frames(FrameSpeaking),
+    Clause(ClauseSpeaking),
+}
+
+/// A phrase that is made as a whole, in several steps.
+pub struct ClauseSpeaking {
+    pub utterance: kokoro::Utterance,
+    pub words: Vec<(String, Range<usize>)>,
 }
 
 /// A phrase between the acoustic model and its last sample.

@@ -1,4 +1,4 @@
-//! A model that speaks, by phones or frame by frame, and its voices.
+//! A model that speaks, by phones, frame by frame or a clause at once, and its voices.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use auricle_kernels::gemv::Precision;
 use burn::tensor::Device;
 
+use super::clause_voice::ClauseVoice;
 use super::phone_voice::{self, PhoneVoice};
 use super::phrase::Phrase;
 use super::text_phrase::TextPhrase;
@@ -14,6 +15,7 @@ use crate::audio::loudness;
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::load_once::Loaded;
+use crate::models::kokoro::{self, Kokoro};
 use crate::models::pocket_tts::{self, PocketTts};
 use crate::text::speech::{Clause, ClauseSplitter};
 
@@ -39,6 +41,8 @@ pub enum Synthesizer {
     Phones(Box<PhoneVoice>),
     /// Text to a frame after another.
     Frames(Box<PocketTts>),
+    /// Phones to the samples of a clause.
+    Clauses(Box<ClauseVoice>),
 }
 
 struct Voice {
@@ -60,26 +64,51 @@ pub struct Measures {
 /// # Errors
 /// [`Error::Checkpoint`] when the folder names none.
 pub fn voice_ids(dir: &Path) -> Result<Vec<String>> {
-    if is_by_phones(dir) { phone_voice::voice_ids(dir) } else { pocket_tts::voice_ids(dir) }
+    match Form::of(dir) {
+        Form::Phones => phone_voice::voice_ids(dir),
+        Form::Frames => pocket_tts::voice_ids(dir),
+        Form::Clauses => kokoro::voice_ids(dir),
+    }
 }
 
-/// A folder of the other form has its settings itself.
-fn is_by_phones(dir: &Path) -> bool {
-    !dir.join("config.json").is_file()
+/// The language of a voice of a folder that is there and not among its [`voice_ids`], as its text is not read.
+pub fn other_language(dir: &Path, id: &str) -> Option<&'static str> {
+    match Form::of(dir) {
+        Form::Clauses => kokoro::other_language(id).filter(|_| kokoro::has_voice(dir, id)),
+        _ => None,
+    }
+}
+
+/// The form of a folder.
+enum Form {
+    Phones,
+    Frames,
+    Clauses,
+}
+
+impl Form {
+    /// A folder of parts has no settings itself.
+    fn of(dir: &Path) -> Self {
+        match dir.join("config.json").is_file() {
+            false => Self::Phones,
+            true if Kokoro::is_in(dir) => Self::Clauses,
+            true => Self::Frames,
+        }
+    }
 }
 
 impl Loaded for VoiceModel {}
 
 impl VoiceModel {
-    /// Loads a folder of either form, which speaks a language.
+    /// Loads a folder of any form, which speaks a language. A form that reads phones and has no G2P model takes that of the folder `g2p`.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-    pub fn load(dir: &Path, language: &str, device: &Device, precision: Precision) -> Result<Self> {
-        let synthesizer = if is_by_phones(dir) {
-            Synthesizer::Phones(Box::new(PhoneVoice::load(dir, device)?))
-        } else {
-            Synthesizer::Frames(Box::new(PocketTts::load(dir, precision)?))
+    pub fn load(dir: &Path, language: &str, device: &Device, precision: Precision, g2p: Option<&Path>) -> Result<Self> {
+        let synthesizer = match Form::of(dir) {
+            Form::Phones => Synthesizer::Phones(Box::new(PhoneVoice::load(dir, device)?)),
+            Form::Frames => Synthesizer::Frames(Box::new(PocketTts::load(dir, precision)?)),
+            Form::Clauses => Synthesizer::Clauses(Box::new(ClauseVoice::load(dir, precision, g2p)?)),
         };
         let voice = |id| Voice { id, measures: OnceLock::new() };
         Ok(Self { synthesizer, voices: voice_ids(dir)?.into_iter().map(voice).collect(), language: language.into() })
@@ -90,6 +119,7 @@ impl VoiceModel {
         match &self.synthesizer {
             Synthesizer::Phones(voice) => voice.acoustic.parameters() + voice.vocoder.parameters(),
             Synthesizer::Frames(model) => model.parameters(),
+            Synthesizer::Clauses(voice) => voice.model.parameters(),
         }
     }
 
@@ -103,6 +133,7 @@ impl VoiceModel {
         match &self.synthesizer {
             Synthesizer::Phones(voice) => voice.vocoder.config().sample_rate,
             Synthesizer::Frames(model) => model.sample_rate(),
+            Synthesizer::Clauses(voice) => voice.model.sample_rate(),
         }
     }
 
@@ -110,13 +141,18 @@ impl VoiceModel {
     pub fn is_on_cpu(&self) -> bool {
         match &self.synthesizer {
             Synthesizer::Phones(voice) => is_cpu(voice.acoustic.device()),
-            Synthesizer::Frames(_) => true,
+            Synthesizer::Frames(_) | Synthesizer::Clauses(_) => true,
         }
+    }
+
+    /// True if it says a clause at once.
+    pub fn says_clauses(&self) -> bool {
+        matches!(self.synthesizer, Synthesizer::Clauses(_))
     }
 
     /// True if it speaks slower and faster than it was trained to.
     pub fn has_speeds(&self) -> bool {
-        matches!(self.synthesizer, Synthesizer::Phones(_))
+        matches!(self.synthesizer, Synthesizer::Phones(_) | Synthesizer::Clauses(_))
     }
 
     /// The phrases of a clause; `written` gives the text of a range.
@@ -126,6 +162,9 @@ impl VoiceModel {
     pub fn phrases(&self, clause: &Clause, written: impl Fn(Range<usize>) -> String) -> Result<Vec<Phrase>> {
         match &self.synthesizer {
             Synthesizer::Phones(voice) => Ok(voice.phrases(clause, written)?.into_iter().map(Phrase::Phones).collect()),
+            Synthesizer::Clauses(voice) => {
+                Ok(voice.phrases(clause, written)?.into_iter().map(Phrase::Phones).collect())
+            }
             Synthesizer::Frames(model) => {
                 let phrase = TextPhrase::of(clause, self.language == "en", written, |text| model.tokens(text))?;
                 Ok(phrase.into_iter().map(Phrase::Text).collect())
@@ -163,6 +202,7 @@ impl VoiceModel {
     fn say(&self, phrase: &Phrase, voice: usize) -> Result<Vec<f32>> {
         match (&self.synthesizer, phrase) {
             (Synthesizer::Phones(model), Phrase::Phones(phrase)) => model.say(phrase, voice),
+            (Synthesizer::Clauses(model), Phrase::Phones(phrase)) => model.say(phrase, voice),
             (Synthesizer::Frames(model), Phrase::Text(phrase)) => {
                 let mut utterance = model.start(voice, &phrase.tokens, phrase.options())?;
                 let mut spoken = Vec::new();

@@ -1,0 +1,123 @@
+//! Speech of a model that says a clause at once, through the public API: the same alone, in company and from text in pieces; words by the
+//! durations of their phones; voices of languages that are not read. The model has random weights and makes noise.
+
+use auricle_engine::blocking::Engine;
+use auricle_engine::{Error, Precision, Result, SPEECH_FRAME, SpeakOptions, SpeechFrame, check_voice};
+use auricle_tests::write_clause_voice;
+use tempfile::TempDir;
+
+use super::speech::{TEXT, engine, of, options, say, sound, words};
+
+fn voice() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    write_clause_voice(dir.path());
+    dir
+}
+
+#[test]
+fn frames_hold_80_ms_and_the_words_that_begin_in_them() {
+    let voice = voice();
+    let frames = say(&engine(), TEXT, &of(voice.path()));
+    let (last, whole) = frames.split_last().unwrap();
+    assert!(whole.iter().all(|frame| frame.samples.len() == SPEECH_FRAME));
+    assert!((1..=SPEECH_FRAME).contains(&last.samples.len()));
+    assert!(sound(&frames).iter().all(|sample| (-1.0..=1.0).contains(sample)));
+    assert!(sound(&frames).iter().any(|sample| sample.abs() > 0.01));
+    for (at, frame) in whole.iter().enumerate() {
+        assert!(frame.words.iter().all(|word| word.start_ms / 80 == at as u64), "{at}: {:?}", frame.words);
+    }
+    let words = words(&frames);
+    let written: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let expected = "Good morning everyone It costs $5 to see the lake and the mill Is that too much No";
+    assert_eq!(written.join(" "), expected);
+    assert!(words.iter().all(|word| word.start_ms <= word.end_ms));
+    assert!(words.windows(2).all(|pair| pair[0].end_ms <= pair[1].start_ms), "{words:?}");
+    assert!(words.last().unwrap().end_ms <= sound(&frames).len() as u64 / 24);
+}
+
+#[test]
+fn text_in_pieces_and_streams_in_company_sound_like_the_whole_alone() {
+    let (voice, engine) = (voice(), engine());
+    let by = |id: &str, speed| of(voice.path()).voice(id).speed(speed);
+    let kinds = [("af_ann", 1.0), ("bm_bob", 1.0), ("af_ann", 0.6)];
+    let expected = kinds.map(|(id, speed)| say(&engine, TEXT, &by(id, speed)));
+    assert_ne!(sound(&expected[0]), sound(&expected[1]));
+    assert!(sound(&expected[2]).len() > sound(&expected[0]).len());
+    let (mut input, speech) = engine.speak(&by("af_ann", 1.0)).unwrap();
+    for piece in TEXT.as_bytes().chunks(3) {
+        input.push(std::str::from_utf8(piece).unwrap()).unwrap();
+    }
+    input.finish();
+    let frames: Vec<SpeechFrame> = speech.collect::<Result<_>>().unwrap();
+    assert_eq!(frames, expected[0]);
+    std::thread::scope(|scope| {
+        let (engine, by) = (&engine, &by);
+        let together: Vec<_> = (0..6)
+            .map(|n| {
+                let (id, speed) = kinds[n % 3];
+                scope.spawn(move || say(engine, TEXT, &by(id, speed).paced(n.is_multiple_of(2))))
+            })
+            .collect();
+        for (n, thread) in together.into_iter().enumerate() {
+            assert_eq!(thread.join().unwrap(), expected[n % 3], "stream {n}");
+        }
+    });
+}
+
+#[test]
+fn a_caller_that_leaves_makes_room_for_the_next() {
+    let voice = voice();
+    let engine = Engine::open(options().speech_streams(1)).unwrap();
+    let expected = say(&engine, "A new one.", &of(voice.path()));
+    for round in 0..2 {
+        let (mut input, mut speech) = engine.speak(&of(voice.path())).unwrap();
+        assert!(matches!(engine.speak(&of(voice.path())).unwrap_err(), Error::Busy(_)));
+        input.push(TEXT).unwrap();
+        if round == 1 {
+            speech.next().unwrap().unwrap();
+        }
+        drop((input, speech));
+    }
+    // Nothing of the last is heard.
+    assert_eq!(say(&engine, "A new one.", &of(voice.path())), expected);
+}
+
+#[test]
+fn a_clause_of_more_symbols_than_there_are_places_is_said_in_several() {
+    let (voice, engine) = (voice(), engine());
+    // The model has 96 places.
+    let text = "wonderful ".repeat(40);
+    let frames = say(&engine, &text, &of(voice.path()));
+    assert_eq!(words(&frames).len(), 40);
+}
+
+#[test]
+fn voices_of_english_are_listed_and_those_of_other_languages_refused_by_name() {
+    let (voice, engine) = (voice(), engine());
+    let ids =
+        || -> Vec<String> { engine.voices(&of(voice.path())).unwrap().into_iter().map(|voice| voice.id).collect() };
+    assert_eq!(ids(), ["af_ann", "bm_bob"]);
+    let error = |options: SpeakOptions| engine.speak(&options).map(drop).unwrap_err();
+    let french = error(of(voice.path()).voice("ff_other"));
+    assert!(matches!(french, Error::Language(_)), "{french}");
+    assert!(french.to_string().contains("ff_other speaks French") && french.to_string().contains("af_ann"), "{french}");
+    // One that is not there speaks nothing.
+    let gone = error(of(voice.path()).voice("ff_gone"));
+    assert!(!gone.to_string().contains("French") && gone.to_string().contains("bm_bob (en)"), "{gone}");
+    let heart = voice.path().join("voices/af_heart.pt");
+    std::fs::copy(voice.path().join("voices/bm_bob.pt"), heart).unwrap();
+    assert_eq!(ids(), ["af_heart", "af_ann", "bm_bob"], "the best is the default");
+    for id in ["af_ann", "af_heart", "bm_bob"] {
+        std::fs::remove_file(voice.path().join(format!("voices/{id}.pt"))).unwrap();
+    }
+    let none = check_voice(voice.path()).unwrap_err().to_string();
+    assert!(none.contains("no English voice"), "{none}");
+}
+
+#[test]
+fn weights_in_8_bits_speak_too() {
+    let voice = voice();
+    let engine = Engine::open(options().precision(Precision::Int8)).unwrap();
+    let frames = say(&engine, TEXT, &of(voice.path()));
+    assert!(sound(&frames).iter().any(|sample| sample.abs() > 0.01));
+}
