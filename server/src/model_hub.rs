@@ -432,6 +432,31 @@ pub fn one_file(repository: &str, files: &[RemoteFile], name: &str) -> Result<Ve
     Ok(wanted)
 }
 
+/// The files of a checkpoint of Kokoro's form: its settings, its weights as PyTorch saves them, and its voices that speak American and
+/// British English.
+///
+/// # Errors
+/// [`ModelHubError::Listing`] for a repository without weights or voices.
+pub fn voice_files(repository: &str, files: &[RemoteFile]) -> Result<Vec<RemoteFile>> {
+    let is_weights = |name: &str| name.ends_with(".pth") && !name.contains('/');
+    let is_voice = |name: &str| {
+        let id = name.strip_prefix("voices/").and_then(|name| name.strip_suffix(".pt"));
+        let is_plain = |id: &str| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        id.is_some_and(|id| ["af_", "am_", "bf_", "bm_"].iter().any(|prefix| id.starts_with(prefix)) && is_plain(id))
+    };
+    let is_settings = |name: &str| ["LICENSE", "README.md", "config.json"].contains(&name);
+    let is_wanted = |name: &str| is_weights(name) || is_voice(name) || is_settings(name);
+    let wanted: Vec<RemoteFile> = files.iter().filter(|file| is_wanted(&file.name)).cloned().collect();
+    for (what, is_it) in
+        [("weights as a .pth file", &is_weights as &dyn Fn(&str) -> bool), ("English voices", &is_voice)]
+    {
+        if !wanted.iter().any(|file| is_it(&file.name)) {
+            return Err(ModelHubError::Listing(format!("{repository} has no {what}, so it cannot be loaded")));
+        }
+    }
+    Ok(wanted)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -444,6 +469,28 @@ mod tests {
 
     fn selected(names: &[&str]) -> Vec<String> {
         checkpoint_files("a/b", &files(names)).unwrap().into_iter().map(|file| file.name).collect()
+    }
+
+    #[test]
+    fn the_english_voices_of_a_speaking_checkpoint_are_selected() {
+        let all = [
+            "README.md",
+            "config.json",
+            "kokoro-v1_0.pth",
+            "old/kokoro-v0_19.pth",
+            "voices/af_heart.pt",
+            "voices/bm_lewis.pt",
+            "voices/ff_siwis.pt",
+            "voices/af_../../x.pt",
+            "samples/HEARME.wav",
+        ];
+        let names = |all: &[&str]| -> Result<Vec<String>> {
+            Ok(voice_files("a/b", &files(all))?.into_iter().map(|file| file.name).collect())
+        };
+        let wanted = ["README.md", "config.json", "kokoro-v1_0.pth", "voices/af_heart.pt", "voices/bm_lewis.pt"];
+        assert_eq!(names(&all).unwrap(), wanted);
+        assert!(names(&all[..3]).unwrap_err().to_string().contains("no English voices"));
+        assert!(names(&["config.json", "voices/af_heart.pt"]).unwrap_err().to_string().contains(".pth"));
     }
 
     #[test]

@@ -126,14 +126,14 @@ impl State {
 
     fn listing(&self, how: &HubFaults) -> String {
         let mut siblings = Vec::new();
-        for entry in fs::read_dir(&self.folder).unwrap() {
-            let path = entry.unwrap().path();
-            let (name, bytes) = (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&path).unwrap());
+        for path in files(&self.folder) {
+            let name = path.strip_prefix(&self.folder).unwrap().to_string_lossy().into_owned();
+            let bytes = fs::read(&path).unwrap();
             let lied = how.lies.contains(&name);
             let hex =
                 |digest: &[u8]| digest.iter().map(|byte| format!("{:02x}", byte ^ u8::from(lied))).collect::<String>();
             let blob = hex(&Sha1::digest([format!("blob {}\0", bytes.len()).as_bytes(), &bytes].concat()));
-            siblings.push(match name.ends_with(".safetensors") || name.ends_with(".gguf") {
+            siblings.push(match [".safetensors", ".gguf", ".pth"].iter().any(|end| name.ends_with(end)) {
                 true => json!({
                     "rfilename": name, "size": bytes.len(), "blobId": "0".repeat(40),
                     "lfs": { "sha256": hex(&Sha256::digest(&bytes)), "size": bytes.len(), "pointerSize": 135 },
@@ -165,4 +165,10 @@ impl State {
         }
         let _ = stream.shutdown(Shutdown::Write);
     }
+}
+
+/// The files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }

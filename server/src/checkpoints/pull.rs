@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use auricle_engine::{
-    Catalog, CatalogModel, CatalogSize, check_detector, check_diarizer, check_model, check_turn_detector,
+    Catalog, CatalogModel, CatalogSize, check_detector, check_diarizer, check_model, check_turn_detector, check_voice,
 };
 
 use super::decimal_bytes;
@@ -60,6 +60,7 @@ enum TargetKind {
     Model,
     Detector,
     Diarizer,
+    Voice,
     /// A language model in one GGUF file of the repository.
     Gguf(String),
     /// The turn detector, in one file of the repository.
@@ -87,7 +88,8 @@ pub enum Pulled {
 }
 
 impl PullTarget {
-    /// The checkpoint of a service model in one of its sizes, of a language model, of `detector`, `diarizer` or `turn`, or of this name on the hub.
+    /// The checkpoint of a service model in one of its sizes, of a language model, of a model that speaks, of `detector`, `diarizer` or
+    /// `turn`, or of this name on the hub.
     ///
     /// # Errors
     /// [`PullError::Request`], which says what there is.
@@ -117,6 +119,14 @@ impl PullTarget {
             let (repository, folder) = (turn.published.clone(), turn.folder.clone());
             let kind = TargetKind::TurnDetector(turn.file.clone());
             return Ok(Self { repository, folder, serves: vec!["the turn detector".into()], kind });
+        }
+        let voices = whole.map_or(&[][..], Catalog::voices).iter();
+        let mut voices = voices.filter_map(|voice| Some((voice, voice.published.as_ref()?, voice.folder.as_ref()?)));
+        if let Some((voice, repository, folder)) =
+            voices.find(|(voice, published, _)| voice.id == name || *published == name)
+        {
+            let (repository, folder) = (repository.clone(), folder.clone());
+            return Ok(Self { repository, folder, serves: vec![voice.id.clone()], kind: TargetKind::Voice });
         }
         let languages = whole.map_or(&[][..], Catalog::language_models);
         if let Some(model) = languages.iter().find(|model| model.id == name || model.published == name) {
@@ -150,7 +160,7 @@ impl PullTarget {
     fn is_in(&self, place: &Path) -> bool {
         match &self.kind {
             TargetKind::Gguf(file) | TargetKind::TurnDetector(file) => place.join(file).is_file(),
-            TargetKind::Model | TargetKind::Detector | TargetKind::Diarizer => {
+            TargetKind::Model | TargetKind::Detector | TargetKind::Diarizer | TargetKind::Voice => {
                 place.join("model.safetensors").is_file() || place.join("config.json").is_file()
             }
         }
@@ -209,6 +219,7 @@ pub async fn pull(
         TargetKind::Detector => |dir| check_detector(dir).map(|_| ()),
         TargetKind::Diarizer => |dir| check_diarizer(dir).map(|_| ()),
         TargetKind::TurnDetector(_) => |dir| check_turn_detector(dir).map(|_| ()),
+        TargetKind::Voice => |dir| check_voice(dir).map(|_| ()),
         TargetKind::Model | TargetKind::Gguf(_) => |dir| check_model(dir).map(|_| ()),
     };
     let checked = parts.clone();
@@ -242,6 +253,7 @@ async fn fetch(
         TargetKind::Gguf(file) | TargetKind::TurnDetector(file) => {
             model_hub::one_file(&target.repository, &listing.files, file)
         }
+        TargetKind::Voice => model_hub::voice_files(&target.repository, &listing.files),
         TargetKind::Model | TargetKind::Detector | TargetKind::Diarizer => {
             model_hub::checkpoint_files(&target.repository, &listing.files)
         }
@@ -256,6 +268,9 @@ async fn fetch(
     report(Step::Listed { bytes: files.iter().map(|file| file.size).sum(), files: files.len() });
     let mut before = 0;
     for file in &files {
+        if let Some(folder) = parts.join(&file.name).parent() {
+            fs::create_dir_all(folder).map_err(cannot(folder))?;
+        }
         let mut there = |bytes: u64| report(Step::Bytes(before + bytes));
         hub.download(&target.repository, &listing.commit, file, parts, &mut there).await?;
         before += file.size;
@@ -286,7 +301,10 @@ fn effect(models: &Path, target: &PullTarget, place: &Path) -> Result<String> {
     }
     let catalog = Catalog::read(models)?;
     let is_language = catalog.language_models().iter().any(|model| target.serves.contains(&model.id));
-    let is_part = matches!(target.kind, TargetKind::Detector | TargetKind::Diarizer | TargetKind::TurnDetector(_));
+    let is_part = matches!(
+        target.kind,
+        TargetKind::Detector | TargetKind::Diarizer | TargetKind::TurnDetector(_) | TargetKind::Voice
+    );
     if is_language || is_part {
         return Ok(format!("{} now runs on it", target.serves.join(", ")));
     }

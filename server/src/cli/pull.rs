@@ -19,6 +19,7 @@ Examples:
   auricle models pull openai/whisper-small      any checkpoint of a family that is supported
   auricle models pull chat                      a small language model, for `auricle chat`
   auricle models pull diarizer                  what says who speaks, also where people talk at once
+  auricle models pull voice-en                  28 voices of American and British English, 342 MB
 An interrupted pull resumes when it is started again. Each file is checked against the hub's checksum, and the checkpoint as
 a whole before it is used.
 
@@ -26,7 +27,7 @@ Environment:
   HF_ENDPOINT   the hub, like --hub
   HF_TOKEN      an access token, for checkpoints that need one")]
 pub struct PullArgs {
-    /// A service model, `chat`, `detector`, `diarizer`, or OWNER/NAME on the hub [default with --recommended: the model that comes in sizes]
+    /// A service model, `chat`, `voice-en`, `detector`, `diarizer`, or OWNER/NAME on the hub [default with --recommended: the model that comes in sizes]
     #[arg(required_unless_present = "recommended")]
     name: Option<String>,
     /// One of the sizes in which the service model's checkpoint is published, as `auricle models list` names them

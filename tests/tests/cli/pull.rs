@@ -186,6 +186,51 @@ fn the_diarizer_is_pulled_checked_and_listed() {
 }
 
 #[test]
+fn voices_are_pulled_checked_listed_and_speak() {
+    const VOICES: &str = "hexgrad/Kokoro-82M";
+    let refused = Place::of(VOICES).pull("voice-en");
+    assert_eq!(refused.status, Some(1), "{}", refused.stdout);
+    assert!(refused.stderr.contains("has no weights as a .pth file"), "{}", refused.stderr);
+
+    let place = Place { hub: Hub::serve(VOICES, &fixtures().join("kokoro")), ..Place::new() };
+    auricle_tests::write_tiny_voice(&place.models.path().join("starter/voice-en"));
+    let run = |args: &[&str]| {
+        let mut command = auricle_tests::command();
+        ended(command.args(args).arg("--models").arg(place.models.path()).output().unwrap())
+    };
+    let row = || run(&["models", "list"]).stdout.lines().find(|line| line.starts_with("voice-en")).unwrap().to_owned();
+    assert!(row().contains("starter/voice-en") && row().contains(" starter "), "{}", row());
+    assert!(run(&["models", "list"]).stdout.contains("auricle models pull voice-en"));
+    let pulled = place.pull("voice-en");
+    assert_eq!(pulled.status, Some(0), "{}", pulled.stderr);
+    assert!(pulled.stdout.contains("voice-en now runs on it"), "{}", pulled.stdout);
+    let mut names: Vec<_> = fs::read_dir(place.models.path().join("kokoro-82m/voices")).unwrap().collect();
+    names.sort_by_key(|name| name.as_ref().unwrap().file_name());
+    let names: Vec<_> = names.into_iter().map(|name| name.unwrap().file_name()).collect();
+    assert_eq!(names, ["af_ann.pt", "bm_bob.pt"], "the voices that can read");
+    assert!(row().contains("kokoro-82m") && row().contains("published"), "{}", row());
+    let check = run(&["models", "check"]).stdout;
+    assert!(check.contains("kokoro-82m: good\n  voice, 0.0 M parameters"), "{check}");
+    // The starter's voices stay, behind the new ones.
+    let listed = run(&["voices", "list"]).stdout;
+    let at = |id: &str| listed.find(id).unwrap_or_else(|| panic!("{id}: {listed}"));
+    assert!(at("af_ann") < at("bm_bob") && at("bm_bob") < at("zed"), "{listed}");
+    let said = place.models.path().join("said.wav");
+    let of = said.to_str().unwrap();
+    let spoken = run(&["say", "--device", "cpu", "Good morning.", "-o", of]);
+    assert_eq!((spoken.status, spoken.stderr.as_str()), (Some(0), ""));
+    let default = fs::read(&said).unwrap();
+    assert_eq!(run(&["say", "--device", "cpu", "Good morning.", "--voice", "af_ann", "-o", of]).status, Some(0));
+    assert_eq!(fs::read(&said).unwrap(), default);
+    assert_eq!(
+        run(&["say", "--device", "cpu", "Good morning.", "--voice", "zed", "--speed", "2", "-o", of]).status,
+        Some(0)
+    );
+    let again = place.pull(VOICES);
+    assert!(again.stdout.contains("is there already"), "{} {}", again.stdout, again.stderr);
+}
+
+#[test]
 fn a_recommended_size_is_pulled_with_its_reason() {
     let place = Place::of("openai/whisper-base");
     let mut command = command();
