@@ -279,8 +279,7 @@ mod tests {
             let mean = values.iter().sum::<f64>() / 77.0;
             let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 77.0;
             for (at, value) in values.iter().enumerate() {
-                let y =
-                    (value - mean) / (variance + 1e-5).sqrt() * f64::from(*scale) + f64::from(shift);
+                let y = (value - mean) / (variance + 1e-5).sqrt() * f64::from(*scale) + f64::from(shift);
                 let a = f64::from(factor);
                 let wanted = [if y < 0.0 { 0.2 * y } else { y }, y + (a * y).sin().powi(2) / a];
                 for (ours, wanted) in [&leaky, &snake].into_iter().zip(wanted) {
