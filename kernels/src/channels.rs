@@ -20,7 +20,7 @@ pub struct Channels {
     stride: usize,
 }
 
-/// What follows a normalisation.
+/// The activation that follows a normalisation.
 #[derive(Clone, Copy, Debug)]
 pub enum Activation<'a> {
     /// The values, those below 0 times this.

@@ -39,7 +39,7 @@ pub struct TensorPlace {
 /// The tensors of a file, and the file.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the file.
 pub fn open(path: &Path) -> Result<(File, Vec<TensorPlace>), String> {
     let mut file = File::open(path).map_err(|e| format!("cannot open: {e}"))?;
     let mut archive = Archive::read(&mut file)?;

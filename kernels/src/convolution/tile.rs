@@ -8,7 +8,7 @@ pub(super) const LANES: usize = 32;
 /// Outputs whose sums fill the registers of the processor.
 pub(super) const OUTPUTS: usize = 8;
 
-/// What 32 outputs see, and the weights of eight channels.
+/// The frames that 32 outputs see, and the weights of eight channels.
 pub(super) struct Tile<'a> {
     /// `[inputs, width]`, from the first frame on that the first output sees.
     pub seen: &'a [f32],

@@ -114,7 +114,7 @@ def published(weights: dict[str, torch.Tensor]) -> dict[str, dict[str, torch.Ten
         if name.endswith(".weight") and value.ndim == 3 and is_normed.search(owner):
             lengths = value.flatten(1).norm(dim=1).reshape(-1, 1, 1)
             of[f"module.{key}_g"] = lengths
-            # What 8 bits rounded to nothing has no direction.
+            # A row that 8 bits rounded to nothing has no direction.
             of[f"module.{key}_v"] = torch.where(lengths > 0, value, torch.ones_like(value))
         else:
             of[f"module.{key}"] = value

@@ -83,7 +83,7 @@ impl AdaIn {
 pub struct AdaInBlock {
     norms: [AdaIn; 2],
     convolutions: [ChannelConvolution; 2],
-    /// Where inputs and outputs differ.
+    /// None if inputs and outputs are as many.
     shortcut: Option<ChannelConvolution>,
     /// Of a block that doubles the frames.
     doubling: Option<Doubling>,

@@ -43,13 +43,13 @@ pub struct Unfinished {
     /// The rate, and what it takes.
     at: usize,
     x: Arc<Channels>,
-    /// What the blocks of the rate take, and how many are done, once it is there.
+    /// The input of the rate's blocks, and how many are done, once it is there.
     entered: Option<(Arc<Channels>, usize)>,
     /// Of the blocks that are done.
     sum: Option<Arc<Channels>>,
 }
 
-/// What a part gives.
+/// The result of a part.
 #[derive(Debug)]
 pub enum Advanced {
     /// There are more.
@@ -58,7 +58,7 @@ pub enum Advanced {
     Samples(Vec<f32>),
 }
 
-/// What is done at a rate of frames.
+/// The layers of one rate of frames.
 #[derive(Debug)]
 struct Rate {
     upsample: Upsampling,
@@ -209,7 +209,7 @@ fn scaled_inputs(scope: &Scope, [inputs, outputs, taps]: [usize; 3], scale: f32)
 }
 
 impl Rate {
-    /// What the blocks take: `x` at this rate with the excitation.
+    /// The input of the blocks: `x` at this rate with the excitation.
     fn enter(&self, pool: &ThreadPool, x: &Channels, excitation: &Channels, style: &[f32]) -> Channels {
         let mut x = x.clone();
         x.leaky_relu(pool, SLOPE);

@@ -55,7 +55,7 @@ pub struct Utterance {
     samples: Unfinished,
 }
 
-/// What a step of an utterance gives.
+/// The result of a step of an utterance.
 #[derive(Debug)]
 pub enum Spoken {
     /// It goes on.

@@ -50,7 +50,7 @@ const LETTERS: [(&str, &str); 39] = [
     ("Z", "z"),
     ("ZH", "ʒ"),
 ];
-/// What stands for a vowel or consonant in a place: unstressed vowels, a flapped t, and those of endings.
+/// Other letters of a vowel or consonant, by its place: unstressed vowels, a flapped t, and those of endings.
 const REDUCED: [&str; 4] = ["ə", "ᵊ", "ᵻ", "ɾ"];
 /// Stress, and the gap between words.
 const STRESS: [&str; 2] = ["ˈ", "ˌ"];
@@ -76,7 +76,7 @@ impl Symbols {
     /// Of a vocabulary, which has all symbols of English.
     ///
     /// # Errors
-    /// What it lacks.
+    /// Names the symbol that it lacks.
     pub fn new(vocabulary: &BTreeMap<String, usize>) -> Result<Self, String> {
         let number = |symbol: &str| {
             let number = vocabulary.get(symbol).copied();

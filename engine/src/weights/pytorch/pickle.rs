@@ -28,7 +28,7 @@ pub enum Value {
     Tensor(Rc<Tensor>),
 }
 
-/// What a pickle may name.
+/// The names that a pickle may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     Dictionary,
@@ -72,7 +72,7 @@ pub struct Pickle {
 /// Reads a pickle.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the pickle.
 pub fn read(bytes: &[u8]) -> Result<Pickle, String> {
     let mut reader =
         Reader { bytes, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), containers: Vec::new() };
