@@ -229,12 +229,12 @@ fn sin_squared(x: f32) -> f32 {
     let n = x.mul_add(std::f32::consts::FRAC_1_PI, ROUND) - ROUND;
     // Pi in two parts: the multiples of the first are exact.
     let r = n.mul_add(-3.140_625, x);
-    let r = n.mul_add(-9.676_535_9e-4, r);
+    let r = n.mul_add(-9.676_536e-4, r);
     let s = r * r;
     let p = (-2.505_210_8e-8_f32)
         .mul_add(s, 2.755_731_9e-6)
         .mul_add(s, -1.984_127e-4)
-        .mul_add(s, 8.333_333_3e-3)
+        .mul_add(s, 8.333_333e-3)
         .mul_add(s, -1.666_666_7e-1);
     let sine = (p * s).mul_add(r, r);
     sine * sine

@@ -47,7 +47,7 @@ enum Part {
     Frame,
     /// The prosody of a clause, and a part of its samples.
     Prosody,
-    ClausePart,
+    Clause,
 }
 
 /// The streams that a device speaks.
@@ -181,7 +181,7 @@ impl BatchExecutor for SpeechExecutor {
         let part = match (&slot.speaking, slot.phrases.front()) {
             (Some(Speaking::Mels(_)), _) => Part::Vocoder,
             (Some(Speaking::Frames(_)), _) => Part::Frame,
-            (Some(Speaking::Clause(_)), _) => Part::ClausePart,
+            (Some(Speaking::Clause(_)), _) => Part::Clause,
             (None, Some(Phrase::Phones(_))) if slot.request.model.says_clauses() => Part::Prosody,
             (None, Some(Phrase::Phones(phrase))) => Part::Acoustic(phrase.symbols.len().next_power_of_two()),
             (None, Some(Phrase::Text(_))) => Part::FirstFrame,
@@ -205,7 +205,7 @@ impl BatchExecutor for SpeechExecutor {
             Part::Acoustic(_) => self.most(key.model, MAX_PHRASES),
             Part::Vocoder => self.most(key.model, MAX_CHUNKS),
             // A text takes as long as several frames: other streams do not wait for two.
-            Part::FirstFrame | Part::Prosody | Part::ClausePart => 1,
+            Part::FirstFrame | Part::Prosody | Part::Clause => 1,
             Part::Frame => MAX_FRAMES,
         }
     }
@@ -217,7 +217,7 @@ impl BatchExecutor for SpeechExecutor {
             Part::FirstFrame => "first-frame",
             Part::Frame => "frame",
             Part::Prosody => "prosody",
-            Part::ClausePart => "clause-part",
+            Part::Clause => "clause-part",
         }
     }
 
@@ -239,7 +239,7 @@ impl BatchExecutor for SpeechExecutor {
                 let begun = slots.iter().map(|slot| begin_clause(voice, &mut self.slots, *slot).map(|()| None));
                 begun.collect()
             }
-            (Synthesizer::Clauses(voice), Part::ClausePart) => {
+            (Synthesizer::Clauses(voice), Part::Clause) => {
                 slots.iter().map(|slot| advance_clause(voice, &mut self.slots, *slot)).collect()
             }
             _ => Err(Error::internal("a step of another form of voice")),
