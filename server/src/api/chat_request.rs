@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_fields_are_422_and_missing_messages_400() {
+    fn wrong_fields_are_422_and_missing_ones_400() {
         let with = |more: Value| {
             let mut body = json!({ "messages": [user("Hi")] });
             body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -346,13 +346,13 @@ mod tests {
             (json!({ "messages": "Hi" }), 422),
             (json!({ "messages": many }), 422),
             (json!({ "messages": ["Hi"] }), 422),
-            (json!({ "messages": [{ "content": "Hi" }] }), 422),
+            (json!({ "messages": [{ "content": "Hi" }] }), 400),
             (json!({ "messages": [{ "role": "robot", "content": "Hi" }] }), 422),
             (json!({ "messages": [{ "role": "developer", "content": "Hi" }] }), 422),
             (json!({ "messages": [user("")] }), 422),
             (json!({ "messages": [user("x".repeat(24_001))] }), 422),
             (json!({ "messages": [user(json!([{ "type": "text", "text": "Hi" }]))] }), 422),
-            (json!({ "messages": [{ "role": "user" }] }), 422),
+            (json!({ "messages": [{ "role": "user" }] }), 400),
             (json!({ "messages": [{ "role": "tool", "content": "5" }] }), 422),
             (with(json!({ "stream": "yes" })), 422),
             (with(json!({ "stream_options": true })), 422),
