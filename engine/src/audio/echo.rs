@@ -38,7 +38,7 @@ const SOUND: f32 = 1e-6;
 const NO_ECHO: f32 = 0.01;
 /// The least part of the loudspeaker's energy that is taken for its echo, -40 dB.
 const LEAST_ECHO: f32 = 1e-4;
-/// What exceeds the expected echo's energy by this factor, 6 dB, is no echo.
+/// Sound that exceeds the expected echo's energy by this factor, 6 dB, is no echo.
 const ABOVE_ECHO: f32 = 4.0;
 
 /// Tells in the loudspeaker's first seconds whether the microphone hears it. A headset or a telephone does not, and the canceller, which has
@@ -370,7 +370,7 @@ mod tests {
         assert!(kept > -3.0, "{kept} dB are kept");
     }
 
-    /// What little a headset lets through is echo, and is told from its caller.
+    /// The little that a headset lets through is echo, and is told from its caller.
     #[test]
     fn a_faint_echo_is_told_from_its_caller() {
         let played = speech();

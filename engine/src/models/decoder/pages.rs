@@ -45,7 +45,7 @@ pub struct PageArena {
     chains: u64,
 }
 
-/// Where keys and values are.
+/// The place of keys and values.
 enum PageMemory {
     /// In the machine's memory, for the CPU.
     Host { shape: PageShape, precision: PagePrecision, pages: Vec<Page> },
