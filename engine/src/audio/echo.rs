@@ -34,8 +34,9 @@ const LEARNED: usize = 900;
 const WAY: usize = 60;
 /// Mean energy of a frame of the loudspeaker that counts as sound: -60 dB of full scale.
 const SOUND: f32 = 1e-6;
-/// Part of the loudspeaker's energy, -20 dB, below which a microphone in the opening has no echo that a canceller is needed for.
-const NO_ECHO: f32 = 0.01;
+/// Part of the loudspeaker's energy, -34 dB, below which a microphone in the opening has no echo that a canceller is needed for. At -26 dB
+/// the words of an echo beside a listener's "yeah" become others.
+const NO_ECHO: f32 = 4e-4;
 /// The least part of the loudspeaker's energy that is taken for its echo, -40 dB.
 const LEAST_ECHO: f32 = 1e-4;
 /// Sound that exceeds the expected echo's energy by this factor, 6 dB, is no echo.
@@ -374,7 +375,7 @@ mod tests {
     #[test]
     fn a_faint_echo_is_told_from_its_caller() {
         let played = speech();
-        let faint: Vec<f32> = echo_of(&played, 60).iter().map(|sample| 0.2 * sample).collect();
+        let faint: Vec<f32> = echo_of(&played, 60).iter().map(|sample| 0.06 * sample).collect();
         let mut canceller = EchoCanceller::new(SAMPLE_RATE, SAMPLE_RATE).unwrap();
         let mut is_echo = Vec::new();
         for (index, (heard, played)) in faint.chunks(800).zip(played.chunks(800)).enumerate() {
