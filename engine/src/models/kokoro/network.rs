@@ -132,7 +132,7 @@ impl Network {
         self.generator.sample_count(pitch.len())
     }
 
-    /// Spectra of the excitation of a pitch: see [`Generator::excitation`].
+    /// Spectra of the excitation of a pitch: see `Generator::excitation`.
     pub fn excitation(&self, pitch: &[f32], noise: &[f32]) -> Channels {
         thread_pool::run(|pool| self.generator.excitation(pool, pitch, noise))
     }
