@@ -13,7 +13,7 @@ use burn::tensor::Device;
 
 const NAMES: [&str; 5] = ["llama", "qwen2", "qwen3", "llama_gguf", "qwen3_gguf"];
 
-fn fixture(name: &str) -> PathBuf {
+pub fn fixture(name: &str) -> PathBuf {
     auricle_tests::fixtures().join("decoder").join(name)
 }
 
@@ -21,7 +21,7 @@ fn load(name: &str) -> ChatModel {
     ChatModel::load(&fixture(name)).unwrap()
 }
 
-fn integers(value: &serde_json::Value) -> Vec<u32> {
+pub fn integers(value: &serde_json::Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|at| at.as_u64().unwrap() as u32).collect()
 }
 
@@ -30,7 +30,7 @@ fn arena(model: &ChatModel, precision: PagePrecision) -> PageArena {
 }
 
 /// Computes tokens from `position` on and gives the scores after the last.
-fn compute(
+pub fn compute(
     model: &ChatModel,
     arena: &mut PageArena,
     pages: &mut PageList,
@@ -51,8 +51,30 @@ fn in_pieces(model: &ChatModel, tokens: &[u32], piece: usize) -> Vec<f32> {
     scores
 }
 
-fn likeliest(scores: &[f32]) -> u32 {
+/// The difference of scores, relative to their size.
+pub fn error(ours: &[f32], theirs: &[f32]) -> f64 {
+    assert_eq!(ours.len(), theirs.len());
+    let square = |values: &mut dyn Iterator<Item = f32>| values.map(|v| f64::from(v).powi(2)).sum::<f64>();
+    let difference = square(&mut ours.iter().zip(theirs).map(|(a, b)| a - b));
+    (difference / square(&mut theirs.iter().copied())).sqrt()
+}
+
+pub fn likeliest(scores: &[f32]) -> u32 {
     (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap() as u32
+}
+
+/// Holds the greedy text after the oracle's prompt to its own.
+pub fn assert_greedy(name: &str, model: &ChatModel, arena: &mut PageArena, oracle: &Oracle) {
+    let prompt = integers(&oracle.facts["prompt"]);
+    let mut pages = PageList::default();
+    let mut scores = compute(model, arena, &mut pages, &prompt, 0);
+    let mut text = Vec::new();
+    for token in integers(&oracle.facts["greedy"]) {
+        text.push(likeliest(&scores));
+        assert_eq!(text.last(), Some(&token), "{name}: {text:?}");
+        scores = compute(model, arena, &mut pages, &[token], prompt.len() + text.len() - 1);
+    }
+    assert_eq!(text.len(), 64);
 }
 
 #[test]
@@ -67,21 +89,10 @@ fn scores_and_greedy_texts_are_those_of_the_published_classes() {
             for (position, token) in prompt.iter().enumerate() {
                 ours.extend(compute(&model, &mut arena, &mut pages, &[*token], position));
             }
-            assert_eq!(ours.len(), theirs.len(), "{name}");
-            let square = |values: &mut dyn Iterator<Item = f32>| values.map(|v| f64::from(v).powi(2)).sum::<f64>();
-            let difference = square(&mut ours.iter().zip(&theirs).map(|(a, b)| a - b));
-            let error = (difference / square(&mut theirs.iter().copied())).sqrt();
+            let error = error(&ours, &theirs);
             assert!(error < tolerance, "{name}, {precision:?}: {error:e}");
         }
-        let (mut arena, mut pages) = (arena(&model, PagePrecision::F32), PageList::default());
-        let mut scores = compute(&model, &mut arena, &mut pages, &prompt, 0);
-        let mut text = Vec::new();
-        for token in integers(&oracle.facts["greedy"]) {
-            text.push(likeliest(&scores));
-            assert_eq!(text.last(), Some(&token), "{name}: {text:?}");
-            scores = compute(&model, &mut arena, &mut pages, &[token], prompt.len() + text.len() - 1);
-        }
-        assert_eq!(text.len(), 64);
+        assert_greedy(name, &model, &mut arena(&model, PagePrecision::F32), &oracle);
     }
 }
 

@@ -1,10 +1,9 @@
 //! Language models on a GPU: the kernels against their twins and the definition, and the network against `transformers` and the CPU.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use auricle_engine::Precision;
-use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece};
+use auricle_engine::unstable::models::decoder::{ChatModel, PageList, Piece};
 use auricle_kernels::launches::count;
 use auricle_kernels::page_cache::{self, Heads, PageTables, StepToken, Turn};
 use auricle_kernels::paged_attention::PAGE;
@@ -12,9 +11,7 @@ use auricle_kernels::{epilogue, norm};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{DType, Device, Distribution, Tensor, activation};
 
-fn fixture(name: &str) -> PathBuf {
-    auricle_tests::fixtures().join("decoder").join(name)
-}
+use crate::decoder::{assert_greedy, compute, error, fixture, integers};
 
 fn gpu() -> Option<Device> {
     devices().into_iter().find_map(|(device, on_cpu)| (!on_cpu).then_some(device))
@@ -108,32 +105,6 @@ fn attention_over_pages_equals_its_twin() {
     }
 }
 
-fn compute(
-    model: &ChatModel,
-    arena: &mut PageArena,
-    pages: &mut PageList,
-    tokens: &[u32],
-    position: usize,
-) -> Vec<f32> {
-    assert!(arena.extend(pages, position + tokens.len()));
-    model.forward(arena, &[Piece { tokens, position, pages, scores: true }]).unwrap()
-}
-
-fn error(ours: &[f32], theirs: &[f32]) -> f64 {
-    assert_eq!(ours.len(), theirs.len());
-    let square = |values: &mut dyn Iterator<Item = f32>| values.map(|v| f64::from(v).powi(2)).sum::<f64>();
-    let difference = square(&mut ours.iter().zip(theirs).map(|(a, b)| a - b));
-    (difference / square(&mut theirs.iter().copied())).sqrt()
-}
-
-fn likeliest(scores: &[f32]) -> u32 {
-    (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap() as u32
-}
-
-fn integers(value: &serde_json::Value) -> Vec<u32> {
-    value.as_array().unwrap().iter().map(|at| at.as_u64().unwrap() as u32).collect()
-}
-
 #[test]
 fn scores_and_greedy_texts_are_those_of_the_published_classes() {
     let Some(gpu) = gpu() else { return };
@@ -152,15 +123,7 @@ fn scores_and_greedy_texts_are_those_of_the_published_classes() {
             assert!(off < tolerance, "{name}, {precision:?}: {off:e}");
         }
         let model = ChatModel::load_on(&fixture(name), Precision::default(), &gpu, None).unwrap();
-        let (mut arena, mut pages) = (model.arena(64 << 20), PageList::default());
-        let mut scores = compute(&model, &mut arena, &mut pages, &prompt, 0);
-        let mut text = Vec::new();
-        for token in integers(&oracle.facts["greedy"]) {
-            text.push(likeliest(&scores));
-            assert_eq!(text.last(), Some(&token), "{name}: {text:?}");
-            scores = compute(&model, &mut arena, &mut pages, &[token], prompt.len() + text.len() - 1);
-        }
-        assert_eq!(text.len(), 64);
+        assert_greedy(name, &model, &mut model.arena(64 << 20), &oracle);
     }
 }
 

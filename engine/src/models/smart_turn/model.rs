@@ -9,6 +9,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData, activation};
 
 use super::config::Config;
 use super::onnx;
+use crate::device::read;
 use crate::error::{Error, Result};
 use crate::layers::{Bias, LayerNorm, Linear};
 use crate::load_once::Loaded;
@@ -131,9 +132,7 @@ impl SmartTurn {
     /// [`Error::InvalidOption`] without a window, [`Error::Device`] when the device failed.
     pub fn probabilities(&self, windows: &[&[f32]]) -> Result<Vec<f32>> {
         let scores = self.score(self.pool(self.encode(self.features(windows)?)));
-        activation::sigmoid(scores.cast(DType::F32))
-            .try_into_vec_as::<f32>()
-            .map_err(|error| Error::Device { device: format!("{:?}", self.device), reason: format!("{error:?}") })
+        read(activation::sigmoid(scores.cast(DType::F32)))
     }
 }
 
