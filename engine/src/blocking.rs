@@ -692,7 +692,8 @@ fn find_voice<'a>(voices: &'a [(VoiceInfo, PathBuf)], wanted: &str) -> Result<&'
     }
     let is_code = (2..=3).contains(&language.len()) && language.bytes().all(|byte| byte.is_ascii_lowercase());
     match is_code {
-        true => Err(Error::Language(format!("no voice speaks {language}; {known}"))),
+        true if language == wanted => Err(Error::Language(format!("no voice speaks {language}; {known}"))),
+        true => Err(Error::Language(format!("no voice is named {wanted} or speaks {language}; {known}"))),
         false => Err(Error::UnknownVoice(format!("{wanted:?}; {known}"))),
     }
 }

@@ -146,9 +146,14 @@ impl PullTarget {
         };
         let Some((_, own)) = repository.split_once('/').filter(|(owner, own)| is_part(owner) && is_part(own)) else {
             let ids: Vec<&str> = known.iter().map(|model| model.id.as_str()).collect();
+            let spoken = catalog.as_ref().map_or(&[][..], Catalog::voices).iter();
+            let others = languages.iter().map(|model| model.id.as_str());
+            let others = others.chain(spoken.filter(|voice| voice.published.is_some()).map(|voice| voice.id.as_str()));
+            let others: Vec<&str> = others.chain(["detector", "diarizer", "turn"]).collect();
             return Err(PullError::Request(format!(
-                "{name} is no service model ({}), and no OWNER/NAME of a model hub",
-                ids.join(", ")
+                "{name} is no service model ({}), none of {}, and no OWNER/NAME of a model hub",
+                ids.join(", "),
+                others.join(", ")
             )));
         };
         let folders = known.iter().filter_map(|model| Some((model.id.clone(), folder_of(model, &repository)?)));

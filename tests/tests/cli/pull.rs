@@ -367,7 +367,11 @@ fn refusals_of_the_hub_are_clear_errors() {
         assert!(words.iter().all(|word| run.stderr.contains(word)), "{words:?}: {}", run.stderr);
     };
     says("openai/whisper-of-nowhere", 1, &["has no openai/whisper-of-nowhere"]);
-    says("svc-slow", 2, &["svc-slow is no service model", "svc-fast"]);
+    says(
+        "svc-slow",
+        2,
+        &["svc-slow is no service model", "svc-fast", "none of chat, voice-en, detector, diarizer, turn"],
+    );
     says("../secrets", 2, &["no OWNER/NAME"]);
     place.hub.behave(HubFaults { token: Some("hf_secret".into()), ..HubFaults::default() });
     says("svc-fast", 1, &["HF_TOKEN", REPOSITORY]);

@@ -138,6 +138,7 @@ fn what_cannot_be_said_is_one_line() {
     }
     assert_eq!(refused(&["Hi.", "-o", to, "--voice", "siri"], 1, "unknown voice \"siri\"; there are zed (en)"), 1);
     assert_eq!(refused(&["Hi.", "-o", to, "--voice", "de"], 1, "no voice speaks de; there are zed (en)"), 1);
+    assert_eq!(refused(&["Hi.", "-o", to, "--voice", "af_sky"], 1, "no voice is named af_sky or speaks af; there"), 1);
     refused(&["Hi.", "-o", to, "--speed", "3"], 2, "0.5 to 2");
     refused(&["Hi.", "-o", to, "--speed", "NaN"], 2, "0.5 to 2");
     refused(&["-o", to], 2, "TEXT");
