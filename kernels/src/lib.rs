@@ -38,6 +38,7 @@
 //! - `matmul`: products of slices; `vector_math`: vectorised functions of slices; both on the CPU
 //! - `elementwise`, `reduce`: activations and reductions inside GPU kernels
 //! - `cube`: launch sizes and memory layout of GPU kernels
+//! - [`recording`]: launches that are recorded once and repeated
 //! - [`launches`]: counts of kernel launches
 //! - [`vulkan_layers`]: the environment of the Vulkan loader
 
@@ -69,6 +70,7 @@ pub mod page_cache;
 pub mod paged_attention;
 pub mod product;
 pub mod quantized;
+pub mod recording;
 #[cfg(feature = "wgpu")]
 mod reduce;
 pub mod relative_attention;

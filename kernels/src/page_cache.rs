@@ -57,20 +57,20 @@ pub struct PageTables {
 }
 
 impl PageTables {
-    /// The integers of [`PageTables::new`]: those of the tokens and those of the pages, and the width of a row of the latter.
+    /// The integers of [`PageTables::new`]: those of the tokens, and those of the pages in rows of `width`, the most of a sequence or more.
     ///
     /// # Panics
-    /// When a sequence is unknown, or has no page for a token.
-    pub fn pack(tokens: &[StepToken], pages: &[&[usize]]) -> ([Vec<i32>; 2], usize) {
+    /// When a sequence is unknown, has no page for a token, or has more than `width`.
+    pub fn pack(tokens: &[StepToken], pages: &[&[usize]], width: usize) -> [Vec<i32>; 2] {
         let has_page = |token: &StepToken| pages[token.sequence].len() * PAGE > token.position;
         assert!(tokens.iter().all(has_page), "page tables: a page for each token");
-        let width = pages.iter().map(|pages| pages.len()).max().unwrap_or(0);
+        assert!(pages.iter().all(|pages| pages.len() <= width), "page tables: rows as long as the most pages");
         let tokens = tokens.iter().flat_map(|token| [token.sequence as i32, token.position as i32]).collect();
         let row = |pages: &&[usize]| {
             let spare = width - pages.len();
             pages.iter().map(|page| *page as i32).chain(std::iter::repeat_n(0, spare)).collect::<Vec<i32>>()
         };
-        ([tokens, pages.iter().flat_map(row).collect()], width)
+        [tokens, pages.iter().flat_map(row).collect()]
     }
 
     /// Tables of what [`PageTables::pack`] gives for `count` tokens, which a caller has on the device; both may be longer.
@@ -83,7 +83,8 @@ impl PageTables {
     /// # Panics
     /// As [`PageTables::pack`].
     pub fn new(tokens: &[StepToken], pages: &[&[usize]], device: &Device) -> Self {
-        let (packed, width) = Self::pack(tokens, pages);
+        let width = pages.iter().map(|pages| pages.len()).max().unwrap_or(0);
+        let packed = Self::pack(tokens, pages, width);
         let upload = |values: Vec<i32>| {
             let count = values.len();
             Tensor::from_data(TensorData::new(values, [count]), device)

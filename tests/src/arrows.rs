@@ -52,7 +52,7 @@ pub const ORDERS: [Order; 3] = [
             ],
             &["channels", "gemv", "softmax_stats", "frame_ring"],
             &["thread_pool", "matmul", "elementwise", "reduce", "vector_math"],
-            &["cube", "launches", "vulkan_layers"],
+            &["cube", "launches", "recording", "vulkan_layers"],
         ],
         has_layout: true,
     },

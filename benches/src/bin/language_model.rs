@@ -1,4 +1,4 @@
-//! A language model alone on the CPU: its numbers, for `tests/published/language`, and its speed.
+//! A language model alone: its numbers, for `tests/published/language`, and its speed.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -31,7 +31,7 @@ enum Command {
         #[arg(long, default_value = "full")]
         precision: Precision,
     },
-    /// Tokens a second: prompt, one text, eight texts
+    /// Tokens a second: prompt, one text, texts together
     Speed {
         model: PathBuf,
         /// Tokens of the prompt
@@ -40,6 +40,9 @@ enum Command {
         /// Tokens of a text
         #[arg(long, default_value_t = 64)]
         text: usize,
+        /// Numbers of texts together
+        #[arg(long, value_delimiter = ',', default_value = "8")]
+        texts: Vec<usize>,
         #[arg(long, default_value_t = 5)]
         rounds: usize,
         /// full; half, on a GPU; or int8: on a CPU inputs of quantised weights are rounded
@@ -72,8 +75,8 @@ enum Command {
 fn main() {
     match Cli::parse().command {
         Command::Compare { model, asked, scores, precision } => compare(&model, precision, &asked, &scores),
-        Command::Speed { model, prompt, text, rounds, precision, device } => {
-            speed(&model, device, precision, [prompt, text], rounds);
+        Command::Speed { model, prompt, text, texts, rounds, precision, device } => {
+            speed(&model, device, precision, [prompt, text], &texts, rounds);
         }
         Command::FirstToken { model, words, rounds, precision } => first_token(&model, precision, words, rounds),
         Command::Schemas { model, asked } => schemas(&model, &asked),
@@ -210,7 +213,14 @@ fn compare(path: &Path, precision: Precision, asked: &Path, to: &Path) {
     println!("{}", json!({ "text": text, "prompt": prompt, "greedy": greedy }));
 }
 
-fn speed(path: &Path, device: DeviceChoice, precision: Precision, [prompt, text]: [usize; 2], rounds: usize) {
+fn speed(
+    path: &Path,
+    device: DeviceChoice,
+    precision: Precision,
+    [prompt, text]: [usize; 2],
+    texts: &[usize],
+    rounds: usize,
+) {
     let began = Instant::now();
     let opened = device::open(device).expect("the device opens");
     let most = opened.info.max_tensor_bytes;
@@ -223,9 +233,9 @@ fn speed(path: &Path, device: DeviceChoice, precision: Precision, [prompt, text]
     );
     let vocabulary = model.config().vocabulary as u32;
     let tokens: Vec<u32> = (0..prompt as u32).map(|at| (at * 7919 + 13) % vocabulary).collect();
-    let mut rates = [const { Vec::new() }; 4];
+    let mut rates = vec![Vec::new(); 3 + texts.len()];
+    let mut arena = model.arena(4 << 30);
     for _ in 0..rounds {
-        let mut arena = model.arena(4 << 30);
         let mut one = Text::new(&model);
         let began = Instant::now();
         let mut scores = Vec::new();
@@ -237,39 +247,14 @@ fn speed(path: &Path, device: DeviceChoice, precision: Precision, [prompt, text]
         let mut short = Text::new(&model);
         let scores = short.read(&mut arena, &tokens[..8.min(tokens.len())]);
         rates[1].push(write(&mut short, &mut arena, likeliest(&scores), text));
-        let mut eight: Vec<Text> = (0..8).map(|_| Text::new(&model)).collect();
-        let mut next: Vec<u32> = Vec::new();
-        for (at, one) in eight.iter_mut().enumerate() {
-            next.push(likeliest(&one.read(&mut arena, &tokens[at..(at + 8).min(tokens.len())])));
+        arena.release(&mut one.pages);
+        arena.release(&mut short.pages);
+        for (rates, count) in rates[3..].iter_mut().zip(texts) {
+            rates.push(write_together(&model, &mut arena, &tokens, *count, text));
         }
-        let began = Instant::now();
-        for _ in 0..text {
-            for one in &mut eight {
-                assert!(arena.extend(&mut one.pages, one.computed + 1), "memory");
-            }
-            let pieces: Vec<Piece> = eight
-                .iter()
-                .zip(&next)
-                .map(|(one, token)| Piece {
-                    tokens: std::slice::from_ref(token),
-                    position: one.computed,
-                    pages: &one.pages,
-                    scores: true,
-                })
-                .collect();
-            let scores = model.forward(&mut arena, &pieces).expect("scores");
-            drop(pieces);
-            next = scores.chunks_exact(vocabulary as usize).map(likeliest).collect();
-            eight.iter_mut().for_each(|one| one.computed += 1);
-        }
-        rates[3].push(8.0 * text as f64 / began.elapsed().as_secs_f64());
     }
-    let names = [
-        format!("prompt of {prompt}"),
-        "one text".into(),
-        format!("one text, {prompt} tokens deep"),
-        "eight texts together".into(),
-    ];
+    let mut names = vec![format!("prompt of {prompt}"), "one text".into(), format!("one text, {prompt} tokens deep")];
+    names.extend(texts.iter().map(|count| format!("{count} texts together")));
     for (name, mut rates) in names.into_iter().zip(rates) {
         rates.sort_by(f64::total_cmp);
         println!(
@@ -279,6 +264,40 @@ fn speed(path: &Path, device: DeviceChoice, precision: Precision, [prompt, text]
             rates[rates.len() - 1]
         );
     }
+}
+
+fn write_together(model: &ChatModel, arena: &mut PageArena, tokens: &[u32], count: usize, length: usize) -> f64 {
+    let mut texts: Vec<Text> = (0..count).map(|_| Text::new(model)).collect();
+    let mut next: Vec<u32> = Vec::new();
+    for (at, text) in texts.iter_mut().enumerate() {
+        let prompt = tokens.iter().cycle().skip(at).take(8).copied().collect::<Vec<_>>();
+        next.push(likeliest(&text.read(arena, &prompt)));
+    }
+    let began = Instant::now();
+    for _ in 0..length {
+        for text in &mut texts {
+            assert!(arena.extend(&mut text.pages, text.computed + 1), "memory");
+        }
+        let pieces: Vec<Piece> = texts
+            .iter()
+            .zip(&next)
+            .map(|(text, token)| Piece {
+                tokens: std::slice::from_ref(token),
+                position: text.computed,
+                pages: &text.pages,
+                scores: true,
+            })
+            .collect();
+        let scores = model.forward(arena, &pieces).expect("scores");
+        drop(pieces);
+        next = scores.chunks_exact(model.config().vocabulary).map(likeliest).collect();
+        texts.iter_mut().for_each(|text| text.computed += 1);
+    }
+    let rate = (count * length) as f64 / began.elapsed().as_secs_f64();
+    for text in &mut texts {
+        arena.release(&mut text.pages);
+    }
+    rate
 }
 
 fn write(one: &mut Text, arena: &mut PageArena, first: u32, count: usize) -> f64 {

@@ -20,6 +20,8 @@ pub use packed::{Packed, PackedNorm};
 pub(crate) use packed::{apply_in_place, scaled};
 pub use rounded::Rounded;
 
+use std::ops::Range;
+
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// Gathers rows of `tensor` `[n, width]` in the order of `rows`.
@@ -40,6 +42,18 @@ pub(crate) fn row_indices(rows: &[usize], device: &Device) -> Tensor<1, Int> {
 /// Copies several tensors of integers to the device at once, as each copy ends what the card's queue has collected. Each is longer than its
 /// part: zeros follow up to a multiple of 64.
 pub(crate) fn upload_together<const N: usize>(parts: [Vec<i32>; N], device: &Device) -> [Tensor<1, Int>; N] {
+    let (all, places) = pack_together(parts);
+    parts_of(&upload(all, device), &places)
+}
+
+/// Copies integers to the device.
+pub(crate) fn upload(values: Vec<i32>, device: &Device) -> Tensor<1, Int> {
+    let count = values.len();
+    Tensor::from_data(TensorData::new(values, [count]), device)
+}
+
+/// Several lists of integers one after another, as [`upload_together`] copies them, and their places.
+pub(crate) fn pack_together<const N: usize>(parts: [Vec<i32>; N]) -> (Vec<i32>, [Range<usize>; N]) {
     /// Views begin and end at a multiple of this, which every card allows: others are copies.
     const ALIGNMENT: usize = 64;
     let mut all = Vec::new();
@@ -49,7 +63,10 @@ pub(crate) fn upload_together<const N: usize>(parts: [Vec<i32>; N], device: &Dev
         all.resize(all.len().next_multiple_of(ALIGNMENT), 0);
         start..all.len()
     });
-    let count = all.len();
-    let all = Tensor::<1, Int>::from_data(TensorData::new(all, [count]), device);
-    places.map(|place| all.clone().narrow(0, place.start, place.len()))
+    (all, places)
+}
+
+/// Views of what [`pack_together`] packed.
+pub(crate) fn parts_of<const N: usize>(all: &Tensor<1, Int>, places: &[Range<usize>; N]) -> [Tensor<1, Int>; N] {
+    places.clone().map(|place| all.clone().narrow(0, place.start, place.len()))
 }

@@ -209,3 +209,49 @@ fn a_token_keeps_its_budget_of_launches() {
         launches.by_kernel()
     );
 }
+
+/// Steps of a token for each of three sequences: past the end of the first pages, past the first allocation, and after one text has ended.
+#[test]
+fn steps_that_are_recorded_give_the_scores_of_the_cpu_without_launches() {
+    let Some(gpu) = gpu() else { return };
+    let name = fixture("qwen3");
+    let models =
+        [ChatModel::load(&name).unwrap(), ChatModel::load_on(&name, Precision::default(), &gpu, None).unwrap()];
+    let of = |model: &ChatModel| {
+        let mut arena = model.arena_of(auricle_kernels::paged_attention::PagePrecision::F32, 64 << 20);
+        let mut lists: Vec<PageList> = (0..4).map(|_| PageList::default()).collect();
+        let mut computed = [20, 33, 112];
+        for (at, list) in lists[..3].iter_mut().enumerate() {
+            let prompt: Vec<u32> = (0..computed[at] as u32).map(|token| token * 31 % 300).collect();
+            compute(model, &mut arena, list, &prompt, 0);
+        }
+        let (mut scores, mut without_launches) = (Vec::new(), 0);
+        for step in 0..40u32 {
+            if step == 20 {
+                assert!(arena.extend(&mut lists[3], 70 * PAGE), "more than was allocated");
+            }
+            let first = usize::from(step >= 30);
+            let token = [step * 7 % 300];
+            for (list, computed) in lists[first..3].iter_mut().zip(&computed[first..]) {
+                assert!(arena.extend(list, computed + 1));
+            }
+            let pieces: Vec<Piece> = lists[first..3]
+                .iter()
+                .zip(&computed[first..])
+                .map(|(pages, position)| Piece { tokens: &token, position: *position, pages, scores: true })
+                .collect();
+            let (step, launches) = count(|| model.forward(&mut arena, &pieces).unwrap());
+            without_launches += usize::from(launches.total() == 0);
+            scores.push(step);
+            computed[first..].iter_mut().for_each(|computed| *computed += 1);
+        }
+        (scores, without_launches)
+    };
+    let [(cpu, _), (on_gpu, without_launches)] = models.each_ref().map(of);
+    for (at, (cpu, gpu)) in cpu.iter().zip(&on_gpu).enumerate() {
+        let off = error(gpu, cpu);
+        assert!(off < 1e-4, "step {at}: {off:e}");
+    }
+    // Two steps of each shape have launches: at first, with wider tables, after the allocation, and with one text less.
+    assert!(without_launches >= 32, "{without_launches} of 40 steps without launches");
+}

@@ -9,15 +9,16 @@ use auricle_kernels::epilogue::Activation;
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::norm::{add_and_rms_norm, rms_norm};
 use auricle_kernels::page_cache::{self, Heads, PageTables, StepToken, Turn};
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use super::config::{Config, Family};
 use super::network::Piece;
-use super::pages::PageArena;
+use super::pages::{CardPages, PageArena};
+use super::recorded_steps::RecordedSteps;
 use super::source::{RowOrder, TensorSource};
 use crate::device::{has_f16, read};
 use crate::error::{Error, Result};
-use crate::layers::{Linear, select_rows, upload_together};
+use crate::layers::{Linear, pack_together, parts_of, select_rows, upload};
 
 /// Values of one layer's keys and values at most: a GPU limits a tensor's bytes.
 const MOST_VALUES: usize = 1 << 28;
@@ -157,12 +158,12 @@ impl GpuNetwork {
         (layers * block + vocabulary * size) * self.dtype.size()
     }
 
-    /// As [`super::Network::forward`].
+    /// As [`super::Network::forward`]. Steps of one token a sequence are recorded when their shape comes again: launches cost the host more
+    /// than the card takes for them.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
     pub fn forward(&self, arena: &mut PageArena, pieces: &[Piece]) -> Result<Vec<f32>> {
-        let (heads, epsilon) = (self.heads(), self.config.epsilon);
         let mut tokens = Vec::new();
         // Rows whose scores are wanted.
         let mut last = Vec::new();
@@ -176,24 +177,50 @@ impl GpuNetwork {
             return Err(Error::internal("an arena of the CPU for a network on a GPU"));
         };
         let ids = pieces.iter().flat_map(|piece| piece.tokens).map(|token| *token as i32).collect();
-        let ([of_tokens, of_pages], width) = PageTables::pack(&tokens, &pages);
-        let [of_tokens, of_pages, ids] = upload_together([of_tokens, of_pages, ids], &self.device);
-        let tables = PageTables::with_packed([of_tokens, of_pages], tokens.len(), width);
+        let mut width = pages.iter().map(|pages| pages.len()).max().unwrap_or(0);
+        let recorded = pieces.iter().all(|piece| piece.tokens.len() == 1 && piece.scores);
+        if recorded {
+            width = RecordedSteps::width(width);
+        }
+        let [of_tokens, of_pages] = PageTables::pack(&tokens, &pages, width);
+        let (input, places) = pack_together([of_tokens, of_pages, ids]);
+        let count = tokens.len();
+        let hidden = |card: &mut CardPages, input: Tensor<1, Int>| {
+            let [of_tokens, of_pages, ids] = parts_of(&input, &places);
+            self.hidden(card, &PageTables::with_packed([of_tokens, of_pages], count, width), ids.narrow(0, 0, count))
+        };
+        if recorded {
+            let mut recordings = std::mem::take(&mut card.recordings);
+            let scores =
+                recordings.run([count, width], input, &self.device, |input| self.output.forward(hidden(card, input)));
+            card.recordings = recordings;
+            return read(scores?);
+        }
+        let normed = hidden(card, upload(input, &self.device));
+        if last.is_empty() {
+            // The step ends when the card has computed it.
+            return read(normed.narrow(0, 0, 1)).map(|_| Vec::new());
+        }
+        read(self.output.forward(select_rows(normed, &last)))
+    }
+
+    /// The normed output of the last block for each token.
+    fn hidden(&self, card: &mut CardPages, tables: &PageTables, ids: Tensor<1, Int>) -> Tensor<2> {
+        let (heads, epsilon) = (self.heads(), self.config.epsilon);
         let mut turn = Turn {
             rotations: self.rotations.clone(),
             norms: None,
             epsilon,
             scale: (self.config.head as f32).powf(-0.5),
         };
-        let ids = ids.narrow(0, 0, tokens.len());
         let mut x = self.embeddings.clone().select(0, ids).cast(DType::F32);
         let mut normed: Option<Tensor<2>> = None;
         for (layer, block) in self.blocks.iter().enumerate() {
             let input = normed.take().unwrap_or_else(|| rms_norm(x.clone(), block.norm.clone(), epsilon));
             turn.norms.clone_from(&block.head_norms);
             let (queries, cache) =
-                page_cache::store(block.input.forward(input), &turn, &tables, card.take(layer), heads);
-            let attended = page_cache::attend(queries, &tables, &cache, heads);
+                page_cache::store(block.input.forward(input), &turn, tables, card.take(layer), heads);
+            let attended = page_cache::attend(queries, tables, &cache, heads);
             card.put(layer, cache);
             let [sum, inner] = add_and_rms_norm(x, block.out.forward(attended), block.inner_norm.clone(), epsilon);
             let gated = block.inner.forward_activated(inner, Activation::SwiGlu);
@@ -201,12 +228,7 @@ impl GpuNetwork {
             let [sum, next] = add_and_rms_norm(sum, block.down.forward(gated), next.clone(), epsilon);
             (x, normed) = (sum, Some(next));
         }
-        let normed = normed.unwrap_or(x);
-        if last.is_empty() {
-            // The step ends when the card has computed it.
-            return read(normed.narrow(0, 0, 1)).map(|_| Vec::new());
-        }
-        read(self.output.forward(select_rows(normed, &last)))
+        normed.unwrap_or(x)
     }
 }
 

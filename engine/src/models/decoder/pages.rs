@@ -10,6 +10,8 @@ use auricle_kernels::page_cache::Heads;
 use auricle_kernels::paged_attention::{PAGE, Page, PagePrecision, PageShape};
 use burn::tensor::{DType, Device, Tensor};
 
+use super::recorded_steps::RecordedSteps;
+
 /// The contents of a full page.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct PageKey {
@@ -62,6 +64,8 @@ pub struct CardPages {
     values: usize,
     dtype: DType,
     device: Device,
+    /// Steps over these tensors.
+    pub recordings: RecordedSteps,
 }
 
 impl CardPages {
@@ -85,6 +89,8 @@ impl CardPages {
             return;
         }
         let room = pages.max(2 * self.room).max(Self::FIRST).min(capacity);
+        // They change the tensors that were.
+        self.recordings = RecordedSteps::default();
         for layer in self.layers.iter_mut().filter(|layer| layer.is_some()) {
             let more = Tensor::zeros([room - self.room, self.values], (&self.device, self.dtype));
             *layer = layer.take().map(|pages| Tensor::cat(vec![pages, more], 0));
@@ -127,8 +133,14 @@ impl PageArena {
 
     /// As [`PageArena::new`] for a GPU, with pages of the heads of each of `layers`. The numbers have the type of `dtype`, 32 or 16 bits.
     pub fn on_card(layers: usize, heads: Heads, dtype: DType, capacity: usize, device: &Device) -> Self {
-        let card =
-            CardPages { layers: vec![None; layers], room: 0, values: heads.page(), dtype, device: device.clone() };
+        let card = CardPages {
+            layers: vec![None; layers],
+            room: 0,
+            values: heads.page(),
+            dtype,
+            device: device.clone(),
+            recordings: RecordedSteps::default(),
+        };
         Self::of(PageMemory::Card(card), capacity)
     }
 
