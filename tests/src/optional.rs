@@ -34,14 +34,15 @@ pub fn skip(part: &str) {
     println!("skipped: {part}");
 }
 
-/// The CPU, and the first Vulkan adapter if there is one; true for the CPU. The tests of a process share them: burn opens an
+/// The CPU, and the first Vulkan adapter if there is one, or the GPU that `AURICLE_TESTS_GPU` names; true for the CPU. The tests of a process share them: burn opens an
 /// adapter once, and the engine's probe sets the panic hook of the whole process while it runs.
 pub fn devices() -> Vec<(Device, bool)> {
     static DEVICES: OnceLock<Vec<(Device, bool)>> = OnceLock::new();
     let found = DEVICES.get_or_init(|| {
         let mut devices = vec![(Device::flex(), true)];
         if device::devices().len() > 1 {
-            devices.push((device::open(DeviceChoice::Vulkan(0)).unwrap().device, false));
+            let gpu = std::env::var("AURICLE_TESTS_GPU").map_or(DeviceChoice::Vulkan(0), |gpu| gpu.parse().unwrap());
+            devices.push((device::open(gpu).unwrap().device, false));
         }
         devices
     });
