@@ -21,6 +21,7 @@
 //! - [`lstm`]: the pointwise part of an LSTM step
 //! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs
 //! - [`product`]: matrix products of any number of rows in 32 or 16 bits, on GPUs
+//! - `few_rows`: matrix products of a few rows, on GPUs
 //! - [`matrix_units`]: matrix products on the matrix units of a card
 //! - [`epilogue`]: what follows a matrix product: bias, activation, residual and norm
 //! - [`activation`]: ReLU, SiLU, GELU, GLU, SwiGLU and ELU in one pass
@@ -52,6 +53,7 @@ pub mod depthwise;
 #[cfg(feature = "wgpu")]
 mod elementwise;
 pub mod epilogue;
+mod few_rows;
 pub mod frame_convolution;
 pub mod frame_ring;
 pub mod fused_attention;

@@ -21,6 +21,11 @@ pub enum Division {
         /// Columns of a cube: a power of two, at most 32.
         columns: usize,
     },
+    /// Cubes of 16 columns, whose units read several at a time, and of eight rows; where the columns do not divide so, as without units.
+    Vectors {
+        /// Units of a cube: a power of two.
+        units: usize,
+    },
     /// Cubes of a tile of the product.
     Tiles(Tile),
     /// Tiles on matrix units; where they do not fit the card or the product, as [`Division::Matrix`].
@@ -186,6 +191,9 @@ pub fn divided_product(x: Tensor<2>, weight: Tensor<2>, division: Division) -> T
     launch(x, weight, None, After::Nothing, division)
 }
 
+#[cfg(feature = "wgpu")]
+pub(crate) use kernel::finish;
+
 /// Operations on a product before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum After {
@@ -293,6 +301,12 @@ mod kernel {
                     dtype,
                     weight_dtype,
                 ),
+                Division::Vectors { units } => {
+                    if !crate::few_rows::product(&x, &weight, bias.clone(), &out, after, units) {
+                        let division = Division::without_units([rows, depth, columns]);
+                        return Self::divided_product(x, weight, bias, after, division);
+                    }
+                }
                 Division::Tiles(tile) => {
                     let [down, along] = tile.units();
                     tiles_kernel::launch(
@@ -573,7 +587,7 @@ mod kernel {
 
     /// The output for the `sum` of a column.
     #[cube]
-    fn finish(sum: f32, bias: &Tensor<f32>, column: usize, #[comptime] after: After) -> f32 {
+    pub(crate) fn finish(sum: f32, bias: &Tensor<f32>, column: usize, #[comptime] after: After) -> f32 {
         if comptime!(after == After::Nothing) {
             sum
         } else if comptime!(after == After::Bias) {

@@ -9,6 +9,7 @@ use auricle_engine::unstable::device;
 use auricle_kernels::launches::count;
 use auricle_kernels::matrix_units::UnitTile;
 use auricle_kernels::product::{Division, MOST_ROWS, Tile, divided_product};
+use auricle_kernels::recording::Recording;
 use burn::tensor::{DType, Distribution, Tensor};
 use clap::Parser;
 
@@ -74,26 +75,36 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
                 let fell_back = match division {
                     Division::Units(_) => !has("ProductKernel"),
                     Division::Matrix => has("TilesKernel") || has("ColumnsKernel"),
+                    Division::Vectors { .. } => !has("VectorsKernel"),
                     Division::Columns { .. } | Division::Tiles(_) => false,
                 };
                 if fell_back {
                     continue;
                 }
+                // Repetitions of a record, as launches cost the host more than small products take.
+                let products = || {
+                    let product = |weight: &Tensor<2>| divided_product(x.clone(), weight.clone(), division);
+                    weights.iter().map(product).collect::<Vec<_>>()
+                };
+                let record = Recording::new(Tensor::from_data([0], device), |_| products());
+                let run = || {
+                    match &record {
+                        Some(record) => drop(record.repeat(vec![0]).expect("a repetition")),
+                        None => drop(products()),
+                    }
+                    device.sync()
+                };
                 // A card that waited for kernels to compile has lowered its clock.
                 let began = Instant::now();
                 while began.elapsed() < Duration::from_millis(arguments.warm_ms) {
-                    weights.iter().for_each(|weight| drop(divided_product(x.clone(), weight.clone(), division)));
-                    device.sync()?;
+                    run()?;
                 }
                 let (began, mut calls) = (Instant::now(), 0);
                 while calls < 3 || (began.elapsed() < Duration::from_millis(arguments.ms) && calls < 200) {
-                    for weight in &weights {
-                        divided_product(x.clone(), weight.clone(), division);
-                        calls += 1;
-                    }
-                    device.sync()?;
+                    run()?;
+                    calls += copies;
                 }
-                let time = began.elapsed().as_secs_f64() * 1e6 / f64::from(calls);
+                let time = began.elapsed().as_secs_f64() * 1e6 / calls as f64;
                 times.push((time, division));
             }
             times.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -115,6 +126,9 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
 /// Divisions that may be good for so many rows.
 fn divisions(rows: usize, half: bool) -> Vec<Division> {
     let mut all = Vec::new();
+    if rows <= 64 {
+        all.extend([128, 256, 512].map(|units| Division::Vectors { units }));
+    }
     if rows <= MOST_ROWS {
         all.extend([4, 8, 16, 32].map(|columns| Division::Columns { columns }));
     }

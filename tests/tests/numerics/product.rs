@@ -27,10 +27,12 @@ fn every_division_gives_burns_product() {
     let tiles = tiles.map(|[rows, columns, unit_rows, unit_columns, groups, depth]| {
         Division::Tiles(Tile { rows, columns, unit_rows, unit_columns, groups, depth })
     });
+    let vectors = [64, 256].map(|units| Division::Vectors { units });
     let divisions: Vec<Division> =
-        [4, 8, 32].map(|columns| Division::Columns { columns }).into_iter().chain(tiles).collect();
+        [4, 8, 32].map(|columns| Division::Columns { columns }).into_iter().chain(tiles).chain(vectors).collect();
     for (device, on_cpu) in devices() {
-        for [rows, depth, columns] in [[1, 1, 1], [1, 37, 5], [3, 256, 96], [8, 1000, 77], [33, 20, 70], [150, 65, 130]]
+        for [rows, depth, columns] in
+            [[1, 1, 1], [1, 37, 5], [3, 256, 96], [8, 1000, 76], [11, 300, 20], [33, 20, 70], [150, 65, 132]]
         {
             let random =
                 |shape: [usize; 2]| Tensor::<2>::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex());
