@@ -29,7 +29,7 @@ use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::catalog::{Catalog, SelectedCheckpoint};
 use crate::chat::{ChatEvent, ChatMessage, ChatOptions};
 use crate::decoding::fusion::FusionWeights;
-use crate::device::{self, DeviceInfo};
+use crate::device::{self, DeviceInfo, in_own_memory};
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
 use crate::load_once::{Loaded, LoadedFiles};
@@ -621,8 +621,8 @@ impl Engine {
     }
 
     /// The model of a path: loaded, if it is not there.
-    fn model<T: Loaded>(&self, path: &Path, load: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
-        self.loaded.get(path, || most_bytes(path), load)
+    fn model<T: Loaded>(&self, path: &Path, load: impl FnOnce() -> Result<T> + Send) -> Result<Arc<T>> {
+        self.loaded.get(path, || most_bytes(path), || in_own_memory(&self.device, load))
     }
 
     /// The paths of the models that are loaded, and the bytes that the weights of each take at most. Those that nobody uses leave as

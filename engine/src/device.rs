@@ -151,6 +151,17 @@ pub(crate) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
         .map_err(|e| Error::Device { device: "in use".into(), reason: one_line(&e.to_string()) })
 }
 
+/// What `load` gives, with its tensors in memory of their own. A GPU's allocator goes through the tensors that share a page at each launch,
+/// which takes it longer than the launch where those of a model are among them.
+pub fn in_own_memory<T: Send>(device: &Device, load: impl FnOnce() -> T + Send) -> T {
+    let loaded = device.memory_persistent_allocations(load, |load| load());
+    if !is_cpu(device) {
+        // What was only used while loading.
+        device.memory_cleanup();
+    }
+    loaded
+}
+
 /// True if the CPU computes the tensors of this device.
 pub(crate) fn is_cpu(device: &Device) -> bool {
     *device == Device::flex()

@@ -162,15 +162,50 @@ impl EpilogueOps for Flex {
 }
 
 #[cfg(feature = "wgpu")]
+pub(crate) use kernel::finish;
+
+/// Operations on a product before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum After {
+    /// None.
+    Nothing,
+    /// A bias is added.
+    Bias,
+    /// A bias is added, and an activation applied that has one input.
+    Activation(Activation),
+}
+
+#[cfg(feature = "wgpu")]
 mod kernel {
     use burn::backend::cubecl::dtype_to_storage_type;
     use burn::backend::ops::FloatTensorOps;
     use burn::backend::{Cube, FloatDType, TensorMetadata};
     use cubecl::prelude::*;
 
-    use super::{Activation, EpilogueOps, FloatTensor};
+    use super::{Activation, After, EpilogueOps, FloatTensor};
     use crate::elementwise::{Function, apply, sigmoid};
     use crate::norm::{UNITS, moments};
+
+    /// The output for the `sum` of a column.
+    #[cube]
+    pub(crate) fn finish(sum: f32, bias: &Tensor<f32>, column: usize, #[comptime] after: After) -> f32 {
+        if comptime!(after == After::Nothing) {
+            sum
+        } else if comptime!(after == After::Bias) {
+            sum + bias[column]
+        } else {
+            apply(sum + bias[column], comptime!(after.function()))
+        }
+    }
+
+    impl After {
+        fn function(self) -> Function {
+            match self {
+                Self::Activation(activation) => activation.into(),
+                Self::Nothing | Self::Bias => Function::Relu,
+            }
+        }
+    }
 
     impl From<Activation> for Function {
         fn from(activation: Activation) -> Self {

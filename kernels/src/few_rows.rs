@@ -27,7 +27,7 @@ mod kernel {
     use cubecl::prelude::*;
 
     use super::{ROWS, SUMMED, VECTOR, WIDTH};
-    use crate::product::{After, finish};
+    use crate::epilogue::{After, finish};
 
     /// `x` `[rows, depth]` times `weight` `[depth, columns]`, both contiguous, into `out`, by cubes of `units`; false if the weights'
     /// columns do not divide into vectors.

@@ -33,6 +33,7 @@
 //! - [`norm`]: layer and root-mean-square normalisation
 //! - [`channels`]: frames of many channels, and their normalisation, on the CPU
 //! - [`gemv`]: products of a few rows with a packed matrix, on the CPU
+//! - [`likeliest`]: the likeliest token of each row of scores
 //! - [`softmax_stats`]: log-sum-exp and entropy of logits
 //! - [`frame_ring`]: the last frames of many streams in one tensor
 //! - [`thread_pool`]: threads that share many small tasks
@@ -63,6 +64,7 @@ pub mod int8_matrix;
 pub mod istft;
 pub mod kv_cache;
 pub mod launches;
+pub mod likeliest;
 pub mod logmel;
 pub mod lstm;
 mod matmul;

@@ -19,11 +19,16 @@ pub struct Heads {
     pub queries: usize,
     /// Of keys and values.
     pub keys: usize,
-    /// Values of a head: even, and at most 256.
+    /// Values of a head: a multiple of 4, and at most 256.
     pub width: usize,
 }
 
 impl Heads {
+    /// True if a GPU computes with them.
+    pub fn fit(self) -> bool {
+        self.width.is_multiple_of(4) && (4..=256).contains(&self.width) && self.queries.is_multiple_of(self.keys.max(1))
+    }
+
     /// Values of a page of one layer.
     pub fn page(self) -> usize {
         2 * self.keys * self.width * PAGE
@@ -294,8 +299,10 @@ mod kernel {
     /// Units of a cube that stores a head, and of one that attends: powers of two, the latter the largest width of a head.
     const STORE_UNITS: usize = 64;
     const UNITS: usize = 256;
-    /// Keys between two corrections of the softmax: their weights are in shared memory.
-    const KEYS: usize = 1024;
+    /// Values that a unit reads at a time.
+    const VECTOR: usize = 4;
+    /// Keys between two corrections of the softmax, as many as the units read at a time: their weights are in shared memory.
+    const KEYS: usize = UNITS * VECTOR;
 
     impl PageCacheOps for Cube {
         fn store_in_pages(
@@ -344,7 +351,7 @@ mod kernel {
             let queries = crate::cube::contiguous(queries);
             let (client, device, shape) = (queries.client.clone(), queries.device(), queries.shape());
             let count = shape[0];
-            assert!(form.heads.width <= UNITS, "pages: a head has at most {UNITS} values");
+            assert!(form.heads.fit(), "pages: heads of a multiple of 4 values, 256 at most");
             let out = Self::float_empty(shape, &device, FloatDType::F32);
             let dtype = dtype_to_storage_type(cache.dtype);
             attend_kernel::launch(
@@ -354,7 +361,7 @@ mod kernel {
                 queries.into_tensor_arg(),
                 tokens.into_tensor_arg(),
                 pages.into_tensor_arg(),
-                cache.into_tensor_arg(),
+                cache.binding().into_buffer_arg(),
                 out.clone().into_tensor_arg(),
                 form.width as u32,
                 form.heads,
@@ -439,14 +446,27 @@ mod kernel {
         }
     }
 
-    /// One cube per head of a token: scores with one unit per key, then the weighted sum with one unit per value of the head and share of
-    /// the keys. All tensors are contiguous.
+    impl Heads {
+        /// Vectors of a head.
+        fn vectors(self) -> usize {
+            self.width / VECTOR
+        }
+
+        /// Tokens of a page whose values are read at the same time: a power of two.
+        fn shares(self) -> usize {
+            let most = (UNITS / self.vectors()).clamp(1, PAGE);
+            if most.is_power_of_two() { most } else { most.next_power_of_two() / 2 }
+        }
+    }
+
+    /// One cube per head of a token: scores with one unit per four keys, then the weighted sum with one unit per four values of the head
+    /// and share of the keys. Loads do not wait for one another: a card takes long for one. All tensors are contiguous.
     #[cube(launch)]
     fn attend_kernel<F: Float>(
         queries: &Tensor<f32>,
         tokens: &Tensor<i32>,
         pages: &Tensor<i32>,
-        cache: &Tensor<F>,
+        cache: &[Vector<F, Const<VECTOR>>],
         out: &mut Tensor<f32>,
         width: u32,
         #[comptime] heads: Heads,
@@ -454,60 +474,91 @@ mod kernel {
     ) {
         let mut query = Shared::<[f32]>::new_slice(heads.width);
         let mut weights = Shared::<[f32]>::new_slice(KEYS);
-        let mut work = Shared::<[f32]>::new_slice(UNITS);
+        let mut work = Shared::<[f32]>::new_slice(comptime!(UNITS * VECTOR));
         let (unit, index, row) = (UNIT_POS as usize, CUBE_POS_X as usize, CUBE_POS_Y as usize);
         let head = comptime!(heads.width).runtime();
         let of = index * comptime!(heads.keys) / comptime!(heads.queries);
         let base = (row * comptime!(heads.queries) + index) * head;
         let table = tokens[row * 2] as usize * width as usize;
         let visible = tokens[row * 2 + 1] as usize + 1;
+        let page_vectors = comptime!(heads.page() / VECTOR);
         if unit < head {
             query[unit] = queries[base + unit];
         }
         sync_cube();
 
-        let shares = comptime!(UNITS / heads.width).runtime();
-        let (dim, share) = (unit % head, unit / head);
+        let vectors = comptime!(heads.vectors()).runtime();
+        let shares = comptime!(heads.shares()).runtime();
+        let steps = comptime!(PAGE / heads.shares());
+        let (lane, share) = (unit % vectors, unit / vectors);
         let mut most = f32::new(-3.0e38);
         let mut sum = f32::new(0.0);
-        let mut weighted = f32::new(0.0);
+        let mut weighted = Vector::<f32, Const<VECTOR>>::new(f32::new(0.0));
         let mut from = 0usize.runtime();
         while from < visible {
             let count = min(visible - from, KEYS);
+            let whole_pages = (count + comptime!(PAGE - 1)) / PAGE;
+            let first = unit * VECTOR;
             let mut score_max = f32::new(-3.0e38);
-            let mut key = unit;
-            while key < count {
-                let at = from + key;
-                let page = pages[table + at / PAGE] as usize * comptime!(heads.page());
-                let place = page + of * head * PAGE + at % PAGE;
-                let mut score = f32::new(0.0);
-                for i in 0..head {
-                    score += query[i] * f32::cast_from(cache[place + i * PAGE]);
+            if first < whole_pages * PAGE {
+                let mut scores = Vector::<f32, Const<VECTOR>>::new(f32::new(0.0));
+                if first < count {
+                    let at = from + first;
+                    let page = pages[table + at / PAGE] as usize * page_vectors;
+                    let place = page + (of * head * PAGE + at % PAGE) / VECTOR;
+                    for i in 0..vectors {
+                        let mut keys = Array::<Vector<F, Const<VECTOR>>>::new(VECTOR);
+                        #[unroll]
+                        for j in 0..VECTOR {
+                            keys[j] = cache[place + (i * VECTOR + j) * comptime!(PAGE / VECTOR)];
+                        }
+                        #[unroll]
+                        for j in 0..VECTOR {
+                            let key = Vector::<f32, Const<VECTOR>>::cast_from(keys[j]);
+                            scores += key * Vector::new(query[i * VECTOR + j]);
+                        }
+                    }
                 }
-                weights[key] = score;
-                score_max = max(score_max, score);
-                key += UNITS;
+                // Keys after the last weigh nothing, whatever the rest of their page holds.
+                #[unroll]
+                for j in 0..VECTOR {
+                    let mut score = f32::new(-3.0e38);
+                    if first + j < count {
+                        score = scores.extract(j);
+                    }
+                    weights[first + j] = score;
+                    score_max = max(score_max, score);
+                }
             }
             let next = max(most, cube_max(&mut work, score_max, UNITS));
             let correction = (most - next).exp();
             let mut part = f32::new(0.0);
-            key = unit;
-            while key < count {
-                let weight = (weights[key] - next).exp();
-                weights[key] = weight;
-                part += weight;
-                key += UNITS;
+            if first < whole_pages * PAGE {
+                #[unroll]
+                for j in 0..VECTOR {
+                    let weight = (weights[first + j] - next).exp();
+                    weights[first + j] = weight;
+                    part += weight;
+                }
             }
             sum = sum * correction + cube_sum(&mut work, part, UNITS);
-            weighted *= correction;
+            weighted *= Vector::new(correction);
             if share < shares {
-                key = share;
-                while key < count {
-                    let at = from + key;
-                    let page = pages[table + at / PAGE] as usize * comptime!(heads.page());
-                    let place = page + ((comptime!(heads.keys).runtime() + of) * PAGE + at % PAGE) * head;
-                    weighted += weights[key] * f32::cast_from(cache[place + dim]);
-                    key += shares;
+                for page in 0..whole_pages {
+                    let number = pages[table + from / PAGE + page] as usize;
+                    let place = number * page_vectors + (comptime!(heads.keys).runtime() + of) * vectors * PAGE + lane;
+                    let last = min(visible - from - page * PAGE, PAGE) - 1;
+                    let mut values = Array::<Vector<F, Const<VECTOR>>>::new(steps);
+                    #[unroll]
+                    for step in 0..steps {
+                        // What follows the last token may be no number.
+                        values[step] = cache[place + min(share + step * shares, last) * vectors];
+                    }
+                    #[unroll]
+                    for step in 0..steps {
+                        let weight = weights[page * PAGE + share + step * shares];
+                        weighted += Vector::<f32, Const<VECTOR>>::cast_from(values[step]) * Vector::new(weight);
+                    }
                 }
             }
             // All units have read the weights before the next ones are written.
@@ -515,7 +566,10 @@ mod kernel {
             most = next;
             from += KEYS;
         }
-        work[unit] = weighted;
+        #[unroll]
+        for j in 0..VECTOR {
+            work[unit * VECTOR + j] = weighted.extract(j);
+        }
         sync_cube();
         if unit < head {
             let mut all = f32::new(0.0);

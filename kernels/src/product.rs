@@ -10,7 +10,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, FloatDType, TensorMetadata, backend_extension};
 use burn::tensor::{DType, Shape, Tensor};
 
-use crate::epilogue::{self, Activation, EpilogueOps};
+use crate::epilogue::{self, Activation, After, EpilogueOps};
 use crate::matrix_units::UnitTile;
 
 /// How a product is divided.
@@ -57,6 +57,12 @@ pub struct Tile {
 /// Rows from which a product of 16-bit values uses matrix units: by measurement on an H200.
 const MATRIX_ROWS: usize = 64;
 
+/// Rows up to which each cube reads all of its columns' weights: by measurement on an H200.
+const FEW_ROWS: usize = 32;
+
+/// Columns from which cubes of fewer units keep a large card busy.
+const LARGE_COLUMNS: usize = 4096;
+
 /// Cubes that keep a large card busy.
 const ENOUGH_CUBES: usize = 120;
 
@@ -71,6 +77,9 @@ impl Division {
 
     /// The division without matrix units: the largest tiles that keep a large card busy.
     pub fn without_units([rows, depth, columns]: [usize; 3]) -> Self {
+        if rows <= FEW_ROWS && columns.is_multiple_of(4) {
+            return Self::Vectors { units: if columns < LARGE_COLUMNS { 512 } else { 256 } };
+        }
         if rows <= MOST_ROWS {
             return Self::Columns { columns: if depth < 2048 { 8 } else { 4 } };
         }
@@ -191,20 +200,6 @@ pub fn divided_product(x: Tensor<2>, weight: Tensor<2>, division: Division) -> T
     launch(x, weight, None, After::Nothing, division)
 }
 
-#[cfg(feature = "wgpu")]
-pub(crate) use kernel::finish;
-
-/// Operations on a product before it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum After {
-    /// None.
-    Nothing,
-    /// A bias is added.
-    Bias,
-    /// A bias is added, and an activation applied that has one input.
-    Activation(Activation),
-}
-
 fn launch(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>, after: After, division: Division) -> Tensor<2> {
     let ([rows, inputs], [depth, _]) = (x.dims(), weight.dims());
     assert_eq!(inputs, depth, "product: depth of inputs and weights");
@@ -266,7 +261,7 @@ mod kernel {
     use cubek::std::InputBinding;
 
     use super::{After, Division, FloatTensor, ProductOps, Tile};
-    use crate::elementwise::{Function, apply};
+    use crate::epilogue::finish;
 
     /// Units of a cube in [`Division::Columns`].
     const UNITS: usize = 256;
@@ -581,27 +576,6 @@ mod kernel {
                         out[(first_row + of_row) * columns + place] = F::cast_from(finish(sum, bias, place, after));
                     }
                 }
-            }
-        }
-    }
-
-    /// The output for the `sum` of a column.
-    #[cube]
-    pub(crate) fn finish(sum: f32, bias: &Tensor<f32>, column: usize, #[comptime] after: After) -> f32 {
-        if comptime!(after == After::Nothing) {
-            sum
-        } else if comptime!(after == After::Bias) {
-            sum + bias[column]
-        } else {
-            apply(sum + bias[column], comptime!(after.function()))
-        }
-    }
-
-    impl After {
-        fn function(self) -> Function {
-            match self {
-                Self::Activation(activation) => activation.into(),
-                Self::Nothing | Self::Bias => Function::Relu,
             }
         }
     }

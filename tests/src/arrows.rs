@@ -39,6 +39,7 @@ pub const ORDERS: [Order; 3] = [
                 "quantized",
                 "product",
             ],
+            &["few_rows"],
             &[
                 "epilogue",
                 "matrix_units",
@@ -50,7 +51,7 @@ pub const ORDERS: [Order; 3] = [
                 "logmel",
                 "norm",
             ],
-            &["channels", "gemv", "softmax_stats", "frame_ring"],
+            &["channels", "gemv", "likeliest", "softmax_stats", "frame_ring"],
             &["thread_pool", "matmul", "elementwise", "reduce", "vector_math"],
             &["cube", "launches", "recording", "vulkan_layers"],
         ],

@@ -224,7 +224,8 @@ fn speed(
     let began = Instant::now();
     let opened = device::open(device).expect("the device opens");
     let most = opened.info.max_tensor_bytes;
-    let model = ChatModel::load_on(path, precision, &opened.device, most).expect("the model loads");
+    let model = device::in_own_memory(&opened.device, || ChatModel::load_on(path, precision, &opened.device, most))
+        .expect("the model loads");
     let megabytes = model.weight_bytes() as f64 / 1e6;
     println!(
         "{}, {device}: loaded in {:.1} s; a token reads {megabytes:.0} MB of weights",
@@ -288,9 +289,9 @@ fn write_together(model: &ChatModel, arena: &mut PageArena, tokens: &[u32], coun
                 scores: true,
             })
             .collect();
-        let scores = model.forward(arena, &pieces).expect("scores");
+        let tokens = model.likeliest(arena, &pieces).expect("tokens");
         drop(pieces);
-        next = scores.chunks_exact(model.config().vocabulary).map(likeliest).collect();
+        next = tokens.into_iter().map(|token| token.expect("a token")).collect();
         texts.iter_mut().for_each(|text| text.computed += 1);
     }
     let rate = (count * length) as f64 / began.elapsed().as_secs_f64();
@@ -304,7 +305,10 @@ fn write(one: &mut Text, arena: &mut PageArena, first: u32, count: usize) -> f64
     let began = Instant::now();
     let mut token = first;
     for _ in 0..count {
-        token = likeliest(&one.read(arena, &[token]));
+        assert!(arena.extend(&mut one.pages, one.computed + 1), "memory");
+        let piece = Piece { tokens: &[token], position: one.computed, pages: &one.pages, scores: true };
+        token = one.model.likeliest(arena, &[piece]).expect("a token")[0].expect("a token");
+        one.computed += 1;
     }
     count as f64 / began.elapsed().as_secs_f64()
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use auricle_engine::unstable::device;
+use auricle_engine::unstable::device::{self, in_own_memory};
 use auricle_engine::unstable::models::fastconformer::{FastConformer, Stream};
 use auricle_engine::{DeviceChoice, Precision};
 use burn::tensor::{Distribution, Tensor};
@@ -56,7 +56,8 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         }
     };
     let chosen = device::open(arguments.device)?;
-    let model = FastConformer::load_with(&folder, &chosen.device, arguments.precision)?;
+    let model =
+        in_own_memory(&chosen.device, || FastConformer::load_with(&folder, &chosen.device, arguments.precision))?;
     println!("{} million parameters on {}\n", model.parameters() / 1_000_000, chosen.info.name);
     println!(
         "| Look-ahead, frames | Streams | A step, ms: median | slowest | Audio a step, ms | Streams in real time, by the median |"

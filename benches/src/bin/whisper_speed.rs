@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use auricle_benches::process::own_peak_mb;
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::unstable::device;
+use auricle_engine::unstable::device::{self, in_own_memory};
 use auricle_engine::unstable::models::whisper::{DecodeOptions, DecodingBatch, Whisper};
 use auricle_engine::{DeviceChoice, Precision};
 use clap::Parser;
@@ -51,7 +51,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let device = device::open(arguments.device)?;
-    let model = Whisper::load_with(&arguments.folder, &device.device, arguments.precision)?;
+    let model =
+        in_own_memory(&device.device, || Whisper::load_with(&arguments.folder, &device.device, arguments.precision))?;
     let window = speech(Whisper::WINDOW)?;
     let tokens = arguments.tokens;
     for batch in arguments.batches {

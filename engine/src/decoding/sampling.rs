@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use auricle_kernels::likeliest::likeliest_of;
+
 use crate::error::{Error, Result};
 
 /// How tokens are chosen. Penalties come first, then temperature, top-k, top-p and min-p, each on what the one before has left.
@@ -80,12 +82,18 @@ impl Sampler {
         Self { options, random: options.seed }
     }
 
+    /// True if it takes the likeliest token whatever came before.
+    pub fn takes_likeliest(&self) -> bool {
+        let SamplingOptions { temperature, repetition_penalty, presence_penalty, frequency_penalty, .. } = self.options;
+        temperature == 0.0 && repetition_penalty == 1.0 && presence_penalty == 0.0 && frequency_penalty == 0.0
+    }
+
     /// Chooses from `scores` `[vocabulary]` after `prompt` and the `text` so far; none if no score is a number, or no token is allowed.
     /// A token that may not be chosen has a score of minus infinity.
     pub fn choose(&mut self, scores: &mut [f32], prompt: &[u32], text: &[u32]) -> Option<u32> {
         self.penalize(scores, prompt, text);
         if self.options.temperature == 0.0 {
-            let best = likeliest(scores)?;
+            let best = likeliest_of(scores)?;
             return u32::try_from(best).ok();
         }
         let candidates = self.candidates(scores);
@@ -106,7 +114,7 @@ impl Sampler {
     /// The tokens that may be drawn, and their probabilities up to a common factor.
     pub fn candidates(&self, scores: &[f32]) -> Vec<(u32, f64)> {
         let SamplingOptions { temperature, top_p, top_k, min_p, .. } = self.options;
-        let Some(best) = likeliest(scores).map(|at| scores[at]) else { return Vec::new() };
+        let Some(best) = likeliest_of(scores).map(|at| scores[at]) else { return Vec::new() };
         let weight = |score: f32| (f64::from(score - best) / f64::from(temperature)).exp();
         let weighted = (0u32..).zip(scores).map(|(token, score)| (token, weight(*score)));
         let mut found: Vec<(u32, f64)> = weighted.filter(|(_, weight)| *weight > 0.0 && weight.is_finite()).collect();
@@ -164,17 +172,6 @@ impl Sampler {
         mixed ^= mixed >> 31;
         (mixed >> 11) as f64 / (1u64 << 53) as f64
     }
-}
-
-/// The place of the first of the largest scores that are finite.
-fn likeliest(scores: &[f32]) -> Option<usize> {
-    let mut best: Option<usize> = None;
-    for (at, score) in scores.iter().enumerate() {
-        if score.is_finite() && best.is_none_or(|best| *score > scores[best]) {
-            best = Some(at);
-        }
-    }
-    best
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use auricle_engine::Precision;
 use auricle_engine::unstable::models::decoder::{ChatModel, PageList, Piece};
 use auricle_kernels::launches::count;
+use auricle_kernels::likeliest::likeliest;
 use auricle_kernels::page_cache::{self, Heads, PageTables, StepToken, Turn};
 use auricle_kernels::paged_attention::PAGE;
 use auricle_kernels::{epilogue, norm};
 use auricle_tests::{Oracle, devices};
-use burn::tensor::{DType, Device, Distribution, Tensor, activation};
+use burn::tensor::{DType, Device, Distribution, Tensor, TensorData, activation};
 
 use crate::decoder::{assert_greedy, compute, error, fixture, integers};
 
@@ -58,6 +59,28 @@ fn norms_and_gates_follow_their_definitions() {
     }
 }
 
+/// Rows of one part and of several, equal scores in different parts, and scores that are no numbers.
+#[test]
+fn the_likeliest_token_is_the_first_of_the_largest_finite_scores() {
+    for (device, _) in devices() {
+        let of = |rows: Vec<Vec<f32>>| {
+            let shape = [rows.len(), rows[0].len()];
+            let scores = Tensor::from_data(TensorData::new(rows.concat(), shape), &device);
+            likeliest(scores).into_data().try_to_vec::<f32>().unwrap()
+        };
+        assert_eq!(of(vec![vec![2.0], vec![f32::NAN], vec![f32::NEG_INFINITY]]), [0.0, -1.0, -1.0]);
+        assert_eq!(of(vec![vec![-9.0, -2.0, -2.0, f32::NAN, f32::INFINITY]]), [1.0]);
+        let mut rows: Vec<Vec<f32>> =
+            (0..3u32).map(|row| (0..10_000u32).map(|at| ((at * 7919 + row) % 5000) as f32).collect()).collect();
+        let best = |row: &[f32]| row.iter().position(|score| *score == 4999.0).unwrap() as f32;
+        let expected: Vec<f32> = rows.iter().map(|row| best(row)).collect();
+        assert_eq!(of(rows.clone()), expected);
+        rows[1][9_999] = 5e3;
+        rows[2] = vec![f32::NAN; 10_000];
+        assert_eq!(of(rows), [expected[0], 9_999.0, -1.0]);
+    }
+}
+
 /// Three sequences in scattered pages, the second across the keys that are weighed together: what the CPU's twin stores and attends to.
 #[test]
 fn attention_over_pages_equals_its_twin() {
@@ -65,7 +88,7 @@ fn attention_over_pages_equals_its_twin() {
     let cpu = Device::flex();
     for heads in [
         Heads { queries: 4, keys: 2, width: 16 },
-        Heads { queries: 3, keys: 3, width: 6 },
+        Heads { queries: 3, keys: 3, width: 12 },
         Heads { queries: 9, keys: 3, width: 64 },
         Heads { queries: 2, keys: 1, width: 256 },
     ] {
@@ -200,8 +223,8 @@ fn a_token_keeps_its_budget_of_launches() {
     let (mut arena, mut pages) = (model.arena(64 << 20), PageList::default());
     compute(&model, &mut arena, &mut pages, &[1, 2, 3], 0);
     let (_, launches) = count(|| compute(&model, &mut arena, &mut pages, &[4], 3));
-    // Nine a layer; the token's number, embedding and norm, and the scores.
-    let budget = 9 * model.config().layers + 4;
+    // Nine a layer; the token's number, embedding and norm, the scores, and two for the likeliest.
+    let budget = 9 * model.config().layers + 6;
     assert!(
         launches.total() > 0 && launches.total() <= budget,
         "{} of {budget}: {:#?}",

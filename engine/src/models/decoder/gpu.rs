@@ -14,7 +14,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use super::config::{Config, Family};
 use super::network::Piece;
 use super::pages::{CardPages, PageArena};
-use super::recorded_steps::RecordedSteps;
+use super::recorded_steps::{RecordedSteps, StepScores};
 use super::source::{RowOrder, TensorSource};
 use crate::device::{has_f16, read};
 use crate::error::{Error, Result};
@@ -130,13 +130,13 @@ impl GpuNetwork {
         Ok(Self { device: device.clone(), rotations, embeddings, blocks, norm, output, dtype, config })
     }
 
-    /// True if a device whose tensors have at most this many bytes holds the network's.
+    /// True if a device whose tensors have at most this many bytes computes the network.
     pub fn fits(config: &Config, precision: Precision, device: &Device, most_bytes: u64) -> bool {
         let Config { size, heads, kv_heads, head, inner, vocabulary, context, .. } = *config;
         let matrices = [vocabulary, 2 * inner, (heads + 2 * kv_heads) * head].map(|outputs| outputs * size);
         let weights = matrices.into_iter().max().unwrap_or_default().max(heads * head * size);
         let bytes = (weights * weight_type(precision, device).size()).max(context * head * DType::F32.size());
-        bytes as u64 <= most_bytes
+        Heads { queries: heads, keys: kv_heads, width: head }.fit() && bytes as u64 <= most_bytes
     }
 
     fn heads(&self) -> Heads {
@@ -164,6 +164,20 @@ impl GpuNetwork {
     /// # Errors
     /// [`Error::Device`] when the device failed.
     pub fn forward(&self, arena: &mut PageArena, pieces: &[Piece]) -> Result<Vec<f32>> {
+        self.step(arena, pieces)?.map_or(Ok(Vec::new()), |step| read(step.scores))
+    }
+
+    /// As [`super::ChatModel::likeliest`].
+    ///
+    /// # Errors
+    /// As [`GpuNetwork::forward`].
+    pub fn likeliest(&self, arena: &mut PageArena, pieces: &[Piece]) -> Result<Vec<Option<u32>>> {
+        let places = self.step(arena, pieces)?.map_or(Ok(Vec::new()), |step| read(step.likeliest))?;
+        Ok(places.into_iter().map(|place| (place >= 0.0).then_some(place as u32)).collect())
+    }
+
+    /// The scores of the pieces that want some, if any does.
+    fn step(&self, arena: &mut PageArena, pieces: &[Piece]) -> Result<Option<StepScores>> {
         let mut tokens = Vec::new();
         // Rows whose scores are wanted.
         let mut last = Vec::new();
@@ -191,17 +205,18 @@ impl GpuNetwork {
         };
         if recorded {
             let mut recordings = std::mem::take(&mut card.recordings);
-            let scores =
-                recordings.run([count, width], input, &self.device, |input| self.output.forward(hidden(card, input)));
+            let step = recordings.run([count, width], input, &self.device, |input| {
+                StepScores::of(self.output.forward(hidden(card, input)))
+            });
             card.recordings = recordings;
-            return read(scores?);
+            return step.map(Some);
         }
         let normed = hidden(card, upload(input, &self.device));
         if last.is_empty() {
             // The step ends when the card has computed it.
-            return read(normed.narrow(0, 0, 1)).map(|_| Vec::new());
+            return read(normed.narrow(0, 0, 1)).map(|_| None);
         }
-        read(self.output.forward(select_rows(normed, &last)))
+        Ok(Some(StepScores::of(self.output.forward(select_rows(normed, &last)))))
     }
 
     /// The normed output of the last block for each token.

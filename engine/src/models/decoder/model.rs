@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use auricle_kernels::gemv::Precision;
+use auricle_kernels::likeliest::likeliest_of;
 use auricle_kernels::paged_attention::PagePrecision;
 use burn::tensor::Device;
 use chrono::NaiveDateTime;
@@ -319,6 +320,22 @@ impl ChatModel {
         match &self.network {
             DeviceNetwork::Cpu(network) => Ok(network.forward(arena, pieces)),
             DeviceNetwork::Gpu(network) => network.forward(arena, pieces),
+        }
+    }
+
+    /// As [`ChatModel::forward`], but gives the likeliest token after each piece that wants scores; none where no score is a number. A GPU
+    /// keeps the scores.
+    ///
+    /// # Errors
+    /// As [`ChatModel::forward`].
+    pub fn likeliest(&self, arena: &mut PageArena, pieces: &[Piece]) -> Result<Vec<Option<u32>>> {
+        match &self.network {
+            DeviceNetwork::Cpu(network) => {
+                let scores = network.forward(arena, pieces);
+                let rows = scores.chunks_exact(self.config().vocabulary);
+                Ok(rows.map(|row| likeliest_of(row).map(|at| at as u32)).collect())
+            }
+            DeviceNetwork::Gpu(network) => network.likeliest(arena, pieces),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Steps of one token a sequence on a GPU, each shape recorded when it comes for the second time.
 
+use auricle_kernels::likeliest::likeliest;
 use auricle_kernels::recording::Recording;
 use burn::tensor::{Device, Int, Tensor};
 
@@ -14,6 +15,21 @@ const MOST_FAILURES: usize = 3;
 /// A step's sequences, and the pages of a row of its table.
 type Shape = [usize; 2];
 
+/// What a step gives.
+#[derive(Clone)]
+pub struct StepScores {
+    /// `[rows, vocabulary]`
+    pub scores: Tensor<2>,
+    /// The likeliest token of each row, -1 where no score is a number: `[rows, 1]`
+    pub likeliest: Tensor<2>,
+}
+
+impl StepScores {
+    pub fn of(scores: Tensor<2>) -> Self {
+        Self { likeliest: likeliest(scores.clone()), scores }
+    }
+}
+
 /// The recorded steps over the pages of an arena.
 #[derive(Default)]
 pub struct RecordedSteps {
@@ -24,7 +40,7 @@ pub struct RecordedSteps {
 
 struct Step {
     shape: Shape,
-    recording: Option<Recording<Tensor<2>>>,
+    recording: Option<Recording<StepScores>>,
     /// Turn of the last use.
     used: u64,
 }
@@ -35,7 +51,7 @@ impl RecordedSteps {
         pages.next_power_of_two().max(4)
     }
 
-    /// The scores of `step` for an input.
+    /// What `step` gives for an input.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -44,8 +60,8 @@ impl RecordedSteps {
         shape: Shape,
         input: Vec<i32>,
         device: &Device,
-        mut step: impl FnMut(Tensor<1, Int>) -> Tensor<2>,
-    ) -> Result<Tensor<2>> {
+        mut step: impl FnMut(Tensor<1, Int>) -> StepScores,
+    ) -> Result<StepScores> {
         self.turn += 1;
         let Some(known) = self.steps.iter_mut().find(|step| step.shape == shape) else {
             if self.steps.len() == MOST_SHAPES

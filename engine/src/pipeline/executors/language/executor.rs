@@ -241,9 +241,12 @@ impl BatchExecutor for LanguageExecutor {
             return Err(Error::internal("a language model is gone before its texts"));
         };
         let mut pieces = Vec::with_capacity(work.len());
+        // A GPU keeps the scores where all texts take the likeliest token.
+        let mut take_likeliest = model.is_on_gpu();
         for (slot, rows) in &work {
             let Some(sequence) = self.slots.find(*slot) else { continue };
             let end = sequence.computed + rows;
+            take_likeliest &= end < sequence.tokens.len() || sequence.takes_likeliest();
             pieces.push(Piece {
                 tokens: &sequence.tokens[sequence.computed..end],
                 position: sequence.computed,
@@ -252,7 +255,10 @@ impl BatchExecutor for LanguageExecutor {
             });
         }
         let began = Instant::now();
-        let mut scores = model.forward(&mut state.arena, &pieces)?;
+        let (mut scores, mut likeliest) = match take_likeliest {
+            true => (Vec::new(), model.likeliest(&mut state.arena, &pieces)?.into_iter()),
+            false => (model.forward(&mut state.arena, &pieces)?, Vec::new().into_iter()),
+        };
         let total: usize = work.iter().map(|(_, rows)| rows).sum();
         if total >= FEWEST_TOKENS {
             state.cost += WEIGHT * (began.elapsed().as_secs_f64() / total as f64 - state.cost);
@@ -267,10 +273,13 @@ impl BatchExecutor for LanguageExecutor {
             let known = &sequence.tokens[..sequence.computed];
             state.arena.publish(&sequence.account, known, &mut sequence.pages);
             if sequence.left() == 0
-                && let Some(scores) = scored.next()
                 && let Some(at) = slots.iter().position(|other| *other == slot)
             {
-                outputs[at] = sequence.go_on(scores);
+                if let Some(token) = likeliest.next() {
+                    outputs[at] = sequence.go_on_with(Ok(token));
+                } else if let Some(scores) = scored.next() {
+                    outputs[at] = sequence.go_on(scores);
+                }
             }
         }
         self.committing = false;

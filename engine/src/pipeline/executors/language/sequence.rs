@@ -82,9 +82,20 @@ impl Sequence {
         self.cached.get_or_insert(shared);
     }
 
+    /// True if the next token is the likeliest, whatever the scores of the others.
+    pub fn takes_likeliest(&self) -> bool {
+        self.sampler.takes_likeliest() && (self.constraint.is_none() || self.thoughts == Thoughts::Inside)
+    }
+
     /// Chooses the next token from its scores and gives what can be shown.
     pub fn go_on(&mut self, scores: &mut [f32]) -> Option<LanguageOutput> {
-        match self.write(scores) {
+        let token = self.choose(scores);
+        self.go_on_with(token)
+    }
+
+    /// Goes on with the next token, or with none as no score is a number.
+    pub fn go_on_with(&mut self, token: Result<Option<u32>>) -> Option<LanguageOutput> {
+        match token.and_then(|token| self.write(token)) {
             Ok((text, None)) if text.is_empty() => None,
             Ok((text, end)) => {
                 self.ended = end.is_some();
@@ -97,7 +108,7 @@ impl Sequence {
         }
     }
 
-    fn write(&mut self, scores: &mut [f32]) -> Result<(String, Option<ChatEnd>)> {
+    fn choose(&mut self, scores: &mut [f32]) -> Result<Option<u32>> {
         if let Some(constraint) = &mut self.constraint
             && self.thoughts != Thoughts::Inside
         {
@@ -105,7 +116,11 @@ impl Sequence {
             constraint.restrict(scores, opens.filter(|_| self.thoughts == Thoughts::Expected))?;
         }
         let (prompt, text) = self.tokens.split_at(self.prompt);
-        let Some(token) = self.sampler.choose(scores, prompt, text) else {
+        Ok(self.sampler.choose(scores, prompt, text))
+    }
+
+    fn write(&mut self, token: Option<u32>) -> Result<(String, Option<ChatEnd>)> {
+        let Some(token) = token else {
             return Err(Error::Checkpoint {
                 path: self.model.path().to_path_buf(),
                 reason: "the network's scores are no numbers".into(),
