@@ -35,8 +35,17 @@ pub(crate) const FACTS: usize = 4;
 impl StepFrames {
     /// `rows` has one entry per row of the step. No two rows that have a stream have the same slot.
     pub fn new(rows: Vec<RowFrames>, device: &Device) -> Self {
-        let packed: Vec<i32> = rows.iter().flat_map(RowFrames::facts).collect();
-        let packed = Tensor::from_data(TensorData::new(packed, [rows.len() * FACTS]), device);
+        let packed = Tensor::from_data(TensorData::new(Self::pack(&rows), [rows.len() * FACTS]), device);
+        Self { rows, packed }
+    }
+
+    /// The integers that the device reads for these rows.
+    pub fn pack(rows: &[RowFrames]) -> Vec<i32> {
+        rows.iter().flat_map(RowFrames::facts).collect()
+    }
+
+    /// As [`StepFrames::new`] with what [`StepFrames::pack`] gives, which a caller has on the device; it may be longer.
+    pub fn with_packed(rows: Vec<RowFrames>, packed: Tensor<1, Int>) -> Self {
         Self { rows, packed }
     }
 

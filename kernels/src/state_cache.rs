@@ -23,9 +23,17 @@ pub struct BatchSlots {
 impl BatchSlots {
     /// `rows` are the slot of each row and whether the slot has state of this stream; without state its columns count as zeros.
     pub fn new(rows: Vec<(usize, bool)>, device: &Device) -> Self {
-        let indices: Vec<i32> =
-            rows.iter().flat_map(|(slot, has_state)| [*slot as i32, i32::from(*has_state)]).collect();
-        let indices = Tensor::from_data(TensorData::new(indices, [rows.len() * 2]), device);
+        let indices = Tensor::from_data(TensorData::new(Self::pack(&rows), [rows.len() * 2]), device);
+        Self { indices, rows }
+    }
+
+    /// The integers of [`BatchSlots::indices`] for these rows.
+    pub fn pack(rows: &[(usize, bool)]) -> Vec<i32> {
+        rows.iter().flat_map(|(slot, has_state)| [*slot as i32, i32::from(*has_state)]).collect()
+    }
+
+    /// As [`BatchSlots::new`] with what [`BatchSlots::pack`] gives, which a caller has on the device; it may be longer.
+    pub fn with_packed(rows: Vec<(usize, bool)>, indices: Tensor<1, Int>) -> Self {
         Self { indices, rows }
     }
 

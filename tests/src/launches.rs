@@ -69,6 +69,8 @@ pub fn live_step(device: &Device, rows: usize) -> Launches {
         launches
     };
     step(model.encoder().lead());
+    // The second of its shape is recorded.
+    step(0);
     step(0);
     step(0)
 }

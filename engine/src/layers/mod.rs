@@ -7,6 +7,7 @@ mod linear;
 mod lstm;
 mod norm;
 mod packed;
+mod recorded_steps;
 mod rounded;
 
 pub(crate) use batch_norm::fold_batch_norm;
@@ -18,6 +19,7 @@ pub use lstm::Lstm;
 pub use norm::LayerNorm;
 pub use packed::{Packed, PackedNorm};
 pub(crate) use packed::{apply_in_place, scaled};
+pub use recorded_steps::{RecordedSteps, StepInputs};
 pub use rounded::Rounded;
 
 use std::ops::Range;

@@ -8,6 +8,7 @@ use auricle_engine::unstable::decoding::{Search, Token, TransducerNetwork};
 use auricle_engine::unstable::device;
 use auricle_engine::unstable::models::fastconformer::FastConformer;
 use auricle_kernels::int8_matrix::Int8Matrix;
+use auricle_kernels::launches::count;
 use auricle_tests::{Oracle, devices, relative_error};
 use burn::tensor::{DType, Device, Distribution, Tensor};
 use serde_json::Value;
@@ -345,6 +346,52 @@ fn batched_streams_equal_single_streams() {
         let ids = |tokens: &[Token]| tokens.iter().map(|t| (t.id, t.frame)).collect::<Vec<_>>();
         assert_eq!(ids(together), ids(&alone), "row {row}");
     }
+}
+
+/// Streams come and go, so that steps have 11, 10 and 13 rows, of which the first two are filled up to the same number; slots are given to
+/// others, the tensors grow, and another thread goes on.
+#[test]
+fn steps_that_are_recorded_give_the_frames_of_the_cpu() {
+    let Some((gpu, _)) = devices().into_iter().find(|(_, on_cpu)| !on_cpu) else { return };
+    let (cpu, look_ahead) = (Device::flex(), 1);
+    let models = [&cpu, &gpu].map(|device| FastConformer::load(&fixture("streaming"), device).unwrap());
+    let config = &models[0].config().encoder;
+    let chunk = (look_ahead + 1) * config.subsampling_factor;
+    let features: Vec<Tensor<3>> = (0..24)
+        .map(|_| Tensor::random([20, chunk, config.num_mel_bins], Distribution::Normal(0.0, 1.0), &cpu))
+        .collect();
+    let frames = |model: &FastConformer, device: &Device| {
+        let encoder = model.encoder();
+        let start = |count: usize| -> Vec<_> { (0..count).map(|_| encoder.start(1, look_ahead, device)).collect() };
+        let mut states = start(11);
+        let (mut frames, mut without_encoder) = (Vec::new(), 0);
+        let mut steps = |range: std::ops::Range<usize>| {
+            for step in range {
+                match step {
+                    6 => drop(states.remove(3)),
+                    12 => states.extend(start(3)),
+                    _ => {}
+                }
+                let rows = states.len();
+                let features = Tensor::from_data(features[step].clone().narrow(0, 0, rows).into_data(), device);
+                let mut states: Vec<_> = states.iter_mut().collect();
+                let run = || encoder.forward_chunk(features, &vec![0..chunk; rows], &mut states).unwrap().0;
+                let (output, launches) = count(run);
+                without_encoder += usize::from(launches.total() <= 2);
+                frames.push(output.into_data().try_to_vec::<f32>().unwrap());
+            }
+        };
+        steps(0..16);
+        std::thread::scope(|scope| scope.spawn(|| steps(16..20)).join().unwrap());
+        steps(20..24);
+        (frames, without_encoder)
+    };
+    let [(cpu, _), (gpu, without_encoder)] = [(&models[0], &cpu), (&models[1], &gpu)].map(|(m, d)| frames(m, d));
+    for (step, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
+        let off = cpu.iter().zip(gpu).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(cpu.len() == gpu.len() && off < 1e-3, "step {step}: {off:e}");
+    }
+    assert!(without_encoder >= 12, "{without_encoder} of 24 steps launch no more than their inputs");
 }
 
 /// `docs/service.md` states this bound for a live session of any length.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use auricle_kernels::epilogue::Activation;
 use auricle_kernels::gemv::Precision;
+use auricle_kernels::likeliest::likeliest;
 use auricle_kernels::norm::{add_and_rms_norm, rms_norm};
 use auricle_kernels::page_cache::{self, Heads, PageTables, StepToken, Turn};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
@@ -14,14 +15,31 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use super::config::{Config, Family};
 use super::network::Piece;
 use super::pages::{CardPages, PageArena};
-use super::recorded_steps::{RecordedSteps, StepScores};
 use super::source::{RowOrder, TensorSource};
 use crate::device::{has_f16, read};
 use crate::error::{Error, Result};
-use crate::layers::{Linear, pack_together, parts_of, select_rows, upload};
+use crate::layers::{Linear, RecordedSteps, StepInputs, pack_together, parts_of, select_rows, upload};
 
 /// Values of one layer's keys and values at most: a GPU limits a tensor's bytes.
 const MOST_VALUES: usize = 1 << 28;
+
+/// What a step gives.
+#[derive(Clone)]
+pub struct StepScores {
+    /// `[rows, vocabulary]`
+    pub scores: Tensor<2>,
+    /// The likeliest token of each row, -1 where no score is a number: `[rows, 1]`
+    pub likeliest: Tensor<2>,
+}
+
+impl StepScores {
+    pub fn of(scores: Tensor<2>) -> Self {
+        Self { likeliest: likeliest(scores.clone()), scores }
+    }
+}
+
+/// Shapes of recorded steps that are remembered.
+const MOST_SHAPES: usize = 32;
 
 /// A decoder-only transformer on a GPU.
 pub struct GpuNetwork {
@@ -194,7 +212,7 @@ impl GpuNetwork {
         let mut width = pages.iter().map(|pages| pages.len()).max().unwrap_or(0);
         let recorded = pieces.iter().all(|piece| piece.tokens.len() == 1 && piece.scores);
         if recorded {
-            width = RecordedSteps::width(width);
+            width = recorded_width(width);
         }
         let [of_tokens, of_pages] = PageTables::pack(&tokens, &pages, width);
         let (input, places) = pack_together([of_tokens, of_pages, ids]);
@@ -204,11 +222,13 @@ impl GpuNetwork {
             self.hidden(card, &PageTables::with_packed([of_tokens, of_pages], count, width), ids.narrow(0, 0, count))
         };
         if recorded {
-            let mut recordings = std::mem::take(&mut card.recordings);
-            let step = recordings.run([count, width], input, &self.device, |input| {
+            let mut recordings = card.recordings.take().unwrap_or_else(|| RecordedSteps::new(MOST_SHAPES));
+            // A token's keys and values may be stored twice.
+            let inputs = StepInputs { rehearsal: input.clone(), integers: input, values: None };
+            let step = recordings.run([count, width], inputs, &self.device, |input, _| {
                 StepScores::of(self.output.forward(hidden(card, input)))
             });
-            card.recordings = recordings;
+            card.recordings = Some(recordings);
             return step.map(Some);
         }
         let normed = hidden(card, upload(input, &self.device));
@@ -245,6 +265,11 @@ impl GpuNetwork {
         }
         normed.unwrap_or(x)
     }
+}
+
+/// Pages of a row of the table for sequences of at most so many, so that few shapes occur.
+fn recorded_width(pages: usize) -> usize {
+    pages.next_power_of_two().max(4)
 }
 
 /// The type of the weights on a device.

@@ -5,7 +5,6 @@ mod gpu;
 mod model;
 mod network;
 mod pages;
-mod recorded_steps;
 mod source;
 mod template;
 mod tokenizer;

@@ -10,7 +10,8 @@ use auricle_kernels::page_cache::Heads;
 use auricle_kernels::paged_attention::{PAGE, Page, PagePrecision, PageShape};
 use burn::tensor::{DType, Device, Tensor};
 
-use super::recorded_steps::RecordedSteps;
+use super::gpu::StepScores;
+use crate::layers::RecordedSteps;
 
 /// The contents of a full page.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -65,7 +66,7 @@ pub struct CardPages {
     dtype: DType,
     device: Device,
     /// Steps over these tensors.
-    pub recordings: RecordedSteps,
+    pub recordings: Option<RecordedSteps<StepScores>>,
 }
 
 impl CardPages {
@@ -90,7 +91,7 @@ impl CardPages {
         }
         let room = pages.max(2 * self.room).max(Self::FIRST).min(capacity);
         // They change the tensors that were.
-        self.recordings = RecordedSteps::default();
+        self.recordings = None;
         for layer in self.layers.iter_mut().filter(|layer| layer.is_some()) {
             let more = Tensor::zeros([room - self.room, self.values], (&self.device, self.dtype));
             *layer = layer.take().map(|pages| Tensor::cat(vec![pages, more], 0));
@@ -139,7 +140,7 @@ impl PageArena {
             values: heads.page(),
             dtype,
             device: device.clone(),
-            recordings: RecordedSteps::default(),
+            recordings: None,
         };
         Self::of(PageMemory::Card(card), capacity)
     }

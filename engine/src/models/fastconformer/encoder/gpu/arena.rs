@@ -9,6 +9,7 @@ use auricle_kernels::state_cache::{self, BatchSlots};
 use burn::tensor::{DType, Device, Int, Tensor};
 
 use super::super::context::Context;
+use crate::layers::RecordedSteps;
 
 /// Slots that stay allocated when no stream is left.
 const SPARE: usize = 8;
@@ -51,6 +52,8 @@ pub struct ArenaTensors {
     slots: usize,
     pub subsampling: Vec<StateTensor>,
     pub blocks: Vec<BlockTensors>,
+    /// Steps over these tensors.
+    pub recordings: Option<RecordedSteps<Tensor<3>>>,
     /// Thread of the last change, and a tensor that it created then.
     last: Option<(ThreadId, Tensor<1, Int>)>,
 }
@@ -123,10 +126,9 @@ impl Arena {
 }
 
 impl State {
-    /// The slots of all rows of these states.
-    pub fn slots(states: &[&mut Self], device: &Device) -> BatchSlots {
-        let rows = states.iter().flat_map(|state| &state.rows);
-        BatchSlots::new(rows.map(|row| (row.slot, row.begun)).collect(), device)
+    /// The slot of each row of these states, and whether it has state.
+    pub fn slots(states: &[&mut Self]) -> Vec<(usize, bool)> {
+        states.iter().flat_map(|state| &state.rows).map(|row| (row.slot, row.begun)).collect()
     }
 
     /// Slot and frames so far of each row of these states.
@@ -168,9 +170,22 @@ impl ArenaTensors {
         self.last = Some((here, made.clone()));
     }
 
+    /// True if this thread made the last change.
+    pub fn is_here(&self) -> bool {
+        self.last.as_ref().is_some_and(|(thread, _)| *thread == thread::current().id())
+    }
+
+    /// A slot that no stream has, for rows that fill up a step.
+    pub fn spare(&self) -> usize {
+        self.slots
+    }
+
     fn grow(&mut self, slots: usize, layout: &SlotLayout, device: &Device) {
         self.begin(&Tensor::from_data([0], device));
-        let more = slots - self.slots;
+        // They change the tensors that were.
+        self.recordings = None;
+        // Behind the slots is the spare one.
+        let more = slots - self.slots + usize::from(self.slots == 0);
         let zeros = |[outer, columns, inner]: [usize; 3], dtype| {
             let shape = [more, outer, columns, inner];
             StateTensor((columns > 0).then(|| Tensor::<4>::zeros(shape, (device, dtype))))
@@ -278,7 +293,7 @@ mod tests {
         let context = Context::Chunked { left: 2, look_ahead: 0 };
         let arena = Arc::new(Arena::new(context, layout, &device));
         let step = |states: &mut [&mut State], new: &[f32]| -> Vec<Vec<f32>> {
-            let slots = State::slots(states, &device);
+            let slots = BatchSlots::new(State::slots(states), &device);
             let new = Tensor::<1>::from_floats(new, &device).reshape([new.len(), 1, 1, 1]);
             let mut memory = arena.memory();
             memory.begin(slots.indices());

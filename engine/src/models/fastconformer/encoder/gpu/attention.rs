@@ -119,13 +119,22 @@ pub fn visible_keys(
     valid: &[Range<usize>],
     device: &Device,
 ) -> VisibleKeys {
+    visible_to(context, StepFrames::new(row_frames(rows, valid), device))
+}
+
+/// As [`visible_keys`] for frames that are on the device.
+pub fn visible_to(context: Context, frames: StepFrames) -> VisibleKeys {
     let window = match context {
         Context::Full => Window::Full,
         // Chunks are counted from the oldest key, which is the first of a chunk.
         Context::Chunked { .. } => Window::Chunks { size: context.chunk(), left: context.kept() / context.chunk() },
     };
-    let rows = rows.zip(valid).map(|((slot, written), valid)| RowFrames { slot, written, new: valid.clone() });
-    VisibleKeys { frames: StepFrames::new(rows.collect(), device), window, first: 0 }
+    VisibleKeys { frames, window, first: 0 }
+}
+
+/// The frames of each row of a step, as [`visible_keys`] takes them.
+pub fn row_frames(rows: impl Iterator<Item = (usize, usize)>, valid: &[Range<usize>]) -> Vec<RowFrames> {
+    rows.zip(valid).map(|((slot, written), valid)| RowFrames { slot, written, new: valid.clone() }).collect()
 }
 
 /// The relative keys of every block for the step shapes in use, so that a steady stream computes them once.

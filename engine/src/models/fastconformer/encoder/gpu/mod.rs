@@ -13,20 +13,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use auricle_kernels::epilogue::Activation;
 use auricle_kernels::frame_convolution::FrameConvolution;
-use auricle_kernels::frame_ring::StepFrames;
+use auricle_kernels::frame_ring::{RowFrames, StepFrames};
+use auricle_kernels::fused_attention::VisibleKeys;
 use auricle_kernels::gemv::Precision;
+use auricle_kernels::state_cache::BatchSlots;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 pub use self::arena::State;
-use self::arena::{Arena, BlockTensors, SlotLayout};
-use self::attention::{Attention, RelativeKeys, visible_keys};
+use self::arena::{Arena, ArenaTensors, BlockTensors, SlotLayout};
+use self::attention::{Attention, RelativeKeys, row_frames, visible_keys, visible_to};
 use self::subsampling::Subsampling;
 use super::context::{Context, position_embeddings};
 use super::depthwise_weights;
+use crate::device::is_cpu;
 use crate::error::{Error, Result};
-use crate::layers::{Bias, LayerNorm, Linear, transpose};
+use crate::layers::{Bias, LayerNorm, Linear, RecordedSteps, StepInputs, pack_together, parts_of, transpose};
 use crate::models::fastconformer::config::{Class, EncoderConfig};
 use crate::weights::Scope;
+
+/// Mel frames of all rows up to which a step is recorded. Larger ones take a card longer than a host needs to launch them, and a recording
+/// holds the memory of its step.
+const MOST_RECORDED_FRAMES: usize = 4096;
+/// Shapes of recorded steps that are remembered.
+const MOST_SHAPES: usize = 24;
 
 /// The encoder.
 #[derive(Debug)]
@@ -107,8 +116,8 @@ impl Encoder {
     pub fn forward(&self, features: Tensor<3>, lengths: &[usize]) -> (Tensor<3>, Vec<usize>) {
         let (x, lengths) = self.subsampling.forward(features, lengths);
         let valid: Vec<Range<usize>> = lengths.iter().map(|length| 0..*length).collect();
-        let x = self.run_blocks(&self.blocks, x, Context::Full, &valid, &none(valid.len()), None);
-        (x, lengths)
+        let visible = whole(&valid, &x.device());
+        (self.run_blocks(&self.blocks, x, &visible, 0, None), lengths)
     }
 
     pub fn forward_chunk(
@@ -119,13 +128,24 @@ impl Encoder {
     ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
         let none = || Error::InvalidOption("a step has at least one stream".into());
         let arena = states.first().map(|state| state.arena.clone()).ok_or_else(none)?;
-        let slots = State::slots(states, &features.device());
-        let written = State::written(states);
         let mut memory = arena.memory();
-        memory.begin(slots.indices());
-        let (x, valid) = self.subsampling.forward_chunk(features, valid, &mut memory.subsampling, &slots);
+        let [rows, chunk, _] = features.dims();
+        let is_recorded = memory.is_here()
+            && rows * chunk <= MOST_RECORDED_FRAMES
+            && !is_cpu(&features.device())
+            && valid.iter().all(|valid| *valid == (0..chunk));
+        let (slots, written) = (State::slots(states), State::written(states));
+        let (x, valid) = match is_recorded {
+            true => self.recorded_step(features, slots, written, arena.context, &mut memory)?,
+            false => {
+                let slots = BatchSlots::new(slots, &features.device());
+                memory.begin(slots.indices());
+                let (x, valid) = self.subsampling.forward_chunk(features, valid, &mut memory.subsampling, &slots);
+                let visible = visible_keys(arena.context, written.into_iter(), &valid, &x.device());
+                (self.run_blocks(&self.blocks, x, &visible, arena.context.kept(), Some(&mut memory.blocks)), valid)
+            }
+        };
         let frames = x.dims()[1];
-        let x = self.run_blocks(&self.blocks, x, arena.context, &valid, &written, Some(&mut memory.blocks));
         for row in states.iter_mut().flat_map(|state| &mut state.rows) {
             row.written += frames;
             row.begun = true;
@@ -133,45 +153,85 @@ impl Encoder {
         Ok((x, valid))
     }
 
+    /// A step whose frames are all real, filled up to a number of rows that comes again.
+    fn recorded_step(
+        &self,
+        features: Tensor<3>,
+        mut slots: Vec<(usize, bool)>,
+        mut written: Vec<(usize, usize)>,
+        context: Context,
+        memory: &mut ArenaTensors,
+    ) -> Result<(Tensor<3>, Vec<Range<usize>>)> {
+        let ([rows, chunk, bins], device) = (features.dims(), features.device());
+        let (filled, spare) = (recorded_rows(rows), memory.spare());
+        slots.resize(filled, (spare, false));
+        written.resize(filled, (spare, 0));
+        let frames = chunk / self.config.subsampling_factor;
+        let pack = |slots: &[(usize, bool)], rows: &[RowFrames]| {
+            pack_together([BatchSlots::pack(slots), StepFrames::pack(rows)])
+        };
+        let of_rows = row_frames(written.into_iter(), &vec![0..frames; filled]);
+        let (integers, places) = pack(&slots, &of_rows);
+        // No stream's frames are taken twice.
+        let spare_rows = row_frames(std::iter::repeat_n((spare, 0), filled), &vec![0..frames; filled]);
+        let (rehearsal, _) = pack(&vec![(spare, false); filled], &spare_rows);
+        let mut recordings = memory.recordings.take().unwrap_or_else(|| RecordedSteps::new(MOST_SHAPES));
+        let inputs = StepInputs { integers, rehearsal, values: Some(features.unsqueeze_dim::<4>(1)) };
+        let x = recordings.run([filled, chunk], inputs, &device, |integers, features| {
+            let [indices, packed] = parts_of(&integers, &places);
+            let zeros = |rows: usize| Tensor::zeros([rows, chunk, bins], &device);
+            let features = features.map_or_else(|| zeros(0), |features| features.squeeze_dim(1));
+            let features = match features.dims()[0] {
+                rows if rows < filled => Tensor::cat(vec![features, zeros(filled - rows)], 0),
+                _ => features,
+            };
+            let slots = BatchSlots::with_packed(slots.clone(), indices);
+            let whole = vec![0..chunk; filled];
+            let (x, _) = self.subsampling.forward_chunk(features, &whole, &mut memory.subsampling, &slots);
+            let visible = visible_to(context, StepFrames::with_packed(of_rows.clone(), packed));
+            self.run_blocks(&self.blocks, x, &visible, context.kept(), Some(&mut memory.blocks))
+        });
+        memory.recordings = Some(recordings);
+        Ok((x?.narrow(0, 0, rows), vec![0..frames; rows]))
+    }
+
     pub fn stages(&self, features: Tensor<3>, lengths: &[usize], look_ahead: Option<usize>) -> [Tensor<3>; 2] {
         let (device, first) = (features.device(), &self.blocks[..1]);
         let Some(look_ahead) = look_ahead else {
             let (x, lengths) = self.subsampling.forward(features, lengths);
             let valid: Vec<_> = lengths.iter().map(|n| 0..*n).collect();
-            return [x.clone(), self.run_blocks(first, x, Context::Full, &valid, &none(lengths.len()), None)];
+            return [x.clone(), self.run_blocks(first, x, &whole(&valid, &device), 0, None)];
         };
         let mut state = self.start(lengths.len(), look_ahead, &device);
-        let (slots, written) = (State::slots(&[&mut state], &device), State::written(&[&mut state]));
+        let written = State::written(&[&mut state]);
+        let slots = BatchSlots::new(State::slots(&[&mut state]), &device);
         let lead = self.config.lead();
         let valid: Vec<_> = lengths.iter().map(|n| lead..lead + n).collect();
         let mut memory = state.arena.memory();
         memory.begin(slots.indices());
         let (x, valid) = self.subsampling.forward_chunk(features, &valid, &mut memory.subsampling, &slots);
-        let states = Some(&mut memory.blocks[..1]);
-        [x.clone(), self.run_blocks(first, x, state.arena.context, &valid, &written, states)]
+        let visible = visible_keys(state.arena.context, written.into_iter(), &valid, &device);
+        let kept = state.arena.context.kept();
+        [x.clone(), self.run_blocks(first, x, &visible, kept, Some(&mut memory.blocks[..1]))]
     }
 
-    /// Runs a range of the blocks over `x` `[batch, frames, hidden]`; `states` are those of the range, and `written` are the slot
-    /// and the frames so far of each row.
+    /// Runs a range of the blocks over `x` `[batch, frames, hidden]`; `states` are those of the range, with so many `kept` frames.
     fn run_blocks(
         &self,
         blocks: &[Block],
         mut x: Tensor<3>,
-        context: Context,
-        valid: &[Range<usize>],
-        written: &[(usize, usize)],
+        visible: &VisibleKeys,
+        kept: usize,
         mut states: Option<&mut [BlockTensors]>,
     ) -> Tensor<3> {
         let device = x.device();
         let [_, frames, size] = x.dims();
-        let kept = context.kept();
         let relative_keys = self.relative_keys.get((kept, frames), || {
             let values = position_embeddings(kept + frames - 1, frames - 1, size);
             let positions = TensorData::new(values, [kept + 2 * frames - 1, size]);
             let positions = Tensor::<2>::from_data(positions, &device);
             self.blocks.iter().map(|block| block.attention.relative_positions(positions.clone())).collect()
         });
-        let visible = visible_keys(context, written.iter().copied(), valid, &device);
         if self.config.scale_input {
             x = x * (size as f32).sqrt();
         }
@@ -181,7 +241,7 @@ impl Encoder {
             let mut state = states.as_mut().map(|states| &mut states[at]);
             let inputs = block.feed_forward1.forward([x, normed], &block.attention_norm);
             let past = state.as_deref_mut();
-            let inputs = block.attention.forward(inputs, &block.convolution.norm, relative_keys, &visible, past);
+            let inputs = block.attention.forward(inputs, &block.convolution.norm, relative_keys, visible, past);
             let inputs = block.convolution.forward(inputs, &block.feed_forward2.norm, &visible.frames, state);
             [x, normed] = match blocks.get(at + 1) {
                 Some(next) => block.feed_forward2.forward_normed_twice(inputs, [&block.norm, &next.feed_forward1.norm]),
@@ -283,7 +343,12 @@ impl Convolution {
     }
 }
 
-/// Rows without a stream: see [`State::written`].
-fn none(rows: usize) -> Vec<(usize, usize)> {
-    vec![(0, 0); rows]
+/// The keys of whole utterances, which have no streams.
+fn whole(valid: &[Range<usize>], device: &Device) -> VisibleKeys {
+    visible_keys(Context::Full, valid.iter().map(|_| (0, 0)), valid, device)
+}
+
+/// Rows of a recorded step for so many: at most an eighth more, so that few numbers occur.
+fn recorded_rows(rows: usize) -> usize {
+    rows.next_multiple_of((rows.next_power_of_two() / 8).max(1))
 }
