@@ -168,7 +168,7 @@ impl AttentionOps for burn::backend::Cube {
         ranges: IntTensor<Self>,
         rows: Vec<Range<usize>>,
     ) -> FloatTensor<Self> {
-        let fits = rows.iter().all(|row| row.len() <= kernel::MAX_KEYS) && query.shape()[3] <= kernel::UNITS;
+        let fits = rows.iter().all(|row| row.len() <= kernel::MAX_KEYS) && query.shape()[3] <= kernel::MAX_HEAD;
         match fits {
             true => kernel::single_query_attention(query, keys, values, ranges),
             false => {
@@ -243,8 +243,10 @@ mod kernel {
 
     use crate::reduce::{cube_max, cube_sum};
 
-    /// Units of a cube, a power of two, and the largest head size.
-    pub const UNITS: usize = 256;
+    /// Units of a cube at most, a power of two.
+    const UNITS: usize = 1024;
+    /// The largest head.
+    pub const MAX_HEAD: usize = 256;
     /// Values that a unit loads before it computes with them.
     const LOADS: usize = 8;
     /// Largest number of keys of a query: their weights and the other buffers fit into the 16 KiB of shared memory of every device.
@@ -266,16 +268,18 @@ mod kernel {
         let [rows, heads, head] = [shape[0], shape[1], shape[3]];
         let out = Cube::float_empty([rows, 1, heads * head].into(), &device, FloatDType::F32);
         let dtype = dtype_to_storage_type(keys.dtype);
+        let units = crate::cube::units(&client, UNITS);
         one_query_kernel::launch(
             &client,
             CubeCount::Static(heads as u32, rows as u32, 1),
-            CubeDim::new_1d(UNITS as u32),
+            CubeDim::new_1d(units as u32),
             query.into_tensor_arg(),
             keys.into_tensor_arg(),
             values.into_tensor_arg(),
             ranges.into_tensor_arg(),
             out.clone().into_tensor_arg(),
             head,
+            units,
             dtype,
         );
         out
@@ -291,11 +295,12 @@ mod kernel {
         ranges: &Tensor<i32>,
         out: &mut Tensor<f32>,
         #[comptime] head: usize,
+        #[comptime] units: usize,
         #[define(F)] _dtype: ElemType,
     ) {
         let mut shared_query = Shared::<[f32]>::new_slice(head);
         let mut weights = Shared::<[f32]>::new_slice(MAX_KEYS);
-        let mut work = Shared::<[f32]>::new_slice(UNITS);
+        let mut work = Shared::<[f32]>::new_slice(units);
         let unit = UNIT_POS as usize;
         let (index, row) = (CUBE_POS_X as usize, CUBE_POS_Y as usize);
         let from = ranges[row * 2] as usize;
@@ -328,27 +333,27 @@ mod kernel {
             }
             weights[column] = score;
             max_score = max(max_score, score);
-            column += UNITS;
+            column += units;
         }
-        let max_score = cube_max(&mut work, max_score, UNITS);
+        let max_score = cube_max(&mut work, max_score, units);
         let mut sum = f32::new(0.0);
         column = unit;
         while column < count {
             let weight = (weights[column] - max_score).exp();
             weights[column] = weight;
             sum += weight;
-            column += UNITS;
+            column += units;
         }
-        let sum = cube_sum(&mut work, sum, UNITS);
+        let sum = cube_sum(&mut work, sum, units);
 
-        let shares = comptime!(UNITS / head);
+        let shares = comptime!(units / head);
         let (dim, share) = (unit % head, unit / head);
         let first =
             row * values.stride(0) + index * values.stride(1) + from * values.stride(2) + dim * values.stride(3);
         let mut weighted = f32::new(0.0);
         if share < shares {
             column = share;
-            while column + comptime!((LOADS - 1) * (UNITS / head)) < count {
+            while column + comptime!((LOADS - 1) * (units / head)) < count {
                 let mut loaded = Array::<f32>::new(LOADS);
                 #[unroll]
                 for next in 0..LOADS {

@@ -8,8 +8,10 @@ use cubecl::prelude::*;
 use super::{HEADER, PARAMS, SamplingOps, SamplingRequest};
 use crate::reduce::{cube_max, cube_sum};
 
-/// Units of a cube: a power of two.
-const UNITS: usize = 256;
+/// Units of a cube at most: a power of two.
+const UNITS: usize = 1024;
+/// Values that a unit loads before it computes with them: a card takes long for one.
+const LOADS: usize = 4;
 /// Below every logit; shaders have no infinity.
 const LOWEST: f32 = -3.0e38;
 
@@ -23,16 +25,18 @@ impl SamplingOps for Cube {
         let (client, device) = (logits.client.clone(), logits.device());
         let shape = [request.params.len(), HEADER + 2 * request.count].into();
         let out = Self::float_empty(shape, &device, FloatDType::F32);
+        let units = crate::cube::units(&client, UNITS);
         top_tokens_kernel::launch(
             &client,
             CubeCount::Static(request.params.len() as u32, 1, 1),
-            CubeDim::new_1d(UNITS as u32),
+            CubeDim::new_1d(units as u32),
             logits.into_tensor_arg(),
             classes.into_tensor_arg(),
             params.into_tensor_arg(),
             out.clone().into_tensor_arg(),
             request.vocabulary.first_timestamp as u32,
             request.count as u32,
+            units,
         );
         out
     }
@@ -57,9 +61,10 @@ fn top_tokens_kernel(
     out: &mut Tensor<f32>,
     first_timestamp: u32,
     count: u32,
+    #[comptime] units: usize,
 ) {
-    let mut values = Shared::<[f32]>::new_slice(UNITS);
-    let mut tokens = Shared::<[u32]>::new_slice(UNITS);
+    let mut values = Shared::<[f32]>::new_slice(units);
+    let mut tokens = Shared::<[u32]>::new_slice(units);
     let unit = UNIT_POS as usize;
     let row = CUBE_POS_X as usize;
     let (base, step, vocab_size) = (row * logits.stride(0), logits.stride(1), logits.shape(1));
@@ -81,34 +86,48 @@ fn top_tokens_kernel(
     let mut max_timestamps = f32::new(LOWEST);
     let mut token = unit;
     while token < vocab_size {
-        let logit = logits[base + token * step];
-        max_all = max(max_all, logit);
-        if is_allowed(classes, &mask, token) {
-            if token < mask.first_timestamp {
-                max_text = max(max_text, logit);
-            } else {
-                max_timestamps = max(max_timestamps, logit);
+        let loaded = load(logits, classes, base, step, vocab_size, token, units);
+        #[unroll]
+        for next in 0..LOADS {
+            let at = token + next * units;
+            if at < vocab_size {
+                let logit = loaded.logits[next];
+                max_all = max(max_all, logit);
+                if is_allowed(loaded.classes[next], &mask, at) {
+                    if at < mask.first_timestamp {
+                        max_text = max(max_text, logit);
+                    } else {
+                        max_timestamps = max(max_timestamps, logit);
+                    }
+                }
             }
         }
-        token += UNITS;
+        token += LOADS * units;
     }
-    let max_all = cube_max(&mut values, max_all, UNITS);
-    let max_text = cube_max(&mut values, max_text, UNITS);
-    let max_timestamps = cube_max(&mut values, max_timestamps, UNITS);
+    let max_all = cube_max(&mut values, max_all, units);
+    let max_text = cube_max(&mut values, max_text, units);
+    let max_timestamps = cube_max(&mut values, max_timestamps, units);
 
     let mut sum_all = f32::new(0.0);
     let mut sum_timestamps = f32::new(0.0);
     token = unit;
     while token < vocab_size {
-        let logit = logits[base + token * step];
-        sum_all += (logit - max_all).exp();
-        if token >= mask.first_timestamp && is_allowed(classes, &mask, token) {
-            sum_timestamps += (logit - max_timestamps).exp();
+        let loaded = load(logits, classes, base, step, vocab_size, token, units);
+        #[unroll]
+        for next in 0..LOADS {
+            let at = token + next * units;
+            if at < vocab_size {
+                let logit = loaded.logits[next];
+                sum_all += (logit - max_all).exp();
+                if at >= mask.first_timestamp && is_allowed(loaded.classes[next], &mask, at) {
+                    sum_timestamps += (logit - max_timestamps).exp();
+                }
+            }
         }
-        token += UNITS;
+        token += LOADS * units;
     }
-    let sum_all = cube_sum(&mut values, sum_all, UNITS);
-    let sum_timestamps = cube_sum(&mut values, sum_timestamps, UNITS);
+    let sum_all = cube_sum(&mut values, sum_all, units);
+    let sum_timestamps = cube_sum(&mut values, sum_timestamps, units);
     let mut text_start = mask.text_start;
     let mut max_allowed = max(max_text, max_timestamps);
     if prefer_timestamps && max_timestamps > f32::new(LOWEST) && max_timestamps + sum_timestamps.ln() > max_text {
@@ -127,16 +146,21 @@ fn top_tokens_kernel(
     let mut weighted_sum = f32::new(0.0);
     token = unit;
     while token < vocab_size {
-        if is_allowed(classes, &mask, token) {
-            let relative = max(logits[base + token * step] - max_allowed, f32::new(-87.0));
-            let weight = relative.exp();
-            sum += weight;
-            weighted_sum += weight * relative;
+        let loaded = load(logits, classes, base, step, vocab_size, token, units);
+        #[unroll]
+        for next in 0..LOADS {
+            let at = token + next * units;
+            if at < vocab_size && is_allowed(loaded.classes[next], &mask, at) {
+                let relative = max(loaded.logits[next] - max_allowed, f32::new(-87.0));
+                let weight = relative.exp();
+                sum += weight;
+                weighted_sum += weight * relative;
+            }
         }
-        token += UNITS;
+        token += LOADS * units;
     }
-    let sum = cube_sum(&mut values, sum, UNITS);
-    let weighted_sum = cube_sum(&mut values, weighted_sum, UNITS);
+    let sum = cube_sum(&mut values, sum, units);
+    let weighted_sum = cube_sum(&mut values, weighted_sum, units);
 
     let place = row * out.stride(0);
     if unit == 0 {
@@ -153,23 +177,28 @@ fn top_tokens_kernel(
         let mut best_token = vocab_size as u32;
         token = unit;
         while token < vocab_size {
-            if is_allowed(classes, &mask, token) {
-                let mut value = logits[base + token * step];
-                if temperature > f32::new(0.0) {
-                    value = value / temperature - (f32::new(0.0) - uniform(seed, token as u32).ln()).ln();
-                }
-                let after = value < last || (value == last && token as u32 > last_token);
-                if after && value > best {
-                    best = value;
-                    best_token = token as u32;
+            let loaded = load(logits, classes, base, step, vocab_size, token, units);
+            #[unroll]
+            for next in 0..LOADS {
+                let at = token + next * units;
+                if at < vocab_size && is_allowed(loaded.classes[next], &mask, at) {
+                    let mut value = loaded.logits[next];
+                    if temperature > f32::new(0.0) {
+                        value = value / temperature - (f32::new(0.0) - uniform(seed, at as u32).ln()).ln();
+                    }
+                    let after = value < last || (value == last && at as u32 > last_token);
+                    if after && value > best {
+                        best = value;
+                        best_token = at as u32;
+                    }
                 }
             }
-            token += UNITS;
+            token += LOADS * units;
         }
         values[unit] = best;
         tokens[unit] = best_token;
         sync_cube();
-        let mut reach = comptime!(UNITS / 2).runtime();
+        let mut reach = comptime!(units / 2).runtime();
         while reach > 0 {
             if unit < reach {
                 let (a, b) = (values[unit], values[unit + reach]);
@@ -198,13 +227,42 @@ fn top_tokens_kernel(
     }
 }
 
+/// Logits and classes of tokens, as many units apart as a cube has.
+#[derive(CubeType)]
+struct Loaded {
+    logits: Array<f32>,
+    classes: Array<i32>,
+}
+
+/// Loads from `token` on; those beyond the vocabulary are the last one's.
 #[cube]
-fn is_allowed(classes: &Tensor<i32>, mask: &RowMask, token: usize) -> bool {
+fn load(
+    logits: &Tensor<f32>,
+    classes: &Tensor<i32>,
+    base: usize,
+    step: usize,
+    vocab_size: usize,
+    token: usize,
+    #[comptime] units: usize,
+) -> Loaded {
+    let mut of_logits = Array::<f32>::new(LOADS);
+    let mut of_classes = Array::<i32>::new(LOADS);
+    #[unroll]
+    for next in 0..LOADS {
+        let at = min(token + next * units, vocab_size - 1);
+        of_logits[next] = logits[base + at * step];
+        of_classes[next] = classes[at];
+    }
+    Loaded { logits: of_logits, classes: of_classes }
+}
+
+#[cube]
+fn is_allowed(class: i32, mask: &RowMask, token: usize) -> bool {
     let mut in_range = token >= mask.text_start;
     if token >= mask.first_timestamp {
         in_range = token >= mask.timestamps_start && token < mask.timestamps_end;
     }
-    in_range && (classes[token] & mask.classes) == 0
+    in_range && (class & mask.classes) == 0
 }
 
 /// See [`super::uniform`].
