@@ -54,8 +54,9 @@ pub fn conformer_block(device: &Device) -> Launches {
     two.beyond(&one)
 }
 
-/// A step of 80 ms of silence of `rows` live streams of the starter: encoder and search.
-pub fn live_step(device: &Device, rows: usize) -> Launches {
+/// A step of 80 ms of silence of `rows` live streams of the starter, encoder and search: the first of its shape, and one that repeats a
+/// record.
+pub fn live_step(device: &Device, rows: usize) -> [Launches; 2] {
     let model = starter(device);
     let mut streams: Vec<Stream> = (0..rows).map(|_| model.stream(1, 0, 0).unwrap()).collect();
     let frames = model.config().encoder.subsampling_factor;
@@ -69,10 +70,10 @@ pub fn live_step(device: &Device, rows: usize) -> Launches {
         launches
     };
     step(model.encoder().lead());
-    // The second of its shape is recorded.
+    let first = step(0);
+    // The second is recorded.
     step(0);
-    step(0);
-    step(0)
+    [first, step(0)]
 }
 
 /// A step of 8.96 s of silence of a recording with the starter: encoder and search.

@@ -354,8 +354,9 @@ fn batched_streams_equal_single_streams() {
 fn steps_that_are_recorded_give_the_frames_of_the_cpu() {
     let Some((gpu, _)) = devices().into_iter().find(|(_, on_cpu)| !on_cpu) else { return };
     let (cpu, look_ahead) = (Device::flex(), 1);
-    let models = [&cpu, &gpu].map(|device| FastConformer::load(&fixture("streaming"), device).unwrap());
-    let config = &models[0].config().encoder;
+    let load = |device: &Device, precision| FastConformer::load_with(&fixture("streaming"), device, precision).unwrap();
+    let on_cpu = load(&cpu, Precision::F32);
+    let config = &on_cpu.config().encoder;
     let chunk = (look_ahead + 1) * config.subsampling_factor;
     let features: Vec<Tensor<3>> = (0..24)
         .map(|_| Tensor::random([20, chunk, config.num_mel_bins], Distribution::Normal(0.0, 1.0), &cpu))
@@ -386,12 +387,15 @@ fn steps_that_are_recorded_give_the_frames_of_the_cpu() {
         steps(20..24);
         (frames, without_encoder)
     };
-    let [(cpu, _), (gpu, without_encoder)] = [(&models[0], &cpu), (&models[1], &gpu)].map(|(m, d)| frames(m, d));
-    for (step, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
-        let off = cpu.iter().zip(gpu).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!(cpu.len() == gpu.len() && off < 1e-3, "step {step}: {off:e}");
+    let (expected, _) = frames(&on_cpu, &cpu);
+    for (precision, tolerance) in [(Precision::F32, 1e-3), (Precision::F16, 0.1)] {
+        let (ours, without_encoder) = frames(&load(&gpu, precision), &gpu);
+        for (step, (ours, expected)) in ours.iter().zip(&expected).enumerate() {
+            let off = ours.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(ours.len() == expected.len() && off < tolerance, "{precision:?}, step {step}: {off:e}");
+        }
+        assert!(without_encoder >= 12, "{precision:?}: {without_encoder} of 24 steps launch no more than their inputs");
     }
-    assert!(without_encoder >= 12, "{without_encoder} of 24 steps launch no more than their inputs");
 }
 
 /// `docs/service.md` states this bound for a live session of any length.
