@@ -4,13 +4,13 @@
 #   benches/gpu/pack.sh [--features vulkan] [-- PROGRAM...]
 #
 # All of them are some 95 MB, of which 50 are the starter models inside auricle; for a smaller archive, name some: auricle, numerics,
-# whisper_speed, stream_steps, products, logmel, activation, encoder. run.sh skips missing programs with a message.
+# whisper_speed, stream_steps, language_model, products, logmel, activation, encoder. run.sh skips missing programs with a message.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 options=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
 wanted=" ${*:2} "
-[ "$wanted" != "  " ] || wanted=" auricle numerics whisper_speed stream_steps products logmel activation encoder "
+[ "$wanted" != "  " ] || wanted=" auricle numerics whisper_speed stream_steps language_model products logmel activation encoder "
 out=benches/gpu/bin
 rm -rf "$out" && mkdir -p "$out/programs"
 

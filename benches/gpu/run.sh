@@ -33,6 +33,7 @@ by "kernels against burn's own operations" numerics gemv:: activation:: epilogue
 by "Whisper against the published class" numerics whisper::
 by "Whisper writes the same on the GPU as on the CPU" numerics whisper_gpu::
 by "language models against the published classes and the CPU" numerics decoder_gpu::
+by "recorded steps of live streams against the CPU" numerics fastconformer::steps_that_are_recorded
 stage "the same words as on the CPU" bash -c '
   for device in cpu gpu; do '"$bin"'/auricle transcribe models/samples/jfk.flac --device $device --format json >'"$out"'/$device.json; done
   python3 - '"$out"'/cpu.json '"$out"'/gpu.json <<PY
@@ -55,6 +56,15 @@ if [ -n "${AURICLE_GGUF:-}" ]; then
   done
   by "language model on this CPU" language_model speed "$AURICLE_GGUF"
 fi
+# A published size with random weights, and the published class beside it.
+if [ -x "$bin/language_model" ] && python3 -c 'import torch, transformers' 2>/dev/null; then
+  python3 benches/language_folder.py qwen3-0.6b "$out/language" --device cuda >/dev/null
+  by "language model of 0.6 billion" language_model speed "$out/language" --device gpu --precision half --texts 8,32 --rounds 3
+  stage "the same with transformers" python3 benches/language_peers.py "$out/language" --texts 8,32
+  stage "the same with transformers, compiled" python3 benches/language_peers.py "$out/language" --compiled
+  rm -rf "$out/language"
+fi
+by "products of few rows" products --device gpu --half --rows 1,8,32
 by "products" products --device gpu
 by "products in half precision" products --device gpu --half
 for bench in logmel activation; do by "bench $bench" "$bench" --bench; done
