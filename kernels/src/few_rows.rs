@@ -4,19 +4,19 @@
 
 /// Columns of a cube.
 #[cfg(feature = "wgpu")]
-const WIDTH: usize = 16;
+pub(crate) const WIDTH: usize = 16;
 /// Values that a unit reads at a time: the most that WGSL has.
 #[cfg(feature = "wgpu")]
 const VECTOR: usize = 4;
 /// Rows of a cube at most.
 #[cfg(feature = "wgpu")]
-const ROWS: usize = 8;
+pub(crate) const ROWS: usize = 8;
 /// Rows whose sums are in shared memory at a time.
 #[cfg(feature = "wgpu")]
-const SUMMED: usize = 2;
+pub(crate) const SUMMED: usize = 2;
 
 #[cfg(feature = "wgpu")]
-pub(crate) use kernel::product;
+pub(crate) use kernel::{product, write_sums};
 
 #[cfg(feature = "wgpu")]
 mod kernel {
@@ -128,6 +128,27 @@ mod kernel {
                 at += slices;
             }
         }
+        write_sums::<F>(&sums, &mut shared, bias, out, first, rows, columns, block, units, after);
+    }
+
+    /// Adds the sums of a cube's slices and writes them. A unit has four columns of each row of the block, which begins with `first`, and
+    /// `shared` has [`SUMMED`] vectors for each unit.
+    #[cube]
+    pub(crate) fn write_sums<F: Float>(
+        sums: &Array<Vector<f32, Const<VECTOR>>>,
+        shared: &mut Shared<[f32]>,
+        bias: &Tensor<f32>,
+        out: &mut [F],
+        first: usize,
+        rows: usize,
+        columns: usize,
+        #[comptime] block: usize,
+        #[comptime] units: usize,
+        #[comptime] after: After,
+    ) {
+        let unit = UNIT_POS as usize;
+        let across = comptime!(WIDTH / VECTOR);
+        let slice = unit / across;
         #[unroll]
         for step in 0..comptime!(block.div_ceil(SUMMED)) {
             let from = comptime!(step * SUMMED);

@@ -20,6 +20,7 @@
 //! - [`sampling`]: the next token of each row of logits, greedy or drawn, under a token mask
 //! - [`lstm`]: the pointwise part of an LSTM step
 //! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs
+//! - [`quantized_blocks`]: products with weights as published checkpoints quantise them, on GPUs
 //! - [`product`]: matrix products of any number of rows in 32 or 16 bits, on GPUs
 //! - `few_rows`: matrix products of a few rows, on GPUs
 //! - [`matrix_units`]: matrix products on the matrix units of a card
@@ -74,6 +75,7 @@ pub mod page_cache;
 pub mod paged_attention;
 pub mod product;
 pub mod quantized;
+pub mod quantized_blocks;
 pub mod recording;
 #[cfg(feature = "wgpu")]
 mod reduce;

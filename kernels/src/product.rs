@@ -58,7 +58,7 @@ pub struct Tile {
 const MATRIX_ROWS: usize = 64;
 
 /// Rows up to which each cube reads all of its columns' weights: by measurement on an H200.
-const FEW_ROWS: usize = 32;
+pub const FEW_ROWS: usize = 32;
 
 /// Columns from which cubes of fewer units keep a large card busy.
 const LARGE_COLUMNS: usize = 4096;

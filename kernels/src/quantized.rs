@@ -49,6 +49,11 @@ impl QuantizedMatrix {
         }
     }
 
+    /// Bytes on the device.
+    pub fn bytes(&self) -> usize {
+        (self.words.dims().iter().product::<usize>() + self.scales.dims()[0]) * 4
+    }
+
     /// Multiplies `x` `[rows, inputs]` to `[rows, outputs]`.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
         let (words, scales) = (self.words.clone().into_dispatch(), self.scales.clone().into_dispatch());

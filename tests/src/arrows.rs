@@ -38,6 +38,7 @@ pub const ORDERS: [Order; 3] = [
                 "lstm",
                 "quantized",
                 "product",
+                "quantized_blocks",
             ],
             &["few_rows"],
             &[

@@ -4,6 +4,7 @@ use auricle_kernels::gemv::Precision;
 use auricle_kernels::int8_matrix::Int8Matrix;
 use auricle_kernels::product;
 use auricle_kernels::quantized::QuantizedMatrix;
+use auricle_kernels::quantized_blocks::QuantizedBlocks;
 use auricle_kernels::thread_pool;
 use burn::tensor::{DType, Device, Tensor, TensorData, module};
 
@@ -31,6 +32,8 @@ enum Weight {
     Full(Box<Tensor<2>>),
     /// On GPUs, for products with few rows.
     Int8(Box<QuantizedMatrix>),
+    /// On GPUs, as a checkpoint has them: products with few rows unpack them in registers, others once.
+    Blocks(Box<QuantizedBlocks>),
     /// On the CPU, for products with many rows, which it rounds to 8 bits; with the bias.
     Rounded(Box<Rounded>),
 }
@@ -152,6 +155,23 @@ impl Linear {
         Self { is_wide: true, ..Self::from_tensor(weight, bias, device) }
     }
 
+    /// A layer on a GPU whose weights stay as a checkpoint quantises them.
+    pub fn from_blocks(weight: QuantizedBlocks, bias: Option<Vec<f32>>, device: &Device) -> Self {
+        let bias = bias.map(|bias| Tensor::from_floats(bias.as_slice(), device));
+        let later_bias = bias.clone().unwrap_or_else(|| Tensor::zeros([weight.outputs()], device));
+        Self { weight: Weight::Blocks(Box::new(weight)), bias, later_bias: Some(later_bias), is_wide: true }
+    }
+
+    /// Bytes of the weights on a GPU.
+    pub fn bytes(&self) -> usize {
+        match &self.weight {
+            Weight::Full(weight) => weight.dims().iter().product::<usize>() * weight.dtype().size(),
+            Weight::Int8(weight) => weight.bytes(),
+            Weight::Blocks(weight) => weight.bytes(),
+            Weight::Rounded(_) => 0,
+        }
+    }
+
     fn quantized(weight: &[f32], inputs: usize, bias: Option<Vec<f32>>, device: &Device) -> Self {
         let bias = bias.map(|bias| Tensor::from_floats(bias.as_slice(), device));
         let later_bias = bias.clone().unwrap_or_else(|| Tensor::zeros([weight.len() / inputs], device));
@@ -200,7 +220,7 @@ impl Linear {
     pub fn dtype(&self) -> DType {
         match &self.weight {
             Weight::Full(weight) if !self.is_wide => weight.dtype(),
-            Weight::Full(_) | Weight::Int8(_) | Weight::Rounded(_) => DType::F32,
+            Weight::Full(_) | Weight::Int8(_) | Weight::Blocks(_) | Weight::Rounded(_) => DType::F32,
         }
     }
 
@@ -296,18 +316,32 @@ impl Linear {
                 shape[D - 1] = layer.outputs();
                 Tensor::from_data(TensorData::new(out, shape), &device)
             }
-            Weight::Int8(weight) => {
-                let mut shape = input.dims();
-                let rows = shape[..D - 1].iter().product();
-                let out = weight.forward(input.reshape([rows, shape[D - 1]]));
-                shape[D - 1] = out.dims()[1];
-                let out = out.reshape(shape);
-                match bias {
-                    Some(bias) => out + bias.clone().unsqueeze(),
-                    None => out,
+            Weight::Int8(weight) => by_rows(input, bias, |x| weight.forward(x)),
+            Weight::Blocks(weight) => by_rows(input, bias, |x| {
+                if x.dims()[0] <= product::FEW_ROWS {
+                    return weight.forward(x);
                 }
-            }
+                let dtype = if has_f16(&x.device()) { DType::F16 } else { DType::F32 };
+                product::product(x, weight.unpacked(dtype))
+            }),
         }
+    }
+}
+
+/// The product that `multiply` gives for `[rows, inputs]`, of an input of any shape, plus `bias`.
+fn by_rows<const D: usize>(
+    input: Tensor<D>,
+    bias: Option<&Tensor<1>>,
+    multiply: impl FnOnce(Tensor<2>) -> Tensor<2>,
+) -> Tensor<D> {
+    let mut shape = input.dims();
+    let rows = shape[..D - 1].iter().product();
+    let out = multiply(input.reshape([rows, shape[D - 1]]));
+    shape[D - 1] = out.dims()[1];
+    let out = out.reshape(shape);
+    match bias {
+        Some(bias) => out + bias.clone().unsqueeze(),
+        None => out,
     }
 }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use auricle_engine::Precision;
 use auricle_engine::unstable::models::decoder::{ChatModel, PageList, Piece};
+use auricle_kernels::gemv::WeightRun;
 use auricle_kernels::launches::count;
 use auricle_kernels::likeliest::likeliest;
 use auricle_kernels::page_cache::{self, Heads, PageTables, StepToken, Turn};
 use auricle_kernels::paged_attention::PAGE;
+use auricle_kernels::quantized_blocks::QuantizedBlocks;
 use auricle_kernels::{epilogue, norm};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{DType, Device, Distribution, Tensor, TensorData, activation};
@@ -81,6 +83,53 @@ fn the_likeliest_token_is_the_first_of_the_largest_finite_scores() {
     }
 }
 
+/// Numbers, scale and minimum.
+type StoredRun = (Vec<i8>, f32, f32);
+
+fn as_run((numbers, scale, minimum): &StoredRun) -> WeightRun<'_> {
+    WeightRun { numbers, scale: *scale, minimum: *minimum }
+}
+
+/// Numbers of 4 and 8 bits, runs of two lengths, and outputs that are no whole vectors: the values, and products of few and many rows.
+#[test]
+fn quantised_blocks_are_their_values() {
+    let cpu = Device::flex();
+    for (device, _) in devices() {
+        for (run, inputs, outputs, numbers) in
+            [(32, 64, 20, -8..8), (16, 48, 7, -32..32), (32, 320, 33, 0..16), (16, 16, 4, -100..28)]
+        {
+            let number =
+                |output: usize, input: usize| numbers.start + ((output * 31 + input * 17) % numbers.len()) as i8;
+            let factors =
+                |output: usize, run: usize| (0.5 + (output * 7 + run) as f32 * 0.01, (output as f32 - 9.0) * 0.125);
+            // Runs may be longer than those of the matrix.
+            let row = |output: usize| -> Vec<StoredRun> {
+                let runs = (0..inputs / run).map(|at| {
+                    let (scale, minimum) = factors(output, at);
+                    ((at * run..(at + 1) * run).map(|input| number(output, input)).collect(), scale, minimum)
+                });
+                runs.collect()
+            };
+            let matrix = QuantizedBlocks::new([outputs, inputs], run / 2, row, as_run, &device);
+            let values: Vec<f32> = (0..inputs)
+                .flat_map(|input| {
+                    (0..outputs).map(move |output| {
+                        let (scale, minimum) = factors(output, input / run);
+                        scale * f32::from(number(output, input)) + minimum
+                    })
+                })
+                .collect();
+            let values = Tensor::<2>::from_data(TensorData::new(values, [inputs, outputs]), &cpu);
+            let what = format!("{run}, {inputs} x {outputs}");
+            close(&what, &matrix.unpacked(DType::F32), &values, 1e-4);
+            for rows in [1, 3, 8, 19] {
+                let x = random([rows, inputs], &cpu);
+                close(&what, &matrix.forward(moved(&x, &device)), &x.matmul(values.clone()), 2e-2);
+            }
+        }
+    }
+}
+
 /// Three sequences in scattered pages, the second across the keys that are weighed together: what the CPU's twin stores and attends to.
 #[test]
 fn attention_over_pages_equals_its_twin() {
@@ -135,7 +184,11 @@ fn scores_and_greedy_texts_are_those_of_the_published_classes() {
         let oracle = Oracle::open(&fixture(name));
         let prompt = integers(&oracle.facts["prompt"]);
         let theirs = Oracle::values(oracle.tensor::<2>("logits", &Device::flex()));
-        for (precision, tolerance) in [(Precision::default(), 1e-4), (Precision::F16, 2e-2)] {
+        // What a file quantises stays so; what it does not has 16 bits.
+        let quantised = if name.ends_with("gguf") { 1e-2 } else { 2e-2 };
+        for (precision, tolerance) in
+            [(Precision::default(), 1e-4), (Precision::F16, 2e-2), (Precision::Int8, quantised)]
+        {
             let model = ChatModel::load_on(&fixture(name), precision, &gpu, None).unwrap();
             let (mut arena, mut pages) = (model.arena(64 << 20), PageList::default());
             let mut ours = Vec::new();
@@ -145,6 +198,9 @@ fn scores_and_greedy_texts_are_those_of_the_published_classes() {
             let off = error(&ours, &theirs);
             assert!(off < tolerance, "{name}, {precision:?}: {off:e}");
         }
+        let bytes = |precision| ChatModel::load_on(&fixture(name), precision, &gpu, None).unwrap().weight_bytes();
+        let [half, quantised] = [Precision::F16, Precision::Int8].map(bytes);
+        assert!(if name.ends_with("gguf") { quantised < half } else { quantised == half }, "{name}: {quantised} bytes");
         let model = ChatModel::load_on(&fixture(name), Precision::default(), &gpu, None).unwrap();
         assert_greedy(name, &model, &mut model.arena(64 << 20), &oracle);
     }
@@ -154,9 +210,14 @@ fn scores_and_greedy_texts_are_those_of_the_published_classes() {
 #[test]
 fn texts_side_by_side_are_those_of_the_cpu() {
     let Some(gpu) = gpu() else { return };
-    let name = fixture("qwen3");
-    let models =
-        [ChatModel::load(&name).unwrap(), ChatModel::load_on(&name, Precision::default(), &gpu, None).unwrap()];
+    for (name, precision, tolerance) in [("qwen3", Precision::default(), 1e-4), ("qwen3_gguf", Precision::Int8, 1e-2)] {
+        assert_texts_side_by_side(name, &gpu, precision, tolerance);
+    }
+}
+
+fn assert_texts_side_by_side(name: &str, gpu: &Device, precision: Precision, tolerance: f64) {
+    let path = fixture(name);
+    let models = [ChatModel::load(&path).unwrap(), ChatModel::load_on(&path, precision, gpu, None).unwrap()];
     let prompts: Vec<Vec<u32>> = (0..5u32).map(|n| (0..40 + 50 * n).map(|at| (at * 37 + n) % 300).collect()).collect();
     let account: Arc<str> = "one".into();
     let of = |model: &ChatModel| {
@@ -201,7 +262,7 @@ fn texts_side_by_side_are_those_of_the_cpu() {
     let [cpu, on_gpu] = models.each_ref().map(of);
     for (at, (cpu, gpu)) in cpu.iter().zip(&on_gpu).enumerate() {
         let off = error(gpu, cpu);
-        assert!(off < 1e-4, "text {at}: {off:e}");
+        assert!(off < tolerance, "{name}, text {at}: {off:e}");
     }
 }
 

@@ -7,36 +7,22 @@ use std::sync::Arc;
 
 use auricle_kernels::epilogue::Activation;
 use auricle_kernels::gemv::Precision;
-use auricle_kernels::likeliest::likeliest;
 use auricle_kernels::norm::{add_and_rms_norm, rms_norm};
 use auricle_kernels::page_cache::{self, Heads, PageTables, StepToken, Turn};
+use auricle_kernels::quantized_blocks::QuantizedBlocks;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use super::config::{Config, Family};
 use super::network::Piece;
 use super::pages::{CardPages, PageArena};
-use super::source::{RowOrder, TensorSource};
+use super::source::{RowOrder, StoredRuns, TensorSource, as_weights};
+use super::step_scores::StepScores;
 use crate::device::{has_f16, read};
 use crate::error::{Error, Result};
 use crate::layers::{Linear, RecordedSteps, StepInputs, pack_together, parts_of, select_rows, upload};
 
 /// Values of one layer's keys and values at most: a GPU limits a tensor's bytes.
 const MOST_VALUES: usize = 1 << 28;
-
-/// What a step gives.
-#[derive(Clone)]
-pub struct StepScores {
-    /// `[rows, vocabulary]`
-    pub scores: Tensor<2>,
-    /// The likeliest token of each row, -1 where no score is a number: `[rows, 1]`
-    pub likeliest: Tensor<2>,
-}
-
-impl StepScores {
-    pub fn of(scores: Tensor<2>) -> Self {
-        Self { likeliest: likeliest(scores.clone()), scores }
-    }
-}
 
 /// Shapes of recorded steps that are remembered.
 const MOST_SHAPES: usize = 32;
@@ -70,14 +56,15 @@ struct Block {
 }
 
 impl GpuNetwork {
-    /// Reads the network of a checkpoint. With [`Precision::F16`] or [`Precision::Int8`] weights have 16 bits, where the device computes with
-    /// them.
+    /// Reads the network of a checkpoint. With [`Precision::F16`] weights have 16 bits, where the device computes with them; with
+    /// [`Precision::Int8`] those that a file quantises stay as they are, and the others have 16 bits.
     ///
     /// # Errors
     /// As [`super::Network::load`].
     pub fn load(config: Arc<Config>, source: TensorSource, precision: Precision, device: &Device) -> Result<Self> {
         let Config { size, heads, kv_heads, head, inner, vocabulary, .. } = *config;
         let dtype = weight_type(precision, device);
+        let stays_quantised = precision == Precision::Int8;
         let precision = if dtype == DType::F16 { Precision::F16 } else { Precision::F32 };
         let (plain, turned) = (RowOrder::Published, source.turned(&config));
         let vector = |name: String, length: usize| -> Result<Tensor<1>> {
@@ -86,14 +73,22 @@ impl GpuNetwork {
         };
         // Layers of one input, their outputs one after another.
         let stacked = |parts: &[(String, usize, RowOrder)], inputs: usize, bias: bool| -> Result<Linear> {
-            let (mut weights, mut biases) = (Vec::new(), Vec::new());
-            for (name, outputs, order) in parts {
-                weights.extend(source.values(&format!("{name}.weight"), [*outputs, inputs], *order)?);
-                if bias {
-                    biases.extend(source.vector(&format!("{name}.bias"), *outputs, *order)?);
-                }
+            let mut biases = Vec::new();
+            for (name, outputs, order) in parts.iter().filter(|_| bias) {
+                biases.extend(source.vector(&format!("{name}.bias"), *outputs, *order)?);
             }
-            Ok(Linear::for_few_rows(&weights, inputs, bias.then_some(biases), precision, device))
+            let biases = bias.then_some(biases);
+            let names: Vec<String> = parts.iter().map(|(name, ..)| format!("{name}.weight")).collect();
+            let parts: Vec<(&str, usize, RowOrder)> =
+                names.iter().zip(parts).map(|(name, (_, outputs, order))| (name.as_str(), *outputs, *order)).collect();
+            if stays_quantised && let Some(stored) = source.runs(&parts, inputs)? {
+                return Ok(Linear::from_blocks(stacked_blocks(&stored, &parts, inputs, device), biases, device));
+            }
+            let mut weights = Vec::new();
+            for (name, outputs, order) in parts {
+                weights.extend(source.values(name, [outputs, inputs], order)?);
+            }
+            Ok(Linear::for_few_rows(&weights, inputs, biases, precision, device))
         };
         let block = |number: usize| -> Result<Block> {
             let layer = |name: &str| format!("model.layers.{number}.{name}");
@@ -130,7 +125,11 @@ impl GpuNetwork {
         let output = if config.tied {
             // Some folders store it too; it equals the embeddings.
             source.ignore("lm_head.weight");
-            Linear::for_few_rows(&embeddings, size, None, precision, device)
+            let tied = [("model.embed_tokens.weight", vocabulary, plain)];
+            match if stays_quantised { source.runs(&tied, size)? } else { None } {
+                Some(stored) => Linear::from_blocks(stacked_blocks(&stored, &tied, size, device), None, device),
+                None => Linear::for_few_rows(&embeddings, size, None, precision, device),
+            }
         } else {
             stacked(&[("lm_head".into(), vocabulary, plain)], size, false)?
         };
@@ -171,9 +170,10 @@ impl GpuNetwork {
 
     /// Bytes of weights that a token reads.
     pub fn bytes(&self) -> usize {
-        let Config { size, heads, kv_heads, head, inner, vocabulary, layers, .. } = *self.config;
-        let block = (heads + 2 * kv_heads) * head * size + heads * head * size + 3 * inner * size;
-        (layers * block + vocabulary * size) * self.dtype.size()
+        let of = |block: &Block| {
+            [&block.input, &block.out, &block.inner, &block.down].map(Linear::bytes).iter().sum::<usize>()
+        };
+        self.blocks.iter().map(of).sum::<usize>() + self.output.bytes()
     }
 
     /// As [`super::Network::forward`]. Steps of one token a sequence are recorded when their shape comes again: launches cost the host more
@@ -265,6 +265,28 @@ impl GpuNetwork {
         }
         normed.unwrap_or(x)
     }
+}
+
+/// The matrices of a layer, their outputs one after another.
+fn stacked_blocks(
+    stored: &[StoredRuns],
+    parts: &[(&str, usize, RowOrder)],
+    inputs: usize,
+    device: &Device,
+) -> QuantizedBlocks {
+    let outputs = parts.iter().map(|(_, outputs, _)| outputs).sum();
+    let run = stored.iter().map(StoredRuns::run).min().unwrap_or(1);
+    let row = |output: usize| {
+        let mut first = 0;
+        for (stored, (_, outputs, _)) in stored.iter().zip(parts) {
+            if output < first + outputs {
+                return stored.row(output - first);
+            }
+            first += outputs;
+        }
+        Vec::new()
+    };
+    QuantizedBlocks::new([outputs, inputs], run, row, as_weights, device)
 }
 
 /// Pages of a row of the table for sequences of at most so many, so that few shapes occur.

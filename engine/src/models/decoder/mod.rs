@@ -6,6 +6,7 @@ mod model;
 mod network;
 mod pages;
 mod source;
+mod step_scores;
 mod template;
 mod tokenizer;
 

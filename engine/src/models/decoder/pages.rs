@@ -10,7 +10,7 @@ use auricle_kernels::page_cache::Heads;
 use auricle_kernels::paged_attention::{PAGE, Page, PagePrecision, PageShape};
 use burn::tensor::{DType, Device, Tensor};
 
-use super::gpu::StepScores;
+use super::step_scores::StepScores;
 use crate::layers::RecordedSteps;
 
 /// The contents of a full page.

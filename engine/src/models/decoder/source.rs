@@ -141,6 +141,21 @@ impl TensorSource {
         }
     }
 
+    /// Takes matrices of these names, outputs and orders of rows as [`TensorSource::matrix`], if a file has all of them as small integers.
+    ///
+    /// # Errors
+    /// As [`TensorSource::matrix`].
+    pub fn runs(&self, parts: &[(&str, usize, RowOrder)], inputs: usize) -> Result<Option<Vec<StoredRuns>>> {
+        match self {
+            Self::File(tensors) if parts.iter().all(|(name, ..)| tensors.is_in_runs(name)) => parts
+                .iter()
+                .map(|(name, outputs, order)| tensors.runs(name, [*outputs, inputs], *order))
+                .collect::<Result<_>>()
+                .map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Takes the values of a matrix as [`TensorSource::matrix`], `[outputs, inputs]`, unpacked.
     ///
     /// # Errors
@@ -242,6 +257,33 @@ impl TensorSource {
 
 const ROPE_FACTORS: &str = "rope_freqs.weight";
 
+/// A matrix of small integers in runs as a file has it.
+pub struct StoredRuns {
+    kind: BlockType,
+    bytes: Vec<u8>,
+    /// Bytes of a row.
+    stride: usize,
+    order: RowOrder,
+}
+
+impl StoredRuns {
+    /// The runs of one output's weights.
+    pub fn row(&self, output: usize) -> Vec<Run> {
+        let mut runs = Vec::with_capacity(self.stride / self.kind.bytes() * self.kind.values() / self.kind.run());
+        for block in
+            self.bytes[self.order.stored(output) * self.stride..][..self.stride].chunks_exact(self.kind.bytes())
+        {
+            self.kind.split(block, &mut runs);
+        }
+        runs
+    }
+
+    /// Numbers of a run.
+    pub fn run(&self) -> usize {
+        self.kind.run()
+    }
+}
+
 impl GgufTensors {
     /// True for a tensor of small integers.
     fn is_in_runs(&self, name: &str) -> bool {
@@ -264,22 +306,20 @@ impl GgufTensors {
         Ok((kind, bytes))
     }
 
-    fn matrix(&self, name: &str, [outputs, inputs]: [usize; 2], order: RowOrder) -> Result<Matrix> {
+    fn runs(&self, name: &str, [outputs, inputs]: [usize; 2], order: RowOrder) -> Result<StoredRuns> {
         let (kind, bytes) = self.take(name, &[outputs, inputs])?;
-        let stride = inputs / kind.values() * kind.bytes();
-        let row = |output: usize| {
-            let mut runs = Vec::with_capacity(inputs / kind.run());
-            for block in bytes[order.stored(output) * stride..][..stride].chunks_exact(kind.bytes()) {
-                kind.split(block, &mut runs);
-            }
-            runs
-        };
-        let shape = [outputs, inputs];
-        Ok(Matrix::Blocks(BlockMatrix::new(shape, kind.run(), kind.lowest(), self.precision, row, as_weights)))
+        Ok(StoredRuns { kind, bytes, stride: inputs / kind.values() * kind.bytes(), order })
+    }
+
+    fn matrix(&self, name: &str, shape: [usize; 2], order: RowOrder) -> Result<Matrix> {
+        let stored = self.runs(name, shape, order)?;
+        let (run, lowest) = (stored.run(), stored.kind.lowest());
+        Ok(Matrix::Blocks(BlockMatrix::new(shape, run, lowest, self.precision, |row| stored.row(row), as_weights)))
     }
 }
 
-fn as_weights(run: &Run) -> WeightRun<'_> {
+/// A run as the kernels take it.
+pub fn as_weights(run: &Run) -> WeightRun<'_> {
     WeightRun { numbers: &run.numbers, scale: run.scale, minimum: run.minimum }
 }
 
