@@ -18,7 +18,8 @@ const ABOUT_TRANSCRIPT: &str = "You answer questions about the transcript of a r
 #[derive(Args)]
 #[command(after_help = "\
 The answer goes to standard output as it is written. Without a question on the command line, each line of standard input is
-one, and the model remembers those before. The model runs on the CPU.
+one, and the model remembers those before. A model runs on the CPU if one of its matrices is larger than a
+tensor of the GPU may be.
 
 Examples:
   auricle models pull chat                                        fetches the default model, once

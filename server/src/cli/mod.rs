@@ -129,7 +129,7 @@ struct EngineArgs {
     device: DeviceChoice,
     /// Precision of the weights: full; half, which is 16 bits for Whisper, language models and FastConformer's encoder on a GPU;
     /// or int8 for Whisper's decoder and Pocket TTS, on CPUs with AVX-512 VNNI for all encoders, and with AVX2 for language models of
-    /// GGUF files, which is faster and takes less memory
+    /// GGUF files, which is faster and takes less memory; on a GPU these keep their quantised weights
     #[arg(long, value_name = "PRECISION", default_value = "full")]
     precision: Precision,
     #[command(flatten)]
