@@ -156,7 +156,7 @@ pub(crate) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
 pub fn in_own_memory<T: Send>(device: &Device, load: impl FnOnce() -> T + Send) -> T {
     let loaded = device.memory_persistent_allocations(load, |load| load());
     if !is_cpu(device) {
-        // What was only used while loading.
+        // Tensors that only the loading used.
         device.memory_cleanup();
     }
     loaded

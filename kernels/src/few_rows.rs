@@ -1,4 +1,4 @@
-//! Matrix products of a few rows on GPUs, which take as long as their weights need to be read: a unit reads four neighbouring columns at a
+//! Matrix products of a few rows on GPUs, for which weights are read once: a unit reads four neighbouring columns at a
 //! time, units side by side read whole sectors of memory, and the units of a cube share the depth. More than eight rows are computed in
 //! blocks at the same time, which find the weights in the card's cache.
 

@@ -551,7 +551,7 @@ mod kernel {
                     let mut values = Array::<Vector<F, Const<VECTOR>>>::new(steps);
                     #[unroll]
                     for step in 0..steps {
-                        // What follows the last token may be no number.
+                        // The rest of the page may be no numbers.
                         values[step] = cache[place + min(share + step * shares, last) * vectors];
                     }
                     #[unroll]

@@ -1,7 +1,6 @@
 //! Launches that are recorded once and repeated with other inputs, as steps of the same shapes cost the host most of their time on a GPU.
 //!
-//! CUDA and ROCm repeat a recording as one call. On wgpu each launch is encoded again, but all that leads to it (shapes, memory, bindings) is
-//! done. The CPU records nothing.
+//! On wgpu each launch is encoded again, but all that leads to it (shapes, memory, bindings) is done. The CPU records nothing.
 
 use burn::tensor::{Int, Tensor};
 

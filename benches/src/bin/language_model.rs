@@ -7,6 +7,7 @@ use auricle_engine::blocking::Engine;
 use auricle_engine::unstable::device;
 use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece, TemplateMessage};
 use auricle_engine::{ChatEvent, ChatFormat, ChatMessage, ChatOptions, DeviceChoice, EngineOptions, Precision};
+use auricle_kernels::likeliest::likeliest_of;
 use auricle_kernels::paged_attention::PagePrecision;
 use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
@@ -105,8 +106,7 @@ impl<'a> Text<'a> {
 }
 
 fn likeliest(scores: &[f32]) -> u32 {
-    let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
-    best.map_or(0, |(token, _)| token as u32)
+    likeliest_of(scores).map_or(0, |token| token as u32)
 }
 
 /// An engine on the CPU with a catalog that names no model.

@@ -28,11 +28,8 @@ type Shape = [usize; 2];
 
 /// The inputs of a step.
 pub struct StepInputs {
-    /// What the step reads by places that do not change.
+    /// Integers: rows' places, positions and the like.
     pub integers: Vec<i32>,
-    /// Integers for a rehearsal, which runs for real before a step is recorded: those of a step that may run twice, or changes nothing
-    /// that is in use.
-    pub rehearsal: Vec<i32>,
     /// Values of the step's rows, or of fewer: those of the others do not matter.
     pub values: Option<Tensor<4>>,
 }
@@ -60,13 +57,17 @@ impl<T> RecordedSteps<T> {
 impl<T: Clone> RecordedSteps<T> {
     /// What `step` gives for its inputs. It uploads nothing and reads nothing back. The next step of the same shape overwrites the result.
     ///
+    /// `rehearse` makes of a step's integers those of a rehearsal, which runs for real before the step is recorded: of a step that may run
+    /// twice, or that changes nothing in use.
+    ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
     pub fn run(
         &mut self,
         shape: Shape,
-        StepInputs { integers, rehearsal, values }: StepInputs,
+        StepInputs { integers, values }: StepInputs,
         device: &Device,
+        rehearse: impl FnOnce(&[i32]) -> Vec<i32>,
         mut step: impl FnMut(Tensor<1, Int>, Option<Tensor<4>>) -> T,
     ) -> Result<T> {
         let here = thread::current().id();
@@ -90,7 +91,8 @@ impl<T: Clone> RecordedSteps<T> {
                 let [_, outer, columns, inner] = values.dims();
                 Tensor::zeros([shape[0], outer, columns, inner], device)
             });
-            let recording = Recording::new(upload(rehearsal, device), |integers| step(integers, values.clone()));
+            let recording =
+                Recording::new(upload(rehearse(&integers), device), |integers| step(integers, values.clone()));
             self.failures += usize::from(recording.is_none());
             known.recording = recording.map(|recording| (recording, values));
         }

@@ -184,7 +184,7 @@ fn scores_and_greedy_texts_are_those_of_the_published_classes() {
         let oracle = Oracle::open(&fixture(name));
         let prompt = integers(&oracle.facts["prompt"]);
         let theirs = Oracle::values(oracle.tensor::<2>("logits", &Device::flex()));
-        // What a file quantises stays so; what it does not has 16 bits.
+        // With int8 the weights that a file quantises stay so, and the others have 16 bits.
         let quantised = if name.ends_with("gguf") { 1e-2 } else { 2e-2 };
         for (precision, tolerance) in
             [(Precision::default(), 1e-4), (Precision::F16, 2e-2), (Precision::Int8, quantised)]

@@ -223,9 +223,9 @@ impl GpuNetwork {
         };
         if recorded {
             let mut recordings = card.recordings.take().unwrap_or_else(|| RecordedSteps::new(MOST_SHAPES));
+            let inputs = StepInputs { integers: input, values: None };
             // A token's keys and values may be stored twice.
-            let inputs = StepInputs { rehearsal: input.clone(), integers: input, values: None };
-            let step = recordings.run([count, width], inputs, &self.device, |input, _| {
+            let step = recordings.run([count, width], inputs, &self.device, <[i32]>::to_vec, |input, _| {
                 StepScores::of(self.output.forward(hidden(card, input)))
             });
             card.recordings = Some(recordings);

@@ -1,4 +1,4 @@
-//! What a step of the network on a GPU gives.
+//! The results of a step of the network on a GPU.
 
 use auricle_kernels::likeliest::likeliest;
 use burn::tensor::Tensor;

@@ -173,11 +173,13 @@ impl Encoder {
         let of_rows = row_frames(written.into_iter(), &vec![0..frames; filled]);
         let (integers, places) = pack(&slots, &of_rows);
         // No stream's frames are taken twice.
-        let spare_rows = row_frames(std::iter::repeat_n((spare, 0), filled), &vec![0..frames; filled]);
-        let (rehearsal, _) = pack(&vec![(spare, false); filled], &spare_rows);
+        let rehearse = |_: &[i32]| {
+            let spare_rows = row_frames(std::iter::repeat_n((spare, 0), filled), &vec![0..frames; filled]);
+            pack(&vec![(spare, false); filled], &spare_rows).0
+        };
         let mut recordings = memory.recordings.take().unwrap_or_else(|| RecordedSteps::new(MOST_SHAPES));
-        let inputs = StepInputs { integers, rehearsal, values: Some(features.unsqueeze_dim::<4>(1)) };
-        let x = recordings.run([filled, chunk], inputs, &device, |integers, features| {
+        let inputs = StepInputs { integers, values: Some(features.unsqueeze_dim::<4>(1)) };
+        let x = recordings.run([filled, chunk], inputs, &device, rehearse, |integers, features| {
             let [indices, packed] = parts_of(&integers, &places);
             let zeros = |rows: usize| Tensor::zeros([rows, chunk, bins], &device);
             let features = features.map_or_else(|| zeros(0), |features| features.squeeze_dim(1));
