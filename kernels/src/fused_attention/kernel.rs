@@ -8,14 +8,17 @@ use burn::backend::ops::{FloatTensorOps, IntTensorOps};
 use burn::tensor::{Shape, TensorData};
 use cubecl::prelude::*;
 
+use super::by_query;
 use super::products::{self, Inputs};
 use super::{AttentionCall, FloatTensor, FusedAttentionOps, IntTensor, RowFrames, TensorMetadata, Way, Window};
 use crate::frame_ring::FACTS;
 
+/// The most queries of a call that a cube each computes.
+const FEW_QUERIES: usize = 4;
 /// Units of a cube.
 const UNITS: usize = 64;
 /// The score of a key that a query does not see, and the largest score before the first key.
-const UNSEEN: f32 = -3.0e38;
+pub const UNSEEN: f32 = -3.0e38;
 
 /// How a cube divides its work; powers of two but for `head`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,7 +124,7 @@ impl FusedAttentionOps for Cube {
         let inputs = Inputs { query, keys, values, position_keys, biases, packed };
         let by_products = match call.way {
             Way::Fastest => products::is_faster(&inputs),
-            Way::OneKernel => false,
+            Way::Tiles | Way::ByQuery => false,
             Way::Products => true,
         };
         if by_products
@@ -133,12 +136,19 @@ impl FusedAttentionOps for Cube {
         let Inputs { query, keys, values, position_keys, biases, packed } = inputs;
         let (client, device, shape, dtype) = (query.client.clone(), query.device(), query.shape(), query.dtype);
         let [rows, heads, queries, head] = [shape[0], shape[1], shape[2], shape[3]];
-        let tiling = Tiling::new(queries, head, &call);
         let out = Self::float_empty([rows, queries, heads * head].into(), &device, crate::cube::float(&query));
-        let (chunk, left) = match call.window {
-            Window::Full => (1, 0),
-            Window::Chunks { size, left } => (size, left.min(i32::MAX as usize)),
+        let by_query = match call.way {
+            Way::Fastest => queries <= FEW_QUERIES,
+            Way::ByQuery => true,
+            Way::Tiles | Way::Products => false,
         };
+        if by_query && by_query::can_compute(head, [&keys, &values, &ring_keys, &ring_values], &position_keys, &call) {
+            let of_heads = [keys, values, ring_keys, ring_values];
+            by_query::attention(query, of_heads, position_keys, biases, packed, out.clone(), &call);
+            return out;
+        }
+        let tiling = Tiling::new(queries, head, &call);
+        let (chunk, left) = call.window.numbers();
         attention_kernel::launch(
             &client,
             CubeCount::Static(queries.div_ceil(tiling.queries()) as u32, heads as u32, rows as u32),
@@ -153,8 +163,8 @@ impl FusedAttentionOps for Cube {
             packed.into_tensor_arg(),
             out.clone().into_tensor_arg(),
             call.first as u32,
-            chunk as u32,
-            left as u32,
+            chunk,
+            left,
             call.scale,
             tiling,
             dtype_to_storage_type(dtype),
@@ -205,35 +215,25 @@ fn attention_kernel<F: Float>(
     let (index, row) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
     let first_query = CUBE_POS_X as usize * comptime!(tiling.queries());
     let (heads, queries) = (query.shape(1), query.shape(2));
-    let facts = row * FACTS;
-
-    // The first and the last key that any query of the tile sees.
     let mut columns = 0usize.runtime();
-    let mut written = 0usize.runtime();
-    let mut slot = 0usize.runtime();
     if comptime!(tiling.has_ring) {
         columns = ring_keys.shape(2);
-        slot = packed[facts] as usize;
-        written = packed[facts + 1] as usize;
-    }
-    let new_from = columns + packed[facts + 2] as usize;
-    let new_to = columns + packed[facts + 3] as usize;
-    let kept_from = columns - min(columns, written);
-    let mut from = kept_from;
-    if kept_from == columns {
-        from = new_from;
-    }
-    let mut to = new_to;
-    if new_to <= new_from {
-        to = columns;
     }
     let own = columns + first as usize;
     let (chunk, left) = (chunk as usize, left as usize);
-    if comptime!(tiling.has_chunks) {
-        let last_query = min(first_query + comptime!(tiling.queries()), queries) - 1;
-        from = max(from, first_seen(own + first_query, chunk, left));
-        to = min(to, ((own + last_query) / chunk + 1) * chunk);
-    }
+    let last_query = min(first_query + comptime!(tiling.queries()), queries) - 1;
+    let range = key_range(
+        packed,
+        row,
+        columns,
+        own + first_query,
+        own + last_query,
+        chunk,
+        left,
+        tiling.has_ring,
+        tiling.has_chunks,
+    );
+    let (from, to, slot, written, new_from) = (range.from, range.to, range.slot, range.written, range.new_from);
 
     let mut sums = Array::<f32>::new(unit_queries);
     let mut largest = Array::<f32>::new(unit_queries);
@@ -449,6 +449,60 @@ fn attention_kernel<F: Float>(
             }
         }
     }
+}
+
+/// The keys of a row that some queries see.
+#[derive(CubeType)]
+pub struct KeyRange {
+    /// The first key that any of the queries sees.
+    pub from: usize,
+    /// The key after the last one.
+    pub to: usize,
+    /// The first new key that is real.
+    pub new_from: usize,
+    /// Slot of the row's stream.
+    pub slot: usize,
+    /// Frames that the stream had before the step.
+    pub written: usize,
+}
+
+/// The keys that the queries whose own keys are `own` to `last` see. A ring has `columns`.
+#[cube]
+#[allow(clippy::too_many_arguments, reason = "a kernel's numbers come one by one")]
+pub fn key_range(
+    packed: &Tensor<i32>,
+    row: usize,
+    columns: usize,
+    own: usize,
+    last: usize,
+    chunk: usize,
+    left: usize,
+    #[comptime] has_ring: bool,
+    #[comptime] has_chunks: bool,
+) -> KeyRange {
+    let facts = row * FACTS;
+    let mut written = 0usize.runtime();
+    let mut slot = 0usize.runtime();
+    if comptime!(has_ring) {
+        slot = packed[facts] as usize;
+        written = packed[facts + 1] as usize;
+    }
+    let new_from = columns + packed[facts + 2] as usize;
+    let new_to = columns + packed[facts + 3] as usize;
+    let kept_from = columns - min(columns, written);
+    let mut from = kept_from;
+    if kept_from == columns {
+        from = new_from;
+    }
+    let mut to = new_to;
+    if new_to <= new_from {
+        to = columns;
+    }
+    if comptime!(has_chunks) {
+        from = max(from, first_seen(own, chunk, left));
+        to = min(to, (last / chunk + 1) * chunk);
+    }
+    KeyRange { from, to, new_from, slot, written }
 }
 
 /// The first key that the query of key `own` sees.

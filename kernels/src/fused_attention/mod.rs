@@ -5,6 +5,8 @@
 //! Whole utterances in 16 bits are batched products instead where a card has matrix units.
 //! On the CPU models have bodies of their own; the one here is for tests.
 
+#[cfg(feature = "wgpu")]
+mod by_query;
 mod cpu;
 #[cfg(feature = "wgpu")]
 mod kernel;
@@ -30,6 +32,17 @@ pub enum Window {
         /// Chunks before that of the query.
         left: usize,
     },
+}
+
+#[cfg(feature = "wgpu")]
+impl Window {
+    /// Keys of a chunk and chunks before a query's own, as a kernel takes them.
+    fn numbers(self) -> (u32, u32) {
+        match self {
+            Self::Full => (1, 0),
+            Self::Chunks { size, left } => (size as u32, left.min(i32::MAX as usize) as u32),
+        }
+    }
 }
 
 /// The keys that every query of a step attends to.
@@ -80,10 +93,12 @@ pub fn fused_attention(
 /// How a GPU computes attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By products where they are faster, else by one kernel.
+    /// By the way that is fastest for the call.
     Fastest,
-    /// By one kernel.
-    OneKernel,
+    /// In one launch, a cube for each tile of queries.
+    Tiles,
+    /// In one launch, a cube for each query; by tiles where keys cannot be read in vectors.
+    ByQuery,
     /// By batched products where they can compute the call: on matrix units, without those by burn's.
     Products,
 }

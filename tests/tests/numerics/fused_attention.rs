@@ -2,9 +2,7 @@
 //! long and short, with positions and without, with every window, and over the ring of a stream at any age.
 
 use auricle_kernels::frame_ring::{RowFrames, StepFrames, store_both};
-use auricle_kernels::fused_attention::{
-    KeyValueRing, RelativePositions, VisibleKeys, Way, Window, attention_by, fused_attention,
-};
+use auricle_kernels::fused_attention::{KeyValueRing, RelativePositions, VisibleKeys, Way, Window, attention_by};
 use auricle_kernels::launches::count;
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
@@ -133,7 +131,7 @@ impl Case {
         let visible = VisibleKeys { frames: StepFrames::alone(1, self.new.clone(), device), window, first };
         let inputs = [&row.queries, &row.keys, &row.values].map(|x| split(x, heads, device).cast(dtype));
         let (found, launches) = count(|| attention_by(way, inputs, None, positions.as_ref(), &visible, 0.7));
-        assert!(way != Way::OneKernel || launches.total() <= 1, "{:?}", launches.by_kernel());
+        assert!(way == Way::Products || launches.total() <= 1, "{:?}", launches.by_kernel());
         let found = Oracle::values(found.cast(FloatDType::F32));
         let distances = Distances { keys: &distances, zero: queries - 1, biases: &biases };
         for query in (0..queries).step_by(queries.div_ceil(11)).chain([queries - 1]) {
@@ -207,7 +205,35 @@ fn attention_in_one_launch_is_the_definition() {
     for (device, on_cpu) in devices() {
         let mut chance = Chance(7);
         let cases = cases().into_iter().filter(|case| !on_cpu || case.keys < LONG);
-        cases.for_each(|case| case.check(Way::OneKernel, &device, FloatDType::F32, 2e-5, &mut chance));
+        cases.for_each(|case| case.check(Way::Tiles, &device, FloatDType::F32, 2e-5, &mut chance));
+    }
+}
+
+/// Calls of few queries, of which some see more keys than a cube has units.
+fn cases_of_few_queries() -> Vec<Case> {
+    let by_length = cases().into_iter().filter(|case| case.queries <= 14);
+    let over_a_recording = [Window::Full, Window::Chunks { size: 1, left: 600 }].map(|window| Case {
+        heads: [2, 64],
+        queries: 3,
+        keys: 700,
+        new: 1..690,
+        window,
+        first: 680,
+        has_positions: false,
+    });
+    by_length.chain(over_a_recording).collect()
+}
+
+#[test]
+fn attention_by_a_cube_for_each_query_is_the_definition() {
+    for (device, on_cpu) in devices() {
+        let mut chance = Chance(23);
+        if !on_cpu {
+            for case in cases_of_few_queries() {
+                case.check(Way::ByQuery, &device, FloatDType::F32, 2e-5, &mut chance);
+                case.check(Way::ByQuery, &device, FloatDType::F16, 1e-3, &mut chance);
+            }
+        }
     }
 }
 
@@ -217,7 +243,7 @@ fn attention_in_half_precision_sums_in_full() {
     for (device, on_cpu) in devices() {
         let mut chance = Chance(11);
         if !on_cpu {
-            cases().iter().for_each(|case| case.check(Way::OneKernel, &device, FloatDType::F16, 1e-3, &mut chance));
+            cases().iter().for_each(|case| case.check(Way::Tiles, &device, FloatDType::F16, 1e-3, &mut chance));
         }
     }
 }
@@ -270,7 +296,7 @@ fn rows_of_products_are_those_of_one_kernel() {
                 Oracle::values(out.cast(FloatDType::F32))
             };
             let tolerance = if dtype == FloatDType::F32 { 1e-5 } else { 5e-3 };
-            assert_close("rows", &by(Way::Products), &by(Way::OneKernel), tolerance);
+            assert_close("rows", &by(Way::Products), &by(Way::Tiles), tolerance);
         }
     }
 }
@@ -319,7 +345,11 @@ fn streams_of_any_age_see_what_their_window_holds() {
                 let visible = VisibleKeys { frames: StepFrames::new(facts.clone(), &device), window, first: 0 };
                 let [queries, keys, values] = news.map(|rows| Tensor::cat(rows, 0));
                 let inputs = [queries, keys.clone(), values.clone()];
-                let found = Oracle::values(fused_attention(inputs, Some(&ring), Some(&positions), &visible, 0.4));
+                let by = |way| {
+                    let found = attention_by(way, inputs.clone(), Some(&ring), Some(&positions), &visible, 0.4);
+                    Oracle::values(found)
+                };
+                let results = [by(Way::Tiles), by(Way::ByQuery)];
                 let [keys, values] = store_both([ring.keys, ring.values], &visible.frames, [keys, values]);
                 ring = KeyValueRing { keys, values };
                 for (at, (facts, (_, row))) in facts.iter().zip(&streams).enumerate() {
@@ -331,8 +361,10 @@ fn streams_of_any_age_see_what_their_window_holds() {
                             .collect();
                         let by = Distances { keys: &distances, zero: columns + frames - 1, biases: &biases };
                         let wanted = exact(row, heads, (query, own), &seen, Some(&by), 0.4);
-                        let found = &found[(at * frames + query) * size..][..size];
-                        assert_close(&format!("{heads:?}, step {step}, row {at}, {query}"), found, &wanted, 2e-5);
+                        for found in &results {
+                            let found = &found[(at * frames + query) * size..][..size];
+                            assert_close(&format!("{heads:?}, step {step}, row {at}, {query}"), found, &wanted, 2e-5);
+                        }
                     }
                 }
                 if step == 4 {
