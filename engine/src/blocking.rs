@@ -12,6 +12,7 @@
 //! ```
 
 mod channels;
+mod devices;
 mod diarizers;
 mod taggers;
 mod turn_detectors;
@@ -29,19 +30,17 @@ use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::catalog::{Catalog, SelectedCheckpoint};
 use crate::chat::{ChatEvent, ChatMessage, ChatOptions};
 use crate::decoding::fusion::FusionWeights;
-use crate::device::{self, DeviceInfo, in_own_memory};
+use crate::device::{self, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
-use crate::load_once::{Loaded, LoadedFiles};
+use crate::load_once::Loaded;
 use crate::models::decoder::ChatModel;
-use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
 use crate::options::{
     EngineOptions, LanguageModelChoice, ListenOptions, SpeakerLabels, TaggerChoice, TranscribeOptions,
     TurnDetectorChoice,
 };
 use crate::pipeline::checkpoint::Checkpoint;
-use crate::pipeline::executors::device::DeviceExecutor;
 use crate::pipeline::executors::speech::voice_model::{self, VoiceModel};
 use crate::pipeline::language::{self, ChatLimits, ChatReply};
 use crate::pipeline::live::LiveEvent;
@@ -50,13 +49,14 @@ use crate::pipeline::offline;
 use crate::pipeline::offline::speaker_labels::SpeakerLabelling;
 use crate::pipeline::speech::session::{self as speech_session, SpeechFrames, SpeechInput};
 use crate::pipeline::stage_times::{self, StageTimes};
-use crate::scheduler::{Scheduler, SlotCounts};
+use crate::scheduler::{Priority, SlotCounts};
 use crate::speakers::clustering::MOST_SPEAKERS;
 use crate::speech::{SpeakOptions, SpeechFrame, VoiceInfo};
 use crate::text::lm::LanguageModel;
 use crate::transcript::{ModelReport, Progress, Transcript};
 use crate::weights::most_bytes;
 pub use channels::MAX_SEPARATE_CHANNELS;
+use devices::{EngineDevice, EngineDevices};
 pub use diarizers::{check_diarizer, speaker_embedding};
 pub use taggers::{check_tagger, load_tagger};
 pub use turn_detectors::check_turn_detector;
@@ -140,14 +140,11 @@ impl Drop for RecordingPermit<'_> {
     }
 }
 
-/// The engine: a device and the models on it, loaded at first use. Every call blocks its thread until it is done.
+/// The engine: devices and the models on them, loaded at first use. Every call blocks its thread until it is done.
 pub struct Engine {
     catalog: Catalog,
-    device: Device,
-    precision: Precision,
-    info: DeviceInfo,
+    devices: EngineDevices,
     warnings: Vec<String>,
-    loaded: LoadedFiles,
     detector: Mutex<Option<Arc<Silero>>>,
     /// Recordings that may be transcribed at a time, and those that are.
     recordings: (usize, AtomicUsize),
@@ -156,8 +153,6 @@ pub struct Engine {
     chat_limits: ChatLimits,
     /// Streams of speech that may be open, and those that are.
     speech: (usize, Arc<AtomicUsize>),
-    slots: SlotCounts,
-    worker: Mutex<Option<Arc<Scheduler<DeviceExecutor>>>>,
 }
 
 /// Kinds of the catalog's models.
@@ -213,42 +208,62 @@ impl Iterator for Speech {
 }
 
 impl Engine {
-    /// Opens a device and reads the catalog; loads no model yet.
+    /// Opens the devices and reads the catalog; loads no model yet.
     ///
     /// # Errors
-    /// [`Error::Device`] when the device asked for is not there or does not work, [`Error::Checkpoint`] when the
+    /// [`Error::Device`] when a device asked for is not there or does not work, [`Error::Checkpoint`] when the
     /// catalog is missing or malformed.
     pub fn open(options: EngineOptions) -> Result<Self> {
         let catalog = Catalog::read(&options.models)?;
-        let opened = device::open(options.device)?;
+        let mut opened = device::open_all(&options.devices, options.every_gpu)?;
+        let warnings = opened.iter_mut().filter_map(|opened| opened.warning.take()).collect();
+        let slots = SlotCounts {
+            live: options.live_streams,
+            // Twice as many as may be open: the device takes a moment to free the slot of a stream that was dropped.
+            speech: 2 * options.speech_streams,
+            agent: options.chats,
+            // A recording with named speakers takes up to three streams; speech that is not paced is as urgent as a recording.
+            offline: 3 * options.recordings + 2 * options.speech_streams,
+        };
         Ok(Self {
             catalog,
-            device: opened.device,
-            precision: options.precision,
-            info: opened.info,
-            warnings: opened.warning.into_iter().collect(),
-            loaded: LoadedFiles::new(options.model_memory),
+            devices: EngineDevices::new(opened, options.precision, options.model_memory, slots),
+            warnings,
             detector: Mutex::default(),
             recordings: (options.recordings, AtomicUsize::new(0)),
             tagger: options.tagger,
             turn_detector: options.turn_detector,
             chat_limits: ChatLimits { kv_bytes: options.kv_memory },
             speech: (options.speech_streams, Arc::default()),
-            slots: SlotCounts {
-                live: options.live_streams,
-                // Twice as many as may be open: the device takes a moment to free the slot of a stream that was dropped.
-                speech: 2 * options.speech_streams,
-                agent: options.chats,
-                // A recording with named speakers takes up to three streams; speech that is not paced is as urgent as a recording.
-                offline: 3 * options.recordings + 2 * options.speech_streams,
-            },
-            worker: Mutex::default(),
         })
     }
 
-    /// The device that computes.
-    pub fn device(&self) -> &DeviceInfo {
-        &self.info
+    /// The devices that compute. Work goes to the one with the fewest open streams.
+    pub fn devices(&self) -> Vec<&DeviceInfo> {
+        self.devices.infos().collect()
+    }
+
+    /// The names of the devices, each with their number if that is more than one.
+    pub fn device_names(&self) -> String {
+        let mut names: Vec<(&str, usize)> = Vec::new();
+        for info in self.devices.infos() {
+            match names.iter_mut().find(|(name, _)| *name == info.name) {
+                Some((_, count)) => *count += 1,
+                None => names.push((&info.name, 1)),
+            }
+        }
+        let named = |(name, count): (&str, usize)| if count > 1 { format!("{count} x {name}") } else { name.into() };
+        names.into_iter().map(named).collect::<Vec<String>>().join(", ")
+    }
+
+    /// Streams that are open on each device that computes, in the order of [`Engine::devices`]: live sessions, recordings, answers and
+    /// speech. A device that was lost is opened again, or is not there.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if all are lost and none can be opened again.
+    pub fn open_streams(&self) -> Result<Vec<usize>> {
+        let all = self.devices.all()?;
+        Ok(all.iter().map(|device| device.open_streams(Priority::Live).1).collect())
     }
 
     /// The models there are.
@@ -256,7 +271,7 @@ impl Engine {
         &self.catalog
     }
 
-    /// Warnings of opening the device, a line each.
+    /// Warnings of opening the devices, a line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -270,10 +285,13 @@ impl Engine {
         let choice = self.choose(options.model.as_deref(), RECORDINGS)?;
         self.detector()?;
         self.language_model(&choice, &options.language_model)?;
-        if let Some(expected) = expected_speakers(options.speakers)? {
-            self.diarizer(expected)?;
+        for on in self.devices.all()? {
+            if let Some(expected) = expected_speakers(options.speakers)? {
+                self.diarizer(&on, expected)?;
+            }
+            on.checkpoint(&choice.dir)?;
         }
-        self.checkpoint(&choice.dir).map(|_| ())
+        Ok(())
     }
 
     /// Transcribes audio to its end, in constant memory. Recordings share the device's steps; live sessions go first.
@@ -304,17 +322,19 @@ impl Engine {
         mut progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Transcript> {
         let detector = self.detector()?;
-        self.transcribe_spoken(audio, options, detector, &mut progress)
+        let _permit = RecordingPermit::take(&self.recordings)?;
+        let on = self.devices.choose(Priority::Offline)?;
+        on.suspect(self.transcribe_spoken(&on, audio, options, detector, &mut progress))
     }
 
     fn transcribe_spoken(
         &self,
+        on: &EngineDevice,
         audio: AudioStream,
         options: &TranscribeOptions,
         detector: Option<Arc<Silero>>,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Transcript> {
-        let _permit = RecordingPermit::take(&self.recordings)?;
         let choice = self.choose(options.model.as_deref(), RECORDINGS)?;
         let mut options = options.clone().model(&choice.model.id);
         // Medical terms are those of the language.
@@ -330,13 +350,13 @@ impl Engine {
         }
         check_search(&options.fusion, options.beam)?;
         let language_model = self.language_model(&choice, &options.language_model)?;
-        let (checkpoint, worker) = (self.checkpoint(&choice.dir)?, self.worker()?);
+        let (checkpoint, worker) = (on.checkpoint(&choice.dir)?, on.worker()?);
         let audio = audio.with_leveling();
-        let naming = self.naming(options)?;
+        let naming = self.naming(on, options)?;
         let (labelling, audio) = match expected_speakers(options.speakers)? {
             None => (None, audio),
             Some(expected) => {
-                let diarizer = self.diarizer(expected)?;
+                let diarizer = self.diarizer(on, expected)?;
                 let (labelling, samples) =
                     SpeakerLabelling::start(diarizer, &worker, detector.clone(), expected, naming)?;
                 (Some(labelling), audio.with_listener(move |block| samples.push(block)))
@@ -376,9 +396,12 @@ impl Engine {
     /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], [`Error::LanguageModel`].
     pub fn load_live(&self, options: &ListenOptions) -> Result<()> {
         let choice = self.choose(options.model.as_deref(), LIVE)?;
-        self.worker()?;
-        self.live_language_model(&choice, &options.language_model)?;
-        self.streaming_model(&choice.dir).map(|_| ())
+        for on in self.devices.all()? {
+            on.worker()?;
+            self.live_language_model(&on, &choice, &options.language_model)?;
+            on.streaming_model(&choice.dir)?;
+        }
+        Ok(())
     }
 
     /// Opens a live session: samples go into the first part, turns of text come out of the second. All sessions share the
@@ -392,10 +415,15 @@ impl Engine {
     }
 
     pub(crate) fn open_live(&self, options: &ListenOptions) -> Result<(LiveInput, LiveEvents)> {
-        self.open_spoken(options, self.detector()?)
+        self.open_spoken(&*self.devices.choose(Priority::Live)?, options, self.detector()?)
     }
 
-    fn open_spoken(&self, options: &ListenOptions, detector: Option<Arc<Silero>>) -> Result<(LiveInput, LiveEvents)> {
+    fn open_spoken(
+        &self,
+        on: &EngineDevice,
+        options: &ListenOptions,
+        detector: Option<Arc<Silero>>,
+    ) -> Result<(LiveInput, LiveEvents)> {
         let choice = self.choose(options.model.as_deref(), LIVE)?;
         if let Some(language) = &options.language {
             choice.check_language(language)?;
@@ -403,16 +431,16 @@ impl Engine {
         check_search(&options.fusion, options.beam)?;
         let mut options = options.clone();
         let look_ahead_ms = options.look_ahead_ms.or(choice.model.look_ahead_ms);
-        let model = self.streaming_model(&choice.dir)?;
+        let model = on.streaming_model(&choice.dir)?;
         if options.language.is_none()
             && let [only] = choice.languages
         {
             options.language = Some(only.clone());
         }
-        let language_model = self.live_language_model(&choice, &options.language_model)?;
+        let language_model = self.live_language_model(on, &choice, &options.language_model)?;
         // Without speech that is told from other sounds there are no pauses.
-        let turn_detector = if detector.is_some() { self.turn_detector()? } else { None };
-        session::open(&*self.worker()?, model, &options, look_ahead_ms, language_model, detector, turn_detector)
+        let turn_detector = if detector.is_some() { self.turn_detector_on(on)? } else { None };
+        session::open(&*on.worker()?, model, &options, look_ahead_ms, language_model, detector, turn_detector)
     }
 
     /// Answers a conversation by a language model, piece by piece. Answers are written side by side; live sessions go first.
@@ -427,8 +455,9 @@ impl Engine {
     }
 
     pub(crate) fn open_chat(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<ChatReply> {
-        let model = self.chat_model(options)?;
-        language::open(&*self.worker()?, model, messages, options, self.chat_limits)
+        let on = self.devices.choose_for(options.account.as_deref())?;
+        let model = self.chat_model(&on, options)?;
+        language::open(&*on.worker()?, model, messages, options, self.chat_limits)
     }
 
     /// Loads the language model that an answer with these options takes, so that the first does not wait for it.
@@ -436,7 +465,7 @@ impl Engine {
     /// # Errors
     /// [`Error::NotPulled`], [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`].
     pub fn load_chat(&self, options: &ChatOptions) -> Result<()> {
-        self.chat_model(options).map(drop)
+        self.devices.all()?.iter().try_for_each(|on| self.chat_model(on, options).map(drop))
     }
 
     /// Tokens of a conversation as the language model reads it.
@@ -444,7 +473,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::load_chat`], and [`Error::InvalidOption`] for a conversation that the model's template refuses.
     pub fn count_chat_tokens(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<usize> {
-        let model = self.chat_model(options)?;
+        let model = self.any_chat_model(options)?;
         language::prompt(&model, messages, options, "").map(|tokens| tokens.len())
     }
 
@@ -454,7 +483,7 @@ impl Engine {
     /// As [`Engine::load_chat`].
     pub fn count_text_tokens(&self, text: &str, options: &ChatOptions) -> Result<usize> {
         let mut tokens = Vec::new();
-        self.chat_model(options)?.tokenizer().encode_text(text, &mut tokens)?;
+        self.any_chat_model(options)?.tokenizer().encode_text(text, &mut tokens)?;
         Ok(tokens.len())
     }
 
@@ -463,17 +492,22 @@ impl Engine {
     /// # Errors
     /// As [`Engine::load_chat`].
     pub fn chat_context_tokens(&self, options: &ChatOptions) -> Result<usize> {
-        let model = self.chat_model(options)?;
+        let model = self.any_chat_model(options)?;
         Ok(language::context_tokens(&model, self.chat_limits))
     }
 
-    fn chat_model(&self, options: &ChatOptions) -> Result<Arc<ChatModel>> {
+    fn chat_model(&self, on: &EngineDevice, options: &ChatOptions) -> Result<Arc<ChatModel>> {
         let path = match &options.checkpoint {
             Some(path) => path.clone(),
             None => self.catalog.choose_language_model(options.model.as_deref())?.1,
         };
-        let most_bytes = self.info.max_tensor_bytes;
-        self.model(&path, || ChatModel::load_on(&path, self.precision, &self.device, most_bytes))
+        let most_bytes = on.info.max_tensor_bytes;
+        on.model(&path, || ChatModel::load_on(&path, on.precision, &on.device, most_bytes))
+    }
+
+    /// A language model for what all devices know of it.
+    fn any_chat_model(&self, options: &ChatOptions) -> Result<Arc<ChatModel>> {
+        self.chat_model(&*self.devices.choose_for(options.account.as_deref())?, options)
     }
 
     /// The voices that [`Engine::speak`] has: the catalog's whose folders are there, or those of the options' checkpoint. The first is the
@@ -528,8 +562,9 @@ impl Engine {
 
     pub(crate) fn open_speech(&self, options: &SpeakOptions) -> Result<(SpeechInput, SpeechFrames)> {
         options.check()?;
-        let (model, voice) = self.voice_model(options)?;
-        speech_session::open(&*self.worker()?, model, voice, options, (self.speech.0, &self.speech.1))
+        let on = self.devices.choose(Priority::Speech)?;
+        let (model, voice) = self.voice_model(&on, options)?;
+        speech_session::open(&*on.worker()?, model, voice, options, (self.speech.0, &self.speech.1))
     }
 
     /// Loads the voice that speech with these options takes, and measures its loudness, so that the first does not wait for it.
@@ -537,20 +572,23 @@ impl Engine {
     /// # Errors
     /// As [`Engine::speak`].
     pub fn load_voice(&self, options: &SpeakOptions) -> Result<()> {
-        let (model, voice) = self.voice_model(options)?;
-        model.measures(voice).map(drop)
+        for on in self.devices.all()? {
+            let (model, voice) = self.voice_model(&on, options)?;
+            on.suspect(model.measures(voice))?;
+        }
+        Ok(())
     }
 
     /// The model of a voice, and the voice's number.
-    fn voice_model(&self, options: &SpeakOptions) -> Result<(Arc<VoiceModel>, usize)> {
+    fn voice_model(&self, on: &EngineDevice, options: &SpeakOptions) -> Result<(Arc<VoiceModel>, usize)> {
         let voices = self.voices_and_paths(options)?;
         let (voice, path) = match &options.voice {
             None => voices.first().ok_or_else(|| Error::internal("there is no voice"))?,
             Some(wanted) => find_voice(&voices, wanted)?,
         };
         let g2p = self.catalog.g2p();
-        let load = || VoiceModel::load(path, &voice.language, &self.device, self.precision, g2p.as_deref());
-        let model = self.model(path, load)?;
+        let load = || VoiceModel::load(path, &voice.language, &on.device, on.precision, g2p.as_deref());
+        let model = on.model(path, load)?;
         let number = model.voice(&voice.id).ok_or_else(|| Error::internal("a voice is listed and not loaded"))?;
         Ok((model, number))
     }
@@ -561,15 +599,19 @@ impl Engine {
     /// # Errors
     /// As [`Engine::transcribe`].
     pub fn warm_up(&self) -> Result<()> {
+        self.devices.all()?.iter().try_for_each(|on| self.warm_up_on(on))
+    }
+
+    fn warm_up_on(&self, on: &EngineDevice) -> Result<()> {
         for model in self.catalog.models() {
             let dir = self.catalog.choose(&model.id)?.dir;
-            if !self.loaded.contains::<Checkpoint>(&dir) {
+            if !on.has::<Checkpoint>(&dir) {
                 continue;
             }
             // Without a detector: it would not take the sound for speech, and nothing would be computed.
             let sound: Vec<f32> = (0..2 * SAMPLE_RATE).map(|at| (at as f32 * 0.2).sin() * 0.3).collect();
             if model.kind == LIVE {
-                let (mut input, events) = self.open_spoken(&ListenOptions::default().model(&model.id), None)?;
+                let (mut input, events) = self.open_spoken(on, &ListenOptions::default().model(&model.id), None)?;
                 input.push(&sound)?;
                 input.finish()?;
                 Events(events).try_for_each(|event| event.map(drop))?;
@@ -577,24 +619,13 @@ impl Engine {
                 let pcm: Vec<u8> = sound.iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
                 let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm), SAMPLE_RATE, 1)?;
                 let options = TranscribeOptions::default().model(&model.id);
-                self.transcribe_spoken(audio, &options, None, &mut |_| ControlFlow::Continue(()))?;
+                self.transcribe_spoken(on, audio, &options, None, &mut |_| ControlFlow::Continue(()))?;
             }
         }
-        if let Some(turn_detector) = self.turn_detector()? {
+        if let Some(turn_detector) = self.turn_detector_on(on)? {
             turn_detector.probabilities(&[&[]])?;
         }
         Ok(())
-    }
-
-    /// The device's worker, started at first use.
-    fn worker(&self) -> Result<Arc<Scheduler<DeviceExecutor>>> {
-        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(worker) = worker.as_ref() {
-            return Ok(worker.clone());
-        }
-        let started = Arc::new(Scheduler::start(self.slots, DeviceExecutor::default)?);
-        *worker = Some(started.clone());
-        Ok(started)
     }
 
     /// The voice activity detector, if the catalog names one. It runs on the CPU wherever the models run: it is too small
@@ -616,19 +647,20 @@ impl Engine {
     /// # Errors
     /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], and what the device reports.
     pub fn measure(&self, model: &str, samples: &[f32]) -> Result<StageTimes> {
-        let model = self.streaming_model(&self.catalog.choose(model)?.dir)?;
-        stage_times::stages(&model, samples, &self.device)
+        let on = self.devices.choose(Priority::Offline)?;
+        let model = on.streaming_model(&self.catalog.choose(model)?.dir)?;
+        on.suspect(stage_times::stages(&model, samples, &on.device))
     }
 
-    /// The model of a path: loaded, if it is not there.
-    fn model<T: Loaded>(&self, path: &Path, load: impl FnOnce() -> Result<T> + Send) -> Result<Arc<T>> {
-        self.loaded.get(path, || most_bytes(path), || in_own_memory(&self.device, load))
+    /// What is read from a path for all devices: loaded, if it is not there.
+    fn shared<T: Loaded>(&self, path: &Path, load: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+        self.devices.shared.get(path, || most_bytes(path), load)
     }
 
-    /// The paths of the models that are loaded, and the bytes that the weights of each take at most. Those that nobody uses leave as
-    /// others need [`EngineOptions::model_memory`], or the machine's.
+    /// The paths of the models that are loaded, once for each device, and the bytes that the weights of each take at most. Those that
+    /// nobody uses leave as others need [`EngineOptions::model_memory`], or the machine's.
     pub fn loaded_models(&self) -> Vec<(PathBuf, u64)> {
-        self.loaded.sizes()
+        self.devices.loaded_models()
     }
 
     /// The checkpoint of a model; of the catalog's default of its kind where none is named.
@@ -637,15 +669,6 @@ impl Engine {
             Some(model) => self.catalog.choose(model),
             None => self.catalog.choose(&self.catalog.default_model(kind)?.id),
         }
-    }
-
-    fn checkpoint(&self, dir: &Path) -> Result<Arc<Checkpoint>> {
-        self.model(dir, || Checkpoint::load(dir, &self.device, self.precision))
-    }
-
-    /// A checkpoint that hears streams of frames.
-    fn streaming_model(&self, dir: &Path) -> Result<Arc<FastConformer>> {
-        self.checkpoint(dir)?.streaming().cloned()
     }
 
     fn language_model(
@@ -658,17 +681,18 @@ impl Engine {
             LanguageModelChoice::File(path) => Some(path),
             LanguageModelChoice::Shipped => choice.language_model.as_ref(),
         };
-        path.map(|path| self.model(path, || LanguageModel::open(path))).transpose()
+        path.map(|path| self.shared(path, || LanguageModel::open(path))).transpose()
     }
 
     /// As [`Self::language_model`], for live sessions.
     fn live_language_model(
         &self,
+        on: &EngineDevice,
         choice: &SelectedCheckpoint,
         wanted: &LanguageModelChoice,
     ) -> Result<Option<Arc<LanguageModel>>> {
         match wanted {
-            LanguageModelChoice::Shipped if !device::is_cpu(&self.device) => Ok(None),
+            LanguageModelChoice::Shipped if !device::is_cpu(&on.device) => Ok(None),
             _ => self.language_model(choice, wanted),
         }
     }

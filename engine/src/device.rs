@@ -1,10 +1,13 @@
-//! Selection of the device that computes: lists devices, selects one, and checks that it works.
+//! Selection of the devices that compute: lists devices, opens some, and checks that they work.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+#[cfg(feature = "wgpu")]
+use burn::tensor::wgpu::wgpu;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use serde::Serialize;
 
@@ -15,12 +18,12 @@ use crate::error::{Error, Result};
 /// The device that a user requests: `auto`, `cpu`, `gpu` or `vulkan:N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeviceChoice {
-    /// The first hardware GPU, else the CPU. A software rasteriser is never selected.
+    /// The first hardware GPU, or it and all that are like it, else the CPU. A software rasteriser is never selected.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// The first hardware GPU; an error if there is none.
+    /// The first hardware GPU, or it and all that are like it; an error if there is none.
     Gpu,
     /// The adapter with this number in [`devices`], including software ones.
     Vulkan(usize),
@@ -40,6 +43,16 @@ impl FromStr for DeviceChoice {
                 "unknown device {text}; say auto, cpu, gpu or vulkan:N with a number that `auricle devices` lists"
             ))),
         }
+    }
+}
+
+impl DeviceChoice {
+    /// Reads a list of devices with commas between them, as settings and commands take it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for a device of another form.
+    pub fn list(text: &str) -> Result<Vec<Self>> {
+        text.split(',').map(|one| one.trim().parse()).collect()
     }
 }
 
@@ -108,36 +121,119 @@ pub fn devices() -> Vec<DeviceInfo> {
     std::iter::once(cpu()).chain(adapters().into_iter().map(|adapter| adapter.info)).collect()
 }
 
-/// Opens the requested device. If a GPU that `auto` selects fails at its first kernel, the CPU is used.
+/// Opens the first device of a choice. If a GPU that `auto` selects fails at its first kernel, the CPU is used.
 ///
 /// # Errors
 /// [`Error::Device`] when the requested device is not present or does not work.
 pub fn open(choice: DeviceChoice) -> Result<OpenDevice> {
-    let on_cpu = |warning| OpenDevice { device: Device::flex(), info: cpu(), warning };
-    let adapters = if choice == DeviceChoice::Cpu { Vec::new() } else { adapters() };
-    let wanted = match choice {
-        DeviceChoice::Cpu => return Ok(on_cpu(None)),
-        DeviceChoice::Vulkan(number) => adapters.into_iter().nth(number),
-        DeviceChoice::Auto | DeviceChoice::Gpu => adapters.into_iter().find(|adapter| adapter.info.is_gpu()),
-    };
-    let failed = |reason: String| Error::Device { device: choice.to_string(), reason };
-    let Some(adapter) = wanted else {
-        return match choice {
-            DeviceChoice::Auto => Ok(on_cpu(None)),
-            _ => Err(failed(
-                "there is none; `auricle devices` lists what there is (a GPU needs its Vulkan driver: on Debian, \
-                 libvulkan1 and the vendor's driver or mesa-vulkan-drivers)"
-                    .into(),
-            )),
-        };
-    };
-    let info = adapter.info.clone();
-    match adapter.open().and_then(|device| first_kernel(&device).map(|()| device)) {
-        Ok(device) => Ok(OpenDevice { device, info, warning: None }),
-        Err(reason) if choice == DeviceChoice::Auto => {
-            Ok(on_cpu(Some(format!("{} failed ({reason}); the CPU is used", info.name))))
+    let opened = open_all(&[choice], false)?;
+    opened.into_iter().next().ok_or_else(|| Error::internal("no device was opened"))
+}
+
+/// Opens the devices of all choices, each once; with `every_gpu` all GPUs that are like the first where one is selected. If none of the GPUs that `auto` selects works, the CPU is used; where some of several do
+/// not, the others are, with a warning.
+///
+/// # Errors
+/// [`Error::Device`] when a requested device is not present, or none of a choice works; [`Error::InvalidOption`] without a choice.
+pub fn open_all(choices: &[DeviceChoice], every_gpu: bool) -> Result<Vec<OpenDevice>> {
+    let mut all: Vec<OpenDevice> = Vec::new();
+    for choice in choices {
+        let mut wanted = if *choice == DeviceChoice::Cpu { Vec::new() } else { wanted(*choice)? };
+        if !every_gpu {
+            wanted.truncate(1);
         }
-        Err(reason) => Err(failed(reason)),
+        for opened in open_these(*choice, wanted)? {
+            if all.iter().all(|other| other.info.id != opened.info.id) {
+                all.push(opened);
+            }
+        }
+    }
+    if all.is_empty() {
+        return Err(Error::InvalidOption("no device is chosen; say auto, cpu, gpu or vulkan:N".into()));
+    }
+    Ok(all)
+}
+
+fn failed(choice: impl fmt::Display, reason: String) -> Error {
+    Error::Device { device: choice.to_string(), reason }
+}
+
+/// The adapters of a choice that is not the CPU; none where `auto` finds no GPU.
+fn wanted(choice: DeviceChoice) -> Result<Vec<Adapter>> {
+    let mut adapters = adapters();
+    match choice {
+        DeviceChoice::Vulkan(number) if number < adapters.len() => return Ok(vec![adapters.swap_remove(number)]),
+        DeviceChoice::Vulkan(_) => adapters.clear(),
+        _ => {
+            let first = adapters.iter().find(|adapter| adapter.info.is_gpu()).map(|adapter| adapter.info.clone());
+            adapters.retain(|adapter| first.as_ref().is_some_and(|first| adapter.info.is_like(first)));
+        }
+    }
+    if adapters.is_empty() && choice != DeviceChoice::Auto {
+        return Err(failed(
+            choice,
+            "there is none; `auricle devices` lists what there is (a GPU needs its Vulkan driver: on Debian, \
+             libvulkan1 and the vendor's driver or mesa-vulkan-drivers)"
+                .into(),
+        ));
+    }
+    Ok(adapters)
+}
+
+/// Opens the adapters of a choice that work; the CPU where the choice allows it and there are none.
+fn open_these(choice: DeviceChoice, adapters: Vec<Adapter>) -> Result<Vec<OpenDevice>> {
+    let (mut opened, mut failures) = (Vec::new(), Vec::new());
+    for adapter in adapters {
+        match adapter.open(false).and_then(|device| first_kernel(&device).map(|()| device)) {
+            Ok(device) => opened.push(OpenDevice { device, info: adapter.info, warning: None }),
+            Err(reason) => failures.push((adapter.info, reason)),
+        }
+    }
+    let described = |(info, reason): &(DeviceInfo, String)| format!("{} ({}) failed ({reason})", info.name, info.id);
+    let all = failures.iter().map(described).collect::<Vec<String>>().join("; ");
+    if let Some(first) = opened.first_mut() {
+        first.warning = (!failures.is_empty()).then(|| format!("{all}; it is not used"));
+        return Ok(opened);
+    }
+    let warning = match (choice, failures.first()) {
+        (DeviceChoice::Cpu, _) | (_, None) => None,
+        (DeviceChoice::Auto, Some(_)) => Some(format!("{all}; the CPU is used")),
+        (_, Some((_, reason))) => return Err(failed(choice, reason.clone())),
+    };
+    Ok(vec![OpenDevice { device: Device::flex(), info: cpu(), warning }])
+}
+
+/// Opens a device anew that was lost. Tensors on the lost one are no use to it.
+///
+/// # Errors
+/// [`Error::Device`] when it is not there any more, or does not work.
+pub(crate) fn reopen(lost: &DeviceInfo) -> Result<OpenDevice> {
+    let adapter = adapters().into_iter().find(|adapter| adapter.info.id == lost.id && adapter.info.name == lost.name);
+    let adapter = adapter.ok_or_else(|| failed(&lost.id, format!("{} is not there any more", lost.name)))?;
+    let opened = adapter.open(true).and_then(|device| first_kernel(&device).map(|()| device));
+    let device = opened.map_err(|reason| failed(&lost.id, reason))?;
+    Ok(OpenDevice { device, info: adapter.info, warning: None })
+}
+
+/// Time that a device has for a small product before it counts as lost.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// Runs a small product on a device that may be lost.
+///
+/// # Errors
+/// Why it does not compute.
+pub(crate) fn check(device: &Device) -> std::result::Result<(), String> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let device = device.clone();
+    // A driver that hangs would keep its caller for ever.
+    let checking = move || {
+        let checked = catch_unwind(AssertUnwindSafe(|| product_is_right(&device)));
+        let _ = tell.send(checked.unwrap_or_else(|_| Err("its kernels crash".into())));
+    };
+    match std::thread::Builder::new().name("auricle-check".into()).spawn(checking) {
+        Ok(_) => told.recv_timeout(ANSWER_TIME).unwrap_or_else(|_| Err("it does not answer".into())),
+        // Of the device this says nothing.
+        Err(_) => Ok(()),
     }
 }
 
@@ -177,20 +273,27 @@ impl DeviceInfo {
     pub fn is_gpu(&self) -> bool {
         matches!(self.kind, DeviceKind::Discrete | DeviceKind::Integrated | DeviceKind::Virtual)
     }
+
+    /// True for a device of the same name, kind and interface, itself included.
+    pub fn is_like(&self, other: &Self) -> bool {
+        (&self.name, self.kind, &self.api) == (&other.name, other.kind, &other.api)
+    }
 }
 
-/// Runs a small matrix product on a device and checks its result.
+/// Runs a small matrix product on a device that has just been opened.
 fn first_kernel(device: &Device) -> std::result::Result<(), String> {
-    guarded(|| {
-        let values = |offset: f32| (0..64).map(|v| v as f32 * 0.25 + offset).collect::<Vec<_>>();
-        let product = |device: &Device| {
-            let tensor = |offset| Tensor::<2>::from_data(TensorData::new(values(offset), [8, 8]), device);
-            read(tensor(1.0).matmul(tensor(-3.0))).map_err(|e| e.to_string())
-        };
-        let (here, there) = (product(&Device::flex())?, product(device)?);
-        let worst = here.iter().zip(&there).map(|(a, b)| (a - b).abs() / (1.0 + a.abs())).fold(0.0, f32::max);
-        if here.len() == there.len() && worst < 1e-3 { Ok(()) } else { Err("its first matrix product is wrong".into()) }
-    })
+    guarded(|| product_is_right(device))
+}
+
+fn product_is_right(device: &Device) -> std::result::Result<(), String> {
+    let values = |offset: f32| (0..64).map(|v| v as f32 * 0.25 + offset).collect::<Vec<_>>();
+    let product = |device: &Device| {
+        let tensor = |offset| Tensor::<2>::from_data(TensorData::new(values(offset), [8, 8]), device);
+        read(tensor(1.0).matmul(tensor(-3.0))).map_err(|e| e.to_string())
+    };
+    let (here, there) = (product(&Device::flex())?, product(device)?);
+    let worst = here.iter().zip(&there).map(|(a, b)| (a - b).abs() / (1.0 + a.abs())).fold(0.0, f32::max);
+    if here.len() == there.len() && worst < 1e-3 { Ok(()) } else { Err("its first matrix product is wrong".into()) }
 }
 
 /// Runs `work`, turns a panic into an error, and suppresses its message.
@@ -240,16 +343,16 @@ fn processor_name() -> Option<String> {
 #[cfg(feature = "wgpu")]
 const SUBMITTED_LAUNCHES: usize = 128;
 
-/// An adapter and burn's handle for it.
+/// An adapter: a GPU, or a software rasteriser.
 struct Adapter {
     info: DeviceInfo,
     #[cfg(feature = "wgpu")]
-    address: (burn::tensor::DeviceKind, burn::tensor::wgpu::WgpuBackend),
+    found: (wgpu::Instance, wgpu::Adapter),
 }
 
 #[cfg(not(feature = "wgpu"))]
 impl Adapter {
-    fn open(self) -> std::result::Result<Device, String> {
+    fn open(&self, _: bool) -> std::result::Result<Device, String> {
         Err("this build has no GPU support".into())
     }
 }
@@ -259,68 +362,74 @@ fn adapters() -> Vec<Adapter> {
     Vec::new()
 }
 
+/// An adapter that this process has open: its id, burn's handle, and the driver's.
+#[cfg(feature = "wgpu")]
+type OpenAdapter = (String, Device, wgpu::Device);
+
+/// Engines share what is open.
+#[cfg(feature = "wgpu")]
+static OPEN: Mutex<Vec<OpenAdapter>> = Mutex::new(Vec::new());
+
 #[cfg(feature = "wgpu")]
 impl Adapter {
-    /// Opens the adapter, or returns the device again if this process has it open.
-    fn open(self) -> std::result::Result<Device, String> {
-        // burn initialises a runtime once per process; engines share it.
-        static OPEN: Mutex<Vec<(String, Device)>> = Mutex::new(Vec::new());
+    /// Opens the adapter, or returns the device again if this process has it open; `anew` opens it in any case, and later callers get
+    /// that one.
+    fn open(&self, anew: bool) -> std::result::Result<Device, String> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, device)) = open.iter().find(|(id, _)| *id == self.info.id) {
-            return Ok(device.clone());
+        let known = open.iter().position(|(id, ..)| *id == self.info.id);
+        if let Some(known) = known
+            && !anew
+        {
+            return Ok(open[known].1.clone());
         }
-        let (kind, api) = self.address;
-        let device = guarded(|| {
-            let options = Device::wgpu_options().device_kind(kind).graphics_api(api);
-            // Whoever sets burn's variable has a reason.
-            let options = match std::env::var_os("CUBECL_WGPU_MAX_TASKS") {
-                None => options.tasks_max(SUBMITTED_LAUNCHES),
-                Some(_) => options,
-            };
-            options.init().map_err(|e| one_line(&e.to_string()))
-        })?;
-        open.push((self.info.id, device.clone()));
+        let (instance, adapter) = &self.found;
+        // Whoever sets burn's variable has a reason.
+        let launches = std::env::var_os("CUBECL_WGPU_MAX_TASKS").is_none().then_some(SUBMITTED_LAUNCHES);
+        let opened = guarded(|| auricle_kernels::adapters::open(instance, adapter, launches));
+        let (device, driver) = opened.map_err(|reason| one_line(&reason))?;
+        let entry = (self.info.id.clone(), device.clone(), driver);
+        match known {
+            Some(known) => open[known] = entry,
+            None => open.push(entry),
+        }
         Ok(device)
     }
 }
 
+/// Ends an open device as the reset of a driver does, for tests. False if this process does not have it open.
+#[cfg(feature = "wgpu")]
+pub fn lose(id: &str) -> bool {
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = open.iter().find(|(known, ..)| known == id);
+    found.is_some_and(|(.., driver)| {
+        driver.destroy();
+        // The driver tells of the loss when it is asked; the answer to the question itself is that of a device that is gone.
+        let _ = driver.poll(wgpu::PollType::Poll);
+        true
+    })
+}
+
 #[cfg(feature = "wgpu")]
 fn adapters() -> Vec<Adapter> {
-    use burn::tensor::wgpu::{WgpuBackend, wgpu};
-
-    // The interfaces that burn can pin, each system's own first. OpenGL lacks features that the kernels need.
-    const APIS: [(wgpu::Backend, wgpu::Backends, WgpuBackend); 2] = [
-        (wgpu::Backend::Vulkan, wgpu::Backends::VULKAN, WgpuBackend::Vulkan),
-        (wgpu::Backend::Metal, wgpu::Backends::METAL, WgpuBackend::Metal),
-    ];
+    // The interfaces that kernels run on, each system's own first. OpenGL lacks features that they need.
+    const APIS: [wgpu::Backends; 2] = [wgpu::Backends::VULKAN, wgpu::Backends::METAL];
     let mut found = Vec::new();
-    for (backend, backends, api) in APIS {
+    for backends in APIS {
         let list = guarded(|| {
             let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
                 backends,
                 ..wgpu::InstanceDescriptor::new_without_display_handle()
             });
-            Ok(cubecl::future::block_on(instance.enumerate_adapters(backends)))
+            let adapters = cubecl::future::block_on(instance.enumerate_adapters(backends));
+            Ok(adapters.into_iter().map(|adapter| (instance.clone(), adapter)).collect::<Vec<_>>())
         });
-        let mut counts = [0usize; 4];
-        for adapter in list.unwrap_or_default() {
+        for (instance, adapter) in list.unwrap_or_default() {
             let facts = adapter.get_info();
-            debug_assert_eq!(facts.backend, backend);
-            let mut numbered = |at: usize| {
-                counts[at] += 1;
-                counts[at] - 1
-            };
-            let (kind, address) = match facts.device_type {
-                wgpu::DeviceType::DiscreteGpu => {
-                    (DeviceKind::Discrete, burn::tensor::DeviceKind::DiscreteGpu(numbered(0)))
-                }
-                wgpu::DeviceType::IntegratedGpu => {
-                    (DeviceKind::Integrated, burn::tensor::DeviceKind::IntegratedGpu(numbered(1)))
-                }
-                wgpu::DeviceType::VirtualGpu => {
-                    (DeviceKind::Virtual, burn::tensor::DeviceKind::VirtualGpu(numbered(2)))
-                }
-                wgpu::DeviceType::Cpu => (DeviceKind::Software, burn::tensor::DeviceKind::Cpu),
+            let kind = match facts.device_type {
+                wgpu::DeviceType::DiscreteGpu => DeviceKind::Discrete,
+                wgpu::DeviceType::IntegratedGpu => DeviceKind::Integrated,
+                wgpu::DeviceType::VirtualGpu => DeviceKind::Virtual,
+                wgpu::DeviceType::Cpu => DeviceKind::Software,
                 wgpu::DeviceType::Other => continue,
             };
             let features = adapter.features();
@@ -328,7 +437,7 @@ fn adapters() -> Vec<Adapter> {
                 id: format!("vulkan:{}", found.len()),
                 name: facts.name,
                 kind,
-                api: backend.to_str().to_string(),
+                api: facts.backend.to_str().to_string(),
                 driver: format!("{} {}", facts.driver, facts.driver_info).trim().to_string(),
                 f16: features.contains(wgpu::Features::SHADER_F16),
                 subgroups: features
@@ -336,7 +445,7 @@ fn adapters() -> Vec<Adapter> {
                     .then_some((facts.subgroup_min_size, facts.subgroup_max_size)),
                 max_tensor_bytes: Some(adapter.limits().max_storage_buffer_binding_size),
             };
-            found.push(Adapter { info, address: (address, api) });
+            found.push(Adapter { info, found: (instance, adapter) });
         }
     }
     found
@@ -354,6 +463,8 @@ mod tests {
         for text in ["", "cuda", "vulkan", "vulkan:x", "GPU"] {
             assert!(text.parse::<DeviceChoice>().is_err(), "{text}");
         }
+        assert_eq!(DeviceChoice::list("cpu, vulkan:1").unwrap(), [DeviceChoice::Cpu, DeviceChoice::Vulkan(1)]);
+        assert!(DeviceChoice::list("cpu,").is_err() && DeviceChoice::list("").is_err());
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::speech::{SpeakOptions, VoiceInfo};
 use crate::text::analysis::Tagger;
 use crate::transcript::{Progress, Transcript, VoiceProfile};
 
-/// The engine: a device and the models on it, loaded at first use. Clones share it. Its futures run on any asynchronous
+/// The engine: devices and the models on them, loaded at first use. Clones share it. Its futures run on any asynchronous
 /// runtime: the engine computes on threads of its own. [`blocking::Engine`] is the same for threads that may block.
 #[derive(Clone)]
 pub struct Engine(Arc<blocking::Engine>);
@@ -38,7 +38,7 @@ impl From<blocking::Engine> for Engine {
 }
 
 impl Engine {
-    /// Opens a device and reads the catalog; loads no model yet. It blocks for the time that the device takes to open, 0.1 to 1 s
+    /// Opens the devices and reads the catalog; loads no model yet. It blocks for the time that a device takes to open, 0.1 to 1 s
     /// for a GPU.
     ///
     /// # Errors
@@ -52,9 +52,14 @@ impl Engine {
         &self.0
     }
 
-    /// The device that computes.
-    pub fn device(&self) -> &DeviceInfo {
-        self.0.device()
+    /// [`blocking::Engine::devices`].
+    pub fn devices(&self) -> Vec<&DeviceInfo> {
+        self.0.devices()
+    }
+
+    /// [`blocking::Engine::device_names`].
+    pub fn device_names(&self) -> String {
+        self.0.device_names()
     }
 
     /// The models there are.
@@ -62,7 +67,7 @@ impl Engine {
         self.0.catalog()
     }
 
-    /// Warnings of opening the device, a line each.
+    /// Warnings of opening the devices, a line each.
     pub fn warnings(&self) -> &[String] {
         self.0.warnings()
     }

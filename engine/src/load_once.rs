@@ -1,11 +1,12 @@
 //! Values that are read from files once, and forgotten when others need their memory.
 //!
-//! All count against one limit, each by the bytes that it takes at most. A value is in use while somebody else holds it, and then it
+//! All count against one limit, those of each device by themselves, each by the bytes that it takes at most. A value is in use while somebody else holds it, and then it
 //! stays; of the others, the one that was last asked for longest ago goes first.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::error::{Error, Result};
@@ -28,7 +29,8 @@ type AnyValue = Arc<dyn Any + Send + Sync>;
 /// The value of one path, once it has been read. The lock is held while it is read.
 type Slot = Arc<Mutex<Option<AnyValue>>>;
 
-type Key = (TypeId, PathBuf);
+/// A type, a place and a path.
+type Key = (TypeId, usize, PathBuf);
 
 struct Entry {
     slot: Slot,
@@ -48,13 +50,22 @@ struct Entries {
     calls: u64,
 }
 
-/// Values read from files, by type and path. No file is read twice, and none waits for another.
-pub(crate) struct LoadedFiles {
+/// The values of all places.
+struct AllFiles {
     limit: u64,
     reserve: u64,
     /// Free memory of the machine, bytes.
     available: fn() -> Option<u64>,
     entries: Mutex<Entries>,
+    /// Places that there have been.
+    places: AtomicUsize,
+}
+
+/// Values read from files for one place, a device say, by type and path. No file is read twice for it, and none waits for another.
+/// Dropped, it forgets them.
+pub(crate) struct LoadedFiles {
+    all: Arc<AllFiles>,
+    place: usize,
 }
 
 fn is_in_use<T: Loaded>(value: &AnyValue) -> bool {
@@ -65,7 +76,26 @@ impl LoadedFiles {
     /// No values yet; those to come take at most `limit` bytes together.
     pub fn new(limit: u64) -> Self {
         let reserve = memory::total().map_or(MAX_RESERVE, |total| MAX_RESERVE.min(total / RESERVE_PART));
-        Self { limit, reserve, available: memory::available, entries: Mutex::default() }
+        Self::with(AllFiles {
+            limit,
+            reserve,
+            available: memory::available,
+            entries: Mutex::default(),
+            places: AtomicUsize::new(1),
+        })
+    }
+
+    fn with(all: AllFiles) -> Self {
+        Self { all: Arc::new(all), place: 0 }
+    }
+
+    /// No values yet, for another place; they count against the same limit.
+    pub fn at_another_place(&self) -> Self {
+        Self { all: self.all.clone(), place: self.all.places.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    fn key<T: Loaded>(&self, path: &Path) -> Key {
+        (TypeId::of::<T>(), self.place, path.to_path_buf())
     }
 
     /// The value of `path`, which takes at most `bytes`: reads it if it is not there. Values that nobody uses may go for it.
@@ -79,7 +109,7 @@ impl LoadedFiles {
         bytes: impl FnOnce() -> u64,
         read: impl FnOnce() -> Result<T>,
     ) -> Result<Arc<T>> {
-        let key = (TypeId::of::<T>(), path.to_path_buf());
+        let key = self.key::<T>(path);
         let slot = self.entries().ask(&key, is_in_use::<T>);
         // Held to the end, so that the value counts as in use.
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,21 +133,21 @@ impl LoadedFiles {
 
     /// True if the file was read as a `T`. Waits while it is being read.
     pub fn contains<T: Loaded>(&self, path: &Path) -> bool {
-        let slot = self.entries().by_key.get(&(TypeId::of::<T>(), path.to_path_buf())).map(|entry| entry.slot.clone());
+        let slot = self.entries().by_key.get(&self.key::<T>(path)).map(|entry| entry.slot.clone());
         slot.is_some_and(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).is_some())
     }
 
-    /// The paths of the values that are there, in their order, and the bytes that each takes at most.
+    /// The paths of the values of all places, in their order, and the bytes that each takes at most.
     pub fn sizes(&self) -> Vec<(PathBuf, u64)> {
         let entries = self.entries();
         let there = entries.by_key.iter().filter(|(_, entry)| entry.bytes > 0);
-        let mut sizes: Vec<_> = there.map(|((_, path), entry)| (path.clone(), entry.bytes)).collect();
+        let mut sizes: Vec<_> = there.map(|((.., path), entry)| (path.clone(), entry.bytes)).collect();
         sizes.sort();
         sizes
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets values that nobody uses until `bytes` more fit the limit and the free memory, and counts these for `key`. Without any
@@ -126,20 +156,20 @@ impl LoadedFiles {
     /// # Errors
     /// As [`LoadedFiles::get`].
     fn make_room(&self, key: &Key, bytes: u64) -> Result<()> {
-        let free = (self.available)().unwrap_or(u64::MAX);
-        let missing = (bytes + self.reserve).saturating_sub(free);
+        let free = (self.all.available)().unwrap_or(u64::MAX);
+        let missing = (bytes + self.all.reserve).saturating_sub(free);
         let forgotten = {
             let mut entries = self.entries();
             let total = entries.by_key.values().map(|entry| entry.bytes).sum::<u64>();
-            let over = if bytes > 0 { (total + bytes).saturating_sub(self.limit) } else { 0 };
+            let over = if bytes > 0 { (total + bytes).saturating_sub(self.all.limit) } else { 0 };
             let idle = entries.idle(key, over.max(missing));
             let stays = total - idle.iter().map(|(bytes, _)| **bytes).sum::<u64>();
-            if over > 0 && stays > 0 && stays + bytes > self.limit {
-                let [stays, limit, bytes] = [stays, self.limit, bytes].map(|bytes| bytes as f64 / 1e9);
+            if over > 0 && stays > 0 && stays + bytes > self.all.limit {
+                let [stays, limit, bytes] = [stays, self.all.limit, bytes].map(|bytes| bytes as f64 / 1e9);
                 return Err(Error::Busy(format!(
                     "{} needs {bytes:.2} GB; models in use take {stays:.2} of the {limit:.2} GB that all may take; \
                      try again later, or allow models more memory",
-                    key.1.display(),
+                    key.2.display(),
                 )));
             }
             let forget = |(bytes, mut value): IdleValue<'_>| {
@@ -165,6 +195,21 @@ impl LoadedFiles {
         let sizes = self.sizes();
         metrics::gauge!("auricle_models_loaded").set(sizes.len() as f64);
         metrics::gauge!("auricle_model_bytes").set(sizes.iter().map(|(_, bytes)| *bytes).sum::<u64>() as f64);
+    }
+}
+
+impl Drop for LoadedFiles {
+    fn drop(&mut self) {
+        let own: BTreeMap<Key, Entry> = {
+            let mut entries = self.entries();
+            let all = std::mem::take(&mut entries.by_key);
+            let (own, others) = all.into_iter().partition(|((_, place, _), _)| *place == self.place);
+            entries.by_key = others;
+            own
+        };
+        // A value in use goes with its last user.
+        drop(own);
+        self.report();
     }
 }
 
@@ -214,7 +259,6 @@ impl Entries {
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
@@ -232,7 +276,8 @@ mod tests {
     }
 
     fn loaded(limit: u64, available: fn() -> Option<u64>) -> LoadedFiles {
-        LoadedFiles { limit, reserve: 10, available, entries: Mutex::default() }
+        let (entries, places) = (Mutex::default(), AtomicUsize::new(1));
+        LoadedFiles::with(AllFiles { limit, reserve: 10, available, entries, places })
     }
 
     /// Asks for a value of 40 bytes; true if it was read.
@@ -334,6 +379,18 @@ mod tests {
         drop(held);
         assert_eq!(*loaded.get(Path::new("larger than all"), || 200, || Ok(7)).unwrap(), 7);
         assert_eq!(paths(&loaded), ["larger than all"]);
+    }
+
+    #[test]
+    fn each_place_reads_a_file_of_its_own_and_takes_it_along() {
+        let one = loaded(100, || None);
+        let two = one.at_another_place();
+        assert!(reads(&one, "a") && reads(&two, "a") && !reads(&one, "a"));
+        assert_eq!(paths(&one), ["a", "a"]);
+        assert!(reads(&two, "b"), "the limit is that of both");
+        assert_eq!(paths(&one), ["a", "b"]);
+        drop(two);
+        assert_eq!(paths(&one), ["a"]);
     }
 
     #[test]

@@ -31,8 +31,10 @@ pub(crate) use setters;
 pub struct EngineOptions {
     /// The folder with `catalog.toml` and the checkpoints.
     pub models: PathBuf,
-    /// The device that computes.
-    pub device: DeviceChoice,
+    /// The devices that compute; several share the work.
+    pub devices: Vec<DeviceChoice>,
+    /// Takes all GPUs that are like the first one where [`DeviceChoice::Auto`] or [`DeviceChoice::Gpu`] selects that.
+    pub every_gpu: bool,
     /// Precision of the weights: 8 bits are for Whisper's decoder and, on a CPU that is faster with them, for the encoders of all
     /// families, and for what language models multiply with weights that their GGUF file has quantised; 16 bits are for Whisper and
     /// FastConformer's encoder on a GPU.
@@ -61,11 +63,12 @@ pub struct EngineOptions {
 }
 
 impl Default for EngineOptions {
-    /// The folder that [`models_dir`] finds, else `models`; the GPU if there is one; three quarters of the machine's memory for models.
+    /// The folder that [`models_dir`] finds, else `models`; the GPU if there is one, or all that are like it; three quarters of the machine's memory for models.
     fn default() -> Self {
         Self {
             models: models_dir().unwrap_or_else(|| "models".into()),
-            device: DeviceChoice::Auto,
+            devices: vec![DeviceChoice::Auto],
+            every_gpu: true,
             precision: Precision::F32,
             live_streams: 256,
             recordings: 64,
@@ -80,9 +83,16 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
+    /// Sets one device as [`devices`](Self#structfield.devices).
+    #[must_use]
+    pub fn device(self, device: DeviceChoice) -> Self {
+        self.devices(vec![device])
+    }
+
     setters! {
         models: impl Into<PathBuf> => models.into(),
-        device: DeviceChoice => device,
+        devices: Vec<DeviceChoice> => devices,
+        every_gpu: bool => every_gpu,
         precision: Precision => precision,
         live_streams: usize => live_streams,
         recordings: usize => recordings,

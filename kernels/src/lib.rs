@@ -43,9 +43,12 @@
 //! - `cube`: launch sizes and memory layout of GPU kernels
 //! - [`recording`]: launches that are recorded once and repeated
 //! - [`launches`]: counts of kernel launches
+//! - `adapters`: devices of adapters
 //! - [`vulkan_layers`]: the environment of the Vulkan loader
 
 pub mod activation;
+#[cfg(feature = "wgpu")]
+pub mod adapters;
 pub mod attention;
 pub mod channels;
 pub mod convolution;

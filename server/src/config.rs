@@ -487,7 +487,7 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), String> {
-        self.device.parse::<DeviceChoice>().map_err(|error| format!("settings: device: {error}"))?;
+        DeviceChoice::list(&self.device).map_err(|error| format!("settings: device: {error}"))?;
         self.precision.parse::<Precision>().map_err(|error| format!("settings: precision: {error}"))?;
         let at_least_one = [
             ("model_memory_bytes", self.model_memory_bytes.unwrap_or(1)),

@@ -54,7 +54,7 @@ pub const ORDERS: [Order; 3] = [
             ],
             &["channels", "gemv", "likeliest", "softmax_stats", "frame_ring"],
             &["thread_pool", "matmul", "elementwise", "reduce", "vector_math"],
-            &["cube", "launches", "recording", "vulkan_layers"],
+            &["adapters", "cube", "launches", "recording", "vulkan_layers"],
         ],
         has_layout: true,
     },

@@ -81,7 +81,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let bytes = (arguments.minutes * 60.0 * f64::from(SAMPLE_RATE)) as usize * 2;
     let pcm: Vec<u8> = clip.iter().copied().cycle().take(bytes).collect();
 
-    println!("{} ({})\n", engine.device().name, engine.device().api);
+    println!("{}\n", engine.device_names());
     println!(
         "| Files | Audio, s | First run, s | Second run, s | Times real time | Processor time, s | Words | Peak memory, MB |"
     );

@@ -122,7 +122,7 @@ fn score(engine: &Engine, folder: &Path, options: &TranscribeOptions, show: bool
         "{} on {}, {search}: WER {:.2} % ({} words in {} files: {:.2} % substituted, {:.2} % deleted, \
          {:.2} % inserted)",
         options.model.as_deref().unwrap_or("the default model"),
-        engine.device().name,
+        engine.device_names(),
         rate(errors.total()),
         words,
         references.len(),

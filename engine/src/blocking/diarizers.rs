@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 
+use super::devices::EngineDevice;
 use super::{Engine, RecordingPermit};
 use crate::audio::AudioStream;
 use crate::catalog::Catalog;
@@ -13,6 +14,7 @@ use crate::models::sortformer::{self, Sortformer};
 use crate::models::voice::{VoiceEmbedder, fingerprint};
 use crate::options::{SpeakerLabels, TranscribeOptions};
 use crate::pipeline::offline::speaker_labels::{Diarizer, DiarizerForm, Naming, enrolment};
+use crate::scheduler::Priority;
 use crate::transcript::{KnownSpeaker, VoiceProfile};
 
 /// Loads a model that tells who speaks on the CPU, a diarizer or a speaker embedding, to see that every tensor is there, has its shape,
@@ -45,6 +47,10 @@ fn embedding_dir(catalog: &Catalog) -> Result<Option<PathBuf>> {
     }
 }
 
+fn embedder(on: &EngineDevice, dir: &Path) -> Result<Arc<VoiceEmbedder>> {
+    on.model(dir, || VoiceEmbedder::load(dir, &on.device))
+}
+
 impl Engine {
     /// Makes the profile of the person who speaks in a clip. It is for a transcription's
     /// [`known_speakers`](TranscribeOptions::known_speakers).
@@ -55,8 +61,9 @@ impl Engine {
     /// may be; what loading, decoding or the device reports.
     pub fn enroll(&self, audio: AudioStream) -> Result<VoiceProfile> {
         let _permit = RecordingPermit::take(&self.recordings)?;
-        let (model, worker, detector) = (self.speaker_embedder()?, self.worker()?, self.detector()?);
-        enrolment::profile(&model, &worker, detector.as_deref(), audio)
+        let on = self.devices.choose(Priority::Offline)?;
+        let (model, worker, detector) = (self.speaker_embedder(&on)?, on.worker()?, self.detector()?);
+        on.suspect(enrolment::profile(&model, &worker, detector.as_deref(), audio))
     }
 
     /// The people whom a transcription names, and the embedding that made their profiles; none if nobody is to be named.
@@ -64,14 +71,14 @@ impl Engine {
     /// # Errors
     /// [`Error::InvalidOption`] without speaker labels, for a profile of another embedding, and where the models folder cannot name
     /// speakers.
-    pub(super) fn naming(&self, options: &TranscribeOptions) -> Result<Option<Naming>> {
+    pub(super) fn naming(&self, on: &EngineDevice, options: &TranscribeOptions) -> Result<Option<Naming>> {
         if options.known_speakers.is_empty() {
             return Ok(None);
         }
         if options.speakers == SpeakerLabels::Off {
             return Err(Error::InvalidOption("known speakers are named where speaker labels are asked for".into()));
         }
-        let model = self.speaker_embedder()?;
+        let model = self.speaker_embedder(on)?;
         let other = |known: &&KnownSpeaker| known.profile.model != model.fingerprint();
         if let Some(KnownSpeaker { name, .. }) = options.known_speakers.iter().find(other) {
             let reason = format!("the profile of {name} was made by another speaker embedding; make it anew");
@@ -82,26 +89,22 @@ impl Engine {
 
     /// # Errors
     /// [`Error::InvalidOption`] if there is no embedding, or it has no cohort.
-    fn speaker_embedder(&self) -> Result<Arc<VoiceEmbedder>> {
+    fn speaker_embedder(&self, on: &EngineDevice) -> Result<Arc<VoiceEmbedder>> {
         let none = || Error::InvalidOption("the models folder has no speaker embedding that can name people".into());
         let dir = embedding_dir(&self.catalog)?.ok_or_else(none)?;
-        let model = self.embedder(&dir)?;
+        let model = embedder(on, &dir)?;
         if model.cohort().is_empty() { Err(none()) } else { Ok(model) }
-    }
-
-    fn embedder(&self, dir: &Path) -> Result<Arc<VoiceEmbedder>> {
-        self.model(dir, || VoiceEmbedder::load(dir, &self.device))
     }
 
     /// The model that tells `expected` speakers apart: the catalog's, or its starter for more than that can tell apart.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if the catalog names none, [`Error::Checkpoint`], [`Error::Weights`].
-    pub(super) fn diarizer(&self, expected: Option<usize>) -> Result<Diarizer> {
+    pub(super) fn diarizer(&self, on: &EngineDevice, expected: Option<usize>) -> Result<Diarizer> {
         let none =
             || Error::InvalidOption("the models folder has no speaker labels: catalog.toml names no diarizer".into());
         let dir = self.catalog.diarizer().ok_or_else(none)?;
-        let clustering = |dir: PathBuf| Ok(Diarizer::Clustering(self.embedder(&dir)?));
+        let clustering = |dir: PathBuf| Ok(Diarizer::Clustering(embedder(on, &dir)?));
         if DiarizerForm::of(&dir)? == DiarizerForm::Clustering {
             return clustering(dir);
         }
@@ -109,6 +112,6 @@ impl Engine {
         if expected.is_some_and(|count| count > most) {
             return clustering(self.catalog.starter_diarizer().ok_or_else(none)?);
         }
-        Ok(Diarizer::EndToEnd(self.model(&dir, || Sortformer::load(&dir, &self.device))?))
+        Ok(Diarizer::EndToEnd(on.model(&dir, || Sortformer::load(&dir, &on.device))?))
     }
 }

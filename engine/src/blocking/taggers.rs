@@ -49,7 +49,7 @@ impl Engine {
     /// As [`check_tagger`], and [`Error::Busy`](crate::Error::Busy) where models in use leave no memory for it.
     pub fn tagger(&self) -> Result<Option<Arc<dyn Tagger>>> {
         let Some(dir) = chosen(&self.catalog, &self.tagger) else { return Ok(None) };
-        let tagger = self.model(&dir, || BertTagger::load(&dir, PRECISION))?;
+        let tagger = self.shared(&dir, || BertTagger::load(&dir, PRECISION))?;
         Ok(Some(tagger))
     }
 }

@@ -7,6 +7,7 @@ use auricle_kernels::gemv::Precision;
 use burn::tensor::Device;
 
 use super::Engine;
+use super::devices::EngineDevice;
 use crate::device::is_cpu;
 use crate::error::Result;
 use crate::models::smart_turn::SmartTurn;
@@ -28,10 +29,14 @@ impl Engine {
     /// # Errors
     /// As [`check_turn_detector`], and [`Error::Busy`](crate::Error::Busy) where models in use leave no memory for it.
     pub fn load_turn_detector(&self) -> Result<bool> {
-        self.turn_detector().map(|network| network.is_some())
+        let mut is_there = false;
+        for on in self.devices.all()? {
+            is_there |= self.turn_detector_on(&on)?.is_some();
+        }
+        Ok(is_there)
     }
 
-    pub(super) fn turn_detector(&self) -> Result<Option<Arc<SmartTurn>>> {
+    pub(super) fn turn_detector_on(&self, on: &EngineDevice) -> Result<Option<Arc<SmartTurn>>> {
         let path = match &self.turn_detector {
             TurnDetectorChoice::Pulled => self.catalog.turn_detector(),
             TurnDetectorChoice::Off => None,
@@ -39,7 +44,7 @@ impl Engine {
         };
         let Some(path) = path else { return Ok(None) };
         // The published weights have 8 bits; products in as many take half the time on a CPU that is faster with them.
-        let precision = if is_cpu(&self.device) { Precision::Int8 } else { self.precision };
-        self.model(&path, || SmartTurn::load(&path, &self.device, precision)).map(Some)
+        let precision = if is_cpu(&on.device) { Precision::Int8 } else { on.precision };
+        on.model(&path, || SmartTurn::load(&path, &on.device, precision)).map(Some)
     }
 }

@@ -18,8 +18,8 @@ mod worker;
 
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,11 @@ impl SlotCounts {
         [self.live, self.speech, self.agent, self.offline]
     }
 
+    /// Streams of a priority.
+    pub fn of(self, priority: Priority) -> usize {
+        self.by_priority()[priority as usize]
+    }
+
     fn total(self) -> usize {
         self.by_priority().iter().sum()
     }
@@ -75,7 +80,8 @@ pub enum Priority {
 }
 
 impl Priority {
-    const ALL: [Self; PRIORITIES] = [Self::Live, Self::Speech, Self::Agent, Self::Offline];
+    /// All, the most urgent first.
+    pub const ALL: [Self; PRIORITIES] = [Self::Live, Self::Speech, Self::Agent, Self::Offline];
 
     fn name(self) -> &'static str {
         match self {
@@ -190,6 +196,10 @@ struct Shared<E: BatchExecutor> {
     /// Tells callers that a full queue has room again.
     room: Arc<tokio::sync::Notify>,
     stopping: AtomicBool,
+    /// Steps that have failed, by an error or a panic.
+    failed_steps: AtomicUsize,
+    /// The error that ends every stream, those to come included.
+    abandoned: OnceLock<Error>,
     /// The worker's thread has ended.
     ended: AtomicBool,
 }
@@ -255,6 +265,8 @@ impl<E: BatchExecutor> Scheduler<E> {
             refused: AtomicBool::new(false),
             room: Arc::default(),
             stopping: AtomicBool::new(false),
+            failed_steps: AtomicUsize::new(0),
+            abandoned: OnceLock::new(),
             ended: AtomicBool::new(false),
         });
         let _ = give.send(shared.clone());
@@ -278,6 +290,17 @@ impl<E: BatchExecutor> Scheduler<E> {
             self.shared.drop_openings();
         }
         Ok((Stream { shared: self.shared.clone(), handle, finished: false }, results))
+    }
+
+    /// Steps that have failed so far, by an error or a panic.
+    pub fn failed_steps(&self) -> usize {
+        self.shared.failed_steps.load(Ordering::Acquire)
+    }
+
+    /// Ends every stream with this error, those that wait for input and those to come included. The first error counts.
+    pub fn abandon(&self, error: Error) {
+        let _ = self.shared.abandoned.set(error);
+        self.shared.notify.notify();
     }
 
     /// Streams of a priority that can still be opened.

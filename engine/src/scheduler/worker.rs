@@ -64,6 +64,9 @@ impl<E: BatchExecutor> Worker<E> {
             // Read first: work that was submitted before it was set is taken in below.
             let stopping = self.shared.stopping.load(Ordering::Acquire);
             let took = self.take_in();
+            if let Some(error) = self.shared.abandoned.get().cloned() {
+                self.fail_all(&self.open.clone(), &error);
+            }
             self.find_next_steps();
             if self.step() || took {
                 continue;
@@ -332,6 +335,7 @@ impl<E: BatchExecutor> Worker<E> {
             }
             Err(error) => {
                 metrics::counter!("auricle_steps_failed_total", "step" => name).increment(1);
+                self.shared.failed_steps.fetch_add(1, Ordering::AcqRel);
                 self.retry_or_fail(key, &slots, &error);
             }
         }

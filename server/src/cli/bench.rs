@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::blocking::Engine;
-use auricle_engine::{ChatMessage, ChatOptions, TranscribeOptions};
+use auricle_engine::{ChatMessage, ChatOptions, DeviceInfo, TranscribeOptions};
 use clap::Args;
 
 use super::callers::CallersArgs;
@@ -128,8 +128,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     for warning in engine.warnings() {
         output::say(&format_args!("warning: {warning}"));
     }
-    let device = engine.device();
-    let heading = format!("{} on {} ({}, {})\n\n", args.model, device.name, device.id, device.api);
+    let described = |device: &&DeviceInfo| format!("{} ({}, {})", device.name, device.id, device.api);
+    let devices: Vec<String> = engine.devices().iter().map(described).collect();
+    let heading = format!("{} on {}\n\n", args.model, devices.join(" and "));
     output::print(&(heading + &output::table(&table.0)))?;
     if engine.catalog().choose_language_model(None).is_ok() {
         output::print(&format!("\nThe language model, on the CPU\n\n{}", output::table(&language_rows(&engine)?)))?;

@@ -1,4 +1,4 @@
-//! `auricle devices`: lists the compute devices and marks the one that `auto` takes.
+//! `auricle devices`: lists the compute devices and marks those that `auto` takes.
 
 use auricle_engine::{DeviceInfo, DeviceKind, devices};
 use clap::Args;
@@ -7,8 +7,9 @@ use super::{Result, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-The device with the star is the one that --device auto takes: the first real GPU, else the CPU. A software rasteriser
-(llvmpipe, lavapipe) is used only when it is named, and is slower than the CPU. The id is what --device takes.")]
+The device with the star is the one that --device auto takes: the first real GPU, else the CPU. The service takes all GPUs with a
+star, other commands the first. A software rasteriser (llvmpipe, lavapipe) is used only when it is named, and is slower than the
+CPU. The id is what --device takes; several with commas share the work.")]
 pub struct DevicesArgs {
     /// Print JSON, one object a device
     #[arg(long)]
@@ -23,11 +24,11 @@ pub fn run(args: &DevicesArgs) -> Result<()> {
         }
         return Ok(());
     }
-    let auto = devices.iter().position(DeviceInfo::is_gpu).unwrap_or(0);
+    let auto = devices.iter().find(|device| device.is_gpu()).or(devices.first());
     let mut rows = vec![
         ["", "id", "kind", "api", "f16", "subgroup", "largest tensor", "name", "driver"].map(String::from).to_vec(),
     ];
-    rows.extend(devices.iter().enumerate().map(|(index, device)| row(device, index == auto)));
+    rows.extend(devices.iter().map(|device| row(device, auto.is_some_and(|auto| device.is_like(auto)))));
     output::print(&output::table(&rows))
 }
 

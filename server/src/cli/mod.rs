@@ -124,9 +124,9 @@ impl ModelsFolder {
 #[derive(Args)]
 struct EngineArgs {
     /// The compute device: auto, cpu, gpu or vulkan:N as `auricle devices` counts. `auto` takes the first real
-    /// GPU, else the CPU
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    device: DeviceChoice,
+    /// GPU, else the CPU. Several with commas share the work
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_delimiter = ',')]
+    device: Vec<DeviceChoice>,
     /// Precision of the weights: full; half, which is 16 bits for Whisper, language models and FastConformer's encoder on a GPU;
     /// or int8 for Whisper's decoder and Pocket TTS, on CPUs with AVX-512 VNNI for all encoders, and with AVX2 for language models of
     /// GGUF files, which is faster and takes less memory; on a GPU these keep their quantised weights
@@ -138,7 +138,9 @@ struct EngineArgs {
 
 impl EngineArgs {
     fn options(&self) -> Result<EngineOptions> {
-        Ok(EngineOptions::default().models(self.models.path()?).device(self.device).precision(self.precision))
+        let options = EngineOptions::default().models(self.models.path()?).devices(self.device.clone());
+        // One file or talk is work for one device.
+        Ok(options.every_gpu(false).precision(self.precision))
     }
 }
 

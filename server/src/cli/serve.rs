@@ -38,7 +38,8 @@ pub struct ServeArgs {
     /// The models folder, with catalog.toml
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// The compute device: auto, cpu, gpu or vulkan:N [default: auto]
+    /// The compute devices: auto and gpu take the first real GPU and all that are like it, or say cpu, vulkan:N, or several with
+    /// commas, which share the work [default: auto]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Role of this process [default: all]

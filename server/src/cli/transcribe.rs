@@ -289,7 +289,7 @@ impl Job<'_> {
         engine.load(&options)?;
         let passes = self.args.analysis.passes();
         let tagger = if passes.ask_for_entities() { engine.tagger()? } else { None };
-        tracing::info!(file = name, format = audio.format(), device = engine.device().name, "transcribing");
+        tracing::info!(file = name, format = audio.format(), device = engine.device_names(), "transcribing");
         bar.begin(audio.duration_s());
         let started = Instant::now();
         let mut transcript = if self.args.channels {
@@ -306,7 +306,7 @@ impl Job<'_> {
                 "{name}: {length} of audio in {:.1} s, {:.1}x real time on {}",
                 work.as_secs_f64(),
                 speed(transcript.audio_duration_sec, work),
-                engine.device().name
+                engine.device_names()
             ));
         }
         if passes.is_empty() {

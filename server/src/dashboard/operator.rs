@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use askama::Template;
+use auricle_engine::DeviceInfo;
 use serde::Serialize;
 use url::Url;
 
@@ -190,17 +191,17 @@ async fn operator_page(state: &DashboardState, frame: Frame, problem: String) ->
     let engine = state.engine.as_ref();
     let loaded = engine.map(|engine| engine.blocking().loaded_models()).unwrap_or_default();
     let listed = checkpoints::list(&state.catalog).map_err(|error| ApiError::internal(&error))?;
-    let device = engine.map(|engine| {
-        let device = engine.device();
+    let facts = |device: &&DeviceInfo| {
         let driver = if device.driver.is_empty() { device.api.clone() } else { device.driver.clone() };
         let precision = if device.f16 { "f16" } else { "f32" };
-        vec![
+        [
             (EN.device, device.name.clone()),
             (EN.device_id, device.id.clone()),
             (EN.device_driver, driver),
             (EN.device_precision, precision.to_owned()),
         ]
-    });
+    };
+    let device = engine.map(|engine| engine.devices().iter().flat_map(facts).collect());
     Ok(OperatorPage {
         frame,
         waits_since: service.oldest_queued_at.map(Time::new),

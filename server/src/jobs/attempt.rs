@@ -420,6 +420,8 @@ mod tests {
         assert!(matches!(classify(Error::Canceled, true), AttemptError::Canceled));
         assert!(matches!(classify(Error::Canceled, false), AttemptError::Retryable(_)));
         assert!(matches!(classify(Error::Busy("full".into()), true), AttemptError::Retryable(_)));
+        let lost = Error::Device { device: "vulkan:0".into(), reason: "it was lost".into() };
+        assert!(matches!(classify(lost, false), AttemptError::Retryable(_)));
         let bug = Error::Internal { place: std::panic::Location::caller(), reason: "no step".into() };
         assert!(matches!(classify(bug, true), AttemptError::Retryable(_)));
         let AttemptError::Permanent(reason) = classify(Error::UnsupportedMedia("no audio".into()), false) else {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auricle_engine::{Catalog, Engine, EngineOptions, ListenOptions, TranscribeOptions, blocking};
+use auricle_engine::{Catalog, DeviceChoice, Engine, EngineOptions, ListenOptions, TranscribeOptions, blocking};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
@@ -85,7 +85,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
         health: health.as_ref().map(|health| public_url(&None, health)).transpose()?,
     };
     let address = api.local_addr().map(|address| address.to_string()).unwrap_or_default();
-    let node_device = engine.as_ref().map(|engine| engine.device().name.clone()).unwrap_or_default();
+    let node_device = engine.as_ref().map(|engine| engine.device_names()).unwrap_or_default();
     let opened = Opened { config: &config, store, secret, catalog, engine, urls: &urls };
     let service = Service::assemble(opened)?;
     let Service { state, store, notifiers, metering, housekeeping, mail, workers, stopping } = service;
@@ -277,7 +277,7 @@ pub async fn password_link(
 async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), String> {
     let mut options = EngineOptions::default()
         .models(&config.models)
-        .device(config.device.parse().map_err(|error| format!("settings: device: {error}"))?)
+        .devices(DeviceChoice::list(&config.device).map_err(|error| format!("settings: device: {error}"))?)
         .precision(config.precision.parse().map_err(|error| format!("settings: precision: {error}"))?)
         // A new session may start before the engine has seen the end of an old one, so there are two slots for each.
         .live_streams(config.max_live_sessions.saturating_mul(2))
@@ -315,7 +315,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
         if !engine.load_turn_detector()? && asks_turn_detector {
             tracing::warn!("turn_finished_silence_ms needs a turn detector: `auricle models pull turn`");
         }
-        if engine.device().is_gpu() {
+        if engine.devices().iter().any(|device| device.is_gpu()) {
             engine.warm_up()?;
         }
         Ok::<_, auricle_engine::Error>(Engine::from(engine))
@@ -327,7 +327,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
     for warning in engine.warnings() {
         tracing::warn!(warning, "engine");
     }
-    tracing::info!(device = engine.device().name, "models are loaded");
+    tracing::info!(device = engine.device_names(), "models are loaded");
     Ok((engine.catalog().clone(), Some(engine)))
 }
 

@@ -3,6 +3,7 @@
 mod audio;
 mod chat;
 mod clause_speech;
+mod devices;
 mod diarizer;
 mod embedding;
 mod extractive;

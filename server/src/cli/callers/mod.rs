@@ -63,7 +63,7 @@ impl CallersArgs {
         let options = engine.options()?;
         let models = engine.models.path()?;
         let lines = Lines::speak(&Engine::open(options)?)?;
-        let service = self.host.service(&models, engine.device, bar.clone())?;
+        let service = self.host.service(&models, &engine.device, bar.clone())?;
         let echo = (!self.headphones).then_some(self.echo);
         let (calls, turns) = (usize::from(self.calls), usize::from(self.turns));
         let (report, parts) = runtime()?.block_on(async {

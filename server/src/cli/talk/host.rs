@@ -42,18 +42,18 @@ impl HostArgs {
     ///
     /// # Errors
     /// One line, if it cannot be started.
-    pub fn service(&self, models: &Path, device: DeviceChoice, bar: Bar) -> Result<Service> {
+    pub fn service(&self, models: &Path, devices: &[DeviceChoice], bar: Bar) -> Result<Service> {
         match (&self.url, &self.key) {
             (Some(url), Some(key)) => {
                 interrupt::on_signal(bar);
                 Ok(Service { host: Host { url: url.clone(), key: key.clone() }, _own: None })
             }
-            _ => start(models, device, bar),
+            _ => start(models, devices, bar),
         }
     }
 }
 
-fn start(models: &Path, device: DeviceChoice, bar: Bar) -> Result<Service> {
+fn start(models: &Path, devices: &[DeviceChoice], bar: Bar) -> Result<Service> {
     let failed = |error: std::io::Error| Failure::Service(format!("the service cannot be started: {error}"));
     let folder = tempfile::tempdir().map_err(failed)?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
@@ -61,7 +61,8 @@ fn start(models: &Path, device: DeviceChoice, bar: Bar) -> Result<Service> {
     for listener in ["--listen", "--storage-listen", "--dashboard-listen"] {
         command.args([listener, "127.0.0.1:0"]);
     }
-    command.args(["--device", &device.to_string()]);
+    let devices: Vec<String> = devices.iter().map(ToString::to_string).collect();
+    command.args(["--device", &devices.join(",")]);
     // Its own addresses and database, whatever those of the service of this machine are.
     for name in [
         "DATABASE_URL",

@@ -97,7 +97,7 @@ pub fn run(args: &TalkArgs) -> Result<()> {
     let bar = Bar::new(false);
     let service = {
         let _file = bar.start("the agent");
-        args.host.service(&args.engine.models.path()?, args.engine.device, bar.clone())?
+        args.host.service(&args.engine.models.path()?, &args.engine.device, bar.clone())?
     };
     let (recording, playing) = match sound {
         None => {
