@@ -29,6 +29,19 @@ pub fn open(
     options.init().map(|opened| (opened, device)).map_err(|error| error.to_string())
 }
 
+/// Mappable buffers would lie where a card reads slowly. No kernel has arrays of bindings, and with them wgpu asks SwiftShader for more
+/// than Vulkan's rules allow beside checked accesses.
+fn unused_features() -> wgpu::Features {
+    wgpu::Features::MAPPABLE_PRIMARY_BUFFERS
+        | wgpu::Features::TEXTURE_BINDING_ARRAY
+        | wgpu::Features::BUFFER_BINDING_ARRAY
+        | wgpu::Features::STORAGE_RESOURCE_BINDING_ARRAY
+        | wgpu::Features::UNIFORM_BUFFER_BINDING_ARRAYS
+        | wgpu::Features::PARTIALLY_BOUND_BINDING_ARRAY
+        | wgpu::Features::SAMPLED_TEXTURE_AND_STORAGE_BUFFER_ARRAY_NON_UNIFORM_INDEXING
+        | wgpu::Features::STORAGE_TEXTURE_ARRAY_NON_UNIFORM_INDEXING
+}
+
 fn request(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu::Queue), String> {
     // Kernels in SPIR-V or Metal's language need a device with more than WebGPU knows of.
     #[cfg(feature = "vulkan")]
@@ -47,8 +60,7 @@ fn request(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu::Queue), Strin
     let experimental_features = unsafe { wgpu::ExperimentalFeatures::enabled() };
     let descriptor = wgpu::DeviceDescriptor {
         label: None,
-        // Mappable buffers would lie where a card reads slowly.
-        required_features: adapter.features().difference(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS),
+        required_features: adapter.features().difference(unused_features()),
         required_limits: adapter.limits(),
         experimental_features,
         // CubeCL allocates in blocks itself.
