@@ -60,6 +60,17 @@ pub fn single_query_attention(query: Tensor<4>, keys: Tensor<4>, values: Tensor<
     Tensor::from_dispatch(Dispatch::single_query_attention(query, keys, values, packed, ranges.rows.clone()))
 }
 
+/// True if GPUs compute [`single_query_attention`] of this many keys and values of a head in one launch; else it is several of burn's
+/// operations, which no recording can hold.
+pub fn is_one_launch(keys: usize, head: usize) -> bool {
+    keys <= MAX_KEYS && head <= MAX_HEAD
+}
+
+/// Largest number of keys of a query: their weights and the other buffers fit into the 16 KiB of shared memory of every device.
+const MAX_KEYS: usize = 2048;
+/// The largest head.
+const MAX_HEAD: usize = 256;
+
 /// [`single_query_attention`] in burn's own operations.
 fn single_query_by_burn<B: Backend>(
     query: FloatTensor<B>,
@@ -168,8 +179,8 @@ impl AttentionOps for burn::backend::Cube {
         ranges: IntTensor<Self>,
         rows: Vec<Range<usize>>,
     ) -> FloatTensor<Self> {
-        let fits = rows.iter().all(|row| row.len() <= kernel::MAX_KEYS) && query.shape()[3] <= kernel::MAX_HEAD;
-        match fits {
+        let most_keys = rows.iter().map(Range::len).max().unwrap_or_default();
+        match is_one_launch(most_keys, query.shape()[3]) {
             true => kernel::single_query_attention(query, keys, values, ranges),
             false => {
                 let [keys, values] = [keys, values].map(kernel::wide);
@@ -241,16 +252,13 @@ mod kernel {
     use burn::backend::{Cube, FloatDType, TensorMetadata};
     use cubecl::prelude::*;
 
+    use super::MAX_KEYS;
     use crate::reduce::{cube_max, cube_sum};
 
     /// Units of a cube at most, a power of two.
     const UNITS: usize = 1024;
-    /// The largest head.
-    pub const MAX_HEAD: usize = 256;
     /// Values that a unit loads before it computes with them.
     const LOADS: usize = 8;
-    /// Largest number of keys of a query: their weights and the other buffers fit into the 16 KiB of shared memory of every device.
-    pub const MAX_KEYS: usize = 2048;
 
     /// `x` in 32 bits.
     pub fn wide(x: FloatTensor<Cube>) -> FloatTensor<Cube> {

@@ -63,9 +63,18 @@ pub fn write_columns(cache: Tensor<4>, at: usize, new: Tensor<4>) -> Tensor<4> {
     Tensor::from_dispatch(Dispatch::cache_write(cache.into_dispatch(), new.into_dispatch(), at))
 }
 
+/// As [`write_columns`] from the column on that is the first number of `at`, on the device, so that a recorded step writes to another
+/// one each time.
+pub fn write_columns_at(cache: Tensor<4>, at: Tensor<1, Int>, new: Tensor<4>) -> Tensor<4> {
+    let [cache, new] = [cache, new].map(Tensor::into_dispatch);
+    Tensor::from_dispatch(Dispatch::cache_write_at(cache, new, at.into_dispatch()))
+}
+
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait StateCacheOps: Backend {
     fn cache_write(cache: FloatTensor<Self>, new: FloatTensor<Self>, at: usize) -> FloatTensor<Self>;
+
+    fn cache_write_at(cache: FloatTensor<Self>, new: FloatTensor<Self>, at: IntTensor<Self>) -> FloatTensor<Self>;
 
     fn cache_prepend(
         cache: FloatTensor<Self>,
@@ -87,6 +96,11 @@ impl StateCacheOps for Flex {
         let shape = new.shape();
         let region = [0..shape[0], 0..shape[1], at..at + shape[2], 0..shape[3]].map(Slice::from);
         Self::float_slice_assign(cache, &region, new)
+    }
+
+    fn cache_write_at(cache: FloatTensor<Self>, new: FloatTensor<Self>, at: IntTensor<Self>) -> FloatTensor<Self> {
+        let first = contiguous(at).as_slice::<i32>().and_then(|at| at.first().copied()).unwrap_or_default();
+        Self::cache_write(cache, new, first as usize)
     }
 
     fn cache_prepend(
@@ -160,6 +174,21 @@ mod kernel {
             cache
         }
 
+        fn cache_write_at(cache: FloatTensor<Self>, new: FloatTensor<Self>, at: IntTensor<Self>) -> FloatTensor<Self> {
+            let client = cache.client.clone();
+            let values = new.shape().num_elements();
+            let dim = CubeDim::new(&client, values);
+            write_at_kernel::launch(
+                &client,
+                cubecl::calculate_cube_count_elemwise(&client, values, dim),
+                dim,
+                cache.clone().into_tensor_arg(),
+                new.into_tensor_arg(),
+                at.into_tensor_arg(),
+            );
+            cache
+        }
+
         fn cache_prepend(
             cache: FloatTensor<Self>,
             indices: IntTensor<Self>,
@@ -208,12 +237,23 @@ mod kernel {
     /// One unit per new value: see [`super::write_columns`].
     #[cube(launch)]
     fn write_kernel(cache: &mut Tensor<f32>, new: &Tensor<f32>, first: u32) {
+        write_value(cache, new, first as usize);
+    }
+
+    /// As [`write_kernel`]: see [`super::write_columns_at`].
+    #[cube(launch)]
+    fn write_at_kernel(cache: &mut Tensor<f32>, new: &Tensor<f32>, first: &Tensor<i32>) {
+        write_value(cache, new, first[0] as usize);
+    }
+
+    #[cube]
+    fn write_value(cache: &mut Tensor<f32>, new: &Tensor<f32>, first: usize) {
         let at = ABSOLUTE_POS;
         let (outer, more, inner) = (new.shape(1), new.shape(2), new.shape(3));
         if at < new.shape(0) * outer * more * inner {
             let (i, column) = (at % inner, (at / inner) % more);
             let (o, row) = ((at / (inner * more)) % outer, at / (inner * more * outer));
-            let to = column + first as usize;
+            let to = column + first;
             let place = row * cache.stride(0) + o * cache.stride(1) + to * cache.stride(2) + i * cache.stride(3);
             cache[place] = new[row * new.stride(0) + o * new.stride(1) + column * new.stride(2) + i * new.stride(3)];
         }

@@ -41,20 +41,14 @@ pub(crate) fn row_indices(rows: &[usize], device: &Device) -> Tensor<1, Int> {
     Tensor::from_data(TensorData::new(rows, [count]), device)
 }
 
-/// Copies several tensors of integers to the device at once, as each copy ends what the card's queue has collected. Each is longer than its
-/// part: zeros follow up to a multiple of 64.
-pub(crate) fn upload_together<const N: usize>(parts: [Vec<i32>; N], device: &Device) -> [Tensor<1, Int>; N] {
-    let (all, places) = pack_together(parts);
-    parts_of(&upload(all, device), &places)
-}
-
 /// Copies integers to the device.
 pub(crate) fn upload(values: Vec<i32>, device: &Device) -> Tensor<1, Int> {
     let count = values.len();
     Tensor::from_data(TensorData::new(values, [count]), device)
 }
 
-/// Several lists of integers one after another, as [`upload_together`] copies them, and their places.
+/// Several lists of integers one after another, and their places, to be copied to the device at once: each copy ends what the card's queue
+/// has collected. Each place is longer than its list: zeros follow up to a multiple of 64.
 pub(crate) fn pack_together<const N: usize>(parts: [Vec<i32>; N]) -> (Vec<i32>, [Range<usize>; N]) {
     /// Views begin and end at a multiple of this, which every card allows: others are copies.
     const ALIGNMENT: usize = 64;

@@ -161,7 +161,7 @@ fn stages_are_those_of_the_class() {
         let tokens: Vec<u32> = case.oracle.integers("decoder_tokens").iter().map(|id| *id as u32).collect();
         let mut steps = model.decoder().start(&encoded).unwrap();
         let rows = vec![tokens.clone(); 2];
-        let (_, middle) = model.decoder().forward_through(&mut steps, &rows, 1);
+        let (_, middle) = model.decoder().forward_through(&mut steps, &rows, 1).unwrap();
         check(
             &format!("{name} decoder block"),
             error(middle, case.tensor::<3>("decoder_layer0").flatten(0, 1)),
@@ -171,7 +171,7 @@ fn stages_are_those_of_the_class() {
         let (logits, looked) = (case.tensor::<3>("logits"), case.tensor::<4>("cross_attention"));
         let seen = model.config().frames;
         for (at, token) in tokens.iter().enumerate() {
-            let now = model.decoder().forward(&mut steps, &vec![vec![*token]; 2]);
+            let now = model.decoder().forward(&mut steps, &vec![vec![*token]; 2]).unwrap();
             let width = logits.dims()[2];
             let reference = logits.clone().narrow(1, at, 1).squeeze_dim::<2>(1);
             let tensor = |values: Vec<f32>, shape: [usize; 3]| {
@@ -323,7 +323,8 @@ fn an_eight_bit_decoder_is_close_to_full_precision() {
         let tokens: Vec<u32> = case.oracle.integers("decoder_tokens").iter().map(|id| *id as u32).collect();
         let scores = |model: &Whisper| {
             let mut steps = model.decoder().start(&frames).unwrap();
-            let scores = model.decoder().forward(&mut steps, std::slice::from_ref(&tokens)).scores.read().unwrap();
+            let scores =
+                model.decoder().forward(&mut steps, std::slice::from_ref(&tokens)).unwrap().scores.read().unwrap();
             Tensor::<1>::from_floats(scores.as_slice(), &case.device)
         };
         let off = error(scores(&less), scores(&case.model));
@@ -420,7 +421,7 @@ fn token_masks_are_those_of_the_class() {
         }
         let prefix = numbers(&fact["prefix"]);
         let mut steps = multi.model.decoder().start(&frames).unwrap();
-        let looked = multi.model.decoder().forward(&mut steps, std::slice::from_ref(&prefix));
+        let looked = multi.model.decoder().forward(&mut steps, std::slice::from_ref(&prefix)).unwrap();
         let mut scores = looked.scores.read().unwrap();
         let rules = multi.model.rules();
         rules.token_mask().apply(&mut scores, &rules.after(&prefix[fact["begin"].as_u64().unwrap() as usize..], true));

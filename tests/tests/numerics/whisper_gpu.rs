@@ -4,6 +4,7 @@
 use auricle_engine::Precision;
 use auricle_engine::audio::AudioStream;
 use auricle_engine::unstable::models::whisper::{DecodeOptions, DecodedWindow, DecodingBatch, Whisper};
+use auricle_kernels::launches::count;
 use auricle_tests::{devices, fixtures};
 use burn::tensor::Device;
 
@@ -99,4 +100,37 @@ fn half_precision_hears_the_same() {
         assert_eq!(half.tokens, full.tokens);
         assert!((half.log_prob - full.log_prob).abs() < 1e-2, "{} and {}", half.log_prob, full.log_prob);
     }
+}
+
+/// Past the columns that are allocated at first, and with rows that end: the scores of the CPU, and hardly a launch for most tokens.
+#[test]
+fn tokens_that_are_recorded_give_the_scores_of_the_cpu_without_launches() {
+    let folder = fixtures().join("whisper/taught");
+    let sound = AudioStream::open(folder.join("sounds/english.flac")).unwrap().read_to_end().unwrap();
+    let on = |device: &Device| {
+        let model = Whisper::load_with(&folder, device, Precision::F32).unwrap();
+        let windows: [&[f32]; 3] = [&sound, &sound[3000..], &sound[..20_000]];
+        let frames = model.encode(&windows).unwrap();
+        (model.decoder().start(&frames).unwrap(), model)
+    };
+    let Some((device, _)) = devices().into_iter().find(|(_, on_cpu)| !on_cpu) else { return };
+    let ((mut steps, here), (mut theirs, there)) = (on(&Device::flex()), on(&device));
+    let (mut rows, mut repeated) = (3, 0);
+    for at in 0..90u32 {
+        if at == 75 {
+            rows = 2;
+            (steps, theirs) = (steps.keep(&[0, 2]), theirs.keep(&[0, 2]));
+        }
+        let tokens: Vec<Vec<u32>> = (0..rows).map(|row| vec![(7 + 31 * at + 5 * row) % 250]).collect();
+        let wanted = here.decoder().forward(&mut steps, &tokens).unwrap().scores.read().unwrap();
+        let (found, launches) = count(|| there.decoder().forward(&mut theirs, &tokens).unwrap());
+        repeated += usize::from(launches.total() == 0);
+        let found = found.scores.read().unwrap();
+        assert_eq!(found.len(), wanted.len());
+        for (place, (a, b)) in found.iter().zip(&wanted).enumerate() {
+            assert!((a - b).abs() < 5e-3 * (1.0 + b.abs()), "token {at}, score {place}: {a} is not {b}");
+        }
+    }
+    // Three times tensors are others, and then a token is launched and the next one recorded.
+    assert_eq!(repeated, 90 - 3 * 2, "tokens without a launch");
 }

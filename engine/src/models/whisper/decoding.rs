@@ -166,11 +166,11 @@ impl DecodingBatch {
             follows.push([language, task.filter(|_| config.is_multilingual()), plain].into_iter().flatten().collect());
         }
         // The probability of no speech is that of its token at the start of the transcript.
-        let output = model.decoder().forward(&mut steps, &begins);
+        let output = model.decoder().forward(&mut steps, &begins)?;
         let scores = output.scores.read()?;
         let no_speech = probabilities_of(&scores, requests.len(), special.no_speech as usize);
         let output = match follows.first().is_some_and(|follow| !follow.is_empty()) {
-            true => model.decoder().forward(&mut steps, &follows),
+            true => model.decoder().forward(&mut steps, &follows)?,
             false => DecoderOutput { scores: Scores::Cpu(scores), weights: output.weights },
         };
         let prompts = begins.into_iter().zip(follows).map(|(begin, follow)| [begin, follow].concat());
@@ -211,7 +211,7 @@ impl DecodingBatch {
         let end = model.config().special.end;
         let last = |path: &Hypothesis| vec![path.tokens.last().copied().unwrap_or(end)];
         let tokens: Vec<Vec<u32>> = self.windows.iter().flat_map(|window| window.paths.iter().map(last)).collect();
-        let output = model.decoder().forward(&mut steps, &tokens);
+        let output = model.decoder().forward(&mut steps, &tokens)?;
         let (steps, done) = self.choose(model, steps, output, 0)?;
         self.steps = Some(steps);
         Ok(done)

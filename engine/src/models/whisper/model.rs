@@ -138,7 +138,7 @@ impl Whisper {
     pub fn languages(&self, frames: &Tensor<3>, among: &[u32]) -> Result<Vec<Vec<f32>>> {
         let windows = frames.dims()[0];
         let mut steps = self.decoder.start(frames)?;
-        let output = self.decoder.forward(&mut steps, &vec![vec![self.config.special.start]; windows]);
+        let output = self.decoder.forward(&mut steps, &vec![vec![self.config.special.start]; windows])?;
         let scores = output.scores.read()?;
         let chances = |scores: &[f32]| {
             let most = among.iter().map(|id| scores[*id as usize]).fold(f32::NEG_INFINITY, f32::max);

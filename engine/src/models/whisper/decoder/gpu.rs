@@ -5,20 +5,25 @@
 
 use std::ops::Range;
 
-use auricle_kernels::attention::{KeyRanges, single_query_attention};
+use auricle_kernels::attention::{KeyRanges, is_one_launch, single_query_attention};
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::state_cache;
-use burn::tensor::{Bool, Device, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::super::attention::{Attention, KeyValues, masked_attention};
 use super::super::config::Config;
 use super::super::encoder::FeedForward;
 use crate::error::Result;
-use crate::layers::{Bias, LayerNorm, Linear, row_indices, scaled, upload_together};
+use crate::layers::{
+    Bias, LayerNorm, Linear, RecordedSteps, StepInputs, pack_together, parts_of, row_indices, scaled, upload,
+};
 use crate::weights::Scope;
 
 /// Columns allocated at a time; they are filled in place.
 const ROOM: usize = 64;
+
+/// What a step of one token a row gives: the scores of the next token, and the output of the first blocks.
+type StepOutput = (Tensor<2>, Tensor<3>);
 
 /// The decoder.
 #[derive(Clone, Debug)]
@@ -74,6 +79,13 @@ pub struct DecoderState {
     /// Columns before each row's first token.
     pads: Vec<usize>,
     columns: usize,
+    /// Steps of one token a row over these tensors, which the host repeats in less time than it takes to launch them.
+    recorded: RecordedSteps<StepOutput>,
+}
+
+/// A batch has one shape of step at a time: another comes with other tensors, or asks for another block.
+fn no_records() -> RecordedSteps<StepOutput> {
+    RecordedSteps::new(1)
 }
 
 impl Decoder {
@@ -124,19 +136,70 @@ impl Decoder {
             own: vec![None; self.blocks.len()],
             pads: vec![0; frames.dims()[0]],
             columns: 0,
+            recorded: no_records(),
         }
     }
 
     /// Processes the next tokens of every row. Returns the scores of the token after them, `[rows, vocabulary]`, and
     /// the output of the first `blocks` blocks, `[rows, count, size]`; a row with fewer tokens than another has them at
-    /// the end, after zeros.
-    pub fn forward_through(
+    /// the end, after zeros. The next step of one token a row may overwrite both.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) when the device failed.
+    pub fn forward_through(&self, steps: &mut DecoderState, tokens: &[Vec<u32>], blocks: usize) -> Result<StepOutput> {
+        let count = tokens.iter().map(Vec::len).max().unwrap_or(0);
+        if count == 1 {
+            return self.next_token(steps, tokens, blocks);
+        }
+        let (integers, places) = pack_together(self.integers(steps, tokens, count));
+        let [_, _, positions, ids, _] = parts_of(&upload(integers, &self.tokens.device()), &places);
+        let (x, mask) = (self.embed([positions, ids], tokens.len(), count), steps.mask(count, &self.tokens.device()));
+        let columns = steps.columns;
+        Ok(self.through_blocks(x, steps, blocks, |block, text, audio, inputs| {
+            let inputs = block.attend_text(inputs, text, columns, &mask);
+            block.cross.forward(inputs, block.feed_forward.norm(), audio)
+        }))
+    }
+
+    /// As [`Decoder::forward_through`] for one token a row: a step that is recorded when it comes again.
+    fn next_token(&self, steps: &mut DecoderState, tokens: &[Vec<u32>], blocks: usize) -> Result<StepOutput> {
+        let device = self.tokens.device();
+        let (rows, frames, integers) = (tokens.len(), steps.frames(), self.integers(steps, tokens, 1));
+        self.make_room(steps, rows);
+        let (integers, places) = pack_together(integers);
+        let (columns, shape) = (steps.columns, [rows, blocks]);
+        let mut recorded = std::mem::replace(&mut steps.recorded, no_records());
+        let mut step = |integers: Tensor<1, Int>| {
+            let [text, audio, positions, ids, column] = parts_of(&integers, &places);
+            let text = KeyRanges::with_packed(vec![0..columns; rows], text);
+            let audio = KeyRanges::with_packed(vec![0..frames; rows], audio);
+            let x = self.embed([positions, ids], rows, 1);
+            self.through_blocks(x, steps, blocks, |block, own, kept, inputs| {
+                let inputs = block.attend_one(inputs, own, &column, &text);
+                block.cross.forward_one(inputs, block.feed_forward.norm(), kept, &audio)
+            })
+        };
+        let head = self.tokens.dims()[1] / self.blocks.first().map_or(1, |block| block.own.heads);
+        let done = match is_one_launch(frames.max(columns), head) {
+            // A step may run twice: it writes the same to the same column.
+            true => {
+                let inputs = StepInputs { integers, values: None };
+                recorded.run(shape, inputs, &device, <[i32]>::to_vec, |integers, _| step(integers))
+            }
+            false => Ok(step(upload(integers, &device))),
+        };
+        steps.recorded = recorded;
+        done
+    }
+
+    /// Takes embeddings `[rows, count, size]` through the blocks, whose two attentions `attend` adds.
+    fn through_blocks(
         &self,
+        mut x: Tensor<3>,
         steps: &mut DecoderState,
-        tokens: &[Vec<u32>],
         blocks: usize,
-    ) -> (Tensor<2>, Tensor<3>) {
-        let (mut x, seen) = self.embed(steps, tokens);
+        attend: impl Fn(&Block, &mut Option<Tensor<4>>, &KeyValues, [Tensor<3>; 2]) -> [Tensor<3>; 2],
+    ) -> StepOutput {
         let count = x.dims()[1];
         let mut middle = x.clone();
         let mut normed = self.next_norm(0).forward(x.clone());
@@ -144,12 +207,7 @@ impl Decoder {
             if at == blocks {
                 middle = x.clone();
             }
-            let inputs = block.attend_text([x, normed], &mut steps.own[at], &seen);
-            let (norm, audio) = (block.feed_forward.norm(), steps.cross[at].view());
-            let inputs = match &seen.text {
-                TextMask::One(ranges) => block.cross.forward_one(inputs, norm, &audio, &ranges.audio),
-                TextMask::Several(_) => block.cross.forward(inputs, norm, &audio),
-            };
+            let inputs = attend(block, &mut steps.own[at], &steps.cross[at].view(), [x, normed]);
             [x, normed] = block.feed_forward.forward_normed(inputs, self.next_norm(at + 1));
         }
         if blocks >= self.blocks.len() {
@@ -157,6 +215,22 @@ impl Decoder {
         }
         let last = normed.narrow(1, count - 1, 1).squeeze_dim::<2>(1);
         (self.scores.forward(last), middle)
+    }
+
+    /// Makes room for one more column in every cache. Larger caches are other tensors, which no record knows.
+    fn make_room(&self, steps: &mut DecoderState, rows: usize) {
+        let (before, device) = (steps.columns - 1, self.tokens.device());
+        for (own, block) in steps.own.iter_mut().zip(&self.blocks) {
+            let heads = block.own.heads;
+            let spare = || Tensor::zeros([rows, 2 * heads, ROOM, self.tokens.dims()[1] / heads], &device);
+            let full = match own {
+                Some(cache) if cache.dims()[2] >= steps.columns => continue,
+                Some(cache) => Tensor::cat(vec![columns(cache, 0..before), spare()], 2),
+                None => spare(),
+            };
+            *own = Some(full);
+            steps.recorded = no_records();
+        }
     }
 
     /// Attention of the alignment heads for each of `tokens` from index `from` on: `[tokens - from, alignment heads,
@@ -170,12 +244,17 @@ impl Decoder {
             own: vec![None; self.blocks.len()],
             pads: vec![0],
             columns: 0,
+            recorded: no_records(),
         };
-        let (mut x, seen) = self.embed(&mut alone, &[tokens.to_vec()]);
+        let device = self.tokens.device();
+        let (integers, places) = pack_together(self.integers(&mut alone, &[tokens.to_vec()], tokens.len()));
+        let [_, _, positions, ids, _] = parts_of(&upload(integers, &device), &places);
+        let mut x = self.embed([positions, ids], 1, tokens.len());
+        let mask = alone.mask(tokens.len(), &device);
         let mut weights = Vec::new();
         let mut normed = self.next_norm(0).forward(x.clone());
         for (at, (block, heads)) in self.blocks.iter().zip(&self.alignment_heads).enumerate() {
-            let inputs = block.attend_text([x, normed], &mut alone.own[at], &seen);
+            let inputs = block.attend_text([x, normed], &mut alone.own[at], tokens.len(), &mask);
             let (norm, cross) = (block.feed_forward.norm(), alone.cross[at].view());
             let inputs = if heads.is_empty() {
                 block.cross.forward(inputs, norm, &cross)
@@ -195,10 +274,9 @@ impl Decoder {
         self.blocks.get(blocks).map_or(&self.norm, |block| &block.own_norm)
     }
 
-    /// Embeddings of the next tokens of every row, with their positions, `[rows, count, size]`, and the keys that they attend to.
-    fn embed(&self, steps: &mut DecoderState, tokens: &[Vec<u32>]) -> (Tensor<3>, VisibleKeys) {
-        let device = self.tokens.device();
-        let (rows, count) = (tokens.len(), tokens.iter().map(Vec::len).max().unwrap_or(0));
+    /// The integers of a step of `count` tokens a row, which it appends to the columns: start and end of each row's text and audio, the
+    /// tokens' positions, the tokens, and the first of their columns.
+    fn integers(&self, steps: &mut DecoderState, tokens: &[Vec<u32>], count: usize) -> [Vec<i32>; 5] {
         if steps.columns == 0 {
             steps.pads = tokens.iter().map(|tokens| count - tokens.len()).collect();
         }
@@ -210,61 +288,74 @@ impl Decoder {
         let at = |pad: usize| (before..before + count).map(move |column| column.saturating_sub(pad).min(last));
         let positions = steps.pads.iter().flat_map(|pad| at(*pad));
         let (columns, frames) = (steps.columns, steps.frames());
-        let text: Vec<Range<usize>> = steps.pads.iter().map(|pad| *pad..columns).collect();
-        let ends = |range: &Range<usize>| [range.start as i32, range.end as i32];
-        let parts: [Vec<i32>; 4] = [
-            text.iter().flat_map(ends).collect(),
-            (0..rows).flat_map(|_| [0, frames as i32]).collect(),
+        [
+            steps.pads.iter().flat_map(|pad| [*pad as i32, columns as i32]).collect(),
+            tokens.iter().flat_map(|_| [0, frames as i32]).collect(),
             positions.map(|position| position as i32).collect(),
             padded.map(|id| id as i32).collect(),
-        ];
-        let [text_ends, audio_ends, positions, ids] = upload_together(parts, &device);
-        let [positions, ids] = [positions, ids].map(|part| part.narrow(0, 0, rows * count));
+            vec![before as i32],
+        ]
+    }
+
+    /// Embeddings of tokens at their positions, `[rows, count, size]`.
+    fn embed(&self, places: [Tensor<1, Int>; 2], rows: usize, count: usize) -> Tensor<3> {
+        let [positions, ids] = places.map(|part| part.narrow(0, 0, rows * count));
         let embedded = self.tokens.clone().select(0, ids) + self.positions.clone().select(0, positions);
         let size = embedded.dims()[1];
-        let text = if count == 1 {
-            TextMask::One(Box::new(TokenRanges {
-                text: KeyRanges::with_packed(text, text_ends),
-                audio: KeyRanges::with_packed(vec![0..frames; rows], audio_ends),
-            }))
-        } else {
-            TextMask::Several(Box::new(steps.mask(count, &device)))
-        };
-        (embedded.reshape([rows, count, size]), VisibleKeys { columns, text })
+        embedded.reshape([rows, count, size])
     }
 }
 
 impl Block {
     /// Adds the causal self-attention of `normed` `[rows, count, size]` to `x`: the sum, and its norm. Keys and values are appended
-    /// to the cache.
+    /// to the cache, which has `all` columns then; the mask is true at those that a token does not attend to.
     fn attend_text(
         &self,
         [x, normed]: [Tensor<3>; 2],
         own: &mut Option<Tensor<4>>,
-        seen: &VisibleKeys,
+        all: usize,
+        mask: &Tensor<4, Bool>,
     ) -> [Tensor<3>; 2] {
-        let OwnAttention { input, output, heads } = &self.own;
-        let [rows, count, size] = x.dims();
-        // Views of the product: `[rows, .., count, head]`.
-        let projected = input.forward(normed).reshape([rows, count, 3 * heads, size / heads]).swap_dims(1, 2);
-        let (query, new) = (projected.clone().narrow(1, 0, *heads), projected.narrow(1, *heads, 2 * heads));
+        let [query, new] = self.project(normed);
         let text = match own.take() {
-            Some(past) => append_columns(past, new, seen.columns),
+            Some(past) => append_columns(past, new, all),
             None => new,
         };
-        let keys_of = |text: Tensor<4>| KeyValues {
-            keys: text.clone().narrow(1, 0, *heads),
-            values: text.narrow(1, *heads, *heads),
-        };
-        let attended = match &seen.text {
-            TextMask::One(ranges) => {
-                let KeyValues { keys, values } = keys_of(text.clone());
-                single_query_attention(query, keys, values, &ranges.text)
-            }
-            TextMask::Several(mask) => masked_attention(query, &keys_of(columns(&text, 0..seen.columns)), Some(mask)),
-        };
+        let seen = self.keys_of(columns(&text, 0..all));
         *own = Some(text);
-        output.forward_normed(attended, x, &self.cross_norm)
+        self.own.output.forward_normed(masked_attention(query, &seen, Some(mask)), x, &self.cross_norm)
+    }
+
+    /// As [`Block::attend_text`] for one token a row, in a column that the cache has.
+    fn attend_one(
+        &self,
+        [x, normed]: [Tensor<3>; 2],
+        own: &mut Option<Tensor<4>>,
+        column: &Tensor<1, Int>,
+        seen: &KeyRanges,
+    ) -> [Tensor<3>; 2] {
+        let [query, new] = self.project(normed);
+        let text = match own.take() {
+            Some(cache) => state_cache::write_columns_at(cache, column.clone(), new),
+            None => new,
+        };
+        let KeyValues { keys, values } = self.keys_of(text.clone());
+        *own = Some(text);
+        let attended = single_query_attention(query, keys, values, seen);
+        self.own.output.forward_normed(attended, x, &self.cross_norm)
+    }
+
+    /// Queries, and keys with values, of `normed` `[rows, count, size]`: views of a product, `[rows, .., count, head]`.
+    fn project(&self, normed: Tensor<3>) -> [Tensor<4>; 2] {
+        let OwnAttention { input, heads, .. } = &self.own;
+        let [rows, count, size] = normed.dims();
+        let projected = input.forward(normed).reshape([rows, count, 3 * heads, size / heads]).swap_dims(1, 2);
+        [projected.clone().narrow(1, 0, *heads), projected.narrow(1, *heads, 2 * heads)]
+    }
+
+    fn keys_of(&self, text: Tensor<4>) -> KeyValues {
+        let heads = self.own.heads;
+        KeyValues { keys: text.clone().narrow(1, 0, heads), values: text.narrow(1, heads, heads) }
     }
 }
 
@@ -285,26 +376,6 @@ impl OwnAttention {
             heads,
         })
     }
-}
-
-/// The keys that the last tokens of every row attend to.
-struct VisibleKeys {
-    /// Columns of the text, these tokens included.
-    columns: usize,
-    text: TextMask,
-}
-
-enum TextMask {
-    /// For one token per row: those of the text, and all frames of the audio.
-    One(Box<TokenRanges>),
-    /// For several tokens: true at masked columns, which are padding or later tokens, `[rows, 1, count, columns]`.
-    Several(Box<Tensor<4, Bool>>),
-}
-
-/// The keys that one token per row attends to.
-struct TokenRanges {
-    text: KeyRanges,
-    audio: KeyRanges,
 }
 
 impl DecoderState {
@@ -335,6 +406,7 @@ impl DecoderState {
             own: one.own.into_iter().zip(two.own).map(own).collect(),
             pads: one.pads.into_iter().chain(two.pads).collect(),
             columns,
+            recorded: no_records(),
         }
     }
 
@@ -368,6 +440,7 @@ impl DecoderState {
             own: self.own.into_iter().map(|kept| kept.map(cut)).collect(),
             pads: pads.into_iter().map(|pad| pad - spare).collect(),
             columns: self.columns - spare,
+            recorded: no_records(),
         }
     }
 }

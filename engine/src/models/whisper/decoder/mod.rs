@@ -86,13 +86,19 @@ impl Decoder {
         }
     }
 
-    /// Processes the next tokens of every row.
-    pub fn forward(&self, steps: &mut DecoderState, tokens: &[Vec<u32>]) -> DecoderOutput {
-        self.forward_through(steps, tokens, usize::MAX).0
+    /// Processes the next tokens of every row. The next call may overwrite the scores.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when the device failed.
+    pub fn forward(&self, steps: &mut DecoderState, tokens: &[Vec<u32>]) -> Result<DecoderOutput> {
+        self.forward_through(steps, tokens, usize::MAX).map(|(output, _)| output)
     }
 
     /// As [`Decoder::forward`], and the output of the first `blocks` blocks (all if there are fewer) for each row's
     /// tokens, `[tokens, size]`.
+    ///
+    /// # Errors
+    /// As [`Decoder::forward`].
     ///
     /// # Panics
     /// If `steps` belong to another device's decoder.
@@ -101,17 +107,18 @@ impl Decoder {
         steps: &mut DecoderState,
         tokens: &[Vec<u32>],
         blocks: usize,
-    ) -> (DecoderOutput, Tensor<2>) {
+    ) -> Result<(DecoderOutput, Tensor<2>)> {
         match (self, steps) {
             (Self::Gpu(decoder), DecoderState::Gpu(steps)) => {
-                let (scores, middle) = decoder.forward_through(steps, tokens, blocks);
-                (DecoderOutput { scores: Scores::Gpu(Box::new(scores)), weights: Vec::new() }, middle.flatten(0, 1))
+                let (scores, middle) = decoder.forward_through(steps, tokens, blocks)?;
+                let output = DecoderOutput { scores: Scores::Gpu(Box::new(scores)), weights: Vec::new() };
+                Ok((output, middle.flatten(0, 1)))
             }
             (Self::Cpu(decoder), DecoderState::Cpu(steps)) => {
                 let (output, middle) = decoder.forward_through(steps, tokens, blocks);
                 let rows = middle.len() / decoder.size();
                 let shape = burn::tensor::TensorData::new(middle, [rows, decoder.size()]);
-                (output, Tensor::from_data(shape, &Device::flex()))
+                Ok((output, Tensor::from_data(shape, &Device::flex())))
             }
             _ => unreachable!("steps are their decoder's"),
         }
