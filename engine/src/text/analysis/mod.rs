@@ -6,6 +6,7 @@
 mod central_sentences;
 pub mod chapters;
 mod cues;
+mod eponyms;
 mod find;
 mod label;
 mod lists;
@@ -23,6 +24,7 @@ mod tagger;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod titles;
 mod written;
 
 use std::ops::Range;
@@ -135,6 +137,8 @@ fn find_in(reading: &Reading<'_>, tagged: &[Finding]) -> Vec<Finding> {
     find::terms::find(reading, &codes, &mut found);
     find::names::find(reading, &codes, &cues, tagged, &mut found);
     tagger::join(reading, &cues, tagged, &mut found);
+    titles::cut(reading, &mut found);
+    eponyms::drop(reading, &mut found);
     found
 }
 

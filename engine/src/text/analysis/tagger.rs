@@ -6,8 +6,9 @@ use std::ops::Range;
 use super::cues::{self, Cue, Cued};
 use super::find::{codes, places};
 use super::label::Label;
+use super::lists::{COMMON, GIVEN, SURNAME, TOWN};
 use super::mask::MIN_CONFIDENCE;
-use super::reading::{Break, Reading};
+use super::reading::{Break, Reading, Token};
 use super::{Finding, Source, Turn};
 use crate::error::Result;
 
@@ -25,7 +26,7 @@ pub trait Tagger: Debug + Send + Sync {
     }
 }
 
-/// From this confidence on, the tagger is heard against lists that say that words tell of no person.
+/// From this confidence on, the tagger is heard against lists: those that say that words tell of no person, and the dictionary.
 const SURE: f32 = 0.9;
 
 /// Labels of terms that bear names of persons: "Alzheimer's research".
@@ -37,7 +38,8 @@ const BELOW_PATTERNS: f32 = 0.01;
 /// Adds the findings of a tagger to those of the finders.
 ///
 /// Findings of one label that overlap are one. Countries are nobody's, and so are medical terms that bear a name. Lists say which towns
-/// and terms tell of no person; a tagger that marks no more than these must be sure. Codes have the form of one, and no cue before them says
+/// and terms tell of no person; a tagger that marks no more than these must be sure. Everyday words in lower case are names where lists have
+/// them as names, too. Codes have the form of one, and no cue before them says
 /// that they are nobody's, the number of an order say. A pattern is more certain than the tagger, which is
 /// more certain than a list about words within its own.
 pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mut Vec<Finding>) {
@@ -54,7 +56,12 @@ pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mu
             && MEDICAL.iter().any(|label| is_mere_mention(&tagged.words, *label, &touching));
         let is_mention = || is_mere_mention(&tagged.words, tagged.label, &touching);
         let is_no_code = tagged.label.is_code() && !is_personal_code(reading, cues, &tagged.words);
-        if is_country || is_term || is_no_code || (tagged.confidence < SURE && is_mention()) {
+        if is_country
+            || is_term
+            || is_no_code
+            || is_everyday(reading, &tagged)
+            || (tagged.confidence < SURE && is_mention())
+        {
             continue;
         }
         let mut finding = tagged.clone();
@@ -85,6 +92,25 @@ fn within_sentences(reading: &Reading<'_>, finding: &Finding) -> Vec<Finding> {
         }
     }
     parts
+}
+
+/// True if a name or a place is nothing but words of everyday English. In lower case such a word is a name where lists have it as a given name
+/// or a town, and where the tagger is sure also as a family name; with a capital within a sentence the tagger is heard where it is sure, or
+/// lists have it. One or two single letters are variables, not what is spelled; an address ("juniper close") has more than one word.
+fn is_everyday(reading: &Reading<'_>, tagged: &Finding) -> bool {
+    let is_sure = tagged.confidence >= SURE;
+    let (listed, listed_family) = match tagged.label {
+        Label::PersonName => (GIVEN, SURNAME),
+        Label::Location if tagged.words.len() == 1 => (TOWN, 0),
+        _ => return false,
+    };
+    let is_word = |token: &Token<'_>| {
+        let has_capital = reading.cased && token.capital && !token.first;
+        let names = if is_sure || has_capital { listed | listed_family } else { listed };
+        token.is(COMMON) && token.flags & names == 0 && !(has_capital && is_sure)
+    };
+    let tokens = &reading.tokens[tagged.words.clone()];
+    tokens.iter().all(is_word) || (tokens.len() < 3 && tokens.iter().all(|token| token.core().chars().count() == 1))
 }
 
 /// True if words are a code, by a digit or a mark in them or because they are many, and no cue says that it is nobody's.
@@ -161,6 +187,22 @@ mod tests {
         assert!(term.iter().all(|(_, label, _)| *label != Label::PersonName), "{term:?}");
         let person = joined("Jordan said that it works.", 0..1, Label::PersonName, 0.8);
         assert!(person.iter().any(|(words, label, _)| (words, *label) == (&(0..1), Label::PersonName)), "{person:?}");
+    }
+
+    #[test]
+    fn everyday_words_in_lower_case_are_names_where_lists_have_them() {
+        let person = |text, confidence| joined(text, 2..3, Label::PersonName, confidence);
+        assert_eq!(person("and then oblivion took it", 0.99), []);
+        assert_eq!(person("and then gardener took it", 0.8), []);
+        assert_eq!(person("and then gardener took it", 0.95), [(2..3, Label::PersonName, Source::Tagger)]);
+        assert_eq!(person("and then heather took it", 0.8), [(2..3, Label::PersonName, Source::Tagger)]);
+        assert_eq!(person("And then Oblivion took it", 0.8), []);
+        assert_eq!(person("And then Oblivion took it", 0.95), [(2..3, Label::PersonName, Source::Tagger)]);
+        assert_eq!(person("And then Gardener took it", 0.8), [(2..3, Label::PersonName, Source::Tagger)]);
+        assert_eq!(joined("not in verse", 2..3, Label::Location, 0.99), []);
+        assert_eq!(joined("The line between A and B.", 3..4, Label::PersonName, 0.99), []);
+        let address = joined("at juniper close", 1..3, Label::Location, 0.8);
+        assert_eq!(address, [(1..3, Label::Location, Source::Tagger)]);
     }
 
     #[test]

@@ -138,6 +138,11 @@ fn personal_words_are_hidden_in_both_readings() {
         ("I am a nurse. She is Catholic.", "I am a [OCCUPATION]. She is [RELIGION]."),
         ("VIN 1HGCM82633A004352", "VIN [VEHICLE_ID]"),
         ("I live at 12 Oak Street, Springfield, Illinois 62704.", "I live at [LOCATION]."),
+        (
+            "My daughter was diagnosed with lupus nephritis last year.",
+            "My daughter was diagnosed with [MEDICAL_CONDITION] last year.",
+        ),
+        ("The letter is for Baby Maria Lopez.", "The letter is for Baby [PERSON_NAME]."),
     ] {
         assert_eq!(hidden(text), expected);
     }
@@ -155,6 +160,10 @@ fn harmless_words_stay() {
         "It took us forty five minutes to drive two hundred miles.",
         "Version 2.4.1 was released on 12 March 2020 for 50 dollars.",
         "We visited the museum at Stanford University.",
+        "The named field is empty.",
+        "These patterns are known as kolam here.",
+        "If the Pauli principle is violated, it fails.",
+        "They stay at another point in the tree.",
     ] {
         assert_eq!(hidden(text), text);
     }

@@ -16,6 +16,10 @@ const TLDS: &[&str] = &[
     "health", "care", "bank", "legal", "example", "test", "mil", "int", "nz", "ie", "gg", "ly", "sh", "kr", "uni",
 ];
 
+/// Endings that are words of a sentence, too: after "point" and "period" they end no domain.
+const WORDS: &[&str] =
+    &["in", "at", "be", "no", "me", "us", "it", "se", "care", "bank", "legal", "example", "test", "health", "store"];
+
 /// Words between which and "at" a spoken address begins.
 const BOUNDARIES: &[&str] = &[
     "is", "it", "its", "it's", "to", "email", "e-mail", "mail", "address", "me", "us", "him", "her", "them", "as",
@@ -142,7 +146,9 @@ fn tld_end(reading: &Reading<'_>, dot: usize) -> Option<usize> {
     while matches!(reading.lower(at), "dot" | "period" | "point") && reading.tokens[at].after == Break::None {
         let part = reading.lower(at + 1);
         let (spelled, length) = spelled_tld(reading, at + 1);
-        if TLDS.contains(&part) || spelled {
+        // "At another point in" is no address.
+        let is_word = reading.lower(at) != "dot" && WORDS.contains(&part);
+        if (TLDS.contains(&part) && !is_word) || spelled {
             end = Some(at + 1 + length);
         } else if part.is_empty() {
             break;

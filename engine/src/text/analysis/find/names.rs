@@ -329,6 +329,10 @@ impl Names<'_, '_> {
             && at > 1
             && matches!(self.reading.before(at, 2), "name" | "surname");
         let strong = colon || owned || listed || answered || STRONG.iter().any(|phrase| ends(phrase));
+        // "The named field", "known as kolam": where names have capitals, a word without one is none that no list has.
+        let token = &self.reading.tokens[at];
+        let is_listed = token.flags & (GIVEN | SURNAME) != 0 && (!token.is(COMMON) || token.is(FIRM));
+        let strong = strong && (token.capital || !self.reading.cased || is_listed);
         if strong && !self.is_other_name(at) {
             let words = self.extent(at, true);
             if !words.is_empty() {
@@ -339,7 +343,6 @@ impl Names<'_, '_> {
         if !(strong || is_its || WEAK.iter().any(|phrase| ends(phrase))) {
             return None;
         }
-        let token = &self.reading.tokens[at];
         if token.flags & (COMPANY | CALENDAR) != 0 || self.is_other_phrase(at) {
             return None;
         }

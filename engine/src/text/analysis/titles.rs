@@ -1,0 +1,49 @@
+//! Titles of address, which are no part of a name.
+
+use super::Finding;
+use super::label::Label;
+use super::reading::{Break, Reading};
+
+/// Titles that are hardly ever names themselves; "dean" and "major" are.
+const TITLES: &str = "mr mrs ms mx miss mister missus dr doctor prof professor sir madam ma'am dame captain lieutenant sergeant colonel \
+    general admiral commander corporal constable detective inspector officer sheriff senator governor mayor president minister \
+    councillor ambassador reverend father sister brother mother pastor rabbi imam nurse coach herr frau fraulein monsieur madame \
+    mademoiselle senor senora senorita signor signora aunt auntie aunty uncle cousin grandma grandpa grandmother grandfather \
+    granny grandad nanna nonna baby little old poor dear";
+
+/// Takes the titles off the fronts of names: "Captain" and "Frau" tell of nobody.
+pub fn cut(reading: &Reading<'_>, found: &mut [Finding]) {
+    for finding in found.iter_mut().filter(|finding| finding.label == Label::PersonName) {
+        let words = &mut finding.words;
+        while words.len() > 1
+            && reading.tokens[words.start].after == Break::None
+            && TITLES.split(' ').any(|title| title == reading.lower(words.start))
+        {
+            words.start += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Source, Turn};
+    use super::*;
+
+    #[test]
+    fn a_name_begins_after_its_titles() {
+        let name_in = |text: &str| {
+            let turns: Vec<Turn<'_>> = text.split(' ').map(|text| Turn { text, ends: false }).collect();
+            let name =
+                Finding { words: 0..turns.len(), label: Label::PersonName, confidence: 0.9, source: Source::Tagger };
+            let mut found = [name];
+            cut(&Reading::new(&turns), &mut found);
+            found[0].words.start
+        };
+        assert_eq!(name_in("Captain Okonjo-Vale"), 1);
+        assert_eq!(name_in("señora Tocaven"), 1);
+        assert_eq!(name_in("poor old auntie maren"), 3);
+        assert_eq!(name_in("Dean Ostrander"), 0);
+        assert_eq!(name_in("Father"), 0);
+        assert_eq!(name_in("Father, Tobias"), 0);
+    }
+}
