@@ -16,10 +16,12 @@ from pathlib import Path
 
 from .. import text_pool
 from .names import Lexicon, save
+from .wordpiece import normalise
 
 HERE = Path(__file__).parent
 LISTS = HERE.parents[2] / "engine/src/text/analysis/lists"
-BOOKS = {"austen": 3, "moby-dick": 1, "sherlock-holmes": 1, "tom-sawyer": 1, "messages-to-congress": 4}
+BOOKS = ["austen", "moby-dick", "sherlock-holmes", "tom-sawyer", "messages-to-congress"]
+TITLES = "Mr|Mrs|Miss|Dr|Sir|Lady|Captain|Colonel|Admiral|Lord|Inspector|Major|Judge|Aunt|Uncle|Cousin|Old|Young|Poor"
 # Capitals within a sentence that belong to nobody.
 CAPITALS = set(
     "I I'm I'll I'd I've God Lord Heaven Congress Government American Americans United States State Nation Nations Union President "
@@ -107,29 +109,59 @@ def is_plain(sentence: str) -> bool:
     )
 
 
+class Cast:
+    """The people of the books, and other names that a sentence may begin with."""
+
+    def __init__(self, given: list[str], family: list[str], known: set[str], common: set[str]):
+        """`known` are names of the lists, `common` the words of the dictionary."""
+        self._people, self._known, self._common = set(given) | set(family), known, common
+        first, last = "|".join(given), "|".join(family)
+        self._name = re.compile(
+            rf"\b(?:(?P<title>{TITLES})\.? (?:(?:{first}) )?(?:{last}|{first})|(?P<full>(?:{first}) (?:{last}))|(?P<given>{first})|{last})\b"
+        )
+
+    def begins(self, sentence: str) -> bool:
+        """True if the first word is a name, and no word of the dictionary that is none of the books' people."""
+        first = re.sub(r"'s$|\W+$", "", re.sub(r"^\W+", "", sentence.split()[0])).rstrip(".,;:!?'")
+        return first in self._people or (normalise(first) in self._known and first.lower() not in self._common)
+
+    def slotted(self, sentence: str) -> str | None:
+        """A sentence whose only names are those of the books' people, with slots in their places."""
+
+        def slot(name: re.Match[str]) -> str:
+            if name["title"]:
+                return f"{name['title']} {{{'G' if name['title'] in ('Aunt', 'Uncle', 'Cousin', 'Old', 'Young', 'Poor') else 'F'}}}"
+            return "{FULL}" if name["full"] else "{G}" if name["given"] else "{F}"
+
+        text, count = self._name.subn(slot, sentence)
+        # Two slots side by side are a name of another form.
+        rest = re.sub(rf"\b(?:{TITLES}) (?=x)", "", re.sub(r"\{\w+\}", "x", text))
+        return text if count and "x x" not in rest and is_plain(rest) and not self.begins(rest) else None
+
+
 def sentences(paragraphs: list[str]) -> list[str]:
     marks = str.maketrans({"’": "'", "“": '"', "”": '"', "_": "", "*": ""})
     flat = (text.translate(marks).replace("--", " - ") for text in paragraphs)
     return [sentence.strip() for text in flat for sentence in text_pool.split_sentences(text)]
 
 
-def text_lines(root: Path, rng: random.Random, most: int) -> dict[str, list[str]]:
-    """Sentences without names, whose pronouns a name may replace, and those with one place after a preposition."""
-    lists = {"plain": set(), "placed": set()}
+def text_lines(root: Path, rng: random.Random, most: int, cast: Cast) -> dict[str, list[str]]:
+    """Sentences without names, whose pronouns a name may replace; those with one place after a preposition; those with names of people."""
+    lists = {"plain": set(), "placed": set(), "peopled": set()}
     towns = set(read_list("cities.txt")) | {"bath", "lyme", "england", "brighton"}
-    for name, weight in BOOKS.items():
+    for name in BOOKS:
         found = [s for s in sentences(text_pool.SOURCES[name][0](root)) if 12 < len(s) < 260 and s[0].isupper() and s[-1] in ".?!\"'"]
         rng.shuffle(found)
-        plain = [s for s in found if is_plain(s)]
-        lists["plain"] |= set(plain[: most * weight])
+        lists["plain"] |= set([s for s in found if is_plain(s) and not cast.begins(s)][:most])
+        lists["peopled"] |= {text for s in found if (text := cast.slotted(s))}
         for s in found:
             place = re.search(r"\b(?:in|to|from|at|near|for) ([A-Z][a-z]+)(?=[ ,.;])", s)
-            if place and place[1].lower() in towns and is_plain(s.replace(place[1], "x")):
+            if place and place[1].lower() in towns and is_plain(s.replace(place[1], "x")) and not cast.begins(s):
                 lists["placed"].add(s.replace(place[1], "{L}"))
-    lists["plain"] |= {s for s in chat_lines(root) if is_plain(s)}
+    lists["plain"] |= {s for s in chat_lines(root) if is_plain(s) and not cast.begins(s)}
     for table in sorted((HERE.parent / "text").glob("*.tsv")):
         rows = [line.split("\t", 1)[1] for line in table.read_text(encoding="utf-8").splitlines()]
-        lists["plain"] |= {s for s in sentences(rows) if s[:1].isupper() and is_plain(s)}
+        lists["plain"] |= {s for s in sentences(rows) if s[:1].isupper() and is_plain(s) and not cast.begins(s)}
     return {name: sorted(lines) for name, lines in lists.items()}
 
 
@@ -154,11 +186,15 @@ def prepare(packages: Path, out: Path, seed: int = 5) -> None:
     for slot, name in files.items():
         lists[slot] = sorted(set(lists.get(slot, [])) | set(read_list(f"{name}.txt")))
     lists["word"] = sorted(set(read_list("words.txt")) - set(read_list("given.txt")) - hidden)
+    names = set(given) | set(surnames) | set(towns) | set(read_list("given.txt")) | set(read_list("surnames.txt"))
+    terms = {word for slot in files for term in lists[slot] for word in (term, term.split()[0])}
+    lists["ordinary"] = sorted((set(read_list("words.txt")) | set(lists["rare"])) - names - terms - hidden)
     beliefs = [line.split("\t") for line in (LISTS / "beliefs.txt").read_text(encoding="utf-8").splitlines() if line]
     lists["R"] = [belief for belief, label in beliefs if label == "RELIGION"]
     lists["V"] += [belief for belief, label in beliefs if label == "POLITICAL_AFFILIATION"]
     lexicon = Lexicon(given, surnames, towns, invent(given, 12000, rng), invent(surnames, 25000, rng), invent(towns, 12000, rng), lists)
-    lists |= text_lines(packages, rng, 12000) | {"defined": definitions(packages, 60000, rng)}
+    cast = Cast(lists.pop("cast_given"), lists.pop("cast_family"), set(given) | set(surnames), set(read_list("words.txt")))
+    lists |= text_lines(packages, rng, 60000, cast) | {"defined": definitions(packages, 110000, rng)}
     out.mkdir(parents=True, exist_ok=True)
     save(lexicon, out / "lexicon.json.xz")
     for name, entries in [*((key, value) for key, value in vars(lexicon).items() if key != "lists"), *lists.items()]:

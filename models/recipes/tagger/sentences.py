@@ -21,6 +21,19 @@ ALONE = set(
     "to and that the a an in on at with for from as if when but or by of what how where why about into out up down over off away so very "
     "again then there here too now".split()
 )
+# How often a pattern of names gets none, and what stands in their slots then.
+NAMELESS = 0.1
+NAMED = ("people", "places")
+NAMED_SLOTS = {"G", "F", "FULL", "P", "K", "L", "ORG", "NATURE", "SCHOOL", "HOSPITAL", "TEAM"}
+PERSONS = (
+    ["{ordinary}", "the {ordinary}", "the {noun}", "the {adj} {noun}", "my {rel}", "your {rel}", "a {ordinary}", "a {adj} {ordinary}"]
+    + ["{nouns}", "the {modern}", "(he|she|they|you|it|we|someone|somebody|everyone|nobody|everybody|who|this|that|people)"]
+    + ["{verbing}", "{adj}", "(mate|sir|madam|love|dear|darling|honey|folks|guys|team|boss|buddy|kid|doctor|officer|captain)"]
+)  # fmt: skip
+PLACES = (
+    ["the {ordinary}", "the {place}", "a {adj} {noun}", "the {adj} {ordinary}", "{ordinary}", "{nouns}", "the {noun}", "{adj}"]
+    + ["(here|there|town|home|abroad|the north|the south|the city|the country|the village|a farm|downtown|the coast|work|school)"]
+)  # fmt: skip
 # Recognisers write these with capitals.
 CAPITAL = ("PERSON_NAME", "LOCATION", "ORGANIZATION", "NATIONALITY", "RELIGION", "EVENT")
 
@@ -63,8 +76,8 @@ class Sentences:
     """Draws labelled sentences."""
 
     SHARES = {
-        "people": 0.23, "places": 0.12, "personal": 0.1, "harmless": 0.24, "words": 0.04, "plain": 0.09, "named": 0.08, "placed": 0.01,
-        "defined": 0.09,
+        "people": 0.19, "places": 0.12, "personal": 0.1, "harmless": 0.19, "words": 0.02, "plain": 0.13, "named": 0.06, "peopled": 0.06,
+        "placed": 0.01, "defined": 0.12,
     }  # fmt: skip
 
     def __init__(self, lexicon: Lexicon, rng: random.Random):
@@ -77,25 +90,34 @@ class Sentences:
         rng = self._rng
         kind = rng.choices(self._kinds, self._weights)[0]
         if kind in self._patterns:
-            pieces = self._filled(rng.choice(self._patterns[kind]))
+            pieces = self._filled(rng.choice(self._patterns[kind]), kind in NAMED and rng.random() < NAMELESS)
         elif kind == "named":
             pieces = self._named(rng.choice(self._lists["plain"]))
-        elif kind == "placed":
-            pieces = self._filled(re.split(r"(\{L\})", rng.choice(self._lists["placed"])))
+        elif kind in ("placed", "peopled"):
+            pieces = self._filled(re.split(r"(\{\w+\})", rng.choice(self._lists[kind])), rng.random() < NAMELESS)
         else:
             pieces = [(text := rng.choice(self._lists[kind]), text, None)]
         return self._read(pieces, reading)
 
-    def _filled(self, parts: list) -> list[Piece]:
+    def _filled(self, parts: list, nameless: bool = False) -> list[Piece]:
+        """A pattern with values; `nameless` with ordinary words in the place of names."""
         pieces: list[Piece] = []
         for part in parts:
             if isinstance(part, Choice):
-                pieces += self._filled(self._rng.choice(part.ways))
+                pieces += self._filled(self._rng.choice(part.ways), nameless)
+            elif nameless and part[1:-1] in NAMED_SLOTS:
+                pieces += self._nameless(part[1:-1])
             elif part.startswith("{"):
                 pieces += self._values.draw(part[1:-1])
             else:
                 pieces.append((part, part, None))
         return pieces
+
+    def _nameless(self, slot: str) -> list[Piece]:
+        """What stands where a name could: it is the word that tells, not the place."""
+        rng = self._rng
+        ways = PERSONS if slot in ("G", "F", "FULL", "P", "K") else PLACES
+        return self._filled(parse(rng.choice(ways)))
 
     def _named(self, line: str) -> list[Piece]:
         """A line with names in the place of pronouns."""
@@ -156,9 +178,20 @@ class Sentences:
         if reading in ("written", "cased") and words:
             first = words[0][0]
             words[0] = (first[:1].upper() + first[1:], words[0][1])
+        if reading == "written" and rng.random() < 0.06:
+            words = self._capitals(words)
         if reading in ("heard", "cased") and rng.random() < 0.25:
             words = self._hesitated(words, reading)
         return words
+
+    def _capitals(self, words: Words) -> Words:
+        """Capitals of words that are no names, as in headings, agendas and contracts: of a few, or of all but the short ones."""
+        few = self._rng.random() < 0.5
+        return [
+            (word[:1].upper() + word[1:], label)
+            if label == "O" and (self._rng.random() < 0.2 if few else len(word) > 3) else (word, label)
+            for word, label in words
+        ]  # fmt: skip
 
     def _hesitated(self, words: Words, reading: str) -> Words:
         """Fillers and words said twice, as in talk."""

@@ -1,11 +1,18 @@
 """Evaluation sets of what others wrote: the templates of the package presidio-evaluator (MIT), and harmless sentences.
 
 Names, towns and streets are those of the package mimesis (MIT) that are on no list of the training, of seventeen languages written in
-Latin letters; nothing of either package is trained on.
+Latin letters; nothing of either package is trained on. Nor is The Devil's Dictionary or the Jargon File, both in the public domain.
+
+`marked.tsv` names the sentences of the harmless sets that do hold something that redaction hides by default: the set, the first twelve
+digits of the SHA-256 of the sentence, the label. All sentences were read for it, before anything was measured on the marked sets. Marked are
+names of persons, of history and of tales, too, places that are no countries, what is said of one person's work and health, and sentences in
+another language. Terms that bear a name ("Murphy's Law") and what is said of a kind of people are not.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import random
 import re
@@ -21,6 +28,7 @@ from .sentences import heard_word
 from .values import Piece, Values
 from .wordpiece import normalise
 
+MARKED = Path(__file__).parent / "marked.tsv"
 TESTS = Path(__file__).parents[3] / "tests"
 MODERATION, PII = TESTS / "fixtures/moderation/harmless.txt", TESTS / "pii/generate.py"
 LOCALES = ["en", "cs", "da", "de", "es", "et", "fi", "fr", "hr", "hu", "it", "nl", "no", "pl", "pt", "sv", "tr"]
@@ -137,20 +145,53 @@ def templates(root: Path, seed: int = 11) -> list[dict]:
     return lines
 
 
-def harmless(root: Path, seed: int = 4) -> list[dict]:
+def harmless(root: Path, seed: int = 4) -> list[str]:
     """Definitions of The Devil's Dictionary without capitals within them, and the sentences that moderation must not flag."""
     found = [
         sentence for sentence in sentences(text_pool.devils_dictionary(root))
         if sentence[:1].isupper() and is_plain(sentence) and not re.search(r"\d|[A-Z]{2}", sentence) and 5 < len(sentence.split()) < 30
     ]  # fmt: skip
     random.Random(seed).shuffle(found)
+    return found[:250] + MODERATION.read_text(encoding="utf-8").splitlines()
+
+
+def jargon(root: Path, seed: int = 4) -> list[str]:
+    """Sentences of the Jargon File, with the capitals that they have, but without digits, formulas and abbreviations."""
+    entries = re.split(r"\n(?=\S)", gzip.decompress(next(root.rglob("jargon.dict.dz")).read_bytes()).decode("utf-8"))
+    quotes = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"'})
+    paragraphs = (re.sub("[{}]", "", part).translate(quotes) for entry in entries for part in re.split(r"\n\s*\n", entry)[1:])
+    every = {sentence.strip() for paragraph in paragraphs for sentence in text_pool.split_sentences(paragraph)}
+    found = [
+        sentence for sentence in sorted(every)
+        if sentence[:1].isupper() and sentence[-1] in ".?!" and 5 < len(sentence.split()) < 30
+        and not re.search(r"[/\\<>=_|^~*@#\[\]()]|\d|\b[A-Z]{2}|See\b|--|\bcf\b|\.\.\.|[^\x00-\x7f]", sentence)
+    ]  # fmt: skip
+    random.Random(seed).shuffle(found)
+    return found[:420]
+
+
+def readings(texts: list[str]) -> list[dict]:
+    """Harmless sentences as written, and those without digits as heard."""
     lines = []
-    for sentence in found[:250] + MODERATION.read_text(encoding="utf-8").splitlines():
-        lines.append({"text": sentence, "form": "harmless written", "entities": []})
-        heard = " ".join(filter(None, map(heard_word, sentence.split())))
+    for text in texts:
+        lines.append({"text": text, "form": "harmless written", "entities": []})
+        heard = " ".join(filter(None, map(heard_word, text.split())))
         if not re.search(r"\d", heard):
             lines.append({"text": heard, "form": "harmless spoken", "entities": []})
     return lines
+
+
+def unmarked(name: str, texts: list[str]) -> list[str]:
+    """Sentences of a set that `marked.tsv` does not name.
+
+    Raises: SystemExit where it names one that is not there: the set is another than the one that was read.
+    """
+    rows = (line.split("\t") for line in MARKED.read_text(encoding="utf-8").splitlines())
+    marked = {digest for of, digest, _ in rows if of == name}
+    digests = {text: hashlib.sha256(text.encode()).hexdigest()[:12] for text in texts}
+    if not marked <= set(digests.values()):
+        raise SystemExit(f"{MARKED.name} names sentences that are not in the set {name}")
+    return [text for text in texts if digests[text] not in marked]
 
 
 def rules(seed: int = 21) -> list[dict]:
@@ -168,8 +209,11 @@ def rules(seed: int = 21) -> list[dict]:
 
 
 def write(root: Path, out: Path) -> None:
-    """Writes `templates.jsonl`, `harmless.jsonl` and `rules.jsonl`."""
+    """Writes the sets; of the harmless ones `NAME.jsonl` without the marked sentences, `NAME-all.jsonl` with them."""
     out.mkdir(parents=True, exist_ok=True)
-    for name, lines in (("templates", templates(root)), ("harmless", harmless(root)), ("rules", rules())):
+    sets = {"templates": templates(root), "rules": rules()}
+    for name, texts in (("harmless", harmless(root)), ("jargon", jargon(root))):
+        sets |= {name: readings(unmarked(name, texts)), f"{name}-all": readings(texts)}
+    for name, lines in sets.items():
         (out / f"{name}.jsonl").write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
         print(f"{name}: {len(lines)} lines")

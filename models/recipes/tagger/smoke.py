@@ -23,10 +23,10 @@ def small_lexicon() -> Lexicon:
     given, surnames, towns = (rng.sample(read_list(f"{name}.txt"), 300) for name in ("given", "surnames", "cities"))
     words = {
         "noun": ["harbour", "lamp", "invoice"], "nouns": ["harbours", "lamps"], "adj": ["late", "quiet"], "R": ["catholic"],
-        "rare": ["astrolabe"], "word": ["mending"], "verb": ["mend"], "verbs": ["mends"], "verbed": ["mended"], "verbing": ["mending"],
+        "rare": ["astrolabe"], "word": ["mending"], "ordinary": ["lintel"], "verb": ["mend"], "verbs": ["mends"], "verbed": ["mended"], "verbing": ["mending"],
     }  # fmt: skip
     lines = {"plain": ["He went home, and she told him so.", "I do not know them."], "placed": ["They met in {L}, I think."],
-             "defined": ["a lamp that burns oil"]}  # fmt: skip
+             "defined": ["a lamp that burns oil"], "peopled": ["Mr {F} bowed to {FULL}."]}  # fmt: skip
     nationalities = {"N": read_list("nationalities.txt")}
     return Lexicon(given, surnames, towns, invent(given, 50, rng), invent(surnames, 50, rng), invent(towns, 50, rng),
                    slots() | words | lines | nationalities)  # fmt: skip

@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable
 
 from .heard import below_hundred, digits_heard, number_heard, ordinal, year_heard
-from .names import LETTERS, Lexicon, Names
+from .names import LETTERS, Lexicon, Names, capitalise
+
+VARIABLES = ["x", "y", "z", "n", "m", "k", "x and y", "i and j", "n x n", "m by n", "p and q", "n plus one", "x squared"]
 
 Piece = tuple[str, str, str | None]
 
@@ -50,6 +52,9 @@ class Values:
             "Verbing": lambda: self._word("verbing", True), "F0": lambda: self._plain(names.written(names.family())),
             "N0": lambda: self._plain(self._names.one("N").capitalize()), "M0": lambda: [(*self._condition(), None)],
             "D0": lambda: self._plain(self._names.one("D")), "J0": lambda: self._plain(self._names.one("J")), "abbr": self._abbreviation,
+            "coined": lambda: self._plain(self._coined()), "ident": self._identifier, "product": self._product,
+            "variable": lambda: self._plain(rng.choice([rng.choice(LETTERS), rng.choice(LETTERS).lower(), rng.choice(VARIABLES)])),
+            "ordinary": lambda: self._plain(self._coined() if rng.random() < 0.04 else names.one("ordinary")),
             "ref": lambda: [(*self._code("", ["5", "6", "7", "8", "AA5", "A6", "4", "10"])[0][:2], None)],
         }  # fmt: skip
 
@@ -69,7 +74,8 @@ class Values:
     def _titled(self) -> list[Piece]:
         titles = self._names.lexicon.lists["title"]
         title, heard = self._rng.choice(titles[:14] if self._rng.random() < 0.7 else titles).split("=")
-        name = self._names.family() if self._rng.random() < 0.75 else self._names.full()
+        chance = self._rng.random()
+        name = self._names.family() if chance < 0.6 else self._names.given() if chance < 0.78 else self._names.full()
         return [(title, heard, None), (" ", " ", None), *self._name(name)]
 
     def _person(self) -> list[Piece]:
@@ -309,6 +315,30 @@ class Values:
         rng = self._rng
         chosen = rng.random() < 0.5
         return self._plain(self._names.one("abbr") if chosen else "".join(rng.choice(LETTERS) for _ in range(rng.choice([2, 3, 3, 4]))))
+
+    def _coined(self) -> str:
+        """A word that no dictionary has and that English could: "submendish", "lampbase"."""
+        rng, one = self._rng, self._names.one
+        stem = one(rng.choice(["noun", "noun", "verb", "adj"]))
+        return rng.choice([
+            lambda: one("prefix") + stem, lambda: stem.removesuffix("e") + one("suffix"), lambda: stem + one("noun"),
+            lambda: f"{one('prefix')}{stem}{one('suffix')}", lambda: f"{one('prefix')}-{stem}", lambda: f"{stem}-{one('verbed')}",
+        ])()  # fmt: skip
+
+    def _identifier(self) -> list[Piece]:
+        """A name in a program, and how it is said: in parts, or as one word."""
+        rng, one = self._rng, self._names.one
+        parts = [one(rng.choice(["noun", "tech", "verb", "adj"])).replace(" ", "").strip(".") for _ in range(rng.choice([2, 2, 3]))]
+        camel = "".join(part.capitalize() for part in parts)
+        written = rng.choice([camel, camel, camel[:1].lower() + camel[1:], "_".join(parts), ".".join([parts[0], camel]), "-".join(parts)])
+        return [(written, " ".join(parts) if rng.random() < 0.5 else written.replace("_", " ").lower(), None)]
+
+    def _product(self) -> list[Piece]:
+        """An invented name of a program or a thing."""
+        rng, names = self._rng, self._names
+        name = rng.choice([names.compound, lambda: names.one("noun").capitalize(), lambda: names.one("tech").capitalize(),
+                           lambda: capitalise(rng, rng.choice(names.lexicon.invented_towns))])()  # fmt: skip
+        return self._plain(name + rng.choice(["", "", "", "", " Pro", " Plus", "DB", "JS", "Lab", " Studio", "OS", " Cloud"]))
 
     def _event(self) -> list[Piece]:
         kind = self._rng.choice(["Marathon", "Festival", "Book Fair", "Open", "Grand Prix", "Film Festival", "Summit"])

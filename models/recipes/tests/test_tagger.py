@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import BertForTokenClassification
 
-from recipes.tagger import evaluate, heard, lexicon, tag, values
+from recipes.tagger import evaluate, heard, lexicon, sets, tag, values
 from recipes.tagger.export import export
 from recipes.tagger.model import LABELS, TAGS, Config, Tagger, load
 from recipes.tagger.names import save
@@ -138,6 +138,37 @@ def test_pronouns_become_names():
         for _ in range(300)
     }
     assert "B-P told B-P mother." in found and "He told her mother." in found
+
+
+def test_ordinary_words_stand_where_names_could():
+    sentences = Sentences(small_lexicon(), random.Random(4))
+    found = [sentences._read(sentences._filled(parse("{FULL} from {L} met {G} on {day}."), True), "written") for _ in range(200)]
+    assert all(label == "O" for words in found for _, label in words) and len({words[0] for words in found}) > 10
+
+
+def test_names_in_books_become_slots_and_no_plain_line_begins_with_one():
+    cast = lexicon.Cast(["Emma", "Frank"], ["Weston", "Churchill"], {"emma", "weston", "abernathy", "mark"}, {"mark", "frank"})
+    slotted = {
+        "Emma thought of Frank Churchill.": "{G} thought of {FULL}.",
+        "I saw Mr Weston's horse.": "I saw Mr {F}'s horse.",
+        "She told Miss Emma Weston so.": "She told Miss {F} so.",
+        "Emma went to Highbury.": None,
+        "He went home.": None,
+    }
+    assert {line: cast.slotted(line) for line in slotted} == slotted
+    begins = {"Emma's way was long.": True, "Frank was late.": True, "Abernathy, hark!": True, "Mark my words.": False, "He left.": False}
+    assert {line: cast.begins(line) for line in begins} == begins
+
+
+def test_marked_sentences_are_left_out_of_harmless_sets(monkeypatch, tmp_path):
+    rows = [line.split("\t") for line in sets.MARKED.read_text(encoding="utf-8").splitlines()]
+    assert {row[0] for row in rows} == {"harmless", "jargon"} and all(re.fullmatch("[0-9a-f]{12}", row[1]) for row in rows)
+    (tmp_path / "marked.tsv").write_text("some\t185f8db32271\tPERSON_NAME\n", encoding="utf-8")
+    monkeypatch.setattr(sets, "MARKED", tmp_path / "marked.tsv")
+    assert sets.unmarked("some", ["Hello", "there"]) == ["there"]
+    assert sets.unmarked("other", ["Hello"]) == ["Hello"]
+    with pytest.raises(SystemExit, match="not in the set"):
+        sets.unmarked("some", ["there"])
 
 
 def test_numbers_are_heard_as_people_say_them():
