@@ -18,6 +18,24 @@ impl SharedOutput {
         Self { first: values.as_mut_ptr(), is_new: false }
     }
 
+    /// Adds `values` to those from `index` on, or writes them if these are new.
+    ///
+    /// # Safety
+    /// There are as many values from `index` on, nothing else accesses them during the call, and they are written once if they are new.
+    #[inline(always)]
+    pub(crate) unsafe fn add(self, index: usize, values: &[f32]) {
+        let to = self.at(index);
+        // SAFETY: as the caller promises.
+        unsafe {
+            if self.is_new {
+                to.copy_from_nonoverlapping(values.as_ptr(), values.len());
+            } else {
+                let to = std::slice::from_raw_parts_mut(to, values.len());
+                to.iter_mut().zip(values).for_each(|(to, value)| *to += value);
+            }
+        }
+    }
+
     /// Pointer to the value at `index`.
     pub(crate) fn at(self, index: usize) -> *mut f32 {
         self.first.wrapping_add(index)

@@ -213,29 +213,60 @@ fn multiply_panels<S>(
     pool.for_each_item(&mut blocks, |_, block| prepare(block));
     let panels_per_task = (TASK_WEIGHTS / (PANEL * inputs)).max(1);
     let panels = outputs.div_ceil(PANEL);
+    let arch = pulp::Arch::new();
     let add = |output: SharedOutput, task: usize| {
         let mut state = begin(blocks.len());
+        let mut sums = [[0f32; PANEL]; ROWS];
         for panel in task * panels_per_task..panels.min((task + 1) * panels_per_task) {
             load(&mut state, panel);
             let first = panel * PANEL;
-            let count = PANEL.min(outputs - first);
+            let mut biases = [0f32; PANEL];
+            if let Some(bias) = bias {
+                biases.iter_mut().zip(&bias[first..]).for_each(|(to, bias)| *to = *bias);
+            }
             for (index, block) in blocks.iter().enumerate() {
-                let mut sums = [[0f32; PANEL]; ROWS];
                 product(&state, panel, block, &mut sums);
-                for (row, sums) in sums.iter_mut().take(block.rows).enumerate() {
-                    if let Some(bias) = bias {
-                        sums.iter_mut().zip(&bias[first..]).for_each(|(sum, bias)| *sum += bias);
-                    }
-                    // SAFETY: `count` outputs of this row from `first` on lie within the result, and only this panel asks for them, once.
-                    let to = unsafe { output.sums((index * ROWS + row) * outputs + first, count) };
-                    to.iter_mut().zip(sums).for_each(|(to, sum)| *to += *sum);
-                }
+                let at = index * ROWS * outputs + first;
+                let sums = &mut sums[..block.rows];
+                let count = PANEL.min(outputs - first);
+                arch.dispatch(AddTile { sums, biases: &biases, output, at, outputs, count });
             }
         }
     };
     let write = |output: SharedOutput| pool.for_each_index(panels.div_ceil(panels_per_task), |task| add(output, task));
     // SAFETY: the tasks go through all panels, and each through all rows.
     unsafe { out.fill(x.len() / inputs * outputs, write) };
+}
+
+/// Adds the sums of a block with one panel, and the biases, to a result of `outputs` a row, from its value `at` on.
+struct AddTile<'a> {
+    sums: &'a mut [[f32; PANEL]],
+    biases: &'a [f32; PANEL],
+    output: SharedOutput,
+    at: usize,
+    outputs: usize,
+    /// Outputs of the panel that are real.
+    count: usize,
+}
+
+impl pulp::NullaryFnOnce for AddTile<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (row, sums) in self.sums.iter_mut().enumerate() {
+            sums.iter_mut().zip(self.biases).for_each(|(sum, bias)| *sum += bias);
+            let at = self.at + row * self.outputs;
+            // SAFETY: `multiply_panels` makes tiles of rows and outputs that lie within the result, and each of them once.
+            unsafe {
+                if self.count == PANEL {
+                    self.output.add(at, sums);
+                } else {
+                    self.output.add(at, &sums[..self.count]);
+                }
+            }
+        }
+    }
 }
 
 /// The scale of one output's weights in 8 bits, and its inverse: the largest weight becomes 127.
