@@ -6,7 +6,6 @@
 use auricle_engine::unstable::models::silero::{CHUNK, Silero, VadState};
 use auricle_engine::unstable::vad::stream::VadStream;
 use auricle_engine::{Error, audio::BLOCK};
-use burn::tensor::Device;
 use criterion::{Criterion, Throughput};
 
 const SAMPLES: usize = 938 * CHUNK;
@@ -15,7 +14,7 @@ const STREAMS: usize = 32;
 fn main() -> Result<(), Error> {
     let audio: Vec<f32> =
         (0..SAMPLES).map(|point| (point as f32 * 0.05).sin() * (point as f32 * 0.0003).cos()).collect();
-    let detector = Silero::load(&auricle_tests::fixtures().join("silero"), &Device::flex())?;
+    let detector = Silero::load(&auricle_tests::fixtures().join("silero"))?;
     let mut criterion = Criterion::default().configure_from_args();
     let mut group = criterion.benchmark_group("detector");
     group.throughput(Throughput::Elements(SAMPLES as u64));

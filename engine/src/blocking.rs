@@ -67,7 +67,7 @@ pub use turn_detectors::check_turn_detector;
 /// # Errors
 /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
 pub fn check_detector(dir: impl AsRef<Path>) -> Result<usize> {
-    Ok(Silero::load(dir.as_ref(), &Device::flex())?.parameters())
+    Ok(Silero::load(dir.as_ref())?.parameters())
 }
 
 /// Loads a model that speaks on the CPU, to see that every tensor is there, has its shape, and none is left over; gives the number of
@@ -637,7 +637,7 @@ impl Engine {
         let Some(dir) = self.catalog.detector() else { return Ok(None) };
         let mut loaded = self.detector.lock().unwrap_or_else(PoisonError::into_inner);
         if loaded.is_none() {
-            *loaded = Some(Arc::new(Silero::load(&dir, &Device::flex())?));
+            *loaded = Some(Arc::new(Silero::load(&dir)?));
         }
         Ok(loaded.clone())
     }

@@ -18,7 +18,7 @@
 //! - [`state_cache`]: the cached state of many streams in one tensor
 //! - [`frame_convolution`]: the depthwise convolution of a conformer with its norm and activation, on GPUs
 //! - [`sampling`]: the next token of each row of logits, greedy or drawn, under a token mask
-//! - [`lstm`]: the pointwise part of an LSTM step
+//! - [`lstm`]: the pointwise part of an LSTM step, and its recurrent product for one row
 //! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs
 //! - [`quantized_blocks`]: products with weights as published checkpoints quantise them, on GPUs
 //! - [`product`]: matrix products of any number of rows in 32 or 16 bits, on GPUs

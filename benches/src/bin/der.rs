@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::read(&arguments.models)?;
     let device = Device::flex();
-    let detector = catalog.detector().map(|dir| Silero::load(&dir, &device)).transpose()?;
+    let detector = catalog.detector().map(|dir| Silero::load(&dir)).transpose()?;
     let embedder = VoiceEmbedder::load(&catalog.starter_diarizer().ok_or("the catalog names no diarizer")?, &device)?;
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(&arguments.set)?.map(|e| Ok(e?.path())).collect::<Result<_, std::io::Error>>()?;

@@ -7,7 +7,7 @@ use auricle_engine::unstable::models::silero::{CHUNK, Silero, VadState};
 use auricle_engine::unstable::vad::segmenter::{SegmentationParameters, Segmenter, SpeechBoundary, SpeechSegment};
 use auricle_engine::unstable::vad::stream::{SegmentStream, VadStream, speech};
 use auricle_engine::{Catalog, Error};
-use auricle_tests::{Oracle, devices};
+use auricle_tests::Oracle;
 use burn::tensor::Device;
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
@@ -41,11 +41,9 @@ fn assert_close(ours: &[Vec<f32>], theirs: &[Vec<f32>], tolerance: f32) {
 #[test]
 fn speech_probabilities_equal_the_published_package() {
     let oracle = Oracle::open(&fixture());
-    for (device, on_cpu) in devices() {
-        let model = Silero::load(&fixture(), &device).unwrap();
-        assert_eq!(model.parameters(), 309_633);
-        assert_close(&chances(&model, &oracle), &rows(&oracle, "chances"), if on_cpu { 1e-5 } else { 1e-4 });
-    }
+    let model = Silero::load(&fixture()).unwrap();
+    assert_eq!(model.parameters(), 309_633);
+    assert_close(&chances(&model, &oracle), &rows(&oracle, "chances"), 1e-5);
 }
 
 /// The published weights are not kept here: `AURICLE_SILERO` names the file.
@@ -59,14 +57,14 @@ fn the_published_weights_give_the_published_probabilities() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::copy(file, dir.path().join("model.safetensors")).unwrap();
     let oracle = Oracle::open(&fixture());
-    let model = Silero::load(dir.path(), &Device::flex()).unwrap();
+    let model = Silero::load(dir.path()).unwrap();
     assert_close(&chances(&model, &oracle), &rows(&oracle, "chances_published"), 1e-5);
 }
 
 #[test]
 fn a_stream_in_pieces_of_any_size_gives_what_the_whole_gives() {
     let oracle = Oracle::open(&fixture());
-    let model = Silero::load(&fixture(), &Device::flex()).unwrap();
+    let model = Silero::load(&fixture()).unwrap();
     let (audio, whole) = (rows(&oracle, "audio"), chances(&model, &oracle));
     for (audio, whole) in audio.iter().zip(whole) {
         for size in [1, 100, CHUNK, 8000, 20_011] {
@@ -82,7 +80,7 @@ fn a_stream_in_pieces_of_any_size_gives_what_the_whole_gives() {
 #[test]
 fn rows_of_different_lengths_do_not_touch_each_other() {
     let oracle = Oracle::open(&fixture());
-    let model = Silero::load(&fixture(), &Device::flex()).unwrap();
+    let model = Silero::load(&fixture()).unwrap();
     let audio = rows(&oracle, "audio");
     let mut memories = [VadState::default(), VadState::default(), VadState::default()];
     let together = model.probabilities(&[&audio[0][..70 * CHUNK], &[], &audio[1][..3 * CHUNK]], &mut memories).unwrap();
@@ -125,7 +123,7 @@ fn segments_are_those_of_the_published_package() {
 #[test]
 fn a_file_gives_the_segments_of_its_live_stream() {
     let models = Catalog::read(auricle_tests::models()).unwrap();
-    let model = Silero::load(&models.detector().unwrap(), &Device::flex()).unwrap();
+    let model = Silero::load(&models.detector().unwrap()).unwrap();
     let open = || AudioStream::open(auricle_tests::speech()).unwrap();
     let segments = speech(&model, &mut open(), SegmentationParameters::default()).unwrap();
     let samples = open().read_to_end().unwrap();
@@ -206,7 +204,7 @@ fn changed(change: impl Fn(&str, TensorView<'static>) -> Vec<(String, TensorView
 }
 
 fn load_error(dir: &Path) -> String {
-    Silero::load(dir, &Device::flex()).unwrap_err().to_string()
+    Silero::load(dir).unwrap_err().to_string()
 }
 
 #[test]

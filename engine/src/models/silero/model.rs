@@ -5,7 +5,7 @@ use std::path::Path;
 use burn::tensor::Device;
 
 use super::front::FrontEnd;
-use super::memory::{RecurrentCell, VadState};
+use super::memory::{GATES, RecurrentCell, VadState};
 use super::{CHUNK, CONTEXT};
 use crate::error::{Error, Result};
 use crate::weights::Weights;
@@ -26,10 +26,10 @@ impl Silero {
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-    pub fn load(dir: &Path, device: &Device) -> Result<Self> {
-        let weights = Weights::open(dir, device)?;
+    pub fn load(dir: &Path) -> Result<Self> {
+        let weights = Weights::open(dir, &Device::flex())?;
         let parameters = weights.parameters();
-        let (front, cell) = (FrontEnd::load(&weights, device)?, RecurrentCell::load(&weights)?);
+        let (front, cell) = (FrontEnd::load(&weights)?, RecurrentCell::load(&weights)?);
         weights.finish()?;
         Ok(Self { front, cell, parameters })
     }
@@ -43,8 +43,7 @@ impl Silero {
     /// [`CHUNK`] samples at 16 kHz and continues from its memory. Rows share the computation only.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when a row is not a whole number of chunks or the numbers of rows and memories differ,
-    /// [`Error::Device`] when the device failed.
+    /// [`Error::InvalidOption`] when a row is not a whole number of chunks or the numbers of rows and memories differ.
     pub fn probabilities(&self, rows: &[&[f32]], memories: &mut [VadState]) -> Result<Vec<Vec<f32>>> {
         if rows.len() != memories.len() || rows.iter().any(|row| row.len() % CHUNK != 0) {
             return Err(Error::InvalidOption(format!("the detector takes whole chunks of {CHUNK} samples a stream")));
@@ -59,11 +58,11 @@ impl Silero {
                 memories[row].context.copy_from_slice(&chunk[CHUNK - CONTEXT..]);
                 rows_of_chunks.push(row);
                 if rows_of_chunks.len() == TOGETHER {
-                    self.process(&mut inputs_with_context, &mut rows_of_chunks, memories, &mut probabilities)?;
+                    self.process(&mut inputs_with_context, &mut rows_of_chunks, memories, &mut probabilities);
                 }
             }
         }
-        self.process(&mut inputs_with_context, &mut rows_of_chunks, memories, &mut probabilities)?;
+        self.process(&mut inputs_with_context, &mut rows_of_chunks, memories, &mut probabilities);
         Ok(probabilities)
     }
 
@@ -74,15 +73,14 @@ impl Silero {
         rows_of_chunks: &mut Vec<usize>,
         memories: &mut [VadState],
         probabilities: &mut [Vec<f32>],
-    ) -> Result<()> {
+    ) {
         if !rows_of_chunks.is_empty() {
-            let inputs = self.front.forward(inputs_with_context)?;
-            for (row, input) in rows_of_chunks.iter().zip(inputs.chunks_exact(super::memory::GATES)) {
-                probabilities[*row].push(self.cell.step(input, &mut memories[*row]));
+            let mut gates = self.front.forward(inputs_with_context);
+            for (row, gates) in rows_of_chunks.iter().zip(gates.chunks_exact_mut(GATES)) {
+                probabilities[*row].push(self.cell.step(gates, &mut memories[*row]));
             }
             inputs_with_context.clear();
             rows_of_chunks.clear();
         }
-        Ok(())
     }
 }

@@ -287,7 +287,7 @@ mod tests {
     fn new_input_does_not_reset_the_waiting_time_of_a_chunk() {
         let models = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../models");
         let model = Arc::new(FastConformer::load(&models.join("starter/asr-en"), &Device::flex()).unwrap());
-        let detector = Silero::load(&models.join("starter/vad"), &Device::flex()).unwrap();
+        let detector = Silero::load(&models.join("starter/vad")).unwrap();
         let mut mel = model.preprocessor().stream().unwrap();
         let mut heard = VadStream::new(&detector);
         let mut executor = LiveExecutor::default();
