@@ -32,6 +32,8 @@ use crate::vad::window::Window;
 /// Input that is read ahead of the device: mel rows of a stream (27 s at 10 ms), and windows.
 const ROWS_AHEAD: usize = 2_688;
 const WINDOWS_AHEAD: usize = 8;
+/// Mel rows that are sent to the worker together, half a step of it, as each sending wakes it.
+const ROWS_TOGETHER: usize = 448;
 
 /// Options and state of one transcription.
 struct Transcription<'a> {
@@ -203,23 +205,36 @@ fn transcribe_stream(
     let mut tokens: Vec<Token> = Vec::new();
     let (mut pushed, mut processed) = (0, 0);
     let mut ended = false;
+    // Blocks in which speech has not been detected yet.
+    let mut unheard: Vec<Vec<f32>> = Vec::new();
     loop {
+        let mut rows: Vec<f32> = Vec::new();
         while !ended && pushed - processed < ROWS_AHEAD {
             match audio.next_block()? {
                 Some(block) => {
-                    let rows = mel.push(&block);
-                    pushed += rows.len() / mels;
-                    // First, so that the device has them while speech is detected.
-                    open.push(TransducerInput::Rows(rows))?;
-                    filter.push(&block)?;
+                    let new = mel.push(&block);
+                    pushed += new.len() / mels;
+                    rows.extend(new);
+                    unheard.push(block);
+                    if rows.len() >= ROWS_TOGETHER * mels {
+                        open.push(TransducerInput::Rows(std::mem::take(&mut rows)))?;
+                    }
                 }
                 None => {
-                    let rows = mel.finish();
-                    pushed += rows.len() / mels;
-                    open.finish(Some(TransducerInput::Rows(rows)));
+                    let new = mel.finish();
+                    pushed += new.len() / mels;
+                    rows.extend(new);
+                    open.finish(Some(TransducerInput::Rows(std::mem::take(&mut rows))));
                     ended = true;
                 }
             }
+        }
+        if !rows.is_empty() {
+            open.push(TransducerInput::Rows(rows))?;
+        }
+        // After the rows are sent, so that the device has a step while speech is detected.
+        for block in unheard.drain(..) {
+            filter.push(&block)?;
         }
         let Some(output) = open.next()? else { break };
         processed += output.rows;
