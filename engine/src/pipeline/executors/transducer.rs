@@ -148,7 +148,9 @@ impl TransducerSlot {
     fn next_rows(&self, factor: usize) -> Option<usize> {
         let PendingInput::Stream { rows, first, .. } = &self.pending else { return None };
         let available = rows.len() / self.mels;
-        if available >= self.step_rows {
+        // On a CPU the last step may take a quarter more: a step of a few frames would read all weights for them.
+        let longest = self.step_rows + if self.finishing && self.unit.is_none() { self.step_rows / 4 } else { 0 };
+        if available > longest || available >= self.step_rows && !self.finishing {
             return Some(self.step_rows);
         }
         let last = self.finishing && available > *first;
