@@ -7,6 +7,8 @@ use auricle_kernels::quantized::QuantizedMatrix;
 use auricle_kernels::quantized_blocks::QuantizedBlocks;
 use auricle_kernels::thread_pool;
 use burn::tensor::{DType, Device, Tensor, TensorData, module};
+use half::f16;
+use rayon::prelude::*;
 
 use super::{LayerNorm, Rounded};
 use crate::device::{has_f16, is_cpu};
@@ -145,13 +147,14 @@ impl Linear {
         if precision == Precision::Int8 && inputs.is_multiple_of(4) {
             return Self::quantized(weight, inputs, bias, device);
         }
-        let mut weight = TensorData::new(transpose(weight, outputs, inputs), [inputs, outputs]);
+        let shape = [inputs, outputs];
         // Rounded before they are copied: in 32 bits the largest matrices are more than one tensor of a card holds.
-        let is_half = precision == Precision::F16 && has_f16(device);
-        if is_half {
-            weight = weight.convert_dtype(DType::F16);
-        }
-        let weight = Tensor::from_data(weight, (device, if is_half { DType::F16 } else { DType::F32 }));
+        let (weight, dtype) = if precision == Precision::F16 && has_f16(device) {
+            (TensorData::new(transpose_as(weight, outputs, inputs, f16::from_f32), shape), DType::F16)
+        } else {
+            (TensorData::new(transpose(weight, outputs, inputs), shape), DType::F32)
+        };
+        let weight = Tensor::from_data(weight, (device, dtype));
         Self { is_wide: true, ..Self::from_tensor(weight, bias, device) }
     }
 
@@ -345,18 +348,27 @@ fn by_rows<const D: usize>(
     }
 }
 
-/// Transposes `[rows, columns]` to `[columns, rows]`, in blocks that stay in cache.
+/// Transposes `[rows, columns]` to `[columns, rows]`.
 pub(crate) fn transpose(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    transpose_as(values, rows, columns, |value| value)
+}
+
+/// As [`transpose`], with values of another type: in blocks that stay in cache, on all cores.
+fn transpose_as<T>(values: &[f32], rows: usize, columns: usize, to: impl Fn(f32) -> T + Sync) -> Vec<T>
+where
+    T: Copy + Default + Send,
+{
     const BLOCK: usize = 32;
-    let mut out = vec![0.0; values.len()];
-    for row0 in (0..rows).step_by(BLOCK) {
-        for column0 in (0..columns).step_by(BLOCK) {
+    let mut out = vec![T::default(); values.len()];
+    out.par_chunks_mut((BLOCK * rows).max(1)).enumerate().for_each(|(number, out)| {
+        let column0 = number * BLOCK;
+        for row0 in (0..rows).step_by(BLOCK) {
             for row in row0..(row0 + BLOCK).min(rows) {
                 for column in column0..(column0 + BLOCK).min(columns) {
-                    out[column * rows + row] = values[row * columns + column];
+                    out[(column - column0) * rows + row] = to(values[row * columns + column]);
                 }
             }
         }
-    }
+    });
     out
 }

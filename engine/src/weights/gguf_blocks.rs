@@ -2,6 +2,10 @@
 //! and for some types the minima, that turn them into values.
 
 use half::{bf16, f16};
+use rayon::prelude::*;
+
+/// Blocks that a thread unpacks at a time.
+const BLOCKS_TOGETHER: usize = 4096;
 
 /// Values in a block of blocks, the types that end in K.
 const SUPER: usize = 256;
@@ -120,8 +124,18 @@ impl BlockType {
         }
     }
 
-    /// Unpacks whole blocks to values. Bytes after the last whole block are ignored.
+    /// Unpacks whole blocks to values, on all cores. Bytes after the last whole block are ignored.
     pub fn unpack(self, bytes: &[u8]) -> Vec<f32> {
+        let mut values = vec![0.0; bytes.len() / self.bytes() * self.values()];
+        let parts = values.par_chunks_mut(BLOCKS_TOGETHER * self.values());
+        parts.zip(bytes.par_chunks(BLOCKS_TOGETHER * self.bytes())).for_each(|(values, bytes)| {
+            let unpacked = self.unpack_here(bytes);
+            values.copy_from_slice(&unpacked);
+        });
+        values
+    }
+
+    fn unpack_here(self, bytes: &[u8]) -> Vec<f32> {
         let mut values = Vec::with_capacity(bytes.len() / self.bytes() * self.values());
         match self {
             Self::F32 => values

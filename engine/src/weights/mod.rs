@@ -16,6 +16,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Tensor, TensorData};
+use rayon::prelude::*;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
@@ -23,6 +24,8 @@ use crate::error::{Error, Result};
 
 /// Longest header that is accepted: the format's own limit.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
+/// Values that a thread converts at a time.
+const VALUES_TOGETHER: usize = 1 << 16;
 
 struct Entry {
     shape: Vec<usize>,
@@ -219,7 +222,10 @@ impl Weights {
         file.seek(SeekFrom::Start(start))
             .and_then(|_| file.read_exact(&mut bytes))
             .map_err(|e| wrong(format!("cannot be read: {e}")))?;
-        let halves = |to_f32: fn([u8; 2]) -> f32| bytes.chunks_exact(2).map(|b| to_f32([b[0], b[1]])).collect();
+        let halves = |to_f32: fn([u8; 2]) -> f32| {
+            let words = bytes.par_chunks_exact(2).with_min_len(VALUES_TOGETHER);
+            words.map(|b| to_f32([b[0], b[1]])).collect()
+        };
         match dtype {
             Dtype::F32 => Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
             Dtype::F16 => Ok(halves(|b| half::f16::from_le_bytes(b).to_f32())),

@@ -11,6 +11,8 @@ use auricle_kernels::norm::{add_and_rms_norm, rms_norm};
 use auricle_kernels::page_cache::{self, Heads, PageTables, StepToken, Turn};
 use auricle_kernels::quantized_blocks::QuantizedBlocks;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use half::f16;
+use rayon::prelude::*;
 
 use super::config::{Config, Family};
 use super::network::Piece;
@@ -141,7 +143,11 @@ impl GpuNetwork {
             rotations.extend(angles().map(f32::cos));
             rotations.extend(angles().map(f32::sin));
         }
-        let embeddings = TensorData::new(embeddings, [vocabulary, size]).convert_dtype(dtype);
+        let shape = [vocabulary, size];
+        let embeddings = match dtype {
+            DType::F16 => TensorData::new(embeddings.into_par_iter().map(f16::from_f32).collect(), shape),
+            _ => TensorData::new(embeddings, shape),
+        };
         let embeddings = Tensor::from_data(embeddings, (device, dtype));
         let rotations = Tensor::from_data(TensorData::new(rotations, [config.context, head]), device);
         Ok(Self { device: device.clone(), rotations, embeddings, blocks, norm, output, dtype, config })
