@@ -102,9 +102,12 @@ impl EngineDevice {
     /// # Errors
     /// Why it does not.
     fn check(&self) -> std::result::Result<(), String> {
+        if is_cpu(&self.device) {
+            return Ok(());
+        }
         let of_steps = self.started_worker().map_or(0, |worker| worker.failed_steps());
         let failures = of_steps + self.unread.load(Ordering::Acquire);
-        if is_cpu(&self.device) || failures == self.known_failures.load(Ordering::Acquire) {
+        if failures == self.known_failures.load(Ordering::Acquire) {
             return Ok(());
         }
         device::check(&self.device)?;
