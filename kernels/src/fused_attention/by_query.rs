@@ -6,7 +6,7 @@ use burn::backend::cubecl::dtype_to_storage_type;
 use burn::backend::tensor::FloatTensor;
 use cubecl::prelude::*;
 
-use super::kernel::{UNSEEN, key_range};
+use super::visible::{UNSEEN, key_range};
 use super::{AttentionCall, TensorMetadata, Window};
 use crate::reduce::{cube_max, cube_sum};
 

@@ -12,6 +12,8 @@ mod cpu;
 mod kernel;
 #[cfg(feature = "wgpu")]
 mod products;
+#[cfg(feature = "wgpu")]
+mod visible;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
