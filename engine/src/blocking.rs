@@ -12,10 +12,12 @@
 //! ```
 
 mod channels;
+mod chats;
 mod devices;
 mod diarizers;
 mod taggers;
 mod turn_detectors;
+mod voices;
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -28,11 +30,9 @@ use burn::tensor::Device;
 
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::catalog::{Catalog, SelectedCheckpoint};
-use crate::chat::{ChatEvent, ChatMessage, ChatOptions};
 use crate::decoding::fusion::FusionWeights;
 use crate::device::{self, DeviceInfo};
 use crate::error::{Error, Result};
-use crate::language::primary_subtag;
 use crate::load_once::Loaded;
 use crate::models::decoder::ChatModel;
 use crate::models::silero::Silero;
@@ -41,25 +41,25 @@ use crate::options::{
     TurnDetectorChoice,
 };
 use crate::pipeline::checkpoint::Checkpoint;
-use crate::pipeline::executors::speech::voice_model::{self, VoiceModel};
-use crate::pipeline::language::{self, ChatLimits, ChatReply};
+use crate::pipeline::executors::speech::voice_model::VoiceModel;
+use crate::pipeline::language::ChatLimits;
 use crate::pipeline::live::LiveEvent;
 use crate::pipeline::live::session::{self, LiveEvents, LiveInput};
 use crate::pipeline::offline;
 use crate::pipeline::offline::speaker_labels::SpeakerLabelling;
-use crate::pipeline::speech::session::{self as speech_session, SpeechFrames, SpeechInput};
 use crate::pipeline::stage_times::{self, StageTimes};
 use crate::scheduler::{Priority, SlotCounts};
 use crate::speakers::clustering::MOST_SPEAKERS;
-use crate::speech::{SpeakOptions, SpeechFrame, VoiceInfo};
 use crate::text::lm::LanguageModel;
 use crate::transcript::{ModelReport, Progress, Transcript};
 use crate::weights::most_bytes;
 pub use channels::MAX_SEPARATE_CHANNELS;
+pub use chats::Reply;
 use devices::{EngineDevice, EngineDevices};
 pub use diarizers::{check_diarizer, speaker_embedding};
 pub use taggers::{check_tagger, load_tagger};
 pub use turn_detectors::check_turn_detector;
+pub use voices::Speech;
 
 /// Loads a voice activity detector on the CPU to see that every tensor is there, has its shape, and none is left over; gives
 /// the number of values in its tensors.
@@ -171,36 +171,6 @@ impl Events {
 
 impl Iterator for Events {
     type Item = Result<LiveEvent>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        cubecl::future::block_on(self.0.next())
-    }
-}
-
-/// An answer of a language model as it is written, as an iterator that waits for the next piece.
-pub struct Reply(ChatReply);
-
-impl Reply {
-    /// Tokens of the conversation as the model reads it.
-    pub fn prompt_tokens(&self) -> usize {
-        self.0.prompt_tokens()
-    }
-}
-
-impl Iterator for Reply {
-    type Item = Result<ChatEvent>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        cubecl::future::block_on(self.0.next())
-    }
-}
-
-/// Frames of a stream of speech, as an iterator that waits for the next one.
-#[derive(Debug)]
-pub struct Speech(SpeechFrames);
-
-impl Iterator for Speech {
-    type Item = Result<SpeechFrame>;
 
     fn next(&mut self) -> Option<Self::Item> {
         cubecl::future::block_on(self.0.next())
@@ -443,156 +413,6 @@ impl Engine {
         session::open(&*on.worker()?, model, &options, look_ahead_ms, language_model, detector, turn_detector)
     }
 
-    /// Answers a conversation by a language model, piece by piece. Answers are written side by side; live sessions go first.
-    /// The first answer of a model loads it.
-    ///
-    /// # Errors
-    /// [`Error::NotPulled`] without a checkpoint; [`Error::UnknownModel`], [`Error::InvalidOption`] for options;
-    /// [`Error::ContextLength`] for a conversation that is too long; [`Error::Busy`] when there are as many answers as there may be; what
-    /// loading reports.
-    pub fn chat(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<Reply> {
-        self.open_chat(messages, options).map(Reply)
-    }
-
-    pub(crate) fn open_chat(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<ChatReply> {
-        let on = self.devices.choose_for(options.account.as_deref())?;
-        let model = self.chat_model(&on, options)?;
-        language::open(&*on.worker()?, model, messages, options, self.chat_limits)
-    }
-
-    /// Loads the language model that an answer with these options takes, so that the first does not wait for it.
-    ///
-    /// # Errors
-    /// [`Error::NotPulled`], [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`].
-    pub fn load_chat(&self, options: &ChatOptions) -> Result<()> {
-        self.devices.all()?.iter().try_for_each(|on| self.chat_model(on, options).map(drop))
-    }
-
-    /// Tokens of a conversation as the language model reads it.
-    ///
-    /// # Errors
-    /// As [`Engine::load_chat`], and [`Error::InvalidOption`] for a conversation that the model's template refuses.
-    pub fn count_chat_tokens(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<usize> {
-        let model = self.any_chat_model(options)?;
-        language::prompt(&model, messages, options, "").map(|tokens| tokens.len())
-    }
-
-    /// Tokens of a text alone, as the language model reads it within a message.
-    ///
-    /// # Errors
-    /// As [`Engine::load_chat`].
-    pub fn count_text_tokens(&self, text: &str, options: &ChatOptions) -> Result<usize> {
-        let mut tokens = Vec::new();
-        self.any_chat_model(options)?.tokenizer().encode_text(text, &mut tokens)?;
-        Ok(tokens.len())
-    }
-
-    /// Tokens that a conversation and its answer may have together.
-    ///
-    /// # Errors
-    /// As [`Engine::load_chat`].
-    pub fn chat_context_tokens(&self, options: &ChatOptions) -> Result<usize> {
-        let model = self.any_chat_model(options)?;
-        Ok(language::context_tokens(&model, self.chat_limits))
-    }
-
-    fn chat_model(&self, on: &EngineDevice, options: &ChatOptions) -> Result<Arc<ChatModel>> {
-        let path = match &options.checkpoint {
-            Some(path) => path.clone(),
-            None => self.catalog.choose_language_model(options.model.as_deref())?.1,
-        };
-        let most_bytes = on.info.max_tensor_bytes;
-        on.model(&path, || ChatModel::load_on(&path, on.precision, &on.device, most_bytes))
-    }
-
-    /// A language model for what all devices know of it.
-    fn any_chat_model(&self, options: &ChatOptions) -> Result<Arc<ChatModel>> {
-        self.chat_model(&*self.devices.choose_for(options.account.as_deref())?, options)
-    }
-
-    /// The voices that [`Engine::speak`] has: the catalog's whose folders are there, or those of the options' checkpoint. The first is the
-    /// default.
-    ///
-    /// # Errors
-    /// [`Error::NotPulled`] when no voice is there, [`Error::Checkpoint`] when the list of a folder's voices is malformed.
-    pub fn voices(&self, options: &SpeakOptions) -> Result<Vec<VoiceInfo>> {
-        self.voices_and_paths(options).map(|voices| voices.into_iter().map(|(voice, _)| voice).collect())
-    }
-
-    fn voices_and_paths(&self, options: &SpeakOptions) -> Result<Vec<(VoiceInfo, PathBuf)>> {
-        let voice = |id, language: &str, model: &str, path: &Path| {
-            let voice = VoiceInfo { id, language: language.into(), model: model.into() };
-            (voice, path.to_path_buf())
-        };
-        if let Some(path) = &options.checkpoint {
-            let model = path.file_name().unwrap_or_default().to_string_lossy();
-            // The text front end reads English.
-            let ids = voice_model::voice_ids(path)?.into_iter();
-            return Ok(ids.map(|id| voice(id, "en", &model, path)).collect());
-        }
-        let mut voices = Vec::new();
-        let folders = self.catalog.voices().iter();
-        let folders =
-            folders.flat_map(|model| self.catalog.voice_paths(model).into_iter().map(move |path| (model, path)));
-        for (model, path) in folders.filter(|(_, path)| path.is_dir()) {
-            let first = voices.len();
-            let ids = voice_model::voice_ids(&path)?.into_iter();
-            voices.extend(ids.map(|id| voice(id, &model.language, &model.id, &path)));
-            let default = |(voice, _): &(VoiceInfo, PathBuf)| Some(&voice.id) == model.default_voice.as_ref();
-            if let Some(at) = voices[first..].iter().position(default) {
-                voices[first..=first + at].rotate_right(1);
-            }
-        }
-        if voices.is_empty() {
-            let reason = "no voice is there: the models folder lacks the starter voice, which comes with the program";
-            return Err(Error::NotPulled(format!("{reason} (AURICLE_MODELS or --models names another folder)")));
-        }
-        Ok(voices)
-    }
-
-    /// Opens a stream of speech: text goes into the first part, frames of 80 ms come out of the second. All streams share the device's
-    /// steps.
-    ///
-    /// # Errors
-    /// [`Error::UnknownVoice`] and [`Error::Language`] for a voice that is not there, with those that are; [`Error::InvalidOption`] for a
-    /// speed; [`Error::Busy`] when there are as many streams as there may be; what loading reports.
-    pub fn speak(&self, options: &SpeakOptions) -> Result<(SpeechInput, Speech)> {
-        self.open_speech(options).map(|(input, frames)| (input, Speech(frames)))
-    }
-
-    pub(crate) fn open_speech(&self, options: &SpeakOptions) -> Result<(SpeechInput, SpeechFrames)> {
-        options.check()?;
-        let on = self.devices.choose(Priority::Speech)?;
-        let (model, voice) = self.voice_model(&on, options)?;
-        speech_session::open(&*on.worker()?, model, voice, options, (self.speech.0, &self.speech.1))
-    }
-
-    /// Loads the voice that speech with these options takes, and measures its loudness, so that the first does not wait for it.
-    ///
-    /// # Errors
-    /// As [`Engine::speak`].
-    pub fn load_voice(&self, options: &SpeakOptions) -> Result<()> {
-        for on in self.devices.all()? {
-            let (model, voice) = self.voice_model(&on, options)?;
-            on.suspect(model.measures(voice))?;
-        }
-        Ok(())
-    }
-
-    /// The model of a voice, and the voice's number.
-    fn voice_model(&self, on: &EngineDevice, options: &SpeakOptions) -> Result<(Arc<VoiceModel>, usize)> {
-        let voices = self.voices_and_paths(options)?;
-        let (voice, path) = match &options.voice {
-            None => voices.first().ok_or_else(|| Error::internal("there is no voice"))?,
-            Some(wanted) => find_voice(&voices, wanted)?,
-        };
-        let g2p = self.catalog.g2p();
-        let load = || VoiceModel::load(path, &voice.language, &on.device, on.precision, g2p.as_deref());
-        let model = on.model(path, load)?;
-        let number = model.voice(&voice.id).ok_or_else(|| Error::internal("a voice is listed and not loaded"))?;
-        Ok((model, number))
-    }
-
     /// Compiles what the device needs for the models loaded so far, so that the first request does not wait for it: runs two
     /// seconds of sound through each, as its users will. A CPU has nothing to compile: there it only costs that time.
     ///
@@ -652,7 +472,7 @@ impl Engine {
         on.suspect(stage_times::stages(&model, samples, &on.device))
     }
 
-    /// What is read from a path for all devices: loaded, if it is not there.
+    /// A file's value for all devices: read, if it is not there.
     fn shared<T: Loaded>(&self, path: &Path, load: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
         self.devices.shared.get(path, || most_bytes(path), load)
     }
@@ -695,30 +515,6 @@ impl Engine {
             LanguageModelChoice::Shipped if !device::is_cpu(&on.device) => Ok(None),
             _ => self.language_model(choice, wanted),
         }
-    }
-}
-
-/// The voice of an id, or the first that speaks a language.
-///
-/// # Errors
-/// [`Error::Language`] for a language that no voice speaks, [`Error::UnknownVoice`] for another name; both list what is there.
-fn find_voice<'a>(voices: &'a [(VoiceInfo, PathBuf)], wanted: &str) -> Result<&'a (VoiceInfo, PathBuf)> {
-    let by_id = voices.iter().find(|(voice, _)| voice.id == wanted);
-    let language = primary_subtag(wanted);
-    if let Some(voice) = by_id.or_else(|| voices.iter().find(|(voice, _)| voice.language == language)) {
-        return Ok(voice);
-    }
-    let known: Vec<String> = voices.iter().map(|(voice, _)| format!("{} ({})", voice.id, voice.language)).collect();
-    let known = format!("there are {}; `auricle voices list` lists them", known.join(", "));
-    let of_folder = |(_, path): &(VoiceInfo, PathBuf)| voice_model::other_language(path, wanted);
-    if let Some(other) = voices.iter().find_map(of_folder) {
-        return Err(Error::Language(format!("{wanted} speaks {other}, and text is read as English; {known}")));
-    }
-    let is_code = (2..=3).contains(&language.len()) && language.bytes().all(|byte| byte.is_ascii_lowercase());
-    match is_code {
-        true if language == wanted => Err(Error::Language(format!("no voice speaks {language}; {known}"))),
-        true => Err(Error::Language(format!("no voice is named {wanted} or speaks {language}; {known}"))),
-        false => Err(Error::UnknownVoice(format!("{wanted:?}; {known}"))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Values that are read from files once, and forgotten when others need their memory.
 //!
-//! All count against one limit, those of each device by themselves, each by the bytes that it takes at most. A value is in use while somebody else holds it, and then it
-//! stays; of the others, the one that was last asked for longest ago goes first.
+//! Each device has values of its own. All count against one limit, each by the bytes that it takes at most. A value is in use while
+//! somebody else holds it, and then it stays; of the others, the one that was last asked for longest ago goes first.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;

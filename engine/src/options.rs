@@ -63,7 +63,8 @@ pub struct EngineOptions {
 }
 
 impl Default for EngineOptions {
-    /// The folder that [`models_dir`] finds, else `models`; the GPU if there is one, or all that are like it; three quarters of the machine's memory for models.
+    /// The folder that [`models_dir`] finds, else `models`; the GPU if there is one, and all that are like it; three quarters of the
+    /// machine's memory for models.
     fn default() -> Self {
         Self {
             models: models_dir().unwrap_or_else(|| "models".into()),

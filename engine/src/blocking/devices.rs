@@ -143,7 +143,7 @@ pub(crate) struct EngineDevices {
     /// Files that are read for all devices. The models of each are at a place of their own beside them.
     pub shared: LoadedFiles,
     slots: SlotCounts,
-    /// Where the next work goes among devices with as many streams.
+    /// Number of the device that is asked first, so that devices with as many streams take turns.
     turn: AtomicUsize,
 }
 

@@ -115,13 +115,16 @@ fn tokens_that_are_recorded_give_the_scores_of_the_cpu_without_launches() {
     };
     let Some((device, _)) = devices().into_iter().find(|(_, on_cpu)| !on_cpu) else { return };
     let ((mut steps, here), (mut theirs, there)) = (on(&Device::flex()), on(&device));
+    // Tokens at a time: several at once make the cache grow, too.
+    let at_once = |at: u32| if at == 62 { 3 } else { 1 };
     let (mut rows, mut repeated) = (3, 0);
     for at in 0..90u32 {
         if at == 75 {
             rows = 2;
             (steps, theirs) = (steps.keep(&[0, 2]), theirs.keep(&[0, 2]));
         }
-        let tokens: Vec<Vec<u32>> = (0..rows).map(|row| vec![(7 + 31 * at + 5 * row) % 250]).collect();
+        let tokens: Vec<Vec<u32>> =
+            (0..rows).map(|row| (0..at_once(at)).map(|next| (7 + 31 * at + 5 * row + next) % 250).collect()).collect();
         let wanted = here.decoder().forward(&mut steps, &tokens).unwrap().scores.read().unwrap();
         let (found, launches) = count(|| there.decoder().forward(&mut theirs, &tokens).unwrap());
         repeated += usize::from(launches.total() == 0);
@@ -131,6 +134,6 @@ fn tokens_that_are_recorded_give_the_scores_of_the_cpu_without_launches() {
             assert!((a - b).abs() < 5e-3 * (1.0 + b.abs()), "token {at}, score {place}: {a} is not {b}");
         }
     }
-    // Three times tensors are others, and then a token is launched and the next one recorded.
-    assert_eq!(repeated, 90 - 3 * 2, "tokens without a launch");
+    // Three times tensors are others, and then a token is launched and the next one recorded; and several tokens are no record.
+    assert_eq!(repeated, 90 - 3 * 2 - 1, "tokens without a launch");
 }

@@ -22,7 +22,7 @@ use crate::weights::Scope;
 /// Columns allocated at a time; they are filled in place.
 const ROOM: usize = 64;
 
-/// What a step of one token a row gives: the scores of the next token, and the output of the first blocks.
+/// The results of a step: the scores of the next token, and the output of the first blocks.
 type StepOutput = (Tensor<2>, Tensor<3>);
 
 /// The decoder.
@@ -155,6 +155,8 @@ impl Decoder {
         let [_, _, positions, ids, _] = parts_of(&upload(integers, &self.tokens.device()), &places);
         let (x, mask) = (self.embed([positions, ids], tokens.len(), count), steps.mask(count, &self.tokens.device()));
         let columns = steps.columns;
+        // The caches may become other tensors.
+        steps.recorded = no_records();
         Ok(self.through_blocks(x, steps, blocks, |block, text, audio, inputs| {
             let inputs = block.attend_text(inputs, text, columns, &mask);
             block.cross.forward(inputs, block.feed_forward.norm(), audio)

@@ -1,0 +1,134 @@
+//! Voices, and streams of speech.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Engine;
+use super::devices::EngineDevice;
+use crate::error::{Error, Result};
+use crate::language::primary_subtag;
+use crate::pipeline::executors::speech::voice_model::{self, VoiceModel};
+use crate::pipeline::speech::session::{self as speech_session, SpeechFrames, SpeechInput};
+use crate::scheduler::Priority;
+use crate::speech::{SpeakOptions, SpeechFrame, VoiceInfo};
+
+/// Frames of a stream of speech, as an iterator that waits for the next one.
+#[derive(Debug)]
+pub struct Speech(SpeechFrames);
+
+impl Iterator for Speech {
+    type Item = Result<SpeechFrame>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        cubecl::future::block_on(self.0.next())
+    }
+}
+
+impl Engine {
+    /// The voices that [`Engine::speak`] has: the catalog's whose folders are there, or those of the options' checkpoint. The first is the
+    /// default.
+    ///
+    /// # Errors
+    /// [`Error::NotPulled`] when no voice is there, [`Error::Checkpoint`] when the list of a folder's voices is malformed.
+    pub fn voices(&self, options: &SpeakOptions) -> Result<Vec<VoiceInfo>> {
+        self.voices_and_paths(options).map(|voices| voices.into_iter().map(|(voice, _)| voice).collect())
+    }
+
+    fn voices_and_paths(&self, options: &SpeakOptions) -> Result<Vec<(VoiceInfo, PathBuf)>> {
+        let voice = |id, language: &str, model: &str, path: &Path| {
+            let voice = VoiceInfo { id, language: language.into(), model: model.into() };
+            (voice, path.to_path_buf())
+        };
+        if let Some(path) = &options.checkpoint {
+            let model = path.file_name().unwrap_or_default().to_string_lossy();
+            // The text front end reads English.
+            let ids = voice_model::voice_ids(path)?.into_iter();
+            return Ok(ids.map(|id| voice(id, "en", &model, path)).collect());
+        }
+        let mut voices = Vec::new();
+        let folders = self.catalog.voices().iter();
+        let folders =
+            folders.flat_map(|model| self.catalog.voice_paths(model).into_iter().map(move |path| (model, path)));
+        for (model, path) in folders.filter(|(_, path)| path.is_dir()) {
+            let first = voices.len();
+            let ids = voice_model::voice_ids(&path)?.into_iter();
+            voices.extend(ids.map(|id| voice(id, &model.language, &model.id, &path)));
+            let default = |(voice, _): &(VoiceInfo, PathBuf)| Some(&voice.id) == model.default_voice.as_ref();
+            if let Some(at) = voices[first..].iter().position(default) {
+                voices[first..=first + at].rotate_right(1);
+            }
+        }
+        if voices.is_empty() {
+            let reason = "no voice is there: the models folder lacks the starter voice, which comes with the program";
+            return Err(Error::NotPulled(format!("{reason} (AURICLE_MODELS or --models names another folder)")));
+        }
+        Ok(voices)
+    }
+
+    /// Opens a stream of speech: text goes into the first part, frames of 80 ms come out of the second. All streams share the device's
+    /// steps.
+    ///
+    /// # Errors
+    /// [`Error::UnknownVoice`] and [`Error::Language`] for a voice that is not there, with those that are; [`Error::InvalidOption`] for a
+    /// speed; [`Error::Busy`] when there are as many streams as there may be; what loading reports.
+    pub fn speak(&self, options: &SpeakOptions) -> Result<(SpeechInput, Speech)> {
+        self.open_speech(options).map(|(input, frames)| (input, Speech(frames)))
+    }
+
+    pub(crate) fn open_speech(&self, options: &SpeakOptions) -> Result<(SpeechInput, SpeechFrames)> {
+        options.check()?;
+        let on = self.devices.choose(Priority::Speech)?;
+        let (model, voice) = self.voice_model(&on, options)?;
+        speech_session::open(&*on.worker()?, model, voice, options, (self.speech.0, &self.speech.1))
+    }
+
+    /// Loads the voice that speech with these options takes, and measures its loudness, so that the first does not wait for it.
+    ///
+    /// # Errors
+    /// As [`Engine::speak`].
+    pub fn load_voice(&self, options: &SpeakOptions) -> Result<()> {
+        for on in self.devices.all()? {
+            let (model, voice) = self.voice_model(&on, options)?;
+            on.suspect(model.measures(voice))?;
+        }
+        Ok(())
+    }
+
+    /// The model of a voice, and the voice's number.
+    fn voice_model(&self, on: &EngineDevice, options: &SpeakOptions) -> Result<(Arc<VoiceModel>, usize)> {
+        let voices = self.voices_and_paths(options)?;
+        let (voice, path) = match &options.voice {
+            None => voices.first().ok_or_else(|| Error::internal("there is no voice"))?,
+            Some(wanted) => find_voice(&voices, wanted)?,
+        };
+        let g2p = self.catalog.g2p();
+        let load = || VoiceModel::load(path, &voice.language, &on.device, on.precision, g2p.as_deref());
+        let model = on.model(path, load)?;
+        let number = model.voice(&voice.id).ok_or_else(|| Error::internal("a voice is listed and not loaded"))?;
+        Ok((model, number))
+    }
+}
+
+/// The voice of an id, or the first that speaks a language.
+///
+/// # Errors
+/// [`Error::Language`] for a language that no voice speaks, [`Error::UnknownVoice`] for another name; both list what is there.
+fn find_voice<'a>(voices: &'a [(VoiceInfo, PathBuf)], wanted: &str) -> Result<&'a (VoiceInfo, PathBuf)> {
+    let by_id = voices.iter().find(|(voice, _)| voice.id == wanted);
+    let language = primary_subtag(wanted);
+    if let Some(voice) = by_id.or_else(|| voices.iter().find(|(voice, _)| voice.language == language)) {
+        return Ok(voice);
+    }
+    let known: Vec<String> = voices.iter().map(|(voice, _)| format!("{} ({})", voice.id, voice.language)).collect();
+    let known = format!("there are {}; `auricle voices list` lists them", known.join(", "));
+    let of_folder = |(_, path): &(VoiceInfo, PathBuf)| voice_model::other_language(path, wanted);
+    if let Some(other) = voices.iter().find_map(of_folder) {
+        return Err(Error::Language(format!("{wanted} speaks {other}, and text is read as English; {known}")));
+    }
+    let is_code = (2..=3).contains(&language.len()) && language.bytes().all(|byte| byte.is_ascii_lowercase());
+    match is_code {
+        true if language == wanted => Err(Error::Language(format!("no voice speaks {language}; {known}"))),
+        true => Err(Error::Language(format!("no voice is named {wanted} or speaks {language}; {known}"))),
+        false => Err(Error::UnknownVoice(format!("{wanted:?}; {known}"))),
+    }
+}
