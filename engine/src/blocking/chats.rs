@@ -32,9 +32,9 @@ impl Engine {
     /// The first answer of a model loads it.
     ///
     /// # Errors
-    /// [`Error::NotPulled`] without a checkpoint; [`Error::UnknownModel`], [`Error::InvalidOption`] for options;
-    /// [`Error::ContextLength`] for a conversation that is too long; [`Error::Busy`] when there are as many answers as there may be; what
-    /// loading reports.
+    /// [`NotPulled`](crate::Error::NotPulled) without a checkpoint; [`UnknownModel`](crate::Error::UnknownModel),
+    /// [`InvalidOption`](crate::Error::InvalidOption) for options; [`ContextLength`](crate::Error::ContextLength) for a conversation
+    /// that is too long; [`Busy`](crate::Error::Busy) when there are as many answers as there may be; what loading reports.
     pub fn chat(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<Reply> {
         self.open_chat(messages, options).map(Reply)
     }
@@ -48,7 +48,8 @@ impl Engine {
     /// Loads the language model that an answer with these options takes, so that the first does not wait for it.
     ///
     /// # Errors
-    /// [`Error::NotPulled`], [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`].
+    /// [`NotPulled`](crate::Error::NotPulled), [`UnknownModel`](crate::Error::UnknownModel), [`Checkpoint`](crate::Error::Checkpoint),
+    /// [`Weights`](crate::Error::Weights).
     pub fn load_chat(&self, options: &ChatOptions) -> Result<()> {
         self.devices.all()?.iter().try_for_each(|on| self.chat_model(on, options).map(drop))
     }
@@ -56,7 +57,7 @@ impl Engine {
     /// Tokens of a conversation as the language model reads it.
     ///
     /// # Errors
-    /// As [`Engine::load_chat`], and [`Error::InvalidOption`] for a conversation that the model's template refuses.
+    /// As [`Engine::load_chat`], and [`InvalidOption`](crate::Error::InvalidOption) for a conversation that the model's template refuses.
     pub fn count_chat_tokens(&self, messages: &[ChatMessage], options: &ChatOptions) -> Result<usize> {
         let model = self.any_chat_model(options)?;
         language::prompt(&model, messages, options, "").map(|tokens| tokens.len())
