@@ -39,6 +39,9 @@ struct Arguments {
     /// Length of each recording, in minutes
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
+    /// No speech detector: silence is encoded too
+    #[arg(long)]
+    with_silence: bool,
     /// Bias of a blank's score in random weights: the higher, the fewer tokens
     #[arg(long, default_value_t = 4.0)]
     blank: f32,
@@ -59,11 +62,14 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
             folder
         }
     };
-    let catalog = format!(
-        "[detector]\npublished = \"none\"\nfolder = \"none\"\nstarter = {:?}\n\
-         [[model]]\nid = \"files\"\nkind = \"prerecorded\"\ndefault = true\npublished = \"none\"\nfolder = {folder:?}\nstarter = {:?}\n\
-         languages = [\"en\"]\nstarter_languages = [\"en\"]\n",
+    let detector = format!(
+        "[detector]\npublished = \"none\"\nfolder = \"none\"\nstarter = {:?}\n",
         auricle_tests::models().join("starter/vad"),
+    );
+    let detector = if arguments.with_silence { String::new() } else { detector };
+    let catalog = format!(
+        "{detector}[[model]]\nid = \"files\"\nkind = \"prerecorded\"\ndefault = true\npublished = \"none\"\nfolder = {folder:?}\nstarter = {:?}\n\
+         languages = [\"en\"]\nstarter_languages = [\"en\"]\n",
         auricle_tests::models().join("starter/asr-en"),
     );
     std::fs::write(models.path().join("catalog.toml"), catalog)?;
