@@ -278,6 +278,8 @@ pub struct ListenOptions {
     pub fusion: FusionWeights,
     /// Texts that are followed at a time where a language model joins the search, at least 1; 16 if left out.
     pub beam: Option<usize>,
+    /// The most other texts, nearly as likely, that come with each caption where a language model joins the search.
+    pub alternatives: usize,
 }
 
 impl Default for ListenOptions {
@@ -293,6 +295,7 @@ impl Default for ListenOptions {
             language_model: LanguageModelChoice::default(),
             fusion: FusionWeights::default(),
             beam: None,
+            alternatives: 0,
         }
     }
 }
@@ -309,5 +312,6 @@ impl ListenOptions {
         language_model: LanguageModelChoice => language_model,
         fusion: FusionWeights => fusion,
         beam: usize => Some(beam),
+        alternatives: usize => alternatives,
     }
 }

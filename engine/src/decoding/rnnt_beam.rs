@@ -123,6 +123,13 @@ impl<P: PredictorState> BeamState<P> {
         self.prefixes.first().map(|best| self.trail.tokens(best.last)).unwrap_or_default()
     }
 
+    /// The open tokens of other prefixes, the likeliest first, whose score is at most `margin` below the best one's.
+    pub fn alternatives(&self, margin: f32) -> impl Iterator<Item = Vec<Token>> {
+        let least = self.prefixes.first().map_or(0.0, |best| best.score - margin);
+        let others = self.prefixes.iter().skip(1).filter(move |prefix| prefix.score >= least);
+        others.map(|prefix| self.trail.tokens(prefix.last))
+    }
+
     /// Ends the search; returns the open tokens of the best prefix.
     pub fn finish(self, beam: Beam) -> Vec<Token> {
         let whole = |prefix: &Prefix| {

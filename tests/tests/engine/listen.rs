@@ -280,6 +280,33 @@ fn a_users_language_model_joins_the_search_of_a_session() {
     assert_eq!(others(LanguageModelChoice::File(file.path().into())), Vec::<String>::new());
 }
 
+/// The texts of an event: its own and the alternatives.
+fn texts(event: &LiveEvent) -> (&str, &[String]) {
+    let (LiveEvent::Partial(caption) | LiveEvent::Final(caption) | LiveEvent::Formatted(caption)) = event;
+    (&caption.text, &caption.alternatives)
+}
+
+#[test]
+fn alternatives_are_other_texts_of_the_search() {
+    let with = heard(&model("svc-realtime-pro").alternatives(3), spoken(), SECOND / 10);
+    let without = heard(&model("svc-realtime-pro"), spoken(), SECOND / 10);
+    let greedy = model("svc-realtime-pro").alternatives(3).language_model(LanguageModelChoice::Off);
+    assert_same(&finals(&with), &finals(&without), "with alternatives");
+    for event in with.iter().filter(|event| !matches!(event, LiveEvent::Formatted(_))) {
+        let (text, others) = texts(event);
+        assert!(others.len() <= 3 && !others.iter().any(|other| other == text), "{text}: {others:?}");
+        assert!((1..others.len()).all(|at| !others[..at].contains(&others[at])), "{others:?}");
+    }
+    let turned_out_right = with.iter().enumerate().any(|(at, event)| {
+        let (text, others) = texts(event);
+        let later = with[at + 1..].iter().map(|later| texts(later).0);
+        later.filter(|later| !later.starts_with(text)).any(|later| others.iter().any(|other| later.starts_with(other)))
+    });
+    assert!(turned_out_right, "the search changes its mind");
+    let none = |events: &[LiveEvent]| events.iter().all(|event| texts(event).1.is_empty());
+    assert!(none(&without) && none(&heard(&greedy, spoken(), SECOND / 10)));
+}
+
 /// A beam search may revise partial text; it never revises finished text.
 #[test]
 fn greedy_partials_only_grow() {

@@ -89,6 +89,11 @@ impl Stream {
     pub fn open(&self) -> Vec<Token> {
         self.searching.beams.first().map(BeamState::open).unwrap_or_default()
     }
+
+    /// Likewise the tokens of other hypotheses, the likeliest first, whose scores are at most `margin` below the best one's.
+    pub fn alternatives(&self, margin: f32) -> impl Iterator<Item = Vec<Token>> {
+        self.searching.beams.first().into_iter().flat_map(move |beam| beam.alternatives(margin))
+    }
 }
 
 impl Encoded {

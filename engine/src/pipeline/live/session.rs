@@ -118,6 +118,7 @@ pub(crate) fn open(
         keyterms: keyterms.map(Arc::new),
         fusion,
         beam: options.beam.unwrap_or(fusion::BEAM),
+        alternatives: options.alternatives,
         backlog: BacklogReporter::new(backlog.clone()),
     });
     let resampler = Resampler::live(options.sample_rate)?;

@@ -15,6 +15,10 @@ pub struct Caption {
     pub text: String,
     /// Words of the text; times count from the first sample of the session.
     pub words: Vec<Word>,
+    /// Other texts that the turn may have, unformatted, the likeliest first: see
+    /// [`ListenOptions::alternatives`](crate::ListenOptions::alternatives).
+    #[serde(skip)]
+    pub alternatives: Vec<String>,
 }
 
 /// An event of a live session.
@@ -36,6 +40,8 @@ pub struct Turns {
     open: Vec<Token>,
     /// Text of the last partial.
     shown: String,
+    /// Alternatives of the last partial.
+    alternatives: Vec<String>,
     /// Language of the speech, if it is known.
     language: Option<String>,
     emission_delay: EmissionDelay,
@@ -51,19 +57,24 @@ impl Turns {
     pub fn take(&mut self, output: StepOutput, model: &FastConformer) -> Vec<LiveEvent> {
         let new_open = output.open.filter(|open| *open != self.open);
         let changed = !output.tokens.is_empty() || new_open.is_some();
+        let mut alternatives = self.alternatives(&output.alternatives, model);
         self.tokens.extend(output.tokens);
         self.open = new_open.unwrap_or(std::mem::take(&mut self.open));
         let mut events = Vec::new();
         if changed || output.ended {
             // The last frame may reach past the last sample.
-            let caption = self.caption(output.turn_ms, output.until_ms.saturating_sub(output.turn_ms), model);
+            let mut caption = self.caption(output.turn_ms, output.until_ms.saturating_sub(output.turn_ms), model);
+            // The search may have several ways to one text.
+            alternatives.retain(|text| *text != caption.text);
+            caption.alternatives.clone_from(&alternatives);
             if output.ended && !caption.text.is_empty() {
                 let (words, text) = itn::format(&caption.words, self.language.as_deref().unwrap_or("en"));
                 events.push(LiveEvent::Final(caption));
-                events.push(LiveEvent::Formatted(Caption { text, words }));
-            } else if caption.text != self.shown {
+                events.push(LiveEvent::Formatted(Caption { text, words, alternatives }));
+            } else if caption.text != self.shown || alternatives != self.alternatives {
                 // An empty partial too: it takes back a text that gets no final.
                 self.shown.clone_from(&caption.text);
+                self.alternatives = alternatives;
                 events.push(LiveEvent::Partial(caption));
             }
         }
@@ -71,8 +82,22 @@ impl Turns {
             self.tokens.clear();
             self.open.clear();
             self.shown.clear();
+            self.alternatives.clear();
         }
         events
+    }
+
+    /// Texts of the turn with other last tokens, each once.
+    fn alternatives(&self, others: &[Vec<Token>], model: &FastConformer) -> Vec<String> {
+        let mut texts = Vec::new();
+        for other in others {
+            let tokens = [self.tokens.as_slice(), other].concat();
+            let text = model.vocabulary().words(&tokens, model.frame_ms(), 0).text;
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        texts
     }
 
     /// Caption of the turn, which begins at `turn_ms` and is `length_ms` long.
@@ -80,7 +105,7 @@ impl Turns {
         let tokens = [self.tokens.as_slice(), &self.open].concat();
         let spoken = model.vocabulary().words(&tokens, model.frame_ms(), length_ms);
         self.language = spoken.language.or(self.language.take());
-        let mut caption = Caption { text: spoken.text, words: spoken.words };
+        let mut caption = Caption { text: spoken.text, words: spoken.words, alternatives: Vec::new() };
         self.emission_delay.correct(&mut caption.words);
         for word in &mut caption.words {
             word.start += turn_ms;

@@ -25,6 +25,9 @@ const HOP: usize = 160;
 /// Most encoder frames of a step: a stream that is behind catches up in long steps.
 const MAX_STEP_FRAMES: usize = 112;
 
+/// Most nats by which the score of a reported alternative is below the best text's.
+const ALTERNATIVE_MARGIN: f32 = 1.5;
+
 /// Options of a live stream.
 pub struct LiveRequest {
     pub group: BatchGroup,
@@ -39,6 +42,8 @@ pub struct LiveRequest {
     pub fusion: Option<Arc<Fusion>>,
     /// Beam width.
     pub beam: usize,
+    /// The most other texts of the search that are reported.
+    pub alternatives: usize,
     /// Is told of processed audio.
     pub backlog: BacklogReporter,
 }
@@ -82,6 +87,8 @@ pub struct StepOutput {
     /// Open tokens, which may still change: they replace the open tokens of earlier steps. None after a step without
     /// decoding.
     pub open: Option<Vec<Token>>,
+    /// What may stand in the place of `tokens` and `open`, the likeliest first.
+    pub alternatives: Vec<Vec<Token>>,
     /// Start of the turn, ms from the start of the session.
     pub turn_ms: u64,
     /// True if the turn is over.
@@ -411,6 +418,8 @@ impl LiveSlot {
     pub fn encoded(&mut self, stream: Stream, tokens: Vec<Token>) -> StepOutput {
         let Some(turn) = &mut self.turn else { return StepOutput::default() };
         let open = stream.open();
+        let others = stream.alternatives(ALTERNATIVE_MARGIN).take(self.request.alternatives);
+        let alternatives = others.map(|other| [tokens.as_slice(), &other].concat()).collect();
         turn.stream = Some(stream);
         let last = open.last().or(tokens.last());
         if let Some(since) = turn.no_token_since.take_if(|_| last.is_some()) {
@@ -424,7 +433,7 @@ impl LiveSlot {
             turn.end_row = Some(self.first_row);
         }
         self.update_ready_since();
-        let output = StepOutput { open: Some(open), ..self.output(tokens) };
+        let output = StepOutput { open: Some(open), alternatives, ..self.output(tokens) };
         if self.is_turn_encoded() { self.end_turn(output) } else { output }
     }
 
@@ -464,6 +473,7 @@ impl LiveSlot {
         StepOutput {
             tokens,
             open: None,
+            alternatives: Vec::new(),
             turn_ms: self.turn.as_ref().map_or(0, |turn| self.row_ms(turn.start_row)),
             ended: false,
             settled: 0,
