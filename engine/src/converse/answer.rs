@@ -51,6 +51,7 @@ impl Conversation {
                 }
             }
             Event::Heard { .. }
+            | Event::Alternatives(_)
             | Event::Partial(_)
             | Event::Final(_)
             | Event::Settled

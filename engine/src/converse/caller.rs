@@ -22,6 +22,8 @@ pub struct Caller {
     turn_ms: u64,
     finals: Vec<String>,
     partial: String,
+    /// Other texts that the partial, or the final that has taken its place, may have.
+    alternatives: Vec<String>,
     /// Answers that are awaited of the recogniser.
     marks: usize,
     /// True once the client knows that the caller speaks.
@@ -92,6 +94,11 @@ impl Caller {
         (self.voiced_ms, self.overlap_ms, self.burst_ms) = (0, 0, 0);
     }
 
+    /// Takes other texts of the words that come next.
+    pub fn alternatives(&mut self, texts: Vec<String>) {
+        self.alternatives = texts;
+    }
+
     /// Takes words that may change.
     pub fn partial(&mut self, text: String) {
         self.partial = text;
@@ -128,6 +135,11 @@ impl Caller {
         text
     }
 
+    /// Other texts of the turn's last words.
+    pub fn other_texts(&self) -> &[String] {
+        &self.alternatives
+    }
+
     /// The words of the turn so far, if they have changed since they were told.
     pub fn news(&mut self) -> Option<String> {
         let text = self.text();
@@ -148,6 +160,7 @@ impl Caller {
     fn clear_words(&mut self) {
         self.finals.clear();
         self.partial.clear();
+        self.alternatives.clear();
         self.shown.clear();
         self.asked = false;
     }

@@ -1,7 +1,7 @@
 //! The states, and what each event does in them: the caller's side.
 
 use super::caller::{Caller, OVERLAP_GAP_MS};
-use super::overlap::{Overlap, without_echo};
+use super::overlap::{Overlap, STOP_MS, without_echo};
 use super::reply::Reply;
 use super::sound::Sound;
 use super::tools::Tools;
@@ -16,6 +16,8 @@ const PAUSE_MS: u32 = 200;
 const GO_ON_MS: u32 = 200;
 /// Audio before a turn's first speech that the turn detector hears too, ms.
 const BEFORE_TURN_MS: u64 = 500;
+/// Other texts, the likeliest, in which a word stops the agent at once: a listener's word may be heard as any.
+const STOP_TEXTS: usize = 2;
 /// Longest wait for the final words of a turn, ms.
 const WORDS_TIMEOUT_MS: u64 = 15_000;
 /// Longest wait for the last words of a session, ms.
@@ -124,11 +126,14 @@ impl Conversation {
     }
 
     fn take(&mut self, now: u64, event: Event) {
-        if self.state == State::Ending && !matches!(event, Event::Partial(_) | Event::Final(_) | Event::Settled) {
+        if self.state == State::Ending
+            && !matches!(event, Event::Alternatives(_) | Event::Partial(_) | Event::Final(_) | Event::Settled)
+        {
             return;
         }
         match event {
             Event::Heard { speech, ms } => self.heard(now, speech, ms),
+            Event::Alternatives(texts) => self.caller.alternatives(texts),
             Event::Partial(text) => {
                 self.caller.partial(text);
                 self.words(now);
@@ -236,8 +241,15 @@ impl Conversation {
         self.actions.push(Action::Settle);
     }
 
+    /// How the turn sounds: open if one of the texts that it may have does. A pause cut short costs more than a second of silence.
     fn sounds(&self) -> Ending {
-        ending(&self.caller.text(), self.rules.language.as_deref())
+        let language = self.rules.language.as_deref();
+        // A full stop behind an open word is a sign of the end that the likeliest text lacks.
+        let is_open = |text: &String| !text.ends_with(['.', '?', '!']) && ending(text, language) == Ending::Open;
+        if self.caller.other_texts().iter().any(is_open) {
+            return Ending::Open;
+        }
+        ending(&self.caller.text(), language)
     }
 
     /// Speech goes on after a pause.
@@ -398,7 +410,10 @@ impl Conversation {
         let quiet = self.caller.quiet_ms();
         let language = self.rules.language.as_deref();
         let overlap = Overlap::new(&self.caller.text(), &self.said());
-        if self.rules.interruptible && overlap.interrupts(self.caller.overlap_ms(), language) {
+        let speech_ms = self.caller.overlap_ms();
+        let stops = |text: &String| Overlap::new(text, &self.said()).stops();
+        let may_stop = || speech_ms >= STOP_MS && self.caller.other_texts().iter().take(STOP_TEXTS).any(stops);
+        if self.rules.interruptible && (overlap.interrupts(speech_ms, language) || may_stop()) {
             return self.interrupt(now);
         }
         if self.caller.speaks() {
@@ -417,7 +432,7 @@ impl Conversation {
         self.awaited_until = None;
         let overlap = Overlap::new(&self.caller.text(), &self.said());
         let language = self.rules.language.as_deref();
-        if self.rules.interruptible && overlap.interrupts(0, language) {
+        if self.rules.interruptible && overlap.interrupts(STOP_MS, language) {
             return self.interrupt(now);
         }
         if !self.rules.interruptible && !overlap.fresh.is_empty() && !overlap.is_backchannel(language) {

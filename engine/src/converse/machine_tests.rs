@@ -152,7 +152,7 @@ impl Scene {
             State::Doubt => {
                 scene.says("Tell me a story.");
                 scene.answers("Once upon a time there was a small house.");
-                scene.hears(true, 160);
+                scene.hears(true, 320);
             }
             State::Holding => {
                 scene.says("Tell me a story.");
@@ -418,6 +418,47 @@ fn a_turn_that_ends_in_the_middle_of_a_sentence_waits() {
             }
         }
         assert!((waits_ms..waits_ms + 64).contains(&quiet), "{text}: {quiet} ms");
+    }
+}
+
+#[test]
+fn a_turn_waits_if_it_may_have_ended_in_the_middle_of_a_sentence() {
+    for (other, waits_ms) in [
+        ("i would like to go to the", 1_500),
+        ("i would like to go today on?", 300),
+        ("i would like to go two days", 300),
+    ] {
+        let mut scene = Scene::new();
+        scene.hears(true, 640);
+        scene.happens(Event::Alternatives(vec!["i would like a goat today".into(), other.into()]));
+        scene.happens(Event::Partial("i would like to go today".into()));
+        let mut quiet = 0;
+        while scene.user_texts().is_empty() {
+            quiet += 32;
+            for action in scene.hears(false, 32) {
+                if action == Action::Settle {
+                    scene.happens(Event::Final("I would like to go today.".into()));
+                    scene.happens(Event::Settled);
+                }
+            }
+        }
+        assert!((waits_ms..waits_ms + 64).contains(&quiet), "{other}: {quiet} ms");
+    }
+}
+
+#[test]
+fn a_word_that_is_probably_stop_stops() {
+    for (others, state) in [
+        (vec!["when each", "wait"], State::Hearing),
+        (vec!["when each", "one each", "wait"], State::Doubt),
+        (vec!["when each", "no"], State::Doubt),
+    ] {
+        let mut scene = Scene::in_state(State::Speaking);
+        scene.waits(900);
+        scene.hears(true, 320);
+        scene.happens(Event::Alternatives(others.iter().map(|text| (*text).to_owned()).collect()));
+        scene.happens(Event::Partial("one eat".into()));
+        assert_eq!(scene.state(), state, "{others:?}");
     }
 }
 

@@ -26,6 +26,7 @@ mod tools;
 mod turn_end;
 
 pub use machine::Conversation;
+pub use overlap::STOP_WORDS;
 pub use reply::{VOICE_RATE, VoiceFrame, VoiceWord};
 
 /// The state of a conversation.
@@ -141,6 +142,8 @@ pub enum Event {
         /// Length, ms.
         ms: u32,
     },
+    /// Other texts that the words of the next partial or final may have, nearly as likely.
+    Alternatives(Vec<String>),
     /// The words since the last final, which may still change.
     Partial(String),
     /// Words that do not change any more, formatted.

@@ -8,8 +8,10 @@ const BACKCHANNELS: &[&str] = &[
     "right", "sure", "ah", "oh", "aha", "alright", "i", "see", "cool", "nice", "great", "good", "wow", "really",
 ];
 
-/// Words that stop the agent at once.
-const STOPS: &[&str] = &["stop", "wait", "no"];
+/// Words that stop the agent at once, and that recognition is to expect.
+pub const STOP_WORDS: &[&str] = &["stop", "wait"];
+/// Words that stop the agent at once too. They are too short to be expected: "no" begins many words.
+const SHORT_STOPS: &[&str] = &["no"];
 
 /// The most recent words of the agent that echo is looked for in.
 const RECENT_WORDS: usize = 60;
@@ -20,6 +22,8 @@ const ECHO_PERCENT: usize = 60;
 /// New words that interrupt where others were echo. Recognition errors in echo look like new words.
 const NEW_BESIDE_ECHO: usize = 3;
 
+/// Speech with which a word stops the agent at once, ms: what is shorter is echo that was taken for the word.
+pub(super) const STOP_MS: u32 = 300;
 /// Speech that interrupts with three words or more, ms.
 const WORDS_MS: u32 = 500;
 /// Speech that interrupts with one or two words, ms: a listener's "okay" may be heard as other words, but it is shorter.
@@ -59,7 +63,7 @@ impl Overlap {
 
     /// True if the caller wants the agent to stop, after this much speech.
     pub fn interrupts(&self, speech_ms: u32, language: Option<&str>) -> bool {
-        if self.fresh.iter().any(|word| STOPS.contains(&word.as_str())) {
+        if speech_ms >= STOP_MS && (self.stops() || self.has(SHORT_STOPS)) {
             return true;
         }
         if self.has_echo && self.fresh.len() < NEW_BESIDE_ECHO {
@@ -73,6 +77,15 @@ impl Overlap {
             _ => WORDS_MS,
         };
         speech_ms >= least
+    }
+
+    /// True if one of the words is of [`STOP_WORDS`].
+    pub fn stops(&self) -> bool {
+        self.has(STOP_WORDS)
+    }
+
+    fn has(&self, words: &[&str]) -> bool {
+        self.fresh.iter().any(|word| words.contains(&word.as_str()))
     }
 
     /// True if no word says more than that the caller listens.
@@ -148,7 +161,8 @@ mod tests {
         assert!(!interrupts("uh-huh okay", 600));
         assert!(interrupts("yeah okay right", 300), "a third word");
         for word in ["stop", "Wait!", "no"] {
-            assert!(interrupts(word, 96), "{word}");
+            assert!(interrupts(word, 320), "{word}");
+            assert!(!interrupts(word, 288), "{word}");
         }
     }
 
@@ -157,7 +171,7 @@ mod tests {
         for heard in ["the next train to", "next train two Berlin leaves at", "train to Berlin leaf that nine from"] {
             assert!(!interrupts(heard, 5_000), "{heard}");
         }
-        assert!(interrupts("the next train to Berlin stop", 200), "a word beside the echo");
+        assert!(interrupts("the next train to Berlin stop", 320), "a word beside the echo");
         assert!(interrupts("the next train to Berlin sorry I meant Bonn", 900));
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use auricle_engine::audio::{ECHO_FRAME as FRAME, EchoCanceller, SAMPLE_RATE};
-use auricle_engine::converse::VOICE_RATE;
+use auricle_engine::converse::{STOP_WORDS, VOICE_RATE};
 use auricle_engine::{EndpointingRules, Engine, Error, ListenOptions, LiveEvents, LiveInput};
 
 use super::codec::Decoder;
@@ -20,6 +20,9 @@ pub const CHUNK_MS: u32 = 32;
 const CHUNK: usize = (SAMPLE_RATE / 1000 * CHUNK_MS) as usize;
 /// Silence after which recognition ends a turn by itself, ms: the conversation ends its turns long before.
 const RECOGNIZER_SILENCE_MS: u32 = 4_000;
+
+/// Texts beside the likeliest one that tell whether a turn is open, or its words a "stop".
+const ALTERNATIVES: usize = 8;
 
 /// The live model that hears the caller.
 pub fn recognizer() -> &'static str {
@@ -57,7 +60,8 @@ impl Ears {
         let options = ListenOptions::default()
             .model(recognizer())
             .sample_rate(SAMPLE_RATE)
-            .keyterms(&settings.keyterms)
+            .keyterms(settings.keyterms.iter().map(String::as_str).chain(STOP_WORDS.iter().copied()))
+            .alternatives(ALTERNATIVES)
             .turns(EndpointingRules::default().silence_ms(RECOGNIZER_SILENCE_MS))
             .language_model(live.settings.language_model.clone());
         let (input, events) = match engine.listen(&options).await {

@@ -201,10 +201,16 @@ impl Session {
         heard: Option<auricle_engine::Result<LiveOutput>>,
     ) -> Result<(), End> {
         let event = match heard {
-            Some(Ok(LiveOutput::Event(LiveEvent::Partial(caption)))) => Event::Partial(caption.text),
+            Some(Ok(LiveOutput::Event(LiveEvent::Partial(caption)))) => {
+                self.happens(socket, Event::Alternatives(caption.alternatives)).await?;
+                Event::Partial(caption.text)
+            }
             // Its formatted form follows.
             Some(Ok(LiveOutput::Event(LiveEvent::Final(_)))) => return Ok(()),
-            Some(Ok(LiveOutput::Event(LiveEvent::Formatted(caption)))) => Event::Final(caption.text),
+            Some(Ok(LiveOutput::Event(LiveEvent::Formatted(caption)))) => {
+                self.happens(socket, Event::Alternatives(caption.alternatives)).await?;
+                Event::Final(caption.text)
+            }
             Some(Ok(LiveOutput::Settled)) => {
                 self.ears.unsettled = self.ears.unsettled.saturating_sub(1);
                 Event::Settled
