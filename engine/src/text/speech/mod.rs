@@ -6,6 +6,7 @@
 mod clauses;
 mod english;
 mod heteronyms;
+mod inflections;
 mod lexicon;
 mod markup;
 mod phone;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use super::heteronyms;
+use super::inflections::derived;
 use super::lexicon::Lexicon;
 use super::phone::{Phone, genitive, phones};
 use super::{Clause, TokenKind};
@@ -20,16 +21,23 @@ pub trait GraphemeToPhoneme: Send + Sync {
     fn pronounce(&self, words: &[&str]) -> Result<Vec<Vec<Phone>>>;
 }
 
-/// Phones of words: the dictionary, heteronyms, genitives, then a model.
+/// Phones of words: heteronyms, the dictionary with genitives, its words' other forms, then a model.
 #[derive(Clone)]
 pub struct Pronouncer {
+    lexicon: &'static Lexicon,
     g2p: Option<Arc<dyn GraphemeToPhoneme>>,
 }
 
 impl Pronouncer {
     /// Without a model, words outside the dictionary are spelled.
     pub fn new(g2p: Option<Arc<dyn GraphemeToPhoneme>>) -> Self {
-        Self { g2p }
+        Self { lexicon: Lexicon::cmudict(), g2p }
+    }
+
+    /// With another dictionary.
+    #[must_use]
+    pub fn lexicon(self, lexicon: &'static Lexicon) -> Self {
+        Self { lexicon, ..self }
     }
 
     /// The phones of each token of a clause; none for a mark, whose symbol is its text.
@@ -45,9 +53,7 @@ impl Pronouncer {
                 TokenKind::Mark => Vec::new(),
                 TokenKind::Letter => spelled(&token.text),
                 TokenKind::Word => {
-                    let known = heteronyms::phones_at(&words, at)
-                        .or_else(|| Lexicon::cmudict().phones(&token.text))
-                        .or_else(|| prefixed(&token.text));
+                    let known = heteronyms::phones_at(&words, at).or_else(|| self.lexicon.phones(&token.text));
                     known.unwrap_or_else(|| {
                         unknown.push(at);
                         Vec::new()
@@ -55,14 +61,29 @@ impl Pronouncer {
                 }
             });
         }
-        let stems: Vec<(String, usize)> = unknown.iter().map(|at| stem(words[*at])).collect();
+        let outside: Vec<&str> = unknown.iter().map(|at| words[*at]).collect();
+        for (at, phones) in unknown.into_iter().zip(self.outside(&outside)?) {
+            found[at] = phones;
+        }
+        Ok(found)
+    }
+
+    /// The phones of words in lower case that the dictionary does not have.
+    ///
+    /// # Errors
+    /// As [`GraphemeToPhoneme::pronounce`].
+    pub fn outside(&self, words: &[&str]) -> Result<Vec<Vec<Phone>>> {
+        let derive = |word: &&str| prefixed(self.lexicon, word).or_else(|| derived(self.lexicon, word));
+        let mut found: Vec<Option<Vec<Phone>>> = words.iter().map(derive).collect();
+        let unknown = || found.iter().zip(words).filter(|(phones, _)| phones.is_none());
+        let stems: Vec<(String, usize)> = unknown().map(|(_, word)| stem(word)).collect();
         let parts: Vec<&str> = stems.iter().flat_map(|(stem, _)| parts(stem)).collect();
         let mut said = match &self.g2p {
             Some(g2p) if !parts.is_empty() => g2p.pronounce(&parts)?,
             _ => Vec::new(),
         }
         .into_iter();
-        for (at, (stem, genitives)) in unknown.into_iter().zip(&stems) {
+        for (place, (stem, genitives)) in found.iter_mut().filter(|phones| phones.is_none()).zip(&stems) {
             let mut phones: Vec<Phone> = said.by_ref().take(parts_of(stem)).flatten().collect();
             if phones.is_empty() {
                 phones = spelled(stem);
@@ -70,9 +91,9 @@ impl Pronouncer {
             for _ in 0..*genitives {
                 phones.extend(phones.last().copied().map(genitive).unwrap_or_default());
             }
-            found[at] = phones;
+            *place = Some(phones);
         }
-        Ok(found)
+        Ok(found.into_iter().flatten().collect())
     }
 }
 
@@ -91,10 +112,10 @@ const PREFIXES: [(&str, &str); 10] = [
 ];
 
 /// The phones of a prefix and a known word: "kilohertz".
-fn prefixed(word: &str) -> Option<Vec<Phone>> {
+fn prefixed(lexicon: &Lexicon, word: &str) -> Option<Vec<Phone>> {
     PREFIXES.iter().find_map(|(prefix, said)| {
         let rest = word.strip_prefix(prefix).filter(|rest| rest.len() > 2)?;
-        Some([phones(said), Lexicon::cmudict().phones(rest)?].concat())
+        Some([phones(said), lexicon.phones(rest)?].concat())
     })
 }
 
@@ -178,6 +199,12 @@ mod tests {
         for (prefix, phones) in PREFIXES {
             assert_eq!(super::phones(phones).len(), phones.split(' ').count(), "{prefix}");
         }
+    }
+
+    #[test]
+    fn forms_of_known_words_come_before_the_model() {
+        let said = said("Hashtags, blorfs.", Some(Arc::new(Letters)));
+        assert_eq!(said, ["HH AE1 SH T AE2 G Z", "", "B B B B B B", ""]);
     }
 
     #[test]
