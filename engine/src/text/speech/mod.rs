@@ -1,7 +1,7 @@
 //! The text front end of speech synthesis: written text to clauses of spoken words, and words to phones.
 //!
 //! [`ClauseSplitter`] takes text in pieces and gives clauses, whose tokens are words as they are said and marks.
-//! [`Pronouncer`] gives their phones. Text is read as English.
+//! [`Pronouncer`] gives their phones. Text is read as English; `numerals` says the numbers of others.
 
 mod clauses;
 mod english;
@@ -9,6 +9,7 @@ mod heteronyms;
 mod inflections;
 mod lexicon;
 mod markup;
+mod numerals;
 mod phone;
 mod pronouncer;
 
@@ -16,6 +17,7 @@ use std::ops::Range;
 
 pub use clauses::ClauseSplitter;
 pub use lexicon::Lexicon;
+pub(crate) use numerals::Language as NumeralLanguage;
 pub use phone::{PHONES, Phone};
 pub use pronouncer::{GraphemeToPhoneme, Pronouncer};
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::Result;
 use crate::models::pocket_tts::{PreparedText, SequenceOptions};
-use crate::text::speech::{Clause, Token, TokenKind};
+use crate::text::speech::{Clause, NumeralLanguage, Token, TokenKind};
 
 /// A text that is said at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,22 +19,27 @@ pub struct TextPhrase {
 
 impl TextPhrase {
     /// The phrase of a clause, if anything of it is text for the model; `written` gives the text of a range. English is said as the front
-    /// end reads it, numbers in words; another language as it is written.
+    /// end reads it; another language as it is written, in some with numbers in words.
     ///
     /// # Errors
     /// Those of `tokens`.
     pub fn of(
         clause: &Clause,
-        is_english: bool,
+        language: &str,
         written: impl Fn(Range<usize>) -> String,
         tokens: impl FnOnce(&str) -> Result<Option<PreparedText>>,
     ) -> Result<Option<Self>> {
+        let is_english = language == "en";
         let (mut said, mut words) = (String::new(), Vec::new());
         let mut count = 0;
         let mut end = None;
         // Tokens of one written number or code belong together.
         for group in clause.tokens.chunk_by(|a, b| a.kind != TokenKind::Mark && a.written == b.written) {
             let (Some(first), place) = (group.first(), group[0].written.clone()) else { continue };
+            // What English says in several parts, such as a date with its comma, is written once.
+            if !is_english && end.is_some_and(|end| place.end <= end) {
+                continue;
+            }
             let text = written(place.clone());
             if first.kind == TokenKind::Mark {
                 // A mark without words before it is no pause.
@@ -62,6 +67,9 @@ impl TextPhrase {
         if words.is_empty() || count == 0 {
             return Ok(None);
         }
+        if let Some(language) = NumeralLanguage::of(language) {
+            say_numerals(language, &mut said, &mut words);
+        }
         Ok(tokens(&said)?.map(|PreparedText { tokens, frames_after_end }| Self { tokens, frames_after_end, words }))
     }
 
@@ -70,6 +78,25 @@ impl TextPhrase {
         let mixed = |state: u64, token: &u32| (state ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3);
         let seed = self.tokens.iter().fold(0xcbf2_9ce4_8422_2325, mixed);
         SequenceOptions { seed, greedy: false, frames_after_end: self.frames_after_end }
+    }
+}
+
+/// Puts numbers into words, and moves the words' places in the text.
+fn say_numerals(language: NumeralLanguage, said: &mut String, words: &mut [(String, Range<usize>)]) {
+    // From the last on, so that the places before stay.
+    for (bytes, spoken) in language.numerals(said).into_iter().rev() {
+        let start = said[..bytes.start].chars().count();
+        let end = start + said[bytes.clone()].chars().count();
+        let new_end = start + spoken.chars().count();
+        let moved = |place: usize| match place {
+            place if place >= end => place - end + new_end,
+            place if place > start => new_end,
+            place => place,
+        };
+        for (_, place) in words.iter_mut() {
+            *place = moved(place.start)..moved(place.end);
+        }
+        said.replace_range(bytes, &spoken);
     }
 }
 
@@ -94,7 +121,7 @@ mod tests {
     use crate::text::speech::ClauseSplitter;
 
     /// The texts that are said, with the written words and what each of them is there.
-    fn said(text: &str, is_english: bool) -> Vec<(String, Vec<(String, String)>)> {
+    fn said(text: &str, language: &str) -> Vec<(String, Vec<(String, String)>)> {
         let mut splitter = ClauseSplitter::new();
         let mut clauses = splitter.push(text);
         clauses.extend(splitter.finish());
@@ -106,7 +133,7 @@ mod tests {
                 Ok(Some(PreparedText { tokens: vec![1], frames_after_end: 2 }))
             };
             let written = |range: Range<usize>| text.get(range).unwrap_or_default().to_owned();
-            let phrase = TextPhrase::of(&clause, is_english, written, tokens).unwrap();
+            let phrase = TextPhrase::of(&clause, language, written, tokens).unwrap();
             let Some(phrase) = phrase else { continue };
             let part = |range: &Range<usize>| line.chars().skip(range.start).take(range.len()).collect::<String>();
             found.push((line.clone(), phrase.words.iter().map(|(word, at)| (word.clone(), part(at))).collect()));
@@ -116,7 +143,7 @@ mod tests {
 
     #[test]
     fn english_is_said_as_the_front_end_reads_it() {
-        let found = said("Paris paid $5 to the BBC, today.", true);
+        let found = said("Paris paid $5 to the BBC, today.", "en");
         let lines: Vec<&str> = found.iter().map(|(line, _)| line.as_str()).collect();
         assert_eq!(lines.join(" "), "Paris paid five dollars to the BBC, today.");
         let words: Vec<(&str, &str)> =
@@ -135,11 +162,41 @@ mod tests {
 
     #[test]
     fn another_language_is_said_as_it_is_written() {
-        let found = said("Das kostet 25 Euro, heute.", false);
+        let found = said("Det kostar 25 euro, idag.", "sv");
         let lines: Vec<&str> = found.iter().map(|(line, _)| line.as_str()).collect();
-        assert_eq!(lines.join(" "), "Das kostet 25 Euro, heute.");
+        assert_eq!(lines.join(" "), "Det kostar 25 euro, idag.");
         assert!(found.iter().flat_map(|(_, words)| words).all(|(word, said)| word == said), "{found:?}");
-        assert_eq!(said("Das ist **gut** so.", false)[0].0, "Das ist gut so.");
+        assert_eq!(said("Das ist **gut** so.", "de")[0].0, "Das ist gut so.");
+    }
+
+    #[test]
+    fn numbers_of_the_voices_languages_are_said_in_words() {
+        let lines = |text: &str, language: &str| {
+            said(text, language).into_iter().map(|(line, _)| line).collect::<Vec<_>>().join(" ")
+        };
+        let german = lines("Am 3. März um 14:30 Uhr kosten 3,5 kg **1.250,50 €**.", "de");
+        let expected = "Am dritten März um vierzehn Uhr dreißig kosten drei Komma fünf kg \
+                        eintausendzweihundertfünfzig Euro fünfzig.";
+        assert_eq!(german, expected);
+        assert_eq!(
+            lines("Le 27/11/2026, 80 %.", "fr"),
+            "Le vingt-sept novembre deux mille vingt-six, quatre-vingts pour cent."
+        );
+        assert_eq!(lines("Son 21 €, o 1.000 euros.", "es"), "Son veintiún euros, o mil euros.");
+        let every = "Das Zimmer 12 B, ca. 20 m², am 27.11.2026 und 11/27/2026, Tel. 030/1234567, 5:30 p.m., IV. Stock";
+        assert_eq!(lines(every, "sv"), every, "nothing is said twice");
+        let found = said("Nur 25 Leute kamen 1987 dorthin.", "de");
+        let words: Vec<(&str, &str)> =
+            found.iter().flat_map(|(_, words)| words).map(|(word, said)| (word.as_str(), said.as_str())).collect();
+        let expected = [
+            ("Nur", "Nur"),
+            ("25", "fünfundzwanzig"),
+            ("Leute", "Leute"),
+            ("kamen", "kamen"),
+            ("1987", "neunzehnhundertsiebenundachtzig"),
+            ("dorthin", "dorthin"),
+        ];
+        assert_eq!(words, expected);
     }
 
     #[test]

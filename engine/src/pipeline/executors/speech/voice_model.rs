@@ -166,7 +166,7 @@ impl VoiceModel {
                 Ok(voice.phrases(clause, written)?.into_iter().map(Phrase::Phones).collect())
             }
             Synthesizer::Frames(model) => {
-                let phrase = TextPhrase::of(clause, self.language == "en", written, |text| model.tokens(text))?;
+                let phrase = TextPhrase::of(clause, &self.language, written, |text| model.tokens(text))?;
                 Ok(phrase.into_iter().map(Phrase::Text).collect())
             }
         }
