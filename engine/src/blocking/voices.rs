@@ -60,9 +60,19 @@ impl Engine {
         }
         if voices.is_empty() {
             let reason = "no voice is there: the models folder lacks the starter voice, which comes with the program";
-            return Err(Error::NotPulled(format!("{reason} (AURICLE_MODELS or --models names another folder)")));
+            let pull = self.voices_to_pull(None).map(|command| format!("; {command}")).unwrap_or_default();
+            return Err(Error::NotPulled(format!("{reason} (AURICLE_MODELS or --models names another folder){pull}")));
         }
         Ok(voices)
+    }
+
+    /// The command that fetches voices of a language, or of any, which the catalog knows and the models folder lacks.
+    fn voices_to_pull(&self, language: Option<&str>) -> Option<String> {
+        let model = self.catalog.voices().iter().find(|model| {
+            let absent = model.published.is_some() && self.catalog.published_voice_path(model).is_none();
+            absent && language.is_none_or(|language| model.language == language)
+        })?;
+        Some(format!("`auricle models pull {}` fetches voices", model.id))
     }
 
     /// Opens a stream of speech: text goes into the first part, frames of 80 ms come out of the second. All streams share the device's
@@ -99,7 +109,13 @@ impl Engine {
         let voices = self.voices_and_paths(options)?;
         let (voice, path) = match &options.voice {
             None => voices.first().ok_or_else(|| Error::internal("there is no voice"))?,
-            Some(wanted) => find_voice(&voices, wanted)?,
+            Some(wanted) => {
+                let pull = |language: &str| match &options.checkpoint {
+                    Some(_) => None,
+                    None => self.voices_to_pull(Some(language)),
+                };
+                find_voice(&voices, wanted, pull)?
+            }
         };
         let g2p = self.catalog.g2p();
         let load = || VoiceModel::load(path, &voice.language, &on.device, on.precision, g2p.as_deref());
@@ -109,11 +125,15 @@ impl Engine {
     }
 }
 
-/// The voice of an id, or the first that speaks a language.
+/// The voice of an id, or the first that speaks a language; `pull` gives the command that fetches voices of a language.
 ///
 /// # Errors
 /// [`Error::Language`] for a language that no voice speaks, [`Error::UnknownVoice`] for another name; both list what is there.
-fn find_voice<'a>(voices: &'a [(VoiceInfo, PathBuf)], wanted: &str) -> Result<&'a (VoiceInfo, PathBuf)> {
+fn find_voice<'a>(
+    voices: &'a [(VoiceInfo, PathBuf)],
+    wanted: &str,
+    pull: impl FnOnce(&str) -> Option<String>,
+) -> Result<&'a (VoiceInfo, PathBuf)> {
     let by_id = voices.iter().find(|(voice, _)| voice.id == wanted);
     let language = primary_subtag(wanted);
     if let Some(voice) = by_id.or_else(|| voices.iter().find(|(voice, _)| voice.language == language)) {
@@ -126,9 +146,10 @@ fn find_voice<'a>(voices: &'a [(VoiceInfo, PathBuf)], wanted: &str) -> Result<&'
         return Err(Error::Language(format!("{wanted} speaks {other}, and text is read as English; {known}")));
     }
     let is_code = (2..=3).contains(&language.len()) && language.bytes().all(|byte| byte.is_ascii_lowercase());
+    let pull = || pull(&language).map(|command| format!("{command}; ")).unwrap_or_default();
     match is_code {
-        true if language == wanted => Err(Error::Language(format!("no voice speaks {language}; {known}"))),
-        true => Err(Error::Language(format!("no voice is named {wanted} or speaks {language}; {known}"))),
+        true if language == wanted => Err(Error::Language(format!("no voice speaks {language}; {}{known}", pull()))),
+        true => Err(Error::Language(format!("no voice is named {wanted} or speaks {language}; {}{known}", pull()))),
         false => Err(Error::UnknownVoice(format!("{wanted:?}; {known}"))),
     }
 }

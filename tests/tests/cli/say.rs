@@ -153,6 +153,30 @@ fn what_cannot_be_said_is_one_line() {
 }
 
 #[test]
+fn a_language_without_a_voice_names_the_command_that_brings_one() {
+    let models = tempfile::tempdir().unwrap();
+    write_frame_voice(&models.path().join("frames"));
+    let voices = "[[voice]]\nid = \"frames\"\nstarter = \"frames\"\nlanguage = \"de\"\n";
+    let more = "[[voice]]\nid = \"voice-en\"\npublished = \"some/voice\"\nfolder = \"some\"\nstarter = \"none\"\nlanguage = \"en\"\n";
+    std::fs::write(models.path().join("catalog.toml"), format!("{voices}{more}")).unwrap();
+    let refused = |voice: &str| {
+        let run = say(models.path(), &["Hi.", "--voice", voice, "-o", "-"]);
+        assert_eq!((run.status, run.stdout.as_str(), run.stderr.lines().count()), (Some(1), "", 1), "{}", run.stderr);
+        run.stderr
+    };
+    let english = refused("en");
+    assert!(
+        english.contains("no voice speaks en; `auricle models pull voice-en` fetches voices; there are"),
+        "{english}"
+    );
+    let french = refused("fr");
+    assert!(french.contains("no voice speaks fr; there are ann (de)"), "{french}");
+    std::fs::remove_dir_all(models.path().join("frames")).unwrap();
+    let none = refused("en");
+    assert!(none.contains("no voice is there") && none.contains("`auricle models pull voice-en`"), "{none}");
+}
+
+#[test]
 fn voices_are_listed_with_the_default_first() {
     let models = models();
     let list = |models: &Path| auricle(["voices", "list", "--models", models.to_str().unwrap()]);
@@ -186,20 +210,40 @@ fn the_recogniser_hears_what_the_starter_says() {
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
     let seconds = samples(&path).len() as f64 / 24_000.0;
     assert!((3.0..10.0).contains(&seconds), "{seconds} s");
-    let heard = auricle([
-        "transcribe",
-        path.to_str().unwrap(),
-        "--quiet",
-        "--device",
-        "cpu",
-        "--models",
-        models.to_str().unwrap(),
-    ]);
+    assert_heard(&path, text);
+}
+
+/// Holds what the starter hears in a file to two thirds of a text's words.
+fn assert_heard(path: &Path, text: &str) {
+    let models = auricle_tests::models();
+    let (path, models) = (path.to_str().unwrap(), models.to_str().unwrap());
+    let heard = auricle(["transcribe", path, "--quiet", "--device", "cpu", "--models", models]);
     assert_eq!(heard.status, Some(0), "{}", heard.stderr);
     let heard_words = spoken(&heard.stdout);
     let said = spoken(text);
     let known = said.iter().filter(|word| heard_words.contains(word)).count();
     assert!(known * 3 >= said.len() * 2, "{known} of {} words: {}", said.len(), heard.stdout);
+}
+
+#[test]
+fn the_samples_are_small_and_understood() {
+    for (name, text) in [
+        (
+            "speech-kathleen.opus",
+            "Good evening. The night train to the coast leaves at nine forty from platform three, and a ticket costs twenty-four dollars and \
+             fifty cents. There is a place to eat on board, and the windows are wide. When the sun comes up, you will see the water on the \
+             left.",
+        ),
+        (
+            "speech-26.opus",
+            "The old mill stood by the river for two hundred years. On March third, nineteen twenty-one, the river rose by four feet in a \
+             single night and took the wheel with it. Nobody was hurt, and the miller wrote it all down in a letter to his brother.",
+        ),
+    ] {
+        let path = auricle_tests::models().join("samples").join(name);
+        assert!(std::fs::metadata(&path).unwrap().len() < 100_000);
+        assert_heard(&path, text);
+    }
 }
 
 /// The integrated loudness of a file in LUFS, as `ffmpeg` measures it.

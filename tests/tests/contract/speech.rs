@@ -2,7 +2,11 @@
 
 use std::sync::OnceLock;
 
-use auricle_tests::{Account, Answer, Service, Setup, eventually, http};
+use auricle_tests::{
+    Account, Answer, Service, Setup, block_on, eventually, http, write_clause_voice, write_frame_voice,
+    write_tiny_voice,
+};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 const SPEECH: &str = "/v1/audio/speech";
@@ -69,6 +73,72 @@ fn compressed_formats_come_through_ffmpeg() {
 }
 
 #[test]
+fn sound_comes_as_it_is_made_and_a_client_that_leaves_makes_room() {
+    let account = service().account();
+    // Hours of speech, more often than there are places.
+    let text = "One old mill stands by the lake and nobody lives there any more. ".repeat(1_500);
+    for round in 0..40 {
+        let format = ["pcm", "wav", "mp3", "opus"][round % 4];
+        if round % 4 > 1 && auricle_engine::audio::ffmpeg_program().is_none() {
+            continue;
+        }
+        let body = json!({ "model": "tts-1", "input": text, "voice": "alloy", "response_format": format }).to_string();
+        let mut response = eventually("a place is free", || {
+            let request = account.request(Method::POST, SPEECH).header("content-type", "application/json");
+            let response = block_on(request.body(body.clone()).send()).unwrap();
+            (response.status() != 429).then_some(response)
+        });
+        assert_eq!(response.status(), 200);
+        let mut bytes = 0;
+        while bytes < 4_000 {
+            bytes += block_on(response.chunk()).unwrap().expect("hours of sound").len();
+        }
+    }
+}
+
+#[test]
+fn voices_of_each_form_are_served_side_by_side() {
+    let models = tempfile::tempdir().unwrap();
+    write_tiny_voice(&models.path().join("phones"));
+    write_frame_voice(&models.path().join("frames"));
+    write_clause_voice(&models.path().join("clauses"));
+    let entry =
+        |id: &str, language: &str| format!("[[voice]]\nid = {id:?}\nstarter = {id:?}\nlanguage = {language:?}\n");
+    let catalog = [entry("phones", "en"), entry("frames", "de"), entry("clauses", "en")].concat();
+    std::fs::write(models.path().join("catalog.toml"), catalog).unwrap();
+    let service = Setup::local().on(models.path()).start();
+    let account = service.account();
+    let list = account.get("/v2/voices").ok();
+    let listed: Vec<(&str, &str, &str)> = list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|voice| {
+            let text = |name: &str| voice[name].as_str().unwrap();
+            (text("id"), text("language"), text("model"))
+        })
+        .collect();
+    assert!(listed.contains(&("zed", "en", "phones")) && listed.contains(&("af_ann", "en", "clauses")), "{listed:?}");
+    assert!(listed.contains(&("bob", "de", "frames")), "{listed:?}");
+    let said = |more: Value| {
+        let mut body = json!({ "response_format": "pcm" });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        sound(&say(&account, body), "audio/pcm")
+    };
+    let mut all =
+        [json!({ "voice": "zed" }), json!({ "voice": "af_ann" }), json!({ "voice": "de" })].map(said).to_vec();
+    assert!(all.iter().all(|pcm| pcm.iter().any(|byte| *byte != 0)));
+    // Frames of 80 ms.
+    assert!(all[2].len().is_multiple_of(2 * 1_920), "{}", all[2].len());
+    assert_eq!(said(json!({ "model": "frames", "voice": null })), said(json!({ "voice": "ann", "model": "frames" })));
+    all.dedup();
+    assert_eq!(all.len(), 3);
+    let fast = say(&account, json!({ "voice": "de", "speed": 2, "response_format": "pcm" }));
+    assert_eq!((fast.status, fast.json()["error"]["code"].as_str()), (422, Some("validation_error")));
+    assert!(fast.text().contains("one speed"), "{}", fast.text());
+}
+
+#[test]
 fn requests_that_cannot_be_said_are_refused() {
     let account = service().account();
     for (more, status, code) in [
@@ -77,6 +147,8 @@ fn requests_that_cannot_be_said_are_refused() {
         (json!({ "input": "..." }), 422, "validation_error"),
         (json!({ "input": "\u{1F600}" }), 422, "validation_error"),
         (json!({ "input": "\u{0}" }), 422, "validation_error"),
+        (json!({ "input": "<speak><break time=\"1s\"/></speak>" }), 422, "validation_error"),
+        (json!({ "input": "\u{5e9}\u{5dc}\u{5d5}\u{5dd}" }), 422, "validation_error"),
         (json!({ "voice": "siri" }), 422, "validation_error"),
         (json!({ "voice": "de" }), 422, "validation_error"),
         (json!({ "speed": 5 }), 422, "validation_error"),
@@ -88,6 +160,9 @@ fn requests_that_cannot_be_said_are_refused() {
         let error = &answer.json()["error"];
         assert_eq!((answer.status, error["code"].as_str()), (status, Some(code)), "{:.80}: {error}", more.to_string());
         assert!(!error["message"].as_str().unwrap().is_empty());
+    }
+    for text in ["a", "\u{202e}Good\u{202c} morning", "<speak>Good morning</speak>", "Good\u{7}\u{1b} morning"] {
+        assert_eq!(say(&account, json!({ "input": text, "response_format": "pcm" })).status, 200, "{text:?}");
     }
     assert_eq!(account.post(SPEECH, &json!({ "model": "tts-1" })).status, 400);
     assert_eq!(account.get(SPEECH).status, 405);
