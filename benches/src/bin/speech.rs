@@ -88,17 +88,18 @@ fn say(engine: &Engine, text: &str, options: &SpeakOptions) -> Said {
     Said { took: began.elapsed(), first: first.unwrap_or_default(), seconds }
 }
 
-/// Frames that come after a player that began with the first one needs them, and all frames.
+/// Frames that come 20 ms and more after all before them were played, and all frames. The player waits for a late frame and goes on.
 fn late_frames(engine: &Engine, options: &SpeakOptions) -> (usize, usize) {
     let (mut input, speech) = engine.speak(options).expect("a stream opens");
     input.push(PASSAGE).expect("text is taken");
     input.finish();
-    let (mut began, mut due, mut late, mut all) = (None, Duration::ZERO, 0, 0);
+    let (mut began, mut played, mut late, mut all) = (None, Duration::ZERO, 0, 0);
     for frame in speech {
         let frame = frame.expect("a frame");
         let began = *began.get_or_insert_with(Instant::now);
-        late += usize::from(began.elapsed() > due + Duration::from_millis(80));
-        due += Duration::from_secs_f64(frame.samples.len() as f64 / f64::from(SPEECH_RATE));
+        let now = began.elapsed();
+        late += usize::from(now > played + Duration::from_millis(20));
+        played = now.max(played) + Duration::from_secs_f64(frame.samples.len() as f64 / f64::from(SPEECH_RATE));
         all += 1;
     }
     (late, all)
