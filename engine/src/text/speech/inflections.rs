@@ -11,7 +11,7 @@ const MIN_LETTERS: usize = 3;
 /// Most phones of an ending that is taken off.
 const MAX_ENDING: usize = 3;
 
-/// What an ending adds to a word's phones.
+/// The phones that an ending adds to a word.
 #[derive(Clone, Copy)]
 enum Ending {
     /// A plural's, a verb's or a genitive's.
@@ -115,7 +115,7 @@ fn inflected(word: &str) -> [(String, Ending); 5] {
     ]
 }
 
-/// Words that what stands before an ending may be, the likeliest first.
+/// Words that an ending may have been added to, by the letters before it; the likeliest first.
 type Bases = fn(&str) -> Vec<String>;
 
 /// Words whose plural, verb form or genitive a word may be.

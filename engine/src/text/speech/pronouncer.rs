@@ -75,8 +75,8 @@ impl Pronouncer {
     pub fn outside(&self, words: &[&str]) -> Result<Vec<Vec<Phone>>> {
         let derive = |word: &&str| prefixed(self.lexicon, word).or_else(|| derived(self.lexicon, word));
         let mut found: Vec<Option<Vec<Phone>>> = words.iter().map(derive).collect();
-        let unknown = || found.iter().zip(words).filter(|(phones, _)| phones.is_none());
-        let stems: Vec<(String, usize)> = unknown().map(|(_, word)| stem(word)).collect();
+        let unknown = found.iter().zip(words).filter(|(phones, _)| phones.is_none());
+        let stems: Vec<(String, usize)> = unknown.map(|(_, word)| stem(word)).collect();
         let parts: Vec<&str> = stems.iter().flat_map(|(stem, _)| parts(stem)).collect();
         let mut said = match &self.g2p {
             Some(g2p) if !parts.is_empty() => g2p.pronounce(&parts)?,

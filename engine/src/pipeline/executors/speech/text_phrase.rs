@@ -36,7 +36,7 @@ impl TextPhrase {
         // Tokens of one written number or code belong together.
         for group in clause.tokens.chunk_by(|a, b| a.kind != TokenKind::Mark && a.written == b.written) {
             let (Some(first), place) = (group.first(), group[0].written.clone()) else { continue };
-            // What English says in several parts, such as a date with its comma, is written once.
+            // English says a date in several parts, with a comma between: it is written once.
             if !is_english && end.is_some_and(|end| place.end <= end) {
                 continue;
             }

@@ -367,7 +367,8 @@ mod tests {
             (
                 "de",
                 "Nummer 0171 und 12345678901234567890",
-                "Nummer null eins sieben eins und eins zwei drei vier fünf sechs sieben acht neun null eins zwei drei vier fünf sechs sieben acht neun null",
+                "Nummer null eins sieben eins und eins zwei drei vier \
+                 fünf sechs sieben acht neun null eins zwei drei vier fünf sechs sieben acht neun null",
             ),
         ] {
             assert_eq!(said(code, text), expected);
