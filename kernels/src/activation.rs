@@ -14,7 +14,8 @@ use rayon::prelude::*;
 
 #[cfg(feature = "wgpu")]
 use crate::elementwise::{Function, map};
-use crate::vector_math::{self, CHUNK, contiguous, sigmoid, tensor};
+use crate::flex::{contiguous, tensor};
+use crate::vector_math::{self, CHUNK, sigmoid};
 
 /// `x * sigmoid(x)`, of any shape.
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {

@@ -15,9 +15,10 @@ use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Shape, Tensor, TensorData};
 use rayon::prelude::*;
 
+use crate::flex::{contiguous, tensor};
 use crate::matmul::{Destination, SharedOutput, product};
 use crate::thread_pool::ThreadPool;
-use crate::vector_math::{Softmax, contiguous, tensor};
+use crate::vector_math::Softmax;
 
 /// Queries of a tile: their scores over 1,500 keys fit into a core's cache.
 const TILE: usize = 96;

@@ -9,8 +9,8 @@ use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Shape, Tensor};
 
 use crate::activation::{ActivationOps, swiglu_in_place};
+use crate::flex::{contiguous, tensor};
 use crate::norm::NormOps;
-use crate::vector_math::{contiguous, tensor};
 
 /// An activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

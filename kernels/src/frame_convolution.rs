@@ -8,9 +8,10 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
+use crate::flex::{contiguous, tensor};
 use crate::frame_ring::{RowFrames, StepFrames};
 use crate::norm::layer_norm_rows;
-use crate::vector_math::{contiguous, sigmoid, tensor};
+use crate::vector_math::sigmoid;
 
 /// The weights of the module's middle.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use crate::vector_math::{contiguous, tensor};
+use crate::flex::{contiguous, tensor};
 
 /// The frames of one row of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -38,7 +38,7 @@
 //! - [`softmax_stats`]: log-sum-exp and entropy of logits
 //! - [`frame_ring`]: the last frames of many streams in one tensor
 //! - [`thread_pool`]: threads that share many small tasks
-//! - `matmul`: products of slices; `vector_math`: vectorised functions of slices; both on the CPU
+//! - `matmul`: products of slices; `vector_math`: vectorised functions of slices; `flex`: tensors from slices; all on the CPU
 //! - `elementwise`, `reduce`: activations and reductions inside GPU kernels
 //! - `cube`: launch sizes and memory layout of GPU kernels
 //! - [`recording`]: launches that are recorded once and repeated
@@ -59,6 +59,7 @@ pub mod depthwise;
 mod elementwise;
 pub mod epilogue;
 mod few_rows;
+mod flex;
 pub mod frame_convolution;
 pub mod frame_ring;
 pub mod fused_attention;

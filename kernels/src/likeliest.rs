@@ -4,7 +4,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::vector_math::{contiguous, tensor};
+use crate::flex::{contiguous, tensor};
 
 /// The place of the largest finite score in each row of `scores` `[rows, tokens]`, the first of equal ones: `[rows, 1]`. -1 where none is
 /// finite.

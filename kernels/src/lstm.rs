@@ -6,7 +6,8 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::vector_math::{contiguous, sigmoid, tanh, tensor};
+use crate::flex::{contiguous, tensor};
+use crate::vector_math::{sigmoid, tanh};
 
 /// One step of one layer for all rows: `gates` `[rows, 4 * hidden]` as in [`cell`] and the cell state `[rows, hidden]` to the output
 /// and the new cell state, concatenated: `[rows, 2 * hidden]`.

@@ -9,7 +9,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::vector_math::{contiguous, tensor};
+use crate::flex::{contiguous, tensor};
 
 const LANES: usize = 16;
 /// The epsilon of most published model classes.

@@ -8,9 +8,9 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Shape, Tensor, TensorData};
 
+use crate::flex::{contiguous, tensor};
 use crate::norm::rms_norm_rows;
 use crate::paged_attention::PAGE;
-use crate::vector_math::{contiguous, tensor};
 
 /// Heads of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,8 +8,8 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
+use crate::flex::{contiguous, tensor};
 use crate::gemv::int8_scale;
-use crate::vector_math::{contiguous, tensor};
 
 /// Weights of one word.
 const WORD: usize = 4;

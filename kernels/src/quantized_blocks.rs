@@ -8,8 +8,8 @@ use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use rayon::prelude::*;
 
+use crate::flex::{contiguous, tensor};
 use crate::gemv::WeightRun;
-use crate::vector_math::{contiguous, tensor};
 
 /// Outputs that a unit computes side by side; rows of words and factors are padded to a multiple.
 const VECTOR: usize = 4;

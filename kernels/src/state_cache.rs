@@ -10,7 +10,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Slice, Tensor, TensorData};
 
-use crate::vector_math::{contiguous, tensor};
+use crate::flex::{contiguous, tensor};
 
 /// The slot of each row of a batch.
 #[derive(Clone, Debug)]

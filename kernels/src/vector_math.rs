@@ -1,24 +1,10 @@
-//! Branch-free scalar functions that compile to vector code, and conversions between tensors and slices, for the CPU kernels.
+//! Branch-free scalar functions that compile to vector code, for the CPU kernels.
 //!
 //! Code that runs in the widest vectors of the processor is a [`pulp::NullaryFnOnce`] with an `#[inline(always)]` body. A closure, or
 //! a function that `for_each` calls, would be vectorised only if the compiler inlines it.
 
-use burn::backend::Flex;
-use burn::backend::tensor::FloatTensor;
-use burn::tensor::{Shape, TensorData};
-
 /// Number of values of one task of a thread: 64 KiB.
 pub(crate) const CHUNK: usize = 16 * 1024;
-
-/// A tensor of `values`.
-pub(crate) fn tensor(values: Vec<f32>, shape: Shape) -> FloatTensor<Flex> {
-    burn::backend::flex::FlexTensor::from_data(TensorData::new(values, shape))
-}
-
-/// `x`, copied into row-major order if it is a view of another order.
-pub(crate) fn contiguous(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    if x.is_contiguous() { x } else { x.to_contiguous() }
-}
 
 /// `1 / (1 + e^-x)`, within 2e-7.
 #[inline(always)]

@@ -1,7 +1,7 @@
 //! The CPU body, for tests: a query at a time, with all its scores.
 
 use super::{AttentionCall, Flex, FloatTensor, FusedAttentionOps, IntTensor, TensorMetadata, Window};
-use crate::vector_math::{contiguous, tensor};
+use crate::flex::{contiguous, tensor};
 
 fn slice(x: &FloatTensor<Flex>) -> &[f32] {
     x.as_slice::<f32>().unwrap_or_default()

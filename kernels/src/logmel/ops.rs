@@ -6,7 +6,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, backend_extension};
 
 use super::cpu::{AudioRow, Extent, Plan};
-use crate::vector_math::contiguous;
+use crate::flex::contiguous;
 
 /// The parameters of one call.
 #[derive(Clone, Debug)]

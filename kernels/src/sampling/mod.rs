@@ -15,8 +15,8 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
+use crate::flex::{contiguous, tensor};
 use crate::softmax_stats::SoftmaxStats;
-use crate::vector_math::{contiguous, tensor};
 
 /// Values of one row's packed [`SamplingParams`].
 const PARAMS: usize = 8;
