@@ -6,7 +6,7 @@
 //! count beside a large one in another block. The mean of the keys is taken off all of them, which changes no weight and makes them
 //! smaller.
 
-use crate::int8_matrix::{OFFSET, PANEL, QUAD, ROWS, Round, multiply, spread_quads};
+use crate::int8_matrix::{Body, OFFSET, PANEL, QUAD, ROWS, Round, multiply, spread_quads};
 use crate::matmul::{Destination, SharedOutput};
 use crate::thread_pool::ThreadPool;
 use crate::vector_math::{exp, max};
@@ -44,7 +44,7 @@ pub fn attention(
     size: usize,
     heads: usize,
 ) -> Vec<f32> {
-    attention_with(pool, query, keys, values, [size, heads], crate::int8_matrix::Int8Matrix::is_fast())
+    attention_with(pool, query, keys, values, [size, heads], Body::fastest())
 }
 
 fn attention_with(
@@ -53,7 +53,7 @@ fn attention_with(
     keys: &[f32],
     values: &[f32],
     [size, heads]: [usize; 2],
-    vnni: bool,
+    body: Body,
 ) -> Vec<f32> {
     assert!(
         query.len().is_multiple_of(size)
@@ -77,7 +77,7 @@ fn attention_with(
             let mut work = Work::new(head);
             for first in (first..queries.min(first + rows)).step_by(ROWS) {
                 let count = ROWS.min(queries - first);
-                work.attend(&stored[at], &query[first * size + at * head..], count, [size, head], vnni);
+                work.attend(&stored[at], &query[first * size + at * head..], count, [size, head], body);
                 for (row, from) in work.sums.chunks_exact(head).take(count).enumerate() {
                     // SAFETY: the values of this head of this query lie within the result, and only this task asks for them, once.
                     unsafe { output.sums((first + row) * size + at * head, head) }.copy_from_slice(from);
@@ -174,7 +174,7 @@ impl Work {
     }
 
     /// Attends with `count` queries, whose values lie `size` apart, to all keys; the result is in `sums`.
-    fn attend(&mut self, seen: &Head, query: &[f32], count: usize, [size, head]: [usize; 2], vnni: bool) {
+    fn attend(&mut self, seen: &Head, query: &[f32], count: usize, [size, head]: [usize; 2], body: Body) {
         let (quads, key_quads, keys) = (head.div_ceil(QUAD), seen.count.div_ceil(QUAD), seen.key_scales.len());
         for (row, query) in query.chunks(size).take(count).enumerate() {
             let numbers = &mut self.row_numbers[..quads * QUAD];
@@ -189,7 +189,7 @@ impl Work {
             for panel in 0..width / PANEL {
                 let from = (first / PANEL + panel) * quads * PANEL * QUAD;
                 let mut sums = [[0i32; PANEL]; ROWS];
-                multiply(&self.query, &seen.keys[from..from + quads * PANEL * QUAD], &mut sums, vnni);
+                multiply(&self.query, &seen.keys[from..from + quads * PANEL * QUAD], &mut sums, body);
                 let lanes = first + panel * PANEL..first + (panel + 1) * PANEL;
                 let (excess, scales) = (&seen.excess[lanes.clone()], &seen.key_scales[lanes]);
                 let scores = &mut self.scores[panel * PANEL..];
@@ -217,7 +217,7 @@ impl Work {
                 let from = (panel * key_quads + first / QUAD) * PANEL * QUAD;
                 let mut sums = [[0i32; PANEL]; ROWS];
                 let weights = &self.weights[..used * ROWS];
-                multiply(weights, &seen.values[from..from + used * PANEL], &mut sums, vnni);
+                multiply(weights, &seen.values[from..from + used * PANEL], &mut sums, body);
                 for (row, (sums, factor)) in sums.iter().zip(factors).enumerate().take(count) {
                     let to = &mut self.sums[row * head..][..head][panel * PANEL..];
                     to.iter_mut().zip(sums).for_each(|(to, sum)| *to += *sum as f32 * factor);
@@ -329,10 +329,10 @@ mod tests {
         out
     }
 
-    /// Both bodies are equal to the last bit and near attention in f64: flat and peaked weights, one key that most look at, keys
+    /// All bodies are equal to the last bit and near attention in f64: flat and peaked weights, one key that most look at, keys
     /// around another mean, numbers of keys that fill no block.
     #[test]
-    fn both_bodies_are_equal_and_near_the_exact_attention() {
+    fn all_bodies_are_equal_and_near_the_exact_attention() {
         let mut state = 1u32;
         let mut draw = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -356,9 +356,9 @@ mod tests {
                     let same: Vec<f32> = query[..size].to_vec();
                     query.chunks_exact_mut(size).for_each(|query| query.copy_from_slice(&same));
                 }
-                let out = attention_with(pool, &query, &keys, &values, [size, heads], false);
-                let fast = crate::int8_matrix::Int8Matrix::is_fast();
-                assert_eq!(out, attention_with(pool, &query, &keys, &values, [size, heads], fast), "{queries} {count}");
+                let with = |body| attention_with(pool, &query, &keys, &values, [size, heads], body);
+                let out = with(Body::Portable);
+                Body::all().for_each(|body| assert_eq!(out, with(body), "{queries} {count} {body:?}"));
                 let exact = exact(&query, &keys, &values, size, heads);
                 let apart: f64 = out.iter().zip(&exact).map(|(a, b)| (f64::from(*a) - b).powi(2)).sum();
                 let whole: f64 = exact.iter().map(|b| b * b).sum();

@@ -38,7 +38,8 @@
 //! - [`softmax_stats`]: log-sum-exp and entropy of logits
 //! - [`frame_ring`]: the last frames of many streams in one tensor
 //! - [`thread_pool`]: threads that share many small tasks
-//! - `matmul`: products of slices; `vector_math`: vectorised functions of slices; `flex`: tensors from slices; all on the CPU
+//! - `matmul`: products of slices; `vector_math`: vectorised functions of slices; `flex`: tensors from slices; `neon`: instructions of ARM
+//!   processors; all on the CPU
 //! - `elementwise`, `reduce`: activations and reductions inside GPU kernels
 //! - `cube`: launch sizes and memory layout of GPU kernels
 //! - [`recording`]: launches that are recorded once and repeated
@@ -74,6 +75,8 @@ pub mod logmel;
 pub mod lstm;
 mod matmul;
 pub mod matrix_units;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub mod norm;
 pub mod page_cache;
 pub mod paged_attention;

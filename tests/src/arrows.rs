@@ -53,7 +53,7 @@ pub const ORDERS: [Order; 3] = [
                 "norm",
             ],
             &["channels", "gemv", "likeliest", "softmax_stats", "frame_ring"],
-            &["thread_pool", "matmul", "elementwise", "reduce", "vector_math", "flex"],
+            &["thread_pool", "matmul", "elementwise", "reduce", "vector_math", "flex", "neon"],
             &["adapters", "cube", "launches", "recording", "vulkan_layers"],
         ],
         has_layout: true,

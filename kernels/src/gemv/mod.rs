@@ -290,12 +290,15 @@ fn pack<W: Default + Copy + Send>(values: &[f32], inputs: usize, convert: impl F
 
 /// Returns true if every value survives `round_trip` to 16 bits and back, and the processor converts 16-bit weights fast enough.
 fn is_exact(values: &[f32], round_trip: impl Fn(f32) -> f32 + Sync) -> bool {
+    widens_16_bits() && values.par_iter().all(|value| round_trip(*value).to_bits() == value.to_bits())
+}
+
+/// True if the processor converts weights of 16 bits as fast as it reads them.
+pub fn widens_16_bits() -> bool {
     #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx512f") {
-        return values.par_iter().all(|value| round_trip(*value).to_bits() == value.to_bits());
-    }
-    let _ = (values, round_trip);
-    false
+    return std::is_x86_feature_detected!("avx512f");
+    #[cfg(not(target_arch = "x86_64"))]
+    cfg!(target_arch = "aarch64")
 }
 
 /// Up to eight rows, transposed or rounded.

@@ -1,6 +1,11 @@
 //! The inner product of [`PackedMatrix`](super::PackedMatrix): up to eight rows times one panel of 32 outputs, in AVX-512 where the
-//! processor has it.
+//! processor has it, and in NEON on ARM.
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::{
+    float32x4_t, vcvtq_f32_s32, vdupq_n_f32, vfmaq_n_f32, vget_low_s16, vget_low_u16, vld1_s8, vld1q_f32, vld1q_u16,
+    vmovl_high_s16, vmovl_s8, vmovl_s16, vreinterpretq_f32_u32, vshll_high_n_u16, vshll_n_u16, vst1q_f32,
+};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
     __m512, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_castsi512_ps, _mm512_cvtepi8_epi32,
@@ -9,6 +14,9 @@ use std::arch::x86_64::{
 };
 
 use half::{bf16, f16};
+
+#[cfg(target_arch = "aarch64")]
+use crate::neon::widen_f16;
 
 /// Outputs of one panel: two of the widest vectors.
 pub(crate) const PANEL: usize = 32;
@@ -29,6 +37,13 @@ pub(crate) trait Weight: Copy + Sync {
     /// Sixteen weights are readable at `from`, and the processor has AVX-512.
     #[cfg(target_arch = "x86_64")]
     unsafe fn load_16(from: *const Self) -> __m512;
+
+    /// Loads eight weights as f32.
+    ///
+    /// # Safety
+    /// Eight weights are readable at `from`.
+    #[cfg(target_arch = "aarch64")]
+    unsafe fn load_8(from: *const Self) -> [float32x4_t; 2];
 }
 
 impl Weight for f32 {
@@ -42,6 +57,13 @@ impl Weight for f32 {
     unsafe fn load_16(from: *const Self) -> __m512 {
         // SAFETY: the caller guarantees it.
         unsafe { _mm512_loadu_ps(from) }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    unsafe fn load_8(from: *const Self) -> [float32x4_t; 2] {
+        // SAFETY: the caller guarantees it.
+        unsafe { [vld1q_f32(from), vld1q_f32(from.add(4))] }
     }
 }
 
@@ -57,6 +79,13 @@ impl Weight for f16 {
         // SAFETY: the caller guarantees it.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
     }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    unsafe fn load_8(from: *const Self) -> [float32x4_t; 2] {
+        // SAFETY: the caller guarantees it.
+        unsafe { widen_f16(vld1q_u16(from.cast())) }
+    }
 }
 
 impl Weight for bf16 {
@@ -70,6 +99,17 @@ impl Weight for bf16 {
     unsafe fn load_16(from: *const Self) -> __m512 {
         // SAFETY: the caller guarantees it. bf16 is the upper half of f32.
         unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())))) }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    unsafe fn load_8(from: *const Self) -> [float32x4_t; 2] {
+        // SAFETY: the caller guarantees it. bf16 is the upper half of f32.
+        unsafe {
+            let halves = vld1q_u16(from.cast());
+            let (one, two) = (vshll_n_u16::<16>(vget_low_u16(halves)), vshll_high_n_u16::<16>(halves));
+            [vreinterpretq_f32_u32(one), vreinterpretq_f32_u32(two)]
+        }
     }
 }
 
@@ -85,6 +125,16 @@ impl Weight for i8 {
         // SAFETY: the caller guarantees it.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
     }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    unsafe fn load_8(from: *const Self) -> [float32x4_t; 2] {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            let wide = vmovl_s8(vld1_s8(from));
+            [vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))), vcvtq_f32_s32(vmovl_high_s16(wide))]
+        }
+    }
 }
 
 /// Converts the weights of a panel to f32.
@@ -95,6 +145,10 @@ pub(super) fn widen<W: Weight>(weights: &[W], wide: &mut [f32]) {
         // SAFETY: the processor has AVX-512, and the lengths are checked above.
         return unsafe { widen_512(weights, wide) };
     }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the lengths are checked above.
+    return unsafe { widen_neon(weights, wide) };
+    #[cfg(not(target_arch = "aarch64"))]
     wide.iter_mut().zip(weights).for_each(|(wide, weight)| *wide = weight.as_f32());
 }
 
@@ -106,6 +160,21 @@ unsafe fn widen_512<W: Weight>(weights: &[W], wide: &mut [f32]) {
     for at in (0..wide.len()).step_by(16) {
         // SAFETY: both have sixteen values from `at` on.
         unsafe { _mm512_storeu_ps(wide.as_mut_ptr().add(at), W::load_16(weights.as_ptr().add(at))) };
+    }
+}
+
+/// # Safety
+/// `weights` and `wide` have the same length, a multiple of eight.
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+unsafe fn widen_neon<W: Weight>(weights: &[W], wide: &mut [f32]) {
+    for at in (0..wide.len()).step_by(8) {
+        // SAFETY: both have eight values from `at` on.
+        unsafe {
+            let [one, two] = W::load_8(weights.as_ptr().add(at));
+            vst1q_f32(wide.as_mut_ptr().add(at), one);
+            vst1q_f32(wide.as_mut_ptr().add(at + 4), two);
+        }
     }
 }
 
@@ -126,6 +195,17 @@ pub(crate) fn multiply<W: Weight>(width: usize, x: &[f32], weights: &[W], sums: 
         }
         return;
     }
+    // SAFETY: the lengths are checked above.
+    #[cfg(target_arch = "aarch64")]
+    return unsafe {
+        match width {
+            1 => panel_neon::<1, 4, W>(x, weights, sums),
+            2 => panel_neon::<2, 4, W>(x, weights, sums),
+            4 => panel_neon::<4, 2, W>(x, weights, sums),
+            _ => panel_neon::<8, 1, W>(x, weights, sums),
+        }
+    };
+    #[cfg(not(target_arch = "aarch64"))]
     pulp::Arch::new().dispatch(Multiply { width, x, weights, sums });
 }
 
@@ -169,7 +249,43 @@ unsafe fn panel_512<const R: usize, W: Weight>(
     }
 }
 
+/// As [`panel_512`], in the same order, with `V` times eight outputs at a time: the sums fill half of the registers.
+///
+/// # Safety
+/// `x` has `R` values for every 32 weights; `V` divides 4.
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+unsafe fn panel_neon<const R: usize, const V: usize, W: Weight>(
+    x: &[f32],
+    weights: &[W],
+    sums: &mut [[f32; PANEL]; ROWS],
+) {
+    for first in (0..PANEL).step_by(8 * V) {
+        let mut rows = [[[vdupq_n_f32(0.0); 2]; V]; R];
+        let (mut x, mut from) = (x.as_ptr(), weights.as_ptr().wrapping_add(first));
+        for _ in 0..weights.len() / PANEL {
+            for vector in 0..V {
+                // SAFETY: the caller guarantees 32 weights, of which these are eight.
+                let [one, two] = unsafe { W::load_8(from.add(8 * vector)) };
+                for (row, sums) in rows.iter_mut().enumerate() {
+                    // SAFETY: the caller guarantees `R` values.
+                    let x = unsafe { *x.add(row) };
+                    sums[vector] = [vfmaq_n_f32(sums[vector][0], one, x), vfmaq_n_f32(sums[vector][1], two, x)];
+                }
+            }
+            (x, from) = (x.wrapping_add(R), from.wrapping_add(PANEL));
+        }
+        for (row, sums) in rows.iter().zip(sums.iter_mut()) {
+            for (at, sum) in row.as_flattened().iter().enumerate() {
+                // SAFETY: a row of sums has 32 values, of which these are four.
+                unsafe { vst1q_f32(sums.as_mut_ptr().add(first + 4 * at), *sum) };
+            }
+        }
+    }
+}
+
 /// [`multiply`] for any processor.
+#[cfg(any(test, not(target_arch = "aarch64")))]
 struct Multiply<'a, W> {
     width: usize,
     x: &'a [f32],
@@ -177,6 +293,7 @@ struct Multiply<'a, W> {
     sums: &'a mut [[f32; PANEL]; ROWS],
 }
 
+#[cfg(any(test, not(target_arch = "aarch64")))]
 impl<W: Weight> pulp::NullaryFnOnce for Multiply<'_, W> {
     type Output = ();
 
@@ -192,6 +309,7 @@ impl<W: Weight> pulp::NullaryFnOnce for Multiply<'_, W> {
 }
 
 /// [`multiply`] for `R` rows.
+#[cfg(any(test, not(target_arch = "aarch64")))]
 #[inline(always)]
 fn panel<const R: usize, W: Weight>(x: &[f32], weights: &[W], sums: &mut [[f32; PANEL]; ROWS]) {
     let mut rows = [[0f32; PANEL]; R];
@@ -215,7 +333,7 @@ fn panel<const R: usize, W: Weight>(x: &[f32], weights: &[W], sums: &mut [[f32; 
 mod tests {
     use super::*;
 
-    /// The AVX-512 body equals the portable one, to the last bit.
+    /// The body that the processor has equals the portable one, to the last bit.
     #[test]
     fn both_bodies_of_multiply_are_equal() {
         let mut state = 1u32;

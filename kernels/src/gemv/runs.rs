@@ -27,8 +27,8 @@ pub(super) struct Factors<'a> {
 
 /// The numbers of a matrix in panels of 32 outputs.
 pub(super) trait NumberPanels: Copy + Sync {
-    /// The numbers of an even input and the next, for one panel: `[2, 32]`.
-    fn pair(self, panel: usize, inputs: usize, pair: usize) -> [[f32; PANEL]; 2];
+    /// The numbers of an even input and the next, for `L` outputs of one panel from `first` on.
+    fn pair<const L: usize>(self, panel: usize, inputs: usize, pair: usize, first: usize) -> [[f32; L]; 2];
 
     /// As [`NumberPanels::pair`], in vectors.
     ///
@@ -54,9 +54,9 @@ pub(super) struct FourBits<'a> {
 
 impl NumberPanels for FourBits<'_> {
     #[inline(always)]
-    fn pair(self, panel: usize, inputs: usize, pair: usize) -> [[f32; PANEL]; 2] {
-        let bytes = &self.bits[(panel * inputs / 2 + pair) * PANEL..][..PANEL];
-        let mut numbers = [[0f32; PANEL]; 2];
+    fn pair<const L: usize>(self, panel: usize, inputs: usize, pair: usize, first: usize) -> [[f32; L]; 2] {
+        let bytes = &self.bits[(panel * inputs / 2 + pair) * PANEL + first..][..L];
+        let mut numbers = [[0f32; L]; 2];
         let lowest = f32::from(self.lowest);
         for (lane, byte) in bytes.iter().enumerate() {
             numbers[0][lane] = f32::from(byte & 15) + lowest;
@@ -100,11 +100,13 @@ pub(super) struct EightBits<'a>(pub &'a [i8]);
 
 impl NumberPanels for EightBits<'_> {
     #[inline(always)]
-    fn pair(self, panel: usize, inputs: usize, pair: usize) -> [[f32; PANEL]; 2] {
-        let numbers = &self.0[(panel * inputs + 2 * pair) * PANEL..][..2 * PANEL];
-        let mut wide = [[0f32; PANEL]; 2];
-        for (wide, number) in wide.as_flattened_mut().iter_mut().zip(numbers) {
-            *wide = f32::from(*number);
+    fn pair<const L: usize>(self, panel: usize, inputs: usize, pair: usize, first: usize) -> [[f32; L]; 2] {
+        let mut wide = [[0f32; L]; 2];
+        for (input, wide) in wide.iter_mut().enumerate() {
+            let numbers = &self.0[(panel * inputs + 2 * pair + input) * PANEL + first..][..L];
+            for (wide, number) in wide.iter_mut().zip(numbers) {
+                *wide = f32::from(*number);
+            }
         }
         wide
     }
@@ -140,9 +142,11 @@ pub(super) struct WideNumbers<'a>(pub &'a [f32]);
 
 impl NumberPanels for WideNumbers<'_> {
     #[inline(always)]
-    fn pair(self, _: usize, _: usize, pair: usize) -> [[f32; PANEL]; 2] {
-        let mut wide = [[0f32; PANEL]; 2];
-        wide.as_flattened_mut().copy_from_slice(&self.0[2 * pair * PANEL..][..2 * PANEL]);
+    fn pair<const L: usize>(self, _: usize, _: usize, pair: usize, first: usize) -> [[f32; L]; 2] {
+        let mut wide = [[0f32; L]; 2];
+        for (input, wide) in wide.iter_mut().enumerate() {
+            wide.copy_from_slice(&self.0[(2 * pair + input) * PANEL + first..][..L]);
+        }
         wide
     }
 
@@ -178,7 +182,7 @@ impl<N: NumberPanels> pulp::NullaryFnOnce for Widen<'_, N> {
     #[inline(always)]
     fn call(self) {
         for (pair, wide) in self.wide.chunks_exact_mut(2 * PANEL).enumerate() {
-            wide.copy_from_slice(self.numbers.pair(self.panel, self.inputs, pair).as_flattened());
+            wide.copy_from_slice(self.numbers.pair::<PANEL>(self.panel, self.inputs, pair, 0).as_flattened());
         }
     }
 }
@@ -298,46 +302,57 @@ impl<N: NumberPanels> pulp::NullaryFnOnce for MultiplyRuns<'_, '_, N> {
     #[inline(always)]
     fn call(self) {
         match self.width {
-            1 => self.rows::<1>(),
-            2 => self.rows::<2>(),
-            4 => self.rows::<4>(),
-            _ => self.rows::<8>(),
+            1 => self.rows::<1, { lanes(1) }>(),
+            2 => self.rows::<2, { lanes(2) }>(),
+            4 => self.rows::<4, { lanes(4) }>(),
+            _ => self.rows::<8, { lanes(8) }>(),
         }
     }
 }
 
+/// Outputs that rows meet at a time in the body for any processor. On ARM the sums of 64 products fill half of the registers.
+const fn lanes(rows: usize) -> usize {
+    if cfg!(target_arch = "aarch64") && rows > 2 { 64 / rows } else { PANEL }
+}
+
 impl<N: NumberPanels> MultiplyRuns<'_, '_, N> {
+    /// The product of `R` rows, with `L` outputs at a time.
     #[inline(always)]
-    fn rows<const R: usize>(self) {
+    fn rows<const R: usize, const L: usize>(self) {
         let (x, _) = self.x.as_chunks::<R>();
         let (scales, _) = self.factors.scales.as_chunks::<PANEL>();
         let (minimums, _) = self.factors.minimums.as_chunks::<PANEL>();
-        let mut totals = [[0f32; PANEL]; R];
-        for (run, (of_run, scales)) in x.chunks_exact(self.factors.run).zip(scales).enumerate() {
-            let mut rows = [[0f32; PANEL]; R];
-            for (pair, of_pair) in of_run.chunks_exact(2).enumerate() {
-                let numbers = self.numbers.pair(self.panel, x.len(), run * self.factors.run / 2 + pair);
-                for (x, numbers) in of_pair.iter().zip(&numbers) {
-                    for (row, x) in rows.iter_mut().zip(x) {
-                        for (sum, number) in row.iter_mut().zip(numbers) {
-                            *sum = x.mul_add(*number, *sum);
+        for first in (0..PANEL).step_by(L) {
+            let mut totals = [[0f32; L]; R];
+            for (run, (of_run, scales)) in x.chunks_exact(self.factors.run).zip(scales).enumerate() {
+                let mut rows = [[0f32; L]; R];
+                for (pair, of_pair) in of_run.as_chunks::<2>().0.iter().enumerate() {
+                    let pair = run * self.factors.run / 2 + pair;
+                    let numbers = self.numbers.pair::<L>(self.panel, x.len(), pair, first);
+                    for (x, numbers) in of_pair.iter().zip(&numbers) {
+                        for (row, x) in rows.iter_mut().zip(x) {
+                            for (sum, number) in row.iter_mut().zip(numbers) {
+                                *sum = x.mul_add(*number, *sum);
+                            }
+                        }
+                    }
+                }
+                for (total, row) in totals.iter_mut().zip(&rows) {
+                    for ((total, sum), scale) in total.iter_mut().zip(row).zip(&scales[first..]) {
+                        *total = scale.mul_add(*sum, *total);
+                    }
+                }
+                if let Some(minimums) = minimums.get(run) {
+                    for (total, x) in totals.iter_mut().zip(&self.factors.run_sums[run * R..]) {
+                        for (total, minimum) in total.iter_mut().zip(&minimums[first..]) {
+                            *total = x.mul_add(*minimum, *total);
                         }
                     }
                 }
             }
-            for (total, row) in totals.iter_mut().zip(&rows) {
-                for ((total, sum), scale) in total.iter_mut().zip(row).zip(scales) {
-                    *total = scale.mul_add(*sum, *total);
-                }
-            }
-            if let Some(minimums) = minimums.get(run) {
-                for (total, x) in totals.iter_mut().zip(&self.factors.run_sums[run * R..]) {
-                    for (total, minimum) in total.iter_mut().zip(minimums) {
-                        *total = x.mul_add(*minimum, *total);
-                    }
-                }
+            for (sums, totals) in self.sums.iter_mut().zip(&totals) {
+                sums[first..][..L].copy_from_slice(totals);
             }
         }
-        self.sums[..R].copy_from_slice(&totals);
     }
 }

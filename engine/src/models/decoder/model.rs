@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::gemv::{Precision, widens_16_bits};
 use auricle_kernels::likeliest::likeliest_of;
 use auricle_kernels::paged_attention::PagePrecision;
 use burn::tensor::Device;
@@ -294,7 +294,7 @@ impl ChatModel {
     /// An arena for the keys and values of this model's sequences, of at most `bytes`; at least one page.
     pub fn arena(&self, bytes: usize) -> PageArena {
         match &self.network {
-            DeviceNetwork::Cpu(_) if widens_f16() => self.arena_of(PagePrecision::F16, bytes),
+            DeviceNetwork::Cpu(_) if widens_16_bits() => self.arena_of(PagePrecision::F16, bytes),
             DeviceNetwork::Cpu(_) => self.arena_of(PagePrecision::F32, bytes),
             DeviceNetwork::Gpu(network) => network.arena(bytes),
         }
@@ -338,14 +338,6 @@ impl ChatModel {
             DeviceNetwork::Gpu(network) => network.likeliest(arena, pieces),
         }
     }
-}
-
-/// True if the processor widens 16 bits as fast as it reads them.
-fn widens_f16() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::is_x86_feature_detected!("avx512f");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
 }
 
 /// The one GGUF file of a folder without `config.json`.

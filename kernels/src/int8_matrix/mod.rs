@@ -1,14 +1,14 @@
 //! Products of many rows with an 8-bit matrix on the CPU, as in an encoder: the rows are rounded to 8 bits too, with one scale for each
 //! row, so that the sums are those of integers and exact. [`gemv`](crate::gemv) serves few rows, which stay in f32.
 //!
-//! Four neighbouring inputs of a row meet four weights of an output in one instruction where the processor has AVX-512 VNNI. Its
-//! factors are an unsigned and a signed byte, so a row's numbers are stored plus 128, and 128 times the sum of an output's weights is
-//! taken off its sums.
+//! Four neighbouring inputs of a row meet four weights of an output in one instruction where the processor has AVX-512 VNNI or, on
+//! ARM, `dotprod`. Its factors are an unsigned and a signed byte on x86, so a row's numbers are stored plus 128, and 128 times the sum of
+//! an output's weights is taken off its sums.
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{
-    _mm512_dpbusd_epi32, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_storeu_si512,
-};
+mod x86;
 
 use std::mem::MaybeUninit;
 
@@ -30,6 +30,43 @@ pub(crate) const OFFSET: i32 = 128;
 /// Tiles and bytes of weights of a task: they stay in a core's caches.
 const TASK_TILES: usize = 4;
 const TASK_WEIGHTS: usize = 128 * 1024;
+
+/// How a product is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Vnni,
+    /// Signed bytes by signed ones.
+    #[cfg(target_arch = "aarch64")]
+    Sdot,
+    /// Signed bytes by unsigned ones.
+    #[cfg(target_arch = "aarch64")]
+    Sudot,
+}
+
+impl Body {
+    /// All that the processor has, the fastest last.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        let special = {
+            use std::is_x86_feature_detected as has;
+            [(has!("avx512f") && has!("avx512vnni")).then_some(Self::Vnni)]
+        };
+        #[cfg(target_arch = "aarch64")]
+        let special = {
+            use std::arch::is_aarch64_feature_detected as has;
+            [has!("dotprod").then_some(Self::Sdot), has!("i8mm").then_some(Self::Sudot)]
+        };
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let special = [];
+        [Self::Portable].into_iter().chain(special.into_iter().flatten())
+    }
+
+    pub(crate) fn fastest() -> Self {
+        Self::all().last().unwrap_or(Self::Portable)
+    }
+}
 
 /// A matrix `[outputs, inputs]` of 8-bit weights with a scale for each output.
 #[derive(Clone, Debug)]
@@ -142,14 +179,7 @@ impl Int8Matrix {
 
     /// Returns true if the processor multiplies bytes faster than it multiplies f32.
     pub fn is_fast() -> bool {
-        #[cfg(target_arch = "x86_64")]
-        {
-            std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx512vnni")
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        {
-            false
-        }
+        Body::fastest() != Body::Portable
     }
 
     /// Length of an input row.
@@ -173,7 +203,7 @@ impl Int8Matrix {
     /// When the rows or `bias` have another length.
     pub fn forward(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>) -> Vec<f32> {
         let mut out = Vec::new();
-        self.multiply(pool, x, bias, Destination::New(&mut out), Self::is_fast());
+        self.multiply(pool, x, bias, Destination::New(&mut out), Body::fastest());
         out
     }
 
@@ -182,20 +212,20 @@ impl Int8Matrix {
     /// # Panics
     /// When the rows, `out` or `bias` have another length.
     pub fn add_to(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>, out: &mut [f32]) {
-        self.multiply(pool, x, bias, Destination::Added(out), Self::is_fast());
+        self.multiply(pool, x, bias, Destination::Added(out), Body::fastest());
     }
 
-    fn multiply(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>, out: Destination, vnni: bool) {
+    fn multiply(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>, out: Destination, body: Body) {
         let (rows, outputs) = (x.scales.len(), self.outputs);
         assert!(
             x.inputs == self.inputs && bias.is_none_or(|bias| bias.len() == outputs),
             "8-bit matrix: lengths of rows and bias"
         );
         // SAFETY: the tasks go through all tiles of rows and all panels of outputs.
-        unsafe { out.fill(rows * outputs, |output| self.add_products(pool, x, bias, output, vnni)) };
+        unsafe { out.fill(rows * outputs, |output| self.add_products(pool, x, bias, output, body)) };
     }
 
-    fn add_products(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>, output: SharedOutput, vnni: bool) {
+    fn add_products(&self, pool: &ThreadPool, x: &Int8Rows, bias: Option<&[f32]>, output: SharedOutput, body: Body) {
         let (rows, outputs, quads) = (x.scales.len(), self.outputs, self.inputs.div_ceil(QUAD));
         let (tiles, panels) = (rows.div_ceil(ROWS), outputs.div_ceil(PANEL));
         let task_panels = (TASK_WEIGHTS / (PANEL * quads * QUAD)).max(1);
@@ -210,7 +240,7 @@ impl Int8Matrix {
                 for tile in down * TASK_TILES..tiles.min((down + 1) * TASK_TILES) {
                     let numbers = &x.numbers[tile * ROWS * quads * QUAD..][..ROWS * quads * QUAD];
                     let mut sums = [[0i32; PANEL]; ROWS];
-                    multiply(numbers, weights, &mut sums, vnni);
+                    multiply(numbers, weights, &mut sums, body);
                     let scales = x.scales[tile * ROWS..].iter().take(ROWS);
                     for (row, (sums, scale)) in sums.iter().zip(scales).enumerate() {
                         // SAFETY: `count` outputs of this row from this panel's first on lie within the result of `rows * outputs`, and only
@@ -252,45 +282,22 @@ impl pulp::NullaryFnOnce for Scale<'_> {
 }
 
 /// Multiplies a tile of rows `[quads, 12, 4]` with a panel of weights `[quads, 32, 4]`.
-pub(crate) fn multiply(numbers: &[u8], weights: &[i8], sums: &mut [[i32; PANEL]; ROWS], vnni: bool) {
+pub(crate) fn multiply(numbers: &[u8], weights: &[i8], sums: &mut [[i32; PANEL]; ROWS], body: Body) {
     assert!(
         numbers.len() * PANEL == weights.len() * ROWS && weights.len().is_multiple_of(PANEL * QUAD),
         "8-bit matrix: length of a panel"
     );
-    #[cfg(target_arch = "x86_64")]
-    if vnni {
-        // SAFETY: callers pass `is_fast`, so the processor has AVX-512 VNNI; the lengths are checked above.
-        return unsafe { multiply_vnni(numbers, weights, sums) };
-    }
-    let _ = vnni;
-    pulp::Arch::new().dispatch(Multiply { numbers, weights, sums });
-}
-
-/// # Safety
-/// The processor has AVX-512 VNNI; `numbers` has as many tiles of 12 quads as `weights` has panels of 32.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn multiply_vnni(numbers: &[u8], weights: &[i8], sums: &mut [[i32; PANEL]; ROWS]) {
-    let mut rows = [[_mm512_setzero_si512(); 2]; ROWS];
-    let (mut from, mut panel) = (numbers.as_ptr().cast::<i32>(), weights.as_ptr());
-    for _ in 0..weights.len() / (PANEL * QUAD) {
-        // SAFETY: the caller guarantees 128 weights and 12 quads for each round.
-        let (one, two) = unsafe { (_mm512_loadu_si512(panel.cast()), _mm512_loadu_si512(panel.add(64).cast())) };
-        for (row, sums) in rows.iter_mut().enumerate() {
-            // SAFETY: as above.
-            let quad = _mm512_set1_epi32(unsafe { from.add(row).read_unaligned() });
-            sums[0] = _mm512_dpbusd_epi32(sums[0], quad, one);
-            sums[1] = _mm512_dpbusd_epi32(sums[1], quad, two);
-        }
-        // SAFETY: at most one past the end.
-        (from, panel) = unsafe { (from.add(ROWS), panel.add(PANEL * QUAD)) };
-    }
-    for (row, sums) in rows.iter().zip(sums) {
-        // SAFETY: a row of sums has 32 values.
-        unsafe {
-            _mm512_storeu_si512(sums.as_mut_ptr().cast(), row[0]);
-            _mm512_storeu_si512(sums.as_mut_ptr().add(16).cast(), row[1]);
-        }
+    match body {
+        Body::Portable => pulp::Arch::new().dispatch(Multiply { numbers, weights, sums }),
+        // SAFETY: callers pass a body that the processor has; the lengths are checked above.
+        #[cfg(target_arch = "x86_64")]
+        Body::Vnni => unsafe { x86::multiply_vnni(numbers, weights, sums) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        Body::Sdot => unsafe { neon::multiply_sdot(numbers, weights, sums) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        Body::Sudot => unsafe { neon::multiply_sudot(numbers, weights, sums) },
     }
 }
 
@@ -334,9 +341,9 @@ mod tests {
         (0..count).map(|_| draw()).collect()
     }
 
-    /// The AVX-512 body equals the portable one, to the last bit, and both are near the product in f64 of the unrounded numbers.
+    /// All bodies equal the portable one, to the last bit, and are near the product in f64 of the unrounded numbers.
     #[test]
-    fn both_bodies_are_equal_and_near_the_exact_product() {
+    fn all_bodies_are_equal_and_near_the_exact_product() {
         let pool = &ThreadPool::SINGLE_THREADED;
         for [rows, inputs, outputs] in
             [[1, 1, 1], [12, 4, 32], [13, 5, 33], [50, 80, 70], [97, 514, 257], [3, 2048, 40]]
@@ -345,13 +352,15 @@ mod tests {
             let bias = draws(outputs);
             let matrix = Int8Matrix::new(&weights, inputs, outputs);
             let rounded = Int8Rows::new(pool, &x, inputs);
-            let run = |vnni| {
+            let run = |body| {
                 let mut out = vec![1f32; rows * outputs];
-                matrix.multiply(pool, &rounded, Some(&bias), Destination::Added(&mut out), vnni);
+                matrix.multiply(pool, &rounded, Some(&bias), Destination::Added(&mut out), body);
                 out
             };
-            let out = run(false);
-            assert_eq!(out, run(Int8Matrix::is_fast()), "{rows} {inputs} {outputs}");
+            let out = run(Body::Portable);
+            for body in Body::all() {
+                assert_eq!(out, run(body), "{rows} {inputs} {outputs} {body:?}");
+            }
             let (mut apart, mut whole) = (0f64, 0f64);
             for (x, out) in x.chunks_exact(inputs).zip(out.chunks_exact(outputs)) {
                 for ((weights, out), bias) in weights.chunks_exact(inputs).zip(out).zip(&bias) {
