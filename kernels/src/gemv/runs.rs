@@ -38,6 +38,7 @@ pub(super) trait NumberPanels: Copy + Sync {
     unsafe fn load_pair(self, panel: usize, inputs: usize, pair: usize, table: __m512) -> [[__m512; 2]; 2];
 
     /// What [`NumberPanels::load_pair`] looks numbers up in.
+    #[cfg(target_arch = "x86_64")]
     fn table(self) -> [f32; 16] {
         [0.0; 16]
     }
@@ -86,6 +87,7 @@ impl NumberPanels for FourBits<'_> {
         }
     }
 
+    #[cfg(target_arch = "x86_64")]
     fn table(self) -> [f32; 16] {
         std::array::from_fn(|bits| bits as f32 + f32::from(self.lowest))
     }

@@ -37,7 +37,7 @@ unsafe fn multiply<const SUDOT: bool>(numbers: &[u8], weights: &[i8], sums: &mut
         let middle = vdupq_n_u8(OFFSET as u8);
         for first in (0..PANEL).step_by(LANES) {
             let mut rows = [[vdupq_n_s32(0); 2]; ROWS];
-            // What the offset adds to the sums, negative.
+            // The share of the offset in the sums, negative.
             let mut excess = [vdupq_n_s32(0); 2];
             let mut from = numbers.as_ptr();
             let mut panel = weights.as_ptr().wrapping_add(first * QUAD);
