@@ -1,3 +1,4 @@
+use auricle_kernels::gemv::Precision;
 use auricle_kernels::lstm;
 use burn::tensor::Tensor;
 
@@ -43,6 +44,15 @@ impl Lstm {
     /// Width of a state: hidden and cell state of the first layer, then of the next.
     pub fn width(&self) -> usize {
         2 * self.layers.len() * self.hidden
+    }
+
+    /// The stack with products by [`Linear::with_wide_precision`].
+    #[must_use]
+    pub fn with_wide_precision(mut self, precision: Precision) -> Self {
+        for cell in &mut self.layers {
+            cell.gates = cell.gates.clone().with_wide_precision(precision);
+        }
+        self
     }
 
     /// One step: `input` `[batch, hidden]` and a state `[batch, width]` (zeros before the first step) give the top layer's

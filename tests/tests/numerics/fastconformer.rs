@@ -111,6 +111,27 @@ fn an_eight_bit_encoder_is_close_to_full_precision() {
     }
 }
 
+/// Predictor and joint with weights of 16 bits on a GPU: close to the published class, and not equal to f32.
+#[test]
+fn half_precision_of_the_transducer_is_close_to_the_published_class() {
+    for (device, on_cpu) in devices() {
+        if on_cpu || !device.supports_dtype(DType::F16) {
+            continue;
+        }
+        for name in ["tdt", "streaming"] {
+            let full = Case::open(name, &device, false);
+            let model = FastConformer::load_with(&fixture(name), &device, Precision::F16).unwrap();
+            let half = Case { model, stage: 1e-2, ..Case::open(name, &device, false) };
+            check_transducer(&half);
+            let [full, half] = [&full, &half].map(|case| {
+                let transducer = case.model.transducer().unwrap();
+                transducer.start(1, 0).output().unwrap()
+            });
+            assert_ne!(full, half, "{name}");
+        }
+    }
+}
+
 /// The encoder in 16 bits on a GPU, whole and in chunks: close to f32, and not equal.
 #[test]
 fn half_precision_is_close_to_full_precision() {

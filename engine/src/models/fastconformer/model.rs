@@ -112,7 +112,7 @@ impl FastConformer {
         Self::load_with(dir, device, Precision::F32)
     }
 
-    /// Loads a checkpoint folder. The encoder's products are of the given precision: 16 bits on a GPU, 8 on a CPU that is faster with
+    /// Loads a checkpoint folder. Products are of the given precision: 16 bits on a GPU, the encoder's 8 on a CPU that is faster with
     /// them.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl FastConformer {
         let weights = Weights::open(dir, device)?;
         let parameters = weights.parameters();
         let encoder = Encoder::load(&weights.scope("encoder"), config.class, &config.encoder, precision)?;
-        let head = Head::load(&weights, &config)?;
+        let head = Head::load(&weights, &config, precision)?;
         weights.finish()?;
         let device = device.clone();
         Ok(Self { config, encoder, head, preprocessor, vocabulary, emission_delays, device, parameters })
@@ -433,15 +433,16 @@ impl FastConformer {
 }
 
 impl Head {
-    fn load(weights: &Weights, config: &Config) -> Result<Self> {
+    fn load(weights: &Weights, config: &Config, precision: Precision) -> Result<Self> {
         let (size, hidden) = (config.encoder.hidden_size, config.decoder_hidden_size);
         if config.class == Class::ParakeetCtc {
             let head = Linear::load_pointwise(&weights.scope("ctc_head"), size, config.vocab_size, Bias::With)?;
-            return Ok(Self::Ctc(Box::new(head)));
+            return Ok(Self::Ctc(Box::new(head.with_wide_precision(precision))));
         }
         Ok(Self::Transducer(Box::new(TransducerHead {
-            projector: Linear::load(&weights.scope("encoder_projector"), size, hidden, Bias::With)?,
-            transducer: Transducer::load(&weights.scope("decoder"), &weights.scope("joint"), config)?,
+            projector: Linear::load(&weights.scope("encoder_projector"), size, hidden, Bias::With)?
+                .with_wide_precision(precision),
+            transducer: Transducer::load(&weights.scope("decoder"), &weights.scope("joint"), config, precision)?,
             prompt: match config.prompt {
                 Some(_) => Some(Prompt::load(&weights.scope("prompt_projector"), config)?),
                 None => None,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use auricle_kernels::activation;
+use auricle_kernels::gemv::Precision;
 use auricle_kernels::sampling::{self, SamplingParams, TokenMask, TopTokens};
 use burn::tensor::Tensor;
 
@@ -38,18 +39,21 @@ pub struct Prediction {
 }
 
 impl Transducer {
-    /// Reads `decoder` and `joint`.
+    /// Reads `decoder` and `joint`. Weights have 16 bits if the precision asks for them; what they multiply and the sums have 32.
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(decoder: &Scope, joint: &Scope, config: &Config, outputs: usize) -> Result<Self> {
+    pub fn load(decoder: &Scope, joint: &Scope, config: &Config, outputs: usize, precision: Precision) -> Result<Self> {
         let (hidden, vocab) = (config.decoder_hidden_size, config.vocab_size);
         let mask = |size: usize| TokenMask::new(size, size, Vec::new(), decoder.device());
+        let linear = |scope: Scope, outputs: usize| {
+            Linear::load(&scope, hidden, outputs, Bias::With).map(|linear| linear.with_wide_precision(precision))
+        };
         Ok(Self {
             embedding: decoder.scope("embedding").tensor("weight", [vocab, hidden])?,
-            lstm: Lstm::load(&decoder.scope("lstm"), config.num_decoder_layers, hidden)?,
-            predictor_output: Linear::load(&decoder.scope("decoder_projector"), hidden, hidden, Bias::With)?,
-            head: Linear::load(&joint.scope("head"), hidden, outputs, Bias::With)?,
+            lstm: Lstm::load(&decoder.scope("lstm"), config.num_decoder_layers, hidden)?.with_wide_precision(precision),
+            predictor_output: linear(decoder.scope("decoder_projector"), hidden)?,
+            head: linear(joint.scope("head"), outputs)?,
             labels: mask(vocab),
             durations: (outputs > vocab).then(|| mask(outputs - vocab)),
         })

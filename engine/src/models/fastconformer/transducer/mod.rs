@@ -6,6 +6,7 @@
 mod cpu;
 mod gpu;
 
+use auricle_kernels::gemv::Precision;
 use burn::tensor::Tensor;
 
 use super::config::{Class, Config};
@@ -42,18 +43,19 @@ pub enum Frames {
 }
 
 impl Transducer {
-    /// Reads `decoder` and `joint`.
+    /// Reads `decoder` and `joint`, on a GPU with weights of 16 bits if the precision asks for them.
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(decoder: &Scope, joint: &Scope, config: &Config) -> Result<Self> {
+    pub fn load(decoder: &Scope, joint: &Scope, config: &Config, precision: Precision) -> Result<Self> {
         // For TDT the durations follow the tokens.
         let durations = if config.class == Class::ParakeetTdt { config.durations.len() } else { 0 };
         let outputs = config.vocab_size + durations;
         if is_cpu(decoder.device()) {
             cpu::Transducer::load(decoder, joint, config, outputs).map(|loaded| Self::Cpu(Box::new(loaded)))
         } else {
-            gpu::Transducer::load(decoder, joint, config, outputs).map(|loaded| Self::Gpu(Box::new(loaded)))
+            let loaded = gpu::Transducer::load(decoder, joint, config, outputs, precision)?;
+            Ok(Self::Gpu(Box::new(loaded)))
         }
     }
 
