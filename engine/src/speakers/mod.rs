@@ -3,6 +3,7 @@
 //! - [`listener`]: samples to windows of speech with their mel rows.
 //! - [`windows`]: where windows lie inside detected speech, and what each decides.
 //! - [`spectrum`]: the leading eigenvectors of a symmetric matrix.
+//! - [`linkage`]: groups of directions that are alike.
 //! - [`clustering`]: the windows of a block to speakers, and the speakers of all blocks to those of the recording.
 //! - [`directions`]: vectors of which the direction counts.
 //! - [`naming`]: the known people whose voices are heard.
@@ -12,6 +13,7 @@
 pub mod activity;
 pub mod clustering;
 pub mod directions;
+pub mod linkage;
 pub mod listener;
 pub mod naming;
 pub mod spectrum;
