@@ -134,6 +134,24 @@ impl pulp::NullaryFnOnce for EluInPlace<'_> {
     }
 }
 
+/// `tanh x` of a slice, in place.
+pub fn tanh_in_place(values: &mut [f32]) {
+    pulp::Arch::new().dispatch(TanhInPlace(values));
+}
+
+struct TanhInPlace<'a>(&'a mut [f32]);
+
+impl pulp::NullaryFnOnce for TanhInPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for x in self.0 {
+            *x = vector_math::tanh(*x);
+        }
+    }
+}
+
 /// [`glu`] of slices: `x` `[rows, 2 * half]` to `out` `[rows, half]`.
 ///
 /// # Panics

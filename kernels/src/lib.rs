@@ -36,6 +36,7 @@
 //! - [`gemv`]: products of a few rows with a packed matrix, on the CPU
 //! - [`likeliest`]: the likeliest token of each row of scores
 //! - [`softmax_stats`]: log-sum-exp and entropy of logits
+//! - [`pooling`]: means and deviations over frames, on the CPU
 //! - [`frame_ring`]: the last frames of many streams in one tensor
 //! - [`thread_pool`]: threads that share many small tasks
 //! - `matmul`: products of slices; `vector_math`: vectorised functions of slices; `flex`: tensors from slices; `neon`: instructions of ARM
@@ -80,6 +81,7 @@ mod neon;
 pub mod norm;
 pub mod page_cache;
 pub mod paged_attention;
+pub mod pooling;
 pub mod product;
 pub mod quantized;
 pub mod quantized_blocks;

@@ -77,7 +77,7 @@ impl pulp::NullaryFnOnce for Softmax<'_> {
 /// products of subnormal numbers are many times as slow. The scores of trained attention often lie so low, those of random weights
 /// never.
 #[inline(always)]
-fn exp_or_zero(x: f32) -> f32 {
+pub(crate) fn exp_or_zero(x: f32) -> f32 {
     if x < -64.0 { 0.0 } else { exp(x) }
 }
 

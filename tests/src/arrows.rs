@@ -52,7 +52,7 @@ pub const ORDERS: [Order; 3] = [
                 "logmel",
                 "norm",
             ],
-            &["channels", "gemv", "likeliest", "softmax_stats", "frame_ring"],
+            &["channels", "gemv", "likeliest", "softmax_stats", "pooling", "frame_ring"],
             &["thread_pool", "matmul", "elementwise", "reduce", "vector_math", "flex", "neon"],
             &["adapters", "cube", "launches", "recording", "vulkan_layers"],
         ],

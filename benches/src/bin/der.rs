@@ -12,6 +12,7 @@ use auricle_engine::unstable::models::silero::Silero;
 use auricle_engine::unstable::models::voice::VoiceEmbedder;
 use auricle_engine::unstable::speakers::clustering::Clustering;
 use auricle_engine::unstable::speakers::listener::{HeardWindow, Listener};
+use auricle_kernels::gemv::Precision;
 use burn::tensor::{Device, Tensor, TensorData};
 use clap::Parser;
 
@@ -44,7 +45,11 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::read(&arguments.models)?;
     let device = Device::flex();
     let detector = catalog.detector().map(|dir| Silero::load(&dir)).transpose()?;
-    let embedder = VoiceEmbedder::load(&catalog.starter_diarizer().ok_or("the catalog names no diarizer")?, &device)?;
+    let embedder = VoiceEmbedder::load(
+        &catalog.starter_diarizer().ok_or("the catalog names no diarizer")?,
+        &device,
+        Precision::Int8,
+    )?;
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(&arguments.set)?.map(|e| Ok(e?.path())).collect::<Result<_, std::io::Error>>()?;
     files.retain(|path| path.extension().is_some_and(|extension| extension != "rttm"));

@@ -15,6 +15,7 @@ use auricle_engine::unstable::speakers::listener::Listener;
 use auricle_engine::unstable::speakers::naming::{DirectedWindow, KnownVoices};
 use auricle_engine::unstable::speakers::words::Activity;
 use auricle_engine::{DeviceChoice, EngineOptions};
+use auricle_kernels::gemv::Precision;
 use burn::tensor::{Device, Tensor, TensorData};
 use clap::Parser;
 
@@ -85,7 +86,7 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let engine = Engine::open(EngineOptions::default().models(&arguments.models).device(DeviceChoice::Cpu))?;
     let folder = engine.catalog().starter_diarizer().ok_or("the catalog names no diarizer")?;
-    let embedder = VoiceEmbedder::load(&folder, &Device::flex())?;
+    let embedder = VoiceEmbedder::load(&folder, &Device::flex(), Precision::Int8)?;
     let readers = read(&arguments.set, &engine)?;
     let mut random = Random(1);
     println!("{:>24} {:>10} {:>10} {:>10} {:>10} {:>10}", "", "strangers", "named %", "known", "missed %", "wrong %");

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use auricle_engine::unstable::models::voice::VoiceEmbedder;
+use auricle_kernels::gemv::Precision;
 use auricle_tests::{Oracle, devices, with_config};
 use burn::tensor::Device;
 
@@ -21,7 +22,7 @@ fn assert_close(ours: &[f32], theirs: &[f32], tolerance: f32) {
 fn embeddings_equal_those_of_the_recipe() {
     let oracle = Oracle::open(&fixture());
     for (device, on_cpu) in devices() {
-        let model = VoiceEmbedder::load(&fixture(), &device).unwrap();
+        let model = VoiceEmbedder::load(&fixture(), &device, Precision::F32).unwrap();
         assert_eq!(model.width(), 12);
         let tolerance = if on_cpu { 2e-5 } else { 2e-4 };
         for length in oracle.facts["lengths"].as_array().unwrap() {
@@ -35,8 +36,27 @@ fn embeddings_equal_those_of_the_recipe() {
     }
 }
 
+/// Of each row of one side the cosine to that of the other, the least of all.
+fn least_cosine(ours: &[f32], theirs: &[f32], width: usize) -> f32 {
+    assert_eq!(ours.len(), theirs.len());
+    let rows = ours.chunks_exact(width).zip(theirs.chunks_exact(width));
+    rows.map(|(a, b)| a.iter().zip(b).map(|(a, b)| a * b).sum()).fold(1.0, f32::min)
+}
+
+#[test]
+fn eight_bits_keep_the_directions_of_the_recipe() {
+    let oracle = Oracle::open(&fixture());
+    let model = VoiceEmbedder::load(&fixture(), &Device::flex(), Precision::Int8).unwrap();
+    for length in oracle.facts["lengths"].as_array().unwrap() {
+        let ours = model.embed(oracle.tensor(&format!("windows_{length}"), &Device::flex())).unwrap();
+        let theirs = Oracle::values(oracle.tensor::<3>(&format!("embeddings_{length}"), &Device::flex()));
+        let cosine = least_cosine(&ours, &theirs, model.width());
+        assert!(cosine > 0.999, "{length} frames: {cosine}");
+    }
+}
+
 fn load_error(dir: &Path) -> String {
-    VoiceEmbedder::load(dir, &Device::flex()).unwrap_err().to_string()
+    VoiceEmbedder::load(dir, &Device::flex(), Precision::F32).unwrap_err().to_string()
 }
 
 #[test]

@@ -9,6 +9,11 @@ use crate::error::{Error, Result};
 /// Largest width that is accepted: a wrong file is refused before memory is asked for.
 const WIDEST: usize = 1 << 14;
 
+/// Taps of the first convolution; it makes one frame of two.
+pub(super) const FRONT_TAPS: usize = 5;
+/// Least variance, as in training.
+pub(super) const VARIANCE_FLOOR: f32 = 1e-5;
+
 /// The `model_type` of the architecture.
 pub const MODEL_TYPE: &str = "ecapa_tdnn";
 

@@ -2,7 +2,9 @@
 
 mod config;
 mod convolution;
+mod cpu;
 mod fingerprint;
+mod gpu;
 mod model;
 
 pub use config::{Config, MODEL_TYPE};
