@@ -30,6 +30,8 @@ pub struct Caller {
     pub told: bool,
     /// True if the turn began while the agent spoke, or right after it.
     pub overlaps: bool,
+    /// True if a word of what the caller says over the agent may be one that stops it. Recognition may change its mind.
+    pub may_stop: bool,
     /// True if the words of this pause are asked for.
     pub asked: bool,
     /// Text of the turn that was told last.
@@ -55,6 +57,7 @@ impl Caller {
             }
             if self.quiet_ms >= OVERLAP_GAP_MS {
                 self.overlap_ms = 0;
+                self.may_stop = false;
             }
         }
     }
@@ -162,7 +165,7 @@ impl Caller {
         self.partial.clear();
         self.alternatives.clear();
         self.shown.clear();
-        self.asked = false;
+        (self.asked, self.may_stop) = (false, false);
     }
 }
 

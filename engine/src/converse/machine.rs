@@ -412,8 +412,9 @@ impl Conversation {
         let overlap = Overlap::new(&self.caller.text(), &self.said());
         let speech_ms = self.caller.overlap_ms();
         let stops = |text: &String| Overlap::new(text, &self.said()).stops();
-        let may_stop = || speech_ms >= STOP_MS && self.caller.other_texts().iter().take(STOP_TEXTS).any(stops);
-        if self.rules.interruptible && (overlap.interrupts(speech_ms, language) || may_stop()) {
+        let interrupts = overlap.interrupts(speech_ms, language);
+        self.caller.may_stop |= overlap.stops() || self.caller.other_texts().iter().take(STOP_TEXTS).any(stops);
+        if self.rules.interruptible && (interrupts || (self.caller.may_stop && speech_ms >= STOP_MS)) {
             return self.interrupt(now);
         }
         if self.caller.speaks() {

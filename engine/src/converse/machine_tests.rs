@@ -463,6 +463,23 @@ fn a_word_that_is_probably_stop_stops() {
 }
 
 #[test]
+fn a_word_that_was_probably_stop_stops_once_there_is_enough_speech() {
+    for (pause_ms, state) in [(64, State::Hearing), (512, State::Doubt)] {
+        let mut scene = Scene::in_state(State::Speaking);
+        scene.waits(900);
+        scene.hears(true, 224);
+        scene.happens(Event::Alternatives(vec!["wait".into()]));
+        scene.happens(Event::Partial("when".into()));
+        scene.happens(Event::Alternatives(Vec::new()));
+        scene.happens(Event::Partial("when each".into()));
+        assert_eq!(scene.state(), State::Doubt);
+        scene.hears(false, pause_ms);
+        scene.hears(true, 96);
+        assert_eq!(scene.state(), state, "after {pause_ms} ms");
+    }
+}
+
+#[test]
 fn speech_before_the_reply_makes_one_turn_of_both_parts() {
     let mut scene = Scene::new();
     scene.says("Tell me a story.");
