@@ -448,17 +448,18 @@ fn a_turn_waits_if_it_may_have_ended_in_the_middle_of_a_sentence() {
 
 #[test]
 fn a_word_that_is_probably_stop_stops() {
-    for (others, state) in [
-        (vec!["when each", "wait"], State::Hearing),
-        (vec!["when each", "one each", "wait"], State::Doubt),
-        (vec!["when each", "no"], State::Doubt),
+    for (heard, others, state) in [
+        ("one eat", vec!["when each", "wait"], State::Hearing),
+        ("one eat", vec!["when each", "one each", "wait"], State::Doubt),
+        ("one eat", vec!["when each", "no"], State::Doubt),
+        ("right", vec!["wait"], State::Doubt),
     ] {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
         scene.hears(true, 320);
         scene.happens(Event::Alternatives(others.iter().map(|text| (*text).to_owned()).collect()));
-        scene.happens(Event::Partial("one eat".into()));
-        assert_eq!(scene.state(), state, "{others:?}");
+        scene.happens(Event::Partial(heard.into()));
+        assert_eq!(scene.state(), state, "{heard}, {others:?}");
     }
 }
 

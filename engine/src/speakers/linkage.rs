@@ -25,11 +25,11 @@ pub fn groups(directions: &[&[f32]], alike: f32) -> Vec<usize> {
         let best = pairs.max_by(|(a, b), (c, d)| likeness[*a][*b].total_cmp(&likeness[*c][*d]));
         let Some((a, b)) = best.filter(|(a, b)| likeness[*a][*b] >= alike) else { return group };
         let (own, taken) = (members[a] as f32, members[b] as f32);
-        for other in 0..size {
-            let mean = (own * likeness[a][other] + taken * likeness[b][other]) / (own + taken);
-            likeness[a][other] = mean;
-            likeness[other][a] = mean;
-        }
+        let pairs = likeness[a].iter().zip(&likeness[b]);
+        let means: Vec<f32> =
+            pairs.map(|(to_own, to_taken)| (own * to_own + taken * to_taken) / (own + taken)).collect();
+        likeness.iter_mut().zip(&means).for_each(|(row, mean)| row[a] = *mean);
+        likeness[a] = means;
         members[a] += std::mem::take(&mut members[b]);
         group.iter_mut().filter(|group| **group == b).for_each(|group| *group = a);
         for at in (0..size).filter(|at| members[*at] > 0) {

@@ -29,8 +29,8 @@ pub struct VoiceEmbedder {
 /// The layers, in the form that the device computes best with.
 #[derive(Clone, Debug)]
 enum Network {
-    Cpu(cpu::Network),
-    Gpu(gpu::Network),
+    Cpu(Box<cpu::Network>),
+    Gpu(Box<gpu::Network>),
 }
 
 impl Loaded for VoiceEmbedder {}
@@ -47,8 +47,8 @@ impl VoiceEmbedder {
         let parameters = weights.parameters();
         let bad = |reason: String| Error::Checkpoint { path: dir.join("config.json"), reason };
         let network = match is_cpu(device) {
-            true => Network::Cpu(cpu::Network::load(&weights, &config, precision)?),
-            false => Network::Gpu(gpu::Network::load(&weights, &config)?),
+            true => Network::Cpu(Box::new(cpu::Network::load(&weights, &config, precision)?)),
+            false => Network::Gpu(Box::new(gpu::Network::load(&weights, &config)?)),
         };
         let embedder = Self {
             mels: LogMel::new(LogMelConfig::nemotron(config.mels), device).map_err(|e| bad(e.to_string()))?,
