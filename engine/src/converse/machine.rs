@@ -414,8 +414,7 @@ impl Conversation {
         let stops = |text: &String| Overlap::new(text, &self.said()).stops();
         let interrupts = overlap.interrupts(speech_ms, language);
         self.caller.may_stop |= overlap.stops() || self.caller.other_texts().iter().take(STOP_TEXTS).any(stops);
-        let listens = !overlap.fresh.is_empty() && overlap.is_backchannel(language);
-        let stopped = self.caller.may_stop && !listens && speech_ms >= STOP_MS;
+        let stopped = self.caller.may_stop && speech_ms >= STOP_MS;
         if self.rules.interruptible && (interrupts || stopped) {
             return self.interrupt(now);
         }

@@ -452,7 +452,6 @@ fn a_word_that_is_probably_stop_stops() {
         ("one eat", vec!["when each", "wait"], State::Hearing),
         ("one eat", vec!["when each", "one each", "wait"], State::Doubt),
         ("one eat", vec!["when each", "no"], State::Doubt),
-        ("right", vec!["wait"], State::Doubt),
     ] {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
