@@ -18,7 +18,7 @@ use crate::pipeline::offline::speaker_labels::{Diarizer, DiarizerForm, Naming, e
 use crate::scheduler::Priority;
 use crate::transcript::{KnownSpeaker, VoiceProfile};
 
-/// Of a speaker embedding on a CPU that is faster with 8 bits: conversations have as many errors as with 32.
+/// Of a speaker embedding on a CPU that is faster with 8 bits: conversations have about as many errors in the mean as with 32.
 const PRECISION: Precision = Precision::Int8;
 
 /// Loads a model that tells who speaks on the CPU, a diarizer or a speaker embedding, to see that every tensor is there, has its shape,

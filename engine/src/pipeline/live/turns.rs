@@ -57,7 +57,9 @@ impl Turns {
     pub fn take(&mut self, output: StepOutput, model: &FastConformer) -> Vec<LiveEvent> {
         let new_open = output.open.filter(|open| *open != self.open);
         let changed = !output.tokens.is_empty() || new_open.is_some();
-        let mut alternatives = self.alternatives(&output.alternatives, model);
+        // They count from the tokens before this step.
+        let others = if changed || output.ended { output.alternatives.as_slice() } else { &[] };
+        let mut alternatives = self.alternatives(others, model);
         self.tokens.extend(output.tokens);
         self.open = new_open.unwrap_or(std::mem::take(&mut self.open));
         let mut events = Vec::new();

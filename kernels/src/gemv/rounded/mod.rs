@@ -182,6 +182,22 @@ pub(super) struct RunFactors<'a> {
     pub run: usize,
 }
 
+/// Calls a body for a number of rows, and for 4 or 8 bits.
+macro_rules! by_width {
+    ($module:ident::$body:ident, $width:expr, $quads:expr, $task:expr, $sums:expr) => {
+        match ($width, $quads.has_halves) {
+            (1, true) => $module::$body::<1, true>($task, $sums),
+            (2, true) => $module::$body::<2, true>($task, $sums),
+            (4, true) => $module::$body::<4, true>($task, $sums),
+            (_, true) => $module::$body::<8, true>($task, $sums),
+            (1, false) => $module::$body::<1, false>($task, $sums),
+            (2, false) => $module::$body::<2, false>($task, $sums),
+            (4, false) => $module::$body::<4, false>($task, $sums),
+            (_, false) => $module::$body::<8, false>($task, $sums),
+        }
+    };
+}
+
 /// Multiplies rows with one panel into the first `width` rows of `sums`; `width` is 1, 2, 4 or 8.
 pub(super) fn multiply(
     width: usize,
@@ -216,51 +232,22 @@ fn multiply_by(
         "block matrix: inputs of a panel"
     );
     let task = Task { rows, bits, lowest: i32::from(quads.lowest), factors };
+    // Callers pass a body that the processor has, and the lengths are checked above.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: callers pass a body that the processor has; the lengths are checked above.
-    unsafe {
-        match (body, width, quads.has_halves) {
-            (Body::Vnni, 1, true) => return x86::multiply_vnni::<1, true>(&task, sums),
-            (Body::Vnni, 2, true) => return x86::multiply_vnni::<2, true>(&task, sums),
-            (Body::Vnni, 4, true) => return x86::multiply_vnni::<4, true>(&task, sums),
-            (Body::Vnni, _, true) => return x86::multiply_vnni::<8, true>(&task, sums),
-            (Body::Vnni, 1, false) => return x86::multiply_vnni::<1, false>(&task, sums),
-            (Body::Vnni, 2, false) => return x86::multiply_vnni::<2, false>(&task, sums),
-            (Body::Vnni, 4, false) => return x86::multiply_vnni::<4, false>(&task, sums),
-            (Body::Vnni, _, false) => return x86::multiply_vnni::<8, false>(&task, sums),
-            (Body::Avx2, 1, true) => return x86::multiply_avx2::<1, true>(&task, sums),
-            (Body::Avx2, 2, true) => return x86::multiply_avx2::<2, true>(&task, sums),
-            (Body::Avx2, 4, true) => return x86::multiply_avx2::<4, true>(&task, sums),
-            (Body::Avx2, _, true) => return x86::multiply_avx2::<8, true>(&task, sums),
-            (Body::Avx2, 1, false) => return x86::multiply_avx2::<1, false>(&task, sums),
-            (Body::Avx2, 2, false) => return x86::multiply_avx2::<2, false>(&task, sums),
-            (Body::Avx2, 4, false) => return x86::multiply_avx2::<4, false>(&task, sums),
-            (Body::Avx2, _, false) => return x86::multiply_avx2::<8, false>(&task, sums),
-            (Body::Portable, ..) => {}
-        }
+    match body {
+        // SAFETY: as above.
+        Body::Vnni => return unsafe { by_width!(x86::multiply_vnni, width, quads, &task, sums) },
+        // SAFETY: as above.
+        Body::Avx2 => return unsafe { by_width!(x86::multiply_avx2, width, quads, &task, sums) },
+        Body::Portable => {}
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
-    unsafe {
-        match (body, width, quads.has_halves) {
-            (Body::Dot, 1, true) => return neon::multiply_dot::<1, true>(&task, sums),
-            (Body::Dot, 2, true) => return neon::multiply_dot::<2, true>(&task, sums),
-            (Body::Dot, 4, true) => return neon::multiply_dot::<4, true>(&task, sums),
-            (Body::Dot, _, true) => return neon::multiply_dot::<8, true>(&task, sums),
-            (Body::Dot, 1, false) => return neon::multiply_dot::<1, false>(&task, sums),
-            (Body::Dot, 2, false) => return neon::multiply_dot::<2, false>(&task, sums),
-            (Body::Dot, 4, false) => return neon::multiply_dot::<4, false>(&task, sums),
-            (Body::Dot, _, false) => return neon::multiply_dot::<8, false>(&task, sums),
-            (Body::Neon, 1, true) => return neon::multiply_neon::<1, true>(&task, sums),
-            (Body::Neon, 2, true) => return neon::multiply_neon::<2, true>(&task, sums),
-            (Body::Neon, 4, true) => return neon::multiply_neon::<4, true>(&task, sums),
-            (Body::Neon, _, true) => return neon::multiply_neon::<8, true>(&task, sums),
-            (Body::Neon, 1, false) => return neon::multiply_neon::<1, false>(&task, sums),
-            (Body::Neon, 2, false) => return neon::multiply_neon::<2, false>(&task, sums),
-            (Body::Neon, 4, false) => return neon::multiply_neon::<4, false>(&task, sums),
-            (Body::Neon, _, false) => return neon::multiply_neon::<8, false>(&task, sums),
-            (Body::Portable, ..) => {}
-        }
+    match body {
+        // SAFETY: as above.
+        Body::Dot => return unsafe { by_width!(neon::multiply_dot, width, quads, &task, sums) },
+        // SAFETY: as above.
+        Body::Neon => return unsafe { by_width!(neon::multiply_neon, width, quads, &task, sums) },
+        Body::Portable => {}
     }
     let _ = body;
     pulp::Arch::new().dispatch(Multiply { width, task, has_halves: quads.has_halves, sums });

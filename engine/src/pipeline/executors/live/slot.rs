@@ -87,7 +87,7 @@ pub struct StepOutput {
     /// Open tokens, which may still change: they replace the open tokens of earlier steps. None after a step without
     /// decoding.
     pub open: Option<Vec<Token>>,
-    /// What may stand in the place of `tokens` and `open`, the likeliest first.
+    /// Other tokens that may stand in the place of `tokens` and `open`, the likeliest first.
     pub alternatives: Vec<Vec<Token>>,
     /// Start of the turn, ms from the start of the session.
     pub turn_ms: u64,
