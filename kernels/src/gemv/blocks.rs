@@ -5,6 +5,7 @@
 
 use rayon::prelude::*;
 
+use super::factors::RunValues;
 use super::panel::{PANEL, ROWS};
 use super::rounded::{self, Quads, RunFactors};
 use super::runs::{EightBits, Factors, FourBits, NumberPanels, WideNumbers, Widen, multiply_runs};
@@ -29,10 +30,9 @@ pub struct WeightRun<'a> {
 #[derive(Clone, Debug)]
 pub struct BlockMatrix {
     numbers: Numbers,
-    /// `[panels, runs, 32]`
-    scales: Vec<f32>,
-    /// `[panels, runs, 32]`; empty where all are zero.
-    minimums: Vec<f32>,
+    scales: RunValues,
+    /// Empty where all are zero.
+    minimums: RunValues,
     /// Inputs of a run.
     run: usize,
     inputs: usize,
@@ -109,7 +109,7 @@ impl BlockMatrix {
         if minimums.iter().all(|minimum| *minimum == 0.0) {
             minimums = Vec::new();
         }
-        Self { numbers, scales, minimums, run, inputs, outputs }
+        Self { numbers, scales: RunValues::new(scales), minimums: RunValues::new(minimums), run, inputs, outputs }
     }
 
     /// Length of an input row.
@@ -129,13 +129,14 @@ impl BlockMatrix {
             Numbers::Eight(numbers) => numbers.len(),
             Numbers::Quads(quads) => quads.bytes(),
         };
-        numbers + 4 * (self.scales.len() + self.minimums.len())
+        numbers + self.scales.bytes() + self.minimums.bytes()
     }
 
     /// The weights of one output as f32: `[inputs]`.
     pub fn output(&self, output: usize) -> Vec<f32> {
         let (panel, lane) = (output / PANEL, output % PANEL);
         let runs = panel * (self.inputs / self.run) * PANEL + lane;
+        let (scales, minimums) = (self.scales.all(), self.minimums.all());
         let weight = |input: usize| {
             let number = match &self.numbers {
                 Numbers::Four { bits, lowest } => {
@@ -146,7 +147,8 @@ impl BlockMatrix {
                 Numbers::Quads(quads) => f32::from(quads.number(self.inputs, output, input)),
             };
             let at = runs + input / self.run * PANEL;
-            self.scales[at] * number + self.minimums.get(at).copied().unwrap_or(-0.0)
+            let [minimum] = if minimums.is_empty() { [-0.0] } else { minimums.lanes(at) };
+            scales.lanes::<1>(at)[0] * number + minimum
         };
         (0..self.inputs).map(weight).collect()
     }
@@ -180,9 +182,9 @@ impl BlockMatrix {
     fn multiply_rounded(&self, pool: &ThreadPool, quads: &Quads, x: &[f32], bias: Option<&[f32]>, out: Destination) {
         let prepare = |block: &mut RowBlock| block.round(self.inputs, self.run);
         let product = |_: &(), panel: usize, block: &RowBlock, sums: &mut [[f32; PANEL]; ROWS]| {
-            let runs = self.inputs / self.run * PANEL;
-            let minimums = self.minimums.get(panel * runs..(panel + 1) * runs).unwrap_or_default();
-            let factors = RunFactors { scales: &self.scales[panel * runs..][..runs], minimums, run: self.run };
+            let runs = self.inputs / self.run;
+            let (scales, minimums) = (self.scales.panel(panel, runs), self.minimums.panel(panel, runs));
+            let factors = RunFactors { scales, minimums, run: self.run };
             rounded::multiply(block.width, &block.rounded, quads, panel, factors, sums);
         };
         multiply_panels(pool, [self.inputs, self.outputs], x, bias, out, prepare, |_| (), |_, _| {}, product);
@@ -197,7 +199,7 @@ impl BlockMatrix {
         out: Destination,
     ) {
         let (inputs, runs) = (self.inputs, self.inputs / self.run);
-        let has_minimums = !self.minimums.is_empty();
+        let has_minimums = !self.minimums.all().is_empty();
         let prepare = |block: &mut RowBlock| {
             block.transpose(inputs);
             if has_minimums {
@@ -211,10 +213,9 @@ impl BlockMatrix {
             }
         };
         let product = |wide: &Vec<f32>, panel: usize, block: &RowBlock, sums: &mut [[f32; PANEL]; ROWS]| {
-            let part = |values: &'_ [f32]| panel * runs * PANEL..values.len().min((panel + 1) * runs * PANEL);
             let factors = Factors {
-                scales: &self.scales[part(&self.scales)],
-                minimums: &self.minimums[if has_minimums { part(&self.minimums) } else { 0..0 }],
+                scales: self.scales.panel(panel, runs),
+                minimums: self.minimums.panel(panel, runs),
                 run_sums: &block.run_sums,
                 run: self.run,
             };
@@ -230,7 +231,10 @@ impl BlockMatrix {
 
 #[cfg(test)]
 mod tests {
+    use half::f16;
+
     use super::super::runs::MultiplyRuns;
+    use super::super::widens_16_bits;
     use super::*;
 
     fn random(count: usize, seed: u32) -> Vec<f32> {
@@ -253,14 +257,23 @@ mod tests {
     }
 
     impl Published {
-        fn new(inputs: usize, outputs: usize, run: usize, lowest: i8, levels: usize, minimums: bool) -> Self {
+        fn new(
+            [inputs, outputs]: [usize; 2],
+            run: usize,
+            lowest: i8,
+            levels: usize,
+            minimums: bool,
+            has_halves: bool,
+        ) -> Self {
+            let half = |value: f32| f16::from_f32(value).to_f32();
+            let factors = |values: Vec<f32>| if has_halves { values.into_iter().map(half).collect() } else { values };
             let numbers = random(inputs * outputs, 7).into_iter().map(|at| lowest + ((at + 0.5) * levels as f32) as i8);
             let runs = inputs / run * outputs;
             let zero_or = |values: Vec<f32>| if minimums { values } else { vec![0.0; runs] };
             Self {
                 numbers: numbers.collect(),
-                scales: random(runs, 8),
-                minimums: zero_or(random(runs, 9)),
+                scales: factors(random(runs, 8)),
+                minimums: zero_or(factors(random(runs, 9))),
                 inputs,
                 run,
             }
@@ -286,10 +299,14 @@ mod tests {
     #[test]
     fn products_are_those_of_the_values() {
         let (inputs, outputs) = (96, 70);
-        for (lowest, levels, run, minimums) in
-            [(-8, 16, 32, false), (0, 16, 32, true), (-128, 255, 32, false), (-32, 64, 16, true)]
-        {
-            let published = Published::new(inputs, outputs, run, lowest, levels, minimums);
+        for (lowest, levels, run, minimums, has_halves) in [
+            (-8, 16, 32, false, true),
+            (0, 16, 32, true, true),
+            (-128, 255, 32, false, false),
+            (-128, 255, 32, false, true),
+            (-32, 64, 16, true, false),
+        ] {
+            let published = Published::new([inputs, outputs], run, lowest, levels, minimums, has_halves);
             let matrix = BlockMatrix::new(
                 [outputs, inputs],
                 run,
@@ -307,7 +324,9 @@ mod tests {
                 |run| *run,
             );
             let bytes = if levels == 16 { 96 * inputs / 2 } else { 96 * inputs };
-            assert_eq!(matrix.bytes(), bytes + 96 * inputs / run * 4 * (1 + usize::from(minimums)), "{levels} levels");
+            let of_factor = if has_halves && widens_16_bits() { 2 } else { 4 };
+            let factors = 96 * inputs / run * of_factor * (1 + usize::from(minimums));
+            assert_eq!(matrix.bytes(), bytes + factors, "{levels} levels");
             for output in [0, 31, 32, 69] {
                 let values: Vec<f32> = (0..inputs).map(|input| published.value(output, input)).collect();
                 assert_eq!(matrix.output(output), values);
@@ -338,13 +357,12 @@ mod tests {
                 .flat_map(|at| (0..PANEL).map(move |lane| (at, lane)))
                 .map(|(at, lane)| published.numbers[lane * inputs + at])
                 .collect();
-            let part = |values: &[f32]| values[..inputs / run * PANEL].to_vec();
-            let (scales, minimums) = (part(&matrix.scales), if minimums { part(&matrix.minimums) } else { Vec::new() });
+            let (scales, minimums) = (matrix.scales.panel(0, inputs / run), matrix.minimums.panel(0, inputs / run));
             for width in [1, 2, 4, 8] {
                 let mut block = RowBlock::new(&x[..width * inputs]);
                 block.transpose(inputs);
                 block.run_sums(run);
-                let factors = Factors { scales: &scales, minimums: &minimums, run_sums: &block.run_sums, run };
+                let factors = Factors { scales, minimums, run_sums: &block.run_sums, run };
                 let (mut one, mut two) = ([[0f32; PANEL]; ROWS], [[0f32; PANEL]; ROWS]);
                 multiply_runs(width, &block.values, EightBits(&numbers), 0, &factors, &mut one);
                 let twin = MultiplyRuns {

@@ -2,6 +2,7 @@
 //! many weights and computes little with each, so weights are stored in the order in which they are read.
 
 mod blocks;
+mod factors;
 mod panel;
 mod rounded;
 mod runs;

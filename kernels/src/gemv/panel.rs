@@ -8,7 +8,7 @@ use std::arch::aarch64::{
 };
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m512, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_castsi512_ps, _mm512_cvtepi8_epi32,
+    __m512, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_castsi512_ps, _mm512_cvtepi8_epi32,
     _mm512_cvtepi32_ps, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps,
     _mm512_setzero_ps, _mm512_slli_epi32, _mm512_storeu_ps,
 };
@@ -23,7 +23,7 @@ pub(crate) const PANEL: usize = 32;
 /// Largest number of rows of a block: their sums over one panel fill the registers of the processor.
 pub(crate) const ROWS: usize = 8;
 
-/// Distance of the prefetch ahead of the read, in bytes.
+/// Distance of the prefetch ahead of the read, in bytes. A step reads a weight once, so the hint is that it need not stay in the caches.
 #[cfg(target_arch = "x86_64")]
 const PREFETCH_BYTES: usize = 4096;
 
@@ -227,7 +227,7 @@ unsafe fn panel_512<const R: usize, W: Weight>(
     for _ in 0..inputs {
         // The hardware prefetcher stops at the end of a page. A prefetch of an invalid address has no effect.
         for line in 0..(PANEL * size_of::<W>()).div_ceil(64) {
-            _mm_prefetch::<_MM_HINT_T1>(weights.cast::<i8>().wrapping_add(PREFETCH_BYTES + 64 * line));
+            _mm_prefetch::<_MM_HINT_NTA>(weights.cast::<i8>().wrapping_add(PREFETCH_BYTES + 64 * line));
         }
         // SAFETY: the caller guarantees `inputs` rows of both.
         let (one, two) = unsafe { (W::load_16(weights), W::load_16(weights.add(16))) };

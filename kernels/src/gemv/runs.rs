@@ -3,23 +3,24 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m512, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
-    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_permutexvar_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_srli_epi32,
-    _mm512_storeu_ps,
+    __m512, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps,
+    _mm512_cvtepu8_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_permutexvar_ps, _mm512_set1_ps, _mm512_setzero_ps,
+    _mm512_srli_epi32, _mm512_storeu_ps,
 };
 
+use super::factors::RunSlice;
 use super::panel::{PANEL, ROWS};
 
-/// Distance of the prefetch ahead of the read, in bytes.
+/// Distance of the prefetch ahead of the read, in bytes. A step reads a weight once, so the hint is that it need not stay in the caches.
 #[cfg(target_arch = "x86_64")]
 const PREFETCH_BYTES: usize = 2048;
 
 /// Factors that turn the sums over the numbers of a panel into products.
+#[derive(Clone, Copy)]
 pub(super) struct Factors<'a> {
-    /// `[runs, 32]`
-    pub scales: &'a [f32],
-    /// `[runs, 32]`, or empty.
-    pub minimums: &'a [f32],
+    pub scales: RunSlice<'a>,
+    /// Empty where all are zero.
+    pub minimums: RunSlice<'a>,
     /// `[runs, width]`: the sum of the inputs of each run and row; read where there are minimums.
     pub run_sums: &'a [f32],
     pub run: usize,
@@ -73,7 +74,7 @@ impl NumberPanels for FourBits<'_> {
         // has no effect.
         unsafe {
             let from = self.bits.as_ptr().add((panel * inputs / 2 + pair) * PANEL);
-            _mm_prefetch::<_MM_HINT_T1>(from.cast::<i8>().wrapping_add(PREFETCH_BYTES));
+            _mm_prefetch::<_MM_HINT_NTA>(from.cast::<i8>().wrapping_add(PREFETCH_BYTES));
             let one = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
             let two = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.add(16).cast()));
             // No closures: they would be compiled without AVX-512 where they are not inlined.
@@ -119,7 +120,7 @@ impl NumberPanels for EightBits<'_> {
         // SAFETY: the caller guarantees 64 numbers.
         unsafe {
             let from = self.0.as_ptr().add((panel * inputs + 2 * pair) * PANEL);
-            _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(PREFETCH_BYTES));
+            _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(PREFETCH_BYTES));
             [
                 [
                     _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))),
@@ -265,12 +266,12 @@ unsafe fn runs_512<const R: usize, N: NumberPanels>(
             let at = run * PANEL + 16 * half;
             // SAFETY: a run has 32 scales and, where there are any, 32 minimums and a sum for each row.
             unsafe {
-                let scale = _mm512_loadu_ps(factors.scales.as_ptr().add(at));
+                let scale = factors.scales.load_16(at);
                 for (total, row) in totals.iter_mut().zip(&rows) {
                     total[half] = _mm512_fmadd_ps(scale, row[half], total[half]);
                 }
                 if !factors.minimums.is_empty() {
-                    let minimum = _mm512_loadu_ps(factors.minimums.as_ptr().add(at));
+                    let minimum = factors.minimums.load_16(at);
                     for (row, total) in totals.iter_mut().enumerate() {
                         let x = _mm512_set1_ps(*factors.run_sums.as_ptr().add(run * R + row));
                         total[half] = _mm512_fmadd_ps(x, minimum, total[half]);
@@ -322,15 +323,13 @@ impl<N: NumberPanels> MultiplyRuns<'_, '_, N> {
     #[inline(always)]
     fn rows<const R: usize, const L: usize>(self) {
         let (x, _) = self.x.as_chunks::<R>();
-        let (scales, _) = self.factors.scales.as_chunks::<PANEL>();
-        let (minimums, _) = self.factors.minimums.as_chunks::<PANEL>();
+        let Factors { scales, minimums, run_sums, run: length } = *self.factors;
         for first in (0..PANEL).step_by(L) {
             let mut totals = [[0f32; L]; R];
-            for (run, (of_run, scales)) in x.chunks_exact(self.factors.run).zip(scales).enumerate() {
+            for (run, of_run) in x.chunks_exact(length).enumerate() {
                 let mut rows = [[0f32; L]; R];
                 for (pair, of_pair) in of_run.as_chunks::<2>().0.iter().enumerate() {
-                    let pair = run * self.factors.run / 2 + pair;
-                    let numbers = self.numbers.pair::<L>(self.panel, x.len(), pair, first);
+                    let numbers = self.numbers.pair::<L>(self.panel, x.len(), run * length / 2 + pair, first);
                     for (x, numbers) in of_pair.iter().zip(&numbers) {
                         for (row, x) in rows.iter_mut().zip(x) {
                             for (sum, number) in row.iter_mut().zip(numbers) {
@@ -339,14 +338,16 @@ impl<N: NumberPanels> MultiplyRuns<'_, '_, N> {
                         }
                     }
                 }
+                let scales = scales.lanes::<L>(run * PANEL + first);
                 for (total, row) in totals.iter_mut().zip(&rows) {
-                    for ((total, sum), scale) in total.iter_mut().zip(row).zip(&scales[first..]) {
+                    for ((total, sum), scale) in total.iter_mut().zip(row).zip(&scales) {
                         *total = scale.mul_add(*sum, *total);
                     }
                 }
-                if let Some(minimums) = minimums.get(run) {
-                    for (total, x) in totals.iter_mut().zip(&self.factors.run_sums[run * R..]) {
-                        for (total, minimum) in total.iter_mut().zip(&minimums[first..]) {
+                if !minimums.is_empty() {
+                    let minimums = minimums.lanes::<L>(run * PANEL + first);
+                    for (total, x) in totals.iter_mut().zip(&run_sums[run * R..]) {
+                        for (total, minimum) in total.iter_mut().zip(&minimums) {
                             *total = x.mul_add(*minimum, *total);
                         }
                     }

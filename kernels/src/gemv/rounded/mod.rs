@@ -12,6 +12,7 @@ mod x86;
 
 use rayon::prelude::*;
 
+use super::factors::RunSlice;
 use super::panel::{PANEL, ROWS};
 use crate::vector_math::largest_magnitude;
 
@@ -171,13 +172,13 @@ impl pulp::NullaryFnOnce for RoundRun<'_> {
     }
 }
 
-/// Factors that turn the integer sums of a panel into products: `[runs, 32]` each.
+/// Factors that turn the integer sums of a panel into products.
 #[derive(Clone, Copy)]
 pub(super) struct RunFactors<'a> {
     /// The value of 1 above that of 0.
-    pub scales: &'a [f32],
+    pub scales: RunSlice<'a>,
     /// The value of 0; empty where all are zero.
-    pub minimums: &'a [f32],
+    pub minimums: RunSlice<'a>,
     /// Inputs of a run.
     pub run: usize,
 }
@@ -279,11 +280,9 @@ impl pulp::NullaryFnOnce for Multiply<'_, '_> {
         let (width, run) = (self.width, factors.run);
         let (numbers, _) = rows.numbers.as_chunks::<QUAD>();
         let (bits, _) = bits.as_chunks::<QUAD>();
-        let (scales, _) = factors.scales.as_chunks::<PANEL>();
-        let (minimums, _) = factors.minimums.as_chunks::<PANEL>();
         for (row, totals) in self.sums.iter_mut().take(width).enumerate() {
             *totals = [0.0; PANEL];
-            for (at, scales) in scales.iter().enumerate() {
+            for at in 0..factors.scales.len() / PANEL {
                 let place = at * width + row;
                 let (of_row, sum) = (rows.scales[place], rows.sums[place]);
                 let mut of_run = [lowest * sum; PANEL];
@@ -301,12 +300,17 @@ impl pulp::NullaryFnOnce for Multiply<'_, '_> {
                         }
                     }
                 }
-                for ((total, sum), scale) in totals.iter_mut().zip(&of_run).zip(scales) {
+                let scales = factors.scales.lanes::<PANEL>(at * PANEL);
+                for ((total, sum), scale) in totals.iter_mut().zip(&of_run).zip(&scales) {
                     *total = (*sum as f32).mul_add(scale * of_row, *total);
                 }
-                if let Some(minimums) = minimums.get(at) {
+                if !factors.minimums.is_empty() {
+                    let minimums = factors.minimums.lanes::<PANEL>(at * PANEL);
                     let sum = of_row * sum as f32;
-                    totals.iter_mut().zip(minimums).for_each(|(total, minimum)| *total = sum.mul_add(*minimum, *total));
+                    totals
+                        .iter_mut()
+                        .zip(&minimums)
+                        .for_each(|(total, minimum)| *total = sum.mul_add(*minimum, *total));
                 }
             }
         }
@@ -315,6 +319,9 @@ impl pulp::NullaryFnOnce for Multiply<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use half::f16;
+
+    use super::super::factors::RunValues;
     use super::*;
 
     fn draws(count: usize, seed: u32) -> Vec<f32> {
@@ -343,9 +350,13 @@ mod tests {
     #[test]
     fn all_bodies_are_equal_and_exact_for_integers() {
         let (inputs, panels) = (96, 2);
-        for (lowest, levels, run, has_minimums) in
-            [(-8i8, 16, 32, false), (0, 16, 32, true), (-128, 256, 32, false), (-32, 64, 16, true), (-8, 16, 16, true)]
-        {
+        for (lowest, levels, run, has_minimums, has_halves) in [
+            (-8i8, 16, 32, false, true),
+            (0, 16, 32, true, true),
+            (-128, 256, 32, false, false),
+            (-32, 64, 16, true, false),
+            (-8, 16, 16, true, true),
+        ] {
             let numbers: Vec<i8> = draws(panels * inputs * PANEL, 1)
                 .into_iter()
                 .map(|at| (f32::from(lowest) + (at * 0.5 + 0.5) * (levels as f32 - 0.01)).floor() as i8)
@@ -354,8 +365,10 @@ mod tests {
             assert_eq!(quads.bytes(), panels * inputs * PANEL / if levels == 16 { 2 } else { 1 });
             let number =
                 |output: usize, input: usize| numbers[(output / PANEL * inputs + input) * PANEL + output % PANEL];
-            let scales = draws(panels * inputs / run * PANEL, 2);
-            let minimums = if has_minimums { draws(scales.len(), 3) } else { Vec::new() };
+            let half = |value: f32| if has_halves { f16::from_f32(value).to_f32() } else { value };
+            let of_runs = |seed| draws(panels * inputs / run * PANEL, seed).into_iter().map(half).collect();
+            let scales = RunValues::new(of_runs(2));
+            let minimums = RunValues::new(if has_minimums { of_runs(3) } else { Vec::new() });
             for output in [0, 31, 32, 63] {
                 (0..inputs).for_each(|input| assert_eq!(quads.number(inputs, output, input), number(output, input)));
             }
@@ -363,12 +376,9 @@ mod tests {
                 let mut x: Vec<f32> = draws(width * inputs, 4).into_iter().map(|x| (x * 127.0).round()).collect();
                 x.chunks_mut(run).for_each(|run| run[3] = -127.0);
                 for panel in 0..panels {
-                    let runs = inputs / run * PANEL;
-                    let factors = RunFactors {
-                        scales: &scales[panel * runs..][..runs],
-                        minimums: minimums.get(panel * runs..(panel + 1) * runs).unwrap_or_default(),
-                        run,
-                    };
+                    let runs = inputs / run;
+                    let (scales, minimums) = (scales.panel(panel, runs), minimums.panel(panel, runs));
+                    let factors = RunFactors { scales, minimums, run };
                     let multiply = |x: &[f32], width: usize, body| {
                         let mut sums = [[0f32; PANEL]; ROWS];
                         let rows = RoundedRows::new(x, inputs, width, run);
@@ -387,8 +397,8 @@ mod tests {
                             let value = |input: usize| {
                                 let at = input / run * PANEL + lane;
                                 let number = f64::from(number(panel * PANEL + lane, input));
-                                let minimum = factors.minimums.get(at).copied().unwrap_or_default();
-                                f64::from(factors.scales[at]) * number + f64::from(minimum)
+                                let [minimum] = if minimums.is_empty() { [0.0] } else { minimums.lanes(at) };
+                                f64::from(scales.lanes::<1>(at)[0]) * number + f64::from(minimum)
                             };
                             let terms = (0..inputs).map(|input| f64::from(x[input]) * value(input));
                             let (exact, size) = (terms.clone().sum::<f64>(), terms.map(f64::abs).sum::<f64>());

@@ -3,9 +3,9 @@
 
 use std::arch::aarch64::{
     int8x16_t, int32x4_t, vandq_u8, vcombine_s8, vcvtq_f32_s32, vdup_n_s8, vdupq_laneq_s32, vdupq_n_f32, vdupq_n_s8,
-    vdupq_n_s32, vdupq_n_u8, veorq_u8, vfmaq_f32, vfmaq_n_f32, vget_low_s8, vld1_s8, vld1q_f32, vld1q_s8, vld1q_u8,
-    vmull_high_s8, vmull_s8, vmulq_n_f32, vpadalq_s16, vpaddq_s16, vreinterpretq_s8_s32, vreinterpretq_s8_u8,
-    vreinterpretq_s32_s8, vshrq_n_u8, vst1q_f32,
+    vdupq_n_s32, vdupq_n_u8, veorq_u8, vfmaq_f32, vfmaq_n_f32, vget_low_s8, vld1_s8, vld1q_s8, vld1q_u8, vmull_high_s8,
+    vmull_s8, vmulq_n_f32, vpadalq_s16, vpaddq_s16, vreinterpretq_s8_s32, vreinterpretq_s8_u8, vreinterpretq_s32_s8,
+    vshrq_n_u8, vst1q_f32,
 };
 
 use super::{PANEL, QUAD, ROWS, Task};
@@ -99,13 +99,13 @@ unsafe fn multiply<const R: usize, const V: usize, const HALVES: bool, const DOT
                 }
                 for (vector, (totals, of_run)) in totals.iter_mut().zip(of_run).enumerate() {
                     let at = run * PANEL + first + 4 * vector;
-                    let scale = vld1q_f32(factors.scales.as_ptr().add(at));
+                    let scale = factors.scales.load_4(at);
                     for (row, (total, sum)) in totals.iter_mut().zip(of_run).enumerate() {
                         let factor = vmulq_n_f32(scale, *rows.scales.as_ptr().add(run * R + row));
                         *total = vfmaq_f32(*total, vcvtq_f32_s32(sum), factor);
                     }
                     if !factors.minimums.is_empty() {
-                        let minimum = vld1q_f32(factors.minimums.as_ptr().add(at));
+                        let minimum = factors.minimums.load_4(at);
                         for (row, total) in totals.iter_mut().enumerate() {
                             let place = run * R + row;
                             let sum = *rows.scales.as_ptr().add(place) * *rows.sums.as_ptr().add(place) as f32;

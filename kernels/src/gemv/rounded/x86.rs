@@ -1,17 +1,17 @@
 //! [`multiply`](super::multiply) in AVX-512 VNNI and in AVX2.
 
 use std::arch::x86_64::{
-    _MM_HINT_T1, _mm_prefetch, _mm256_abs_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
+    _MM_HINT_NTA, _mm_prefetch, _mm256_abs_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
     _mm256_cvtepi32_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16,
     _mm256_mul_ps, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256,
     _mm256_sign_epi8, _mm256_srli_epi16, _mm256_storeu_ps, _mm256_xor_si256, _mm512_and_si512, _mm512_cvtepi32_ps,
-    _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi8,
-    _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_srli_epi16, _mm512_storeu_ps,
+    _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi8, _mm512_set1_epi32,
+    _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_srli_epi16, _mm512_storeu_ps,
 };
 
 use super::{PANEL, QUAD, ROWS, Task};
 
-/// Distance of the prefetch ahead of the read, in bytes.
+/// Distance of the prefetch ahead of the read, in bytes. A step reads a weight once, so the hint is that it need not stay in the caches.
 const PREFETCH_BYTES: usize = 2048;
 
 /// The order of the additions does not depend on the number of rows, so a row has the same result to the last bit in every block.
@@ -34,8 +34,8 @@ pub(super) unsafe fn multiply_vnni<const R: usize, const HALVES: bool>(task: &Ta
             // SAFETY: the caller guarantees 128 bytes and the quads of each round, of which there are two if a byte holds two numbers. A
             // prefetch of an invalid address has no effect.
             unsafe {
-                _mm_prefetch::<_MM_HINT_T1>(bits.cast::<i8>().wrapping_add(PREFETCH_BYTES));
-                _mm_prefetch::<_MM_HINT_T1>(bits.cast::<i8>().wrapping_add(PREFETCH_BYTES + 64));
+                _mm_prefetch::<_MM_HINT_NTA>(bits.cast::<i8>().wrapping_add(PREFETCH_BYTES));
+                _mm_prefetch::<_MM_HINT_NTA>(bits.cast::<i8>().wrapping_add(PREFETCH_BYTES + 64));
                 let (one, two) = (_mm512_loadu_si512(bits.cast()), _mm512_loadu_si512(bits.add(64).cast()));
                 if HALVES {
                     let even = [_mm512_and_si512(one, mask), _mm512_and_si512(two, mask)];
@@ -67,14 +67,14 @@ pub(super) unsafe fn multiply_vnni<const R: usize, const HALVES: bool>(task: &Ta
             let at = run * PANEL + 16 * half;
             // SAFETY: a run has 32 scales and, where there are any, 32 minimums, and a scale and a sum for each row.
             unsafe {
-                let scale = _mm512_loadu_ps(factors.scales.as_ptr().add(at));
+                let scale = factors.scales.load_16(at);
                 for (row, (total, sums)) in totals.iter_mut().zip(&of_run).enumerate() {
                     let of_row = _mm512_set1_ps(*rows.scales.as_ptr().add(run * R + row));
                     let sum = _mm512_cvtepi32_ps(sums[half]);
                     total[half] = _mm512_fmadd_ps(sum, _mm512_mul_ps(scale, of_row), total[half]);
                 }
                 if !factors.minimums.is_empty() {
-                    let minimum = _mm512_loadu_ps(factors.minimums.as_ptr().add(at));
+                    let minimum = factors.minimums.load_16(at);
                     for (row, total) in totals.iter_mut().enumerate() {
                         let place = run * R + row;
                         let sum = *rows.scales.as_ptr().add(place) * *rows.sums.as_ptr().add(place) as f32;
@@ -148,14 +148,14 @@ pub(super) unsafe fn multiply_avx2<const R: usize, const HALVES: bool>(task: &Ta
                     }
                 }
                 let at = run * PANEL + lanes;
-                let scale = _mm256_loadu_ps(factors.scales.as_ptr().add(at));
+                let scale = _mm256_loadu_ps(factors.scales.lanes::<8>(at).as_ptr());
                 for (row, (sum, to)) in of_run.iter().zip(sums.iter_mut()).enumerate() {
                     let to = to.as_mut_ptr().add(lanes);
                     let of_row = rows.scales[run * R + row];
                     let factor = _mm256_mul_ps(scale, _mm256_set1_ps(of_row));
                     let mut total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(*sum), factor, _mm256_loadu_ps(to));
                     if !factors.minimums.is_empty() {
-                        let minimum = _mm256_loadu_ps(factors.minimums.as_ptr().add(at));
+                        let minimum = _mm256_loadu_ps(factors.minimums.lanes::<8>(at).as_ptr());
                         let sum = of_row * rows.sums[run * R + row] as f32;
                         total = _mm256_fmadd_ps(_mm256_set1_ps(sum), minimum, total);
                     }
