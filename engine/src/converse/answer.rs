@@ -306,7 +306,7 @@ impl Conversation {
     /// The words of the agent that may come back as echo.
     pub(super) fn said(&self) -> String {
         match &self.reply {
-            Some(reply) if reply.started => reply.text(),
+            Some(reply) if reply.started => reply.sent_text(),
             _ => self.last_said.clone(),
         }
     }
@@ -342,7 +342,7 @@ impl Conversation {
                 self.actions.push(Action::AgentText { reply: reply.id, text: said, interrupted });
             }
             self.actions.push(Action::ReplyDone { reply: reply.id, interrupted });
-            self.last_said = reply.text();
+            self.last_said = reply.sent_text();
             self.ended_at = Some(now);
         }
         if !self.tools.is_waiting() && !self.queued.is_empty() && !self.owed {

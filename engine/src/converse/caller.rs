@@ -6,14 +6,18 @@ const GAP_MS: u32 = 200;
 pub const OVERLAP_GAP_MS: u32 = 450;
 /// Speech that ends a pause, ms. A click is shorter.
 const BURST_MS: u32 = 60;
+/// Speech between gaps that is none of the caller's over the agent, ms: what is left of echo is as short.
+const BLIP_MS: u32 = 200;
 
 /// The caller's current turn.
 #[derive(Debug, Default)]
 pub struct Caller {
     /// Speech since the last gap, ms.
     voiced_ms: u32,
-    /// Speech since the last silence of [`OVERLAP_GAP_MS`], ms.
+    /// Speech since the last silence of [`OVERLAP_GAP_MS`], ms, without what is shorter than [`BLIP_MS`].
     overlap_ms: u32,
+    /// True if speech of [`Caller::overlap_ms`] has begun again after a gap.
+    resumed: bool,
     /// Speech since the last piece of silence, ms.
     burst_ms: u32,
     /// Silence since the last speech, ms.
@@ -47,17 +51,21 @@ impl Caller {
             self.overlap_ms = self.overlap_ms.saturating_add(ms);
             self.burst_ms = self.burst_ms.saturating_add(ms);
             if self.burst_ms >= BURST_MS {
+                self.resumed |= self.quiet_ms >= GAP_MS && self.overlap_ms > self.voiced_ms;
                 self.quiet_ms = 0;
             }
         } else {
             self.burst_ms = 0;
             self.quiet_ms = self.quiet_ms.saturating_add(ms);
             if self.quiet_ms >= GAP_MS {
+                if self.voiced_ms < BLIP_MS {
+                    self.overlap_ms = self.overlap_ms.saturating_sub(self.voiced_ms);
+                }
                 self.voiced_ms = 0;
             }
             if self.quiet_ms >= OVERLAP_GAP_MS {
                 self.overlap_ms = 0;
-                self.may_stop = false;
+                (self.may_stop, self.resumed) = (false, false);
             }
         }
     }
@@ -70,6 +78,11 @@ impl Caller {
     /// Speech over the agent, ms: "wait" and what follows are one.
     pub fn overlap_ms(&self) -> u32 {
         self.overlap_ms
+    }
+
+    /// True if what the caller says over the agent goes on after a gap.
+    pub fn resumed(&self) -> bool {
+        self.resumed
     }
 
     /// Silence since the last speech, ms.
@@ -94,7 +107,7 @@ impl Caller {
 
     /// Begins to count speech anew.
     pub fn forget_speech(&mut self) {
-        (self.voiced_ms, self.overlap_ms, self.burst_ms) = (0, 0, 0);
+        (self.voiced_ms, self.overlap_ms, self.burst_ms, self.resumed) = (0, 0, 0, false);
     }
 
     /// Takes other texts of the words that come next.
@@ -192,11 +205,23 @@ mod tests {
         assert_eq!((caller.quiet_ms(), caller.speaks()), (192, false), "a click");
         caller.hear(false, 32);
         assert_eq!((caller.voiced_ms(), caller.quiet_ms()), (0, 224));
-        assert_eq!(caller.overlap_ms(), 352, "a pause after a word is within an overlap");
+        assert_eq!((caller.overlap_ms(), caller.resumed()), (352, false), "a pause after a word is within an overlap");
         (0..2).for_each(|_| caller.hear(true, 32));
-        assert_eq!((caller.quiet_ms(), caller.speaks()), (0, true));
+        assert_eq!((caller.quiet_ms(), caller.speaks(), caller.resumed()), (0, true, true));
         (0..15).for_each(|_| caller.hear(false, 32));
-        assert_eq!(caller.overlap_ms(), 0);
+        assert_eq!((caller.overlap_ms(), caller.resumed()), (0, false));
+    }
+
+    #[test]
+    fn what_is_left_of_echo_is_no_speech_over_the_agent() {
+        let mut caller = Caller::default();
+        for _ in 0..3 {
+            (0..4).for_each(|_| caller.hear(true, 32));
+            (0..8).for_each(|_| caller.hear(false, 32));
+            assert_eq!((caller.overlap_ms(), caller.resumed()), (0, false));
+        }
+        (0..4).for_each(|_| caller.hear(true, 32));
+        assert_eq!((caller.overlap_ms(), caller.resumed()), (128, false));
     }
 
     #[test]

@@ -410,10 +410,13 @@ impl Conversation {
         let quiet = self.caller.quiet_ms();
         let language = self.rules.language.as_deref();
         let overlap = Overlap::new(&self.caller.text(), &self.said());
-        let speech_ms = self.caller.overlap_ms();
+        let (speech_ms, resumed) = (self.caller.overlap_ms(), self.caller.resumed());
         let stops = |text: &String| Overlap::new(text, &self.said()).stops();
-        let interrupts = overlap.interrupts(speech_ms, language);
-        self.caller.may_stop |= overlap.stops() || self.caller.other_texts().iter().take(STOP_TEXTS).any(stops);
+        let interrupts = overlap.interrupts(speech_ms, resumed, language);
+        // A listener's "right" may be heard as "wait", but who says that goes on.
+        let counts_others = resumed || !overlap.listens(language);
+        self.caller.may_stop |=
+            overlap.stops() || counts_others && self.caller.other_texts().iter().take(STOP_TEXTS).any(stops);
         let stopped = self.caller.may_stop && speech_ms >= STOP_MS;
         if self.rules.interruptible && (interrupts || stopped) {
             return self.interrupt(now);
@@ -434,7 +437,7 @@ impl Conversation {
         self.awaited_until = None;
         let overlap = Overlap::new(&self.caller.text(), &self.said());
         let language = self.rules.language.as_deref();
-        if self.rules.interruptible && overlap.interrupts(STOP_MS, language) {
+        if self.rules.interruptible && overlap.interrupts(STOP_MS, false, language) {
             return self.interrupt(now);
         }
         if !self.rules.interruptible && !overlap.fresh.is_empty() && !overlap.is_backchannel(language) {

@@ -480,6 +480,21 @@ fn a_word_that_was_probably_stop_stops_once_there_is_enough_speech() {
 }
 
 #[test]
+fn a_listeners_word_that_may_be_wait_stops_once_speech_goes_on() {
+    for (heard, state) in [("right", State::Doubt), ("great", State::Doubt), ("i", State::Hearing)] {
+        let mut scene = Scene::in_state(State::Speaking);
+        scene.waits(900);
+        scene.hears(true, 512);
+        scene.happens(Event::Alternatives(vec!["wait".into()]));
+        scene.happens(Event::Partial(heard.into()));
+        assert_eq!(scene.state(), state, "{heard}");
+        scene.hears(false, 256);
+        scene.hears(true, 64);
+        assert_eq!(scene.state(), State::Hearing, "{heard}, and more");
+    }
+}
+
+#[test]
 fn speech_before_the_reply_makes_one_turn_of_both_parts() {
     let mut scene = Scene::new();
     scene.says("Tell me a story.");

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::caller::append;
+
 /// Sample rate of the voice, in hertz.
 pub const VOICE_RATE: u32 = 24_000;
 
@@ -77,6 +79,20 @@ impl Speech {
         }
         let played_ms = ms(played.saturating_sub(begin));
         let count = self.words.iter().filter(|word| u64::midpoint(word.start_ms, word.end_ms) < played_ms).count();
+        self.up_to_word(count)
+    }
+
+    /// The text that was sent; all of it where the voice has told no word yet.
+    fn sent_text(&self) -> &str {
+        match self.begin {
+            None => "",
+            Some(_) if self.is_sent() || self.words.is_empty() => self.text.trim(),
+            Some(_) => self.up_to_word(self.words.len()),
+        }
+    }
+
+    /// The text up to the end of the last of this many words.
+    fn up_to_word(&self, count: usize) -> &str {
         let mut end = 0;
         for word in &self.words[..count] {
             if let Some(found) = self.text[end..].find(word.text.as_str()) {
@@ -186,9 +202,11 @@ impl Reply {
         texts.filter(|(_, text)| !text.is_empty()).collect()
     }
 
-    /// All text that was given to the voice.
-    pub fn text(&self) -> String {
-        self.speeches.iter().map(|speech| speech.text.trim()).collect::<Vec<_>>().join(" ")
+    /// All text that was sent: what a microphone may hear.
+    pub fn sent_text(&self) -> String {
+        let mut text = String::new();
+        self.speeches.iter().for_each(|speech| append(&mut text, speech.sent_text()));
+        text
     }
 }
 
@@ -236,8 +254,12 @@ mod tests {
         }
         speech.said = true;
         reply.speeches.push(speech);
-        assert_eq!(reply.played_texts(0), []);
+        assert_eq!((reply.played_texts(0), reply.sent_text().as_str()), (vec![], ""));
+        reply.next_frame(500);
+        reply.next_frame(500);
+        assert_eq!(reply.sent_text(), "One, two");
         while reply.next_frame(500).is_some() {}
+        assert_eq!(reply.sent_text(), "One, two; three.");
         assert_eq!(reply.played_texts(530), [], "less than half of the first word");
         assert_eq!(reply.played_texts(600), [(Some(7), "One")]);
         assert_eq!(reply.played_texts(640), [(Some(7), "One, two")]);
