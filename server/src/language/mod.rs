@@ -1,11 +1,12 @@
 //! Language models behind one trait, and what the service asks them about a transcript.
 //!
 //! Order: `understanding` and `grounding` write prompts over a `source`; `local` is a model in this process, `upstream` a server of
-//! OpenAI's chat shape, read by `upstream_stream`; `schema` holds answers to a `json_schema`.
+//! OpenAI's chat shape, read by `upstream_stream`; `schema` holds answers to a `json_schema`, `repetition` ends those that repeat themselves.
 
 pub mod grounding;
 mod json_schema;
 pub mod local;
+pub mod repetition;
 pub mod schema;
 pub mod source;
 pub mod understanding;

@@ -3,6 +3,7 @@
 use auricle_engine::extractive::{NOT_SAID, Passage, asks_for_summary, rank};
 
 use super::grounding::{Fence, batches, lines, notes_rules, room, understanding_rules};
+use super::repetition::{end_of_repeated, until_repeated};
 use super::{ChatOptions, ChatRequest, Format, LanguageError, LanguageModel, Message, Role, complete, complete_with};
 
 /// Tokens of the notes on a part, at most a quarter of the context.
@@ -113,11 +114,19 @@ async fn ask(
     ];
     let options = ChatOptions { format, temperature: Some(0.0), ..ChatOptions::default() };
     let request = ChatRequest { messages, options, account: Some(question.account.to_owned()) };
-    let answer = complete_with(model.chat(request).await?, draft).await?;
-    if question.wants_json && answer.reason == super::FinishReason::Length {
-        return Err(LanguageError::Upstream("the JSON was cut short by the length of the answer".into()));
+    let pieces = model.chat(request).await?;
+    if question.wants_json {
+        let answer = complete_with(pieces, draft).await?;
+        if answer.reason == super::FinishReason::Length {
+            return Err(LanguageError::Upstream("the JSON was cut short by the length of the answer".into()));
+        }
+        return Ok(answer.text.trim().to_owned());
     }
-    Ok(answer.text.trim().to_owned())
+    let mut text = complete_with(until_repeated(pieces), draft).await?.text;
+    if let Some(end) = end_of_repeated(&text) {
+        text.truncate(end);
+    }
+    Ok(text.trim().to_owned())
 }
 
 /// Notes on every part, and notes on those until they fit.
@@ -141,10 +150,8 @@ async fn notes(
             let max_tokens = NOTES_TOKENS.min(model.context_tokens() / 4) as u32;
             let options =
                 ChatOptions { max_tokens: Some(max_tokens), temperature: Some(0.0), ..ChatOptions::default() };
-            let answer = complete(
-                model.chat(ChatRequest { messages, options, account: Some(question.account.to_owned()) }).await?,
-            )
-            .await?;
+            let request = ChatRequest { messages, options, account: Some(question.account.to_owned()) };
+            let answer = complete(until_repeated(model.chat(request).await?)).await?;
             taken.push(Passage { speaker: None, start_ms, text: answer.text.trim().replace('\n', " ") });
         }
         passages = taken;

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::settings::Settings;
 use crate::ids;
+use crate::language::repetition::until_repeated;
 use crate::language::{
     ChatOptions, ChatRequest, LanguageError, LanguageModel, Message, Piece, Role, ToolCall, ToolChoice, grounding,
 };
@@ -102,7 +103,7 @@ fn fit(model: &dyn LanguageModel, settings: &Settings, messages: &mut Vec<Messag
 pub async fn think(model: Arc<dyn LanguageModel>, request: ChatRequest, thought: u64, events: Sender<Event>) {
     let send = async |event: Event| events.send(event).await.is_ok();
     let mut pieces = match model.chat(request).await {
-        Ok(pieces) => pieces,
+        Ok(pieces) => until_repeated(pieces),
         Err(error) => {
             tracing::warn!(%error, "the language model failed");
             send(Event::MindFailed { thought, failure: failure(&error) }).await;
