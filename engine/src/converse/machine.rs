@@ -414,7 +414,7 @@ impl Conversation {
         let stops = |text: &String| Overlap::new(text, &self.said()).stops();
         let interrupts = overlap.interrupts(speech_ms, resumed, language);
         // A listener's "right" may be heard as "wait", but who says that goes on.
-        let counts_others = resumed || !overlap.listens(language);
+        let counts_others = resumed || quiet < PAUSE_MS && !overlap.listens(language);
         self.caller.may_stop |=
             overlap.stops() || counts_others && self.caller.other_texts().iter().take(STOP_TEXTS).any(stops);
         let stopped = self.caller.may_stop && speech_ms >= STOP_MS;

@@ -481,14 +481,21 @@ fn a_word_that_was_probably_stop_stops_once_there_is_enough_speech() {
 
 #[test]
 fn a_listeners_word_that_may_be_wait_stops_once_speech_goes_on() {
-    for (heard, state) in [("right", State::Doubt), ("great", State::Doubt), ("i", State::Hearing)] {
+    for (heard, quiet_ms, state) in [
+        ("right", 0, State::Doubt),
+        ("great", 0, State::Doubt),
+        ("i", 0, State::Hearing),
+        ("i", 192, State::Hearing),
+        ("i", 224, State::Doubt),
+    ] {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
         scene.hears(true, 512);
+        scene.hears(false, quiet_ms);
         scene.happens(Event::Alternatives(vec!["wait".into()]));
         scene.happens(Event::Partial(heard.into()));
-        assert_eq!(scene.state(), state, "{heard}");
-        scene.hears(false, 256);
+        assert_eq!(scene.state(), state, "{heard}, {quiet_ms} ms of silence");
+        scene.hears(false, 224);
         scene.hears(true, 64);
         assert_eq!(scene.state(), State::Hearing, "{heard}, and more");
     }

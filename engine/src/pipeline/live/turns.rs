@@ -38,6 +38,8 @@ pub struct Turns {
     tokens: Vec<Token>,
     /// Open tokens, which may still change.
     open: Vec<Token>,
+    /// Other open tokens that are nearly as likely.
+    others: Vec<Vec<Token>>,
     /// Text of the last partial.
     shown: String,
     /// Alternatives of the last partial.
@@ -55,9 +57,14 @@ impl Turns {
 
     /// Takes the output of a step; returns the events that follow from it.
     pub fn take(&mut self, output: StepOutput, model: &FastConformer) -> Vec<LiveEvent> {
-        let new_open = output.open.filter(|open| *open != self.open);
-        let changed = !output.tokens.is_empty() || new_open.is_some();
         // They count from the tokens before this step.
+        let others = || output.alternatives.iter().map(|other| &other[output.tokens.len().min(other.len())..]);
+        let others_changed = output.open.is_some() && !others().eq(self.others.iter().map(Vec::as_slice));
+        if others_changed {
+            self.others = others().map(<[Token]>::to_vec).collect();
+        }
+        let new_open = output.open.filter(|open| *open != self.open);
+        let changed = !output.tokens.is_empty() || new_open.is_some() || others_changed;
         let others = if changed || output.ended { output.alternatives.as_slice() } else { &[] };
         let mut alternatives = self.alternatives(others, model);
         self.tokens.extend(output.tokens);
@@ -83,6 +90,7 @@ impl Turns {
         if output.ended {
             self.tokens.clear();
             self.open.clear();
+            self.others.clear();
             self.shown.clear();
             self.alternatives.clear();
         }
@@ -156,5 +164,39 @@ mod tests {
         assert_eq!(take(&[], Some(&["the"]), false), partial("the"));
         assert_eq!(take(&[], Some(&[]), true), partial(""), "it was nothing, and no final will replace it");
         assert_eq!(take(&[], Some(&[]), true), []);
+    }
+    #[test]
+    fn alternatives_are_told_when_they_change() {
+        let starter = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../models/starter/asr-en");
+        let model = FastConformer::load(&starter, &Device::flex()).unwrap();
+        let mut turns = Turns::new(None, EmissionDelay::default());
+        let word = |text: &&str| {
+            let id = model.vocabulary().texts().position(|token| token == format!("\u{2581}{text}")).unwrap();
+            Token { id: id as u32, frame: 1, span: 1, confidence: 0.5 }
+        };
+        // Alternatives of a step stand behind the tokens that it emits.
+        let mut take = |tokens: &[&str], open: Option<&[&str]>, others: &[&[&str]]| -> Vec<Vec<String>> {
+            let words = |texts: &[&str]| texts.iter().map(word).collect::<Vec<Token>>();
+            let output = StepOutput {
+                tokens: words(tokens),
+                open: open.map(words),
+                alternatives: others.iter().map(|other| words(other)).collect(),
+                until_ms: 1_000,
+                ..StepOutput::default()
+            };
+            let told = turns.take(output, &model).into_iter().map(|event| match event {
+                LiveEvent::Partial(caption) => caption.alternatives,
+                other => panic!("{other:?}"),
+            });
+            told.collect()
+        };
+        let none: [Vec<String>; 0] = [];
+        assert_eq!(take(&[], Some(&["the"]), &[&["a"]]), [["a"]]);
+        assert_eq!(take(&[], Some(&["the"]), &[&["a"]]), none);
+        assert_eq!(take(&[], Some(&["the"]), &[&["of"], &["a"]]), [["of", "a"]], "the likeliest text is the same");
+        assert_eq!(take(&[], None, &[]), none, "nobody looked");
+        assert_eq!(take(&["the"], Some(&["a"]), &[&["the", "of"]]), [["the of"]]);
+        assert_eq!(take(&[], Some(&["a"]), &[&["of"]]), none);
+        assert_eq!(take(&[], Some(&["a"]), &[]), [[""; 0]]);
     }
 }
