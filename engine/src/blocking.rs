@@ -52,6 +52,7 @@ use crate::scheduler::{Priority, SlotCounts};
 use crate::speakers::clustering::MOST_SPEAKERS;
 use crate::text::lm::LanguageModel;
 use crate::transcript::{ModelReport, Progress, Transcript};
+use crate::vad::shared::SharedVad;
 use crate::weights::most_bytes;
 pub use channels::MAX_SEPARATE_CHANNELS;
 pub use chats::Reply;
@@ -322,6 +323,7 @@ impl Engine {
         let language_model = self.language_model(&choice, &options.language_model)?;
         let (checkpoint, worker) = (on.checkpoint(&choice.dir)?, on.worker()?);
         let audio = audio.with_leveling();
+        let detector = detector.map(SharedVad::new);
         let naming = self.naming(on, options)?;
         let (labelling, audio) = match expected_speakers(options.speakers)? {
             None => (None, audio),
@@ -332,7 +334,6 @@ impl Engine {
                 (Some(labelling), audio.with_listener(move |block| samples.push(block)))
             }
         };
-        let detector = detector.as_deref();
         let mut transcript = match &*checkpoint {
             Checkpoint::FastConformer(_) if options.sequential => {
                 return Err(Error::InvalidOption("windows one after another are for Whisper checkpoints".into()));

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use auricle_benches::diarization_errors::{DiarizationErrors, Turn, read_rttm};
@@ -12,6 +13,7 @@ use auricle_engine::unstable::models::silero::Silero;
 use auricle_engine::unstable::models::voice::VoiceEmbedder;
 use auricle_engine::unstable::speakers::clustering::Clustering;
 use auricle_engine::unstable::speakers::listener::{HeardWindow, Listener};
+use auricle_engine::unstable::vad::shared::SharedVad;
 use auricle_kernels::gemv::Precision;
 use burn::tensor::{Device, Tensor, TensorData};
 use clap::Parser;
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::read(&arguments.models)?;
     let device = Device::flex();
-    let detector = catalog.detector().map(|dir| Silero::load(&dir)).transpose()?;
+    let detector = catalog.detector().map(|dir| Silero::load(&dir).map(Arc::new)).transpose()?;
     let embedder = VoiceEmbedder::load(
         &catalog.starter_diarizer().ok_or("the catalog names no diarizer")?,
         &device,
@@ -71,7 +73,8 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         let windows = match arguments.true_speech {
             true => Listener::within(&samples, &speech(&reference), embedder.stream()?, embedder.mels()),
             false => {
-                let mut listener = Listener::new(detector.as_ref(), embedder.stream()?, embedder.mels())?;
+                let mut listener =
+                    Listener::new(detector.clone().map(SharedVad::new), embedder.stream()?, embedder.mels())?;
                 let mut windows = listener.push(&samples)?;
                 windows.extend(listener.finish()?);
                 windows

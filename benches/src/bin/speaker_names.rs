@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use auricle_engine::audio::AudioStream;
 use auricle_engine::blocking::Engine;
-use auricle_engine::unstable::models::silero::Silero;
 use auricle_engine::unstable::models::voice::VoiceEmbedder;
 use auricle_engine::unstable::speakers::clustering::Clustering;
 use auricle_engine::unstable::speakers::listener::Listener;
 use auricle_engine::unstable::speakers::naming::{DirectedWindow, KnownVoices};
 use auricle_engine::unstable::speakers::words::Activity;
+use auricle_engine::unstable::vad::shared::SharedVad;
 use auricle_engine::{DeviceChoice, EngineOptions};
 use auricle_kernels::gemv::Precision;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -96,7 +96,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     }
     let detector = engine.detector()?;
     let talks: Vec<Talk> = (0..CONVERSATIONS)
-        .map(|_| talk(&readers, detector.as_deref(), &embedder, &mut random))
+        .map(|_| talk(&readers, detector.clone().map(SharedVad::new), &embedder, &mut random))
         .collect::<Result<_, _>>()?;
     for count in &arguments.known {
         let [strangers, known] = conversations(&readers, &talks, *count, embedder.cohort(), &mut random);
@@ -197,7 +197,7 @@ fn clip(recordings: &[Recording]) -> Option<usize> {
 
 fn talk(
     readers: &[Vec<Recording>],
-    detector: Option<&Silero>,
+    detector: Option<SharedVad>,
     embedder: &VoiceEmbedder,
     random: &mut Random,
 ) -> Result<Talk, Box<dyn Error>> {

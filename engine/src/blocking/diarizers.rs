@@ -17,6 +17,7 @@ use crate::options::{SpeakerLabels, TranscribeOptions};
 use crate::pipeline::offline::speaker_labels::{Diarizer, DiarizerForm, Naming, enrolment};
 use crate::scheduler::Priority;
 use crate::transcript::{KnownSpeaker, VoiceProfile};
+use crate::vad::shared::SharedVad;
 
 /// Of a speaker embedding on a CPU that is faster with 8 bits: conversations have about as many errors in the mean as with 32.
 const PRECISION: Precision = Precision::Int8;
@@ -67,7 +68,7 @@ impl Engine {
         let _permit = RecordingPermit::take(&self.recordings)?;
         let on = self.devices.choose(Priority::Offline)?;
         let (model, worker, detector) = (self.speaker_embedder(&on)?, on.worker()?, self.detector()?);
-        on.suspect(enrolment::profile(&model, &worker, detector.as_deref(), audio))
+        on.suspect(enrolment::profile(&model, &worker, detector.map(SharedVad::new), audio))
     }
 
     /// The people whom a transcription names, and the embedding that made their profiles; none if nobody is to be named.

@@ -1,10 +1,12 @@
 //! Embeddings to speakers: spectral clustering of a block, then the blocks' speakers joined by the likeness of their centres.
 //!
 //! The affinity is refined and the number of speakers found by its largest eigenvalue gap (von Luxburg, arXiv 0711.0189). The gap misses
-//! people who speak seldom, so what it takes for one speaker is divided once more where its windows are of unlike groups.
+//! people who speak seldom, so what it takes for one speaker is divided once more where its windows are of unlike groups. At last each
+//! window is heard beside those around it.
 
 use super::directions::{dot, mean, unit};
 use super::linkage::groups;
+use super::resegmentation::resegmented;
 use super::spectrum::{Spectrum, SymmetricMatrix, leading};
 
 /// Windows of a block: ten minutes at two a second.
@@ -98,7 +100,7 @@ pub fn cluster(embeddings: &[Vec<f32>], expected: Option<usize>) -> Vec<usize> {
     if expected.is_none() && count > 1 {
         (0..count).for_each(|speaker| divide(embeddings, &mut labels, speaker));
     }
-    in_order(&labels)
+    in_order(&resegmented(embeddings, in_order(&labels)))
 }
 
 /// Gives the parts of a speaker but the first labels of their own, if there are several that are unlike each other.

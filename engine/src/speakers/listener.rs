@@ -7,9 +7,9 @@ use auricle_kernels::logmel::LogMelStream;
 use super::windows::{self, LENGTH};
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;
-use crate::models::silero::{CHUNK, Silero};
+use crate::models::silero::CHUNK;
 use crate::vad::segmenter::{SegmentationParameters, Segmenter, SpeechBoundary};
-use crate::vad::stream::VadStream;
+use crate::vad::shared::SharedVad;
 
 /// Samples of a frame: 10 ms.
 const FRAME: usize = SAMPLE_RATE as usize / 100;
@@ -33,8 +33,8 @@ pub struct HeardWindow {
 }
 
 /// Finds the windows of one recording.
-pub struct Listener<'a> {
-    detector: Detector<'a>,
+pub struct Listener {
+    detector: Detector,
     segmenter: Segmenter,
     samples: usize,
     stream: LogMelStream,
@@ -47,13 +47,13 @@ pub struct Listener<'a> {
 }
 
 /// Speech probabilities of a stream.
-enum Detector<'a> {
-    Silero(Box<VadStream<&'a Silero>>),
+enum Detector {
+    Silero(SharedVad),
     /// By level: samples of an incomplete chunk.
     Level(Vec<f32>),
 }
 
-impl Detector<'_> {
+impl Detector {
     fn push(&mut self, samples: &[f32]) -> Result<Vec<f32>> {
         match self {
             Self::Silero(stream) => stream.push(samples),
@@ -79,15 +79,14 @@ impl Detector<'_> {
     }
 }
 
-impl<'a> Listener<'a> {
+impl Listener {
     /// A recording without samples; `stream` makes mel rows of `bands`.
     ///
     /// # Errors
     /// As [`Segmenter::new`].
-    pub fn new(detector: Option<&'a Silero>, stream: LogMelStream, bands: usize) -> Result<Self> {
-        let by_level = || Detector::Level(Vec::new());
+    pub fn new(detector: Option<SharedVad>, stream: LogMelStream, bands: usize) -> Result<Self> {
         Ok(Self {
-            detector: detector.map_or_else(by_level, |silero| Detector::Silero(Box::new(VadStream::new(silero)))),
+            detector: detector.map_or_else(|| Detector::Level(Vec::new()), Detector::Silero),
             segmenter: Segmenter::new(PARAMETERS)?,
             samples: 0,
             stream,

@@ -5,6 +5,7 @@
 //! - [`spectrum`]: the leading eigenvectors of a symmetric matrix.
 //! - [`linkage`]: groups of directions that are alike.
 //! - [`clustering`]: the windows of a block to speakers, and the speakers of all blocks to those of the recording.
+//! - [`resegmentation`]: the windows of a clustering to its speakers once more, each beside those around it.
 //! - [`directions`]: vectors of which the direction counts.
 //! - [`naming`]: the known people whose voices are heard.
 //! - [`activity`]: the activity of speakers, frame by frame, to stretches of speech.
@@ -16,6 +17,7 @@ pub mod directions;
 pub mod linkage;
 pub mod listener;
 pub mod naming;
+pub mod resegmentation;
 pub mod spectrum;
 pub mod windows;
 pub mod words;

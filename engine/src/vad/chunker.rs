@@ -1,9 +1,10 @@
 //! Long audio for whole-utterance checkpoints: cuts windows at silence.
 
+use super::shared::SharedVad;
 use super::window::{BufferedAudio, Window};
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;
-use crate::models::silero::{CHUNK, Silero};
+use crate::models::silero::CHUNK;
 
 /// Samples in a millisecond.
 const MS: usize = SAMPLE_RATE as usize / 1000;
@@ -43,25 +44,25 @@ impl WindowLengths {
 
 /// Cuts a stream of samples into windows at pauses, which the detector or, without one, the energy shows.
 #[derive(Debug)]
-pub struct Chunker<'a> {
-    audio: BufferedAudio<'a>,
+pub struct Chunker {
+    audio: BufferedAudio,
     lengths: WindowLengths,
     overlap: usize,
 }
 
 /// Windows of a stream of samples, each of which begins where the caller has stopped in the one before.
 #[derive(Debug)]
-pub struct SequentialWindows<'a> {
-    audio: BufferedAudio<'a>,
+pub struct SequentialWindows {
+    audio: BufferedAudio,
     ended: bool,
 }
 
-impl<'a> SequentialWindows<'a> {
+impl SequentialWindows {
     /// Longest window, samples: 30 s.
     const MAX_WINDOW: usize = 30_000 * MS;
 
     /// A stream without samples.
-    pub fn new(detector: Option<&'a Silero>) -> Self {
+    pub fn new(detector: Option<SharedVad>) -> Self {
         Self { audio: BufferedAudio::new(detector), ended: false }
     }
 
@@ -99,9 +100,9 @@ impl<'a> SequentialWindows<'a> {
     }
 }
 
-impl<'a> Chunker<'a> {
+impl Chunker {
     /// A stream without samples.
-    pub fn new(detector: Option<&'a Silero>, lengths: WindowLengths) -> Self {
+    pub fn new(detector: Option<SharedVad>, lengths: WindowLengths) -> Self {
         Self { audio: BufferedAudio::new(detector), lengths, overlap: 0 }
     }
 

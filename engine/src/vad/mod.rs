@@ -4,6 +4,7 @@
 //! - [`endpointer`]: ends turns of live speech.
 //! - [`seam`]: joins the words of windows.
 //! - [`segmenter`]: speech probabilities to segments of speech.
+//! - [`shared`]: one pass of the detector for several readers.
 //! - [`speech_filter`]: drops words far from detected speech.
 //! - [`stream`]: the detector over a stream of samples.
 //! - [`window`]: pieces of a recording with the speech in them.
@@ -12,6 +13,7 @@ pub mod chunker;
 pub mod endpointer;
 pub mod seam;
 pub mod segmenter;
+pub mod shared;
 pub mod speech_filter;
 pub mod stream;
 pub mod window;

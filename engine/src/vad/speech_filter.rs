@@ -4,10 +4,9 @@
 use std::ops::Range;
 
 use super::segmenter::{SegmentationParameters, Segmenter, SpeechBoundary, SpeechSegment};
-use super::stream::VadStream;
+use super::shared::SharedVad;
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;
-use crate::models::silero::Silero;
 use crate::text::tokens::Token;
 
 /// A frame whose root mean square is below this (-65 dB of full scale) is silent.
@@ -95,37 +94,24 @@ impl SpeechSpans {
 
 /// Finds the spans of speech in a stream of samples.
 #[derive(Debug)]
-pub struct SpeechFilter<'a>(Method<'a>);
+pub struct SpeechFilter(Method);
 
 #[derive(Debug)]
-enum Method<'a> {
-    Detector {
-        stream: Box<VadStream<&'a Silero>>,
-        segmenter: Segmenter,
-        boundaries: Vec<SpeechBoundary>,
-        samples: usize,
-    },
-    Level {
-        energy: f32,
-        count: usize,
-        start: usize,
-        spans: Vec<SpeechSegment>,
-    },
+enum Method {
+    Detector { stream: SharedVad, segmenter: Segmenter, boundaries: Vec<SpeechBoundary>, samples: usize },
+    Level { energy: f32, count: usize, start: usize, spans: Vec<SpeechSegment> },
 }
 
-impl<'a> SpeechFilter<'a> {
+impl SpeechFilter {
     /// Uses the detector, or the level without one.
     ///
     /// # Errors
     /// As [`Segmenter::new`].
-    pub fn new(detector: Option<&'a Silero>) -> Result<Self> {
+    pub fn new(detector: Option<SharedVad>) -> Result<Self> {
         Ok(Self(match detector {
-            Some(detector) => Method::Detector {
-                stream: Box::new(VadStream::new(detector)),
-                segmenter: Segmenter::new(PARAMETERS)?,
-                boundaries: Vec::new(),
-                samples: 0,
-            },
+            Some(stream) => {
+                Method::Detector { stream, segmenter: Segmenter::new(PARAMETERS)?, boundaries: Vec::new(), samples: 0 }
+            }
             None => Method::Level { energy: 0.0, count: 0, start: 0, spans: Vec::new() },
         }))
     }

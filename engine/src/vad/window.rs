@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use super::shared::SharedVad;
 use super::speech_filter::{SpeechFilter, SpeechSpans};
-use super::stream::VadStream;
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;
-use crate::models::silero::{CHUNK, Silero};
+use crate::models::silero::CHUNK;
 
 /// Samples in a millisecond.
 const MS: usize = SAMPLE_RATE as usize / 1000;
@@ -76,19 +76,19 @@ impl Window {
 
 /// Buffered samples of a stream, and their speech probabilities.
 #[derive(Debug)]
-pub(super) struct BufferedAudio<'a> {
+pub(super) struct BufferedAudio {
     buffer: Vec<f32>,
     /// Position of the buffer's first sample in the stream.
     start: usize,
-    vad: Option<VadStream<&'a Silero>>,
+    vad: Option<SharedVad>,
     /// Speech probabilities from the chunk in which the buffer begins; none without a detector.
     probabilities: Option<Vec<f32>>,
 }
 
-impl<'a> BufferedAudio<'a> {
-    pub fn new(detector: Option<&'a Silero>) -> Self {
-        let probabilities = detector.map(|_| Vec::new());
-        Self { buffer: Vec::new(), start: 0, vad: detector.map(VadStream::new), probabilities }
+impl BufferedAudio {
+    pub fn new(detector: Option<SharedVad>) -> Self {
+        let probabilities = detector.as_ref().map(|_| Vec::new());
+        Self { buffer: Vec::new(), start: 0, vad: detector, probabilities }
     }
 
     /// Number of samples in the buffer.

@@ -12,7 +12,6 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use crate::error::{Error, Result};
-use crate::models::silero::Silero;
 use crate::models::sortformer::{self, Sortformer};
 use crate::models::voice::{self, VoiceEmbedder};
 use crate::pipeline::executors::device::DeviceExecutor;
@@ -21,6 +20,7 @@ use crate::speakers::clustering::in_order;
 use crate::speakers::naming::{DirectedWindow, KnownVoices};
 use crate::speakers::words::{self, Activity};
 use crate::transcript::{KnownSpeaker, Transcript};
+use crate::vad::shared::SharedVad;
 use embedded::Embedding;
 
 /// Blocks of samples that wait for the thread at most.
@@ -110,7 +110,7 @@ impl SpeakerLabelling {
     pub fn start(
         diarizer: Diarizer,
         worker: &Scheduler<DeviceExecutor>,
-        detector: Option<Arc<Silero>>,
+        detector: Option<SharedVad>,
         expected: Option<usize>,
         naming: Option<Naming>,
     ) -> Result<(Self, Samples)> {
@@ -121,7 +121,7 @@ impl SpeakerLabelling {
                 let labeller = clustered::Labeller::open(model, worker, expected)?;
                 let names = naming.is_some();
                 let label = move || -> Result<Heard> {
-                    let (activity, windows) = labeller.run(detector.as_deref(), &blocks, names)?;
+                    let (activity, windows) = labeller.run(detector, &blocks, names)?;
                     Ok(Heard { activity, windows })
                 };
                 (spawn(label)?, None)
@@ -135,7 +135,7 @@ impl SpeakerLabelling {
                     let embedding = Embedding::open(naming.model.clone(), worker)?;
                     let (more, blocks) = sync_channel(BLOCKS_AHEAD);
                     samples.0.push(more);
-                    spawn(move || embedding.windows(detector.as_deref(), &blocks))
+                    spawn(move || embedding.windows(detector, &blocks))
                 };
                 (thread, naming.as_ref().map(hear).transpose()?)
             }

@@ -13,7 +13,6 @@ use crate::decoding::keyterms::{ExpectedTerms, Keyterms};
 use crate::decoding::{Beam, Search, Token};
 use crate::error::{Error, Result};
 use crate::models::fastconformer::FastConformer;
-use crate::models::silero::Silero;
 use crate::options::TranscribeOptions;
 use crate::pipeline::executors::device::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::pipeline::executors::groups::BatchGroup;
@@ -26,6 +25,7 @@ use crate::text::tokens::{Spoken, joined};
 use crate::transcript::{Progress, Transcript};
 use crate::vad::chunker::{Chunker, WindowLengths};
 use crate::vad::seam::join;
+use crate::vad::shared::SharedVad;
 use crate::vad::speech_filter::{SpeechFilter, SpeechSpans};
 use crate::vad::window::Window;
 
@@ -41,7 +41,8 @@ struct Transcription<'a> {
     fusion: Option<Fusion>,
     beam: usize,
     group: BatchGroup,
-    detector: Option<&'a Silero>,
+    /// Until the audio is read.
+    detector: Option<SharedVad>,
     /// Number of words dropped because they are far from speech.
     dropped_words: usize,
     coverage: Coverage,
@@ -134,10 +135,11 @@ pub(crate) fn transcribe(
     mut audio: AudioStream,
     options: &TranscribeOptions,
     language_model: Option<Arc<LanguageModel>>,
-    detector: Option<&Silero>,
+    detector: Option<SharedVad>,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Transcript> {
     let vocabulary = model.vocabulary();
+    let has_detector = detector.is_some();
     let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, options.language.as_deref());
     let (keyterms, unwritable) = Keyterms::new(&terms, vocabulary)?;
     let fusion = language_model
@@ -162,7 +164,7 @@ pub(crate) fn transcribe(
         transcribe_windows(model, worker, &mut audio, &mut run)?
     };
     model.emission_delay(run.group.look_ahead).correct(&mut spoken.words);
-    if run.detector.is_some() {
+    if has_detector {
         let dropped = run.coverage.drop_doubtful(&mut spoken.words);
         if dropped > 0 {
             run.dropped_words += dropped;
@@ -174,7 +176,7 @@ pub(crate) fn transcribe(
         .warnings()
         .into_iter()
         .chain(dropped_words_warning(run.dropped_words))
-        .chain(run.detector.and_then(|_| run.coverage.warning(&spoken.words)))
+        .chain(has_detector.then(|| run.coverage.warning(&spoken.words)).flatten())
         .chain(unwritable.into_iter().map(|term| format!("the model cannot write the keyterm {term:?}: left out")))
         .collect();
     Ok(Transcript {
@@ -201,7 +203,7 @@ fn transcribe_stream(
     let row_s = model.preprocessor().hop_ms() / 1000.0;
     let mut open = run.open(worker)?;
     let mut searching = model.searching(1)?;
-    let mut filter = SpeechFilter::new(run.detector)?;
+    let mut filter = SpeechFilter::new(run.detector.take())?;
     let mut tokens: Vec<Token> = Vec::new();
     let (mut pushed, mut processed) = (0, 0);
     let mut ended = false;
@@ -264,7 +266,7 @@ fn transcribe_windows(
     audio: &mut AudioStream,
     run: &mut Transcription,
 ) -> Result<Spoken> {
-    let mut reader = WindowReader::new(audio, Chunker::new(run.detector, WindowLengths::UTTERANCES));
+    let mut reader = WindowReader::new(audio, Chunker::new(run.detector.take(), WindowLengths::UTTERANCES));
     let mut open = run.open(worker)?;
     let mut waiting: VecDeque<Window> = VecDeque::new();
     let mut spoken = Spoken::default();

@@ -12,7 +12,6 @@ use super::window_reader::WindowReader;
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
-use crate::models::silero::Silero;
 use crate::models::whisper::{DecodedWindow, Previous, Task, Whisper};
 use crate::options::TranscribeOptions;
 use crate::pipeline::executors::device::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
@@ -25,6 +24,7 @@ use crate::text::{Word, medical};
 use crate::transcript::{Progress, Transcript};
 use crate::vad::chunker::{Chunker, SequentialWindows, WindowLengths};
 use crate::vad::seam::join;
+use crate::vad::shared::SharedVad;
 use crate::vad::window::Window;
 
 /// Windows that are read ahead of the device.
@@ -44,7 +44,7 @@ pub(crate) fn transcribe(
     worker: &Scheduler<DeviceExecutor>,
     mut audio: AudioStream,
     options: &TranscribeOptions,
-    detector: Option<&Silero>,
+    detector: Option<SharedVad>,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Transcript> {
     if options.look_ahead_ms.is_some() {
@@ -59,6 +59,7 @@ pub(crate) fn transcribe(
     let keyterms = keyterm_prompt(model, options)?;
     let open = worker.open(StreamRequest::Whisper(request), Priority::Offline)?;
     let progress = ProgressReport::new(progress, &audio);
+    let has_detector = detector.is_some();
     let mut text = TranscriptBuilder {
         model,
         spoken: Spoken::default(),
@@ -77,7 +78,7 @@ pub(crate) fn transcribe(
     }
     let TranscriptBuilder { spoken, coverage, dropped_words, .. } = text;
     let confidence = spoken.confidence();
-    let unwritten = detector.and_then(|_| coverage.warning(&spoken.words));
+    let unwritten = has_detector.then(|| coverage.warning(&spoken.words)).flatten();
     Ok(Transcript {
         text: joined(&spoken.words),
         words: spoken.words,
@@ -308,7 +309,7 @@ fn transcribe_parallel(
 fn transcribe_sequential(
     (mut stream, mut results): OpenStream,
     audio: &mut AudioStream,
-    detector: Option<&Silero>,
+    detector: Option<SharedVad>,
     keyterms: Vec<u32>,
     text: &mut TranscriptBuilder,
 ) -> Result<()> {

@@ -8,12 +8,12 @@ use crate::vad::window::Window;
 /// Reads a recording and cuts it into windows.
 pub struct WindowReader<'a> {
     audio: &'a mut AudioStream,
-    chunker: Chunker<'a>,
+    chunker: Chunker,
     ended: bool,
 }
 
 impl<'a> WindowReader<'a> {
-    pub fn new(audio: &'a mut AudioStream, chunker: Chunker<'a>) -> Self {
+    pub fn new(audio: &'a mut AudioStream, chunker: Chunker) -> Self {
         Self { audio, chunker, ended: false }
     }
 

@@ -6,13 +6,13 @@ use std::sync::mpsc::Receiver;
 
 use super::embedded::Embedding;
 use crate::error::Result;
-use crate::models::silero::Silero;
 use crate::models::voice::VoiceEmbedder;
 use crate::pipeline::executors::device::DeviceExecutor;
 use crate::scheduler::Scheduler;
 use crate::speakers::clustering::Clustering;
 use crate::speakers::naming::DirectedWindow;
 use crate::speakers::words::Activity;
+use crate::vad::shared::SharedVad;
 
 /// The labelling of one recording.
 pub struct Labeller {
@@ -39,7 +39,7 @@ impl Labeller {
     /// Errors of the device.
     pub fn run(
         self,
-        detector: Option<&Silero>,
+        detector: Option<SharedVad>,
         blocks: &Receiver<Vec<f32>>,
         kept: bool,
     ) -> Result<(Vec<Activity>, Vec<DirectedWindow>)> {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use crate::error::{Error, Result};
-use crate::models::silero::Silero;
 use crate::models::voice::VoiceEmbedder;
 use crate::pipeline::executors::device::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::pipeline::executors::voice::{VoiceInput, VoiceRequest};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::speakers::listener::{HeardWindow, Listener};
 use crate::speakers::naming::DirectedWindow;
+use crate::vad::shared::SharedVad;
 
 /// Windows that wait for the device at most.
 const WINDOWS_AHEAD: usize = 64;
@@ -46,7 +46,7 @@ impl Embedding {
     /// Errors of the blocks and of the device.
     pub fn run(
         mut self,
-        detector: Option<&Silero>,
+        detector: Option<SharedVad>,
         blocks: impl IntoIterator<Item = Result<Vec<f32>>>,
         mut take: impl FnMut(Vec<f32>),
     ) -> Result<Vec<Range<u64>>> {
@@ -64,7 +64,7 @@ impl Embedding {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn windows(self, detector: Option<&Silero>, blocks: &Receiver<Vec<f32>>) -> Result<Vec<DirectedWindow>> {
+    pub fn windows(self, detector: Option<SharedVad>, blocks: &Receiver<Vec<f32>>) -> Result<Vec<DirectedWindow>> {
         let mut directions = Vec::new();
         let decided = self.run(detector, blocks.iter().map(Ok), |direction| directions.push(direction))?;
         Ok(decided.into_iter().zip(directions).collect())

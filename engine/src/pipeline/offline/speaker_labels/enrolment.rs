@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::embedded::Embedding;
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
-use crate::models::silero::Silero;
 use crate::models::voice::VoiceEmbedder;
 use crate::pipeline::executors::device::DeviceExecutor;
 use crate::scheduler::Scheduler;
 use crate::speakers::clustering::cluster;
 use crate::speakers::directions::{mean, unit};
 use crate::transcript::VoiceProfile;
+use crate::vad::shared::SharedVad;
 
 /// Seconds of speech that a profile takes at least.
 const LEAST_SPEECH_S: f64 = 5.0;
@@ -28,7 +28,7 @@ const OTHERS: f64 = 0.15;
 pub fn profile(
     model: &Arc<VoiceEmbedder>,
     worker: &Scheduler<DeviceExecutor>,
-    detector: Option<&Silero>,
+    detector: Option<SharedVad>,
     audio: AudioStream,
 ) -> Result<VoiceProfile> {
     let mut samples = 0;
