@@ -242,9 +242,16 @@ pub(crate) fn check(device: &Device) -> std::result::Result<(), String> {
 /// # Errors
 /// [`Error::Device`] when the device failed.
 pub(crate) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
-    tensor
-        .try_into_vec_as::<f32>()
-        .map_err(|e| Error::Device { device: "in use".into(), reason: one_line(&e.to_string()) })
+    tensor.try_into_vec_as::<f32>().map_err(failed_in_use)
+}
+
+/// Waits for what a device was given.
+pub(crate) fn wait(device: &Device) -> Result<()> {
+    device.sync().map_err(failed_in_use)
+}
+
+fn failed_in_use(error: impl fmt::Display) -> Error {
+    failed("in use", one_line(&error.to_string()))
 }
 
 /// What `load` gives, with its tensors in memory of their own. A GPU's allocator goes through the tensors that share a page at each launch,

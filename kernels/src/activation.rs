@@ -15,7 +15,7 @@ use rayon::prelude::*;
 #[cfg(feature = "wgpu")]
 use crate::elementwise::{Function, map};
 use crate::flex::{contiguous, tensor};
-use crate::vector_math::{self, CHUNK, sigmoid};
+use crate::vector_math::{self, CHUNK, SQRT_2_BY_PI, sigmoid};
 
 /// `x * sigmoid(x)`, of any shape.
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
@@ -30,6 +30,11 @@ pub fn relu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 /// `x / 2 * (1 + erf(x / sqrt 2))`, of any shape.
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::fused_gelu(x.into_dispatch()))
+}
+
+/// `x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`, of any shape: the form of GELU that PyTorch calls `tanh`.
+pub fn gelu_tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::fused_gelu_tanh(x.into_dispatch()))
 }
 
 /// `a * sigmoid(b)`: `[.., 2 n]` to `[.., n]`, with `a` the first half of the last dimension and `b` the second.
@@ -95,7 +100,7 @@ impl pulp::NullaryFnOnce for GeluInPlace<'_> {
     }
 }
 
-/// `x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))` of a slice, in place: the form of GELU that PyTorch calls `tanh`.
+/// [`gelu_tanh`] of a slice, in place.
 pub fn gelu_tanh_in_place(values: &mut [f32]) {
     pulp::Arch::new().dispatch(GeluTanhInPlace(values));
 }
@@ -108,9 +113,8 @@ impl pulp::NullaryFnOnce for GeluTanhInPlace<'_> {
     #[inline(always)]
     fn call(self) {
         // 1 + tanh y is twice the sigmoid of 2 y.
-        const SCALE: f32 = 2.0 * 0.797_884_6;
         for x in self.0 {
-            *x *= sigmoid(SCALE * (0.044_715 * *x * *x).mul_add(*x, *x));
+            *x *= sigmoid(2.0 * SQRT_2_BY_PI * (0.044_715 * *x * *x).mul_add(*x, *x));
         }
     }
 }
@@ -186,6 +190,7 @@ pub(crate) trait ActivationOps: Backend {
     fn fused_relu(x: FloatTensor<Self>) -> FloatTensor<Self>;
     fn fused_silu(x: FloatTensor<Self>) -> FloatTensor<Self>;
     fn fused_gelu(x: FloatTensor<Self>) -> FloatTensor<Self>;
+    fn fused_gelu_tanh(x: FloatTensor<Self>) -> FloatTensor<Self>;
     fn fused_glu(x: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
@@ -201,6 +206,10 @@ impl ActivationOps for burn::backend::Cube {
 
     fn fused_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
         map(x, Function::Gelu)
+    }
+
+    fn fused_gelu_tanh(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        map(x, Function::GeluTanh)
     }
 
     fn fused_glu(x: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -219,6 +228,15 @@ impl ActivationOps for Flex {
 
     fn fused_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
         in_chunks(x, gelu_in_place, Self::gelu)
+    }
+
+    fn fused_gelu_tanh(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        in_chunks(x, gelu_tanh_in_place, |x| {
+            let square = Self::float_mul(x.clone(), x.clone());
+            let slope = Self::float_add_scalar(Self::float_mul_scalar(square, 0.044_715.into()), 1.0.into());
+            let twice = Self::float_mul_scalar(Self::float_mul(x.clone(), slope), (2.0 * SQRT_2_BY_PI).into());
+            Self::float_mul(x, Self::sigmoid(twice))
+        })
     }
 
     fn fused_glu(x: FloatTensor<Self>) -> FloatTensor<Self> {

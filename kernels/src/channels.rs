@@ -8,7 +8,7 @@ pub const MARGIN: usize = 32;
 /// Values of a cache line.
 const LINE: usize = 16;
 /// Added to a variance, as published.
-const EPSILON: f32 = 1e-5;
+pub(crate) const EPSILON: f32 = 1e-5;
 
 /// `[channels, frames]` with zeros around the frames of each channel.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use burn::tensor::{Shape, Tensor};
 
 use crate::activation::{ActivationOps, swiglu_in_place};
 use crate::flex::{contiguous, tensor};
-use crate::norm::NormOps;
+use crate::norm::{EPSILON, NormOps};
 
 /// An activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +21,8 @@ pub enum Activation {
     Silu,
     /// `x / 2 * (1 + erf(x / sqrt 2))`
     Gelu,
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`
+    GeluTanh,
     /// `a * sigmoid(b)` of the two halves of the last dimension.
     Glu,
     /// `a * sigmoid(a) * b` of the two halves of the last dimension.
@@ -127,6 +129,7 @@ impl EpilogueOps for Flex {
             Activation::Relu => Self::fused_relu(x),
             Activation::Silu => Self::fused_silu(x),
             Activation::Gelu => Self::fused_gelu(x),
+            Activation::GeluTanh => Self::fused_gelu_tanh(x),
             Activation::Glu => Self::fused_glu(x),
             Activation::SwiGlu => swiglu(x),
         }
@@ -144,7 +147,7 @@ impl EpilogueOps for Flex {
         beta: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let sum = Self::biased_sum(residual, x, bias);
-        (sum.clone(), Self::fused_layer_norm(sum, gamma, beta))
+        (sum.clone(), Self::fused_layer_norm(sum, gamma, beta, EPSILON))
     }
 
     fn twice_normed_sum(
@@ -157,7 +160,7 @@ impl EpilogueOps for Flex {
         next_beta: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (_, once) = Self::normed_sum(residual, x, bias, gamma, beta);
-        (once.clone(), Self::fused_layer_norm(once, next_gamma, next_beta))
+        (once.clone(), Self::fused_layer_norm(once, next_gamma, next_beta, EPSILON))
     }
 }
 
@@ -184,7 +187,7 @@ mod kernel {
 
     use super::{Activation, After, EpilogueOps, FloatTensor};
     use crate::elementwise::{Function, apply, sigmoid};
-    use crate::norm::{UNITS, moments};
+    use crate::norm::{EPSILON, UNITS, moments};
 
     /// The output for the `sum` of a column.
     #[cube]
@@ -213,6 +216,7 @@ mod kernel {
                 Activation::Relu => Self::Relu,
                 Activation::Silu => Self::Silu,
                 Activation::Gelu => Self::Gelu,
+                Activation::GeluTanh => Self::GeluTanh,
                 Activation::Glu => Self::Glu,
                 Activation::SwiGlu => Self::SwiGlu,
             }
@@ -408,14 +412,14 @@ mod kernel {
                 first[base + at] = residual[base + at] + (f32::cast_from(x[base + at]) + bias[at]);
                 at += UNITS;
             }
-            let (mean, deviation) = moments(first.as_slice(), &mut work, base, size);
+            let (mean, deviation) = moments(first.as_slice(), &mut work, base, size, f32::new(comptime!(EPSILON)));
             if comptime!(twice) {
                 at = unit;
                 while at < end {
                     first[base + at] = (first[base + at] - mean) / deviation * gamma[at] + beta[at];
                     at += UNITS;
                 }
-                let (mean, deviation) = moments(first.as_slice(), &mut work, base, size);
+                let (mean, deviation) = moments(first.as_slice(), &mut work, base, size, f32::new(comptime!(EPSILON)));
                 at = unit;
                 while at < end {
                     let value = (first[base + at] - mean) / deviation * next_gamma[at] + next_beta[at];

@@ -7,7 +7,7 @@ use realfft::num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner};
 
 /// Below this sum of squared windows a sample cannot be told.
-const LEAST_WEIGHT: f32 = 1e-11;
+pub(crate) const LEAST_WEIGHT: f32 = 1e-11;
 
 /// A transform of one window.
 #[derive(Clone)]

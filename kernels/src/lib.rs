@@ -19,6 +19,11 @@
 //! - [`frame_convolution`]: the depthwise convolution of a conformer with its norm and activation, on GPUs
 //! - [`sampling`]: the next token of each row of logits, greedy or drawn, under a token mask
 //! - [`lstm`]: the pointwise part of an LSTM step, and its recurrent product for one row
+//! - [`bidirectional_lstm`]: an LSTM in both directions over a whole sequence, on GPUs
+//! - [`instance_norm`]: instance normalisation of frames with the activation that follows it, on GPUs
+//! - [`harmonics`]: sums of sines whose phases grow from value to value of a pitch, on GPUs
+//! - [`polar_stft`]: the spectra of a whole utterance, on GPUs
+//! - [`polar_istft`]: spectra of a whole utterance to samples, on GPUs
 //! - [`quantized`]: products of a few rows with an 8-bit matrix, on GPUs
 //! - [`quantized_blocks`]: products with weights as published checkpoints quantise them, on GPUs
 //! - [`product`]: matrix products of any number of rows in 32 or 16 bits, on GPUs
@@ -28,6 +33,7 @@
 //! - [`activation`]: ReLU, SiLU, GELU, GLU, SwiGLU and ELU in one pass
 //! - [`depthwise`]: depthwise convolutions on the CPU
 //! - [`convolution`]: convolutions over frames, channel by channel in memory, on the CPU
+//! - [`window_product`]: convolutions over frames as products whose windows are not stored, on GPUs
 //! - [`int8_matrix`]: products of many rows, rounded to 8 bits, with an 8-bit matrix, on the CPU
 //! - [`logmel`]: samples to log-mel frames, for whole utterances and live streams
 //! - [`istft`]: spectra of overlapping frames to samples, as a stream, on the CPU
@@ -52,6 +58,7 @@ pub mod activation;
 #[cfg(feature = "wgpu")]
 pub mod adapters;
 pub mod attention;
+pub mod bidirectional_lstm;
 pub mod channels;
 pub mod convolution;
 #[cfg(feature = "wgpu")]
@@ -66,6 +73,8 @@ pub mod frame_convolution;
 pub mod frame_ring;
 pub mod fused_attention;
 pub mod gemv;
+pub mod harmonics;
+pub mod instance_norm;
 pub mod int8_attention;
 pub mod int8_matrix;
 pub mod istft;
@@ -81,6 +90,8 @@ mod neon;
 pub mod norm;
 pub mod page_cache;
 pub mod paged_attention;
+pub mod polar_istft;
+pub mod polar_stft;
 pub mod pooling;
 pub mod product;
 pub mod quantized;
@@ -95,3 +106,4 @@ pub mod state_cache;
 pub mod thread_pool;
 mod vector_math;
 pub mod vulkan_layers;
+pub mod window_product;

@@ -44,7 +44,7 @@ mod kernel {
     use cubecl::prelude::*;
 
     use super::LstmOps;
-    use crate::elementwise::sigmoid;
+    use crate::elementwise::{sigmoid, tanh};
 
     impl LstmOps for Cube {
         fn lstm_cell_batch(gates: FloatTensor<Self>, state: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -81,12 +81,6 @@ mod kernel {
             out[place] = sigmoid(output_gate) * tanh(after);
             out[place + hidden] = after;
         }
-    }
-
-    /// Computed from the sigmoid, which does not overflow.
-    #[cube]
-    fn tanh(x: f32) -> f32 {
-        f32::new(2.0) * sigmoid(f32::new(2.0) * x) - f32::new(1.0)
     }
 }
 

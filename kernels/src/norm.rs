@@ -18,8 +18,13 @@ pub(crate) const EPSILON: f32 = 1e-5;
 /// Normalises each row of `x` `[.., size]` to mean 0 and deviation 1, multiplies it by `gamma` `[size]` and adds `beta` `[size]`;
 /// epsilon is 1e-5.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Tensor<1>) -> Tensor<D> {
+    layer_norm_with(x, gamma, beta, EPSILON)
+}
+
+/// [`layer_norm`] with another `epsilon`.
+pub fn layer_norm_with<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Tensor<1>, epsilon: f32) -> Tensor<D> {
     let (x, gamma, beta) = (x.into_dispatch(), gamma.into_dispatch(), beta.into_dispatch());
-    Tensor::from_dispatch(Dispatch::fused_layer_norm(x, gamma, beta))
+    Tensor::from_dispatch(Dispatch::fused_layer_norm(x, gamma, beta, epsilon))
 }
 
 /// Divides each row of `x` `[.., size]` by the root of its mean square plus `epsilon` and multiplies it by `gamma` `[size]`.
@@ -43,7 +48,12 @@ pub fn add_and_rms_norm<const D: usize>(
 
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait NormOps: Backend {
-    fn fused_layer_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, beta: FloatTensor<Self>) -> FloatTensor<Self>;
+    fn fused_layer_norm(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f32,
+    ) -> FloatTensor<Self>;
 
     /// The sum of `residual` and `x`, if `adds` is set, else `residual`; and its norm.
     fn rms_normed_sum(
@@ -56,8 +66,13 @@ pub(crate) trait NormOps: Backend {
 }
 
 impl NormOps for Flex {
-    fn fused_layer_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, beta: FloatTensor<Self>) -> FloatTensor<Self> {
-        Self::layer_norm(x, gamma, Some(beta), f64::from(EPSILON))
+    fn fused_layer_norm(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f32,
+    ) -> FloatTensor<Self> {
+        Self::layer_norm(x, gamma, Some(beta), f64::from(epsilon))
     }
 
     fn rms_normed_sum(
@@ -87,7 +102,7 @@ mod kernel {
     use burn::backend::{Cube, FloatDType, TensorMetadata};
     use cubecl::prelude::*;
 
-    use super::{EPSILON, NormOps};
+    use super::NormOps;
     use crate::reduce::cube_sum;
 
     /// Units of a cube that normalises a row: a power of two.
@@ -98,6 +113,7 @@ mod kernel {
             x: FloatTensor<Self>,
             gamma: FloatTensor<Self>,
             beta: FloatTensor<Self>,
+            epsilon: f32,
         ) -> FloatTensor<Self> {
             let x = crate::cube::contiguous(x);
             let (client, device, shape) = (x.client.clone(), x.device(), x.shape());
@@ -114,6 +130,7 @@ mod kernel {
                 out.clone().into_tensor_arg(),
                 rows as u32,
                 size as u32,
+                epsilon,
             );
             out
         }
@@ -201,6 +218,7 @@ mod kernel {
         out: &mut Tensor<f32>,
         rows: u32,
         size: u32,
+        epsilon: f32,
     ) {
         let mut values = Shared::<[f32]>::new_slice(UNITS);
         let unit = UNIT_POS as usize;
@@ -208,7 +226,7 @@ mod kernel {
         if row < rows {
             let end = size as usize;
             let base = row as usize * end;
-            let (mean, deviation) = moments(x.as_slice(), &mut values, base, size);
+            let (mean, deviation) = moments(x.as_slice(), &mut values, base, size, epsilon);
             let mut at = unit;
             while at < end {
                 out[base + at] = (x[base + at] - mean) / deviation * gamma[at] + beta[at];
@@ -219,7 +237,7 @@ mod kernel {
 
     /// Mean and deviation of the row of `x` from `base` on. Each unit reads every [`UNITS`]-th value.
     #[cube]
-    pub(crate) fn moments(x: &[f32], work: &mut Shared<[f32]>, base: usize, size: u32) -> (f32, f32) {
+    pub(crate) fn moments(x: &[f32], work: &mut Shared<[f32]>, base: usize, size: u32, epsilon: f32) -> (f32, f32) {
         let (unit, end) = (UNIT_POS as usize, size as usize);
         let count = f32::cast_from(size);
         let mut total = f32::new(0.0);
@@ -236,7 +254,7 @@ mod kernel {
             squares += difference * difference;
             at += UNITS;
         }
-        let deviation = (cube_sum(work, squares, UNITS) / count + f32::new(comptime!(EPSILON))).sqrt();
+        let deviation = (cube_sum(work, squares, UNITS) / count + epsilon).sqrt();
         (mean, deviation)
     }
 }

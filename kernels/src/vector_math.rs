@@ -5,6 +5,8 @@
 
 /// Number of values of one task of a thread: 64 KiB.
 pub(crate) const CHUNK: usize = 16 * 1024;
+/// The square root of 2 / pi.
+pub(crate) const SQRT_2_BY_PI: f32 = 0.797_884_6;
 
 /// `1 / (1 + e^-x)`, within 2e-7.
 #[inline(always)]

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use auricle_engine::Precision;
 use auricle_engine::audio::AudioStream;
 use auricle_engine::unstable::decoding::Search;
 use auricle_engine::unstable::models::fastconformer::{FastConformer, Stream};
+use auricle_engine::unstable::models::kokoro::{self, Kokoro, Spoken};
 use auricle_engine::unstable::models::whisper::{DecodeOptions, DecodingBatch, Whisper};
 use auricle_kernels::launches::{Launches, count};
 use burn::tensor::{Device, Tensor};
@@ -91,4 +93,17 @@ pub fn recording_step(device: &Device) -> Launches {
     };
     step(model.encoder().lead());
     step(0)
+}
+
+/// A clause of a folder of Kokoro's form, from its symbols to its samples.
+pub fn kokoro_clause(folder: &Path, device: &Device) -> Launches {
+    let model = Kokoro::load(folder, device, Precision::F32).unwrap();
+    let symbols = [kokoro::SILENCE, model.symbols().gap(), model.symbols().gap(), kokoro::SILENCE];
+    let (_, launches) = count(|| {
+        let mut utterance = model.start(0, &symbols, 1.0).unwrap();
+        while let Spoken::Unfinished(next) = model.advance(&utterance).unwrap() {
+            utterance = next;
+        }
+    });
+    launches
 }

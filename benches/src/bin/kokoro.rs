@@ -1,10 +1,11 @@
-//! Kokoro alone on the CPU: its numbers, for `tests/published/kokoro`, and its speed.
+//! Kokoro alone: its numbers, for `tests/published/kokoro`, and its speed.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use auricle_engine::Precision;
-use auricle_engine::unstable::models::kokoro::{Advanced, Network, Stages};
+use auricle_engine::unstable::device;
+use auricle_engine::unstable::models::kokoro::{Advanced, Network, Stages, Values};
+use auricle_engine::{DeviceChoice, Precision};
 use auricle_tests::Oracle;
 use burn::tensor::Device;
 use clap::{Parser, Subcommand};
@@ -26,7 +27,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Every stage against those that `tests/published/kokoro/oracle.py` wrote; fails where one is off
-    Compare { model: PathBuf, oracle: PathBuf },
+    Compare {
+        model: PathBuf,
+        oracle: PathBuf,
+        /// cpu, gpu, vulkan:N
+        #[arg(long, default_value = "cpu")]
+        device: DeviceChoice,
+    },
     /// Seconds of speech and of computing, each utterance once a round: a JSON line of both sums for each round
     Speed {
         model: PathBuf,
@@ -36,6 +43,9 @@ enum Command {
         /// full, or int8
         #[arg(long, default_value = "full")]
         precision: Precision,
+        /// cpu, gpu, vulkan:N
+        #[arg(long, default_value = "cpu")]
+        device: DeviceChoice,
         /// Print the seconds of each step of the last utterance
         #[arg(long)]
         steps: bool,
@@ -53,9 +63,16 @@ struct Utterance {
 
 fn main() {
     match Cli::parse().command {
-        Command::Compare { model, oracle } => compare(&model, &oracle),
-        Command::Speed { model, oracle, rounds, precision, steps } => speed(&model, &oracle, rounds, precision, steps),
+        Command::Compare { model, oracle, device } => compare(&load(&model, device, Precision::F32), &oracle),
+        Command::Speed { model, oracle, rounds, precision, device, steps } => {
+            speed(&load(&model, device, precision), &oracle, rounds, steps);
+        }
     }
+}
+
+fn load(model: &Path, device: DeviceChoice, precision: Precision) -> Network {
+    let device = device::open(device).expect("the device opens").device;
+    Network::load(model, &device, precision).expect("the model loads")
 }
 
 fn numbers<const D: usize>(oracle: &Oracle, name: &str) -> Vec<f32> {
@@ -81,30 +98,30 @@ fn error(ours: &[f32], theirs: &[f32]) -> f64 {
     (off / norm).sqrt()
 }
 
-fn compare(model: &Path, oracle: &Path) {
-    let network = Network::load(model, Precision::F32).expect("the model loads");
+fn compare(network: &Network, oracle: &Path) {
     let oracle = Oracle::open(oracle);
     let mut is_good = true;
     for Utterance { name, symbols, row, noise, speed } in utterances(&oracle) {
         let stages = network.stages(&symbols, &row, speed).expect("an utterance");
         assert_eq!(stages.durations, oracle.integers(&format!("{name}_durations")), "durations of {name}");
         let of = |stage: &str| format!("{name}_{stage}");
-        let rows = stages.decoded.to_rows();
-        let before: [(&str, &[f32], Vec<f32>); 6] = [
-            ("hidden", &stages.hidden, numbers::<2>(&oracle, &of("hidden"))),
-            ("features", &stages.features, numbers::<2>(&oracle, &of("features"))),
-            ("encoded", &stages.encoded, numbers::<2>(&oracle, &of("encoded"))),
-            ("pitch", &stages.pitch, numbers::<1>(&oracle, &of("pitch"))),
-            ("energy", &stages.energy, numbers::<1>(&oracle, &of("energy"))),
-            ("decoded", &rows, numbers::<2>(&oracle, &of("decoded"))),
+        let read = |values: &Values| values.read().expect("the device answers");
+        let decoded = oracle.tensor::<2>(&of("decoded"), &Device::flex()).transpose();
+        let before: [(&str, Vec<f32>, Vec<f32>); 6] = [
+            ("hidden", read(&stages.hidden), numbers::<2>(&oracle, &of("hidden"))),
+            ("features", read(&stages.features), numbers::<2>(&oracle, &of("features"))),
+            ("encoded", read(&stages.encoded), numbers::<2>(&oracle, &of("encoded"))),
+            ("pitch", stages.pitch.clone(), numbers::<1>(&oracle, &of("pitch"))),
+            ("energy", stages.energy.clone(), numbers::<1>(&oracle, &of("energy"))),
+            ("decoded", read(&stages.decoded), Oracle::values(decoded)),
         ];
         for (stage, ours, theirs) in before {
-            let error = error(ours, &theirs);
+            let error = error(&ours, &theirs);
             is_good &= error < MOST_ERROR;
             println!("{name} {stage}: {error:.1e}");
         }
         let error =
-            error(&samples(&network, stages, &noise, &row, &mut Vec::new()), &numbers::<1>(&oracle, &of("samples")));
+            error(&samples(network, stages, &noise, &row, &mut Vec::new()), &numbers::<1>(&oracle, &of("samples")));
         is_good &= error < MOST_SAMPLE_ERROR;
         println!("{name} samples: {error:.1e}");
     }
@@ -116,7 +133,7 @@ fn compare(model: &Path, oracle: &Path) {
 /// The samples of an utterance, and the seconds of each step.
 fn samples(network: &Network, stages: Stages, noise: &[f32], row: &[f32], steps: &mut Vec<f64>) -> Vec<f32> {
     let begun = Instant::now();
-    let mut utterance = network.start(stages, noise, row);
+    let mut utterance = network.start(stages, noise, row).expect("stages of this network");
     steps.push(begun.elapsed().as_secs_f64());
     loop {
         let begun = Instant::now();
@@ -129,8 +146,7 @@ fn samples(network: &Network, stages: Stages, noise: &[f32], row: &[f32], steps:
     }
 }
 
-fn speed(model: &Path, oracle: &Path, rounds: usize, precision: Precision, show_steps: bool) {
-    let network = Network::load(model, precision).expect("the model loads");
+fn speed(network: &Network, oracle: &Path, rounds: usize, show_steps: bool) {
     let oracle = Oracle::open(oracle);
     let utterances = utterances(&oracle);
     let mut steps = Vec::new();
@@ -143,7 +159,7 @@ fn speed(model: &Path, oracle: &Path, rounds: usize, precision: Precision, show_
             steps.push(begun.elapsed().as_secs_f64());
             // In 8 bits a duration may be another.
             let noise: Vec<f32> = noise.iter().copied().cycle().take(network.sample_count(&stages.pitch)).collect();
-            spoken += samples(&network, stages, &noise, row, &mut steps).len();
+            spoken += samples(network, stages, &noise, row, &mut steps).len();
         }
         // The first round warms up.
         if round > 0 {

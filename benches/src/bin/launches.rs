@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use auricle_engine::DeviceChoice;
 use auricle_engine::unstable::device;
-use auricle_tests::launches::{conformer_block, live_step, recording_step, whisper_token};
+use auricle_tests::launches::{conformer_block, kokoro_clause, live_step, recording_step, whisper_token};
 use burn::tensor::Device;
 use clap::Parser;
 
@@ -22,6 +22,9 @@ struct Arguments {
     /// Folder of a Whisper checkpoint that never ends its text by itself [default: the tests' tiny one]
     #[arg(long)]
     whisper: Option<PathBuf>,
+    /// Folder of a Kokoro checkpoint [default: the tests' tiny one]
+    #[arg(long)]
+    kokoro: Option<PathBuf>,
     /// Also print the launches of each kernel
     #[arg(long)]
     kernels: bool,
@@ -59,6 +62,8 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         add("The same as a record".into(), repeated);
     }
     add("A step of 8.96 s of the starter".into(), recording_step(device));
+    let kokoro = arguments.kokoro.unwrap_or_else(|| auricle_tests::fixtures().join("kokoro"));
+    add("A clause of Kokoro".into(), kokoro_clause(&kokoro, device));
     for (name, launches) in rows.iter().filter(|_| arguments.kernels) {
         println!("\n{name}:\n\n| Kernel | Launches |\n|---|---|");
         for (kernel, count) in launches.by_kernel() {

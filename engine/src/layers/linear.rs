@@ -247,6 +247,7 @@ impl Linear {
             Activation::Relu => activation::relu(x),
             Activation::Silu => activation::silu(x),
             Activation::Gelu => activation::gelu(x),
+            Activation::GeluTanh => activation::gelu_tanh(x),
             Activation::Glu => activation::glu(x),
             Activation::SwiGlu => {
                 let none = Tensor::zeros([x.dims()[D - 1]], &x.device());

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use auricle_tests::{Run, auricle, command, ended, write_frame_voice, write_tiny_voice};
+use auricle_tests::{Run, auricle, command, devices, ended, write_clause_voice, write_frame_voice, write_tiny_voice};
 use tempfile::TempDir;
 
 /// A models folder with the tiny voice alone.
@@ -49,6 +49,27 @@ fn a_text_becomes_a_wav_file() {
     assert_ne!(samples(&path), said);
     assert_eq!(say(models.path(), &["Good morning.", "--voice", "zed", "-o", to]).status, Some(0));
     assert_eq!(samples(&path), said, "the catalog's default voice");
+}
+
+#[test]
+fn a_voice_that_says_clauses_speaks_on_a_gpu_as_long_as_on_the_cpu() {
+    if devices().len() < 2 {
+        return;
+    }
+    let models = tempfile::tempdir().unwrap();
+    write_clause_voice(&models.path().join("voice"));
+    let catalog = "[[voice]]\nid = \"tiny\"\nstarter = \"voice\"\nlanguage = \"en\"\n";
+    std::fs::write(models.path().join("catalog.toml"), catalog).unwrap();
+    let path = models.path().join("said.wav");
+    let [here, there] = ["cpu", "vulkan:0"].map(|device| {
+        let of = models.path().to_str().unwrap();
+        let to = path.to_str().unwrap();
+        let run = auricle(["say", "--device", device, "--models", of, "--voice", "af_ann", "Good morning.", "-o", to]);
+        assert_eq!((run.status, run.stdout.as_str(), run.stderr.as_str()), (Some(0), "", ""), "{device}");
+        samples(&path)
+    });
+    assert_eq!(here.len(), there.len());
+    assert!(there.iter().any(|sample| sample.abs() > 1_000));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! durations of their phones; voices of languages that are not read. The model has random weights and makes noise.
 
 use auricle_engine::blocking::Engine;
-use auricle_engine::{Error, Precision, Result, SpeakOptions, SpeechFrame, check_voice};
-use auricle_tests::write_clause_voice;
+use auricle_engine::{DeviceChoice, Error, Precision, Result, SpeakOptions, SpeechFrame, check_voice};
+use auricle_tests::{devices, write_clause_voice};
 use tempfile::TempDir;
 
 use super::speech::{TEXT, assert_text_is_said, engine, of, options, say, sound, words};
@@ -99,6 +99,24 @@ fn voices_of_english_are_listed_and_those_of_other_languages_refused_by_name() {
     }
     let none = check_voice(voice.path()).unwrap_err().to_string();
     assert!(none.contains("no English voice"), "{none}");
+}
+
+#[test]
+fn a_gpu_says_the_same_words_at_the_same_times() {
+    if devices().len() < 2 {
+        return;
+    }
+    let voice = voice();
+    let gpu = Engine::open(options().device(DeviceChoice::Vulkan(0))).unwrap();
+    let [there, here] = [gpu, engine()].map(|engine| say(&engine, TEXT, &of(voice.path())));
+    assert_text_is_said(&there);
+    assert_eq!(words(&there), words(&here));
+    let (there, here) = (sound(&there), sound(&here));
+    assert_eq!(there.len(), here.len());
+    let square = |sound: &mut dyn Iterator<Item = f32>| sound.map(|sample| f64::from(sample).powi(2)).sum::<f64>();
+    let off = square(&mut there.iter().zip(&here).map(|(a, b)| a - b)) / square(&mut here.iter().copied());
+    // A phase of the excitation near half a turn may come out with the other sign.
+    assert!(off.sqrt() < 0.1, "{}", off.sqrt());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! whatever it computes.
 
 use auricle_kernels::launches::{Launches, count};
-use auricle_tests::launches::{conformer_block, live_step, recording_step, whisper_token};
+use auricle_tests::launches::{conformer_block, kokoro_clause, live_step, recording_step, whisper_token};
 use auricle_tests::{devices, fixtures};
 use burn::tensor::{Device, Tensor};
 
@@ -64,5 +64,13 @@ fn a_step_of_many_live_streams_keeps_its_budget() {
 fn a_step_of_a_recording_keeps_its_budget() {
     if let Some(device) = gpu() {
         assert_within("a step of 8.96 s", &recording_step(&device), 141);
+    }
+}
+
+#[test]
+fn a_clause_of_kokoro_keeps_its_budget() {
+    if let Some(device) = gpu() {
+        // Of the tests' network: 3 layers of ALBERT, 2 rates with 2 blocks each.
+        assert_within("a clause", &kokoro_clause(&fixtures().join("kokoro"), &device), 327);
     }
 }

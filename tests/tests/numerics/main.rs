@@ -23,6 +23,7 @@ mod sentiment;
 mod silero;
 mod smart_turn;
 mod sortformer;
+mod speech_kernels;
 mod vocos;
 mod voice;
 mod whisper;

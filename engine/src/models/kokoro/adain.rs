@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::weights::Scope;
 
 /// Slope of the activation below 0.
-const SLOPE: f32 = 0.2;
+pub const SLOPE: f32 = 0.2;
 
 /// Reads a convolution to as many frames of `[inputs, outputs, taps]`, whose output is multiplied by `scale`; without a bias where there
 /// is none.

@@ -11,7 +11,7 @@ use crate::layers::{Bias, Packed, PackedNorm, apply_in_place, scaled};
 use crate::weights::Scope;
 
 /// Epsilon of the norms, as published.
-const EPSILON: f32 = 1e-12;
+pub const EPSILON: f32 = 1e-12;
 
 /// The encoder.
 #[derive(Debug)]

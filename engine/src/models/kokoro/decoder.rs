@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::weights::Scope;
 
 /// Blocks after the first; the last doubles the frames.
-const BLOCKS: usize = 4;
+pub const BLOCKS: usize = 4;
 
 /// The decoder.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Decoder {
 
 /// A convolution of three taps of a curve, to half the values.
 #[derive(Debug)]
-struct Halving {
+pub struct Halving {
     weight: Vec<f32>,
     bias: f32,
 }
@@ -36,11 +36,6 @@ impl Decoder {
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, config: &Config) -> Result<Self> {
         let (hidden, style) = (config.hidden, config.style);
-        // The published class has these widths as constants.
-        let width = |scope: &Scope| match weight_norm::shape(scope).as_deref() {
-            Some([outputs, ..]) if *outputs > 0 => Ok(*outputs),
-            _ => Err(Error::Weights { tensor: scope.name("weight_v"), reason: "missing, or without outputs".into() }),
-        };
         let (encode, residual) = (scope.scope("encode"), scope.scope("asr_res.0"));
         let (inner, narrow) = (width(&encode.scope("conv1"))?, width(&residual)?);
         let block = |at: usize| {
@@ -69,13 +64,27 @@ impl Decoder {
     }
 }
 
+/// Outputs of a convolution of the decoder: the published class has these widths as constants.
+///
+/// # Errors
+/// [`Error::Weights`] when there is no such convolution.
+pub fn width(scope: &Scope) -> Result<usize> {
+    match weight_norm::shape(scope).as_deref() {
+        Some([outputs, ..]) if *outputs > 0 => Ok(*outputs),
+        _ => Err(Error::Weights { tensor: scope.name("weight_v"), reason: "missing, or without outputs".into() }),
+    }
+}
+
 impl Halving {
-    fn load(scope: &Scope) -> Result<Self> {
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope) -> Result<Self> {
         let bias = scope.values("bias", &[1])?;
         Ok(Self { weight: weight_norm::weight(scope, &[1, 1, 3])?, bias: bias[0] })
     }
 
-    fn forward(&self, curve: &[f32]) -> Vec<f32> {
+    /// A value for each two of a curve.
+    pub fn forward(&self, curve: &[f32]) -> Vec<f32> {
         let at = |at: Option<usize>| at.and_then(|at| curve.get(at)).copied().unwrap_or(0.0);
         let seen = |place: usize| [at(place.checked_sub(1)), at(Some(place)), at(Some(place + 1))];
         let value = |place| seen(place).iter().zip(&self.weight).map(|(x, weight)| x * weight).sum::<f32>() + self.bias;

@@ -10,29 +10,27 @@ use realfft::num_complex::Complex;
 
 use super::adain::{AdaIn, convolution, too_wide};
 use super::config::{Config, GeneratorConfig};
-use super::source::{Source, hann};
+use super::source::hann;
+use super::stages::Advanced;
 use super::weight_norm;
 use crate::error::{Error, Result};
 use crate::weights::Scope;
 
 /// Slopes of the activations below 0: before an upsampling, and before the last convolution.
-const SLOPE: f32 = 0.1;
-const LAST_SLOPE: f32 = 0.01;
+pub const SLOPE: f32 = 0.1;
+pub const LAST_SLOPE: f32 = 0.01;
 /// Taps of the last convolution, and of the blocks of the excitation at the last rate and before.
-const LAST_TAPS: usize = 7;
-const SOURCE_TAPS: [usize; 2] = [11, 7];
+pub const LAST_TAPS: usize = 7;
+pub const SOURCE_TAPS: [usize; 2] = [11, 7];
 /// Dilations of those blocks.
-const SOURCE_DILATIONS: [usize; 3] = [1, 3, 5];
+pub const SOURCE_DILATIONS: [usize; 3] = [1, 3, 5];
 
 /// The generator.
 #[derive(Debug)]
 pub struct Generator {
-    source: Source,
     rates: Vec<Rate>,
     last: ChannelConvolution,
     istft: Istft,
-    /// Samples of a value of the pitch.
-    frame: usize,
 }
 
 /// Samples that are being made: the parts are steps, so that none takes long.
@@ -47,15 +45,6 @@ pub struct Unfinished {
     entered: Option<(Arc<Channels>, usize)>,
     /// Of the blocks that are done.
     sum: Option<Arc<Channels>>,
-}
-
-/// The result of a part.
-#[derive(Debug)]
-pub enum Advanced {
-    /// There are more.
-    Unfinished(Unfinished),
-    /// All samples.
-    Samples(Vec<f32>),
 }
 
 /// The layers of one rate of frames.
@@ -133,22 +122,10 @@ impl Generator {
         let istft = istft.ok_or_else(|| Error::internal("settings of a transform that were not checked"))?;
         let last_channels = channels >> rates.len();
         Ok(Self {
-            source: Source::load(&scope.scope("m_source"), *window, *hop)?,
             rates: (0..rates.len()).map(load_rate).collect::<Result<_>>()?,
             last: scaled_inputs(&post, [last_channels, window + 2, LAST_TAPS], mean)?,
             istft,
-            frame: config.generator.pitch_frame(),
         })
-    }
-
-    /// Samples that a pitch of so many values takes.
-    pub fn sample_count(&self, pitch: usize) -> usize {
-        pitch * self.frame
-    }
-
-    /// The spectra of the excitation, `[2 bins, samples / hop + 1]`; `noise` has a normal value for each sample.
-    pub fn excitation(&self, pool: &ThreadPool, pitch: &[f32], noise: &[f32]) -> Channels {
-        self.source.spectra(pool, &self.source.samples(pitch, self.frame, noise))
     }
 
     /// Begins samples of `x` `[channels, values of the pitch]` and the spectra of its excitation.
@@ -157,7 +134,7 @@ impl Generator {
     }
 
     /// Computes the next part.
-    pub fn advance(&self, pool: &ThreadPool, before: &Unfinished) -> Advanced {
+    pub fn advance(&self, pool: &ThreadPool, before: &Unfinished) -> Advanced<Unfinished> {
         let Unfinished { x, style, .. } = before;
         let Some(rate) = self.rates.get(before.at) else { return Advanced::Samples(self.samples(pool, x)) };
         let mut after = before.clone();

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use auricle_kernels::gemv::Precision;
+use burn::tensor::Device;
 
 use super::config::Config;
-use super::generator::{Advanced, Unfinished};
-use super::network::Network;
+use super::network::{Network, Unfinished};
 use super::source::SAMPLE_RATE;
+use super::stages::Advanced;
 use super::symbols::Symbols;
 use crate::error::{Error, Result};
 use crate::models::noise::Noise;
@@ -39,6 +40,7 @@ pub struct Kokoro {
     network: Network,
     symbols: Symbols,
     voices: Vec<Voice>,
+    device: Device,
 }
 
 #[derive(Debug)]
@@ -136,17 +138,17 @@ impl Kokoro {
         Config::is_in(dir)
     }
 
-    /// Loads the network of a folder, and the voices in its `voices`. It computes on the CPU.
+    /// Loads the network of a folder, and the voices in its `voices`.
     ///
     /// # Errors
     /// As [`Network::load`]; [`Error::Checkpoint`] for a voice, and a vocabulary that lacks a symbol of English.
-    pub fn load(dir: &Path, precision: Precision) -> Result<Self> {
-        let network = Network::load(dir, precision)?;
+    pub fn load(dir: &Path, device: &Device, precision: Precision) -> Result<Self> {
+        let network = Network::load(dir, device, precision)?;
         let bad = |reason| Error::Checkpoint { path: dir.join("config.json"), reason };
         let symbols = Symbols::new(&network.config().vocab).map_err(bad)?;
         let voice = |id: String| Voice::read(dir, &id, network.config());
         let voices = voice_ids(dir)?.into_iter().map(voice).collect::<Result<_>>()?;
-        Ok(Self { network, symbols, voices })
+        Ok(Self { network, symbols, voices, device: device.clone() })
     }
 
     /// Number of values in the network's tensors.
@@ -157,6 +159,11 @@ impl Kokoro {
     /// Of the samples, hertz.
     pub fn sample_rate(&self) -> u32 {
         SAMPLE_RATE
+    }
+
+    /// The device that holds the weights.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// Numbers of what it reads.
@@ -184,13 +191,13 @@ impl Kokoro {
         let mixed = |state: u64, symbol: &usize| (state ^ *symbol as u64).wrapping_mul(0x0100_0000_01b3);
         let seed = symbols.iter().fold(0xcbf2_9ce4_8422_2325, mixed);
         let noise = Noise::new(seed, 1.0).draw(self.network.sample_count(&stages.pitch));
-        Ok(Utterance { durations, samples: self.network.start(stages, &noise, style) })
+        Ok(Utterance { durations, samples: self.network.start(stages, &noise, style)? })
     }
 
     /// Computes the next part of an utterance.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] when the weights give no numbers.
+    /// As [`Network::advance`].
     pub fn advance(&self, utterance: &Utterance) -> Result<Spoken> {
         Ok(match self.network.advance(&utterance.samples)? {
             Advanced::Unfinished(samples) => {

@@ -57,39 +57,68 @@ impl Source {
         })
     }
 
-    /// Samples of the excitation, `frame` for each value of the pitch, with normal `noise`, one value a sample. The published class
-    /// draws noise for each harmonic; their weighted sum is as a single one's.
+    /// Of each harmonic, the pitch itself first.
+    pub fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+
+    /// Samples of the excitation, `frame` for each value of the pitch, with normal `noise`, one value a sample.
     pub fn samples(&self, pitch: &[f32], frame: usize, noise: &[f32]) -> Vec<f32> {
-        // Turns of each harmonic up to the middle of each frame. In f64: they are multiplied by the samples of a frame.
-        let mut turns = vec![0f64; self.weights.len()];
-        let turns: Vec<Vec<f64>> = pitch
-            .iter()
-            .map(|pitch| {
-                for (harmonic, turns) in turns.iter_mut().enumerate() {
-                    let step = pitch * (harmonic + 1) as f32 / SAMPLE_RATE as f32;
-                    *turns += f64::from(step.rem_euclid(1.0));
-                }
-                turns.clone()
-            })
-            .collect();
-        let deviation = self.weights.iter().map(|weight| weight * weight).sum::<f32>().sqrt();
-        let mut samples = Vec::with_capacity(noise.len());
-        for (at, noise) in noise.iter().enumerate() {
-            let is_voiced = pitch.get(at / frame).is_some_and(|pitch| *pitch > VOICED);
-            let mut sum = 0.0;
-            if is_voiced {
+        let turns = self.turns(pitch);
+        let levels = self.levels(pitch);
+        let mut samples = self.beside(pitch, frame, noise);
+        for (at, sample) in samples.iter_mut().enumerate() {
+            let level = levels.get(at / frame).copied().unwrap_or(0.0);
+            if level > 0.0 {
                 let place = ((at as f64 + 0.5) / frame as f64 - 0.5).max(0.0);
                 let before = place as usize;
                 let (a, b) = (&turns[before], &turns[(before + 1).min(turns.len() - 1)]);
                 for ((a, b), weight) in a.iter().zip(b).zip(&self.weights) {
                     let turn = (a + (b - a) * (place - before as f64)) * frame as f64;
-                    sum += weight * AMPLITUDE * (std::f64::consts::TAU * turn.fract()).sin() as f32;
+                    *sample += weight * level * (std::f64::consts::TAU * turn.fract()).sin() as f32;
                 }
             }
-            let amplitude = if is_voiced { DEVIATION } else { AMPLITUDE / 3.0 };
-            samples.push((sum + noise * amplitude * deviation + self.bias).tanh());
+            *sample = sample.tanh();
         }
         samples
+    }
+
+    /// Turns of each harmonic up to the middle of each value, a sample. In f64: they are multiplied by the samples of a value.
+    fn turns(&self, pitch: &[f32]) -> Vec<Vec<f64>> {
+        let mut turns = vec![0f64; self.weights.len()];
+        let add = |pitch: &f32| {
+            for (harmonic, turns) in turns.iter_mut().enumerate() {
+                let step = pitch * (harmonic + 1) as f32 / SAMPLE_RATE as f32;
+                *turns += f64::from(step.rem_euclid(1.0));
+            }
+            turns.clone()
+        };
+        pitch.iter().map(add).collect()
+    }
+
+    /// The phase of each harmonic in the middle of each value's samples, and its growth up to the middle of the next one's, in turns:
+    /// `[values, harmonics, 2]`.
+    pub fn segments(&self, pitch: &[f32], frame: usize) -> Vec<f32> {
+        let turns = self.turns(pitch);
+        let next = turns.iter().skip(1).chain(turns.last());
+        let pairs = turns.iter().zip(next).flat_map(|(a, b)| a.iter().zip(b));
+        pairs.flat_map(|(a, b)| [(a * frame as f64).fract(), (b - a) * frame as f64]).map(|turn| turn as f32).collect()
+    }
+
+    /// The amplitude of the harmonics of each value: none where there is no voice.
+    pub fn levels(&self, pitch: &[f32]) -> Vec<f32> {
+        pitch.iter().map(|pitch| if *pitch > VOICED { AMPLITUDE } else { 0.0 }).collect()
+    }
+
+    /// What is beside the harmonics at each sample: `noise` as loud as it is at the sample's value of the pitch, and the bias. The
+    /// published class draws noise for each harmonic; their weighted sum is as a single one's.
+    pub fn beside(&self, pitch: &[f32], frame: usize, noise: &[f32]) -> Vec<f32> {
+        let deviation = self.weights.iter().map(|weight| weight * weight).sum::<f32>().sqrt();
+        let value = |(at, noise): (usize, &f32)| {
+            let is_voiced = pitch.get(at / frame).is_some_and(|pitch| *pitch > VOICED);
+            noise * if is_voiced { DEVIATION } else { AMPLITUDE / 3.0 } * deviation + self.bias
+        };
+        noise.iter().enumerate().map(value).collect()
     }
 
     /// Magnitudes, then phases, of the spectra of centred frames: `[2 bins, samples / hop + 1]`.

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::weights::Scope;
 
 /// Slope of the activation below 0.
-const SLOPE: f32 = 0.2;
+pub const SLOPE: f32 = 0.2;
 
 /// The encoder.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use auricle_kernels::gemv::Precision;
+use burn::tensor::Device;
 
 use super::phrase::{PhonePhrase, Symbols, phrases};
 use crate::error::Result;
@@ -51,12 +52,12 @@ impl ClauseVoice {
     ///
     /// # Errors
     /// As [`Kokoro::load`] and [`G2p::load`].
-    pub fn load(dir: &Path, precision: Precision, other_g2p: Option<&Path>) -> Result<Self> {
+    pub fn load(dir: &Path, device: &Device, precision: Precision, other_g2p: Option<&Path>) -> Result<Self> {
         let own = dir.join("g2p");
         let g2p = if own.is_dir() { Some(own.as_path()) } else { other_g2p };
         let g2p =
             g2p.map(|dir| G2p::load(dir).map(|model| Arc::new(model) as Arc<dyn GraphemeToPhoneme>)).transpose()?;
-        Ok(Self { model: Kokoro::load(dir, precision)?, pronouncer: Pronouncer::new(g2p) })
+        Ok(Self { model: Kokoro::load(dir, device, precision)?, pronouncer: Pronouncer::new(g2p) })
     }
 
     /// The phrases of a clause; `written` gives the text of a range.

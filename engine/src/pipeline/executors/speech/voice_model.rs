@@ -108,7 +108,7 @@ impl VoiceModel {
         let synthesizer = match Form::of(dir) {
             Form::Phones => Synthesizer::Phones(Box::new(PhoneVoice::load(dir, device)?)),
             Form::Frames => Synthesizer::Frames(Box::new(PocketTts::load(dir, precision)?)),
-            Form::Clauses => Synthesizer::Clauses(Box::new(ClauseVoice::load(dir, precision, g2p)?)),
+            Form::Clauses => Synthesizer::Clauses(Box::new(ClauseVoice::load(dir, device, precision, g2p)?)),
         };
         let voice = |id| Voice { id, measures: OnceLock::new() };
         Ok(Self { synthesizer, voices: voice_ids(dir)?.into_iter().map(voice).collect(), language: language.into() })
@@ -141,7 +141,8 @@ impl VoiceModel {
     pub fn is_on_cpu(&self) -> bool {
         match &self.synthesizer {
             Synthesizer::Phones(voice) => is_cpu(voice.acoustic.device()),
-            Synthesizer::Frames(_) | Synthesizer::Clauses(_) => true,
+            Synthesizer::Clauses(voice) => is_cpu(voice.model.device()),
+            Synthesizer::Frames(_) => true,
         }
     }
 
