@@ -37,7 +37,7 @@ impl KvCache {
     pub fn with_capacity(head: usize, count: usize, precision: Precision) -> Self {
         let stored = match precision {
             Precision::F32 | Precision::F16 => Stored::F32(Panels::new(head, count)),
-            Precision::Int8 => Stored::Int8(Panels::new(head, count), Vec::with_capacity(count)),
+            Precision::Int8 | Precision::Int4 => Stored::Int8(Panels::new(head, count), Vec::with_capacity(count)),
         };
         Self { stored, head, count: 0 }
     }

@@ -24,8 +24,9 @@ pub struct Config {
     pub models: PathBuf,
     /// `auto`, `cpu`, `gpu` or `vulkan:N`.
     pub device: String,
-    /// The precision of the weights: `full`, `half` (16 bits for Whisper, language models and FastConformer's encoder on a GPU) or
-    /// `int8` (Whisper's decoder, on CPUs with AVX-512 VNNI all encoders, and with AVX2 language models of GGUF files).
+    /// The precision of the weights: `full`, `half` (16 bits for Whisper, language models and FastConformer's encoder on a GPU),
+    /// `int8` (Whisper's decoder, on CPUs with AVX-512 VNNI all encoders, and with AVX2 language models of GGUF files) or `int4` (as
+    /// `int8`, with 4 bits for the blocks of Whisper's decoder).
     pub precision: String,
     /// Memory for the weights of loaded models. Default: three quarters of the machine's.
     pub model_memory_bytes: Option<u64>,
@@ -617,6 +618,13 @@ mod tests {
     fn defaults_are_valid() {
         let config = from("").unwrap();
         assert_eq!((config.listen.port(), config.free_credit_cents), (8080, 1000));
+    }
+
+    #[test]
+    fn every_precision_is_accepted() {
+        for precision in ["full", "half", "int8", "int4"] {
+            assert_eq!(from(&format!("precision = {precision:?}")).unwrap().precision, precision);
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ struct Arguments {
     /// Device to compute on: auto, cpu, gpu, vulkan:N
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Precision of the weights: full or int8
+    /// Precision of the weights: full, int8 or int4
     #[arg(long, default_value = "full")]
     precision: Precision,
     /// Look-ahead of a streaming model, in milliseconds

@@ -31,7 +31,7 @@ struct Arguments {
     /// Device to compute on: auto, cpu, gpu, vulkan:N
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Precision of the weights: full, half or int8
+    /// Precision of the weights: full, half, int8 or int4
     #[arg(long, default_value = "full")]
     precision: Precision,
     /// Numbers of windows of 30 s that are decoded together

@@ -1,6 +1,6 @@
 use auricle_kernels::activation;
 use auricle_kernels::epilogue::{self, Activation};
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::gemv::{FourBitRun, Precision};
 use auricle_kernels::int8_matrix::Int8Matrix;
 use auricle_kernels::product;
 use auricle_kernels::quantized::QuantizedMatrix;
@@ -34,7 +34,7 @@ enum Weight {
     Full(Box<Tensor<2>>),
     /// On GPUs, for products with few rows.
     Int8(Box<QuantizedMatrix>),
-    /// On GPUs, as a checkpoint has them: products with few rows unpack them in registers, others once.
+    /// On GPUs, numbers in runs: products with few rows unpack them in registers, others once.
     Blocks(Box<QuantizedBlocks>),
     /// On the CPU, for products with many rows, which it rounds to 8 bits; with the bias.
     Rounded(Box<Rounded>),
@@ -123,7 +123,7 @@ impl Linear {
         let on_cpu = is_cpu(scope.device());
         // The GPU's weights are packed into words of four.
         let has_int8 = if on_cpu { Int8Matrix::is_fast() } else { inputs.is_multiple_of(4) };
-        if precision != Precision::Int8 || !has_int8 {
+        if !precision.has_8_bits() || !has_int8 {
             return Ok(Self::load_scaled(scope, &shape, bias, scale)?.with_precision(precision));
         }
         let (weight, values) = super::scaled(scope, &shape, bias, scale)?;
@@ -131,11 +131,12 @@ impl Linear {
             let weight = Weight::Rounded(Box::new(Rounded::new(&weight, values)));
             return Ok(Self { weight, bias: None, later_bias: None, is_wide: false });
         }
-        Ok(Self::quantized(&weight, inputs, (bias == Bias::With).then_some(values), scope.device()))
+        let bias = (bias == Bias::With).then_some(values);
+        Ok(Self::quantized(&weight, inputs, bias, precision, scope.device()))
     }
 
-    /// On a GPU, a layer of published values for a few rows, `weight` `[outputs, inputs]`: 8 bits if the precision asks for them and
-    /// fours of inputs are whole words, else 32, or 16 as [`Linear::with_wide_precision`].
+    /// On a GPU, a layer of published values for a few rows, `weight` `[outputs, inputs]`: 4 or 8 bits if the precision asks for them
+    /// and inputs are whole runs or words, else 32, or 16 as [`Linear::with_wide_precision`].
     pub fn for_few_rows(
         weight: &[f32],
         inputs: usize,
@@ -144,8 +145,8 @@ impl Linear {
         device: &Device,
     ) -> Self {
         let outputs = weight.len() / inputs;
-        if precision == Precision::Int8 && inputs.is_multiple_of(4) {
-            return Self::quantized(weight, inputs, bias, device);
+        if precision.has_8_bits() && inputs.is_multiple_of(4) {
+            return Self::quantized(weight, inputs, bias, precision, device);
         }
         let shape = [inputs, outputs];
         // Rounded before they are copied: in 32 bits the largest matrices are more than one tensor of a card holds.
@@ -158,7 +159,7 @@ impl Linear {
         Self { is_wide: true, ..Self::from_tensor(weight, bias, device) }
     }
 
-    /// A layer on a GPU whose weights stay as a checkpoint quantises them.
+    /// A layer on a GPU whose weights stay numbers in runs.
     pub fn from_blocks(weight: QuantizedBlocks, bias: Option<Vec<f32>>, device: &Device) -> Self {
         let bias = bias.map(|bias| Tensor::from_floats(bias.as_slice(), device));
         let later_bias = bias.clone().unwrap_or_else(|| Tensor::zeros([weight.outputs()], device));
@@ -175,7 +176,13 @@ impl Linear {
         }
     }
 
-    fn quantized(weight: &[f32], inputs: usize, bias: Option<Vec<f32>>, device: &Device) -> Self {
+    fn quantized(weight: &[f32], inputs: usize, bias: Option<Vec<f32>>, precision: Precision, device: &Device) -> Self {
+        if precision == Precision::Int4 && inputs.is_multiple_of(FourBitRun::WEIGHTS) {
+            let shape = [weight.len() / inputs, inputs];
+            let row = |output: usize| FourBitRun::row(&weight[output * inputs..][..inputs]);
+            let blocks = QuantizedBlocks::new(shape, FourBitRun::WEIGHTS, row, FourBitRun::weights, device);
+            return Self::from_blocks(blocks, bias, device);
+        }
         let bias = bias.map(|bias| Tensor::from_floats(bias.as_slice(), device));
         let later_bias = bias.clone().unwrap_or_else(|| Tensor::zeros([weight.len() / inputs], device));
         let weight = Weight::Int8(Box::new(QuantizedMatrix::new(weight, inputs, device)));

@@ -3,7 +3,7 @@ use auricle_kernels::int8_matrix::Int8Matrix;
 use auricle_kernels::norm::layer_norm_rows_with;
 use auricle_kernels::thread_pool::ThreadPool;
 
-use super::{Bias, Rounded};
+use super::{Bias, Matrix, Rounded};
 use crate::error::Result;
 use crate::weights::Scope;
 
@@ -17,7 +17,7 @@ pub struct Packed(Body);
 #[derive(Clone, Debug)]
 enum Body {
     /// The weight, and the bias `[outputs]`.
-    Packed(PackedMatrix, Vec<f32>),
+    Packed(Matrix, Vec<f32>),
     /// For many rows.
     Rounded(Rounded),
 }
@@ -27,13 +27,19 @@ impl Packed {
     pub fn new(weight: &[f32], bias: Vec<f32>, precision: Precision) -> Self {
         let outputs = bias.len();
         let matrix = PackedMatrix::new(weight, weight.len() / outputs.max(1), outputs, precision);
-        Self(Body::Packed(matrix, bias))
+        Self(Body::Packed(Matrix::Floats(matrix), bias))
+    }
+
+    /// As [`Packed::new`], with [`Precision::Int4`] as [`Matrix::new`].
+    pub fn for_few_rows(weight: &[f32], bias: Vec<f32>, precision: Precision) -> Self {
+        let outputs = bias.len();
+        Self(Body::Packed(Matrix::new(weight, weight.len() / outputs.max(1), outputs, precision), bias))
     }
 
     /// As [`Packed::new`] for products with many rows: with 8 bits, on a processor that is faster with them, the rows are rounded to 8
     /// bits too, and on another the weights stay in 32.
     pub fn for_rows(weight: &[f32], bias: Vec<f32>, precision: Precision) -> Self {
-        if precision != Precision::Int8 || !Int8Matrix::is_fast() {
+        if !precision.has_8_bits() || !Int8Matrix::is_fast() {
             return Self::new(weight, bias, Precision::F32);
         }
         Self(Body::Rounded(Rounded::new(weight, bias)))

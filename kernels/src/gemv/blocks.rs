@@ -51,8 +51,8 @@ enum Numbers {
 
 impl BlockMatrix {
     /// Packs the rows that `row` gives, one output each: runs of `run` numbers that make up `inputs`, as `view` shows them. Where all
-    /// numbers lie within 16 from `lowest` on they take 4 bits, else 8. With [`Precision::Int8`] products round their inputs to 8 bits, by
-    /// runs, on a processor that is faster with them.
+    /// numbers lie within 16 from `lowest` on they take 4 bits, else 8. With [`Precision::Int8`] or [`Precision::Int4`] products round their
+    /// inputs to 8 bits, by runs, on a processor that is faster with them.
     ///
     /// # Panics
     /// When `run` is odd, `inputs` is no multiple of it, or a row has runs of another length or number.
@@ -92,7 +92,7 @@ impl BlockMatrix {
                 four
             })
             .reduce(|| true, |a, b| a && b);
-        let is_rounded = precision == Precision::Int8 && rounded::is_fast() && run.is_multiple_of(8);
+        let is_rounded = precision.has_8_bits() && rounded::is_fast() && run.is_multiple_of(8);
         let numbers = if is_rounded {
             Numbers::Quads(Quads::new(&wide, inputs, lowest, four))
         } else if four {

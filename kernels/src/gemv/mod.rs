@@ -3,6 +3,7 @@
 
 mod blocks;
 mod factors;
+mod four_bits;
 mod panel;
 mod rounded;
 mod runs;
@@ -13,6 +14,7 @@ use rayon::prelude::*;
 use crate::matmul::{Destination, SharedOutput};
 use crate::thread_pool::ThreadPool;
 pub use blocks::{BlockMatrix, WeightRun};
+pub use four_bits::FourBitRun;
 use panel::widen;
 pub(crate) use panel::{PANEL, ROWS, Weight, multiply};
 use rounded::RoundedRows;
@@ -35,6 +37,16 @@ pub enum Precision {
     /// 8 bits, and a scale for each output: a quarter of the bytes. Matrices that a checkpoint has quantised keep their weights, and
     /// inputs are rounded to 8 bits.
     Int8,
+    /// 4 bits, and a scale and an offset for each 32 inputs of an output, for the products of the blocks of Whisper's decoder. As
+    /// [`Precision::Int8`] in all other products.
+    Int4,
+}
+
+impl Precision {
+    /// True if products that have a body in 8 bits take it.
+    pub fn has_8_bits(self) -> bool {
+        matches!(self, Self::Int8 | Self::Int4)
+    }
 }
 
 impl std::str::FromStr for Precision {
@@ -45,7 +57,8 @@ impl std::str::FromStr for Precision {
             "full" => Ok(Self::F32),
             "half" => Ok(Self::F16),
             "int8" => Ok(Self::Int8),
-            _ => Err(format!("{text:?} is not a precision; use full, half or int8")),
+            "int4" => Ok(Self::Int4),
+            _ => Err(format!("{text:?} is not a precision; use full, half, int8 or int4")),
         }
     }
 }
@@ -82,7 +95,7 @@ impl PackedMatrix {
                 PackedWeights::Bf16(pack(values, inputs, |_, value| bf16::from_f32(value)))
             }
             Precision::F32 | Precision::F16 => PackedWeights::F32(pack(values, inputs, |_, value| value)),
-            Precision::Int8 => {
+            Precision::Int8 | Precision::Int4 => {
                 let (scales, inverse): (Vec<f32>, Vec<f32>) = values.chunks_exact(inputs).map(int8_scale).unzip();
                 PackedWeights::Int8(
                     pack(values, inputs, |output, value: f32| (value * inverse[output]).round() as i8),

@@ -128,8 +128,9 @@ struct EngineArgs {
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_delimiter = ',')]
     device: Vec<DeviceChoice>,
     /// Precision of the weights: full; half, which is 16 bits for Whisper, language models and FastConformer's encoder on a GPU;
-    /// or int8 for Whisper's decoder and Pocket TTS, on CPUs with AVX-512 VNNI for all encoders, and with AVX2 for language models of
-    /// GGUF files, which is faster and takes less memory; on a GPU these keep their quantised weights
+    /// int8 for Whisper's decoder and Pocket TTS, on CPUs with AVX-512 VNNI for all encoders, and with AVX2 for language models of
+    /// GGUF files, which is faster and takes less memory; on a GPU these keep their quantised weights; or int4, which is int8 with
+    /// 4 bits for the blocks of Whisper's decoder
     #[arg(long, value_name = "PRECISION", default_value = "full")]
     precision: Precision,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use auricle_tests::{Run, auricle, binary, command, command_of, ended, speech, tiny_models};
+use auricle_tests::{Run, auricle, binary, command, command_of, ended, fixtures, models_with, speech, tiny_models};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -96,9 +96,23 @@ fn version_is_one_line() {
     assert_eq!(run.stdout, format!("auricle {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+/// A checkpoint that knows its sentence well says it with the weights of its decoder in 8 and in 4 bits too.
+#[test]
+fn every_precision_transcribes() {
+    let place = Place { models: models_with("../whisper/taught"), ..Place::new() };
+    let sound = fixtures().join("whisper/taught/sounds/english.flac");
+    let [full, eight, four] = ["full", "int8", "int4"].map(|precision| {
+        let run = place.transcribe(&["--precision", precision, "--language", "en"], &[&sound]);
+        assert_eq!(run.status, Some(0), "{precision}: {}", run.stderr);
+        run.stdout
+    });
+    assert!(full.split_whitespace().count() > 3, "{full}");
+    assert_eq!([&eight, &four], [&full, &full]);
+}
+
 #[test]
 fn wrong_usage_is_status_2_and_says_what_is_wrong() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["keys"], "Usage: auricle keys"),
         (&["transcribble"], "transcribble"),
         (&["transcribe"], "<FILE>"),
@@ -106,6 +120,7 @@ fn wrong_usage_is_status_2_and_says_what_is_wrong() {
         (&["transcribe", "--format", "doc", "a.wav"], "doc"),
         (&["transcribe", "--device", "abacus", "a.wav"], "abacus"),
         (&["transcribe", "--look-ahead", "soon", "a.wav"], "soon"),
+        (&["transcribe", "--precision", "quarter", "a.wav"], "full, half, int8 or int4"),
     ];
     for (args, hint) in cases {
         let run = auricle(args);

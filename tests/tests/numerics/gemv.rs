@@ -84,7 +84,7 @@ fn gemv_of_a_few_rows_equals_burns_product() {
                 match precision {
                     Precision::F32 | Precision::F16 => assert_eq!(Oracle::values(kept), values),
                     // Half a quantization step of an output's largest weight.
-                    Precision::Int8 => {
+                    Precision::Int8 | Precision::Int4 => {
                         let step = weights.clone().abs().max_dim(1) / 254.0 * 1.001;
                         let off = (kept - weights.clone()).abs() - step.expand([outputs, inputs]);
                         assert!(off.max().into_scalar::<f32>() <= 0.0, "{inputs} x {outputs}");

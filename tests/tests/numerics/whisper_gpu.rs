@@ -1,5 +1,5 @@
 //! Whisper decoding on a GPU, which samples the tokens, against the CPU: the same text, probabilities and timestamps,
-//! greedy, with beam search, with a temperature, in 8 bits, and batched.
+//! greedy, with beam search, with a temperature, in 8 and 4 bits, and batched.
 
 use auricle_engine::Precision;
 use auricle_engine::audio::AudioStream;
@@ -56,7 +56,8 @@ fn decoding_on_a_gpu_equals_the_cpu() {
     if let Some((device, _)) = devices().into_iter().find(|(_, on_cpu)| !on_cpu) {
         let full = [(here, on(&device, Precision::F32), [2e-3, 2e-3])];
         // The CPU rounds the token embedding as well, what meets the encoder's weights, and what the decoder hears.
-        let less = [(on(&Device::flex(), Precision::Int8), on(&device, Precision::Int8), [5e-2, 0.1])];
+        let less = [Precision::Int8, Precision::Int4]
+            .map(|precision| (on(&Device::flex(), precision), on(&device, precision), [5e-2, 0.1]));
         let all = full.iter().flat_map(|models| asks.iter().map(move |asked| (models, asked)));
         let few = less.iter().flat_map(|models| asks[..1].iter().map(move |asked| (models, asked)));
         for ((here, there, [log_prob, probability]), (what, timestamps, asks)) in all.chain(few) {

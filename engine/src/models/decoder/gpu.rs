@@ -66,7 +66,7 @@ impl GpuNetwork {
     pub fn load(config: Arc<Config>, source: TensorSource, precision: Precision, device: &Device) -> Result<Self> {
         let Config { size, heads, kv_heads, head, inner, vocabulary, .. } = *config;
         let dtype = weight_type(precision, device);
-        let stays_quantised = precision == Precision::Int8;
+        let stays_quantised = precision.has_8_bits();
         let precision = if dtype == DType::F16 { Precision::F16 } else { Precision::F32 };
         let (plain, turned) = (RowOrder::Published, source.turned(&config));
         let vector = |name: String, length: usize| -> Result<Tensor<1>> {

@@ -12,8 +12,9 @@ use auricle_kernels::thread_pool::{self, ThreadPool};
 
 use super::config::{Config, Family};
 use super::pages::{PageArena, PageList};
-use super::source::{Matrix, RowOrder, TensorSource};
+use super::source::{RowOrder, TensorSource};
 use crate::error::Result;
+use crate::layers::Matrix;
 
 /// Tokens of one task of the attention.
 const ATTENTION_TOKENS: usize = 16;

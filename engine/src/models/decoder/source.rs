@@ -5,64 +5,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use auricle_kernels::gemv::{BlockMatrix, PackedMatrix, Precision, WeightRun};
-use auricle_kernels::thread_pool::ThreadPool;
 use burn::tensor::Device;
 
 use super::config::{Config, Family};
 use crate::error::{Error, Result};
+use crate::layers::Matrix;
 use crate::weights::Weights;
 use crate::weights::gguf::{BlockType, Gguf, Run};
-
-/// A matrix of weights `[outputs, inputs]`.
-#[derive(Debug)]
-pub enum Matrix {
-    /// Floats.
-    Floats(PackedMatrix),
-    /// Small integers in runs with a scale.
-    Blocks(BlockMatrix),
-}
-
-impl Matrix {
-    /// Multiplies `x` `[rows, inputs]` to `[rows, outputs]` and adds `bias`.
-    pub fn forward(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
-        match self {
-            Self::Floats(matrix) => matrix.forward(pool, x, bias),
-            Self::Blocks(matrix) => matrix.forward(pool, x, bias),
-        }
-    }
-
-    /// Adds the result of [`Matrix::forward`] to `out`.
-    pub fn add_to(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
-        match self {
-            Self::Floats(matrix) => matrix.add_to(pool, x, bias, out),
-            Self::Blocks(matrix) => matrix.add_to(pool, x, bias, out),
-        }
-    }
-
-    /// The weights of one output.
-    pub fn output(&self, output: usize) -> Vec<f32> {
-        match self {
-            Self::Floats(matrix) => matrix.output(output),
-            Self::Blocks(matrix) => matrix.output(output),
-        }
-    }
-
-    /// Number of outputs.
-    pub fn outputs(&self) -> usize {
-        match self {
-            Self::Floats(matrix) => matrix.outputs(),
-            Self::Blocks(matrix) => matrix.outputs(),
-        }
-    }
-
-    /// Bytes in memory.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::Floats(matrix) => matrix.bytes(),
-            Self::Blocks(matrix) => matrix.bytes(),
-        }
-    }
-}
 
 /// Order of a matrix' outputs in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -141,7 +141,7 @@ impl Encoder {
             })
         };
         let numbers = 0..config.layers;
-        let blocks = if precision == Precision::Int8 && is_cpu(scope.device()) && Int8Matrix::is_fast() {
+        let blocks = if precision.has_8_bits() && is_cpu(scope.device()) && Int8Matrix::is_fast() {
             let rounded = |at: usize| RoundedBlock::load(&scope.scope(format!("layers.{at}")), config);
             Blocks::Rounded(numbers.map(rounded).collect::<Result<_>>()?)
         } else {

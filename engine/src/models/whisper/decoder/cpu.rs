@@ -18,7 +18,7 @@ use crate::weights::Scope;
 /// The decoder.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    /// Token embeddings, which are also the output projection.
+    /// Token embeddings, which are also the output projection: 8 bits are the fewest that it has.
     tokens: PackedMatrix,
     /// `[positions, size]`
     positions: Vec<f32>,
@@ -71,7 +71,10 @@ impl Decoder {
     pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
         let (size, heads) = (config.size, config.decoder_heads);
         let scale = ((size / heads) as f32).powf(-0.5);
-        let layer = |scope: &Scope, inputs, outputs| Packed::load(scope, inputs, outputs, precision);
+        let layer = |scope: &Scope, inputs, outputs| {
+            let values = scaled(scope, &[outputs, inputs], Bias::With, 1.0);
+            values.map(|(weight, bias)| Packed::for_few_rows(&weight, bias, precision))
+        };
         let norm = |scope: &Scope| PackedNorm::load(scope, size);
         let query = |scope: &Scope| scaled(scope, &[size, size], Bias::With, scale);
         let block = |at: usize| {
@@ -82,7 +85,7 @@ impl Decoder {
             weight.extend(own.scope("v_proj").values("weight", &[size, size])?);
             bias.extend(vec![0.0; size]);
             bias.extend(own.scope("v_proj").values("bias", &[size])?);
-            let own_in = Packed::new(&weight, bias, precision);
+            let own_in = Packed::for_few_rows(&weight, bias, precision);
             let (weight, bias) = query(&cross.scope("q_proj"))?;
             let seen = |name: &str, bias| Linear::load_with(&cross.scope(name), [size, size], bias, 1.0, precision);
             Ok(Block {
@@ -90,7 +93,7 @@ impl Decoder {
                 own_in,
                 own_out: layer(&own.scope("out_proj"), size, size)?,
                 cross_norm: norm(&scope.scope("encoder_attn_layer_norm"))?,
-                cross_query: Packed::new(&weight, bias, precision),
+                cross_query: Packed::for_few_rows(&weight, bias, precision),
                 cross_key: seen("k_proj", Bias::Without)?,
                 cross_value: seen("v_proj", Bias::With)?,
                 cross_out: layer(&cross.scope("out_proj"), size, size)?,

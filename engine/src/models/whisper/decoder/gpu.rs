@@ -97,6 +97,8 @@ impl Decoder {
         let (size, heads) = (config.size, config.decoder_heads);
         // 16 bits are stored ones: inputs and outputs stay as they are.
         let stored = if precision == Precision::F16 { Precision::F32 } else { precision };
+        // The scores of tokens suffer most from 4 bits.
+        let of_scores = if precision == Precision::Int4 { Precision::Int8 } else { precision };
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             // All of a window's frames are projected once: a product with many rows.
@@ -116,7 +118,7 @@ impl Decoder {
         }
         let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
         Ok(Self {
-            scores: Linear::for_few_rows(&tokens, size, None, precision, scope.device()),
+            scores: Linear::for_few_rows(&tokens, size, None, of_scores, scope.device()),
             tokens: Tensor::from_data(TensorData::new(tokens, [config.vocab_size, size]), scope.device()),
             positions: scope.scope("embed_positions").tensor("weight", [config.positions, size])?,
             blocks: (0..config.decoder_layers).map(block).collect::<Result<_>>()?,
