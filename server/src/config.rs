@@ -26,7 +26,7 @@ pub struct Config {
     pub device: String,
     /// The precision of the weights: `full`, `half` (16 bits for Whisper, language models and FastConformer's encoder on a GPU),
     /// `int8` (Whisper's decoder, on CPUs with AVX-512 VNNI all encoders, and with AVX2 language models of GGUF files) or `int4` (as
-    /// `int8`, with 4 bits for the blocks of Whisper's decoder).
+    /// `int8`, with 4 bits for the feed-forward layers of Whisper's decoder).
     pub precision: String,
     /// Memory for the weights of loaded models. Default: three quarters of the machine's.
     pub model_memory_bytes: Option<u64>,

@@ -37,7 +37,7 @@ pub enum Precision {
     /// 8 bits, and a scale for each output: a quarter of the bytes. Matrices that a checkpoint has quantised keep their weights, and
     /// inputs are rounded to 8 bits.
     Int8,
-    /// 4 bits, and a scale and an offset for each 32 inputs of an output, for the products of the blocks of Whisper's decoder. As
+    /// 4 bits, and a scale and an offset for each 32 inputs of an output, for the feed-forward layers of Whisper's decoder. As
     /// [`Precision::Int8`] in all other products.
     Int4,
 }
@@ -46,6 +46,11 @@ impl Precision {
     /// True if products that have a body in 8 bits take it.
     pub fn has_8_bits(self) -> bool {
         matches!(self, Self::Int8 | Self::Int4)
+    }
+
+    /// For weights that suffer from fewer than 8 bits.
+    pub fn at_least_8_bits(self) -> Self {
+        if self == Self::Int4 { Self::Int8 } else { self }
     }
 }
 

@@ -130,7 +130,7 @@ struct EngineArgs {
     /// Precision of the weights: full; half, which is 16 bits for Whisper, language models and FastConformer's encoder on a GPU;
     /// int8 for Whisper's decoder and Pocket TTS, on CPUs with AVX-512 VNNI for all encoders, and with AVX2 for language models of
     /// GGUF files, which is faster and takes less memory; on a GPU these keep their quantised weights; or int4, which is int8 with
-    /// 4 bits for the blocks of Whisper's decoder
+    /// 4 bits for the feed-forward layers of Whisper's decoder
     #[arg(long, value_name = "PRECISION", default_value = "full")]
     precision: Precision,
     #[command(flatten)]

@@ -45,7 +45,7 @@ impl Whisper {
     }
 
     /// Loads a checkpoint folder with weights of the given precision: 8 bits are those of the decoder, and on a CPU that is faster
-    /// with 8 bits those of the encoder too; 4 bits are those of the decoder's blocks, the rest is as with 8; 16 bits are those of the
+    /// with 8 bits those of the encoder too; 4 bits are those of its feed-forward layers, the rest is as with 8; 16 bits are those of the
     /// encoder on a GPU.
     ///
     /// # Errors

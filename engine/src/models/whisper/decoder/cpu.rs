@@ -71,7 +71,10 @@ impl Decoder {
     pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
         let (size, heads) = (config.size, config.decoder_heads);
         let scale = ((size / heads) as f32).powf(-0.5);
-        let layer = |scope: &Scope, inputs, outputs| {
+        // 4 bits are those of the feed-forward layers, which are most of a block.
+        let of_attention = precision.at_least_8_bits();
+        let layer = |scope: &Scope, inputs, outputs| Packed::load(scope, inputs, outputs, of_attention);
+        let wide_layer = |scope: &Scope, inputs, outputs| {
             let values = scaled(scope, &[outputs, inputs], Bias::With, 1.0);
             values.map(|(weight, bias)| Packed::for_few_rows(&weight, bias, precision))
         };
@@ -85,7 +88,7 @@ impl Decoder {
             weight.extend(own.scope("v_proj").values("weight", &[size, size])?);
             bias.extend(vec![0.0; size]);
             bias.extend(own.scope("v_proj").values("bias", &[size])?);
-            let own_in = Packed::for_few_rows(&weight, bias, precision);
+            let own_in = Packed::new(&weight, bias, of_attention);
             let (weight, bias) = query(&cross.scope("q_proj"))?;
             let seen = |name: &str, bias| Linear::load_with(&cross.scope(name), [size, size], bias, 1.0, precision);
             Ok(Block {
@@ -93,13 +96,13 @@ impl Decoder {
                 own_in,
                 own_out: layer(&own.scope("out_proj"), size, size)?,
                 cross_norm: norm(&scope.scope("encoder_attn_layer_norm"))?,
-                cross_query: Packed::for_few_rows(&weight, bias, precision),
+                cross_query: Packed::new(&weight, bias, of_attention),
                 cross_key: seen("k_proj", Bias::Without)?,
                 cross_value: seen("v_proj", Bias::With)?,
                 cross_out: layer(&cross.scope("out_proj"), size, size)?,
                 norm: norm(&scope.scope("final_layer_norm"))?,
-                up: layer(&scope.scope("fc1"), size, config.decoder_inner)?,
-                down: layer(&scope.scope("fc2"), config.decoder_inner, size)?,
+                up: wide_layer(&scope.scope("fc1"), size, config.decoder_inner)?,
+                down: wide_layer(&scope.scope("fc2"), config.decoder_inner, size)?,
             })
         };
         let mut alignment_heads = vec![Vec::new(); config.decoder_layers];

@@ -97,17 +97,17 @@ impl Decoder {
         let (size, heads) = (config.size, config.decoder_heads);
         // 16 bits are stored ones: inputs and outputs stay as they are.
         let stored = if precision == Precision::F16 { Precision::F32 } else { precision };
-        // The scores of tokens suffer most from 4 bits.
-        let of_scores = if precision == Precision::Int4 { Precision::Int8 } else { precision };
+        // 4 bits are those of the feed-forward layers, as on the CPU.
+        let of_attention = precision.at_least_8_bits();
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             // All of a window's frames are projected once: a product with many rows.
-            let cross = Attention::load(&scope.scope("encoder_attn"), size, heads, stored, Precision::F32)?;
+            let cross = Attention::load(&scope.scope("encoder_attn"), size, heads, stored.at_least_8_bits(), Precision::F32)?;
             Ok(Block {
                 own_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
-                own: OwnAttention::load(&scope.scope("self_attn"), size, heads, precision)?,
+                own: OwnAttention::load(&scope.scope("self_attn"), size, heads, of_attention)?,
                 cross_norm: LayerNorm::load(&scope.scope("encoder_attn_layer_norm"), size)?,
-                cross: cross.with_wide_precision(precision),
+                cross: cross.with_wide_precision(of_attention),
                 feed_forward: FeedForward::load(&scope, size, config.decoder_inner, stored)?
                     .with_wide_precision(precision),
             })
@@ -118,7 +118,7 @@ impl Decoder {
         }
         let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
         Ok(Self {
-            scores: Linear::for_few_rows(&tokens, size, None, of_scores, scope.device()),
+            scores: Linear::for_few_rows(&tokens, size, None, of_attention, scope.device()),
             tokens: Tensor::from_data(TensorData::new(tokens, [config.vocab_size, size]), scope.device()),
             positions: scope.scope("embed_positions").tensor("weight", [config.positions, size])?,
             blocks: (0..config.decoder_layers).map(block).collect::<Result<_>>()?,
