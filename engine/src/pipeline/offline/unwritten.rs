@@ -24,6 +24,8 @@ const WORD_MARGIN_MS: u64 = 500;
 const WORD_GAP_MS: u64 = 2000;
 /// Shortest stretch of speech without words that is worth a warning, ms.
 const MIN_WARNED_MS: u64 = 1500;
+/// Shortest such stretch within the segments that is written again, ms: times of words are less sure than that of a segment's end.
+const MIN_WORDLESS_MS: u64 = 3000;
 
 /// A word of lower confidence needs this much speech in this margin around it, and some nearer, ms.
 const DOUBTFUL_CONFIDENCE: f32 = 0.7;
@@ -106,6 +108,21 @@ pub fn unwritten(
     Unwritten { kept, parts, at_end }
 }
 
+/// Parts of a window within whose segments no word stands on long speech: a text may end before the speech of its segment does. They
+/// lie beside the `parts` that are written again already.
+pub fn wordless(words: &[Word], speech: &SpeechSpans, length_ms: u64, parts: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut coverage = Coverage::default();
+    coverage.add(speech, 0);
+    let mut found = coverage.wordless(words);
+    found.retain(|stretch| stretch.end - stretch.start >= MIN_WORDLESS_MS);
+    for stretch in &mut found {
+        *stretch = stretch.start.saturating_sub(PART_MARGIN_MS)..(stretch.end + PART_MARGIN_MS).min(length_ms);
+    }
+    let overlaps = |stretch: &Range<u64>| parts.iter().any(|part| part.start < stretch.end && stretch.start < part.end);
+    found.retain(|stretch| stretch.end - stretch.start + MIN_ADVANCE_MS <= length_ms && !overlaps(stretch));
+    found
+}
+
 /// Speech of a recording beside its words.
 #[derive(Debug, Default)]
 pub struct Coverage {
@@ -139,8 +156,8 @@ impl Coverage {
         before - words.len()
     }
 
-    /// Warning about stretches of speech without words, where there are any.
-    pub fn warning(&self, words: &[Word]) -> Option<String> {
+    /// Stretches of speech without words that are worth a warning.
+    fn wordless(&self, words: &[Word]) -> Vec<Range<u64>> {
         let mut covered: Vec<Range<u64>> = Vec::new();
         for word in words {
             let around = word.start.saturating_sub(WORD_MARGIN_MS)..word.end + WORD_MARGIN_MS;
@@ -162,6 +179,12 @@ impl Coverage {
             add_stretch(&mut without, from..span.end);
         }
         without.retain(|stretch| stretch.end - stretch.start >= MIN_WARNED_MS);
+        without
+    }
+
+    /// Warning about stretches of speech without words, where there are any.
+    pub fn warning(&self, words: &[Word]) -> Option<String> {
+        let without = self.wordless(words);
         let total_ms: u64 = without.iter().map(|stretch| stretch.end - stretch.start).sum();
         let seconds = without.first()?.start / 1000;
         let more = if without.len() > 1 { format!(", in {} places", without.len()) } else { String::new() };
@@ -275,19 +298,26 @@ mod tests {
         assert!(!left(9000, 0.6) && left(9000, 0.8), "before it");
     }
 
+    fn word(start: u64, end: u64) -> Word {
+        Word { text: "a".into(), start, end, confidence: 1.0, speaker: None, speaker_name: None, channel: None }
+    }
+
+    #[test]
+    fn speech_of_a_segment_whose_text_ends_early_is_written_again() {
+        let words: Vec<Word> = (0..12).map(|s| word(s * 1000, s * 1000 + 800)).collect();
+        let find = |spans: &[(f64, f64)], parts: &[Range<u64>]| wordless(&words, &speech(spans), 30_000, parts);
+        let found = find(&[(0.0, 20.0)], &[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!((12_000..=12_400).contains(&found[0].start) && (20_000..=20_400).contains(&found[0].end), "{found:?}");
+        assert_eq!(find(&[(0.0, 15.0)], &[]), [], "the end of a word may be this wrong");
+        assert_eq!(find(&[(0.0, 20.0)], &[14_000..20_000]), [], "it is written again already");
+        assert_eq!(wordless(&[], &speech(&[(0.0, 30.0)]), 30_000, &[]), [], "that would be the same again");
+    }
+
     #[test]
     fn a_warning_names_speech_without_words() {
         let mut coverage = Coverage::default();
         coverage.add(&speech(&[(0.0, 10.0), (12.0, 20.0)]), 60_000);
-        let word = |start: u64, end: u64| Word {
-            text: "a".into(),
-            start,
-            end,
-            confidence: 1.0,
-            speaker: None,
-            speaker_name: None,
-            channel: None,
-        };
         let words: Vec<Word> = (60..70).map(|s| word(s * 1000, s * 1000 + 800)).collect();
         let expected = "no words were found for 8.0 s of speech, first at 1:12";
         assert_eq!(coverage.warning(&words).as_deref(), Some(expected));

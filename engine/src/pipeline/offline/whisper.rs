@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::transducer::{ProgressReport, dropped_words_warning};
-use super::unwritten::{Coverage, MIN_ADVANCE_MS, unwritten};
+use super::unwritten::{Coverage, MIN_ADVANCE_MS, unwritten, wordless};
 use super::whisper_words::{FRAME_MS, words};
 use super::window_reader::WindowReader;
 use crate::audio::{AudioStream, SAMPLE_RATE};
@@ -200,6 +200,10 @@ fn write(model: &Whisper, decoded: &mut DecodedWindow, language: Option<u32>, wi
         && spoken.words.last().is_some_and(|last| last.start >= MIN_ADVANCE_MS)
     {
         parts.extend(spoken.words.pop().map(|last| last.start..end_ms));
+    }
+    if window.has_detector() {
+        parts.extend(wordless(&spoken.words, &speech, end_ms, &parts));
+        parts.sort_unstable_by_key(|part| part.start);
     }
     Ok(Written { spoken, dropped, parts })
 }

@@ -102,7 +102,8 @@ impl Decoder {
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             // All of a window's frames are projected once: a product with many rows.
-            let cross = Attention::load(&scope.scope("encoder_attn"), size, heads, stored.at_least_8_bits(), Precision::F32)?;
+            let cross =
+                Attention::load(&scope.scope("encoder_attn"), size, heads, stored.at_least_8_bits(), Precision::F32)?;
             Ok(Block {
                 own_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
                 own: OwnAttention::load(&scope.scope("self_attn"), size, heads, of_attention)?,
