@@ -7,7 +7,7 @@ use super::{FinishReason, Piece, Pieces};
 /// Bytes of what is repeated. "No. No. No." is an answer.
 const SHORTEST: usize = 24;
 const LONGEST: usize = 1_000;
-/// What ends a sentence.
+/// Marks that end a sentence.
 const ENDS: [char; 7] = ['.', '!', '?', '\n', '。', '！', '？'];
 
 /// The end of the first of three equal passages, one after another, that a text ends with; none if it does not. A passage is one

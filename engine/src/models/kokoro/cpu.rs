@@ -46,7 +46,7 @@ impl Network {
         })
     }
 
-    /// What durations are told from, and they, of symbols and the prosody's half of a style.
+    /// The durations of symbols in the prosody's half of a style, and the features that they are told from.
     pub fn read(&self, symbols: &[usize], style: &[f32]) -> Read {
         thread_pool::run(|pool| {
             let hidden = self.albert.forward(pool, symbols);
@@ -56,8 +56,7 @@ impl Network {
         })
     }
 
-    /// What the generator makes samples of: symbols and their `features` for so many frames each, in the samples' and the prosody's half
-    /// of a style.
+    /// The generator's input: symbols and their `features` for so many frames each, in the samples' and the prosody's half of a style.
     pub fn decode(&self, symbols: &[usize], features: &[f32], durations: &[usize], styles: [&[f32]; 2]) -> Decoded {
         let [for_samples, for_prosody] = styles;
         thread_pool::run(|pool| {

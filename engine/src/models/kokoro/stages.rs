@@ -1,4 +1,4 @@
-//! What lies between the symbols of an utterance and its samples.
+//! Stages between the symbols of an utterance and its samples.
 
 use auricle_kernels::channels::Channels;
 use burn::tensor::Tensor;

@@ -60,7 +60,7 @@ impl Network {
         })
     }
 
-    /// What durations are told from, and they, of symbols and the prosody's half of a style.
+    /// The durations of symbols in the prosody's half of a style, and the features that they are told from.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
@@ -72,8 +72,7 @@ impl Network {
         Ok(Read { hidden, features, exact_durations })
     }
 
-    /// What the generator makes samples of: symbols and their `features` for so many frames each, in the samples' and the prosody's half
-    /// of a style.
+    /// The generator's input: symbols and their `features` for so many frames each, in the samples' and the prosody's half of a style.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.
