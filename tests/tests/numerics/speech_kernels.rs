@@ -30,7 +30,7 @@ fn close<const D: usize>(what: &str, ours: Tensor<D>, twins: Tensor<D>, toleranc
     }
 }
 
-/// What `work` gives, and its launches.
+/// The result of `work`, and its launches.
 fn count_of<R>(work: impl FnOnce() -> R) -> (R, usize) {
     let (result, launches) = count(work);
     (result, launches.total())

@@ -110,8 +110,8 @@ impl Source {
         pitch.iter().map(|pitch| if *pitch > VOICED { AMPLITUDE } else { 0.0 }).collect()
     }
 
-    /// The rest of the excitation beside the harmonics, at each sample: `noise` as loud as it is at the sample's value of the pitch, and the bias. The
-    /// published class draws noise for each harmonic; their weighted sum is as a single one's.
+    /// The rest of the excitation beside the harmonics, at each sample: `noise` as loud as it is at the sample's value of the pitch, and the
+    /// bias. The published class draws noise for each harmonic; their weighted sum is as a single one's.
     pub fn beside(&self, pitch: &[f32], frame: usize, noise: &[f32]) -> Vec<f32> {
         let deviation = self.weights.iter().map(|weight| weight * weight).sum::<f32>().sqrt();
         let value = |(at, noise): (usize, &f32)| {
