@@ -406,12 +406,25 @@ impl Adapter {
 /// Ends an open device as the reset of a driver does, for tests. False if this process does not have it open.
 #[cfg(feature = "wgpu")]
 pub fn lose(id: &str) -> bool {
+    end_device(id, |driver| {
+        // The driver tells of the loss when it is asked; the answer to the question itself is that of a device that is gone.
+        let _ = driver.poll(wgpu::PollType::Poll);
+    })
+}
+
+/// As [`lose`], but the driver has not told of the loss yet: its next call panics.
+#[cfg(feature = "wgpu")]
+pub fn lose_untold(id: &str) -> bool {
+    end_device(id, |_| ())
+}
+
+#[cfg(feature = "wgpu")]
+fn end_device(id: &str, tell: impl Fn(&wgpu::Device)) -> bool {
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let found = open.iter().find(|(known, ..)| known == id);
     found.is_some_and(|(.., driver)| {
         driver.destroy();
-        // The driver tells of the loss when it is asked; the answer to the question itself is that of a device that is gone.
-        let _ = driver.poll(wgpu::PollType::Poll);
+        tell(driver);
         true
     })
 }

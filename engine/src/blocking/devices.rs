@@ -73,7 +73,8 @@ impl EngineDevice {
         if let Some(worker) = worker.as_ref() {
             return Ok(worker.clone());
         }
-        let started = Arc::new(Scheduler::start(self.slots, DeviceExecutor::default)?);
+        let (device, id) = (self.device.clone(), self.info.id.clone());
+        let started = Arc::new(Scheduler::start(self.slots, move || DeviceExecutor::new(device, id))?);
         *worker = Some(started.clone());
         Ok(started)
     }

@@ -160,6 +160,11 @@ pub trait BatchExecutor: 'static {
     fn undo(&mut self, _: Self::BatchKey, _slots: &[usize]) -> bool {
         false
     }
+
+    /// After a panic: the failure that explains it, where it is not a fault of the program. The streams receive it then.
+    fn cause_of_panic(&self) -> Option<Error> {
+        None
+    }
 }
 
 /// A slot, for one of its streams.

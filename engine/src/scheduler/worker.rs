@@ -124,7 +124,7 @@ impl<E: BatchExecutor> Worker<E> {
 
     fn begin(&mut self, Opening { handle, request, outputs }: Opening<E>) {
         let opened = catch_unwind(AssertUnwindSafe(|| self.executor.open(handle.slot, request)));
-        match opened.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+        match opened.unwrap_or_else(|panic| Err(self.panicked(&*panic))) {
             Ok(()) => {
                 let priority = handle.priority;
                 let stream = OpenStream {
@@ -177,7 +177,8 @@ impl<E: BatchExecutor> Worker<E> {
         match catch_unwind(AssertUnwindSafe(|| call(&mut self.executor))) {
             Ok(value) => Some(value),
             Err(panic) => {
-                self.fail(slot, panicked(&*panic));
+                let error = self.panicked(&*panic);
+                self.fail(slot, error);
                 None
             }
         }
@@ -305,7 +306,7 @@ impl<E: BatchExecutor> Worker<E> {
         let (most, name) = match catch_unwind(AssertUnwindSafe(limits)) {
             Ok((most, name)) => (self.costs.limit(key, most, self.patience(first)), name),
             Err(panic) => {
-                self.fail_all(&slots, &panicked(&*panic));
+                self.fail_all(&slots, &self.panicked(&*panic));
                 return true;
             }
         };
@@ -323,7 +324,7 @@ impl<E: BatchExecutor> Worker<E> {
             self.charge(key, &rows, took.as_secs_f64());
             self.chooser.ran(forced, took.as_secs_f64());
         }
-        match done.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+        match done.unwrap_or_else(|panic| Err(self.panicked(&*panic))) {
             Ok(outputs) => {
                 for (slot, output) in slots.iter().zip(outputs) {
                     let Some(stream) = &mut self.slots[*slot].stream else { continue };
@@ -407,12 +408,15 @@ impl<E: BatchExecutor> Worker<E> {
             self.fail(*slot, error.clone());
         }
     }
-}
 
-/// The error for streams whose executor panicked. (The default hook has printed the panic with its place.)
-#[track_caller]
-fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-    Error::internal(format!("a step panicked: {}", message.as_deref().unwrap_or("no message")))
+    /// The error for streams whose executor panicked. (The default hook has printed the panic with its place.)
+    #[track_caller]
+    fn panicked(&self, panic: &(dyn Any + Send)) -> Error {
+        if let Some(cause) = self.executor.cause_of_panic() {
+            return cause;
+        }
+        let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+        Error::internal(format!("a step panicked: {}", message.as_deref().unwrap_or("no message")))
+    }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::blocking::{Engine, Events};
-use auricle_engine::unstable::device::lose;
+use auricle_engine::unstable::device::{lose, lose_untold};
 use auricle_engine::{
     DeviceChoice, EngineOptions, Error, LanguageModelChoice, ListenOptions, LiveEvent, LiveInput, TranscribeOptions,
     Transcript, devices,
@@ -71,6 +71,11 @@ fn spoken() -> Vec<f32> {
     samples
 }
 
+/// PCM of speech, long enough for steps after the first.
+fn long_speech() -> Vec<u8> {
+    spoken().repeat(12).iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect()
+}
+
 #[test]
 fn sessions_and_recordings_are_shared_by_two_devices() {
     alone("sessions_and_recordings_are_shared_by_two_devices", || {
@@ -125,9 +130,7 @@ fn streams_of_a_lost_device_end_and_the_next_run_on_it_opened_anew() {
         let (mut idle, mut idle_events) = engine.listen(&live).unwrap();
         idle.push(&[0.0; 160]).unwrap();
         let mut is_lost = false;
-        // Long enough for steps after the first.
-        let long: Vec<u8> = spoken().repeat(12).iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
-        let long = AudioStream::from_pcm_s16le(Cursor::new(long), SAMPLE_RATE, 1).unwrap();
+        let long = AudioStream::from_pcm_s16le(Cursor::new(long_speech()), SAMPLE_RATE, 1).unwrap();
         let broken = engine.transcribe_with(long, &options, |_| {
             is_lost = is_lost || lose("vulkan:0");
             ControlFlow::Continue(())
@@ -149,6 +152,27 @@ fn streams_of_a_lost_device_end_and_the_next_run_on_it_opened_anew() {
         assert!(lose("vulkan:0") && engine.transcribe_file(speech(), &options).is_err());
         assert_eq!(words(&engine.transcribe_file(speech(), &options).unwrap()), words(&wanted), "a second loss");
         assert_eq!(engine.loaded_models().len(), copies, "the models of lost devices are forgotten");
+    });
+}
+
+#[test]
+fn a_step_that_crashes_because_its_device_is_lost_tells_of_the_loss() {
+    alone("a_step_that_crashes_because_its_device_is_lost_tells_of_the_loss", || {
+        let models = models_with("streaming");
+        let engine = open(models.path(), &[GPU]);
+        let options = TranscribeOptions::default();
+        let wanted = engine.transcribe_file(speech(), &options).unwrap();
+        // The call that comes between the loss and the news of it is another one each time.
+        for _ in 0..4 {
+            let long = AudioStream::from_pcm_s16le(Cursor::new(long_speech()), SAMPLE_RATE, 1).unwrap();
+            let mut is_lost = false;
+            let broken = engine.transcribe_with(long, &options, |_| {
+                is_lost = is_lost || lose_untold("vulkan:0");
+                ControlFlow::Continue(())
+            });
+            assert!(is_lost && matches!(&broken, Err(Error::Device { .. })), "{broken:?}");
+            assert_eq!(words(&engine.transcribe_file(speech(), &options).unwrap()), words(&wanted));
+        }
     });
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use burn::tensor::Device;
+
 use super::diarizer::{self, DiarizerExecutor};
 use super::language::{LanguageBatchKey, LanguageExecutor, LanguageOutput, LanguageRequest};
 use super::live::{LiveAudio, LiveBatchKey, LiveExecutor, LiveRequest, StepOutput};
@@ -10,12 +12,15 @@ use super::speech::{SpeechBatchKey, SpeechExecutor, SpeechOutput, SpeechRequest}
 use super::transducer::{self, TransducerExecutor};
 use super::voice::{self, VoiceExecutor};
 use super::whisper::{self, WhisperExecutor};
+use crate::device::{self, is_cpu};
 use crate::error::{Error, Result};
 use crate::scheduler::{BatchExecutor, SlotTable};
 
 /// Executes the steps of all streams of a device.
 #[derive(Default)]
 pub struct DeviceExecutor {
+    /// The device and its identifier, where it is one that may be lost.
+    adapter: Option<(Device, String)>,
     live: LiveExecutor,
     transducer: TransducerExecutor,
     whisper: WhisperExecutor,
@@ -110,6 +115,11 @@ pub enum BatchKey {
 }
 
 impl DeviceExecutor {
+    /// The executor of a device.
+    pub fn new(device: Device, id: String) -> Self {
+        Self { adapter: (!is_cpu(&device)).then_some((device, id)), ..Self::default() }
+    }
+
     fn family(&self, slot: usize) -> Option<Family> {
         self.families.find(slot).copied()
     }
@@ -278,6 +288,13 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Language(key) => self.language.undo(key, slots),
             BatchKey::Speech(key) => self.speech.undo(key, slots),
         }
+    }
+
+    /// A driver's calls panic on a device that is lost until the driver has told of the loss.
+    fn cause_of_panic(&self) -> Option<Error> {
+        let (device, id) = self.adapter.as_ref()?;
+        let reason = device::check(device).err()?;
+        Some(Error::Device { device: id.clone(), reason: format!("it was lost: {reason}") })
     }
 }
 
