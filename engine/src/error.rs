@@ -1,5 +1,6 @@
 //! The error type of the engine. Every message is fit to be shown to a user.
 
+use std::fmt;
 use std::panic::Location;
 use std::path::PathBuf;
 
@@ -34,7 +35,7 @@ pub enum Error {
     #[error("ffmpeg: {0}")]
     Ffmpeg(String),
     /// A checkpoint's configuration is missing, malformed or of an architecture the engine does not have.
-    #[error("checkpoint {path}: {reason}")]
+    #[error("checkpoint {path}: {}", InOneLine(reason))]
     Checkpoint {
         /// The faulty file or folder.
         path: PathBuf,
@@ -42,7 +43,7 @@ pub enum Error {
         reason: String,
     },
     /// A tensor of a checkpoint is missing, unexpected, or has another shape or type than the architecture needs.
-    #[error("checkpoint tensor {tensor}: {reason}")]
+    #[error("checkpoint tensor {}: {}", InOneLine(tensor), InOneLine(reason))]
     Weights {
         /// The tensor's name in the checkpoint.
         tensor: String,
@@ -50,7 +51,7 @@ pub enum Error {
         reason: String,
     },
     /// A file that is not a language model, or a malformed one.
-    #[error("language model {path}: {reason}")]
+    #[error("language model {path}: {}", InOneLine(reason))]
     LanguageModel {
         /// The file.
         path: PathBuf,
@@ -117,5 +118,31 @@ impl Error {
     }
 }
 
+/// A text that may have parts of a file that is not trusted: control characters, which could begin a new line or steer a terminal, are
+/// written as escapes.
+struct InOneLine<'a>(&'a str);
+
+impl fmt::Display for InOneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|letter| match letter.is_control() {
+            true => write!(f, "{}", letter.escape_default()),
+            false => write!(f, "{letter}"),
+        })
+    }
+}
+
 /// Result with the engine's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_file_neither_begin_a_line_nor_steer_a_terminal() {
+        let error = Error::Weights { tensor: "a\nb".into(), reason: "\u{1b}[2J, 2 × 3 are needed".into() };
+        assert_eq!(error.to_string(), r"checkpoint tensor a\nb: \u{1b}[2J, 2 × 3 are needed");
+        let error = Error::Checkpoint { path: "model.gguf".into(), reason: "ro\u{8}\n: type 9".into() };
+        assert_eq!(error.to_string(), r"checkpoint model.gguf: ro\u{8}\n: type 9");
+    }
+}

@@ -2,7 +2,7 @@
 # Fuzzes every target for so many seconds each, one after another, or the targets that are named; ends at the first that
 # finds something, which libFuzzer has then written to a file and named.
 #
-#   tests/fuzz/run.sh SECONDS [decode] [frames] [requests]
+#   tests/fuzz/run.sh SECONDS [checkpoints] [decode] [frames] [requests]
 #
 # Needs cargo-fuzz (`cargo install cargo-fuzz`), and ffmpeg for the media that `decode` begins with. A nightly compiler is
 # used if there is one; the stable one can do it too if told to. FUZZ_FOLDER keeps builds and interesting inputs.
@@ -11,7 +11,7 @@ cd "$(dirname "$0")"
 seconds=${1:?seconds for each target}
 shift
 targets=("$@")
-[ "${#targets[@]}" -gt 0 ] || targets=(decode frames requests)
+[ "${#targets[@]}" -gt 0 ] || targets=(checkpoints decode frames requests)
 folder=${FUZZ_FOLDER:-$PWD/target}
 mkdir -p "$folder"
 # The program lies below this folder, where no models are above it.
@@ -33,12 +33,22 @@ media() {
   done
 }
 
+# Checkpoint files of the tests.
+checkpoints() {
+  mkdir -p "$1"
+  local here=$PWD/../fixtures
+  cp "$here/gguf/types.gguf" "$here/kokoro/voices/af_ann.pt" "$here/smart_turn/quantized.onnx" "$1"
+  cp "$here/decoder/qwen3_gguf/model.gguf" "$1/qwen3.gguf"
+  cp "$here/pocket_tts/pocket/voices/ann.safetensors" "$1"
+}
+
 for target in "${targets[@]}"; do
   "${fuzz[@]}" build "${how[@]}" "$target"
   corpus="$folder/corpus/$target"
   mkdir -p "$corpus"
   options=(-max_total_time="$seconds" -timeout=25 -rss_limit_mb=4096 -print_final_stats=1)
   case $target in
+    checkpoints) checkpoints "$folder/seeds/checkpoints"; seeds=$folder/seeds/checkpoints; options+=(-max_len=262144) ;;
     decode) media "$folder/seeds/decode"; seeds=$folder/seeds/decode; options+=(-max_len=65536) ;;
     requests) seeds=$PWD/seeds/requests; options+=(-dict="$PWD/requests.dict") ;;
     *) seeds=$PWD/seeds/$target ;;
