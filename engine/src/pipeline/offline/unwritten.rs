@@ -24,8 +24,10 @@ const WORD_MARGIN_MS: u64 = 500;
 const WORD_GAP_MS: u64 = 2000;
 /// Shortest stretch of speech without words that is worth a warning, ms.
 const MIN_WARNED_MS: u64 = 1500;
-/// Shortest such stretch within the segments that is written again, ms: times of words are less sure than that of a segment's end.
+/// Least speech between two words within the segments that is written again, ms: times of words are less sure than that of a segment's end.
 const MIN_WORDLESS_MS: u64 = 3000;
+/// A longer word is stretched over speech that has no words, ms.
+const LONGEST_WORD_MS: u64 = 1500;
 
 /// A word of lower confidence needs this much speech in this margin around it, and some nearer, ms.
 const DOUBTFUL_CONFIDENCE: f32 = 0.7;
@@ -109,17 +111,37 @@ pub fn unwritten(
 }
 
 /// Parts of a window within whose segments no word stands on long speech: a text may end before the speech of its segment does. They
-/// lie beside the `parts` that are written again already.
-pub fn wordless(words: &[Word], speech: &SpeechSpans, length_ms: u64, parts: &[Range<u64>]) -> Vec<Range<u64>> {
-    let mut coverage = Coverage::default();
-    coverage.add(speech, 0);
-    let mut found = coverage.wordless(words);
-    found.retain(|stretch| stretch.end - stretch.start >= MIN_WORDLESS_MS);
-    for stretch in &mut found {
-        *stretch = stretch.start.saturating_sub(PART_MARGIN_MS)..(stretch.end + PART_MARGIN_MS).min(length_ms);
+/// lie beside the `parts` that are written again already. Words that are stretched over such speech are taken away: their parts have
+/// them.
+pub fn wordless(words: &mut Vec<Word>, speech: &SpeechSpans, length_ms: u64, parts: &[Range<u64>]) -> Vec<Range<u64>> {
+    let (stretched, standing): (Vec<Word>, Vec<Word>) =
+        words.iter().cloned().partition(|word| word.end - word.start > LONGEST_WORD_MS);
+    let overlap = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+    let mut found: Vec<Range<u64>> = Vec::new();
+    let mut from = 0;
+    for next in standing.iter().map(|word| word.start..word.end).chain(std::iter::once(u64::MAX..u64::MAX)) {
+        let gap = from..next.start.saturating_sub(WORD_MARGIN_MS).min(length_ms);
+        from = from.max(next.end.saturating_add(WORD_MARGIN_MS));
+        let spans: Vec<Range<u64>> = speech.within(gap.clone()).collect();
+        let (Some(first), Some(last)) = (spans.first(), spans.last()) else { continue };
+        if spans.iter().map(|span| span.end - span.start).sum::<u64>() < MIN_WORDLESS_MS {
+            continue;
+        }
+        let mut part = first.start.saturating_sub(PART_MARGIN_MS)..(last.end + PART_MARGIN_MS).min(length_ms);
+        for word in stretched.iter().map(|word| word.start..word.end).filter(|word| overlap(word, &gap)) {
+            part = part.start.min(word.start)..part.end.max(word.end);
+        }
+        match found.last_mut() {
+            Some(last) if overlap(last, &part) => last.end = part.end,
+            _ => found.push(part),
+        }
     }
-    let overlaps = |stretch: &Range<u64>| parts.iter().any(|part| part.start < stretch.end && stretch.start < part.end);
-    found.retain(|stretch| stretch.end - stretch.start + MIN_ADVANCE_MS <= length_ms && !overlaps(stretch));
+    found.retain(|found| {
+        found.end - found.start + MIN_ADVANCE_MS <= length_ms && !parts.iter().any(|part| overlap(part, found))
+    });
+    let stands =
+        |word: &Word| !stretched.contains(word) || !found.iter().any(|part| overlap(part, &(word.start..word.end)));
+    words.retain(stands);
     found
 }
 
@@ -305,14 +327,26 @@ mod tests {
     #[test]
     fn speech_of_a_segment_whose_text_ends_early_is_written_again() {
         let words: Vec<Word> = (0..12).map(|s| word(s * 1000, s * 1000 + 800)).collect();
-        let find = |spans: &[(f64, f64)], parts: &[Range<u64>]| wordless(&words, &speech(spans), 30_000, parts);
+        let find =
+            |spans: &[(f64, f64)], parts: &[Range<u64>]| wordless(&mut words.clone(), &speech(spans), 30_000, parts);
         let found = find(&[(0.0, 20.0)], &[]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!((12_000..=12_400).contains(&found[0].start) && (20_000..=20_400).contains(&found[0].end), "{found:?}");
         assert_eq!(find(&[(0.0, 15.0)], &[]), [], "the end of a word may be this wrong");
         let again = 14_000..20_000;
         assert_eq!(find(&[(0.0, 20.0)], &[again]), [], "it is written again already");
-        assert_eq!(wordless(&[], &speech(&[(0.0, 30.0)]), 30_000, &[]), [], "that would be the same again");
+        assert_eq!(wordless(&mut Vec::new(), &speech(&[(0.0, 30.0)]), 30_000, &[]), [], "that would be the same again");
+    }
+
+    #[test]
+    fn words_that_are_stretched_over_speech_are_written_again_with_it() {
+        let mut words: Vec<Word> = (0..6).map(|s| word(s * 1000, s * 1000 + 800)).collect();
+        words.extend([word(6_000, 9_700), word(13_000, 13_800), word(14_000, 15_600), word(16_000, 16_800)]);
+        let found = wordless(&mut words, &speech(&[(0.0, 8.0), (9.0, 10.0), (11.0, 17.0)]), 30_000, &[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!((5_600..=6_000).contains(&found[0].start) && (12_700..=13_000).contains(&found[0].end), "{found:?}");
+        let starts: Vec<u64> = words.iter().map(|word| word.start).collect();
+        assert_eq!(starts, [0, 1_000, 2_000, 3_000, 4_000, 5_000, 13_000, 14_000, 16_000], "a long word stays");
     }
 
     #[test]

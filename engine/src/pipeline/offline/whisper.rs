@@ -202,7 +202,7 @@ fn write(model: &Whisper, decoded: &mut DecodedWindow, language: Option<u32>, wi
         parts.extend(spoken.words.pop().map(|last| last.start..end_ms));
     }
     if window.has_detector() {
-        parts.extend(wordless(&spoken.words, &speech, end_ms, &parts));
+        parts.extend(wordless(&mut spoken.words, &speech, end_ms, &parts));
         parts.sort_unstable_by_key(|part| part.start);
     }
     Ok(Written { spoken, dropped, parts })
