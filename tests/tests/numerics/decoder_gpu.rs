@@ -184,7 +184,8 @@ fn attention_to_a_window_over_rings_of_pages_follows_its_definition() {
     let heads = Heads { queries: 2, keys: 2, width: 8 };
     for (window, count) in [(21, 16), (250, 16), (1, 1), (1_100, 64)] {
         let width = PageTables::ring(window, count);
-        let total = 2 * (window + count) / count * count;
+        // Beyond the ring.
+        let total = (width * PAGE + 2 * count) / count * count;
         let inputs = random([2 * total, 3 * heads.queries * heads.width], &Device::flex());
         let rotations = random([total, heads.width], &Device::flex());
         let expected = windowed(&inputs, &rotations, heads, window);

@@ -255,7 +255,7 @@ fn steps_of_streams_are_a_causal_convolution_of_the_whole() {
                 bias: on(&device, &bias.clone().unsqueeze::<2>()).squeeze_dim(0),
                 has_elu: true,
             };
-            // What was in the slots before does not count.
+            // Values of the slots' former streams do not count.
             let of = |width: usize| on(&device, &random([5, columns, width], 3.0));
             let (mut seen, mut kept, mut written) = (of(inputs), of(outputs), of(outputs));
             for step in 0..steps {
