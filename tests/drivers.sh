@@ -20,7 +20,7 @@ export VK_DRIVER_FILES="$chromium/vk_swiftshader_icd.json" VK_ICD_FILENAMES="$ch
 export VK_LAYER_PATH="$work" VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation
 
 # The budgets of launches are those of drivers that bind buffers at any 32 bytes.
-families=(activation:: decoder_gpu:: epilogue:: fastconformer:: features:: fused_attention:: kernels:: kokoro:: product:: sortformer:: speech_kernels:: voice:: whisper_gpu::)
+families=(activation:: decoder_gpu:: epilogue:: fastconformer:: features:: fused_attention:: kernels:: kokoro:: pocket_tts_gpu:: product:: sortformer:: speech_kernels:: voice:: whisper_gpu::)
 cargo test --release --workspace --test numerics -- "${families[@]}" 2>&1 | tee "$work/log"
 
 # naga gives arrays in workgroup memory a stride, which newer rules forbid and drivers ignore.

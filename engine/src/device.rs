@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[cfg(feature = "wgpu")]
 use burn::tensor::wgpu::wgpu;
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData, Transaction};
 use serde::Serialize;
 
 pub use auricle_kernels::vulkan_layers::disable_mesa_device_select;
@@ -243,6 +243,19 @@ pub(crate) fn check(device: &Device) -> std::result::Result<(), String> {
 /// [`Error::Device`] when the device failed.
 pub(crate) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
     tensor.try_into_vec_as::<f32>().map_err(failed_in_use)
+}
+
+/// The values of two tensors, as [`read`], with one wait for the device.
+///
+/// # Errors
+/// [`Error::Device`] when the device failed.
+pub(crate) fn read_both<const D: usize>(tensors: [Tensor<D>; 2]) -> Result<[Vec<f32>; 2]> {
+    let both = tensors.into_iter().fold(Transaction::default(), Transaction::register);
+    let mut values = Vec::with_capacity(2);
+    for data in both.try_execute().map_err(failed_in_use)? {
+        values.push(data.try_to_vec::<f32>().map_err(failed_in_use)?);
+    }
+    values.try_into().map_err(|_| failed("in use", "it gave less than was asked for".into()))
 }
 
 /// Waits for what a device was given.

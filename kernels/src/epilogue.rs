@@ -55,8 +55,20 @@ pub fn add_and_norm<const D: usize>(
     gamma: Tensor<1>,
     beta: Tensor<1>,
 ) -> [Tensor<D>; 2] {
+    add_and_norm_with(residual, x, bias, [gamma, beta], EPSILON)
+}
+
+/// As [`add_and_norm`] with a norm's factor and bias, and another `epsilon`.
+pub fn add_and_norm_with<const D: usize>(
+    residual: Tensor<D>,
+    x: Tensor<D>,
+    bias: Tensor<1>,
+    norm: [Tensor<1>; 2],
+    epsilon: f32,
+) -> [Tensor<D>; 2] {
     let (residual, x, bias) = (residual.into_dispatch(), x.into_dispatch(), bias.into_dispatch());
-    let (sum, normed) = Dispatch::normed_sum(residual, x, bias, gamma.into_dispatch(), beta.into_dispatch());
+    let [gamma, beta] = norm.map(Tensor::into_dispatch);
+    let (sum, normed) = Dispatch::normed_sum(residual, x, bias, gamma, beta, epsilon);
     [Tensor::from_dispatch(sum), Tensor::from_dispatch(normed)]
 }
 
@@ -86,6 +98,7 @@ pub(crate) trait EpilogueOps: Backend {
         bias: FloatTensor<Self>,
         gamma: FloatTensor<Self>,
         beta: FloatTensor<Self>,
+        epsilon: f32,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
     fn twice_normed_sum(
@@ -145,9 +158,10 @@ impl EpilogueOps for Flex {
         bias: FloatTensor<Self>,
         gamma: FloatTensor<Self>,
         beta: FloatTensor<Self>,
+        epsilon: f32,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let sum = Self::biased_sum(residual, x, bias);
-        (sum.clone(), Self::fused_layer_norm(sum, gamma, beta, EPSILON))
+        (sum.clone(), Self::fused_layer_norm(sum, gamma, beta, epsilon))
     }
 
     fn twice_normed_sum(
@@ -159,7 +173,7 @@ impl EpilogueOps for Flex {
         next_gamma: FloatTensor<Self>,
         next_beta: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (_, once) = Self::normed_sum(residual, x, bias, gamma, beta);
+        let (_, once) = Self::normed_sum(residual, x, bias, gamma, beta, EPSILON);
         (once.clone(), Self::fused_layer_norm(once, next_gamma, next_beta, EPSILON))
     }
 }
@@ -283,9 +297,10 @@ mod kernel {
             bias: FloatTensor<Self>,
             gamma: FloatTensor<Self>,
             beta: FloatTensor<Self>,
+            epsilon: f32,
         ) -> (FloatTensor<Self>, FloatTensor<Self>) {
             let norms = [[gamma.clone(), beta.clone()], [gamma, beta]];
-            launch_normed_sum([residual, x], bias, norms, false)
+            launch_normed_sum([residual, x], bias, norms, epsilon, false)
         }
 
         fn twice_normed_sum(
@@ -297,7 +312,7 @@ mod kernel {
             next_gamma: FloatTensor<Self>,
             next_beta: FloatTensor<Self>,
         ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-            launch_normed_sum([residual, x], bias, [[gamma, beta], [next_gamma, next_beta]], true)
+            launch_normed_sum([residual, x], bias, [[gamma, beta], [next_gamma, next_beta]], EPSILON, true)
         }
     }
 
@@ -306,6 +321,7 @@ mod kernel {
         terms: [FloatTensor<Cube>; 2],
         bias: FloatTensor<Cube>,
         [[gamma, beta], [next_gamma, next_beta]]: [[FloatTensor<Cube>; 2]; 2],
+        epsilon: f32,
         twice: bool,
     ) -> (FloatTensor<Cube>, FloatTensor<Cube>) {
         let [residual, x] = terms.map(crate::cube::contiguous);
@@ -330,6 +346,7 @@ mod kernel {
             second.clone().into_tensor_arg(),
             rows as u32,
             size as u32,
+            epsilon,
             twice,
             dtype,
         );
@@ -397,6 +414,7 @@ mod kernel {
         second: &mut Tensor<F>,
         rows: u32,
         size: u32,
+        epsilon: f32,
         #[comptime] twice: bool,
         #[define(F)] _dtype: ElemType,
     ) {
@@ -412,14 +430,14 @@ mod kernel {
                 first[base + at] = residual[base + at] + (f32::cast_from(x[base + at]) + bias[at]);
                 at += UNITS;
             }
-            let (mean, deviation) = moments(first.as_slice(), &mut work, base, size, f32::new(comptime!(EPSILON)));
+            let (mean, deviation) = moments(first.as_slice(), &mut work, base, size, epsilon);
             if comptime!(twice) {
                 at = unit;
                 while at < end {
                     first[base + at] = (first[base + at] - mean) / deviation * gamma[at] + beta[at];
                     at += UNITS;
                 }
-                let (mean, deviation) = moments(first.as_slice(), &mut work, base, size, f32::new(comptime!(EPSILON)));
+                let (mean, deviation) = moments(first.as_slice(), &mut work, base, size, epsilon);
                 at = unit;
                 while at < end {
                     let value = (first[base + at] - mean) / deviation * next_gamma[at] + next_beta[at];

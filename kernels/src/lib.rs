@@ -16,6 +16,8 @@
 //! - [`paged_attention`]: attention over keys and values in pages that sequences share, on the CPU
 //! - [`kv_cache`]: attention of a single query over the keys and values of one head, on the CPU
 //! - [`state_cache`]: the cached state of many streams in one tensor
+//! - [`stream_convolution`]: causal convolutions over the frames of many streams in rings, on GPUs
+//! - [`modulated_norm`]: the layer norm of a row by its own factors, after a gated sum, on GPUs
 //! - [`frame_convolution`]: the depthwise convolution of a conformer with its norm and activation, on GPUs
 //! - [`sampling`]: the next token of each row of logits, greedy or drawn, under a token mask
 //! - [`lstm`]: the pointwise part of an LSTM step, and its recurrent product for one row
@@ -85,6 +87,7 @@ pub mod logmel;
 pub mod lstm;
 mod matmul;
 pub mod matrix_units;
+pub mod modulated_norm;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub mod norm;
@@ -103,6 +106,7 @@ pub mod relative_attention;
 pub mod sampling;
 pub mod softmax_stats;
 pub mod state_cache;
+pub mod stream_convolution;
 pub mod thread_pool;
 mod vector_math;
 pub mod vulkan_layers;

@@ -2,7 +2,8 @@
 //! launches. [`store`] turns queries and keys by their positions and writes keys and values to pages; [`attend`] reads them.
 //!
 //! A page has 32 consecutive tokens of one layer: keys `[heads, head, 32]`, so that units with a token each read what lies side by side, then
-//! values `[heads, 32, head]`. A cache `[pages, 2 * heads * head * 32]` has 32 or 16 bits. On flex are twins for tests.
+//! values `[heads, 32, head]`. A cache `[pages, 2 * heads * head * 32]` has 32 or 16 bits. Where tokens see a window alone, the pages of a
+//! sequence are a ring. On flex are twins for tests.
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
@@ -59,6 +60,8 @@ pub struct PageTables {
     /// Pages of a sequence's row.
     width: usize,
     count: usize,
+    /// Tokens that one sees, itself among them; all before it without one.
+    window: Option<usize>,
 }
 
 impl PageTables {
@@ -70,17 +73,43 @@ impl PageTables {
         let has_page = |token: &StepToken| pages[token.sequence].len() * PAGE > token.position;
         assert!(tokens.iter().all(has_page), "page tables: a page for each token");
         assert!(pages.iter().all(|pages| pages.len() <= width), "page tables: rows as long as the most pages");
-        let tokens = tokens.iter().flat_map(|token| [token.sequence as i32, token.position as i32]).collect();
         let row = |pages: &&[usize]| {
             let spare = width - pages.len();
             pages.iter().map(|page| *page as i32).chain(std::iter::repeat_n(0, spare)).collect::<Vec<i32>>()
         };
-        [tokens, pages.iter().flat_map(row).collect()]
+        [Self::pack_tokens(tokens), pages.iter().flat_map(row).collect()]
+    }
+
+    fn pack_tokens(tokens: &[StepToken]) -> Vec<i32> {
+        tokens.iter().flat_map(|token| [token.sequence as i32, token.position as i32]).collect()
+    }
+
+    /// As [`PageTables::pack`] for sequences that each have a ring of [`PageTables::ring`] pages or more, equally many: token `n` of one is
+    /// in its page `n / 32` modulo their number.
+    ///
+    /// # Panics
+    /// When a sequence is unknown, or has fewer or more pages than the first.
+    pub fn pack_rings(tokens: &[StepToken], pages: &[&[usize]]) -> [Vec<i32>; 2] {
+        let width = pages.first().map_or(0, |pages| pages.len());
+        assert!(pages.iter().all(|pages| pages.len() == width), "page tables: rings of equal length");
+        assert!(tokens.iter().all(|token| token.sequence < pages.len()), "page tables: a ring for each token");
+        [Self::pack_tokens(tokens), pages.iter().flat_map(|pages| pages.iter()).map(|page| *page as i32).collect()]
+    }
+
+    /// Pages of a ring for steps of `tokens` consecutive tokens that see a `window`: none of them is in the place of one that is seen.
+    pub fn ring(window: usize, tokens: usize) -> usize {
+        (window + tokens).div_ceil(PAGE) + 1
     }
 
     /// Tables of what [`PageTables::pack`] gives for `count` tokens, which a caller has on the device; both may be longer.
     pub fn with_packed([tokens, pages]: [Tensor<1, Int>; 2], count: usize, width: usize) -> Self {
-        Self { tokens, pages, width, count }
+        Self { tokens, pages, width, count, window: None }
+    }
+
+    /// Tables of what [`PageTables::pack_rings`] gives, whose tokens see the last `window` of their sequence, themselves among them.
+    #[must_use]
+    pub fn with_window(self, window: usize) -> Self {
+        Self { window: Some(window), ..self }
     }
 
     /// Copies them to the device.
@@ -132,7 +161,7 @@ pub fn store(
             && turn.norms.as_ref().is_none_or(|norms| norms.dims() == [2, heads.width]),
         "pages: shapes of inputs, cache, rotations and norms"
     );
-    let form = Form { heads, width: tables.width, has_norms: turn.norms.is_some() };
+    let form = Form { heads, width: tables.width, has_norms: turn.norms.is_some(), window: tables.window };
     let rotations = turn.rotations.clone().into_dispatch();
     // A kernel has the same tensors in every case; without norms this one is never read.
     let norms = turn.norms.clone().map_or_else(|| rotations.clone(), Tensor::into_dispatch);
@@ -149,7 +178,8 @@ pub fn store(
     (Tensor::from_dispatch(queries), Tensor::from_dispatch(cache))
 }
 
-/// Attention of queries `[tokens, queries * width]`, already scaled, to the keys of their sequence up to their own. Returns the same shape.
+/// Attention of queries `[tokens, queries * width]`, already scaled, to the keys of their sequence up to their own, or to those of them in the
+/// tables' window. Returns the same shape.
 ///
 /// # Panics
 /// When the shapes do not match.
@@ -158,7 +188,7 @@ pub fn attend(queries: Tensor<2>, tables: &PageTables, cache: &Tensor<2>, heads:
         queries.dims() == [tables.count, heads.queries * heads.width] && cache.dims()[1] == heads.page(),
         "pages: shapes of queries and cache"
     );
-    let form = Form { heads, width: tables.width, has_norms: false };
+    let form = Form { heads, width: tables.width, has_norms: false, window: tables.window };
     Tensor::from_dispatch(Dispatch::attend_to_pages(
         queries.into_dispatch(),
         tables.tokens.clone().into_dispatch(),
@@ -175,6 +205,20 @@ pub(crate) struct Form {
     /// Pages of a row of the table.
     width: usize,
     has_norms: bool,
+    window: Option<usize>,
+}
+
+impl Form {
+    /// The place of a position's page in a row of the table.
+    fn page_at(self, position: usize) -> usize {
+        let page = position / PAGE;
+        if self.window.is_some() { page % self.width } else { page }
+    }
+
+    /// The first position that one sees.
+    fn first_seen(self, position: usize) -> usize {
+        self.window.map_or(0, |window| (position + 1).saturating_sub(window))
+    }
 }
 
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
@@ -217,13 +261,13 @@ impl PageCacheOps for Flex {
             [&inputs, &rotations, &norms].map(|tensor| tensor.as_slice::<f32>().unwrap_or_default());
         let [tokens, pages] = [&tokens, &pages].map(|tensor| tensor.as_slice::<i32>().unwrap_or_default());
         let mut cache = cache.as_slice::<f32>().unwrap_or_default().to_vec();
-        let Form { heads: Heads { queries, keys, width: head }, width, has_norms } = form;
+        let Form { heads: Heads { queries, keys, width: head }, width, has_norms, .. } = form;
         let half = head / 2;
         let count = inputs.len() / form.heads.inputs();
         let mut out = Vec::with_capacity(count * queries * head);
         for (row, token) in inputs.chunks_exact(form.heads.inputs()).zip(tokens.as_chunks::<2>().0) {
             let [sequence, position] = token.map(|value| value as usize);
-            let page = pages[sequence * width + position / PAGE] as usize * form.heads.page();
+            let page = pages[sequence * width + form.page_at(position)] as usize * form.heads.page();
             let (cosines, sines) = rotations[position * head..][..head].split_at(half);
             for (index, x) in row.chunks_exact(head).enumerate() {
                 if index >= queries + keys {
@@ -266,18 +310,19 @@ impl PageCacheOps for Flex {
         let mut out = Vec::with_capacity(queries.len());
         for (row, token) in queries.chunks_exact(of_queries * head).zip(tokens.as_chunks::<2>().0) {
             let [sequence, position] = token.map(|value| value as usize);
-            let page = |at: usize| pages[sequence * width + at / PAGE] as usize * form.heads.page();
+            let page = |at: usize| pages[sequence * width + form.page_at(at)] as usize * form.heads.page();
+            let first = form.first_seen(position);
             for (index, query) in row.chunks_exact(head).enumerate() {
                 let of = index * keys / of_queries;
                 let key = |at: usize, i: usize| cache[page(at) + (of * head + i) * PAGE + at % PAGE];
                 let value = |at: usize, i: usize| cache[page(at) + ((keys + of) * PAGE + at % PAGE) * head + i];
                 let score = |at: usize| query.iter().enumerate().map(|(i, query)| query * key(at, i)).sum::<f32>();
-                let mut weights: Vec<f32> = (0..=position).map(score).collect();
+                let mut weights: Vec<f32> = (first..=position).map(score).collect();
                 let most = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 weights.iter_mut().for_each(|weight| *weight = (*weight - most).exp());
                 let sum: f32 = weights.iter().sum();
                 let weighted =
-                    |i: usize| weights.iter().enumerate().map(|(at, weight)| weight * value(at, i)).sum::<f32>();
+                    |i: usize| weights.iter().zip(first..).map(|(weight, at)| weight * value(at, i)).sum::<f32>();
                 out.extend((0..head).map(|i| weighted(i) / sum));
             }
         }
@@ -336,6 +381,7 @@ mod kernel {
                 scale,
                 form.heads,
                 form.has_norms,
+                form.window.is_some(),
                 dtype,
             );
             (out, cache)
@@ -364,7 +410,9 @@ mod kernel {
                 cache.binding().into_buffer_arg(),
                 out.clone().into_tensor_arg(),
                 form.width as u32,
+                form.window.unwrap_or(0) as u32,
                 form.heads,
+                form.window.is_some(),
                 dtype,
             );
             out
@@ -386,6 +434,7 @@ mod kernel {
         scale: f32,
         #[comptime] heads: Heads,
         #[comptime] has_norms: bool,
+        #[comptime] is_ring: bool,
         #[define(F)] _dtype: ElemType,
     ) {
         let mut work = Shared::<[f32]>::new_slice(STORE_UNITS);
@@ -395,7 +444,7 @@ mod kernel {
         let turns = comptime!(heads.queries + heads.keys).runtime();
         let base = (row * comptime!(heads.queries + 2 * heads.keys) + index) * head;
         let position = tokens[row * 2 + 1] as usize;
-        let number = pages[tokens[row * 2] as usize * width as usize + position / PAGE] as usize;
+        let number = page_number(pages, tokens[row * 2] as usize * width as usize, position, width, is_ring);
         let (page, place) = (number * comptime!(heads.page()), position % PAGE);
         let mut factor = f32::new(1.0);
         if comptime!(has_norms) {
@@ -446,6 +495,17 @@ mod kernel {
         }
     }
 
+    /// The number of a position's page; the row of its sequence begins at `table` in `pages`.
+    #[cube]
+    fn page_number(pages: &Tensor<i32>, table: usize, position: usize, width: u32, #[comptime] is_ring: bool) -> usize {
+        let page = position / PAGE;
+        let mut place = page;
+        if comptime!(is_ring) {
+            place = page % width as usize;
+        }
+        pages[table + place] as usize
+    }
+
     impl Heads {
         /// Vectors of a head.
         fn vectors(self) -> usize {
@@ -469,7 +529,9 @@ mod kernel {
         cache: &[Vector<F, Const<VECTOR>>],
         out: &mut Tensor<f32>,
         width: u32,
+        window: u32,
         #[comptime] heads: Heads,
+        #[comptime] is_ring: bool,
         #[define(F)] _dtype: ElemType,
     ) {
         let mut query = Shared::<[f32]>::new_slice(heads.width);
@@ -495,6 +557,12 @@ mod kernel {
         let mut sum = f32::new(0.0);
         let mut weighted = Vector::<f32, Const<VECTOR>>::new(f32::new(0.0));
         let mut from = 0usize.runtime();
+        let mut first_seen = 0usize.runtime();
+        if comptime!(is_ring) {
+            first_seen = visible - min(visible, window as usize);
+            // Blocks of keys begin with a page.
+            from = first_seen / PAGE * PAGE;
+        }
         while from < visible {
             let count = min(visible - from, KEYS);
             let whole_pages = (count + comptime!(PAGE - 1)) / PAGE;
@@ -504,7 +572,7 @@ mod kernel {
                 let mut scores = Vector::<f32, Const<VECTOR>>::new(f32::new(0.0));
                 if first < count {
                     let at = from + first;
-                    let page = pages[table + at / PAGE] as usize * page_vectors;
+                    let page = page_number(pages, table, at, width, is_ring) * page_vectors;
                     let place = page + (of * head * PAGE + at % PAGE) / VECTOR;
                     for i in 0..vectors {
                         let mut keys = Array::<Vector<F, Const<VECTOR>>>::new(VECTOR);
@@ -519,11 +587,11 @@ mod kernel {
                         }
                     }
                 }
-                // Keys after the last weigh nothing, whatever the rest of their page holds.
+                // Keys after the last and before the first weigh nothing, whatever the rest of their page holds.
                 #[unroll]
                 for j in 0..VECTOR {
                     let mut score = f32::new(-3.0e38);
-                    if first + j < count {
+                    if first + j < count && from + first + j >= first_seen {
                         score = scores.extract(j);
                     }
                     weights[first + j] = score;
@@ -545,7 +613,7 @@ mod kernel {
             weighted *= Vector::new(correction);
             if share < shares {
                 for page in 0..whole_pages {
-                    let number = pages[table + from / PAGE + page] as usize;
+                    let number = page_number(pages, table, from + page * PAGE, width, is_ring);
                     let place = number * page_vectors + (comptime!(heads.keys).runtime() + of) * vectors * PAGE + lane;
                     let last = min(visible - from - page * PAGE, PAGE) - 1;
                     let mut values = Array::<Vector<F, Const<VECTOR>>>::new(steps);

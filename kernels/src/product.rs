@@ -83,23 +83,7 @@ impl Division {
         if rows <= MOST_ROWS {
             return Self::Columns { columns: if depth < 2048 { 8 } else { 4 } };
         }
-        // Shared memory stays within the 16 KiB that every device has.
-        let tile = |[rows, columns, unit_rows, unit_columns, groups, depth]: [usize; 6]| Tile {
-            rows,
-            columns,
-            unit_rows,
-            unit_columns,
-            groups,
-            depth,
-        };
-        let tiles = [[128, 128, 8, 8, 1, 8], [64, 64, 8, 4, 2, 8], [64, 32, 4, 4, 2, 16]].map(tile);
-        let is_enough = |tile: &&Tile| {
-            let [down, along] = [rows.div_ceil(tile.rows), columns.div_ceil(tile.columns)];
-            // A tile that is mostly padding is too large.
-            rows * 4 >= tile.rows * 3 && down * along >= ENOUGH_CUBES
-        };
-        let small = if rows <= 16 { [16, 32, 4, 4, 8, 8] } else { [32, 32, 4, 4, 4, 8] };
-        Self::Tiles(tiles.iter().find(is_enough).copied().unwrap_or_else(|| tile(small)))
+        Self::Tiles(Tile::of([rows, columns]))
     }
 }
 
@@ -116,22 +100,43 @@ fn unit_tile(rows: usize, columns: usize) -> UnitTile {
 }
 
 impl Tile {
+    /// The largest tile of a product `[rows, columns]` that keeps a large card busy.
+    pub(crate) fn of([rows, columns]: [usize; 2]) -> Self {
+        // Shared memory stays within the 16 KiB that every device has.
+        let tile = |[rows, columns, unit_rows, unit_columns, groups, depth]: [usize; 6]| Self {
+            rows,
+            columns,
+            unit_rows,
+            unit_columns,
+            groups,
+            depth,
+        };
+        let tiles = [[128, 128, 8, 8, 1, 8], [64, 64, 8, 4, 2, 8], [64, 32, 4, 4, 2, 16]].map(tile);
+        let is_enough = |tile: &&Self| {
+            let [down, along] = [rows.div_ceil(tile.rows), columns.div_ceil(tile.columns)];
+            // A tile that is mostly padding is too large.
+            rows * 4 >= tile.rows * 3 && down * along >= ENOUGH_CUBES
+        };
+        let small = if rows <= 16 { [16, 32, 4, 4, 8, 8] } else { [32, 32, 4, 4, 4, 8] };
+        tiles.iter().find(is_enough).copied().unwrap_or_else(|| tile(small))
+    }
+
     /// Units along the rows and along the columns.
     #[cfg(feature = "wgpu")]
-    fn units(&self) -> [usize; 2] {
+    pub(crate) fn units(&self) -> [usize; 2] {
         [self.rows / self.unit_rows, self.columns / self.unit_columns]
     }
 
     /// Values of one group's part of the inputs in shared memory. A row is one value longer than its use, so that units write to
     /// different banks.
     #[cfg(feature = "wgpu")]
-    fn inputs(&self) -> usize {
+    pub(crate) fn inputs(&self) -> usize {
         self.depth * (self.rows + 1)
     }
 
     /// Values of shared memory.
     #[cfg(feature = "wgpu")]
-    fn shared(&self) -> usize {
+    pub(crate) fn shared(&self) -> usize {
         let loaded = self.groups * (self.inputs() + self.depth * self.columns);
         loaded.max((self.groups - 1) * self.rows * self.columns)
     }

@@ -33,6 +33,8 @@ pub const ORDERS: [Order; 3] = [
                 "paged_attention",
                 "kv_cache",
                 "state_cache",
+                "stream_convolution",
+                "modulated_norm",
                 "frame_convolution",
                 "sampling",
                 "lstm",

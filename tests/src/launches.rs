@@ -7,6 +7,7 @@ use auricle_engine::audio::AudioStream;
 use auricle_engine::unstable::decoding::Search;
 use auricle_engine::unstable::models::fastconformer::{FastConformer, Stream};
 use auricle_engine::unstable::models::kokoro::{self, Kokoro, Spoken};
+use auricle_engine::unstable::models::pocket_tts::{PocketTts, SequenceOptions};
 use auricle_engine::unstable::models::whisper::{DecodeOptions, DecodingBatch, Whisper};
 use auricle_kernels::launches::{Launches, count};
 use burn::tensor::{Device, Tensor};
@@ -106,4 +107,21 @@ pub fn kokoro_clause(folder: &Path, device: &Device) -> Launches {
         }
     });
     launches
+}
+
+/// A frame of `streams` utterances of a folder of Pocket TTS's form, after their first: the first of its shape, and one that repeats a record.
+pub fn pocket_frame(folder: &Path, device: &Device, streams: usize) -> [Launches; 2] {
+    let model = PocketTts::load(folder, device, Precision::F32).unwrap();
+    let options = SequenceOptions { seed: 1, greedy: false, frames_after_end: 1 << 10 };
+    // One more begins with them, so that the step after has another shape.
+    let mut utterances: Vec<_> = (0..=streams).map(|_| model.start(0, &[1, 2, 3], options).unwrap()).collect();
+    let mut step = |count_of: usize| {
+        let mut step: Vec<_> = utterances.iter_mut().take(count_of).collect();
+        count(|| model.step(&mut step).unwrap()).1
+    };
+    step(streams + 1);
+    let first = step(streams);
+    // The second is recorded.
+    step(streams);
+    [first, step(streams)]
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use auricle_engine::DeviceChoice;
 use auricle_engine::unstable::device;
-use auricle_tests::launches::{conformer_block, kokoro_clause, live_step, recording_step, whisper_token};
+use auricle_tests::launches::{conformer_block, kokoro_clause, live_step, pocket_frame, recording_step, whisper_token};
 use burn::tensor::Device;
 use clap::Parser;
 
@@ -25,6 +25,9 @@ struct Arguments {
     /// Folder of a Kokoro checkpoint [default: the tests' tiny one]
     #[arg(long)]
     kokoro: Option<PathBuf>,
+    /// Folder of a Pocket TTS checkpoint [default: the tests' tiny one]
+    #[arg(long)]
+    pocket: Option<PathBuf>,
     /// Also print the launches of each kernel
     #[arg(long)]
     kernels: bool,
@@ -64,6 +67,12 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     add("A step of 8.96 s of the starter".into(), recording_step(device));
     let kokoro = arguments.kokoro.unwrap_or_else(|| auricle_tests::fixtures().join("kokoro"));
     add("A clause of Kokoro".into(), kokoro_clause(&kokoro, device));
+    let pocket = arguments.pocket.unwrap_or_else(|| auricle_tests::fixtures().join("pocket_tts/pocket"));
+    for streams in [1, 8] {
+        let [first, repeated] = pocket_frame(&pocket, device, streams);
+        add(format!("A frame of Pocket TTS, streams: {streams}"), first);
+        add("The same as a record".into(), repeated);
+    }
     for (name, launches) in rows.iter().filter(|_| arguments.kernels) {
         println!("\n{name}:\n\n| Kernel | Launches |\n|---|---|");
         for (kernel, count) in launches.by_kernel() {

@@ -36,12 +36,7 @@ impl Convolution {
         [inputs, outputs, taps, stride]: [usize; 4],
         precision: Precision,
     ) -> Result<Self> {
-        let published = scope.values("weight", &[outputs, inputs, taps])?;
-        let mut weight = vec![0.0; published.len()];
-        for (at, value) in published.into_iter().enumerate() {
-            let (output, input, tap) = (at / (taps * inputs), at / taps % inputs, at % taps);
-            weight[(tap * inputs + input) * outputs + output] = value;
-        }
+        let weight = tap_rows(&scope.values("weight", &[outputs, inputs, taps])?, [outputs, inputs, taps]);
         let bias = scope.values("bias", &[outputs])?;
         let product = Linear::from_values(weight, taps * inputs, outputs, Some(bias), scope.device());
         Ok(Self { product: product.with_precision(precision), taps, stride })
@@ -71,6 +66,16 @@ impl Convolution {
             (0..self.taps).map(|tap| padded.clone().slice([Slice::from(0..rows), range(tap), Slice::from(0..inputs)]));
         Tensor::cat(taps.collect(), 2)
     }
+}
+
+/// The published weights of a convolution, `[outputs, inputs, taps]`, as `[taps * inputs, outputs]`, the earliest tap first.
+pub fn tap_rows(published: &[f32], [outputs, inputs, taps]: [usize; 3]) -> Vec<f32> {
+    let mut weight = vec![0.0; published.len()];
+    for (at, value) in published.iter().enumerate() {
+        let (output, input, tap) = (at / (taps * inputs), at / taps % inputs, at % taps);
+        weight[(tap * inputs + input) * outputs + output] = *value;
+    }
+    weight
 }
 
 /// A convolution over frames of plain memory, on the CPU.

@@ -282,11 +282,10 @@ impl Linear {
             let sum = residual + self.forward(input);
             return [sum.clone(), norm.forward(sum)];
         };
-        let [gamma, beta] = norm.weights();
-        epilogue::add_and_norm(residual, self.product(input, None), bias.clone(), gamma, beta)
+        epilogue::add_and_norm_with(residual, self.product(input, None), bias.clone(), norm.weights(), norm.epsilon())
     }
 
-    /// The norm of the layer's output added to `residual`, and the next norm of that.
+    /// The norm of the layer's output added to `residual`, and the next norm of that; their epsilons are 1e-5.
     pub fn forward_normed_twice<const D: usize>(
         &self,
         input: Tensor<D>,

@@ -13,6 +13,7 @@ mod rounded;
 
 pub(crate) use batch_norm::fold_batch_norm;
 pub use causal::CausalConvolution;
+pub(crate) use convolution::tap_rows;
 pub use convolution::{Convolution, PackedConvolution};
 pub(crate) use linear::transpose;
 pub use linear::{Bias, Linear};

@@ -52,24 +52,27 @@ fn a_text_becomes_a_wav_file() {
 }
 
 #[test]
-fn a_voice_that_says_clauses_speaks_on_a_gpu_as_long_as_on_the_cpu() {
+fn voices_that_say_clauses_or_frames_speak_on_a_gpu_as_long_as_on_the_cpu() {
     if devices().len() < 2 {
         return;
     }
-    let models = tempfile::tempdir().unwrap();
-    write_clause_voice(&models.path().join("voice"));
-    let catalog = "[[voice]]\nid = \"tiny\"\nstarter = \"voice\"\nlanguage = \"en\"\n";
-    std::fs::write(models.path().join("catalog.toml"), catalog).unwrap();
-    let path = models.path().join("said.wav");
-    let [here, there] = ["cpu", "vulkan:0"].map(|device| {
-        let of = models.path().to_str().unwrap();
-        let to = path.to_str().unwrap();
-        let run = auricle(["say", "--device", device, "--models", of, "--voice", "af_ann", "Good morning.", "-o", to]);
-        assert_eq!((run.status, run.stdout.as_str(), run.stderr.as_str()), (Some(0), "", ""), "{device}");
-        samples(&path)
-    });
-    assert_eq!(here.len(), there.len());
-    assert!(there.iter().any(|sample| sample.abs() > 1_000));
+    let forms: [(fn(&Path), &str); 2] = [(write_clause_voice, "af_ann"), (write_frame_voice, "ann")];
+    for (write, voice) in forms {
+        let models = tempfile::tempdir().unwrap();
+        write(&models.path().join("voice"));
+        let catalog = "[[voice]]\nid = \"tiny\"\nstarter = \"voice\"\nlanguage = \"en\"\n";
+        std::fs::write(models.path().join("catalog.toml"), catalog).unwrap();
+        let path = models.path().join("said.wav");
+        let [here, there] = ["cpu", "vulkan:0"].map(|device| {
+            let of = models.path().to_str().unwrap();
+            let to = path.to_str().unwrap();
+            let run = auricle(["say", "--device", device, "--models", of, "--voice", voice, "Good morning.", "-o", to]);
+            assert_eq!((run.status, run.stdout.as_str(), run.stderr.as_str()), (Some(0), "", ""), "{device}");
+            samples(&path)
+        });
+        assert_eq!(here.len(), there.len(), "{voice}");
+        assert!(there.iter().any(|sample| sample.abs() > 1_000), "{voice}");
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use auricle_engine::blocking::Engine;
-use auricle_engine::{Error, Precision, Result, SPEECH_FRAME, SpeakOptions, check_voice};
-use auricle_tests::write_frame_voice;
+use auricle_engine::{DeviceChoice, Error, Precision, Result, SPEECH_FRAME, SpeakOptions, check_voice};
+use auricle_tests::{devices, write_frame_voice};
 use tempfile::TempDir;
 
 use super::speech::{TEXT, engine, of, options, say, sound, words};
@@ -92,6 +92,32 @@ fn its_voices_have_one_speed_and_other_requests_are_refused_by_name() {
     assert!(matches!(unknown, Error::UnknownVoice(_)) && unknown.to_string().contains("ann (en)"), "{unknown}");
 }
 
+/// Streams of two voices, one paced: each says on a GPU what it says alone on the CPU.
+#[test]
+fn streams_in_company_on_a_gpu_say_the_same_words_at_the_same_times() {
+    if devices().len() < 2 {
+        return;
+    }
+    let voice = voice();
+    let gpu = Engine::open(options().device(DeviceChoice::Vulkan(0))).unwrap();
+    let by = |id: &str| of(voice.path()).voice(id);
+    let text = "Good morning, it costs $5. No!";
+    let expected = ["ann", "bob"].map(|id| say(&engine(), text, &by(id)));
+    std::thread::scope(|scope| {
+        let (gpu, by) = (&gpu, &by);
+        let together: Vec<_> =
+            (0..3).map(|n| scope.spawn(move || say(gpu, text, &by(["ann", "bob"][n % 2]).paced(n == 2)))).collect();
+        for (n, thread) in together.into_iter().enumerate() {
+            let (there, here) = (thread.join().unwrap(), &expected[n % 2]);
+            assert_eq!(words(&there), words(here), "stream {n}");
+            let (there, here) = (sound(&there), sound(here));
+            assert_eq!(there.len(), here.len(), "stream {n}");
+            let off = there.iter().zip(&here).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off < 1e-3, "stream {n}: {off}");
+        }
+    });
+}
+
 #[test]
 fn weights_in_8_bits_speak_too() {
     let voice = voice();
@@ -141,6 +167,12 @@ fn weights_that_give_no_numbers_are_an_error() {
     let at = 8 + header + offsets[0].as_u64().unwrap() as usize;
     bytes[at..at + 2].copy_from_slice(&0x7e00u16.to_le_bytes());
     std::fs::write(path, bytes).unwrap();
-    let error = engine().speak(&of(voice.path())).map(drop).unwrap_err();
-    assert!(matches!(error, Error::Checkpoint { .. }) && error.to_string().contains("no numbers"), "{error}");
+    let mut engines = vec![engine()];
+    if devices().len() > 1 {
+        engines.push(Engine::open(options().device(DeviceChoice::Vulkan(0))).unwrap());
+    }
+    for engine in engines {
+        let error = engine.speak(&of(voice.path())).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Checkpoint { .. }) && error.to_string().contains("no numbers"), "{error}");
+    }
 }

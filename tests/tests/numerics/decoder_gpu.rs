@@ -177,6 +177,82 @@ fn attention_over_pages_equals_its_twin() {
     }
 }
 
+/// Two streams whose pages are rings, from the first token to one past the largest block of keys: what the definition says, also where a
+/// step runs twice.
+#[test]
+fn attention_to_a_window_over_rings_of_pages_follows_its_definition() {
+    let heads = Heads { queries: 2, keys: 2, width: 8 };
+    for (window, count) in [(21, 16), (250, 16), (1, 1), (1_100, 64)] {
+        let width = PageTables::ring(window, count);
+        // Beyond the ring.
+        let total = (width * PAGE + 2 * count) / count * count;
+        let inputs = random([2 * total, 3 * heads.queries * heads.width], &Device::flex());
+        let rotations = random([total, heads.width], &Device::flex());
+        let expected = windowed(&inputs, &rotations, heads, window);
+        let rings: Vec<Vec<usize>> = (0..2).map(|at| (at * width..(at + 1) * width).collect()).collect();
+        let rings: Vec<&[usize]> = rings.iter().map(Vec::as_slice).collect();
+        for (device, _) in devices() {
+            let turn = Turn { rotations: moved(&rotations, &device), norms: None, epsilon: 1e-5, scale: 1.0 };
+            let mut cache = random([2 * width, heads.page()], &device);
+            for from in (0..total).step_by(count) {
+                let positions = from..from + count;
+                let tokens = (0..2)
+                    .flat_map(|sequence| positions.clone().map(move |position| StepToken { sequence, position }))
+                    .collect::<Vec<_>>();
+                let packed = PageTables::pack_rings(&tokens, &rings).map(|values| {
+                    let length = values.len();
+                    Tensor::from_data(TensorData::new(values, [length]), &device)
+                });
+                let tables = PageTables::with_packed(packed, tokens.len(), width).with_window(window);
+                let of_step = |x: &Tensor<2>| {
+                    let of = |sequence: usize| x.clone().narrow(0, sequence * total + from, count);
+                    Tensor::cat(vec![of(0), of(1)], 0)
+                };
+                let (rows, expected) = (moved(&of_step(&inputs), &device), of_step(&expected));
+                for _ in 0..2 {
+                    let queries;
+                    (queries, cache) = page_cache::store(rows.clone(), &turn, &tables, cache, heads);
+                    let attended = page_cache::attend(queries, &tables, &cache, heads);
+                    close(&format!("{window} from {from}"), &attended, &expected, 1e-4);
+                }
+            }
+        }
+    }
+}
+
+/// Attention by its definition: all positions of two streams, which share the rows of `inputs`.
+fn windowed(inputs: &Tensor<2>, rotations: &Tensor<2>, heads: Heads, window: usize) -> Tensor<2> {
+    let of = |x: &Tensor<2>| x.clone().into_data().try_to_vec::<f32>().unwrap();
+    let (head, total, all) = (heads.width, inputs.dims()[0] / 2, heads.queries * heads.width);
+    let (mut inputs, rotations) = (of(inputs), of(rotations));
+    for (at, row) in inputs.chunks_exact_mut(3 * all).enumerate() {
+        let (cosines, sines) = rotations[at % total * head..][..head].split_at(head / 2);
+        for x in row[..2 * all].chunks_exact_mut(head) {
+            let (first, second) = x.split_at_mut(head / 2);
+            for ((a, b), (cosine, sine)) in first.iter_mut().zip(second).zip(cosines.iter().zip(sines)) {
+                (*a, *b) = (*a * cosine - *b * sine, *b * cosine + *a * sine);
+            }
+        }
+    }
+    let part = |row: usize, first: usize| &inputs[row * 3 * all + first..][..head];
+    let mut out = Vec::with_capacity(2 * total * all);
+    for row in 0..2 * total {
+        let seen = row - (row % total).min(window - 1)..=row;
+        for first in (0..all).step_by(head) {
+            let score = |key| part(row, first).iter().zip(part(key, all + first)).map(|(a, b)| a * b).sum::<f32>();
+            let scores: Vec<f32> = seen.clone().map(score).collect();
+            let most = scores.iter().copied().fold(f32::MIN, f32::max);
+            let weights: Vec<f32> = scores.iter().map(|score| (score - most).exp()).collect();
+            let sum: f32 = weights.iter().sum();
+            out.extend((0..head).map(|at| {
+                let weighted = weights.iter().zip(seen.clone());
+                weighted.map(|(weight, key)| weight * part(key, 2 * all + first)[at]).sum::<f32>() / sum
+            }));
+        }
+    }
+    Tensor::from_data(TensorData::new(out, [2 * total, all]), &Device::flex())
+}
+
 #[test]
 fn scores_and_greedy_texts_are_those_of_the_published_classes() {
     let Some(gpu) = gpu() else { return };

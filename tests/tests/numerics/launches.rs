@@ -2,7 +2,7 @@
 //! whatever it computes.
 
 use auricle_kernels::launches::{Launches, count};
-use auricle_tests::launches::{conformer_block, kokoro_clause, live_step, recording_step, whisper_token};
+use auricle_tests::launches::{conformer_block, kokoro_clause, live_step, pocket_frame, recording_step, whisper_token};
 use auricle_tests::{devices, fixtures};
 use burn::tensor::{Device, Tensor};
 
@@ -72,5 +72,17 @@ fn a_clause_of_kokoro_keeps_its_budget() {
     if let Some(device) = gpu() {
         // Of the tests' network: 3 layers of ALBERT, 2 rates with 2 blocks each.
         assert_within("a clause", &kokoro_clause(&fixtures().join("kokoro"), &device), 327);
+    }
+}
+
+#[test]
+fn a_frame_of_pocket_tts_keeps_its_budget() {
+    if let Some(device) = gpu() {
+        // Of the tests' network: two layers of each transformer, two blocks of the flow head, three transposed convolutions.
+        for streams in [1, 12] {
+            let [first, repeated] = pocket_frame(&fixtures().join("pocket_tts/pocket"), &device, streams);
+            assert_within(&format!("a frame of {streams} streams"), &first, 60);
+            assert_within(&format!("a repeated frame of {streams} streams"), &repeated, 1);
+        }
     }
 }

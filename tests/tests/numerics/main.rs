@@ -17,6 +17,7 @@ mod kernels;
 mod kokoro;
 mod launches;
 mod pocket_tts;
+mod pocket_tts_gpu;
 mod product;
 mod pytorch_files;
 mod sentiment;

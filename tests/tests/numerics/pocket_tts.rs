@@ -1,4 +1,5 @@
-//! Pocket TTS and Phonon against the published classes: the network, the audio decoder whole and in chunks, and folders that are refused.
+//! Pocket TTS and Phonon against the published classes: the network, the audio decoder whole and in chunks, and folders that are refused. On
+//! GPUs in `pocket_tts_gpu`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,25 +12,25 @@ use burn::tensor::Device;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const MODELS: [&str; 3] = ["pocket", "phonon", "drifting"];
-const VOICES: [&str; 2] = ["ann", "bob"];
+pub(crate) const MODELS: [&str; 3] = ["pocket", "phonon", "drifting"];
+pub(crate) const VOICES: [&str; 2] = ["ann", "bob"];
 
-fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     auricle_tests::fixtures().join("pocket_tts").join(name)
 }
 
-fn numbers<const D: usize>(oracle: &Oracle, name: &str) -> Vec<f32> {
+pub(crate) fn numbers<const D: usize>(oracle: &Oracle, name: &str) -> Vec<f32> {
     Oracle::values(oracle.tensor::<D>(name, &Device::flex()))
 }
 
 /// The text, its tokens, and the frames that follow the end of speech.
-fn facts(oracle: &Oracle) -> (String, Vec<u32>, usize) {
+pub(crate) fn facts(oracle: &Oracle) -> (String, Vec<u32>, usize) {
     let facts = &oracle.facts;
     let tokens = facts["tokens"].as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as u32);
     (facts["text"].as_str().unwrap().into(), tokens.collect(), facts["after"].as_u64().unwrap() as usize)
 }
 
-fn assert_close(what: &str, ours: &[f32], theirs: &[f32], tolerance: f32) {
+pub(crate) fn assert_close(what: &str, ours: &[f32], theirs: &[f32], tolerance: f32) {
     assert_eq!(ours.len(), theirs.len(), "{what}");
     for (at, (a, b)) in ours.iter().zip(theirs).enumerate() {
         assert!((a - b).abs() <= tolerance * (1.0 + b.abs()), "{what}, value {at}: {a} against {b}");
@@ -91,7 +92,7 @@ fn the_flow_head_brings_noise_to_latents_in_any_number_of_steps() {
 }
 
 /// Samples of latents that come in chunks of `count`.
-fn decoded(codec: &Codec, latents: &[f32], count: usize) -> Vec<f32> {
+pub(crate) fn decoded(codec: &Codec, latents: &[f32], count: usize) -> Vec<f32> {
     let mut state = codec.start();
     let chunks = latents.chunks(count * codec.config().latent);
     thread_pool::run(|pool| {
@@ -125,7 +126,7 @@ fn latents_by_latent_sound_like_the_whole_to_the_last_bit() {
 #[test]
 fn speech_is_that_of_the_published_classes_alone_and_beside_others() {
     let (dir, oracle) = (fixture("pocket"), Oracle::open(&fixture("pocket")));
-    let model = PocketTts::load(&dir, Precision::F32).unwrap();
+    let model = PocketTts::load(&dir, &Device::flex(), Precision::F32).unwrap();
     let (text, tokens, after) = facts(&oracle);
     let prepared = model.tokens(&text).unwrap().unwrap();
     assert_eq!((prepared.tokens.clone(), prepared.frames_after_end), (tokens, after));
@@ -164,7 +165,7 @@ fn speech_is_that_of_the_published_classes_alone_and_beside_others() {
 }
 
 /// A copy of a folder with one of its files of settings changed.
-fn with_settings(dir: &Path, file: &str, change: impl FnOnce(&mut Value)) -> TempDir {
+pub(crate) fn with_settings(dir: &Path, file: &str, change: impl FnOnce(&mut Value)) -> TempDir {
     let copy = with_config(dir, |_| ());
     let path = copy.path().join(file);
     let mut settings = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();

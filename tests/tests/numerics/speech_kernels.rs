@@ -3,12 +3,15 @@
 use auricle_kernels::activation;
 use auricle_kernels::bidirectional_lstm::bidirectional_lstm;
 use auricle_kernels::epilogue::{Activation as Function, activate};
+use auricle_kernels::frame_ring::{RowFrames, StepFrames, store};
 use auricle_kernels::harmonics::harmonics;
 use auricle_kernels::instance_norm::{Activation, instance_norm};
 use auricle_kernels::launches::count;
+use auricle_kernels::modulated_norm::ModulatedNorm;
 use auricle_kernels::norm::layer_norm_with;
 use auricle_kernels::polar_istft::polar_istft;
 use auricle_kernels::polar_stft::polar_stft;
+use auricle_kernels::stream_convolution::{StreamConvolution, StreamFrames};
 use auricle_kernels::window_product::{Windows, window_product};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
@@ -225,5 +228,127 @@ fn the_gelu_of_a_hyperbolic_tangent_and_a_norm_with_a_small_epsilon_are_those_of
         let centred = x.clone() - x.clone().mean_dim(1);
         let deviation = (centred.clone() * centred.clone()).mean_dim(1).sqrt();
         close("a norm", small, centred / deviation * bias.clone().unsqueeze() + bias.clone().unsqueeze(), 1e-4);
+    }
+}
+
+/// A step of each of two streams at a time, in slots of a ring beside others: a convolution of the whole, also where a step runs twice.
+#[test]
+fn steps_of_streams_are_a_causal_convolution_of_the_whole() {
+    // Inputs, outputs, taps, frames of a step.
+    for [inputs, outputs, taps, frames] in
+        [[5usize, 70, 7, 16], [34, 3, 3, 40], [6, 4, 2, 1], [9, 5, 4, 2], [3, 1, 3, 700]]
+    {
+        let (steps, columns) = (4, frames * (1 + (taps - 1).div_ceil(frames)));
+        let x = random([2, steps * frames, inputs], 1.0);
+        let (published, bias) = (random([outputs, inputs, taps], 0.3), random([outputs], 1.0));
+        let turned =
+            Tensor::cat(vec![Tensor::zeros([2, taps - 1, inputs], &Device::flex()), activation_elu(x.clone())], 1);
+        let options = ConvOptions::new([1], [0], [1], 1);
+        let burns = module::conv1d(turned.swap_dims(1, 2), published.clone(), Some(bias.clone()), options);
+        let residual = random([2, steps * frames, outputs], 1.0);
+        let burns = burns.swap_dims(1, 2) + residual.clone();
+        let weight = published.permute([2, 1, 0]).reshape([taps * inputs, outputs]);
+        for (device, on_cpu) in devices() {
+            let there = |x: &Tensor<3>, step: usize| on(&device, &x.clone().narrow(1, step * frames, frames));
+            let convolution = StreamConvolution {
+                weight: on(&device, &weight),
+                bias: on(&device, &bias.clone().unsqueeze::<2>()).squeeze_dim(0),
+                has_elu: true,
+            };
+            // Values of the slots' former streams do not count.
+            let of = |width: usize| on(&device, &random([5, columns, width], 3.0));
+            let (mut seen, mut kept, mut written) = (of(inputs), of(outputs), of(outputs));
+            for step in 0..steps {
+                let rows = |written: usize| [3, 1].map(|slot| RowFrames { slot, written, new: 0..1 }).to_vec();
+                let [now, next] = [step, step + 1].map(|written| StepFrames::new(rows(written), &device));
+                for _ in 0..2 {
+                    seen = store_step(seen, &now, there(&x, step));
+                    kept = store_step(kept, &now, there(&residual, step));
+                    let ring = StreamFrames::ring(seen.clone(), frames);
+                    let residual_here = StreamFrames::of_step(there(&residual, step));
+                    let (ours, launches) = count_of(|| convolution.forward(&ring, Some(&residual_here), &now));
+                    assert_eq!(launches, usize::from(!on_cpu));
+                    let what = format!("{inputs} to {outputs}, {taps} taps, step {step}");
+                    let expected = burns.clone().narrow(1, step * frames, frames);
+                    close(&what, ours, expected.clone(), 3e-5);
+                    // The same from ring to ring, a step later there.
+                    let kept = StreamFrames::ring(kept.clone(), frames);
+                    let to = StreamFrames::ring(written, frames);
+                    written = convolution.write(&ring, Some(&kept), [&now, &next], to).into_values();
+                    for (row, slot) in [3, 1].into_iter().enumerate() {
+                        let columns: Vec<i32> =
+                            (0..frames).map(|at| (((step + 1) * frames + at) % columns) as i32).collect();
+                        let columns = Tensor::from_data(TensorData::new(columns, [frames]), &device);
+                        let ours = written.clone().narrow(0, slot, 1).select(1, columns);
+                        close(&what, ours, expected.clone().narrow(0, row, 1), 3e-5);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A step's frames in their places of a ring, by the ring's own kernel.
+fn store_step(ring: Tensor<3>, steps: &StepFrames, new: Tensor<3>) -> Tensor<3> {
+    let ([slots, columns, width], [rows, frames, _]) = (ring.dims(), new.dims());
+    assert!(columns.is_multiple_of(frames), "whole steps");
+    let ring = ring.reshape([slots, 1, columns / frames, frames * width]);
+    store(ring, steps, new.reshape([rows, 1, 1, frames * width])).reshape([slots, columns, width])
+}
+
+fn activation_elu(x: Tensor<3>) -> Tensor<3> {
+    let below = x.clone().clamp_max(0.0).exp() - 1.0;
+    x.clamp_min(0.0) + below
+}
+
+#[test]
+fn frames_of_a_step_alone_are_multiplied_and_added() {
+    let (x, weight, bias, residual) =
+        (random([3, 2, 37], 1.0), random([37, 50], 0.3), random([50], 1.0), random([3, 2, 50], 1.0));
+    let expected = x.clone().matmul(weight.clone().unsqueeze()) + bias.clone().unsqueeze() + residual.clone();
+    for (device, _) in devices() {
+        let rows = vec![RowFrames { slot: 0, written: 0, new: 0..1 }; 3];
+        let steps = StepFrames::new(rows, &device);
+        let convolution = StreamConvolution {
+            weight: on(&device, &weight),
+            bias: on(&device, &bias.clone().unsqueeze::<2>()).squeeze_dim(0),
+            has_elu: false,
+        };
+        let [x, residual] = [&x, &residual].map(|x| StreamFrames::of_step(on(&device, x)));
+        close("a product", convolution.forward(&x, Some(&residual), &steps), expected.clone(), 2e-5);
+    }
+}
+
+#[test]
+fn a_modulated_norm_is_one_launch_and_its_definition() {
+    for [rows, size] in [[1, 4], [3, 20], [5, 513]] {
+        let width = 6 * size + 3;
+        let [x, residual] = [(); 2].map(|()| random([rows, size], 2.0));
+        let modulations = random([rows, width], 0.5);
+        let norm = [random([size], 1.0), random([size], 1.0)];
+        let part = |first: usize| modulations.clone().narrow(1, first, size);
+        let (first, gate) = (2 * size + 3, size);
+        let of = |sum: Tensor<2>| {
+            let centred = sum.clone() - sum.mean_dim(1);
+            let deviation = ((centred.clone() * centred.clone()).mean_dim(1) + 1e-6).sqrt();
+            let [gamma, beta] = norm.clone().map(Tensor::unsqueeze);
+            (centred / deviation * gamma + beta) * (part(first + size) + 1.0) + part(first)
+        };
+        let sum = residual.clone() + x.clone() * part(gate);
+        for (device, on_cpu) in devices() {
+            let ours = ModulatedNorm {
+                norm: norm.clone().map(|values| on(&device, &values.unsqueeze::<2>()).squeeze_dim(0)),
+                epsilon: 1e-6,
+                first,
+                gate,
+            };
+            let [x_there, residual, modulations] = [&x, &residual, &modulations].map(|x| on(&device, x));
+            let (added, launches) = count_of(|| ours.forward_added(residual, x_there.clone(), &modulations));
+            assert_eq!(launches, usize::from(!on_cpu));
+            let [added, normed] = added;
+            close("a gated sum", added, sum.clone(), 1e-5);
+            close("its norm", normed, of(sum.clone()), 1e-4);
+            close("a norm alone", ours.forward(x_there, &modulations), of(x.clone()), 1e-4);
+        }
     }
 }

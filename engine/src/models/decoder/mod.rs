@@ -14,6 +14,6 @@ pub use config::{Config, Family};
 pub use gpu::GpuNetwork;
 pub use model::ChatModel;
 pub use network::{Network, Piece};
-pub use pages::{PageArena, PageList};
+pub use pages::{CardPages, PageArena, PageList};
 pub use template::{ChatTemplate, TemplateCall, TemplateFunction, TemplateMessage};
 pub use tokenizer::ChatTokenizer;

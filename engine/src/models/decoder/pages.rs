@@ -73,6 +73,17 @@ impl CardPages {
     /// Pages that are allocated at first.
     const FIRST: usize = 64;
 
+    /// Room for no pages yet, of the heads of each of `layers`. The numbers have the type of `dtype`, 32 or 16 bits.
+    pub fn new(layers: usize, heads: Heads, dtype: DType, device: &Device) -> Self {
+        let (layers, values) = (vec![None; layers], heads.page());
+        Self { layers, room: 0, values, dtype, device: device.clone(), recordings: None }
+    }
+
+    /// Pages that there is room for. The tensors are others after a change.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
     /// The pages of a layer, taken for a change: [`CardPages::put`] gives them back.
     pub fn take(&mut self, layer: usize) -> Tensor<2> {
         let taken = self.layers[layer].take();
@@ -85,7 +96,7 @@ impl CardPages {
     }
 
     /// Has room for this many pages, of at most `capacity`: twice as many as before, as a larger tensor is a copy.
-    fn grow(&mut self, pages: usize, capacity: usize) {
+    pub fn grow(&mut self, pages: usize, capacity: usize) {
         if pages <= self.room {
             return;
         }
@@ -134,15 +145,7 @@ impl PageArena {
 
     /// As [`PageArena::new`] for a GPU, with pages of the heads of each of `layers`. The numbers have the type of `dtype`, 32 or 16 bits.
     pub fn on_card(layers: usize, heads: Heads, dtype: DType, capacity: usize, device: &Device) -> Self {
-        let card = CardPages {
-            layers: vec![None; layers],
-            room: 0,
-            values: heads.page(),
-            dtype,
-            device: device.clone(),
-            recordings: None,
-        };
-        Self::of(PageMemory::Card(card), capacity)
+        Self::of(PageMemory::Card(CardPages::new(layers, heads, dtype, device)), capacity)
     }
 
     fn of(memory: PageMemory, capacity: usize) -> Self {

@@ -4,22 +4,20 @@ use auricle_kernels::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::config::{ConditionConfig, Config};
+use super::embeddings::Embeddings;
 use super::transformer::{Cache, Transformer};
 use crate::error::Result;
-use crate::layers::{Bias, Packed, PackedNorm};
+use crate::layers::{Packed, PackedNorm};
 use crate::weights::{Scope, Weights};
 
 /// The backbone, and the logit of the end of speech.
 #[derive(Debug)]
 pub struct Backbone {
-    /// `[vocabulary, size]`
-    embeddings: Vec<f32>,
-    voice: Packed,
+    embeddings: Embeddings,
     /// With the condition, where the form has one.
     latent: Packed,
     /// The latent before the first.
     first_latent: Vec<f32>,
-    before_voice: Option<u32>,
     transformer: Transformer,
     norm: PackedNorm,
     end: Packed,
@@ -30,22 +28,11 @@ impl Backbone {
     pub fn load(weights: &Weights, config: &Config, precision: Precision) -> Result<Self> {
         let model = weights.scope("model");
         let size = config.backbone.size;
-        let condition = match &config.condition {
-            Some(condition) => condition.embed(&model, size)?,
-            None => vec![0.0; size],
-        };
         let latent = model.scope("audio_latent_proj").values("weight", &[size, config.latent])?;
         Ok(Self {
-            embeddings: model.scope("embed_tokens").values("weight", &[config.vocabulary, size])?,
-            voice: Packed::load_scaled(
-                &model.scope("audio_prompt_proj"),
-                &[size, config.voice_width],
-                Bias::Without,
-                1.0,
-            )?,
-            latent: Packed::new(&latent, condition, Precision::F32),
+            embeddings: Embeddings::load(&model, config)?,
+            latent: Packed::new(&latent, condition(&model, config)?, Precision::F32),
             first_latent: model.values("bos_latent", &[config.latent])?,
-            before_voice: config.before_voice,
             transformer: Transformer::load(&model, config.backbone.clone(), precision)?,
             norm: PackedNorm::load_with(&model.scope("norm"), size, config.backbone.epsilon)?,
             end: Packed::load(&weights.scope("eos_head"), size, 1, Precision::F32)?,
@@ -60,14 +47,12 @@ impl Backbone {
 
     /// The inputs of a voice: `[frames, voice_width]` to rows of `[size]`.
     pub fn embed_voice(&self, pool: &ThreadPool, voice: &[f32]) -> Vec<f32> {
-        let mut rows = self.embed_tokens(self.before_voice.as_slice());
-        rows.extend(self.voice.forward(pool, voice));
-        rows
+        self.embeddings.of_voice(pool, voice)
     }
 
     /// The inputs of a text, and of the latent before the first: rows of `[size]`.
     pub fn embed_text(&self, pool: &ThreadPool, tokens: &[u32]) -> Vec<f32> {
-        let mut rows = self.embed_tokens(tokens);
+        let mut rows = self.embeddings.of_tokens(tokens);
         rows.extend(self.embed_latents(pool, &self.first_latent));
         rows
     }
@@ -75,12 +60,6 @@ impl Backbone {
     /// The inputs of latents, `[rows, latent]`, before they are brought to the audio tokenizer's scale.
     pub fn embed_latents(&self, pool: &ThreadPool, latents: &[f32]) -> Vec<f32> {
         self.latent.forward(pool, latents)
-    }
-
-    fn embed_tokens(&self, tokens: &[u32]) -> Vec<f32> {
-        let rows = self.embeddings.chunks_exact(self.size);
-        let row = |token: &u32| rows.clone().nth(*token as usize).unwrap_or_default();
-        tokens.iter().flat_map(row).copied().collect()
     }
 
     /// Appends the next inputs of sequences, `[positions, size]` each, and gives the hidden states of all positions, one sequence after
@@ -105,6 +84,14 @@ impl Backbone {
     /// The logit of the end of speech for each hidden state.
     pub fn end_logits(&self, pool: &ThreadPool, hidden: &[f32]) -> Vec<f32> {
         self.end.forward(pool, hidden)
+    }
+}
+
+/// The vector that is added to every latent, `[size]`: the bias of their projection.
+pub fn condition(model: &Scope, config: &Config) -> Result<Vec<f32>> {
+    match &config.condition {
+        Some(condition) => condition.embed(model, config.backbone.size),
+        None => Ok(vec![0.0; config.backbone.size]),
     }
 }
 

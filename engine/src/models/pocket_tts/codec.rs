@@ -68,12 +68,6 @@ impl Codec {
         weights.ignore_all("encoder.");
         let (size, latent) = (config.transformer.size, config.latent);
         let decoder = weights.scope("decoder");
-        let published = decoder.scope("upsample.conv").values("weight", &[size, 1, 2 * config.stride])?;
-        let part = |first: usize| {
-            let taps = first..first + config.stride;
-            taps.flat_map(|tap| (0..size).map(move |at| (at, tap)))
-                .map(|(at, tap)| published[at * 2 * config.stride + tap])
-        };
         let seanet = decoder.scope("decoder_seanet.layers");
         let convolution = |at: usize| seanet.scope(at).scope("conv");
         let [first_taps, inner_taps, last_taps] = config.taps;
@@ -89,7 +83,7 @@ impl Codec {
         });
         let codec = Self {
             projection: Packed::load_scaled(&weights.scope("latent_proj"), &[size, latent, 1], Bias::Without, 1.0)?,
-            spread: [part(0).collect(), part(config.stride).collect()],
+            spread: spread(&decoder, &config)?,
             transformer: Transformer::load(
                 &decoder.scope("decoder_transformer"),
                 config.transformer.clone(),
@@ -183,7 +177,19 @@ impl Codec {
     }
 }
 
-fn conv<'a>(block: &Scope<'a>, at: usize) -> Scope<'a> {
+/// The parts that a latent adds to its own positions, and to the next latent's: `[2, stride, size]`.
+pub fn spread(decoder: &Scope, config: &CodecConfig) -> Result<[Vec<f32>; 2]> {
+    let (size, stride) = (config.transformer.size, config.stride);
+    let published = decoder.scope("upsample.conv").values("weight", &[size, 1, 2 * stride])?;
+    let part = |first: usize| {
+        let taps = (first..first + stride).flat_map(|tap| (0..size).map(move |at| (at, tap)));
+        taps.map(|(at, tap)| published[at * 2 * stride + tap]).collect()
+    };
+    Ok([part(0), part(stride)])
+}
+
+/// A convolution of a residual block.
+pub fn conv<'a>(block: &Scope<'a>, at: usize) -> Scope<'a> {
     block.scope(at).scope("conv")
 }
 

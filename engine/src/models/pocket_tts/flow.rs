@@ -39,22 +39,12 @@ impl FlowHead {
         let (head, flow, latent) = (weights.scope("flow_head"), &config.flow, config.latent);
         let size = flow.size;
         let layers = head.scope("layers");
-        let ends = (0..flow.layers).map(|at| (layers.scope(at), 3)).chain([(head.scope("final_layer"), 2)]);
-        let (mut weight, mut bias) = (Vec::new(), Vec::new());
-        for (scope, parts) in ends {
-            let scope = scope.scope("adaln_proj");
-            weight.extend(scope.values("weight", &[parts * size, size])?);
-            bias.extend(scope.values("bias", &[parts * size])?);
-        }
-        let steps = match flow.form {
-            FlowForm::Lsd => time_steps(&head.scope("timestep_embeddings"), flow, config.sampling.steps)?,
-            FlowForm::Drifting => vec![vec![0.0; size]],
-        };
+        let (weight, bias) = modulations(&head, flow)?;
         let linear = |name: &str, inputs, outputs| Packed::load(&head.scope(name), inputs, outputs, Precision::F32);
         Ok(Self {
             input: linear("input_proj", latent, size)?,
             condition: linear("cond_proj", config.backbone.size, size)?,
-            steps,
+            steps: steps(&head, config)?,
             modulations: Packed::new(&weight, bias, Precision::F32),
             blocks: (0..flow.layers).map(|at| Block::load(&layers.scope(at), size)).collect::<Result<_>>()?,
             end: Packed::load(&head.scope("final_layer").scope("proj"), size, latent, Precision::F32)?,
@@ -122,6 +112,27 @@ impl FlowHead {
 
 fn add(to: &mut [f32], values: &[f32]) {
     to.iter_mut().zip(values).for_each(|(to, value)| *to += value);
+}
+
+/// Weight and bias of shift, scale and gate of each block, then of shift and scale of the end: `[values, size]` and `[values]`.
+pub fn modulations(head: &Scope, flow: &FlowConfig) -> Result<(Vec<f32>, Vec<f32>)> {
+    let (size, layers) = (flow.size, head.scope("layers"));
+    let ends = (0..flow.layers).map(|at| (layers.scope(at), 3)).chain([(head.scope("final_layer"), 2)]);
+    let (mut weight, mut bias) = (Vec::new(), Vec::new());
+    for (scope, parts) in ends {
+        let scope = scope.scope("adaln_proj");
+        weight.extend(scope.values("weight", &[parts * size, size])?);
+        bias.extend(scope.values("bias", &[parts * size])?);
+    }
+    Ok((weight, bias))
+}
+
+/// The part that each step adds to the condition.
+pub fn steps(head: &Scope, config: &Config) -> Result<Vec<Vec<f32>>> {
+    match config.flow.form {
+        FlowForm::Lsd => time_steps(&head.scope("timestep_embeddings"), &config.flow, config.sampling.steps),
+        FlowForm::Drifting => Ok(vec![vec![0.0; config.flow.size]]),
+    }
 }
 
 /// The part that the times of each of `count` steps from 0 to 1 add to a condition: the mean of the embeddings of begin and end.

@@ -5,10 +5,16 @@ use std::sync::OnceLock;
 
 use auricle_kernels::gemv::Precision;
 use auricle_kernels::thread_pool;
+use burn::tensor::Device;
 
 use super::codec::{Codec, CodecState};
-use super::network::{Latent, Network, Prefix, Sequence, SequenceOptions};
+use super::codec_config::CodecConfig;
+use super::config::Config;
+use super::draw::SequenceOptions;
+use super::gpu::{self, GpuNetwork, Spoken};
+use super::network::{Latent, Network, Prefix, Sequence};
 use super::text::{PreparedText, TextReader};
+use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::weights::read_only_tensor;
 
@@ -18,10 +24,18 @@ const LONGEST_VOICE: usize = 4096;
 /// A model with its voices.
 #[derive(Debug)]
 pub struct PocketTts {
-    network: Network,
-    codec: Codec,
+    parts: Parts,
     reader: TextReader,
     voices: Vec<Voice>,
+    device: Device,
+    sample_rate: u32,
+}
+
+/// Network and audio decoder on a device.
+#[derive(Debug)]
+enum Parts {
+    Cpu { network: Box<Network>, codec: Box<Codec> },
+    Gpu(Box<GpuNetwork>),
 }
 
 #[derive(Debug)]
@@ -29,15 +43,19 @@ struct Voice {
     id: String,
     /// `[frames, voice_width]`
     latents: Vec<f32>,
-    /// Computed when the voice is first used.
+    /// Computed when the voice is first used, on the CPU and on a GPU.
     prefix: OnceLock<Prefix>,
+    inputs: OnceLock<gpu::Voice>,
 }
 
 /// An utterance between its frames.
 #[derive(Clone, Debug)]
-pub struct Utterance {
-    sequence: Sequence,
-    codec: CodecState,
+pub struct Utterance(Speaking);
+
+#[derive(Clone, Debug)]
+enum Speaking {
+    Cpu { sequence: Box<Sequence>, codec: CodecState },
+    Gpu(Box<gpu::Utterance>),
 }
 
 /// A frame of speech.
@@ -87,40 +105,51 @@ impl Voice {
         if latents.iter().any(|value| !value.is_finite()) {
             return Err(bad("its values are no numbers".into()));
         }
-        Ok(Self { id, latents, prefix: OnceLock::new() })
+        Ok(Self { id, latents, prefix: OnceLock::new(), inputs: OnceLock::new() })
     }
 }
 
 impl PocketTts {
-    /// Loads the network of a folder, the audio tokenizer in its `audio_tokenizer`, and the voices in its `voices`. It computes on the
-    /// CPU; the backbone has weights of the given precision.
+    /// Loads the network of a folder, the audio tokenizer in its `audio_tokenizer`, and the voices in its `voices`. The backbone has weights
+    /// of the given precision. A network whose heads no kernel for GPUs takes computes on the CPU.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-    pub fn load(dir: &Path, precision: Precision) -> Result<Self> {
-        let network = Network::load(dir, precision)?;
+    pub fn load(dir: &Path, device: &Device, precision: Precision) -> Result<Self> {
         let codec_dir = dir.join("audio_tokenizer");
-        let codec = Codec::load(&codec_dir)?;
-        let config = network.config();
-        let (latent, rate) = (codec.config().latent, codec.config().sample_rate);
+        let (config, codec) = (Config::read(dir)?, CodecConfig::read(&codec_dir)?);
+        let (latent, rate) = (codec.latent, codec.sample_rate);
         if latent != config.latent {
             let reason = format!("it reads latents of {latent} values, the network makes {}", config.latent);
             return Err(Error::Checkpoint { path: codec_dir, reason });
         }
-        if (f64::from(rate) / codec.config().samples() as f64 - config.frame_rate).abs() > 1e-3 {
-            let reason =
-                format!("its latents have {} samples at {rate} Hz, which is not frame_rate", codec.config().samples());
+        if (f64::from(rate) / codec.samples() as f64 - config.frame_rate).abs() > 1e-3 {
+            let reason = format!("its latents have {} samples at {rate} Hz, which is not frame_rate", codec.samples());
             return Err(Error::Checkpoint { path: codec_dir, reason });
         }
         let reader = TextReader::read(dir, config.placeholders.clone(), config.vocabulary)?;
         let width = config.voice_width;
         let voices = voice_ids(dir)?.into_iter().map(|id| Voice::read(dir, id, width)).collect::<Result<_>>()?;
-        Ok(Self { network, codec, reader, voices })
+        let (parts, device) = if !is_cpu(device) && GpuNetwork::fits(&config, &codec) {
+            (Parts::Gpu(Box::new(GpuNetwork::load(dir, device, precision)?)), device.clone())
+        } else {
+            let (network, codec) = (Box::new(Network::load(dir, precision)?), Box::new(Codec::load(&codec_dir)?));
+            (Parts::Cpu { network, codec }, Device::flex())
+        };
+        Ok(Self { parts, reader, voices, device, sample_rate: rate })
+    }
+
+    /// The device that computes.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// Number of values in the tensors of network and audio tokenizer.
     pub fn parameters(&self) -> usize {
-        self.network.parameters() + self.codec.parameters()
+        match &self.parts {
+            Parts::Cpu { network, codec } => network.parameters() + codec.parameters(),
+            Parts::Gpu(network) => network.parameters(),
+        }
     }
 
     /// The ids of the voices, in the order of their numbers.
@@ -130,7 +159,7 @@ impl PocketTts {
 
     /// Of the samples, hertz.
     pub fn sample_rate(&self) -> u32 {
-        self.codec.config().sample_rate
+        self.sample_rate
     }
 
     /// The tokens of a text; none where nothing of it is text.
@@ -144,30 +173,68 @@ impl PocketTts {
     /// Begins an utterance of a voice, by its number.
     ///
     /// # Errors
-    /// As [`Network::start`]; [`Error::Internal`] for a voice that is not there.
+    /// As [`GpuNetwork::start`]; [`Error::Internal`] for a voice that is not there.
     pub fn start(&self, voice: usize, tokens: &[u32], options: SequenceOptions) -> Result<Utterance> {
-        let voice = self.voices.get(voice);
+        let number = voice;
+        let voice = self.voices.get(number);
         let voice = voice.ok_or_else(|| Error::internal("an utterance of a voice that is not there"))?;
-        let prefix = voice.prefix.get_or_init(|| self.network.prefix(&voice.latents));
-        Ok(Utterance { sequence: self.network.start(prefix, tokens, options)?, codec: self.codec.start() })
+        Ok(Utterance(match &self.parts {
+            Parts::Cpu { network, codec } => {
+                let prefix = voice.prefix.get_or_init(|| network.prefix(&voice.latents));
+                let sequence = Box::new(network.start(prefix, tokens, options)?);
+                Speaking::Cpu { sequence, codec: codec.start() }
+            }
+            Parts::Gpu(network) => {
+                let inputs = voice.inputs.get_or_init(|| network.voice(number, &voice.latents));
+                Speaking::Gpu(Box::new(network.start(inputs, tokens, options)?))
+            }
+        }))
     }
 
     /// Computes the next frame of each utterance; none depends on the others.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] when the weights give no numbers.
+    /// As [`GpuNetwork::step`]; [`Error::Internal`] for an utterance of another device.
     pub fn step(&self, utterances: &mut [&mut Utterance]) -> Result<Vec<Frame>> {
-        thread_pool::run(|pool| {
-            let (mut sequences, mut states): (Vec<_>, Vec<_>) =
-                utterances.iter_mut().map(|utterance| (&mut utterance.sequence, &mut utterance.codec)).unzip();
-            let latents = self.network.step(pool, &mut sequences)?;
-            let values: Vec<&[f32]> = latents.iter().map(|latent| latent.values.as_slice()).collect();
-            let samples = self.codec.forward(pool, &values, &mut states);
-            if samples.iter().flatten().any(|sample| !sample.is_finite()) {
-                return Err(self.network.no_numbers());
+        let other_device = || Error::internal("an utterance of another device");
+        match &self.parts {
+            Parts::Cpu { network, codec } => {
+                let speaking = utterances.iter_mut().map(|utterance| match &mut utterance.0 {
+                    Speaking::Cpu { sequence, codec } => Some((sequence.as_mut(), codec)),
+                    Speaking::Gpu(_) => None,
+                });
+                let speaking: Option<Vec<_>> = speaking.collect();
+                let (mut sequences, mut states): (Vec<_>, Vec<_>) =
+                    speaking.ok_or_else(other_device)?.into_iter().unzip();
+                step_on_cpu(network, codec, &mut sequences, &mut states)
             }
-            let frame = |(samples, Latent { is_last, .. })| Frame { samples, is_last };
-            Ok(samples.into_iter().zip(latents).map(frame).collect())
-        })
+            Parts::Gpu(network) => {
+                let speaking = utterances.iter_mut().map(|utterance| match &mut utterance.0 {
+                    Speaking::Gpu(utterance) => Some(utterance.as_mut()),
+                    Speaking::Cpu { .. } => None,
+                });
+                let speaking: Option<Vec<_>> = speaking.collect();
+                let spoken = network.step(&mut speaking.ok_or_else(other_device)?)?;
+                Ok(spoken.into_iter().map(|Spoken { samples, is_last, .. }| Frame { samples, is_last }).collect())
+            }
+        }
     }
+}
+
+fn step_on_cpu(
+    network: &Network,
+    codec: &Codec,
+    sequences: &mut [&mut Sequence],
+    states: &mut [&mut CodecState],
+) -> Result<Vec<Frame>> {
+    thread_pool::run(|pool| {
+        let latents = network.step(pool, sequences)?;
+        let values: Vec<&[f32]> = latents.iter().map(|latent| latent.values.as_slice()).collect();
+        let samples = codec.forward(pool, &values, states);
+        if samples.iter().flatten().any(|sample| !sample.is_finite()) {
+            return Err(network.no_numbers());
+        }
+        let frame = |(samples, Latent { is_last, .. })| Frame { samples, is_last };
+        Ok(samples.into_iter().zip(latents).map(frame).collect())
+    })
 }

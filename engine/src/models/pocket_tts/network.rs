@@ -7,17 +7,13 @@ use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::Device;
 
 use super::backbone::Backbone;
-use super::config::{Config, Sampling};
+use super::config::Config;
+use super::draw::{Draw, SequenceOptions};
 use super::flow::FlowHead;
 use super::names::in_transformers;
 use super::transformer::Cache;
 use crate::error::{Error, Result};
-use crate::models::noise::Noise;
 use crate::weights::Weights;
-
-/// Tokens of a second of speech, and seconds beside them, by which the published class bounds an utterance.
-const TOKENS_PER_SECOND: f64 = 3.0;
-const MORE_SECONDS: f64 = 2.0;
 
 /// Backbone and flow head.
 #[derive(Debug)]
@@ -41,19 +37,7 @@ pub struct Sequence {
     cache: Cache,
     /// Inputs that the backbone has not seen: the text at first, then the last latent.
     inputs: Vec<f32>,
-    noise: Noise,
-    end: End,
-}
-
-/// How an utterance is drawn.
-#[derive(Clone, Copy, Debug)]
-pub struct SequenceOptions {
-    /// Equal seeds give equal speech.
-    pub seed: u64,
-    /// Without noise.
-    pub greedy: bool,
-    /// Frames that follow the end of speech.
-    pub frames_after_end: usize,
+    draw: Draw,
 }
 
 /// A frame of an utterance.
@@ -65,29 +49,6 @@ pub struct Latent {
     pub end_logit: f32,
     /// No frame follows.
     pub is_last: bool,
-}
-
-/// The rule by which an utterance ends.
-#[derive(Clone, Debug)]
-struct End {
-    frames: usize,
-    most: usize,
-    after: usize,
-    /// Frames that are left, once speech has ended.
-    left: Option<usize>,
-}
-
-impl End {
-    /// True if the frame of this logit is the last.
-    fn is_last(&mut self, logit: f32, sampling: &Sampling) -> bool {
-        self.left = match self.left {
-            Some(left) => Some(left.saturating_sub(1)),
-            None if self.frames >= sampling.earliest_end && logit > sampling.eos_threshold => Some(self.after),
-            None => None,
-        };
-        self.frames += 1;
-        self.left == Some(0) || self.frames >= self.most
-    }
 }
 
 impl Network {
@@ -135,20 +96,13 @@ impl Network {
     /// Begins an utterance.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] for a text of more tokens than the network has positions for.
+    /// As [`Draw::new`].
     pub fn start(&self, prefix: &Prefix, tokens: &[u32], options: SequenceOptions) -> Result<Sequence> {
-        let seconds = tokens.len() as f64 / TOKENS_PER_SECOND + MORE_SECONDS;
-        let most = (seconds * self.config.frame_rate).ceil() as usize;
-        let room = self.config.positions.saturating_sub(prefix.0.positions() + tokens.len());
-        if room == 0 {
-            return Err(Error::InvalidOption(format!("a text of {} tokens is too long for the voice", tokens.len())));
-        }
-        let temperature = if options.greedy { 0.0 } else { self.config.sampling.temperature };
+        let draw = Draw::new(&self.config, prefix.0.positions(), tokens.len(), options)?;
         Ok(Sequence {
             cache: prefix.0.clone(),
             inputs: thread_pool::run(|pool| self.backbone.embed_text(pool, tokens)),
-            noise: Noise::new(options.seed, temperature),
-            end: End { frames: 0, most: most.min(room), after: options.frames_after_end, left: None },
+            draw,
         })
     }
 
@@ -163,7 +117,7 @@ impl Network {
         let mut caches: Vec<_> = sequences.iter_mut().map(|sequence| &mut sequence.cache).collect();
         let hidden = self.backbone.forward_to_last(pool, &rows, &mut caches);
         let logits = self.backbone.end_logits(pool, &hidden);
-        let noise: Vec<f32> = sequences.iter_mut().flat_map(|sequence| sequence.noise.draw(*width)).collect();
+        let noise: Vec<f32> = sequences.iter_mut().flat_map(|sequence| sequence.draw.noise.draw(*width)).collect();
         let latents = self.flow.sample(pool, &hidden, &noise);
         if latents.iter().chain(&logits).any(|value| !value.is_finite()) {
             return Err(self.no_numbers());
@@ -176,7 +130,7 @@ impl Network {
                 sequence.inputs = inputs.to_vec();
                 let scales = self.deviation.iter().zip(&self.mean);
                 let values = latent.iter().zip(scales).map(|(value, (deviation, mean))| value * deviation + mean);
-                Latent { values: values.collect(), end_logit, is_last: sequence.end.is_last(end_logit, sampling) }
+                Latent { values: values.collect(), end_logit, is_last: sequence.draw.is_last(end_logit, sampling) }
             })
             .collect())
     }
@@ -199,27 +153,5 @@ impl Network {
     #[doc(hidden)]
     pub fn sample(&self, hidden: &[f32], noise: &[f32]) -> Vec<f32> {
         thread_pool::run(|pool| self.flow.sample(pool, hidden, noise))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The number of frames of an utterance with these logits.
-    fn frames(logits: &[f32], most: usize, after: usize) -> usize {
-        let sampling = Sampling { eos_threshold: 0.0, earliest_end: 2, ..Sampling::default() };
-        let mut end = End { frames: 0, most, after, left: None };
-        1 + logits.iter().take_while(|logit| !end.is_last(**logit, &sampling)).count()
-    }
-
-    #[test]
-    fn an_utterance_ends_some_frames_after_its_end() {
-        let logits = [1.0, -1.0, -1.0, 1.0, -1.0, 1.0, 1.0, 1.0, 1.0];
-        // The first frame is too early.
-        assert_eq!(frames(&logits, 99, 0), 4);
-        assert_eq!(frames(&logits, 99, 2), 6);
-        assert_eq!(frames(&logits, 5, 2), 5);
-        assert_eq!(frames(&[-1.0; 20], 7, 2), 7);
     }
 }

@@ -11,6 +11,10 @@ use crate::error::Result;
 use crate::layers::{Packed, PackedNorm, apply_in_place};
 use crate::weights::Scope;
 
+/// Names of a layer's norms.
+pub const NORM: &str = "input_layernorm";
+pub const INNER_NORM: &str = "post_attention_layernorm";
+
 /// Widths of the layers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
@@ -43,6 +47,23 @@ pub enum Activation {
     Gelu,
     #[serde(rename = "gelu_pytorch_tanh")]
     GeluTanh,
+}
+
+impl Shape {
+    /// The angles by which a position turns the values of a head, `[head / 2]`.
+    pub fn frequencies(&self) -> Vec<f32> {
+        let half = self.head / 2;
+        (0..half).map(|at| 1.0 / self.theta.powf(at as f32 / half as f32)).collect()
+    }
+}
+
+/// The products of a layer, `[outputs, inputs]` each, as every device takes them.
+pub struct LayerValues {
+    /// Query (already scaled), key and value, concatenated.
+    pub qkv: Vec<f32>,
+    pub output: Vec<f32>,
+    pub up: Vec<f32>,
+    pub down: Vec<f32>,
 }
 
 /// The layers.
@@ -95,13 +116,11 @@ impl Transformer {
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, shape: Shape, precision: Precision) -> Result<Self> {
         let layers = scope.scope("layers");
-        let half = shape.head / 2;
-        let frequency = |at: usize| 1.0 / shape.theta.powf(at as f32 / half as f32);
         Ok(Self {
+            frequencies: shape.frequencies(),
             layers: (0..shape.layers)
                 .map(|at| Layer::load(&layers.scope(at), &shape, precision))
                 .collect::<Result<_>>()?,
-            frequencies: (0..half).map(frequency).collect(),
             positions: PositionKeys::absent(shape.heads),
             zeros: vec![0.0; shape.heads * shape.head],
             shape,
@@ -205,28 +224,44 @@ impl Transformer {
 
 impl Layer {
     fn load(scope: &Scope, shape: &Shape, precision: Precision) -> Result<Self> {
-        let Shape { size, heads, head, inner, epsilon, .. } = *shape;
-        let width = heads * head;
+        let Shape { size, epsilon, .. } = *shape;
+        let LayerValues { qkv, output, up, down } = LayerValues::read(scope, shape)?;
+        let packed =
+            |weight: Vec<f32>, inputs: usize| Packed::new(&weight, vec![0.0; weight.len() / inputs], precision);
+        Ok(Self {
+            norm: PackedNorm::load_with(&scope.scope(NORM), size, epsilon)?,
+            qkv: packed(qkv, size),
+            output: packed(output, shape.heads * shape.head),
+            inner_norm: PackedNorm::load_with(&scope.scope(INNER_NORM), size, epsilon)?,
+            up: packed(up, size),
+            down: packed(down, shape.inner),
+        })
+    }
+}
+
+impl LayerValues {
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn read(scope: &Scope, shape: &Shape) -> Result<Self> {
+        let Shape { size, heads, head, inner, .. } = *shape;
         let attention = scope.scope("self_attn");
         // The last product scales the part that a layer adds.
-        let added = |scope: &Scope, name: &str, inputs: usize, scale: &str, of: &Scope| -> Result<Packed> {
-            let mut weight = scope.scope(name).values("weight", &[size, inputs])?;
+        let added = |product: &Scope, inputs: usize, scale: &str| -> Result<Vec<f32>> {
+            let mut weight = product.values("weight", &[size, inputs])?;
             if shape.layer_scale {
-                let scales = of.scope(scale).values("scale", &[size])?;
+                let scales = scope.scope(scale).values("scale", &[size])?;
                 for (row, scale) in weight.chunks_exact_mut(inputs).zip(scales) {
                     row.iter_mut().for_each(|value| *value *= scale);
                 }
             }
-            Ok(Packed::new(&weight, vec![0.0; size], precision))
+            Ok(weight)
         };
         let mlp = scope.scope("mlp");
         Ok(Self {
-            norm: PackedNorm::load_with(&scope.scope("input_layernorm"), size, epsilon)?,
-            qkv: Packed::new(&query_key_value(&attention, shape)?, vec![0.0; 3 * width], precision),
-            output: added(&attention, "o_proj", width, "self_attn_layer_scale", scope)?,
-            inner_norm: PackedNorm::load_with(&scope.scope("post_attention_layernorm"), size, epsilon)?,
-            up: Packed::new(&mlp.scope("fc1").values("weight", &[inner, size])?, vec![0.0; inner], precision),
-            down: added(&mlp, "fc2", inner, "mlp_layer_scale", scope)?,
+            qkv: query_key_value(&attention, shape)?,
+            output: added(&attention.scope("o_proj"), heads * head, "self_attn_layer_scale")?,
+            up: mlp.scope("fc1").values("weight", &[inner, size])?,
+            down: added(&mlp.scope("fc2"), inner, "mlp_layer_scale")?,
         })
     }
 }

@@ -4,6 +4,7 @@ use auricle_kernels::window_product::{Windows, window_product};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::error::Result;
+use crate::layers::tap_rows;
 use crate::models::kokoro::weight_norm;
 use crate::weights::Scope;
 
@@ -40,11 +41,7 @@ impl Convolution {
     pub fn new(weight: &[f32], bias: Vec<f32>, taps: usize, dilation: usize, device: &Device) -> Self {
         let outputs = bias.len();
         let inputs = weight.len() / (outputs * taps);
-        let mut turned = vec![0.0; weight.len()];
-        for (at, value) in weight.iter().enumerate() {
-            let (output, input, tap) = (at / (taps * inputs), at / taps % inputs, at % taps);
-            turned[(tap * inputs + input) * outputs + output] = *value;
-        }
+        let turned = tap_rows(weight, [outputs, inputs, taps]);
         let weight = Tensor::from_data(TensorData::new(turned, [taps * inputs, outputs]), device);
         Self { weight, bias: Tensor::from_data(TensorData::new(bias, [outputs]), device), taps, dilation }
     }

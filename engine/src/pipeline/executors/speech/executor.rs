@@ -19,8 +19,8 @@ use crate::scheduler::{BatchExecutor, SlotTable};
 /// Phrases of an acoustic step at most, and streams of a vocoder's step; on a CPU, and on another device.
 const MAX_PHRASES: [usize; 2] = [4, 32];
 const MAX_CHUNKS: [usize; 2] = [16, 64];
-/// Streams of a step that gives a frame to each.
-const MAX_FRAMES: usize = 16;
+/// Streams of a step that gives a frame to each, on a CPU and on another device.
+const MAX_FRAMES: [usize; 2] = [16, 64];
 /// Frames of a phrase that are heard first, beyond the vocoder's delay.
 const FIRST_FRAMES: usize = 10;
 /// Frames of the chunks after it.
@@ -206,7 +206,7 @@ impl BatchExecutor for SpeechExecutor {
             Part::Vocoder => self.most(key.model, MAX_CHUNKS),
             // A text takes as long as several frames: other streams do not wait for two.
             Part::FirstFrame | Part::Prosody | Part::Clause => 1,
-            Part::Frame => MAX_FRAMES,
+            Part::Frame => self.most(key.model, MAX_FRAMES),
         }
     }
 

@@ -107,7 +107,7 @@ impl VoiceModel {
     pub fn load(dir: &Path, language: &str, device: &Device, precision: Precision, g2p: Option<&Path>) -> Result<Self> {
         let synthesizer = match Form::of(dir) {
             Form::Phones => Synthesizer::Phones(Box::new(PhoneVoice::load(dir, device)?)),
-            Form::Frames => Synthesizer::Frames(Box::new(PocketTts::load(dir, precision)?)),
+            Form::Frames => Synthesizer::Frames(Box::new(PocketTts::load(dir, device, precision)?)),
             Form::Clauses => Synthesizer::Clauses(Box::new(ClauseVoice::load(dir, device, precision, g2p)?)),
         };
         let voice = |id| Voice { id, measures: OnceLock::new() };
@@ -142,7 +142,7 @@ impl VoiceModel {
         match &self.synthesizer {
             Synthesizer::Phones(voice) => is_cpu(voice.acoustic.device()),
             Synthesizer::Clauses(voice) => is_cpu(voice.model.device()),
-            Synthesizer::Frames(_) => true,
+            Synthesizer::Frames(model) => is_cpu(model.device()),
         }
     }
 
