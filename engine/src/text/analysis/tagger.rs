@@ -29,7 +29,7 @@ pub trait Tagger: Debug + Send + Sync {
 /// From this confidence on, the tagger is heard against lists: those that say that words tell of no person, and the dictionary.
 const SURE: f32 = 0.9;
 
-/// Below this confidence, the tagger is heard about names and places that no dictionary has, and nothing else.
+/// Below this confidence, the tagger is heard about a name or a place only where no dictionary has it.
 const UNSURE: f32 = 0.6;
 
 /// Words before a colon that name a field or a speaker.
@@ -83,7 +83,7 @@ pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mu
             || is_no_code
             || is_date
             || is_abbreviation(reading, &tagged)
-            || (tagged.confidence < UNSURE && !is_unknown(reading, &tagged))
+            || is_unsure(reading, &tagged)
             || is_everyday(reading, &tagged)
             || (tagged.confidence < SURE && is_mention())
         {
@@ -168,6 +168,12 @@ fn is_abbreviation(reading: &Reading<'_>, tagged: &Finding) -> bool {
         && token.core().chars().all(is_capital)
         && token.flags & (GIVEN | SURNAME | TOWN) == 0
         && !STATE_CODES.split(' ').any(|code| code == token.core())
+}
+
+/// True if the tagger is not sure enough to be heard: redaction hides nothing below [`MIN_CONFIDENCE`] but names that no dictionary has.
+fn is_unsure(reading: &Reading<'_>, tagged: &Finding) -> bool {
+    let is_name = matches!(tagged.label, Label::PersonName | Label::Location);
+    tagged.confidence < if is_name { UNSURE } else { MIN_CONFIDENCE } && !is_unknown(reading, tagged)
 }
 
 /// True if a name or a place has no word of a dictionary, a calendar or a firm: with capitals where names have them, else of a list of names, or after
@@ -310,6 +316,9 @@ mod tests {
         assert_eq!(person("we asked fevold again", 2..3, 0.45), [(2..3, Label::PersonName, Source::Tagger)]);
         let place = joined("we drove to zorblaxton again", 3..4, Label::Location, 0.45);
         assert_eq!(place, [(3..4, Label::Location, Source::Tagger)]);
+        let account = |confidence| joined("he gave me 04912 then", 3..4, Label::AccountNumber, confidence);
+        assert_eq!(account(0.55), [(3..4, Label::AccountNumber, Source::Tagger)]);
+        assert_eq!(account(0.45), []);
     }
 
     #[test]
