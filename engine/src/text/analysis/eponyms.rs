@@ -3,6 +3,7 @@
 use super::Finding;
 use super::label::Label;
 use super::lists::FIRM;
+use super::numbers::ordinal;
 use super::reading::{Break, Reading};
 
 /// Words that make a term of the name before them.
@@ -24,10 +25,13 @@ pub fn drop(reading: &Reading<'_>, found: &mut Vec<Finding>) {
 /// True if a term follows a name of one or two words. After an everyday given name none does: "Mary's theorem" is hers.
 fn is_term(reading: &Reading<'_>, finding: &Finding) -> bool {
     let (first, end) = (&reading.tokens[finding.words.start], finding.words.end);
-    let terms = if reading.is_contracted(end - 1) { OWNED_TERMS } else { TERMS };
+    let is_owned = reading.is_contracted(end - 1);
+    let terms = if is_owned { OWNED_TERMS } else { TERMS };
+    // "Ottersby's third law".
+    let end = end + usize::from(is_owned && ordinal(reading.lower(end)).is_some());
     finding.words.len() <= 2
         && !first.is(FIRM)
-        && reading.tokens[end - 1].after == Break::None
+        && reading.tokens[finding.words.end - 1].after == Break::None
         && terms.split_whitespace().any(|term| term == reading.lower(end))
         && !NO_RULES.contains(&reading.lower(end + 1))
 }
@@ -49,6 +53,8 @@ mod tests {
         };
         assert!(!is_named("The Ottersby effect was small.", 1));
         assert!(!is_named("By Ottersby's law it fails.", 1));
+        assert!(!is_named("By Ottersby's third law it fails.", 1));
+        assert!(is_named("At Ottersby's third attempt it failed.", 1));
         assert!(!is_named("the ottersby vant equation holds", 2));
         assert!(is_named("At Ottersby's law firm it rained.", 1));
         assert!(is_named("With Ottersby, effect and cause differ.", 1));

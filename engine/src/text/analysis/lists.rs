@@ -22,6 +22,8 @@ pub const FIRM: Flags = 1 << 4;
 pub const CALENDAR: Flags = 1 << 5;
 /// A name of a company.
 pub const COMPANY: Flags = 1 << 6;
+/// A given name or a family name that few bear, and that is nothing else in the lists. Alone it is no evidence of a person.
+pub const RARE: Flags = 1 << 7;
 
 /// Given names that the dictionary has, too, and that mean a person nearly always.
 const FIRM_NAMES: &str = "john jack mike tom bob harry peter jimmy jenny josh sally nelly louis dan ben sam tim jim joe \
@@ -58,7 +60,9 @@ const NO_NAMES: &str = "an so in my see do long young do you he she they we me u
     olive cherry berry apple lemon jasmine pepper sage ivy dawn faith grace hope joy charity patience prudence chance chase \
     guy bill bills jean jeans miles pat rob sue ray rays frank earnest ernest dean deans duke gene earl baron baker cook mason \
     carter hunter fisher porter parker taylor tyler cooper turner walker sawyer carver archer piper harper tanner cash penny \
-    dollar sterling van von der den ter bin ibn abu mac pie pi phi chi psi rho tau beta gamma delta theta omega mac os";
+    dollar sterling van von der den ter bin ibn abu mac pie pi phi chi psi rho tau beta gamma delta theta omega mac os \
+    atm bot cctv gps faq ceo cfo cto hr usb dvd cd vat nda kpi crm sql api sms vpn isp eta asap fyi diy dj dna mri ecg icu gp hmo \
+    ach cv";
 
 /// Companies and products that look like names of people.
 const COMPANIES: &str = "google facebook amazon apple microsoft twitter netflix spotify uber airbnb tesla toyota honda nissan bmw \
@@ -137,6 +141,26 @@ pub enum PhraseKind {
     Term(Label),
 }
 
+/// Rare names, sorted. They are searched where they lie: of the words of a text few come this far.
+static RARE_NAMES: &str = include_str!("lists/rare-names.txt");
+
+/// True if a text of sorted lines in ASCII has this line.
+fn is_line(text: &str, line: &str) -> bool {
+    let bytes = text.as_bytes();
+    let (mut from, mut to) = (0, bytes.len());
+    while from < to {
+        let middle = from + (to - from) / 2;
+        let start = bytes[from..middle].iter().rposition(|byte| *byte == b'\n').map_or(from, |at| from + at + 1);
+        let end = bytes[middle..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| middle + at);
+        match bytes[start..end].cmp(line.as_bytes()) {
+            std::cmp::Ordering::Equal => return start < end,
+            std::cmp::Ordering::Less => from = end + 1,
+            std::cmp::Ordering::Greater => to = start,
+        }
+    }
+    false
+}
+
 /// All lists.
 pub struct Lists {
     flags: HashMap<&'static str, Flags>,
@@ -152,7 +176,7 @@ impl Lists {
 
     /// The memberships of a folded word.
     pub fn flags(&self, word: &str) -> Flags {
-        self.flags.get(word).copied().unwrap_or(0)
+        self.flags.get(word).copied().unwrap_or_else(|| if is_line(RARE_NAMES, word) { RARE } else { 0 })
     }
 
     /// The phrases that begin with a folded word, the longest first.
@@ -234,5 +258,25 @@ impl Lists {
             *flags.entry(word).or_default() |= CALENDAR;
         }
         Self { flags, phrases }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_found_and_nothing_else() {
+        for text in ["ada\nbo\ncyrus\ndi\n", "ada\nbo\ncyrus", "ada\n", ""] {
+            for line in text.lines() {
+                assert!(is_line(text, line), "{line} of {text:?}");
+            }
+            for other in ["", "a", "ad", "adam", "b", "cyru", "cyruss", "zed"] {
+                assert!(!is_line(text, other), "{other} of {text:?}");
+            }
+        }
+        assert!(RARE_NAMES.lines().is_sorted());
+        assert!(RARE_NAMES.lines().step_by(997).all(|name| Lists::get().flags(name) == RARE));
+        assert_eq!(Lists::get().flags("zzzzzz"), 0);
     }
 }

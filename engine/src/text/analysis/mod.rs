@@ -8,6 +8,7 @@ pub mod chapters;
 mod cues;
 mod eponyms;
 mod find;
+mod firms;
 mod label;
 mod lists;
 mod mask;
@@ -139,6 +140,7 @@ fn find_in(reading: &Reading<'_>, tagged: &[Finding]) -> Vec<Finding> {
     tagger::join(reading, &cues, tagged, &mut found);
     titles::cut(reading, &mut found);
     eponyms::drop(reading, &mut found);
+    firms::drop(reading, &mut found);
     found
 }
 

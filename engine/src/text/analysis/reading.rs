@@ -7,7 +7,7 @@ use unicode_normalization::char::is_combining_mark;
 
 use super::Turn;
 use super::label::Label;
-use super::lists::{CALENDAR, COMMON, COMPANY, FIRM, Flags, GIVEN, Lists, SURNAME, TOWN};
+use super::lists::{CALENDAR, COMMON, COMPANY, FIRM, Flags, GIVEN, Lists, RARE, SURNAME, TOWN};
 
 /// The punctuation between a word and the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +84,9 @@ impl<'a> Reading<'a> {
             let mut flags = if masked { 0 } else { lists.flags(&lower) };
             if lower.contains('-') && !masked {
                 flags |= hyphenated(&lower, lists);
+            }
+            if lower.contains('\'') && !masked {
+                flags |= prefixed(&lower, lists);
             }
             if lower.len() > 2 && text[core.clone()].starts_with(char::is_alphabetic) {
                 letters += 1;
@@ -218,8 +221,21 @@ pub fn fold(text: &str) -> String {
 /// A hyphenated word has what all its parts share: "Anne-Marie".
 fn hyphenated(lower: &str, lists: &Lists) -> Flags {
     let shared = lower.split('-').map(|part| lists.flags(part)).reduce(|all, part| all & part).unwrap_or(0);
-    let names = lower.split('-').all(|part| lists.flags(part) & (GIVEN | SURNAME) != 0);
+    let names = lower.split('-').all(|part| lists.flags(part) & (GIVEN | SURNAME | RARE) != 0);
     shared & (GIVEN | SURNAME | COMMON) | if names { SURNAME } else { 0 }
+}
+
+/// A family name may be written with an apostrophe that lists lack: "O'Neal", "D'Souza".
+fn prefixed(lower: &str, lists: &Lists) -> Flags {
+    let names = GIVEN | SURNAME | RARE;
+    match lower.split_once('\'') {
+        Some(("o" | "d" | "l" | "m" | "n" | "de" | "dell" | "dall", rest)) => {
+            let rest = lists.flags(rest);
+            let whole = lists.flags(&lower.replace('\'', "")) & names != 0;
+            if whole || rest & names != 0 && rest & COMMON == 0 { SURNAME } else { 0 }
+        }
+        _ => 0,
+    }
 }
 
 /// Abbreviations whose full stop ends no sentence.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::cues::{self, Cue, Cued};
 use super::find::{codes, places};
 use super::label::Label;
-use super::lists::{COMMON, GIVEN, SURNAME, TOWN};
+use super::lists::{CALENDAR, COMMON, COMPANY, GIVEN, RARE, STATE_CODES, SURNAME, TOWN};
 use super::mask::MIN_CONFIDENCE;
 use super::reading::{Break, Reading, Token};
 use super::{Finding, Source, Turn};
@@ -29,8 +29,18 @@ pub trait Tagger: Debug + Send + Sync {
 /// From this confidence on, the tagger is heard against lists: those that say that words tell of no person, and the dictionary.
 const SURE: f32 = 0.9;
 
+/// Below this confidence, the tagger is heard about a name or a place only where no dictionary has it.
+const UNSURE: f32 = 0.6;
+
+/// Words before a colon that name a field or a speaker.
+const FIELDS: &str = "user bot agent customer caller operator speaker assistant phone mobile email e-mail fax desk tel office website \
+    address name date when where what who to from cc subject re regards sincerely note ps";
+
 /// Labels of terms that bear names of persons: "Alzheimer's research".
 const MEDICAL: [Label; 3] = [Label::MedicalCondition, Label::MedicalProcess, Label::Drug];
+
+/// From this confidence on, a date is one of birth though nothing else says so.
+const CERTAIN: f32 = 0.97;
 
 /// How much less certain a finding of the tagger is than a pattern on the same words, at least.
 const BELOW_PATTERNS: f32 = 0.01;
@@ -47,7 +57,15 @@ pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mu
     others.sort_by_key(|other| other.words.start);
     let longest = others.iter().map(|other| other.words.len()).max().unwrap_or_default();
     let mut joined = Vec::new();
+    let firms: Vec<Range<usize>> = tagged
+        .iter()
+        .filter(|finding| {
+            finding.label == Label::Organization && finding.confidence >= SURE && ends_with_kind(reading, finding)
+        })
+        .map(|finding| finding.words.clone())
+        .collect();
     for tagged in tagged.iter().flat_map(|finding| within_sentences(reading, finding)) {
+        let Some(tagged) = without_fields(reading, tagged) else { continue };
         let first = others.partition_point(|other| other.words.start + longest <= tagged.words.start);
         let near = others[first..].iter().copied().take_while(|other| other.words.start < tagged.words.end);
         let touching: Vec<&Finding> = near.filter(|other| other.words.end > tagged.words.start).collect();
@@ -56,15 +74,23 @@ pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mu
             && MEDICAL.iter().any(|label| is_mere_mention(&tagged.words, *label, &touching));
         let is_mention = || is_mere_mention(&tagged.words, tagged.label, &touching);
         let is_no_code = tagged.label.is_code() && !is_personal_code(reading, cues, &tagged.words);
+        let is_date = tagged.label == Label::DateOfBirth
+            && touching
+                .iter()
+                .any(|other| other.label == Label::Date && is_plain_date(reading, other, tagged.confidence));
         if is_country
             || is_term
             || is_no_code
+            || is_date
+            || is_abbreviation(reading, &tagged)
+            || is_unsure(reading, &tagged)
             || is_everyday(reading, &tagged)
             || (tagged.confidence < SURE && is_mention())
         {
             continue;
         }
         let mut finding = tagged.clone();
+        finding.confidence = finding.confidence.max(MIN_CONFIDENCE);
         for other in touching.into_iter().filter(|other| other.confidence >= MIN_CONFIDENCE) {
             let contains = finding.words.start <= other.words.start && other.words.end <= finding.words.end;
             if other.label == finding.label {
@@ -78,6 +104,12 @@ pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mu
         }
         joined.push(finding);
     }
+    // A firm that bears the name of a person is no person.
+    found.retain(|finding| {
+        finding.label != Label::PersonName
+            || finding.source != Source::List
+            || !firms.iter().any(|firm| firm.start <= finding.words.start && finding.words.end <= firm.end)
+    });
     found.append(&mut joined);
 }
 
@@ -92,6 +124,75 @@ fn within_sentences(reading: &Reading<'_>, finding: &Finding) -> Vec<Finding> {
         }
     }
     parts
+}
+
+/// A name or a place without the names of fields at its ends: "User:", "Mobile:". None if nothing is left.
+fn without_fields(reading: &Reading<'_>, mut finding: Finding) -> Option<Finding> {
+    if matches!(finding.label, Label::PersonName | Label::Location) {
+        let is_field = |at: usize| {
+            reading.tokens[at].text.ends_with(':') && FIELDS.split_whitespace().any(|field| field == reading.lower(at))
+        };
+        while !finding.words.is_empty() && is_field(finding.words.end - 1) {
+            finding.words.end -= 1;
+        }
+        while !finding.words.is_empty() && is_field(finding.words.start) {
+            finding.words.start += 1;
+        }
+    }
+    (!finding.words.is_empty()).then_some(finding)
+}
+
+/// True if the last of several words is of everyday English and no family name: "Garin Utilities", not "Garin and Lopez".
+fn ends_with_kind(reading: &Reading<'_>, firm: &Finding) -> bool {
+    let last = &reading.tokens[firm.words.end - 1];
+    firm.words.len() > 1 && last.is(COMMON) && last.flags & (GIVEN | SURNAME) == 0
+}
+
+/// True if a date in which no birth is spoken of is a plain one: by the word before it, or because the tagger is not certain.
+fn is_plain_date(reading: &Reading<'_>, date: &Finding, confidence: f32) -> bool {
+    let on = matches!(
+        reading.before(date.words.start, 1),
+        "date" | "dated" | "when" | "on" | "since" | "until" | "by" | "due"
+    );
+    date.source == Source::Pattern && (on || confidence < CERTAIN)
+}
+
+/// True if a name or a place is one short word in capitals that no list has: "ATM".
+fn is_abbreviation(reading: &Reading<'_>, tagged: &Finding) -> bool {
+    let token = &reading.tokens[tagged.words.start];
+    let is_capital = |letter: char| letter.is_uppercase() || !letter.is_alphabetic();
+    matches!(tagged.label, Label::PersonName | Label::Location)
+        && tagged.words.len() == 1
+        && reading.cased
+        && token.core().chars().count() <= 4
+        && token.core().chars().all(is_capital)
+        && token.flags & (GIVEN | SURNAME | TOWN) == 0
+        && !STATE_CODES.split(' ').any(|code| code == token.core())
+}
+
+/// True if the tagger is not sure enough to be heard: redaction hides nothing below [`MIN_CONFIDENCE`] but names that no dictionary has.
+fn is_unsure(reading: &Reading<'_>, tagged: &Finding) -> bool {
+    let is_name = matches!(tagged.label, Label::PersonName | Label::Location);
+    tagged.confidence < if is_name { UNSURE } else { MIN_CONFIDENCE } && !is_unknown(reading, tagged)
+}
+
+/// True if a name or a place has no word of a dictionary, a calendar or a firm: with capitals where names have them, else of a list of names, or after
+/// a preposition.
+fn is_unknown(reading: &Reading<'_>, tagged: &Finding) -> bool {
+    let is_located = tagged.label == Label::Location
+        && matches!(reading.before(tagged.words.start, 1), "in" | "from" | "at" | "near" | "to");
+    let is_word = |token: &Token<'_>| {
+        token.flags & (COMMON | CALENDAR | COMPANY) == 0
+            && token.lower.chars().count() > 2
+            && token.lower.chars().all(|letter| letter.is_alphabetic() || matches!(letter, '\'' | '-'))
+            && if reading.cased {
+                token.capital
+            } else {
+                is_located || token.flags & (GIVEN | SURNAME | RARE | TOWN) != 0
+            }
+    };
+    matches!(tagged.label, Label::PersonName | Label::Location)
+        && reading.tokens[tagged.words.clone()].iter().all(is_word)
 }
 
 /// True if a name or a place is nothing but words of everyday English. In lower case such a word is a name where lists have it as a given name
@@ -203,6 +304,38 @@ mod tests {
         assert_eq!(joined("The line between A and B.", 3..4, Label::PersonName, 0.99), []);
         let address = joined("at juniper close", 1..3, Label::Location, 0.8);
         assert_eq!(address, [(1..3, Label::Location, Source::Tagger)]);
+    }
+
+    #[test]
+    fn an_unsure_tagger_is_heard_about_words_that_no_dictionary_has() {
+        let person = |text, words, confidence| joined(text, words, Label::PersonName, confidence);
+        assert_eq!(person("We asked Zorblax again.", 2..3, 0.45), [(2..3, Label::PersonName, Source::Tagger)]);
+        assert_eq!(person("We asked Heather again.", 2..3, 0.45).len(), 1, "the lists have it");
+        assert_eq!(person("We asked Gardener again.", 2..3, 0.59), []);
+        assert_eq!(person("we asked zorblax again", 2..3, 0.59), []);
+        assert_eq!(person("we asked fevold again", 2..3, 0.45), [(2..3, Label::PersonName, Source::Tagger)]);
+        let place = joined("we drove to zorblaxton again", 3..4, Label::Location, 0.45);
+        assert_eq!(place, [(3..4, Label::Location, Source::Tagger)]);
+        let account = |confidence| joined("he gave me 04912 then", 3..4, Label::AccountNumber, confidence);
+        assert_eq!(account(0.55), [(3..4, Label::AccountNumber, Source::Tagger)]);
+        assert_eq!(account(0.45), []);
+    }
+
+    #[test]
+    fn fields_abbreviations_firms_and_plain_dates_are_nobodys() {
+        let person = |text, words| joined(text, words, Label::PersonName, 0.99);
+        assert_eq!(person("Bot: what is it?", 0..1), []);
+        assert_eq!(person("It is Zorblax Mobile: 12", 2..4), [(2..3, Label::PersonName, Source::Tagger)]);
+        assert_eq!(person("Take money from the QZX here.", 4..5), []);
+        let firm = joined("I work for Maria Lopez Clothing here", 3..6, Label::Organization, 0.95);
+        assert!(firm.iter().all(|(_, label, _)| *label == Label::Organization), "{firm:?}");
+        let both = joined("we met maria and fevold here", 2..5, Label::Organization, 0.99);
+        assert!(both.iter().any(|(_, label, _)| *label == Label::PersonName), "{both:?}");
+        let birth = |text, words| joined(text, words, Label::DateOfBirth, 0.9);
+        assert!(birth("It ended on 7 November 2020 there.", 3..6).iter().all(|(_, label, _)| *label == Label::Date));
+        assert!(
+            birth("His DOB is 7 November 2020 here.", 3..6).iter().all(|(_, label, _)| *label == Label::DateOfBirth)
+        );
     }
 
     #[test]

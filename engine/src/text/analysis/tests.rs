@@ -149,6 +149,82 @@ fn personal_words_are_hidden_in_both_readings() {
 }
 
 #[test]
+fn names_are_told_by_the_words_around_them() {
+    for (text, expected) in [
+        // Names that few bear, with a name of the same kind or a capital beside them.
+        ("We saw Gdula Batrez again.", "We saw [PERSON_NAME] again."),
+        ("i paid gdula batrez again", "i paid [PERSON_NAME] again"),
+        ("Then Fevold replied.", "Then [PERSON_NAME] replied."),
+        // Family names with an apostrophe that lists lack.
+        ("I saw Zorblax O'Neal there.", "I saw [PERSON_NAME] there."),
+        ("We met Zorblax D'Souza there.", "We met [PERSON_NAME] there."),
+        // Kinship, work and address announce a name.
+        ("My grandson Zorblax is here.", "My grandson [PERSON_NAME] is here."),
+        ("The plumber Zorblax never came.", "The plumber [PERSON_NAME] never came."),
+        ("the cheque is made out to zorblax frumious", "the cheque is made out to [PERSON_NAME]"),
+        ("i have a son called zorblax", "i have a son called [PERSON_NAME]"),
+        ("who's zorblax", "who's [PERSON_NAME]"),
+        ("Everyone calls me Zorblax.", "Everyone calls me [PERSON_NAME]."),
+        // Names in a row, and the rest of a name.
+        ("I met Maria Lopez and Zorblax there.", "I met [PERSON_NAME] and [PERSON_NAME] there."),
+        ("I met Maria Lopez, Fevold and Zorblax.", "I met [PERSON_NAME], [PERSON_NAME] and [PERSON_NAME]."),
+        ("The office of Zorblax Maria Lopez.", "The office of [PERSON_NAME]."),
+        // An owner without a mark, once the name is known.
+        ("my name is zorblax and that is zorblaxs phone", "my name is [PERSON_NAME] and that is [PERSON_NAME] phone"),
+    ] {
+        assert_eq!(hidden(text), expected);
+    }
+}
+
+#[test]
+fn what_bears_a_name_or_looks_like_one_stays() {
+    for text in [
+        "The jack of hearts is missing.",
+        "the pasta should be al dente",
+        "Earlier versions had it as a Stanford corruption of bar.",
+        "We visited Garin Utilities in spring.",
+        "The patient's Medicare number is new.",
+        "Ask the Okafor Country Club about it.",
+        "It was due on 12 March 2020 in the end.",
+        "it's called zorblax and it was five o'clock",
+    ] {
+        assert_eq!(hidden(text), text);
+    }
+}
+
+#[test]
+fn nationalities_are_hidden_where_a_person_has_them() {
+    for (text, expected) in [
+        ("She is Malagasy and he's half Kyrgyz.", "She is [NATIONALITY] and he's half [NATIONALITY]."),
+        ("He holds a Bhutanese passport.", "He holds a [NATIONALITY] passport."),
+        ("As a Latvian citizen, do I need a visa?", "As a [NATIONALITY] citizen, do I need a visa?"),
+        ("My Ghanaian grandmother sang.", "My [NATIONALITY] grandmother sang."),
+        ("I am of Turkish descent.", "I am of [NATIONALITY] descent."),
+    ] {
+        assert_eq!(hidden(text), expected);
+    }
+    for text in ["We love the Turkish food here.", "The Cuban government resigned.", "A Thai bank bought it."] {
+        assert_eq!(hidden(text), text);
+    }
+}
+
+#[test]
+fn births_ages_and_towns_are_told_by_their_cues() {
+    for (text, expected) in [
+        ("My birthday is on 14/3 this year.", "My birthday is on [DATE_OF_BIRTH] this year."),
+        ("It's my birthday, I'll turn 6.", "It's my birthday, I'll turn [PERSON_AGE]."),
+        ("they found my car in scunthorpe", "they found my car in [LOCATION]"),
+        ("We flew into Albuquerque.", "We flew into [LOCATION]."),
+        ("I was born on the 2nd of May 1977.", "I was born on the [DATE_OF_BIRTH]."),
+    ] {
+        assert_eq!(hidden(text), expected);
+    }
+    for text in ["Open it on page 14/3 of it.", "Reykjavik is lovely in spring.", "Turn 6 degrees to the left."] {
+        assert_eq!(hidden(text), text);
+    }
+}
+
+#[test]
 fn harmless_words_stay() {
     for text in [
         "The password must have at least eight characters.",

