@@ -366,9 +366,7 @@ mod kernel {
                             value = x[r * inputs + input];
                         }
                         if comptime!(kind.has_elu) {
-                            if value < f32::new(0.0) {
-                                value = value.exp() - f32::new(1.0);
-                            }
+                            value = select(value < f32::new(0.0), value.exp() - f32::new(1.0), value);
                         }
                     }
                     shared[seen + of_depth * pitch + of_row] = value;
