@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::cues::{self, Cue, Cued};
 use super::find::{codes, places};
 use super::label::Label;
-use super::lists::{CALENDAR, COMMON, COMPANY, GIVEN, RARE, STATE_CODES, SURNAME, TOWN};
+use super::lists::{COMMON, GIVEN, STATE_CODES, SURNAME, TOWN};
 use super::mask::MIN_CONFIDENCE;
 use super::reading::{Break, Reading, Token};
 use super::{Finding, Source, Turn};
@@ -28,9 +28,6 @@ pub trait Tagger: Debug + Send + Sync {
 
 /// From this confidence on, the tagger is heard against lists: those that say that words tell of no person, and the dictionary.
 const SURE: f32 = 0.9;
-
-/// Below this confidence, the tagger is heard about a name or a place only where no dictionary has it.
-const UNSURE: f32 = 0.6;
 
 /// Words before a colon that name a field or a speaker.
 const FIELDS: &str = "user bot agent customer caller operator speaker assistant phone mobile email e-mail fax desk tel office website \
@@ -83,14 +80,12 @@ pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mu
             || is_no_code
             || is_date
             || is_abbreviation(reading, &tagged)
-            || is_unsure(reading, &tagged)
             || is_everyday(reading, &tagged)
             || (tagged.confidence < SURE && is_mention())
         {
             continue;
         }
         let mut finding = tagged.clone();
-        finding.confidence = finding.confidence.max(MIN_CONFIDENCE);
         for other in touching.into_iter().filter(|other| other.confidence >= MIN_CONFIDENCE) {
             let contains = finding.words.start <= other.words.start && other.words.end <= finding.words.end;
             if other.label == finding.label {
@@ -168,31 +163,6 @@ fn is_abbreviation(reading: &Reading<'_>, tagged: &Finding) -> bool {
         && token.core().chars().all(is_capital)
         && token.flags & (GIVEN | SURNAME | TOWN) == 0
         && !STATE_CODES.split(' ').any(|code| code == token.core())
-}
-
-/// True if the tagger is not sure enough to be heard: redaction hides nothing below [`MIN_CONFIDENCE`] but names that no dictionary has.
-fn is_unsure(reading: &Reading<'_>, tagged: &Finding) -> bool {
-    let is_name = matches!(tagged.label, Label::PersonName | Label::Location);
-    tagged.confidence < if is_name { UNSURE } else { MIN_CONFIDENCE } && !is_unknown(reading, tagged)
-}
-
-/// True if a name or a place has no word of a dictionary, a calendar or a firm: with capitals where names have them, else of a list of names, or after
-/// a preposition.
-fn is_unknown(reading: &Reading<'_>, tagged: &Finding) -> bool {
-    let is_located = tagged.label == Label::Location
-        && matches!(reading.before(tagged.words.start, 1), "in" | "from" | "at" | "near" | "to");
-    let is_word = |token: &Token<'_>| {
-        token.flags & (COMMON | CALENDAR | COMPANY) == 0
-            && token.lower.chars().count() > 2
-            && token.lower.chars().all(|letter| letter.is_alphabetic() || matches!(letter, '\'' | '-'))
-            && if reading.cased {
-                token.capital
-            } else {
-                is_located || token.flags & (GIVEN | SURNAME | RARE | TOWN) != 0
-            }
-    };
-    matches!(tagged.label, Label::PersonName | Label::Location)
-        && reading.tokens[tagged.words.clone()].iter().all(is_word)
 }
 
 /// True if a name or a place is nothing but words of everyday English. In lower case such a word is a name where lists have it as a given name
@@ -304,21 +274,6 @@ mod tests {
         assert_eq!(joined("The line between A and B.", 3..4, Label::PersonName, 0.99), []);
         let address = joined("at juniper close", 1..3, Label::Location, 0.8);
         assert_eq!(address, [(1..3, Label::Location, Source::Tagger)]);
-    }
-
-    #[test]
-    fn an_unsure_tagger_is_heard_about_words_that_no_dictionary_has() {
-        let person = |text, words, confidence| joined(text, words, Label::PersonName, confidence);
-        assert_eq!(person("We asked Zorblax again.", 2..3, 0.45), [(2..3, Label::PersonName, Source::Tagger)]);
-        assert_eq!(person("We asked Heather again.", 2..3, 0.45).len(), 1, "the lists have it");
-        assert_eq!(person("We asked Gardener again.", 2..3, 0.59), []);
-        assert_eq!(person("we asked zorblax again", 2..3, 0.59), []);
-        assert_eq!(person("we asked fevold again", 2..3, 0.45), [(2..3, Label::PersonName, Source::Tagger)]);
-        let place = joined("we drove to zorblaxton again", 3..4, Label::Location, 0.45);
-        assert_eq!(place, [(3..4, Label::Location, Source::Tagger)]);
-        let account = |confidence| joined("he gave me 04912 then", 3..4, Label::AccountNumber, confidence);
-        assert_eq!(account(0.55), [(3..4, Label::AccountNumber, Source::Tagger)]);
-        assert_eq!(account(0.45), []);
     }
 
     #[test]
