@@ -56,8 +56,7 @@ fn voices_that_say_clauses_or_frames_speak_on_a_gpu_as_long_as_on_the_cpu() {
     if devices().len() < 2 {
         return;
     }
-    let forms: [(fn(&Path), &str); 2] = [(write_clause_voice, "af_ann"), (write_frame_voice, "ann")];
-    for (write, voice) in forms {
+    for (write, voice) in [(write_clause_voice as fn(&Path), "af_ann"), (write_frame_voice, "ann")] {
         let models = tempfile::tempdir().unwrap();
         write(&models.path().join("voice"));
         let catalog = "[[voice]]\nid = \"tiny\"\nstarter = \"voice\"\nlanguage = \"en\"\n";
