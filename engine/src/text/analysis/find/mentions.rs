@@ -8,7 +8,7 @@ use super::super::lists::{CALENDAR, COMMON, COMPANY, GIVEN, RARE, SURNAME, TOWN}
 use super::super::mask::MIN_CONFIDENCE;
 use super::super::reading::{Break, Token};
 use super::super::{Finding, Source};
-use super::names::{Hit, Names};
+use super::name_words::{Hit, Names};
 
 /// From this confidence on, parts of a name are looked for elsewhere.
 const KNOWN: f32 = 0.8;

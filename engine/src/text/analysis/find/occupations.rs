@@ -8,7 +8,7 @@ use super::super::label::Label;
 use super::super::lists::{COMPANY, Lists, PhraseKind};
 use super::super::reading::{Break, Reading, is_clear_given};
 use super::super::{Finding, Source};
-use super::terms::{any_before, is_person_mask, is_said_of_person, person_near};
+use super::persons::{any_before, is_person_mask, is_said_of_person, person_near};
 
 /// Last words of titles of jobs.
 const HEADS: &str = "administrator adviser advisor agent analyst apprentice archivist artist assessor assistant associate attendant \

@@ -9,67 +9,10 @@ use super::super::numbers::Code;
 use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
 use super::occupations;
+use super::persons::{ROLES, any_before, is_owned, is_said_of_person, person_after, person_near};
 
 /// The confidence of a term that tells of no person. Redaction leaves it alone.
 const MENTIONED: f32 = 0.35;
-
-const PERSONS: &[&str] = &[
-    "i",
-    "i'm",
-    "i've",
-    "my",
-    "me",
-    "he",
-    "she",
-    "he's",
-    "she's",
-    "his",
-    "her",
-    "him",
-    "we",
-    "we're",
-    "patient",
-    "wife",
-    "husband",
-    "son",
-    "daughter",
-    "mother",
-    "father",
-    "brother",
-    "sister",
-    "mom",
-    "dad",
-    "mum",
-    "grandmother",
-    "grandfather",
-    "uncle",
-    "aunt",
-    "friend",
-    "partner",
-    "they're",
-    "cousin",
-    "daddy",
-    "mummy",
-    "grandma",
-    "grandpa",
-    "grandson",
-    "granddaughter",
-    "boyfriend",
-    "girlfriend",
-    "fiance",
-    "fiancee",
-    "nephew",
-    "niece",
-    "colleague",
-    "neighbour",
-    "neighbor",
-    "boss",
-    "roommate",
-    "flatmate",
-    "landlord",
-    "landlady",
-];
-
 /// Finds terms.
 pub fn find(reading: &Reading<'_>, codes: &[Code], found: &mut Vec<Finding>) {
     let lists = Lists::get();
@@ -117,74 +60,6 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], found: &mut Vec<Finding>) {
     events(reading, found);
 }
 
-/// A word that tells of a person stands in the sentence before `at`, at most `most` words away.
-pub(super) fn person_near(reading: &Reading<'_>, at: usize, most: usize) -> bool {
-    let sentence = reading.tokens[at].sentence;
-    (at.saturating_sub(most)..at).any(|before| {
-        let token = &reading.tokens[before];
-        token.sentence == sentence
-            && (PERSONS.contains(&token.lower.as_str())
-                || super::super::reading::is_clear_given(token)
-                || is_person_mask(token.text))
-    })
-}
-
-/// A word that tells of a person follows in the sentence.
-fn person_after(reading: &Reading<'_>, end: usize, most: usize) -> bool {
-    let sentence = reading.tokens[end - 1].sentence;
-    (end..(end + most).min(reading.tokens.len())).any(|at| {
-        reading.tokens[at].sentence == sentence
-            && matches!(reading.lower(at), "i" | "i'm" | "i've" | "my" | "me" | "he" | "she" | "his" | "her")
-    })
-}
-
-/// "my", "his" and the like before a word.
-fn is_owned(reading: &Reading<'_>, at: usize) -> bool {
-    matches!(reading.before(at, 1), "my" | "his" | "her" | "our" | "their" | "your")
-}
-
-pub(super) fn is_person_mask(text: &str) -> bool {
-    text.contains("[PERSON_NAME]")
-}
-
-pub(super) fn any_before(reading: &Reading<'_>, at: usize, most: usize, words: &[&str]) -> bool {
-    let sentence = reading.tokens[at].sentence;
-    (at.saturating_sub(most)..at)
-        .any(|before| reading.tokens[before].sentence == sentence && words.contains(&reading.lower(before)))
-}
-
-/// "I'm French", "she is a nurse", "my brother was Catholic": a person, a form of "be", at most `most` words.
-pub(super) fn is_said_of_person(reading: &Reading<'_>, at: usize, most: usize) -> bool {
-    let sentence = reading.tokens[at].sentence;
-    (at.saturating_sub(most)..at).rev().any(|be| {
-        if reading.tokens[be].sentence != sentence {
-            return false;
-        }
-        let word = reading.lower(be);
-        if matches!(word, "i'm" | "we're" | "they're") {
-            return true;
-        }
-        // "he's" is "he" without its "'s".
-        if matches!(word, "he" | "she")
-            && reading.tokens[be].text.len() > reading.tokens[be].core.end
-            && reading.tokens[be].text.contains(['\'', '’'])
-        {
-            return true;
-        }
-        matches!(
-            word,
-            "am" | "is" | "was" | "are" | "were" | "become" | "became" | "been" | "being" | "identify" | "raised"
-        ) && (be.saturating_sub(3)..be).any(|person| {
-            let token = &reading.tokens[person];
-            token.sentence == sentence
-                && (matches!(token.lower.as_str(), "i" | "he" | "she" | "they" | "we" | "who")
-                    || PERSONS[14..].contains(&token.lower.as_str())
-                    || super::super::reading::is_clear_given(token)
-                    || is_person_mask(token.text))
-        })
-    })
-}
-
 fn term_confidence(reading: &Reading<'_>, words: &Range<usize>, label: Label) -> f32 {
     let at = words.start;
     let next = reading.lower(words.end);
@@ -196,7 +71,7 @@ fn term_confidence(reading: &Reading<'_>, words: &Range<usize>, label: Label) ->
                     && (person_near(reading, at, 6) || person_after(reading, words.end, 6))
                 || any_before(reading, at, 3, &["nationality", "citizenship"])
                 // "my Scottish grandmother", "of Turkish descent".
-                || is_owned(reading, at) && PERSONS[14..].contains(&next)
+                || is_owned(reading, at) && ROLES.contains(&next)
                 || matches!(next, "descent" | "origin" | "heritage" | "ancestry" | "parents" | "roots" | "background" | "birth")
                     && person_near(reading, at, 8)
         }
