@@ -120,8 +120,11 @@ pub fn wordless(words: &mut Vec<Word>, speech: &SpeechSpans, length_ms: u64, par
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut from = 0;
     for next in standing.iter().map(|word| word.start..word.end).chain(std::iter::once(u64::MAX..u64::MAX)) {
-        let gap = from..next.start.saturating_sub(WORD_MARGIN_MS).min(length_ms);
-        from = from.max(next.end.saturating_add(WORD_MARGIN_MS));
+        // Between two words, and with the margin of their times.
+        let between = from..next.start.min(length_ms);
+        let margin = |end: u64| if end == 0 || end == length_ms { 0 } else { WORD_MARGIN_MS };
+        let gap = between.start + margin(between.start)..between.end.saturating_sub(margin(between.end));
+        from = from.max(next.end);
         let spans: Vec<Range<u64>> = speech.within(gap.clone()).collect();
         let (Some(first), Some(last)) = (spans.first(), spans.last()) else { continue };
         if spans.iter().map(|span| span.end - span.start).sum::<u64>() < MIN_WORDLESS_MS {
@@ -129,7 +132,7 @@ pub fn wordless(words: &mut Vec<Word>, speech: &SpeechSpans, length_ms: u64, par
         }
         let mut part = first.start.saturating_sub(PART_MARGIN_MS)..(last.end + PART_MARGIN_MS).min(length_ms);
         for word in stretched.iter().map(|word| word.start..word.end).filter(|word| overlap(word, &gap)) {
-            part = part.start.min(word.start)..part.end.max(word.end);
+            part = part.start.min(word.start).max(between.start)..part.end.max(word.end).min(between.end);
         }
         match found.last_mut() {
             Some(last) if overlap(last, &part) => last.end = part.end,

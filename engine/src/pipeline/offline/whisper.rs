@@ -120,7 +120,9 @@ impl TranscriptBuilder<'_> {
             word.start += part.start_ms;
             word.end += part.start_ms;
         }
-        let at = self.spoken.words.partition_point(|word| word.start < part.start_ms);
+        // A word of no length may end where the part begins.
+        let is_before = |word: &Word| word.start < part.start_ms || word.end <= part.start_ms;
+        let at = self.spoken.words.partition_point(is_before);
         if is_repetition(&words, &self.spoken.words, at, &self.coverage) {
             return;
         }
