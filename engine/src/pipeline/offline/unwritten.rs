@@ -114,12 +114,12 @@ pub fn unwritten(
 /// lie beside the `parts` that are written again already. Words that are stretched over such speech are taken away: their parts have
 /// them.
 pub fn wordless(words: &mut Vec<Word>, speech: &SpeechSpans, length_ms: u64, parts: &[Range<u64>]) -> Vec<Range<u64>> {
-    let (stretched, standing): (Vec<Word>, Vec<Word>) =
-        words.iter().cloned().partition(|word| word.end - word.start > LONGEST_WORD_MS);
+    let is_stretched = |word: &Range<u64>| word.end - word.start > LONGEST_WORD_MS;
+    let (stretched, standing): (Vec<_>, Vec<_>) = words.iter().map(|word| word.start..word.end).partition(is_stretched);
     let overlap = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut from = 0;
-    for next in standing.iter().map(|word| word.start..word.end).chain(std::iter::once(u64::MAX..u64::MAX)) {
+    for next in standing.into_iter().chain(std::iter::once(u64::MAX..u64::MAX)) {
         // Between two words, and with the margin of their times.
         let between = from..next.start.min(length_ms);
         let margin = |end: u64| if end == 0 || end == length_ms { 0 } else { WORD_MARGIN_MS };
@@ -131,7 +131,7 @@ pub fn wordless(words: &mut Vec<Word>, speech: &SpeechSpans, length_ms: u64, par
             continue;
         }
         let mut part = first.start.saturating_sub(PART_MARGIN_MS)..(last.end + PART_MARGIN_MS).min(length_ms);
-        for word in stretched.iter().map(|word| word.start..word.end).filter(|word| overlap(word, &gap)) {
+        for word in stretched.iter().filter(|word| overlap(word, &gap)) {
             part = part.start.min(word.start).max(between.start)..part.end.max(word.end).min(between.end);
         }
         match found.last_mut() {
@@ -142,9 +142,10 @@ pub fn wordless(words: &mut Vec<Word>, speech: &SpeechSpans, length_ms: u64, par
     found.retain(|found| {
         found.end - found.start + MIN_ADVANCE_MS <= length_ms && !parts.iter().any(|part| overlap(part, found))
     });
-    let stands =
-        |word: &Word| !stretched.contains(word) || !found.iter().any(|part| overlap(part, &(word.start..word.end)));
-    words.retain(stands);
+    words.retain(|word| {
+        let word = word.start..word.end;
+        !is_stretched(&word) || !found.iter().any(|part| overlap(part, &word))
+    });
     found
 }
 

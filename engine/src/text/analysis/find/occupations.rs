@@ -1,4 +1,4 @@
-//! What somebody works as: titles of jobs of the list and by their last word, where the words around them tell of a person.
+//! Jobs of persons: titles of the list, and others by their last word, where the words around them tell of a person.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -60,7 +60,6 @@ const WORKS: &[&str] = &[
     "post",
     "shifts",
     "living",
-    "career",
     "joined",
     "served",
     "serves",
@@ -84,8 +83,8 @@ const FIELDS: &[&[&str]] = &[
 /// The longest title, in words.
 const LONGEST: usize = 4;
 
-static SETS: LazyLock<(HashSet<&'static str>, HashSet<&'static str>)> =
-    LazyLock::new(|| (HEADS.split_whitespace().collect(), STOPS.split_whitespace().collect()));
+static LAST_WORDS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| HEADS.split_whitespace().collect());
+static STOP_WORDS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| STOPS.split_whitespace().collect());
 
 /// Finds titles that an announcement or a last word tells.
 pub fn find(reading: &Reading<'_>, found: &mut Vec<Finding>) {
@@ -190,7 +189,7 @@ pub fn value_at(reading: &Reading<'_>, start: usize) -> Option<Range<usize>> {
     while end < reading.tokens.len()
         && end - start < LONGEST
         && !reading.tokens[end].masked
-        && !SETS.1.contains(reading.lower(end))
+        && !STOP_WORDS.contains(reading.lower(end))
     {
         end += 1;
         if reading.tokens[end - 1].after > Break::None {
@@ -221,14 +220,14 @@ fn ends_with_head(reading: &Reading<'_>, start: usize) -> bool {
 }
 
 fn is_head(lower: &str) -> bool {
-    SETS.0.contains(lower) || lower.len() > 7 && ENDINGS.iter().any(|ending| lower.ends_with(ending))
+    LAST_WORDS.contains(lower) || lower.len() > 7 && ENDINGS.iter().any(|ending| lower.ends_with(ending))
 }
 
 /// A word within a title, before its last: no article, no name of a firm.
 fn is_part(reading: &Reading<'_>, at: usize) -> bool {
     let token = &reading.tokens[at];
     !token.masked
-        && !SETS.1.contains(token.lower.as_str())
+        && !STOP_WORDS.contains(token.lower.as_str())
         && !token.is(COMPANY)
         && token.lower.chars().all(|letter| letter.is_alphabetic() || letter == '-')
         && token.lower.len() > 1
