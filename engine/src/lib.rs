@@ -101,6 +101,7 @@ pub use chat::{
     ChatUsage, FinishReason,
 };
 pub use decoding::fusion::FusionWeights;
+pub use decoding::keyterms::Keyterm;
 pub use device::{DeviceChoice, DeviceInfo, DeviceKind, devices};
 pub use engine::{Engine, Transcription};
 pub use error::{Error, Result};
@@ -111,7 +112,7 @@ pub use options::{
 };
 pub use pipeline::language::ChatReply;
 pub use pipeline::live::session::{LiveEvents, LiveInput, LiveOutput, MAX_AHEAD_MS};
-pub use pipeline::live::{Caption, LiveEvent};
+pub use pipeline::live::{Alternative, Caption, LiveEvent};
 pub use pipeline::speech::session::{SpeechFrames, SpeechInput};
 pub use pipeline::stage_times::StageTimes;
 pub use speech::{SPEECH_FRAME, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpokenWord, VoiceInfo};

@@ -6,6 +6,7 @@ use auricle_kernels::gemv::Precision;
 
 use crate::audio::SAMPLE_RATE;
 use crate::decoding::fusion::FusionWeights;
+use crate::decoding::keyterms::Keyterm;
 use crate::device::DeviceChoice;
 use crate::memory;
 use crate::transcript::KnownSpeaker;
@@ -179,7 +180,7 @@ pub struct TranscribeOptions {
     /// finds one for the whole recording.
     pub languages: Vec<String>,
     /// Names and words to expect.
-    pub keyterms: Vec<String>,
+    pub keyterms: Vec<Keyterm>,
     /// True to expect medical terms, in English, Spanish, German and French; it changes nothing in other languages.
     pub medical_mode: bool,
     /// Streaming checkpoints: at most this much look-ahead, in ms; the longest trained one if left out.
@@ -229,7 +230,7 @@ impl TranscribeOptions {
         model: impl Into<String> => Some(model.into()),
         language: impl Into<String> => Some(language.into()),
         languages: impl IntoIterator<Item = impl Into<String>> => languages.into_iter().map(Into::into).collect(),
-        keyterms: impl IntoIterator<Item = impl Into<String>> => keyterms.into_iter().map(Into::into).collect(),
+        keyterms: impl IntoIterator<Item = impl Into<Keyterm>> => keyterms.into_iter().map(Into::into).collect(),
         medical_mode: bool => medical_mode,
         look_ahead_ms: u32 => Some(look_ahead_ms),
         language_model: LanguageModelChoice => language_model,
@@ -262,7 +263,7 @@ pub struct ListenOptions {
     /// The language spoken, `en` say; found by the model where it can, if left out.
     pub language: Option<String>,
     /// Names and words to expect. Those that the model cannot write are left out.
-    pub keyterms: Vec<String>,
+    pub keyterms: Vec<Keyterm>,
     /// True to expect medical terms, in English, Spanish, German and French; it changes nothing in other languages.
     pub medical_mode: bool,
     /// Of the samples that will be pushed, in hertz: [`SAMPLE_RATES`].
@@ -304,7 +305,7 @@ impl ListenOptions {
     setters! {
         model: impl Into<String> => Some(model.into()),
         language: impl Into<String> => Some(language.into()),
-        keyterms: impl IntoIterator<Item = impl Into<String>> => keyterms.into_iter().map(Into::into).collect(),
+        keyterms: impl IntoIterator<Item = impl Into<Keyterm>> => keyterms.into_iter().map(Into::into).collect(),
         medical_mode: bool => medical_mode,
         sample_rate: u32 => sample_rate,
         look_ahead_ms: u32 => Some(look_ahead_ms),

@@ -1,5 +1,7 @@
 //! The caller: speech and silence, and the words of the current turn.
 
+use crate::pipeline::live::Alternative;
+
 /// Silence after which speech counts anew, ms.
 const GAP_MS: u32 = 200;
 /// Silence that ends what a caller says over the agent, ms.
@@ -27,7 +29,7 @@ pub struct Caller {
     finals: Vec<String>,
     partial: String,
     /// Other texts that the partial, or the final that has taken its place, may have.
-    alternatives: Vec<String>,
+    alternatives: Vec<Alternative>,
     /// Answers that are awaited of the recogniser.
     marks: usize,
     /// True once the client knows that the caller speaks.
@@ -111,7 +113,7 @@ impl Caller {
     }
 
     /// Takes other texts of the words that come next.
-    pub fn alternatives(&mut self, texts: Vec<String>) {
+    pub fn alternatives(&mut self, texts: Vec<Alternative>) {
         self.alternatives = texts;
     }
 
@@ -151,8 +153,16 @@ impl Caller {
         text
     }
 
+    /// How probable it is that the words have a text of which this holds, among all texts that are told, 0 to 1.
+    pub fn probability(&self, holds: impl Fn(&str) -> bool) -> f32 {
+        let share = |other: &Alternative| (-other.gap).exp();
+        let all = 1.0 + self.alternatives.iter().map(share).sum::<f32>();
+        let own = if holds(&self.text()) { 1.0 } else { 0.0 };
+        (own + self.alternatives.iter().filter(|other| holds(&other.text)).map(share).sum::<f32>()) / all
+    }
+
     /// Other texts of the turn's last words.
-    pub fn other_texts(&self) -> &[String] {
+    pub fn other_texts(&self) -> &[Alternative] {
         &self.alternatives
     }
 

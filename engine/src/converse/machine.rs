@@ -1,7 +1,7 @@
 //! The states, and what each event does in them: the caller's side.
 
 use super::caller::{Caller, OVERLAP_GAP_MS};
-use super::overlap::{Overlap, STOP_MS, without_echo};
+use super::overlap::{Overlap, STOP_MS, SURE_STOP_MS, Speech, without_echo};
 use super::reply::Reply;
 use super::sound::Sound;
 use super::tools::Tools;
@@ -16,8 +16,12 @@ const PAUSE_MS: u32 = 200;
 const GO_ON_MS: u32 = 200;
 /// Audio before a turn's first speech that the turn detector hears too, ms.
 const BEFORE_TURN_MS: u64 = 500;
-/// Other texts, the likeliest, in which a word stops the agent at once: a listener's word may be heard as any.
-const STOP_TEXTS: usize = 2;
+/// Probability from which on a word stops the agent at once: a listener's word may be heard as any.
+const STOPS: f32 = 0.75;
+/// Probability from which on it does where speech goes on after a gap.
+const STOPS_WITH_MORE: f32 = 0.2;
+/// Probability from which on it needs less speech.
+const SURELY_STOPS: f32 = 0.9;
 /// Longest wait for the final words of a turn, ms.
 const WORDS_TIMEOUT_MS: u64 = 15_000;
 /// Longest wait for the last words of a session, ms.
@@ -245,8 +249,8 @@ impl Conversation {
     fn sounds(&self) -> Ending {
         let language = self.rules.language.as_deref();
         // A full stop behind an open word is a sign of the end that the likeliest text lacks.
-        let is_open = |text: &String| !text.ends_with(['.', '?', '!']) && ending(text, language) == Ending::Open;
-        if self.caller.other_texts().iter().any(is_open) {
+        let is_open = |text: &str| !text.ends_with(['.', '?', '!']) && ending(text, language) == Ending::Open;
+        if self.caller.other_texts().iter().any(|other| is_open(&other.text)) {
             return Ending::Open;
         }
         ending(&self.caller.text(), language)
@@ -408,16 +412,17 @@ impl Conversation {
     /// Tells whether the caller interrupts.
     fn judge(&mut self, now: u64) {
         let quiet = self.caller.quiet_ms();
-        let language = self.rules.language.as_deref();
-        let overlap = Overlap::new(&self.caller.text(), &self.said());
+        let stop_probability = self.stop_probability();
         let (speech_ms, resumed) = (self.caller.overlap_ms(), self.caller.resumed());
-        let stops = |text: &String| Overlap::new(text, &self.said()).stops();
-        let interrupts = overlap.interrupts(speech_ms, resumed, language);
-        // A listener's "right" may be heard as "wait", but who says that goes on.
-        let counts_others = resumed || quiet < PAUSE_MS && !overlap.listens(language);
-        self.caller.may_stop |=
-            overlap.stops() || counts_others && self.caller.other_texts().iter().take(STOP_TEXTS).any(stops);
-        let stopped = self.caller.may_stop && speech_ms >= STOP_MS;
+        // A listener's word may be heard as "wait", but who says that goes on.
+        self.caller.may_stop |= stop_probability >= STOPS || resumed && stop_probability >= STOPS_WITH_MORE;
+        let least_ms = if stop_probability >= SURELY_STOPS { SURE_STOP_MS } else { STOP_MS };
+        let stopped = self.caller.may_stop && speech_ms >= least_ms;
+        let text = self.caller.text();
+        let probability = self.caller.probability(|other| other == text);
+        let overlap = Overlap::new(&text, &self.said());
+        let interrupts =
+            overlap.interrupts(Speech { ms: speech_ms, resumed, probability }, self.rules.language.as_deref());
         if self.rules.interruptible && (interrupts || stopped) {
             return self.interrupt(now);
         }
@@ -432,12 +437,18 @@ impl Conversation {
         }
     }
 
+    /// How probable it is that one of the caller's words stops the agent at once.
+    fn stop_probability(&self) -> f32 {
+        let said = self.said();
+        self.caller.probability(|text| Overlap::new(text, &said).stops())
+    }
+
     /// It was no interruption, unless the last words say so.
     fn leave_doubt(&mut self, now: u64) {
         self.awaited_until = None;
         let overlap = Overlap::new(&self.caller.text(), &self.said());
         let language = self.rules.language.as_deref();
-        if self.rules.interruptible && overlap.interrupts(STOP_MS, false, language) {
+        if self.rules.interruptible && self.stop_probability() >= STOPS {
             return self.interrupt(now);
         }
         if !self.rules.interruptible && !overlap.fresh.is_empty() && !overlap.is_backchannel(language) {

@@ -279,6 +279,10 @@ fn apply(scene: &mut Scene, event: &str) {
     }
 }
 
+fn others(texts: &[(&str, f32)]) -> Vec<Alternative> {
+    texts.iter().map(|(text, gap)| Alternative { text: (*text).to_owned(), gap: *gap }).collect()
+}
+
 #[test]
 fn every_pair_of_state_and_event_has_its_row() {
     for (event, row) in ROWS {
@@ -430,7 +434,7 @@ fn a_turn_waits_if_it_may_have_ended_in_the_middle_of_a_sentence() {
     ] {
         let mut scene = Scene::new();
         scene.hears(true, 640);
-        scene.happens(Event::Alternatives(vec!["i would like a goat today".into(), other.into()]));
+        scene.happens(Event::Alternatives(others(&[("i would like a goat today", 0.5), (other, 1.0)])));
         scene.happens(Event::Partial("i would like to go today".into()));
         let mut quiet = 0;
         while scene.user_texts().is_empty() {
@@ -448,17 +452,35 @@ fn a_turn_waits_if_it_may_have_ended_in_the_middle_of_a_sentence() {
 
 #[test]
 fn a_word_that_is_probably_stop_stops() {
-    for (heard, others, state) in [
-        ("one eat", vec!["when each", "wait"], State::Hearing),
-        ("one eat", vec!["when each", "one each", "wait"], State::Doubt),
-        ("one eat", vec!["when each", "no"], State::Doubt),
+    for (heard, texts, state) in [
+        ("wait", vec![], State::Hearing),
+        ("no", vec![], State::Hearing),
+        ("wa", vec![("wait", 0.0)], State::Doubt),
+        ("wait", vec![("wait he", 0.5), ("ready", 0.8)], State::Hearing),
+        ("when", vec![("wait", 0.2)], State::Doubt),
+        ("wait", vec![("", 1.0)], State::Doubt),
+        ("no", vec![("another", 0.2), ("now", 0.4)], State::Doubt),
     ] {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
         scene.hears(true, 320);
-        scene.happens(Event::Alternatives(others.iter().map(|text| (*text).to_owned()).collect()));
+        scene.happens(Event::Alternatives(others(&texts)));
         scene.happens(Event::Partial(heard.into()));
-        assert_eq!(scene.state(), state, "{heard}, {others:?}");
+        assert_eq!(scene.state(), state, "{heard}, {texts:?}");
+    }
+}
+
+#[test]
+fn a_word_that_is_surely_stop_needs_less_speech() {
+    for (speech_ms, texts, state) in
+        [(160, vec![], State::Hearing), (128, vec![], State::Doubt), (160, vec![("", 1.2)], State::Doubt)]
+    {
+        let mut scene = Scene::in_state(State::Speaking);
+        scene.waits(900);
+        scene.hears(true, speech_ms);
+        scene.happens(Event::Alternatives(others(&texts)));
+        scene.happens(Event::Partial("stop".into()));
+        assert_eq!(scene.state(), state, "{speech_ms} ms, {texts:?}");
     }
 }
 
@@ -468,7 +490,7 @@ fn a_word_that_was_probably_stop_stops_once_there_is_enough_speech() {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
         scene.hears(true, 224);
-        scene.happens(Event::Alternatives(vec!["wait".into()]));
+        scene.happens(Event::Alternatives(others(&[("wait", -1.0), ("wait he", 0.0)])));
         scene.happens(Event::Partial("when".into()));
         scene.happens(Event::Alternatives(Vec::new()));
         scene.happens(Event::Partial("when each".into()));
@@ -481,23 +503,32 @@ fn a_word_that_was_probably_stop_stops_once_there_is_enough_speech() {
 
 #[test]
 fn a_listeners_word_that_may_be_wait_stops_once_speech_goes_on() {
-    for (heard, quiet_ms, state) in [
-        ("right", 0, State::Doubt),
-        ("great", 0, State::Doubt),
-        ("i", 0, State::Hearing),
-        ("i", 192, State::Hearing),
-        ("i", 224, State::Doubt),
-    ] {
+    for (heard, gap, more) in [("right", 0.6, State::Hearing), ("great", 1.0, State::Hearing), ("i", 1.5, State::Doubt)]
+    {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
         scene.hears(true, 512);
-        scene.hears(false, quiet_ms);
-        scene.happens(Event::Alternatives(vec!["wait".into()]));
+        scene.happens(Event::Alternatives(others(&[("wait", gap)])));
         scene.happens(Event::Partial(heard.into()));
-        assert_eq!(scene.state(), state, "{heard}, {quiet_ms} ms of silence");
+        assert_eq!(scene.state(), State::Doubt, "{heard}");
         scene.hears(false, 224);
         scene.hears(true, 64);
-        assert_eq!(scene.state(), State::Hearing, "{heard}, and more");
+        assert_eq!(scene.state(), more, "{heard}, and more");
+    }
+}
+
+#[test]
+fn a_final_word_stops_if_it_is_probable() {
+    for (texts, state) in [(vec![], State::Hearing), (vec![("", 0.1), ("I.", 0.2)], State::Speaking)] {
+        let mut scene = Scene::in_state(State::Speaking);
+        scene.waits(900);
+        scene.hears(true, 224);
+        scene.hears(false, 480);
+        assert!(scene.done.contains(&Action::Settle));
+        scene.happens(Event::Alternatives(others(&texts)));
+        scene.happens(Event::Final("Wait.".into()));
+        scene.happens(Event::Settled);
+        assert_eq!(scene.state(), state, "{texts:?}");
     }
 }
 

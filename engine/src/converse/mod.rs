@@ -26,8 +26,10 @@ mod tools;
 mod turn_end;
 
 pub use machine::Conversation;
-pub use overlap::STOP_WORDS;
+pub use overlap::EXPECTED_WORDS;
 pub use reply::{VOICE_RATE, VoiceFrame, VoiceWord};
+
+use crate::pipeline::live::Alternative;
 
 /// The state of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,7 +145,7 @@ pub enum Event {
         ms: u32,
     },
     /// Other texts that the words of the next partial or final may have, nearly as likely.
-    Alternatives(Vec<String>),
+    Alternatives(Vec<Alternative>),
     /// The words since the last final, which may still change.
     Partial(String),
     /// Words that do not change any more, formatted.

@@ -8,13 +8,12 @@ const BACKCHANNELS: &[&str] = &[
     "right", "sure", "ah", "oh", "aha", "alright", "i", "see", "cool", "nice", "great", "good", "wow", "really",
 ];
 
-/// Words that stop the agent at once, and that recognition is to expect.
-pub const STOP_WORDS: &[&str] = &["stop", "wait"];
-/// Words that stop the agent at once too. They are too short to be expected: "no" begins many words.
-const SHORT_STOPS: &[&str] = &["no"];
+/// Words that stop the agent at once.
+const STOP_WORDS: &[&str] = &["stop", "wait", "no"];
 
-/// Letters from which on a listener's word is hardly the beginning of another one, as "I" is.
-const SHORTEST_LISTENER: usize = 3;
+/// Words that recognition is to expect, and how strongly: those that stop the agent, but "no", which begins many words, and a listener's
+/// that is like one of them.
+pub const EXPECTED_WORDS: &[(&str, f32)] = &[("stop", 1.0), ("wait", 1.0), ("right", 0.4)];
 
 /// The most recent words of the agent that echo is looked for in.
 const RECENT_WORDS: usize = 60;
@@ -27,18 +26,36 @@ const LOST_WORDS: usize = 2;
 /// New words that interrupt where others were echo. Recognition errors in echo look like new words.
 const NEW_BESIDE_ECHO: usize = 3;
 
-/// Speech with which a word stops the agent at once, ms: what is shorter is echo that was taken for the word.
+/// Speech with which a word stops the agent at once, ms: what is shorter is echo that was taken for the word. Nothing else is like a
+/// word that is sure.
 pub(super) const STOP_MS: u32 = 250;
+pub(super) const SURE_STOP_MS: u32 = 160;
 /// Speech that interrupts with three words or more, ms.
 const WORDS_MS: u32 = 500;
-/// Speech that interrupts with one or two words, ms: a listener's "okay" may be heard as other words, but it is shorter.
+/// Speech that interrupts with one or two words that are sure, or with three that are not, ms: a listener's "okay" may be heard as other
+/// words, but it is shorter.
 const FEW_WORDS_MS: u32 = 750;
 /// Speech that interrupts with words that go on after a gap, ms: a listener's word stands alone.
 const RESUMED_MS: u32 = 400;
-/// Speech that interrupts before a word of it is recognised, ms. Echo is no speech.
+/// Speech that interrupts before a word of it is recognised, or with one or two words that are not sure, ms. Echo is no speech.
 const WORDLESS_MS: u32 = 900;
-/// Speech that interrupts with one or two words of a listener, ms.
-const LISTENER_MS: u32 = 1_000;
+/// Speech that interrupts with words of a listener alone, ms: "oh, nice" takes more than a second.
+const LISTENER_MS: u32 = 1_300;
+
+/// Probability from which on words are sure, and from which on they are likely.
+const SURE: f32 = 0.75;
+const LIKELY: f32 = 0.4;
+
+/// How the caller says words over the agent.
+#[derive(Clone, Copy, Debug)]
+pub struct Speech {
+    /// Speech so far, ms.
+    pub ms: u32,
+    /// True if it goes on after a gap.
+    pub resumed: bool,
+    /// Probability of the words, among all texts that are told.
+    pub probability: f32,
+}
 
 /// Heard words, told apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,43 +86,40 @@ impl Overlap {
         Self { fresh, has_echo }
     }
 
-    /// True if the caller wants the agent to stop, after this much speech, which may have `resumed` after a gap.
-    pub fn interrupts(&self, speech_ms: u32, resumed: bool, language: Option<&str>) -> bool {
-        if speech_ms >= STOP_MS && (self.stops() || self.has(SHORT_STOPS)) {
-            return true;
-        }
+    /// True if the caller wants the agent to stop, by how much is said. [`Overlap::stops`] tells it by a word.
+    pub fn interrupts(&self, speech: Speech, language: Option<&str>) -> bool {
         if self.has_echo && self.fresh.len() < NEW_BESIDE_ECHO {
             return false;
         }
-        let least = match self.fresh.len() {
+        let least = match self.fresh_words().count() {
             0 => WORDLESS_MS,
-            1 | 2 if self.is_backchannel(language) => LISTENER_MS,
-            1 | 2 if resumed => RESUMED_MS,
-            1 | 2 => FEW_WORDS_MS,
-            _ if self.is_backchannel(language) => 0,
-            _ => WORDS_MS,
+            _ if self.is_backchannel(language) => LISTENER_MS,
+            1 | 2 if speech.resumed => RESUMED_MS,
+            1 | 2 if speech.probability >= SURE => FEW_WORDS_MS,
+            1 | 2 => WORDLESS_MS,
+            _ if speech.probability >= LIKELY => WORDS_MS,
+            _ => FEW_WORDS_MS,
         };
-        speech_ms >= least
+        speech.ms >= least
     }
 
-    /// True if one of the words is of [`STOP_WORDS`].
+    /// True if one of the words stops the agent at once.
     pub fn stops(&self) -> bool {
-        self.has(STOP_WORDS)
+        self.fresh.iter().any(|word| STOP_WORDS.contains(&word.as_str()))
     }
 
-    fn has(&self, words: &[&str]) -> bool {
-        self.fresh.iter().any(|word| words.contains(&word.as_str()))
-    }
-
-    /// True if there are words, all of a listener, and none so short that it may be the beginning of any.
-    pub fn listens(&self, language: Option<&str>) -> bool {
-        let is_whole = |word: &String| word.chars().count() >= SHORTEST_LISTENER;
-        !self.fresh.is_empty() && self.is_backchannel(language) && self.fresh.iter().all(is_whole)
-    }
-
-    /// True if no word says more than that the caller listens.
+    /// True if no word says more than that the caller listens. The last one may be the beginning of such a word.
     pub fn is_backchannel(&self, language: Option<&str>) -> bool {
-        language.is_none_or(is_english) && self.fresh.iter().all(|word| BACKCHANNELS.contains(&word.as_str()))
+        let listens = |(at, word): (usize, &String)| match at + 1 == self.fresh.len() {
+            true => BACKCHANNELS.iter().any(|known| known.starts_with(word.as_str())),
+            false => BACKCHANNELS.contains(&word.as_str()),
+        };
+        language.is_none_or(is_english) && self.fresh.iter().enumerate().all(listens)
+    }
+
+    /// The words that are not the agent's, without letters that are the beginning of any word.
+    fn fresh_words(&self) -> impl Iterator<Item = &str> {
+        self.fresh.iter().map(String::as_str).filter(|word| word.chars().nth(1).is_some() || *word == "i")
     }
 }
 
@@ -167,27 +181,22 @@ mod tests {
 
     const SAID: &str = "The next train to Berlin leaves at nine from platform four.";
 
+    fn interrupts_if(heard: &str, speech: Speech) -> bool {
+        Overlap::new(heard, SAID).interrupts(speech, Some("en"))
+    }
+
     fn interrupts(heard: &str, speech_ms: u32) -> bool {
-        Overlap::new(heard, SAID).interrupts(speech_ms, false, Some("en"))
+        interrupts_if(heard, Speech { ms: speech_ms, resumed: false, probability: 1.0 })
     }
 
     #[test]
     fn words_that_go_on_after_a_gap_interrupt_sooner() {
-        let resumed = |heard: &str, speech_ms| Overlap::new(heard, SAID).interrupts(speech_ms, true, Some("en"));
+        let resumed =
+            |heard: &str, speech_ms| interrupts_if(heard, Speech { ms: speech_ms, resumed: true, probability: 0.3 });
         assert!(resumed("when each", 416));
         assert!(!resumed("when each", 384));
         assert!(!resumed("uh-huh", 960), "a listener's word");
         assert!(!resumed("", 896), "no word");
-    }
-
-    #[test]
-    fn whole_words_of_a_listener_are_told_from_beginnings() {
-        let listens = |heard: &str| Overlap::new(heard, SAID).listens(Some("en"));
-        for (heard, expected) in
-            [("right", true), ("Uh-huh.", true), ("I", false), ("ah", false), ("", false), ("wait", false)]
-        {
-            assert_eq!(listens(heard), expected, "{heard:?}");
-        }
     }
 
     #[test]
@@ -196,16 +205,38 @@ mod tests {
         assert!(interrupts("I meant the", 512));
         assert!(!interrupts("", 896), "a cough");
         assert!(interrupts("", 928), "its words come late");
-        assert!(!interrupts("oh hay", 736), "a listener's word that was misheard");
-        assert!(interrupts("I meant", 768));
-        assert!(!interrupts("yeah", 960));
-        assert!(interrupts("yeah", 1_024));
-        assert!(!interrupts("uh-huh okay", 600));
-        assert!(interrupts("yeah okay right", 300), "a third word");
-        for word in ["stop", "Wait!", "no"] {
-            assert!(interrupts(word, 256), "{word}");
-            assert!(!interrupts(word, 224), "{word}");
+        assert!(!interrupts("oh cha", 736), "a listener's word that was misheard");
+        assert!(interrupts("excuse me", 768));
+        for text in ["yeah", "uh-huh okay", "yeah okay right", "oh, I see", "oh, nic"] {
+            assert!(!interrupts(text, 1_280), "{text}");
+            assert!(interrupts(text, 1_312), "{text}: it is hardly that");
         }
+    }
+
+    #[test]
+    fn words_that_are_not_sure_interrupt_later() {
+        let interrupts = |heard: &str, speech_ms, probability| {
+            interrupts_if(heard, Speech { ms: speech_ms, resumed: false, probability })
+        };
+        for (heard, probability, least_ms) in [
+            ("oh hay", 0.7, 900),
+            ("emma c", 0.6, 900),
+            ("emma c", 0.8, 750),
+            ("oh ye chan", 0.3, 750),
+            ("old on a", 0.5, 900),
+            ("old on the", 0.5, 500),
+        ] {
+            assert!(!interrupts(heard, least_ms - 1, probability), "{heard}, {probability}");
+            assert!(interrupts(heard, least_ms, probability), "{heard}, {probability}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_stops_is_told_from_others() {
+        for (heard, stops) in [("stop", true), ("Wait!", true), ("no", true), ("now", false), ("", false)] {
+            assert_eq!(Overlap::new(heard, SAID).stops(), stops, "{heard}");
+        }
+        assert!(Overlap::new("the next train to Berlin stop", SAID).stops(), "a word beside the echo");
     }
 
     #[test]
@@ -214,7 +245,6 @@ mod tests {
             assert!(!interrupts(heard, 5_000), "{heard}");
         }
         assert!(interrupts("next week at", 512), "its words, far from each other");
-        assert!(interrupts("the next train to Berlin stop", 320), "a word beside the echo");
         assert!(interrupts("the next train to Berlin sorry I meant Bonn", 900));
     }
 

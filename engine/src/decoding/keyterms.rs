@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::text::medical;
 use crate::text::tokens::Vocabulary;
 
@@ -18,18 +18,57 @@ const MEDICAL_FROM: u16 = 3;
 /// Medical terms are given with this number of letters at least: shorter words are those of ordinary speech too.
 const MEDICAL_LETTERS: usize = 6;
 
+/// A name, word or phrase that recognition expects.
+///
+/// ```
+/// use auricle_engine::{Keyterm, ListenOptions};
+///
+/// let options = ListenOptions::default().keyterms([Keyterm::from("Auricle"), Keyterm::from("right").weight(0.5)]);
+/// assert_eq!(options.keyterms[0].weight, 1.0);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Keyterm {
+    /// The term, as it is written.
+    pub text: String,
+    /// How strongly it is expected, from 0 on: names take 1, an ordinary word less, or it is heard where nobody says it. Whisper
+    /// checkpoints, which read their terms, do not look at it.
+    pub weight: f32,
+}
+
+impl Keyterm {
+    /// Sets how strongly it is expected.
+    #[must_use]
+    pub fn weight(mut self, weight: f32) -> Self {
+        self.weight = weight;
+        self
+    }
+}
+
+impl From<String> for Keyterm {
+    fn from(text: String) -> Self {
+        Self { text, weight: 1.0 }
+    }
+}
+
+impl From<&str> for Keyterm {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
 /// The terms that recognition expects.
 #[derive(Clone, Debug, Default)]
 pub struct ExpectedTerms<'a> {
     /// Keyterms of the user.
-    pub keyterms: &'a [String],
+    pub keyterms: &'a [Keyterm],
     /// Terms of medical mode.
     pub medical: Vec<&'static str>,
 }
 
 impl<'a> ExpectedTerms<'a> {
     /// Keyterms, and with medical mode the medical terms of a language, or of all where it is not known.
-    pub fn new(keyterms: &'a [String], medical_mode: bool, language: Option<&str>) -> Self {
+    pub fn new(keyterms: &'a [Keyterm], medical_mode: bool, language: Option<&str>) -> Self {
         let medical: Vec<&'static str> = match language {
             _ if !medical_mode => Vec::new(),
             Some(language) => medical::terms(language).into_iter().flatten().collect(),
@@ -42,7 +81,7 @@ impl<'a> ExpectedTerms<'a> {
     pub fn words(&self) -> impl Iterator<Item = &str> {
         let medical = self.medical.iter().flat_map(|term| term.split_whitespace());
         let medical = medical.filter(|word| word.chars().count() >= MEDICAL_LETTERS);
-        self.keyterms.iter().flat_map(|term| term.split_whitespace()).chain(medical)
+        self.keyterms.iter().flat_map(|term| term.text.split_whitespace()).chain(medical)
     }
 }
 
@@ -78,20 +117,28 @@ impl Keyterms {
     /// cannot write, which are left out.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidOption`] when the tokenizer fails.
+    /// [`Error::InvalidOption`] for a weight below 0 and when the tokenizer fails.
     pub fn new<'a>(terms: &ExpectedTerms<'a>, vocabulary: &Vocabulary) -> Result<(Option<Self>, Vec<&'a str>)> {
         let mut trie = Self { nodes: vec![Node::default()] };
         let mut left_out = Vec::new();
-        for term in terms.keyterms.iter().map(|term| term.trim()).filter(|term| !term.is_empty()) {
-            match vocabulary.spelled(term)? {
-                Some(tokens) => trie.insert(&tokens, user_bonus),
-                None => left_out.push(term),
+        // A node keeps the bonus of its first phrase: the weightiest come first, and medical terms after the user's.
+        let mut keyterms: Vec<&Keyterm> = terms.keyterms.iter().filter(|term| !term.text.trim().is_empty()).collect();
+        keyterms.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        for term in keyterms {
+            if !(term.weight >= 0.0 && term.weight.is_finite()) {
+                let message =
+                    format!("the weight of the keyterm {:?} must be 0 or more, not {}", term.text, term.weight);
+                return Err(Error::InvalidOption(message));
             }
-            if let Some(tokens) = vocabulary.spelled(&capitalised(term))? {
-                trie.insert(&tokens, user_bonus);
+            let (text, bonus) = (term.text.trim(), |depth| term.weight * user_bonus(depth));
+            match vocabulary.spelled(text)? {
+                Some(tokens) => trie.insert(&tokens, bonus),
+                None => left_out.push(text),
+            }
+            if let Some(tokens) = vocabulary.spelled(&capitalised(text))? {
+                trie.insert(&tokens, bonus);
             }
         }
-        // After the user's: a node keeps the bonus of its first phrase.
         for term in &terms.medical {
             for term in [(*term).to_owned(), capitalised(term)] {
                 if let Some(tokens) = vocabulary.spelled(&term)? {
@@ -102,7 +149,7 @@ impl Keyterms {
         Ok(((trie.nodes.len() > 1).then_some(trie), left_out))
     }
 
-    fn insert(&mut self, tokens: &[u32], bonus: fn(u16) -> f32) {
+    fn insert(&mut self, tokens: &[u32], bonus: impl Fn(u16) -> f32) {
         let mut at = 0;
         for token in tokens {
             at = match self.nodes[at].next.get(token) {
@@ -181,6 +228,9 @@ fn capitalised(term: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+    use std::path::PathBuf;
+
     use super::*;
 
     fn trie(phrases: &[&[u32]]) -> Keyterms {
@@ -209,6 +259,28 @@ mod tests {
         assert_eq!(scores(&[1, 2, 3, 3]), [BEGIN, CONTINUE, CONTINUE, 0.0]);
         assert_eq!(scores(&[1, 2, 9, 9]), [BEGIN, CONTINUE, -BEGIN - CONTINUE, 0.0]);
         assert_eq!(scores(&[1, 2, 1]), [BEGIN, CONTINUE, -CONTINUE]);
+    }
+
+    #[test]
+    fn a_weight_scales_what_a_term_earns_and_never_lowers_another_one() {
+        let starter = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../models/starter/asr-en");
+        let vocabulary = Vocabulary::read(&starter, 383).unwrap();
+        let scores = |keyterms: &[Keyterm], text: &str| {
+            let terms = ExpectedTerms { keyterms, medical: Vec::new() };
+            let (trie, left_out) = Keyterms::new(&terms, &vocabulary).unwrap();
+            assert!(left_out.is_empty());
+            let (trie, mut bias) = (trie.unwrap(), Bias::default());
+            let tokens = vocabulary.spelled(text).unwrap().unwrap();
+            tokens.iter().map(|token| trie.score(&mut bias, *token)).sum::<f32>()
+        };
+        let [whole, half] = [Keyterm::from("right"), Keyterm::from("right").weight(0.5)];
+        let one = scores(&[whole], "right");
+        assert!(one >= BEGIN, "{one}");
+        assert_eq!(scores(&[half.clone()], "right"), 0.5 * one);
+        assert_eq!(scores(&[half, Keyterm::from("rightly")], "right"), one, "both begin alike");
+        let invalid = [Keyterm::from("right").weight(f32::NAN)];
+        let terms = ExpectedTerms { keyterms: &invalid, medical: Vec::new() };
+        assert!(matches!(Keyterms::new(&terms, &vocabulary), Err(Error::InvalidOption(_))));
     }
 
     #[test]

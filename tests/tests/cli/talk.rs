@@ -1,11 +1,14 @@
 //! `auricle talk` and `auricle bench --talk`: callers of good agents, and of agents with planted faults.
 
 use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::OnceLock;
 use std::thread;
 
-use auricle_tests::{Fault, FaultyAgent, Service, Setup, auricle, command, ended, eventually, models, spoken};
+use auricle_tests::{
+    Fault, FaultyAgent, Run, Service, Setup, auricle, command, ended, eventually, models, speech, spoken,
+};
 use serde_json::Value;
 
 /// A service on the starters. It has no language model: its agents reply with the notice that there is none.
@@ -105,6 +108,43 @@ fn an_agent_that_cannot_be_interrupted_is_caught() {
 fn an_agent_that_answers_in_a_pause_is_caught() {
     let report = report(Fault::Hasty);
     assert_eq!((&report["pauses"], &report["cut_turns"]), (&1.into(), &1.into()), "{report}");
+}
+
+#[test]
+fn recorded_callers_interrupt_too() {
+    let lines = tempfile::tempdir().unwrap();
+    let interruptions = lines.path().join("interruptions");
+    std::fs::create_dir(&interruptions).unwrap();
+    std::fs::copy(speech(), interruptions.join("jfk.flac")).unwrap();
+    let run = bench_with_lines(lines.path(), &["--json"]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+    let document: Value = serde_json::from_str(&run.stdout).unwrap();
+    let report = &document["report"];
+    assert_eq!((&report["interruptions"], &report["ignored_lines"]), (&1.into(), &serde_json::json!([])), "{report}");
+    assert_eq!(report["barge_in_ms"].as_array().map(Vec::len), Some(1), "{report}");
+}
+
+#[test]
+fn lines_that_cannot_be_said_are_named() {
+    let lines = tempfile::tempdir().unwrap();
+    let path = lines.path().display().to_string();
+    let run = bench_with_lines(lines.path(), &[]);
+    assert_eq!(run.status, Some(2));
+    assert!(run.stderr.contains(&path) && run.stderr.contains("backchannels"), "{}", run.stderr);
+    let backchannels = lines.path().join("backchannels");
+    std::fs::create_dir(&backchannels).unwrap();
+    std::fs::write(backchannels.join("yeah.wav"), "no sound").unwrap();
+    let run = bench_with_lines(lines.path(), &[]);
+    assert_eq!(run.status, Some(1));
+    assert!(run.stderr.contains("yeah.wav") && run.stderr.lines().count() == 1, "{}", run.stderr);
+}
+
+/// One call by callers whose lines are in this folder.
+fn bench_with_lines(lines: &Path, more: &[&str]) -> Run {
+    let (lines, models) = (lines.to_str().unwrap(), models());
+    let arguments =
+        ["bench", "--talk", "--rounds", "1", "--turns", "0", "--device", "cpu", "--lines", lines, "--models"];
+    auricle(arguments.iter().chain([&models.to_str().unwrap()]).chain(more))
 }
 
 #[test]

@@ -90,8 +90,9 @@ impl Stream {
         self.searching.beams.first().map(BeamState::open).unwrap_or_default()
     }
 
-    /// Likewise the tokens of other hypotheses, the likeliest first, whose scores are at most `margin` below the best one's.
-    pub fn alternatives(&self, margin: f32) -> impl Iterator<Item = Vec<Token>> {
+    /// Likewise the tokens of other hypotheses, the likeliest first, whose scores are at most `margin` below the best one's; and how far,
+    /// nats.
+    pub fn alternatives(&self, margin: f32) -> impl Iterator<Item = (Vec<Token>, f32)> {
         self.searching.beams.first().into_iter().flat_map(move |beam| beam.alternatives(margin))
     }
 }

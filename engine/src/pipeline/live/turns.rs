@@ -18,8 +18,20 @@ pub struct Caption {
     /// Other texts that the turn may have, unformatted, the likeliest first: see
     /// [`ListenOptions::alternatives`](crate::ListenOptions::alternatives).
     #[serde(skip)]
-    pub alternatives: Vec<String>,
+    pub alternatives: Vec<Alternative>,
 }
+
+/// Another text that a turn may have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alternative {
+    /// The text, unformatted.
+    pub text: String,
+    /// By how many nats it is less likely than the caption's text.
+    pub gap: f32,
+}
+
+/// Change of a gap that is told, nats.
+const TOLD_GAP: f32 = 0.25;
 
 /// An event of a live session.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,12 +50,12 @@ pub struct Turns {
     tokens: Vec<Token>,
     /// Open tokens, which may still change.
     open: Vec<Token>,
-    /// Other open tokens that are nearly as likely.
-    others: Vec<Vec<Token>>,
+    /// Other open tokens that are nearly as likely, and their gaps.
+    others: Vec<(Vec<Token>, f32)>,
     /// Text of the last partial.
     shown: String,
     /// Alternatives of the last partial.
-    alternatives: Vec<String>,
+    alternatives: Vec<Alternative>,
     /// Language of the speech, if it is known.
     language: Option<String>,
     emission_delay: EmissionDelay,
@@ -58,29 +70,34 @@ impl Turns {
     /// Takes the output of a step; returns the events that follow from it.
     pub fn take(&mut self, output: StepOutput, model: &FastConformer) -> Vec<LiveEvent> {
         // They count from the tokens before this step.
-        let others = || output.alternatives.iter().map(|other| &other[output.tokens.len().min(other.len())..]);
-        let others_changed = output.open.is_some() && !others().eq(self.others.iter().map(Vec::as_slice));
+        let others = || {
+            let open =
+                |(other, gap): &(Vec<Token>, f32)| (other[output.tokens.len().min(other.len())..].to_vec(), *gap);
+            output.alternatives.iter().map(open)
+        };
+        let alike = |(a, b): (&(Vec<Token>, f32), (Vec<Token>, f32))| a.0 == b.0 && (a.1 - b.1).abs() <= TOLD_GAP;
+        let others_changed = output.open.is_some()
+            && (self.others.len() != output.alternatives.len() || !self.others.iter().zip(others()).all(alike));
         if others_changed {
-            self.others = others().map(<[Token]>::to_vec).collect();
+            self.others = others().collect();
         }
         let new_open = output.open.filter(|open| *open != self.open);
         let changed = !output.tokens.is_empty() || new_open.is_some() || others_changed;
         let others = if changed || output.ended { output.alternatives.as_slice() } else { &[] };
-        let mut alternatives = self.alternatives(others, model);
+        let texts = self.texts(others, model);
         self.tokens.extend(output.tokens);
         self.open = new_open.unwrap_or(std::mem::take(&mut self.open));
         let mut events = Vec::new();
         if changed || output.ended {
             // The last frame may reach past the last sample.
             let mut caption = self.caption(output.turn_ms, output.until_ms.saturating_sub(output.turn_ms), model);
-            // The search may have several ways to one text.
-            alternatives.retain(|text| *text != caption.text);
+            let alternatives = alternatives(texts, &caption.text);
             caption.alternatives.clone_from(&alternatives);
             if output.ended && !caption.text.is_empty() {
                 let (words, text) = itn::format(&caption.words, self.language.as_deref().unwrap_or("en"));
                 events.push(LiveEvent::Final(caption));
                 events.push(LiveEvent::Formatted(Caption { text, words, alternatives }));
-            } else if caption.text != self.shown || alternatives != self.alternatives {
+            } else if caption.text != self.shown || !are_alike(&alternatives, &self.alternatives) {
                 // An empty partial too: it takes back a text that gets no final.
                 self.shown.clone_from(&caption.text);
                 self.alternatives = alternatives;
@@ -97,17 +114,13 @@ impl Turns {
         events
     }
 
-    /// Texts of the turn with other last tokens, each once.
-    fn alternatives(&self, others: &[Vec<Token>], model: &FastConformer) -> Vec<String> {
-        let mut texts = Vec::new();
-        for other in others {
+    /// Texts of the turn with other last tokens, and their gaps.
+    fn texts(&self, others: &[(Vec<Token>, f32)], model: &FastConformer) -> Vec<(String, f32)> {
+        let text = |(other, gap): &(Vec<Token>, f32)| {
             let tokens = [self.tokens.as_slice(), other].concat();
-            let text = model.vocabulary().words(&tokens, model.frame_ms(), 0).text;
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
-        texts
+            (model.vocabulary().words(&tokens, model.frame_ms(), 0).text, *gap)
+        };
+        others.iter().map(text).collect()
     }
 
     /// Caption of the turn, which begins at `turn_ms` and is `length_ms` long.
@@ -123,6 +136,26 @@ impl Turns {
         }
         caption
     }
+}
+
+/// The texts beside `likeliest`, each once: the search has several ways to a text, whose probabilities add up.
+fn alternatives(texts: Vec<(String, f32)>, likeliest: &str) -> Vec<Alternative> {
+    let (mut own, mut others) = (1.0, Vec::<(String, f32)>::new());
+    for (text, gap) in texts {
+        let share = (-gap).exp();
+        match others.iter_mut().find(|(other, _)| *other == text) {
+            _ if text == likeliest => own += share,
+            Some((_, known)) => *known += share,
+            None => others.push((text, share)),
+        }
+    }
+    others.into_iter().map(|(text, share): (String, f32)| Alternative { text, gap: (own / share).ln() }).collect()
+}
+
+/// True if both have the same texts with about the same gaps.
+fn are_alike(a: &[Alternative], b: &[Alternative]) -> bool {
+    let alike = |(a, b): (&Alternative, &Alternative)| a.text == b.text && (a.gap - b.gap).abs() <= TOLD_GAP;
+    a.len() == b.len() && a.iter().zip(b).all(alike)
 }
 
 #[cfg(test)]
@@ -165,6 +198,7 @@ mod tests {
         assert_eq!(take(&[], Some(&[]), true), partial(""), "it was nothing, and no final will replace it");
         assert_eq!(take(&[], Some(&[]), true), []);
     }
+
     #[test]
     fn alternatives_are_told_when_they_change() {
         let starter = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../models/starter/asr-en");
@@ -175,28 +209,44 @@ mod tests {
             Token { id: id as u32, frame: 1, span: 1, confidence: 0.5 }
         };
         // Alternatives of a step stand behind the tokens that it emits.
-        let mut take = |tokens: &[&str], open: Option<&[&str]>, others: &[&[&str]]| -> Vec<Vec<String>> {
+        let mut take = |tokens: &[&str], open: Option<&[&str]>, others: &[(&[&str], f32)]| -> Vec<Vec<String>> {
             let words = |texts: &[&str]| texts.iter().map(word).collect::<Vec<Token>>();
             let output = StepOutput {
                 tokens: words(tokens),
                 open: open.map(words),
-                alternatives: others.iter().map(|other| words(other)).collect(),
+                alternatives: others.iter().map(|(other, gap)| (words(other), *gap)).collect(),
                 until_ms: 1_000,
                 ..StepOutput::default()
             };
             let told = turns.take(output, &model).into_iter().map(|event| match event {
-                LiveEvent::Partial(caption) => caption.alternatives,
+                LiveEvent::Partial(caption) => caption.alternatives.into_iter().map(|other| other.text).collect(),
                 other => panic!("{other:?}"),
             });
             told.collect()
         };
         let none: [Vec<String>; 0] = [];
-        assert_eq!(take(&[], Some(&["the"]), &[&["a"]]), [["a"]]);
-        assert_eq!(take(&[], Some(&["the"]), &[&["a"]]), none);
-        assert_eq!(take(&[], Some(&["the"]), &[&["of"], &["a"]]), [["of", "a"]], "the likeliest text is the same");
+        assert_eq!(take(&[], Some(&["the"]), &[(&["a"], 0.5)]), [["a"]]);
+        assert_eq!(take(&[], Some(&["the"]), &[(&["a"], 0.7)]), none, "it is nearly as likely as before");
+        assert_eq!(take(&[], Some(&["the"]), &[(&["a"], 1.0)]), [["a"]], "it is less likely");
+        assert_eq!(
+            take(&[], Some(&["the"]), &[(&["of"], 0.1), (&["a"], 1.0)]),
+            [["of", "a"]],
+            "the likeliest text is the same"
+        );
         assert_eq!(take(&[], None, &[]), none, "nobody looked");
-        assert_eq!(take(&["the"], Some(&["a"]), &[&["the", "of"]]), [["the of"]]);
-        assert_eq!(take(&[], Some(&["a"]), &[&["of"]]), none);
+        assert_eq!(take(&["the"], Some(&["a"]), &[(&["the", "of"], 0.1)]), [["the of"]]);
+        assert_eq!(take(&[], Some(&["a"]), &[(&["of"], 0.1)]), none);
         assert_eq!(take(&[], Some(&["a"]), &[]), [[""; 0]]);
+    }
+
+    #[test]
+    fn the_probabilities_of_one_text_add_up() {
+        let texts = [("wait", 0.5), ("when", 1.0), ("wait", 0.5), ("one", 0.0)];
+        let found = alternatives(texts.map(|(text, gap)| (text.to_owned(), gap)).into(), "one");
+        let texts: Vec<&str> = found.iter().map(|other| other.text.as_str()).collect();
+        assert_eq!(texts, ["wait", "when"]);
+        // Both texts are told against the two ways to the likeliest one.
+        let expected = [0.5, 1.0 + 2_f32.ln()];
+        assert!(found.iter().zip(expected).all(|(other, gap)| (other.gap - gap).abs() < 1e-6), "{found:?}");
     }
 }

@@ -380,7 +380,7 @@ fn keyterm_prompt(model: &Whisper, options: &TranscribeOptions) -> Result<Vec<u3
     let medical: Vec<&str> = language.and_then(medical::terms).into_iter().flatten().collect();
     // From all parts of the list: drugs, conditions, anatomy, procedures.
     let medical = medical.iter().copied().step_by(medical.len().div_ceil(MEDICAL_PROMPT_TERMS).max(1));
-    let keyterms = options.keyterms.iter().map(|term| term.trim());
+    let keyterms = options.keyterms.iter().map(|term| term.text.trim());
     let terms: Vec<&str> = medical.chain(keyterms).filter(|term| !term.is_empty()).collect();
     if terms.is_empty() { Ok(Vec::new()) } else { model.vocabulary().encode(&format!(" {}.", terms.join(", "))) }
 }

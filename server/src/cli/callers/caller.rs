@@ -39,7 +39,7 @@ struct Mouth {
 
 impl Mouth {
     fn say(&mut self, line: &Line) {
-        self.lines.extend(line.iter());
+        self.lines.extend(line.samples.iter());
     }
 
     fn pause(&mut self) {
@@ -76,6 +76,8 @@ struct Caller {
     is_pausing: bool,
     /// The caller's turns that the agent has not reported.
     unreported: usize,
+    /// True once the agent has stopped a reply since the caller's last words over it.
+    stopped: bool,
     report: Report,
     ended: bool,
 }
@@ -98,6 +100,7 @@ pub async fn call(host: &Host, acts: Vec<Act>, echo_db: Option<f32>, seed: u64) 
         awaiting: None,
         is_pausing: false,
         unreported: 0,
+        stopped: false,
         report: Report { calls: 1, ..Report::default() },
         ended: false,
     };
@@ -140,15 +143,16 @@ impl Caller {
                 if !self.until(clock, LONGEST_WAIT, |caller| caller.spoke_for(BEFORE_OVERLAP)).await {
                     return;
                 }
-                let reply = self.reply.as_ref().map(|reply| reply.id.clone());
                 self.report.backchannels += 1;
+                self.stopped = false;
                 self.mouth.say(&line);
-                let stopped = self
-                    .until(clock, line_length(&line) + AFTER_SPEECH, |caller| {
-                        caller.reply.as_ref().map(|reply| &reply.id) != reply.as_ref()
-                    })
-                    .await;
-                self.report.backchannel_stops += usize::from(stopped);
+                // A reply that has been said to its end is not stopped.
+                let longest = line_length(&line) + AFTER_SPEECH;
+                self.until(clock, longest, |caller| caller.stopped || caller.reply.is_none()).await;
+                if self.stopped {
+                    self.report.backchannel_stops += 1;
+                    self.report.stopping_backchannels.push(line.name.to_string());
+                }
             }
             Act::Interrupt(line) => {
                 if !self.until(clock, LONGEST_WAIT, |caller| caller.spoke_for(BEFORE_OVERLAP)).await {
@@ -162,6 +166,7 @@ impl Caller {
                     self.report.barge_in_ms.push(ms(began.elapsed()));
                 } else {
                     self.report.ignored_interruptions += 1;
+                    self.report.ignored_lines.push(line.name.to_string());
                 }
                 self.turn(clock).await;
             }
@@ -264,6 +269,7 @@ impl Caller {
                 let Some(_) = self.reply.take_if(|current| current.id == reply) else { return };
                 self.quiet_since = at;
                 if interrupted {
+                    self.stopped = true;
                     self.loudspeaker.stop();
                     if !self.spoke_lately(at) && self.mouth.is_silent() {
                         self.report.self_interruptions += 1;
@@ -282,5 +288,5 @@ impl Caller {
 }
 
 fn line_length(line: &Line) -> Duration {
-    Duration::from_secs_f64(line.len() as f64 / f64::from(crate::cli::talk::call::RATE))
+    Duration::from_secs_f64(line.samples.len() as f64 / f64::from(crate::cli::talk::call::RATE))
 }

@@ -23,9 +23,13 @@ pub struct Report {
     pub backchannels: usize,
     /// Replies that a backchannel stopped.
     pub backchannel_stops: usize,
+    /// Those backchannels.
+    pub stopping_backchannels: Vec<String>,
     pub interruptions: usize,
     /// Interruptions that did not stop the agent.
     pub ignored_interruptions: usize,
+    /// Those interruptions.
+    pub ignored_lines: Vec<String>,
     pub pauses: usize,
     /// Replies that began in a pause of the caller's sentence.
     pub cut_turns: usize,
@@ -49,13 +53,22 @@ impl Report {
         self.phantom_turns += other.phantom_turns;
         self.backchannels += other.backchannels;
         self.backchannel_stops += other.backchannel_stops;
+        self.stopping_backchannels.extend(other.stopping_backchannels);
         self.interruptions += other.interruptions;
         self.ignored_interruptions += other.ignored_interruptions;
+        self.ignored_lines.extend(other.ignored_lines);
         self.pauses += other.pauses;
         self.cut_turns += other.cut_turns;
         self.late_frames += other.late_frames;
         self.leaked_frames += other.leaked_frames;
         self.errors.extend(other.errors);
+    }
+
+    /// The caller's lines that the agent took wrongly, each with what it did.
+    pub fn failed_lines(&self) -> Vec<String> {
+        let stops = self.stopping_backchannels.iter().map(|line| format!("a backchannel stopped a reply: {line}"));
+        let ignored = self.ignored_lines.iter().map(|line| format!("an interruption was ignored: {line}"));
+        stops.chain(ignored).collect()
     }
 
     /// Rows of a table: what, of how many, how many or how long.

@@ -12,6 +12,7 @@ mod room;
 mod script;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use auricle_engine::blocking::Engine;
 use clap::Args;
@@ -45,6 +46,9 @@ pub struct CallersArgs {
     /// A caller with headphones: no echo
     #[arg(long, requires = "talk", conflicts_with = "echo")]
     headphones: bool,
+    /// Folder of recorded callers: its folders sentences, backchannels and interruptions hold sound files, which take the places of the lines of their kind
+    #[arg(long, value_name = "DIR", requires = "talk")]
+    lines: Option<PathBuf>,
     /// The result as JSON
     #[arg(long, requires = "talk")]
     json: bool,
@@ -62,7 +66,7 @@ impl CallersArgs {
         let _file = bar.start("the callers learn their lines");
         let options = engine.options()?;
         let models = engine.models.path()?;
-        let lines = Lines::speak(&Engine::open(options)?)?;
+        let lines = Lines::prepare(&Engine::open(options)?, self.lines.as_deref())?;
         let service = self.host.service(&models, &engine.device, bar.clone())?;
         let echo = (!self.headphones).then_some(self.echo);
         let (calls, turns) = (usize::from(self.calls), usize::from(self.turns));
@@ -98,6 +102,9 @@ impl CallersArgs {
             rows.extend(parts.iter().map(|(part, ms)| vec![part.replace('_', " "), format!("{ms:.0} ms")]));
             text += &format!("\n{}", output::table(&rows));
         }
+        for line in report.failed_lines() {
+            text += &format!("\n{line}");
+        }
         for code in &report.errors {
             let remedy = match code.as_str() {
                 "model_unavailable" => {
@@ -107,7 +114,7 @@ impl CallersArgs {
             };
             text += &format!("\nthe agent told an error, {code}{remedy}");
         }
-        if !report.errors.is_empty() {
+        if !text.ends_with('\n') {
             text.push('\n');
         }
         output::print(&text)

@@ -1,12 +1,16 @@
 //! The words of a simulated caller and their times.
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use auricle_engine::SpeakOptions;
+use auricle_engine::audio::{AudioStream, RateConversion, SAMPLE_RATE};
 use auricle_engine::blocking::Engine;
+use auricle_engine::{Error, SpeakOptions};
 
 use super::room::samples;
-use crate::cli::Result;
+use crate::cli::talk::call::RATE;
+use crate::cli::{Failure, Result};
 
 /// The greeting of the agent: long enough to be spoken over.
 pub const GREETING: &str = "Good morning, and welcome to the mill of the valley. We grind wheat, rye and oats on every day of the week but \
@@ -44,7 +48,12 @@ pub const PAUSE_MS: usize = 1_000;
 const SILENCE: f32 = 1e-3;
 
 /// A line as the microphone hears it: no silence before and after it.
-pub type Line = Arc<[i16]>;
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its text, or the name of its file.
+    pub name: Arc<str>,
+    pub samples: Arc<[i16]>,
+}
 
 /// Something that the caller does.
 #[derive(Clone, Debug)]
@@ -61,7 +70,7 @@ pub enum Act {
     Interrupt(Line),
 }
 
-/// All lines, spoken by a voice of the starter.
+/// All lines of the callers.
 pub struct Lines {
     sentences: Vec<Line>,
     paused: Vec<[Line; 2]>,
@@ -70,20 +79,42 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lets the engine's last voice say all lines: the agent speaks with the first one.
+    /// Lets the engine's last voice say all lines: the agent speaks with the first one. Recordings in the folders `sentences`,
+    /// `backchannels` and `interruptions` of `recorded` take the places of the lines of their kind.
     ///
     /// # Errors
-    /// If there is no voice.
-    pub fn speak(engine: &Engine) -> Result<Self> {
+    /// If there is no voice, no such folder, or a file in one of them is no recording.
+    pub fn prepare(engine: &Engine, recorded: Option<&Path>) -> Result<Self> {
         let mut options = SpeakOptions::default();
         options.voice = engine.voices(&options)?.pop().map(|voice| voice.id);
         let say = |text: &&str| say(engine, &options, text);
-        Ok(Self {
+        let mut lines = Self {
             sentences: SENTENCES.iter().map(say).collect::<Result<_>>()?,
             paused: PAUSED.iter().map(|[first, second]| Ok([say(first)?, say(second)?])).collect::<Result<_>>()?,
             backchannels: BACKCHANNELS.iter().map(say).collect::<Result<_>>()?,
             interruptions: INTERRUPTIONS.iter().map(say).collect::<Result<_>>()?,
-        })
+        };
+        if let Some(folder) = recorded {
+            let kinds = [
+                ("sentences", &mut lines.sentences),
+                ("backchannels", &mut lines.backchannels),
+                ("interruptions", &mut lines.interruptions),
+            ];
+            let mut found = false;
+            for (kind, spoken) in kinds {
+                let files = files_of(&folder.join(kind))?;
+                if !files.is_empty() {
+                    *spoken = files.iter().map(|path| read(path)).collect::<Result<_>>()?;
+                    found = true;
+                }
+            }
+            if !found {
+                let folder = folder.display();
+                let message = format!("{folder} has no recordings in sentences, backchannels or interruptions");
+                return Err(Failure::Usage(message));
+            }
+        }
+        Ok(lines)
     }
 
     /// The acts of a call: over the greeting an interruption, or in every second call two backchannels; then turns, every third with a
@@ -117,9 +148,39 @@ fn say(engine: &Engine, options: &SpeakOptions, text: &str) -> Result<Line> {
     input.finish();
     let mut spoken: Vec<i16> = Vec::new();
     for frame in speech {
-        spoken.extend(frame?.samples.iter().map(|sample| (sample.clamp(-1.0, 1.0) * 32_767.0) as i16));
+        spoken.extend(frame?.samples.iter().map(to_i16));
     }
-    Ok(trimmed(&spoken).into())
+    Ok(Line { name: text.into(), samples: trimmed(&spoken).into() })
+}
+
+/// The files of a folder by their names; none if there is no such folder.
+fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match folder.read_dir() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
+    };
+    let entries = entries.map_err(|error| Failure::Usage(format!("{}: {error}", folder.display())))?;
+    let mut files: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).filter(|path| path.is_file()).collect();
+    files.sort();
+    Ok(files)
+}
+
+/// A recorded line.
+fn read(path: &Path) -> Result<Line> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut conversion = RateConversion::new(SAMPLE_RATE, RATE)?;
+    let mut converted = conversion.push(&AudioStream::open(path)?.read_to_end()?)?;
+    converted.extend(conversion.finish()?);
+    let spoken: Vec<i16> = converted.iter().map(to_i16).collect();
+    let samples: Arc<[i16]> = trimmed(&spoken).into();
+    if samples.is_empty() {
+        return Err(Error::InvalidOption(format!("{}: a line of a caller needs sound", path.display())).into());
+    }
+    Ok(Line { name: name.into(), samples })
+}
+
+fn to_i16(sample: &f32) -> i16 {
+    (sample.clamp(-1.0, 1.0) * 32_767.0) as i16
 }
 
 /// A line without the silence before and after it.

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use auricle_engine::audio::{ECHO_FRAME as FRAME, EchoCanceller, SAMPLE_RATE};
-use auricle_engine::converse::{STOP_WORDS, VOICE_RATE};
-use auricle_engine::{EndpointingRules, Engine, Error, ListenOptions, LiveEvents, LiveInput};
+use auricle_engine::converse::{EXPECTED_WORDS, VOICE_RATE};
+use auricle_engine::{EndpointingRules, Engine, Error, Keyterm, ListenOptions, LiveEvents, LiveInput};
 
 use super::codec::Decoder;
 use super::settings::Settings;
@@ -60,7 +60,7 @@ impl Ears {
         let options = ListenOptions::default()
             .model(recognizer())
             .sample_rate(SAMPLE_RATE)
-            .keyterms(settings.keyterms.iter().map(String::as_str).chain(STOP_WORDS.iter().copied()))
+            .keyterms(expected(settings))
             .alternatives(ALTERNATIVES)
             .turns(EndpointingRules::default().silence_ms(RECOGNIZER_SILENCE_MS))
             .language_model(live.settings.language_model.clone());
@@ -121,4 +121,10 @@ impl Ears {
         let echo = self.is_echo.drain(..frames.min(self.is_echo.len())).filter(|is_echo| *is_echo).count();
         2 * echo > frames
     }
+}
+
+/// What recognition is to expect: the user's keyterms, and words of the conversation.
+fn expected(settings: &Settings) -> impl Iterator<Item = Keyterm> {
+    let words = EXPECTED_WORDS.iter().map(|(word, weight)| Keyterm::from(*word).weight(*weight));
+    settings.keyterms.iter().map(|term| Keyterm::from(term.as_str())).chain(words)
 }

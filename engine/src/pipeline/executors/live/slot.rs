@@ -87,8 +87,8 @@ pub struct StepOutput {
     /// Open tokens, which may still change: they replace the open tokens of earlier steps. None after a step without
     /// decoding.
     pub open: Option<Vec<Token>>,
-    /// Other tokens that may stand in the place of `tokens` and `open`, the likeliest first.
-    pub alternatives: Vec<Vec<Token>>,
+    /// Other tokens that may stand in the place of `tokens` and `open`, the likeliest first, and by how many nats they are less likely.
+    pub alternatives: Vec<(Vec<Token>, f32)>,
     /// Start of the turn, ms from the start of the session.
     pub turn_ms: u64,
     /// True if the turn is over.
@@ -419,7 +419,7 @@ impl LiveSlot {
         let Some(turn) = &mut self.turn else { return StepOutput::default() };
         let open = stream.open();
         let others = stream.alternatives(ALTERNATIVE_MARGIN).take(self.request.alternatives);
-        let alternatives = others.map(|other| [tokens.as_slice(), &other].concat()).collect();
+        let alternatives = others.map(|(other, gap)| ([tokens.as_slice(), &other].concat(), gap)).collect();
         turn.stream = Some(stream);
         let last = open.last().or(tokens.last());
         if let Some(since) = turn.no_token_since.take_if(|_| last.is_some()) {
