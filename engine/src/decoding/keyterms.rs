@@ -276,7 +276,7 @@ mod tests {
         let [whole, half] = [Keyterm::from("right"), Keyterm::from("right").weight(0.5)];
         let one = scores(&[whole], "right");
         assert!(one >= BEGIN, "{one}");
-        assert_eq!(scores(&[half.clone()], "right"), 0.5 * one);
+        assert_eq!(scores(std::slice::from_ref(&half), "right"), 0.5 * one);
         assert_eq!(scores(&[half, Keyterm::from("rightly")], "right"), one, "both begin alike");
         let invalid = [Keyterm::from("right").weight(f32::NAN)];
         let terms = ExpectedTerms { keyterms: &invalid, medical: Vec::new() };

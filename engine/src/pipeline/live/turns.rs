@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::decoding::Token;
 use crate::models::fastconformer::{EmissionDelay, FastConformer};
-use crate::pipeline::executors::live::StepOutput;
+use crate::pipeline::executors::live::{OtherTokens, StepOutput, is_near};
 use crate::text::Word;
 use crate::text::itn;
 
@@ -30,8 +30,12 @@ pub struct Alternative {
     pub gap: f32,
 }
 
-/// Change of a gap that is told, nats.
-const TOLD_GAP: f32 = 0.25;
+impl Alternative {
+    /// True if both have the same text, and nearly the same gap.
+    fn is_like(&self, other: &Self) -> bool {
+        self.text == other.text && is_near(self.gap, other.gap)
+    }
+}
 
 /// An event of a live session.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +54,8 @@ pub struct Turns {
     tokens: Vec<Token>,
     /// Open tokens, which may still change.
     open: Vec<Token>,
-    /// Other open tokens that are nearly as likely, and their gaps.
-    others: Vec<(Vec<Token>, f32)>,
+    /// Other open tokens that are nearly as likely.
+    others: Vec<OtherTokens>,
     /// Text of the last partial.
     shown: String,
     /// Alternatives of the last partial.
@@ -70,16 +74,14 @@ impl Turns {
     /// Takes the output of a step; returns the events that follow from it.
     pub fn take(&mut self, output: StepOutput, model: &FastConformer) -> Vec<LiveEvent> {
         // They count from the tokens before this step.
-        let others = || {
-            let open =
-                |(other, gap): &(Vec<Token>, f32)| (other[output.tokens.len().min(other.len())..].to_vec(), *gap);
-            output.alternatives.iter().map(open)
+        let open = |other: &OtherTokens| {
+            let skipped = output.tokens.len().min(other.tokens.len());
+            OtherTokens { tokens: other.tokens[skipped..].to_vec(), gap: other.gap }
         };
-        let alike = |(a, b): (&(Vec<Token>, f32), (Vec<Token>, f32))| a.0 == b.0 && (a.1 - b.1).abs() <= TOLD_GAP;
-        let others_changed = output.open.is_some()
-            && (self.others.len() != output.alternatives.len() || !self.others.iter().zip(others()).all(alike));
+        let others: Vec<OtherTokens> = output.alternatives.iter().map(open).collect();
+        let others_changed = output.open.is_some() && !are_alike(&self.others, &others, OtherTokens::is_like);
         if others_changed {
-            self.others = others().collect();
+            self.others = others;
         }
         let new_open = output.open.filter(|open| *open != self.open);
         let changed = !output.tokens.is_empty() || new_open.is_some() || others_changed;
@@ -97,7 +99,8 @@ impl Turns {
                 let (words, text) = itn::format(&caption.words, self.language.as_deref().unwrap_or("en"));
                 events.push(LiveEvent::Final(caption));
                 events.push(LiveEvent::Formatted(Caption { text, words, alternatives }));
-            } else if caption.text != self.shown || !are_alike(&alternatives, &self.alternatives) {
+            } else if caption.text != self.shown || !are_alike(&self.alternatives, &alternatives, Alternative::is_like)
+            {
                 // An empty partial too: it takes back a text that gets no final.
                 self.shown.clone_from(&caption.text);
                 self.alternatives = alternatives;
@@ -114,11 +117,12 @@ impl Turns {
         events
     }
 
-    /// Texts of the turn with other last tokens, and their gaps.
-    fn texts(&self, others: &[(Vec<Token>, f32)], model: &FastConformer) -> Vec<(String, f32)> {
-        let text = |(other, gap): &(Vec<Token>, f32)| {
-            let tokens = [self.tokens.as_slice(), other].concat();
-            (model.vocabulary().words(&tokens, model.frame_ms(), 0).text, *gap)
+    /// Texts of the turn with other last tokens.
+    fn texts(&self, others: &[OtherTokens], model: &FastConformer) -> Vec<Alternative> {
+        let text = |other: &OtherTokens| {
+            let tokens = [self.tokens.as_slice(), &other.tokens].concat();
+            let text = model.vocabulary().words(&tokens, model.frame_ms(), 0).text;
+            Alternative { text, gap: other.gap }
         };
         others.iter().map(text).collect()
     }
@@ -139,9 +143,9 @@ impl Turns {
 }
 
 /// The texts beside `likeliest`, each once: the search has several ways to a text, whose probabilities add up.
-fn alternatives(texts: Vec<(String, f32)>, likeliest: &str) -> Vec<Alternative> {
+fn alternatives(texts: Vec<Alternative>, likeliest: &str) -> Vec<Alternative> {
     let (mut own, mut others) = (1.0, Vec::<(String, f32)>::new());
-    for (text, gap) in texts {
+    for Alternative { text, gap } in texts {
         let share = (-gap).exp();
         match others.iter_mut().find(|(other, _)| *other == text) {
             _ if text == likeliest => own += share,
@@ -152,10 +156,9 @@ fn alternatives(texts: Vec<(String, f32)>, likeliest: &str) -> Vec<Alternative> 
     others.into_iter().map(|(text, share): (String, f32)| Alternative { text, gap: (own / share).ln() }).collect()
 }
 
-/// True if both have the same texts with about the same gaps.
-fn are_alike(a: &[Alternative], b: &[Alternative]) -> bool {
-    let alike = |(a, b): (&Alternative, &Alternative)| a.text == b.text && (a.gap - b.gap).abs() <= TOLD_GAP;
-    a.len() == b.len() && a.iter().zip(b).all(alike)
+/// True if both are as long, and what stands in one is like what stands in the other.
+fn are_alike<T>(a: &[T], b: &[T], is_like: impl Fn(&T, &T) -> bool) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_like(a, b))
 }
 
 #[cfg(test)]
@@ -214,7 +217,10 @@ mod tests {
             let output = StepOutput {
                 tokens: words(tokens),
                 open: open.map(words),
-                alternatives: others.iter().map(|(other, gap)| (words(other), *gap)).collect(),
+                alternatives: others
+                    .iter()
+                    .map(|(other, gap)| OtherTokens { tokens: words(other), gap: *gap })
+                    .collect(),
                 until_ms: 1_000,
                 ..StepOutput::default()
             };
@@ -242,7 +248,7 @@ mod tests {
     #[test]
     fn the_probabilities_of_one_text_add_up() {
         let texts = [("wait", 0.5), ("when", 1.0), ("wait", 0.5), ("one", 0.0)];
-        let found = alternatives(texts.map(|(text, gap)| (text.to_owned(), gap)).into(), "one");
+        let found = alternatives(texts.map(|(text, gap)| Alternative { text: text.to_owned(), gap }).into(), "one");
         let texts: Vec<&str> = found.iter().map(|other| other.text.as_str()).collect();
         assert_eq!(texts, ["wait", "when"]);
         // Both texts are told against the two ways to the likeliest one.

@@ -79,6 +79,30 @@ pub struct TurnQuestion {
     pub turn: usize,
 }
 
+/// Tokens that are less likely than others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OtherTokens {
+    /// The tokens.
+    pub tokens: Vec<Token>,
+    /// By how many nats they are less likely.
+    pub gap: f32,
+}
+
+/// Change of a gap that is told, nats.
+const TOLD_GAP: f32 = 0.25;
+
+impl OtherTokens {
+    /// True if both have the same tokens, and nearly the same gap.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.tokens == other.tokens && is_near(self.gap, other.gap)
+    }
+}
+
+/// True if two gaps differ by less than is told.
+pub fn is_near(a: f32, b: f32) -> bool {
+    (a - b).abs() <= TOLD_GAP
+}
+
 /// Output of a step for a live stream.
 #[derive(Clone, Debug, Default)]
 pub struct StepOutput {
@@ -87,8 +111,8 @@ pub struct StepOutput {
     /// Open tokens, which may still change: they replace the open tokens of earlier steps. None after a step without
     /// decoding.
     pub open: Option<Vec<Token>>,
-    /// Other tokens that may stand in the place of `tokens` and `open`, the likeliest first, and by how many nats they are less likely.
-    pub alternatives: Vec<(Vec<Token>, f32)>,
+    /// What may stand in the place of `tokens` and `open`, the likeliest first.
+    pub alternatives: Vec<OtherTokens>,
     /// Start of the turn, ms from the start of the session.
     pub turn_ms: u64,
     /// True if the turn is over.
@@ -419,7 +443,8 @@ impl LiveSlot {
         let Some(turn) = &mut self.turn else { return StepOutput::default() };
         let open = stream.open();
         let others = stream.alternatives(ALTERNATIVE_MARGIN).take(self.request.alternatives);
-        let alternatives = others.map(|(other, gap)| ([tokens.as_slice(), &other].concat(), gap)).collect();
+        let alternatives =
+            others.map(|(other, gap)| OtherTokens { tokens: [tokens.as_slice(), &other].concat(), gap }).collect();
         turn.stream = Some(stream);
         let last = open.last().or(tokens.last());
         if let Some(since) = turn.no_token_since.take_if(|_| last.is_some()) {
