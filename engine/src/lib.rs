@@ -112,11 +112,11 @@ pub use options::{
 };
 pub use pipeline::language::ChatReply;
 pub use pipeline::live::session::{LiveEvents, LiveInput, LiveOutput, MAX_AHEAD_MS};
-pub use pipeline::live::{Alternative, Caption, LiveEvent};
+pub use pipeline::live::{Caption, LiveEvent};
 pub use pipeline::speech::session::{SpeechFrames, SpeechInput};
 pub use pipeline::stage_times::StageTimes;
 pub use speech::{SPEECH_FRAME, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpokenWord, VoiceInfo};
-pub use text::{Word, analysis, extractive, search, segments, subtitles};
+pub use text::{Alternative, Word, analysis, extractive, search, segments, subtitles};
 pub use transcript::{KnownSpeaker, ModelReport, Progress, Transcript, Utterance, VoiceProfile};
 pub use vad::endpointer::EndpointingRules;
 

@@ -1,6 +1,6 @@
 //! The caller: speech and silence, and the words of the current turn.
 
-use crate::pipeline::live::Alternative;
+use crate::text::Alternative;
 
 /// Silence after which speech counts anew, ms.
 const GAP_MS: u32 = 200;

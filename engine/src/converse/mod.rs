@@ -29,7 +29,7 @@ pub use machine::Conversation;
 pub use overlap::EXPECTED_WORDS;
 pub use reply::{VOICE_RATE, VoiceFrame, VoiceWord};
 
-use crate::pipeline::live::Alternative;
+use crate::text::Alternative;
 
 /// The state of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

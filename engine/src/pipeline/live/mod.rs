@@ -6,4 +6,4 @@
 pub mod session;
 mod turns;
 
-pub use turns::{Alternative, Caption, LiveEvent};
+pub use turns::{Caption, LiveEvent};

@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::decoding::Token;
 use crate::models::fastconformer::{EmissionDelay, FastConformer};
 use crate::pipeline::executors::live::{OtherTokens, StepOutput, is_near};
-use crate::text::Word;
 use crate::text::itn;
+use crate::text::{Alternative, Word};
 
 /// Text of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -19,22 +19,6 @@ pub struct Caption {
     /// [`ListenOptions::alternatives`](crate::ListenOptions::alternatives).
     #[serde(skip)]
     pub alternatives: Vec<Alternative>,
-}
-
-/// Another text that a turn may have.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Alternative {
-    /// The text, unformatted.
-    pub text: String,
-    /// By how many nats it is less likely than the caption's text.
-    pub gap: f32,
-}
-
-impl Alternative {
-    /// True if both have the same text, and nearly the same gap.
-    fn is_like(&self, other: &Self) -> bool {
-        self.text == other.text && is_near(self.gap, other.gap)
-    }
 }
 
 /// An event of a live session.
@@ -99,8 +83,7 @@ impl Turns {
                 let (words, text) = itn::format(&caption.words, self.language.as_deref().unwrap_or("en"));
                 events.push(LiveEvent::Final(caption));
                 events.push(LiveEvent::Formatted(Caption { text, words, alternatives }));
-            } else if caption.text != self.shown || !are_alike(&self.alternatives, &alternatives, Alternative::is_like)
-            {
+            } else if caption.text != self.shown || !are_alike(&self.alternatives, &alternatives, is_same) {
                 // An empty partial too: it takes back a text that gets no final.
                 self.shown.clone_from(&caption.text);
                 self.alternatives = alternatives;
@@ -154,6 +137,11 @@ fn alternatives(texts: Vec<Alternative>, likeliest: &str) -> Vec<Alternative> {
         }
     }
     others.into_iter().map(|(text, share): (String, f32)| Alternative { text, gap: (own / share).ln() }).collect()
+}
+
+/// True if both have the same text, and nearly the same gap.
+fn is_same(a: &Alternative, b: &Alternative) -> bool {
+    a.text == b.text && is_near(a.gap, b.gap)
 }
 
 /// True if both are as long, and what stands in one is like what stands in the other.
