@@ -75,8 +75,9 @@ fn a_telephone_call_is_answered_and_interrupted() {
     let (turn, whole) = (mulaw(&pcm[8 * 16_000..]), mulaw(&pcm));
     speak(&mut phone, &turn);
     let mut clears = 0;
+    // The reply to the first words is spoken over by the two seconds after the second pause.
     for _ in 0..3 {
-        speak(&mut phone, &whole[..4 * 8_000]);
+        speak(&mut phone, &whole[..8 * 8_000]);
         phone.get_ref().set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         while let Some(event) = next(&mut phone) {
             clears += usize::from(event["event"] == "clear");
