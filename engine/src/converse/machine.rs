@@ -412,7 +412,8 @@ impl Conversation {
     /// Tells whether the caller interrupts.
     fn judge(&mut self, now: u64) {
         let quiet = self.caller.quiet_ms();
-        let stop_probability = self.stop_probability();
+        let said = self.said();
+        let stop_probability = self.stop_probability(&said);
         let (speech_ms, resumed) = (self.caller.overlap_ms(), self.caller.resumed());
         // A listener's word may be heard as "wait", but who says that goes on.
         self.caller.may_stop |= stop_probability >= STOPS || resumed && stop_probability >= STOPS_WITH_MORE;
@@ -420,7 +421,7 @@ impl Conversation {
         let stopped = self.caller.may_stop && speech_ms >= least_ms;
         let text = self.caller.text();
         let probability = self.caller.probability(|other| other == text);
-        let overlap = Overlap::new(&text, &self.said());
+        let overlap = Overlap::new(&text, &said);
         let interrupts =
             overlap.interrupts(Speech { ms: speech_ms, resumed, probability }, self.rules.language.as_deref());
         if self.rules.interruptible && (interrupts || stopped) {
@@ -437,20 +438,20 @@ impl Conversation {
         }
     }
 
-    /// How probable it is that one of the caller's words stops the agent at once.
-    fn stop_probability(&self) -> f32 {
-        let said = self.said();
-        self.caller.probability(|text| Overlap::new(text, &said).stops())
+    /// How probable it is that one of the caller's words stops the agent, who has said this, at once.
+    fn stop_probability(&self, said: &str) -> f32 {
+        self.caller.probability(|text| Overlap::new(text, said).stops())
     }
 
     /// It was no interruption, unless the last words say so.
     fn leave_doubt(&mut self, now: u64) {
         self.awaited_until = None;
-        let overlap = Overlap::new(&self.caller.text(), &self.said());
-        let language = self.rules.language.as_deref();
-        if self.rules.interruptible && self.stop_probability() >= STOPS {
+        let said = self.said();
+        if self.rules.interruptible && self.stop_probability(&said) >= STOPS {
             return self.interrupt(now);
         }
+        let overlap = Overlap::new(&self.caller.text(), &said);
+        let language = self.rules.language.as_deref();
         if !self.rules.interruptible && !overlap.fresh.is_empty() && !overlap.is_backchannel(language) {
             // It is answered after the reply.
             return;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::decoding::Token;
 use crate::models::fastconformer::{EmissionDelay, FastConformer};
-use crate::pipeline::executors::live::{OtherTokens, StepOutput, is_near};
+use crate::pipeline::executors::live::{OtherTokens, StepOutput};
 use crate::text::itn;
 use crate::text::{Alternative, Word};
 
@@ -31,6 +31,9 @@ pub enum LiveEvent {
     /// The turn of the last final, formatted: numbers in digits, a capital at the start, a full stop at the end.
     Formatted(Caption),
 }
+
+/// Change of an alternative's gap that is told, nats.
+const TOLD_GAP: f32 = 0.25;
 
 /// The current turn.
 #[derive(Default)]
@@ -63,7 +66,7 @@ impl Turns {
             OtherTokens { tokens: other.tokens[skipped..].to_vec(), gap: other.gap }
         };
         let others: Vec<OtherTokens> = output.alternatives.iter().map(open).collect();
-        let others_changed = output.open.is_some() && !are_alike(&self.others, &others, OtherTokens::is_like);
+        let others_changed = output.open.is_some() && others != self.others;
         if others_changed {
             self.others = others;
         }
@@ -83,7 +86,7 @@ impl Turns {
                 let (words, text) = itn::format(&caption.words, self.language.as_deref().unwrap_or("en"));
                 events.push(LiveEvent::Final(caption));
                 events.push(LiveEvent::Formatted(Caption { text, words, alternatives }));
-            } else if caption.text != self.shown || !are_alike(&self.alternatives, &alternatives, is_same) {
+            } else if caption.text != self.shown || !are_alike(&self.alternatives, &alternatives) {
                 // An empty partial too: it takes back a text that gets no final.
                 self.shown.clone_from(&caption.text);
                 self.alternatives = alternatives;
@@ -139,14 +142,10 @@ fn alternatives(texts: Vec<Alternative>, likeliest: &str) -> Vec<Alternative> {
     others.into_iter().map(|(text, share): (String, f32)| Alternative { text, gap: (own / share).ln() }).collect()
 }
 
-/// True if both have the same text, and nearly the same gap.
-fn is_same(a: &Alternative, b: &Alternative) -> bool {
-    a.text == b.text && is_near(a.gap, b.gap)
-}
-
-/// True if both are as long, and what stands in one is like what stands in the other.
-fn are_alike<T>(a: &[T], b: &[T], is_like: impl Fn(&T, &T) -> bool) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_like(a, b))
+/// True if both have the same texts with nearly the same gaps.
+fn are_alike(a: &[Alternative], b: &[Alternative]) -> bool {
+    let alike = |(a, b): (&Alternative, &Alternative)| a.text == b.text && (a.gap - b.gap).abs() <= TOLD_GAP;
+    a.len() == b.len() && a.iter().zip(b).all(alike)
 }
 
 #[cfg(test)]

@@ -83,38 +83,34 @@ impl Lines {
     /// `backchannels` and `interruptions` of `recorded` take the places of the lines of their kind.
     ///
     /// # Errors
-    /// If there is no voice, no such folder, or a file in one of them is no recording.
+    /// If there is no voice, none of these folders has a file, or one of the files is no recording.
     pub fn prepare(engine: &Engine, recorded: Option<&Path>) -> Result<Self> {
+        let files = |kind| recorded.map_or(Ok(Vec::new()), |folder| files_of(&folder.join(kind)));
+        let (sentences, backchannels, interruptions) =
+            (files("sentences")?, files("backchannels")?, files("interruptions")?);
+        if let Some(folder) = recorded
+            && [&sentences, &backchannels, &interruptions].iter().all(|files| files.is_empty())
+        {
+            let folder = folder.display();
+            let message = format!("{folder} has no recordings in sentences, backchannels or interruptions");
+            return Err(Failure::Usage(message));
+        }
         let mut options = SpeakOptions::default();
         options.voice = engine.voices(&options)?.pop().map(|voice| voice.id);
         let say = |text: &&str| say(engine, &options, text);
-        let mut lines = Self {
-            sentences: SENTENCES.iter().map(say).collect::<Result<_>>()?,
-            paused: PAUSED.iter().map(|[first, second]| Ok([say(first)?, say(second)?])).collect::<Result<_>>()?,
-            backchannels: BACKCHANNELS.iter().map(say).collect::<Result<_>>()?,
-            interruptions: INTERRUPTIONS.iter().map(say).collect::<Result<_>>()?,
+        let lines = |files: Vec<PathBuf>, texts: &[&str]| -> Result<Vec<Line>> {
+            if files.is_empty() {
+                texts.iter().map(say).collect()
+            } else {
+                files.iter().map(|path| read(path)).collect()
+            }
         };
-        if let Some(folder) = recorded {
-            let kinds = [
-                ("sentences", &mut lines.sentences),
-                ("backchannels", &mut lines.backchannels),
-                ("interruptions", &mut lines.interruptions),
-            ];
-            let mut found = false;
-            for (kind, spoken) in kinds {
-                let files = files_of(&folder.join(kind))?;
-                if !files.is_empty() {
-                    *spoken = files.iter().map(|path| read(path)).collect::<Result<_>>()?;
-                    found = true;
-                }
-            }
-            if !found {
-                let folder = folder.display();
-                let message = format!("{folder} has no recordings in sentences, backchannels or interruptions");
-                return Err(Failure::Usage(message));
-            }
-        }
-        Ok(lines)
+        Ok(Self {
+            sentences: lines(sentences, SENTENCES)?,
+            paused: PAUSED.iter().map(|[first, second]| Ok([say(first)?, say(second)?])).collect::<Result<_>>()?,
+            backchannels: lines(backchannels, BACKCHANNELS)?,
+            interruptions: lines(interruptions, INTERRUPTIONS)?,
+        })
     }
 
     /// The acts of a call: over the greeting an interruption, or in every second call two backchannels; then turns, every third with a

@@ -123,7 +123,7 @@ impl Ears {
     }
 }
 
-/// What recognition is to expect: the user's keyterms, and words of the conversation.
+/// The words that recognition is to expect: the user's keyterms, and those of any conversation.
 fn expected(settings: &Settings) -> impl Iterator<Item = Keyterm> {
     let words = EXPECTED_WORDS.iter().map(|(word, weight)| Keyterm::from(*word).weight(*weight));
     settings.keyterms.iter().map(|term| Keyterm::from(term.as_str())).chain(words)

@@ -11,4 +11,4 @@ mod judge;
 mod slot;
 
 pub use executor::{LiveBatchKey, LiveExecutor};
-pub use slot::{LiveAudio, LiveRequest, OtherTokens, StepOutput, TurnQuestion, is_near};
+pub use slot::{LiveAudio, LiveRequest, OtherTokens, StepOutput, TurnQuestion};

@@ -88,21 +88,6 @@ pub struct OtherTokens {
     pub gap: f32,
 }
 
-/// Change of a gap that is told, nats.
-const TOLD_GAP: f32 = 0.25;
-
-impl OtherTokens {
-    /// True if both have the same tokens, and nearly the same gap.
-    pub fn is_like(&self, other: &Self) -> bool {
-        self.tokens == other.tokens && is_near(self.gap, other.gap)
-    }
-}
-
-/// True if two gaps differ by less than is told.
-pub fn is_near(a: f32, b: f32) -> bool {
-    (a - b).abs() <= TOLD_GAP
-}
-
 /// Output of a step for a live stream.
 #[derive(Clone, Debug, Default)]
 pub struct StepOutput {
@@ -111,7 +96,7 @@ pub struct StepOutput {
     /// Open tokens, which may still change: they replace the open tokens of earlier steps. None after a step without
     /// decoding.
     pub open: Option<Vec<Token>>,
-    /// What may stand in the place of `tokens` and `open`, the likeliest first.
+    /// Other tokens that may stand in the place of `tokens` and `open`, the likeliest first.
     pub alternatives: Vec<OtherTokens>,
     /// Start of the turn, ms from the start of the session.
     pub turn_ms: u64,
