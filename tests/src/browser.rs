@@ -102,11 +102,15 @@ impl Browser {
     }
 
     fn arrive(&mut self) {
-        eventually("another page", || {
-            // Between two pages a script has nowhere to run.
-            let how = json!({ "expression": "!window.before && document.readyState == 'complete'" });
-            (self.try_ask("Runtime.evaluate", &how)?["result"]["value"] == true).then_some(())
-        });
+        eventually("another page", || self.holds("!window.before && document.readyState == 'complete'").then_some(()));
+    }
+
+    /// True if a condition of the page holds. Between two pages none does: a script has nowhere to run.
+    pub fn holds(&mut self, condition: &str) -> bool {
+        let how = json!({ "expression": condition, "awaitPromise": true });
+        let Some(result) = self.try_ask("Runtime.evaluate", &how) else { return false };
+        assert!(result["exceptionDetails"].is_null(), "{condition}: {result}");
+        result["result"]["value"] == true
     }
 
     /// Puts files into a field of the page.

@@ -30,7 +30,7 @@ pub(crate) fn pictures(browser: &mut Browser, name: &str) {
 /// Waits until a condition of the page holds; what the page says is printed if it never does.
 pub(crate) fn holds(browser: &mut Browser, what: &str, condition: &str) {
     let waited = catch_unwind(AssertUnwindSafe(|| {
-        eventually(what, || (browser.run(condition) == "true").then_some(()));
+        eventually(what, || browser.holds(condition).then_some(()));
     }));
     if let Err(panic) = waited {
         eprintln!("the page says: {}", browser.run("location.href + document.body.innerText"));

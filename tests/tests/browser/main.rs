@@ -26,11 +26,11 @@ fn the_example_page_shows_the_turns_of_the_microphone() {
     let address = format!("file://{}#{}?token={}", page.display(), token.url(), token.secret());
     let Some(mut browser) = Browser::open(&address, &microphone) else { return };
     eventually("the page", || {
-        (browser.run("document.readyState + !!document.getElementById('start')") == "completetrue").then_some(())
+        browser.holds("document.readyState == 'complete' && !!document.getElementById('start')").then_some(())
     });
     browser.run("document.getElementById('start').click()");
     eventually("two turns on the page", || {
-        (browser.run("document.querySelectorAll('#turns p').length > 1") == "true").then_some(())
+        browser.holds("document.querySelectorAll('#turns p').length > 1").then_some(())
     });
     if let Some(pictures) = std::env::var_os("AURICLE_PICTURES") {
         let picture = data_encoding::BASE64.decode(browser.picture().as_bytes()).unwrap();
@@ -61,7 +61,7 @@ fn the_example_page_of_the_voice_agent_talks() {
     address = format!("file://{}#{address}", page.display());
     let Some(mut browser) = Browser::open(&address, &microphone) else { return };
     eventually("the page", || {
-        (browser.run("document.readyState + !!document.getElementById('start')") == "completetrue").then_some(())
+        browser.holds("document.readyState == 'complete' && !!document.getElementById('start')").then_some(())
     });
     browser.run("document.getElementById('start').click()");
     let count = |browser: &mut Browser, who: &str| {

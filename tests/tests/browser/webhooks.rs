@@ -34,7 +34,7 @@ fn somebody_sees_a_webhook_fail_and_sends_it_again() {
     let shows = |browser: &mut auricle_tests::Browser, path: &str, condition: &str| {
         eventually(condition, || {
             browser.go(&at(path));
-            (browser.run(condition) == "true").then_some(())
+            browser.holds(condition).then_some(())
         });
     };
     shows(
