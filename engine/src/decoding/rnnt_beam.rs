@@ -130,17 +130,13 @@ impl<P: PredictorState> BeamState<P> {
         others.map(move |prefix| (self.trail.tokens(prefix.last), best - prefix.score))
     }
 
-    /// Ends the search; returns the open tokens of the best prefix.
-    pub fn finish(self, beam: Beam) -> Vec<Token> {
-        let whole = |prefix: &Prefix| {
-            let end = beam
-                .fusion
-                .zip(prefix.fusion_state.as_ref())
-                .map_or(0.0, |(fusion, fusion_state)| fusion.end(fusion_state));
-            prefix.score + end
-        };
-        let best = self.prefixes.into_iter().max_by(|a, b| whole(a).total_cmp(&whole(b)));
-        best.map(|prefix| self.trail.tokens(prefix.last)).unwrap_or_default()
+    /// Ends the search: each prefix gets the score that the end of its text adds.
+    pub fn close(&mut self, beam: Beam) {
+        let Some(fusion) = beam.fusion else { return };
+        for prefix in &mut self.prefixes {
+            prefix.score += prefix.fusion_state.as_ref().map_or(0.0, |fusion_state| fusion.end(fusion_state));
+        }
+        self.prefixes.sort_by(|a, b| b.score.total_cmp(&a.score));
     }
 
     /// Moves all prefixes at `frame` past it.

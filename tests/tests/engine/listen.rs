@@ -307,6 +307,18 @@ fn alternatives_are_other_texts_of_the_search() {
     assert!(none(&without) && none(&heard(&greedy, spoken(), SECOND / 10)));
 }
 
+#[test]
+fn a_text_that_was_likeliest_until_the_end_is_an_alternative_of_the_final() {
+    // The end makes a whole word of "thou", which is likelier then than "thought".
+    let events = heard(&model("svc-realtime-pro").alternatives(8), &spoken()[..75_904], 512);
+    let pair = events.array_windows().rev().find_map(|pair| match pair {
+        [LiveEvent::Partial(_), LiveEvent::Final(_)] => Some((texts(&pair[0]).0, texts(&pair[1]))),
+        _ => None,
+    });
+    let (before, (text, others)) = pair.expect("a final after a partial");
+    assert!(text != before && others.contains(&before), "{before}, then {text} or {others:?}");
+}
+
 /// A beam search may revise partial text; it never revises finished text.
 #[test]
 fn greedy_partials_only_grow() {

@@ -90,6 +90,11 @@ impl Stream {
         self.searching.beams.first().map(BeamState::open).unwrap_or_default()
     }
 
+    /// Likewise ends the search: [`Self::open`] and [`Self::alternatives`] do not change any more, and know that the text has ended.
+    pub fn close(&mut self, beam: Beam) {
+        self.searching.beams.iter_mut().for_each(|state| state.close(beam));
+    }
+
     /// Likewise the tokens of other hypotheses, the likeliest first, whose scores are at most `margin` below the best one's; and how far,
     /// nats.
     pub fn alternatives(&self, margin: f32) -> impl Iterator<Item = (Vec<Token>, f32)> {
@@ -419,10 +424,12 @@ impl FastConformer {
     /// As [`Self::finish`].
     pub fn finish_search(&self, searching: SearchState, searches: &[Search]) -> Vec<Vec<Token>> {
         let mut beams = searching.beams.into_iter();
-        searches
-            .iter()
-            .map(|search| beams.next().map_or_else(Vec::new, |state| state.finish(search.as_beam())))
-            .collect()
+        let last = |search: &Search| {
+            let mut state = beams.next()?;
+            state.close(search.as_beam());
+            Some(state.open())
+        };
+        searches.iter().map(last).map(Option::unwrap_or_default).collect()
     }
 
     /// Copies mel rows `[frames, mels]` to the device as a tensor `[1, frames, mels]`.

@@ -8,7 +8,7 @@ use super::backlog::BacklogReporter;
 use super::judge::{Asker, TurnJudge};
 use crate::decoding::fusion::Fusion;
 use crate::decoding::keyterms::Keyterms;
-use crate::decoding::{Beam, Search, Token};
+use crate::decoding::{Beam, Token};
 use crate::error::Result;
 use crate::models::fastconformer::Stream;
 use crate::models::silero::CHUNK;
@@ -427,9 +427,7 @@ impl LiveSlot {
     pub fn encoded(&mut self, stream: Stream, tokens: Vec<Token>) -> StepOutput {
         let Some(turn) = &mut self.turn else { return StepOutput::default() };
         let open = stream.open();
-        let others = stream.alternatives(ALTERNATIVE_MARGIN).take(self.request.alternatives);
-        let alternatives =
-            others.map(|(other, gap)| OtherTokens { tokens: [tokens.as_slice(), &other].concat(), gap }).collect();
+        let alternatives = alternatives(&stream, &tokens, self.request.alternatives);
         turn.stream = Some(stream);
         let last = open.last().or(tokens.last());
         if let Some(since) = turn.no_token_since.take_if(|_| last.is_some()) {
@@ -453,9 +451,10 @@ impl LiveSlot {
         let turn = self.turn.take();
         output.settled += turn.as_ref().map_or(0, |turn| turn.cuts);
         let stream = turn.and_then(|turn| turn.stream);
-        if let (Some(stream), Some(beam)) = (stream, self.request.beam()) {
-            let model = &self.request.group.model;
-            output.tokens.extend(model.finish(stream, Search::Beam(beam)).into_iter().flatten());
+        if let (Some(mut stream), Some(beam)) = (stream, self.request.beam()) {
+            stream.close(beam);
+            output.alternatives = alternatives(&stream, &output.tokens, self.request.alternatives);
+            output.tokens.extend(stream.open());
         }
         output.open = Some(Vec::new());
         let speaking = self.endpointer.end_turn();
@@ -510,4 +509,10 @@ impl LiveSlot {
         let detected_ms = self.detected_ms();
         self.encoded_ms().map_or(detected_ms, |ms| ms.min(detected_ms))
     }
+}
+
+/// At most `most` other tokens that may follow on those before the step, which emitted `tokens`.
+fn alternatives(stream: &Stream, tokens: &[Token], most: usize) -> Vec<OtherTokens> {
+    let others = stream.alternatives(ALTERNATIVE_MARGIN).take(most);
+    others.map(|(other, gap)| OtherTokens { tokens: [tokens, &other].concat(), gap }).collect()
 }
