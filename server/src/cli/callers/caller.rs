@@ -135,7 +135,10 @@ impl Caller {
                 self.until(clock, LONGEST_REPLY, |caller| caller.mouth.is_silent()).await;
                 self.is_pausing = false;
                 let after = self.report.replies + usize::from(self.reply.is_some());
-                self.report.cut_turns += usize::from(after > before);
+                if after > before {
+                    self.report.cut_turns += 1;
+                    self.report.cut_sentences.push(format!("{} ... {}", first.name, second.name));
+                }
                 self.mouth.say(&second);
                 self.turn(clock).await;
             }

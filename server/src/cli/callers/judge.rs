@@ -33,6 +33,8 @@ pub struct Report {
     pub pauses: usize,
     /// Replies that began in a pause of the caller's sentence.
     pub cut_turns: usize,
+    /// Those sentences.
+    pub cut_sentences: Vec<String>,
     /// Gaps of sound within replies of more than a frame's length.
     pub late_frames: usize,
     /// Frames of audio after the end of their reply.
@@ -59,6 +61,7 @@ impl Report {
         self.ignored_lines.extend(other.ignored_lines);
         self.pauses += other.pauses;
         self.cut_turns += other.cut_turns;
+        self.cut_sentences.extend(other.cut_sentences);
         self.late_frames += other.late_frames;
         self.leaked_frames += other.leaked_frames;
         self.errors.extend(other.errors);
@@ -68,7 +71,8 @@ impl Report {
     pub fn failed_lines(&self) -> Vec<String> {
         let stops = self.stopping_backchannels.iter().map(|line| format!("a backchannel stopped a reply: {line}"));
         let ignored = self.ignored_lines.iter().map(|line| format!("an interruption was ignored: {line}"));
-        stops.chain(ignored).collect()
+        let cut = self.cut_sentences.iter().map(|line| format!("a reply began in a pause: {line}"));
+        stops.chain(ignored).chain(cut).collect()
     }
 
     /// Rows of a table: what, of how many, how many or how long.
