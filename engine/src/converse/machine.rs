@@ -5,7 +5,7 @@ use super::overlap::{Overlap, STOP_MS, SURE_STOP_MS, Speech, without_echo};
 use super::reply::Reply;
 use super::sound::Sound;
 use super::tools::Tools;
-use super::turn_end::{Ending, UNSURE_SILENCE_MS, ending};
+use super::turn_end::{Ending, UNSURE_SILENCE_MS, ending, may_go_on};
 use super::{Action, Event, Message, Role, Rules, State, TurnTimes};
 
 /// Speech that begins a turn, ms.
@@ -248,9 +248,7 @@ impl Conversation {
     /// How the turn sounds: open if one of the texts that it may have does. A pause cut short costs more than a second of silence.
     fn sounds(&self) -> Ending {
         let language = self.rules.language.as_deref();
-        // A full stop behind an open word is a sign of the end that the likeliest text lacks.
-        let is_open = |text: &str| !text.ends_with(['.', '?', '!']) && ending(text, language) == Ending::Open;
-        if self.caller.other_texts().iter().any(|other| is_open(&other.text)) {
+        if self.caller.other_texts().iter().any(|other| may_go_on(&other.text, language)) {
             return Ending::Open;
         }
         ending(&self.caller.text(), language)
