@@ -1,5 +1,7 @@
 //! Integrated loudness of mono sound after ITU-R BS.1770-4, in LUFS.
 
+use super::biquad::Biquad;
+
 /// Length of a gating block and the step from one to the next, seconds.
 const BLOCK_S: f64 = 0.4;
 const STEP_S: f64 = 0.1;
@@ -7,26 +9,6 @@ const STEP_S: f64 = 0.1;
 const ABSOLUTE_GATE: f64 = -70.0;
 /// Blocks so far below the mean of the others do not count, LU.
 const RELATIVE_GATE: f64 = -10.0;
-
-/// A second-order filter.
-struct Biquad {
-    b: [f64; 3],
-    a: [f64; 2],
-    state: [f64; 2],
-}
-
-impl Biquad {
-    fn new(b: [f64; 3], a: [f64; 3]) -> Self {
-        Self { b: b.map(|value| value / a[0]), a: [a[1] / a[0], a[2] / a[0]], state: [0.0; 2] }
-    }
-
-    fn next(&mut self, x: f64) -> f64 {
-        let y = self.b[0] * x + self.state[0];
-        self.state[0] = self.b[1] * x - self.a[0] * y + self.state[1];
-        self.state[1] = self.b[2] * x - self.a[1] * y;
-        y
-    }
-}
 
 /// The two filters of the K weighting at a sample rate: a head's shelf, and a high pass. The standard lists them for 48 kHz; these are
 /// the analogue filters behind that list.

@@ -7,6 +7,7 @@
 //! Time 0 of the output is the first sample of the audio track: encoder delay is removed if the file declares it, the
 //! resampler's own delay always.
 
+mod biquad;
 mod container;
 mod conversion;
 mod echo;

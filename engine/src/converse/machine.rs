@@ -420,8 +420,10 @@ impl Conversation {
         let text = self.caller.text();
         let probability = self.caller.probability(|other| other == text);
         let overlap = Overlap::new(&text, &said);
-        let interrupts =
-            overlap.interrupts(Speech { ms: speech_ms, resumed, probability }, self.rules.language.as_deref());
+        let interrupts = overlap.interrupts(
+            Speech { ms: speech_ms, resumed, quiet_ms: quiet, probability },
+            self.rules.language.as_deref(),
+        );
         if self.rules.interruptible && (interrupts || stopped) {
             return self.interrupt(now);
         }

@@ -228,7 +228,7 @@ fn apply(scene: &mut Scene, event: &str) {
         "speech 160 ms" => drop(scene.hears(true, 160)),
         "speech 320 ms" => drop(scene.hears(true, 320)),
         "speech and a word" => {
-            scene.hears(true, 800);
+            scene.hears(true, 928);
             scene.happens(Event::Partial("bananas".into()));
         }
         "silence 96 ms" => drop(scene.hears(false, 96)),

@@ -32,15 +32,18 @@ pub(super) const STOP_MS: u32 = 250;
 pub(super) const SURE_STOP_MS: u32 = 160;
 /// Speech that interrupts with three words or more, ms.
 const WORDS_MS: u32 = 500;
-/// Speech that interrupts with one or two words that are sure, or with three that are not, ms: a listener's "okay" may be heard as other
+/// Speech that interrupts with one or two words that are sure, or with three that are not, ms: a listener's "right" may be heard as other
 /// words, but it is shorter.
-const FEW_WORDS_MS: u32 = 750;
+const FEW_WORDS_MS: u32 = 900;
 /// Speech that interrupts with words that go on after a gap, ms: a listener's word stands alone.
 const RESUMED_MS: u32 = 400;
 /// Speech that interrupts before a word of it is recognised, or with one or two words that are not sure, ms. Echo is no speech.
-const WORDLESS_MS: u32 = 900;
+const WORDLESS_MS: u32 = 950;
 /// Speech that interrupts with words of a listener alone, ms: "oh, nice" takes more than a second.
 const LISTENER_MS: u32 = 1_300;
+
+/// Most silence within speech that interrupts, ms: between sounds of words it is shorter.
+const MOST_QUIET_MS: u32 = 64;
 
 /// Probability from which on words are sure, and from which on they are likely.
 const SURE: f32 = 0.75;
@@ -53,6 +56,8 @@ pub struct Speech {
     pub ms: u32,
     /// True if it goes on after a gap.
     pub resumed: bool,
+    /// Silence since then, ms.
+    pub quiet_ms: u32,
     /// Probability of the words, among all texts that are told.
     pub probability: f32,
 }
@@ -91,14 +96,19 @@ impl Overlap {
         if self.has_echo && self.fresh.len() < NEW_BESIDE_ECHO {
             return false;
         }
+        let goes_on = speech.quiet_ms <= MOST_QUIET_MS;
         let least = match self.fresh_words().count() {
+            3.. if !self.is_backchannel(language) => match speech.probability >= LIKELY && goes_on {
+                true => WORDS_MS,
+                false => FEW_WORDS_MS,
+            },
+            // The text of a listener's word may come when it is over. Who interrupts goes on.
+            _ if !goes_on => return false,
             0 => WORDLESS_MS,
             _ if self.is_backchannel(language) => LISTENER_MS,
-            1 | 2 if speech.resumed => RESUMED_MS,
-            1 | 2 if speech.probability >= SURE => FEW_WORDS_MS,
-            1 | 2 => WORDLESS_MS,
-            _ if speech.probability >= LIKELY => WORDS_MS,
-            _ => FEW_WORDS_MS,
+            _ if speech.resumed => RESUMED_MS,
+            _ if speech.probability >= SURE => FEW_WORDS_MS,
+            _ => WORDLESS_MS,
         };
         speech.ms >= least
     }
@@ -185,28 +195,31 @@ mod tests {
         Overlap::new(heard, SAID).interrupts(speech, Some("en"))
     }
 
+    fn spoken(ms: u32) -> Speech {
+        Speech { ms, resumed: false, quiet_ms: 0, probability: 1.0 }
+    }
+
     fn interrupts(heard: &str, speech_ms: u32) -> bool {
-        interrupts_if(heard, Speech { ms: speech_ms, resumed: false, probability: 1.0 })
+        interrupts_if(heard, spoken(speech_ms))
     }
 
     #[test]
     fn words_that_go_on_after_a_gap_interrupt_sooner() {
-        let resumed =
-            |heard: &str, speech_ms| interrupts_if(heard, Speech { ms: speech_ms, resumed: true, probability: 0.3 });
+        let resumed = |heard: &str, ms| interrupts_if(heard, Speech { resumed: true, probability: 0.3, ..spoken(ms) });
         assert!(resumed("when each", 416));
         assert!(!resumed("when each", 384));
         assert!(!resumed("uh-huh", 960), "a listener's word");
-        assert!(!resumed("", 896), "no word");
+        assert!(!resumed("", 928), "no word");
     }
 
     #[test]
     fn speech_interrupts_after_half_a_second_and_backchannels_do_not() {
         assert!(!interrupts("I meant the", 480));
         assert!(interrupts("I meant the", 512));
-        assert!(!interrupts("", 896), "a cough");
-        assert!(interrupts("", 928), "its words come late");
-        assert!(!interrupts("oh cha", 736), "a listener's word that was misheard");
-        assert!(interrupts("excuse me", 768));
+        assert!(!interrupts("", 928), "a cough");
+        assert!(interrupts("", 960), "its words come late");
+        assert!(!interrupts("oh cha", 896), "a listener's word that was misheard");
+        assert!(interrupts("excuse me", 928));
         for text in ["yeah", "uh-huh okay", "yeah okay right", "oh, I see", "oh, nic"] {
             assert!(!interrupts(text, 1_280), "{text}");
             assert!(interrupts(text, 1_312), "{text}: it is hardly that");
@@ -214,16 +227,23 @@ mod tests {
     }
 
     #[test]
+    fn a_listeners_word_that_was_misheard_does_not_interrupt_when_it_is_over() {
+        let over = |heard: &str, ms, quiet_ms| interrupts_if(heard, Speech { quiet_ms, ..spoken(ms) });
+        assert!(over("rights", 960, 64), "between two sounds");
+        assert!(!over("rights", 960, 160));
+        assert!(!over("law, on up", 672, 192));
+        assert!(over("I meant the", 928, 192), "it is longer than that");
+    }
+
+    #[test]
     fn words_that_are_not_sure_interrupt_later() {
-        let interrupts = |heard: &str, speech_ms, probability| {
-            interrupts_if(heard, Speech { ms: speech_ms, resumed: false, probability })
-        };
+        let interrupts = |heard: &str, ms, probability| interrupts_if(heard, Speech { probability, ..spoken(ms) });
         for (heard, probability, least_ms) in [
-            ("oh hay", 0.7, 900),
-            ("emma c", 0.6, 900),
-            ("emma c", 0.8, 750),
-            ("oh ye chan", 0.3, 750),
-            ("old on a", 0.5, 900),
+            ("oh hay", 0.7, 950),
+            ("emma c", 0.6, 950),
+            ("emma c", 0.8, 900),
+            ("oh ye chan", 0.3, 900),
+            ("old on a", 0.5, 950),
             ("old on the", 0.5, 500),
         ] {
             assert!(!interrupts(heard, least_ms - 1, probability), "{heard}, {probability}");

@@ -108,7 +108,7 @@ fn an_agent_that_cannot_be_interrupted_is_caught() {
 fn an_agent_that_answers_in_a_pause_is_caught() {
     let report = report(Fault::Hasty);
     assert_eq!((&report["pauses"], &report["cut_turns"]), (&1.into(), &1.into()), "{report}");
-    assert_eq!(report["cut_sentences"][0], "Tell me something about the ... people of the village.");
+    assert_eq!(report["cut_sentences"][0], "I would like to go to the ... house beside the river.");
 }
 
 #[test]

@@ -18,6 +18,7 @@ const HYSTERESIS: f32 = 0.15;
 pub const CHUNK_MS: u32 = 32;
 /// Samples of such a chunk.
 const CHUNK: usize = (SAMPLE_RATE / 1000 * CHUNK_MS) as usize;
+const _: () = assert!(CHUNK.is_multiple_of(FRAME), "a chunk has whole frames");
 /// Silence after which recognition ends a turn by itself, ms: the conversation ends its turns long before.
 const RECOGNIZER_SILENCE_MS: u32 = 4_000;
 
@@ -41,8 +42,6 @@ pub struct Ears {
     is_speech: bool,
     /// Frames of which no chunk has been detected yet: true for echo.
     is_echo: VecDeque<bool>,
-    /// Samples of the detector's chunks that fill no frame.
-    chunk_samples: usize,
     /// Answers that are awaited.
     pub unsettled: usize,
     /// Questions to the turn detector that wait for their answers, the oldest first.
@@ -93,7 +92,6 @@ impl Ears {
             rate: settings.input.rate,
             is_speech: false,
             is_echo: VecDeque::new(),
-            chunk_samples: 0,
             unsettled: 0,
             questions: VecDeque::new(),
         })
@@ -115,11 +113,8 @@ impl Ears {
 
     /// True if most frames of the next chunk of the detector are echo.
     fn take_chunk_echo(&mut self) -> bool {
-        self.chunk_samples += CHUNK;
-        let frames = self.chunk_samples / FRAME;
-        self.chunk_samples %= FRAME;
-        let echo = self.is_echo.drain(..frames.min(self.is_echo.len())).filter(|is_echo| *is_echo).count();
-        2 * echo > frames
+        let frames = self.is_echo.len().min(CHUNK / FRAME);
+        2 * self.is_echo.drain(..frames).filter(|is_echo| *is_echo).count() > frames
     }
 }
 
