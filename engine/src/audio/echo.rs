@@ -50,8 +50,8 @@ const LEAST_ECHO: f32 = 1e-4;
 /// Sound that exceeds the expected echo's energy by this factor, 6 dB, is no echo.
 const ABOVE_ECHO: f32 = 4.0;
 
-/// Part of the echo that was estimated, -1.5 dB, above which what its subtraction leaves is a caller's speech.
-const SPEAKS: f32 = 0.7;
+/// Part of the echo that was estimated, all of it, above which what its subtraction leaves is a caller's speech.
+const SPEAKS: f32 = 1.0;
 /// The same for an estimate that leaves much of the echo: above what it is known to leave, 7 dB.
 const ABOVE_LEFT: f32 = 5.0;
 /// Frames in which that echo may still be heard.

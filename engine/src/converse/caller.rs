@@ -18,6 +18,8 @@ pub struct Caller {
     voiced_ms: u32,
     /// Speech since the last silence of [`OVERLAP_GAP_MS`], ms, without what is shorter than [`BLIP_MS`].
     overlap_ms: u32,
+    /// The longest of these since the last turn's words were taken, ms.
+    longest_overlap_ms: u32,
     /// True if speech of [`Caller::overlap_ms`] has begun again after a gap.
     resumed: bool,
     /// Speech since the last piece of silence, ms.
@@ -51,6 +53,7 @@ impl Caller {
         if speech {
             self.voiced_ms = self.voiced_ms.saturating_add(ms);
             self.overlap_ms = self.overlap_ms.saturating_add(ms);
+            self.longest_overlap_ms = self.longest_overlap_ms.max(self.overlap_ms);
             self.burst_ms = self.burst_ms.saturating_add(ms);
             if self.burst_ms >= BURST_MS {
                 self.resumed |= self.quiet_ms >= GAP_MS && self.overlap_ms > self.voiced_ms;
@@ -80,6 +83,11 @@ impl Caller {
     /// Speech over the agent, ms: "wait" and what follows are one.
     pub fn overlap_ms(&self) -> u32 {
         self.overlap_ms
+    }
+
+    /// The longest speech over the agent since the last turn's words were taken, ms.
+    pub fn longest_overlap_ms(&self) -> u32 {
+        self.longest_overlap_ms
     }
 
     /// True if what the caller says over the agent goes on after a gap.
@@ -188,7 +196,7 @@ impl Caller {
         self.partial.clear();
         self.alternatives.clear();
         self.shown.clear();
-        (self.asked, self.may_stop) = (false, false);
+        (self.asked, self.may_stop, self.longest_overlap_ms) = (false, false, 0);
     }
 }
 

@@ -447,7 +447,9 @@ impl Conversation {
     fn leave_doubt(&mut self, now: u64) {
         self.awaited_until = None;
         let said = self.said();
-        if self.rules.interruptible && self.stop_probability(&said) >= STOPS {
+        // What is left of echo is shorter: "wheat" may be heard as "wait".
+        let spoke = self.caller.longest_overlap_ms() >= SURE_STOP_MS;
+        if self.rules.interruptible && spoke && self.stop_probability(&said) >= STOPS {
             return self.interrupt(now);
         }
         let overlap = Overlap::new(&self.caller.text(), &said);

@@ -473,7 +473,7 @@ fn a_word_that_is_probably_stop_stops() {
 #[test]
 fn a_word_that_is_surely_stop_needs_less_speech() {
     for (speech_ms, texts, state) in
-        [(160, vec![], State::Hearing), (128, vec![], State::Doubt), (160, vec![("", 1.2)], State::Doubt)]
+        [(256, vec![], State::Hearing), (224, vec![], State::Doubt), (256, vec![("", 1.2)], State::Doubt)]
     {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
@@ -519,16 +519,20 @@ fn a_listeners_word_that_may_be_wait_stops_once_speech_goes_on() {
 
 #[test]
 fn a_final_word_stops_if_it_is_probable() {
-    for (texts, state) in [(vec![], State::Hearing), (vec![("", 0.1), ("I.", 0.2)], State::Speaking)] {
+    for (speech_ms, texts, state) in [
+        (256, vec![], State::Hearing),
+        (224, vec![], State::Speaking),
+        (256, vec![("", 0.1), ("I.", 0.2)], State::Speaking),
+    ] {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
-        scene.hears(true, 224);
+        scene.hears(true, speech_ms);
         scene.hears(false, 480);
         assert!(scene.done.contains(&Action::Settle));
         scene.happens(Event::Alternatives(others(&texts)));
         scene.happens(Event::Final("Wait.".into()));
         scene.happens(Event::Settled);
-        assert_eq!(scene.state(), state, "{texts:?}");
+        assert_eq!(scene.state(), state, "{speech_ms} ms, {texts:?}");
     }
 }
 

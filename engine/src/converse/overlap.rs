@@ -28,8 +28,8 @@ const NEW_BESIDE_ECHO: usize = 3;
 
 /// Speech with which a word stops the agent at once, ms: what is shorter is echo that was taken for the word. Nothing else is like a
 /// word that is sure.
-pub(super) const STOP_MS: u32 = 250;
-pub(super) const SURE_STOP_MS: u32 = 160;
+pub(super) const STOP_MS: u32 = 300;
+pub(super) const SURE_STOP_MS: u32 = 250;
 /// Speech that interrupts with three words or more, ms.
 const WORDS_MS: u32 = 500;
 /// Speech that interrupts with one or two words that are sure, or with three that are not, ms: a listener's "right" may be heard as other
