@@ -1,5 +1,9 @@
 //! Echo cancellation: what a microphone hears of a loudspeaker beside it is taken out of its sound.
 
+mod double_talk;
+mod frame;
+mod opening;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -7,78 +11,29 @@ use sonora_aec3::block::Block;
 use sonora_aec3::block_processor::BlockProcessor;
 use sonora_aec3::config::EchoCanceller3Config;
 
+use self::double_talk::{DoubleTalk, Energies};
+pub use self::frame::FRAME;
+use self::frame::{BLOCK, FRAMES};
+use self::opening::{OPENING, Opening};
 use super::biquad::Biquad;
 use super::{Resampler, SAMPLE_RATE};
 use crate::error::{Error, Result};
-
-/// Samples of a block of the canceller, 4 ms.
-const BLOCK: usize = 64;
-/// Samples of a frame of the microphone, 8 ms.
-pub const FRAME: usize = 2 * BLOCK;
-/// Frames a second.
-const FRAMES: u32 = SAMPLE_RATE / FRAME as u32;
 
 /// Time in which at least one piece of the microphone's sound comes without delay.
 const CLOCK_WINDOW: Duration = Duration::from_secs(2);
 
 /// A loudspeaker is taken to play this much earlier than the clock tells, s: an echo may seem to come later, but never before its sound,
-/// which takes 14 ms of it to another rate.
+/// which [`LAG`] makes later.
 const MARGIN_S: f64 = 0.045;
+
+/// Samples at 16 kHz, 14 ms, by which the loudspeaker's sound is made later, as resampling gives it: in pieces of 10 ms, and a filter's 4 later.
+const LAG: usize = 224;
 
 /// The longest time that the microphone's sound may be late, in frames. After it a client is taken to have sent none.
 const MAX_LATE_FRAMES: f64 = FRAMES as f64;
 
-/// Part of a frame's energy below which what is left of it is an echo's. Detectors may take it for speech, as quiet as it is.
-const ECHO_LEFT: f32 = 0.01;
-
 /// Corner of the high-pass filter before the canceller, hertz: what is below is no speech, and disturbs it.
 const HIGH_PASS_HZ: f64 = 100.0;
-
-/// Frames of the loudspeaker's first sound in which the microphone's level shows whether it hears it at all: the longest way, and some more.
-const OPENING: usize = frames(900);
-/// Frames of the loudspeaker's sound after which the canceller has learned that there is no echo. Before, it takes a caller's speech for one.
-const LEARNED: usize = frames(9_000);
-/// Frames after which the loudspeaker's sound has been heard.
-const WAY: usize = frames(600);
-/// Mean energy of a frame of the loudspeaker that counts as sound: -60 dB of full scale.
-const SOUND: f32 = 1e-6;
-/// Part of the loudspeaker's energy, -34 dB, below which a microphone in the opening has no echo that a canceller is needed for. At -26 dB
-/// the words of an echo beside a listener's "yeah" become others.
-const NO_ECHO: f32 = 4e-4;
-/// The least part of the loudspeaker's energy that is taken for its echo, -40 dB.
-const LEAST_ECHO: f32 = 1e-4;
-/// Sound that exceeds the expected echo's energy by this factor, 6 dB, is no echo.
-const ABOVE_ECHO: f32 = 4.0;
-
-/// Part of the echo that was estimated, all of it, above which what its subtraction leaves is a caller's speech.
-const SPEAKS: f32 = 1.0;
-/// The same for an estimate that leaves much of the echo: above what it is known to leave, 7 dB.
-const ABOVE_LEFT: f32 = 5.0;
-/// Frames in which that echo may still be heard.
-const REVERB: usize = frames(100);
-/// Frames over which what is left is averaged: single ones stand out of an echo.
-const AVERAGED: usize = frames(24);
-/// Frames behind the last one that is loud enough, in which the end of a word may be too quiet; and those of them that count as speech.
-const HANGOVER: usize = frames(200);
-const COUNTED: usize = frames(80);
-/// Mean energy of a frame that may be speech: -59 dB of full scale.
-const LEAST_SPEECH: f32 = 1.3e-6;
-/// Part of the echo, -4 dB, that the estimate leaves at most once it has been learned, and the frames of echo that tell so.
-const CONVERGED: f32 = 0.4;
-const LEAST_ECHO_FRAMES: usize = frames(400);
-/// Weight of the frames before in the part that is left.
-const SMOOTHING: f32 = 0.976;
-/// Silence of the loudspeaker after which its echo may come with another delay, and sound with which the canceller has found that.
-const LONG_SILENCE: usize = frames(500);
-const SETTLED: usize = frames(400);
-/// Part of what was heard, -10 dB, below which the estimate of an echo shows that there is none, in this many frames; and the frames of sound
-/// of both sides in which an echo would have been found.
-const NO_ESTIMATE: f32 = 0.1;
-const ESTIMATED: usize = frames(500);
-const FOUND: usize = frames(800);
-/// What the subtraction of a wrong estimate adds to the energy of this many frames: the way has changed.
-const WRONG: f32 = 1.25;
-const WRONG_FRAMES: usize = frames(120);
 
 /// The canceller's samples have 16 bits; one of a microphone at its limit tells nothing of its echo.
 const FULL_SCALE: f32 = 32_768.0;
@@ -87,152 +42,10 @@ const SATURATED: f32 = 0.998;
 /// Samples from one to the other of two sounds that replace each other, 5 ms.
 const FADE: f32 = 80.0;
 
-/// Frames of a time, ms.
-const fn frames(ms: usize) -> usize {
-    ms * FRAMES as usize / 1000
-}
-
-/// Tells in the loudspeaker's first seconds whether the microphone hears it. A headset or a telephone does not, and the canceller, which has
-/// learned nothing yet, would take out its caller's speech.
-#[derive(Debug, Default)]
-struct Opening {
-    /// Energies of the loudspeaker's last frames.
-    recent: VecDeque<f32>,
-    /// Frames since its first sound in which it sounded.
-    sounded: usize,
-    /// The largest energies of a frame of the microphone and of the loudspeaker in the opening.
-    peaks: [f32; 2],
-}
-
-impl Opening {
-    /// Takes a frame of both. If the canceller is not needed: true for echo, false for a caller.
-    fn hear(&mut self, heard: f32, played: f32) -> Option<bool> {
-        self.recent.push_back(played);
-        if self.recent.len() > WAY {
-            self.recent.pop_front();
-        }
-        let loudest = self.recent.iter().copied().fold(0.0, f32::max);
-        let sounds = loudest > SOUND;
-        self.sounded += usize::from(sounds);
-        if self.sounded <= OPENING {
-            if sounds {
-                self.peaks = [self.peaks[0].max(heard), self.peaks[1].max(played)];
-            }
-            return None;
-        }
-        // Of the loudspeaker's energy, what the microphone has heard at most.
-        let part = self.peaks[0] / self.peaks[1].max(SOUND);
-        let is_trusted = self.sounded <= LEARNED && part < NO_ECHO;
-        is_trusted.then(|| sounds && heard < ABOVE_ECHO * part.max(LEAST_ECHO) * loudest)
-    }
-
-    /// The loudspeaker has sounded before the microphone's first sound: its client sends sound only while somebody speaks.
-    fn skip(&mut self) {
-        self.sounded = self.sounded.max(OPENING);
-    }
-}
-
-/// Mean energies of a frame.
-#[derive(Clone, Copy, Debug, Default)]
-struct Energies {
-    /// What the microphone heard.
-    heard: f32,
-    /// The estimated echo.
-    echo: f32,
-    /// What its subtraction leaves.
-    left: f32,
-    /// What is left after suppression.
-    suppressed: f32,
-    /// What the loudspeaker plays.
-    played: f32,
-}
-
-impl Energies {
-    /// True if hardly anything was heard but echo, as suppression has it.
-    fn is_echo(&self) -> bool {
-        self.suppressed < ECHO_LEFT * self.heard
-    }
-}
-
-/// Tells a caller's speech beside the echo. Suppression takes half of such speech for echo, but once the echo can be estimated, what its
-/// subtraction leaves is either much less than the estimate, or speech.
-#[derive(Debug, Default)]
-struct DoubleTalk {
-    /// The last frames.
-    recent: VecDeque<Energies>,
-    /// Smoothed energies of frames of echo: what was heard, and what was left.
-    learned: [f32; 2],
-    echo_frames: usize,
-    /// Frames in which both sides sounded.
-    both_sound: usize,
-    /// Frames in which a word may go on.
-    hangover: usize,
-    /// Frames of silence of the loudspeaker.
-    silence: usize,
-    /// Frames of its sound until an echo is taken to come as late as before that silence.
-    unsettled: usize,
-}
-
-impl DoubleTalk {
-    /// Takes a frame.
-    fn hear(&mut self, frame: Energies) {
-        self.recent.push_front(frame);
-        self.recent.truncate(ESTIMATED);
-        self.settle(frame.played > SOUND);
-        let [heard, left] = self.learned;
-        let is_learned = self.echo_frames >= LEAST_ECHO_FRAMES && left < CONVERGED * heard;
-        let part_left = left / heard.max(SOUND);
-        self.both_sound += usize::from(frame.heard > SOUND && self.silence < WAY);
-        let echo = self.recent.iter().take(REVERB).map(|frame| frame.echo).fold(0.0, f32::max);
-        let echo_left = echo * (ABOVE_LEFT * part_left).max(SPEAKS);
-        let sum =
-            |frames: usize, energy: fn(&Energies) -> f32| self.recent.iter().take(frames).map(energy).sum::<f32>();
-        let is_wrong = sum(WRONG_FRAMES, |frame| frame.left) > WRONG * sum(WRONG_FRAMES, |frame| frame.heard);
-        let has_none = !is_learned
-            && self.both_sound >= FOUND
-            && sum(ESTIMATED, |frame| frame.echo) < NO_ESTIMATE * sum(ESTIMATED, |frame| frame.heard);
-        let can_tell = (is_learned || has_none) && !is_wrong && self.unsettled == 0;
-        let average = sum(AVERAGED, |frame| frame.left) / AVERAGED as f32;
-        let echo_left = if has_none { LEAST_SPEECH } else { echo_left.max(LEAST_SPEECH) };
-        let speaks = can_tell && average > echo_left;
-        if !speaks && frame.is_echo() && frame.heard > SOUND {
-            let smooth = |before: f32, now: f32| SMOOTHING * before + (1.0 - SMOOTHING) * now;
-            self.learned = [smooth(heard, frame.heard), smooth(left, frame.left)];
-            self.echo_frames += 1;
-        }
-        self.hangover = match (speaks, can_tell) {
-            (true, _) => HANGOVER,
-            (false, true) => self.hangover.saturating_sub(1),
-            (false, false) => 0,
-        };
-    }
-
-    /// True if a caller speaks, or may have gone on to.
-    fn may_speak(&self) -> bool {
-        self.hangover > 0
-    }
-
-    /// True if a caller speaks.
-    fn speaks(&self) -> bool {
-        self.hangover > HANGOVER - COUNTED
-    }
-
-    /// Counts the loudspeaker's silence and the sound after it.
-    fn settle(&mut self, sounds: bool) {
-        if !sounds {
-            self.silence += 1;
-        } else if std::mem::take(&mut self.silence) >= LONG_SILENCE {
-            self.unsettled = SETTLED;
-        } else {
-            self.unsettled = self.unsettled.saturating_sub(1);
-        }
-    }
-}
-
 /// Takes the sound of a loudspeaker out of that of a microphone.
 ///
-/// Where only the loudspeaker sounds, next to nothing is left. Where a caller speaks over it, the estimated echo is subtracted and no more,
-/// as suppression would take the caller's words with it.
+/// Next to nothing is left of sound that is the loudspeaker's alone. Of sound in which a caller speaks over it, the estimated echo is subtracted
+/// and no more, as suppression would take the caller's words with it.
 ///
 /// It learns the way from one to the other: its delay, up to about half a second, and its reflections. The loudspeaker plays what is passed
 /// to [`EchoCanceller::play`] when it is passed, or after the sound before it. Times are those of a clock that does not go back; they tell
@@ -249,7 +62,7 @@ pub struct EchoCanceller {
     /// Samples of a frame of the loudspeaker.
     played_frame: usize,
     played_resampler: Resampler,
-    /// Played sound at 16 kHz, from 10 ms of silence on: resampling gives it in pieces of that length.
+    /// Played sound at 16 kHz, from [`LAG`] samples of silence on.
     played: Vec<f32>,
     /// What the last block's subtraction left: suppression gives its sound a block later.
     last_left: [f32; BLOCK],
@@ -321,7 +134,7 @@ impl EchoCanceller {
             playing: VecDeque::new(),
             played_frame: (loudspeaker_rate / FRAMES) as usize,
             played_resampler: Resampler::live(loudspeaker_rate)?,
-            played: vec![0.0; SAMPLE_RATE as usize / 100],
+            played: vec![0.0; LAG],
             last_left: [0.0; BLOCK],
             double_talk: DoubleTalk::default(),
             unsuppressed: 0.0,
@@ -442,6 +255,7 @@ fn energy(samples: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use super::frame::SOUND;
     use super::*;
     use crate::audio::AudioStream;
 
