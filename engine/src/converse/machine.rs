@@ -20,7 +20,7 @@ const BEFORE_TURN_MS: u64 = 500;
 const STOPS: f32 = 0.75;
 /// Probability from which on it does where speech goes on after a gap.
 const STOPS_WITH_MORE: f32 = 0.2;
-/// Probability from which on it needs less speech.
+/// Probability from which on it needs less speech, and stops though speech is over.
 const SURELY_STOPS: f32 = 0.9;
 /// Longest wait for the final words of a turn, ms.
 const WORDS_TIMEOUT_MS: u64 = 15_000;
@@ -421,7 +421,7 @@ impl Conversation {
         let probability = self.caller.probability(|other| other == text);
         let overlap = Overlap::new(&text, &said);
         let interrupts = overlap.interrupts(
-            Speech { ms: speech_ms, resumed, quiet_ms: quiet, probability },
+            Speech { ms: speech_ms, unbroken_ms: self.caller.voiced_ms(), resumed, quiet_ms: quiet, probability },
             self.rules.language.as_deref(),
         );
         if self.rules.interruptible && (interrupts || stopped) {
@@ -447,9 +447,9 @@ impl Conversation {
     fn leave_doubt(&mut self, now: u64) {
         self.awaited_until = None;
         let said = self.said();
-        // What is left of echo is shorter: "wheat" may be heard as "wait".
+        // What is left of echo is shorter, or less sure: "wheat" may be heard as "wait".
         let spoke = self.caller.longest_overlap_ms() >= SURE_STOP_MS;
-        if self.rules.interruptible && spoke && self.stop_probability(&said) >= STOPS {
+        if self.rules.interruptible && spoke && self.stop_probability(&said) >= SURELY_STOPS {
             return self.interrupt(now);
         }
         let overlap = Overlap::new(&self.caller.text(), &said);

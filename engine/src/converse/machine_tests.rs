@@ -518,11 +518,12 @@ fn a_listeners_word_that_may_be_wait_stops_once_speech_goes_on() {
 }
 
 #[test]
-fn a_final_word_stops_if_it_is_probable() {
+fn a_final_word_stops_if_it_is_sure() {
     for (speech_ms, texts, state) in [
         (256, vec![], State::Hearing),
         (224, vec![], State::Speaking),
         (256, vec![("", 0.1), ("I.", 0.2)], State::Speaking),
+        (576, vec![("Night.", 1.2)], State::Speaking),
     ] {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);

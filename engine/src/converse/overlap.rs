@@ -11,6 +11,20 @@ const BACKCHANNELS: &[&str] = &[
 /// Words that stop the agent at once.
 const STOP_WORDS: &[&str] = &["stop", "wait", "no"];
 
+/// Words that begin an interruption, and no listener's.
+const OPENINGS: &[&[&str]] = &[
+    &["actually"],
+    &["excuse"],
+    &["hang", "on"],
+    &["hold", "on"],
+    &["just", "a"],
+    &["listen"],
+    &["one", "moment"],
+    &["one", "second"],
+    &["pardon"],
+    &["sorry"],
+];
+
 /// Words that recognition is to expect, and how strongly: those that stop the agent, but "no", which begins many words, and a listener's
 /// that is like one of them.
 pub const EXPECTED_WORDS: &[(&str, f32)] = &[("stop", 1.0), ("wait", 1.0), ("right", 0.4)];
@@ -30,7 +44,7 @@ const NEW_BESIDE_ECHO: usize = 3;
 /// word that is sure.
 pub(super) const STOP_MS: u32 = 300;
 pub(super) const SURE_STOP_MS: u32 = 250;
-/// Speech that interrupts with three words or more, ms.
+/// Speech that interrupts with three words or more, or with those that begin an interruption, ms.
 const WORDS_MS: u32 = 500;
 /// Speech that interrupts with one or two words that are sure, or with three that are not, ms: a listener's "right" may be heard as other
 /// words, but it is shorter.
@@ -54,6 +68,8 @@ const LIKELY: f32 = 0.4;
 pub struct Speech {
     /// Speech so far, ms.
     pub ms: u32,
+    /// The speech of it since the last gap, ms.
+    pub unbroken_ms: u32,
     /// True if it goes on after a gap.
     pub resumed: bool,
     /// Silence since then, ms.
@@ -97,25 +113,36 @@ impl Overlap {
             return false;
         }
         let goes_on = speech.quiet_ms <= MOST_QUIET_MS;
-        let least = match self.fresh_words().count() {
+        let fresh_words = self.fresh_words().count();
+        let least = match fresh_words {
             3.. if !self.is_backchannel(language) => match speech.probability >= LIKELY && goes_on {
                 true => WORDS_MS,
                 false => FEW_WORDS_MS,
             },
+            1.. if speech.probability >= SURE && self.opens(language) => WORDS_MS,
             // The text of a listener's word may come when it is over. Who interrupts goes on.
             _ if !goes_on => return false,
             0 => WORDLESS_MS,
             _ if self.is_backchannel(language) => LISTENER_MS,
-            _ if speech.resumed => RESUMED_MS,
+            2 if speech.resumed => RESUMED_MS,
             _ if speech.probability >= SURE => FEW_WORDS_MS,
             _ => WORDLESS_MS,
         };
-        speech.ms >= least
+        // What is before a single word and a gap may be left of an echo.
+        let spoken = if fresh_words < 2 { speech.unbroken_ms } else { speech.ms };
+        spoken >= least
     }
 
     /// True if one of the words stops the agent at once.
     pub fn stops(&self) -> bool {
         self.fresh.iter().any(|word| STOP_WORDS.contains(&word.as_str()))
+    }
+
+    /// True if the first words are those of an interruption.
+    fn opens(&self, language: Option<&str>) -> bool {
+        let begins =
+            |opening: &&[&str]| self.fresh.iter().map(String::as_str).take(opening.len()).eq(opening.iter().copied());
+        language.is_none_or(is_english) && OPENINGS.iter().any(begins)
     }
 
     /// True if no word says more than that the caller listens. The last one may be the beginning of such a word.
@@ -196,7 +223,7 @@ mod tests {
     }
 
     fn spoken(ms: u32) -> Speech {
-        Speech { ms, resumed: false, quiet_ms: 0, probability: 1.0 }
+        Speech { ms, unbroken_ms: ms, resumed: false, quiet_ms: 0, probability: 1.0 }
     }
 
     fn interrupts(heard: &str, speech_ms: u32) -> bool {
@@ -210,6 +237,14 @@ mod tests {
         assert!(!resumed("when each", 384));
         assert!(!resumed("uh-huh", 960), "a listener's word");
         assert!(!resumed("", 928), "no word");
+    }
+
+    #[test]
+    fn a_listeners_word_behind_a_rest_of_echo_does_not_interrupt() {
+        for (heard, probability, ms) in [("it", 0.76, 608), ("r", 0.27, 960), ("per", 0.18, 672)] {
+            let speech = Speech { unbroken_ms: ms - 224, resumed: true, probability, ..spoken(ms) };
+            assert!(!interrupts_if(heard, speech), "{heard}");
+        }
     }
 
     #[test]
@@ -233,6 +268,20 @@ mod tests {
         assert!(!over("rights", 960, 160));
         assert!(!over("law, on up", 672, 192));
         assert!(over("I meant the", 928, 192), "it is longer than that");
+    }
+
+    #[test]
+    fn words_that_begin_an_interruption_are_enough() {
+        let sure = |heard: &str, ms| interrupts_if(heard, Speech { quiet_ms: 160, probability: 0.8, ..spoken(ms) });
+        for heard in ["Excuse me", "Hold on", "Actually, I"] {
+            assert!(!sure(heard, 480), "{heard}");
+            assert!(sure(heard, 512), "{heard}");
+            let unsure = Speech { probability: 0.7, ..spoken(896) };
+            assert!(!interrupts_if(heard, unsure), "{heard}");
+        }
+        assert!(!sure("hold", 896) && !sure("oh hold", 896));
+        let spanish = |heard, ms| Overlap::new(heard, SAID).interrupts(spoken(ms), Some("es"));
+        assert!(!spanish("sorry", 896));
     }
 
     #[test]
