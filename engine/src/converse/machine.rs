@@ -1,7 +1,7 @@
 //! The states, and what each event does in them: the caller's side.
 
 use super::caller::{Caller, OVERLAP_GAP_MS};
-use super::overlap::{Overlap, STOP_MS, SURE_STOP_MS, Speech, without_echo};
+use super::overlap::{Overlap, STOP_MS, SURE_STOP_MS, Speech, stops, without_echo};
 use super::reply::Reply;
 use super::sound::Sound;
 use super::tools::Tools;
@@ -440,7 +440,7 @@ impl Conversation {
 
     /// How probable it is that one of the caller's words stops the agent, who has said this, at once.
     fn stop_probability(&self, said: &str) -> f32 {
-        self.caller.probability(|text| Overlap::new(text, said).stops())
+        self.caller.probability(|text| stops(text, said))
     }
 
     /// It was no interruption, unless the last words say so.

@@ -32,6 +32,9 @@ pub const EXPECTED_WORDS: &[(&str, f32)] = &[("stop", 1.0), ("wait", 1.0), ("rig
 /// The most recent words of the agent that echo is looked for in.
 const RECENT_WORDS: usize = 60;
 
+/// The last words of the agent that an echo may be of.
+const JUST_SAID_WORDS: usize = 10;
+
 /// The share of heard words that makes them echo, in percent.
 const ECHO_PERCENT: usize = 60;
 /// Words that the agent said between two words of echo, beyond those that are heard between them: echo loses words.
@@ -107,7 +110,7 @@ impl Overlap {
         Self { fresh, has_echo }
     }
 
-    /// True if the caller wants the agent to stop, by how much is said. [`Overlap::stops`] tells it by a word.
+    /// True if the caller wants the agent to stop, by how much is said. [`stops`] tells it by a word.
     pub fn interrupts(&self, speech: Speech, language: Option<&str>) -> bool {
         if self.has_echo && self.fresh.len() < NEW_BESIDE_ECHO {
             return false;
@@ -133,11 +136,6 @@ impl Overlap {
         spoken >= least
     }
 
-    /// True if one of the words stops the agent at once.
-    pub fn stops(&self) -> bool {
-        self.fresh.iter().any(|word| STOP_WORDS.contains(&word.as_str()))
-    }
-
     /// True if the first words are those of an interruption.
     fn opens(&self, language: Option<&str>) -> bool {
         let begins =
@@ -158,6 +156,31 @@ impl Overlap {
     fn fresh_words(&self) -> impl Iterator<Item = &str> {
         self.fresh.iter().map(String::as_str).filter(|word| word.chars().nth(1).is_some() || *word == "i")
     }
+}
+
+/// True if one of the words that are heard stops the agent, who has said this, at once. A word that sounds like one that the agent says may be
+/// echo: who says it goes on.
+pub fn stops(heard: &str, said: &str) -> bool {
+    let fresh = Overlap::new(heard, said).fresh;
+    let said_words = words(said);
+    let just_said = &said_words[said_words.len().saturating_sub(JUST_SAID_WORDS)..];
+    let is_said = |stop: &str| just_said.iter().any(|word| consonants(word) == consonants(stop));
+    fresh.iter().any(|word| STOP_WORDS.contains(&word.as_str()) && !is_said(word))
+}
+
+/// The consonants of an English word as they sound, alike for "wait", "wheat" and "yet", which an echo makes one.
+fn consonants(word: &str) -> String {
+    let word = word.replace("gh", "").replace("th", "\u{3b8}").replace('h', "").replace("kn", "n");
+    let mut letters: Vec<char> = word.chars().collect();
+    letters.dedup();
+    let sound = |(at, letter): (usize, &char)| match (letter, at) {
+        ('w' | 'y', 0) => Some('w'),
+        ('a' | 'e' | 'i' | 'o' | 'u', 0) => Some('a'),
+        // Behind a vowel, `w` and `y` are part of it.
+        ('a' | 'e' | 'i' | 'o' | 'u' | 'w' | 'y', _) => None,
+        (other, _) => Some(*other),
+    };
+    letters.iter().enumerate().filter_map(sound).collect()
 }
 
 /// The caller's own part of a text in which the agent's words may be echo, as it is written.
@@ -302,10 +325,25 @@ mod tests {
 
     #[test]
     fn a_word_that_stops_is_told_from_others() {
-        for (heard, stops) in [("stop", true), ("Wait!", true), ("no", true), ("now", false), ("", false)] {
-            assert_eq!(Overlap::new(heard, SAID).stops(), stops, "{heard}");
+        for (heard, expected) in [("stop", true), ("Wait!", true), ("no", true), ("now", false), ("", false)] {
+            assert_eq!(stops(heard, SAID), expected, "{heard}");
         }
-        assert!(Overlap::new("the next train to Berlin stop", SAID).stops(), "a word beside the echo");
+        assert!(stops("the next train to Berlin stop", SAID), "a word beside the echo");
+    }
+
+    #[test]
+    fn an_echo_that_sounds_like_a_word_that_stops_does_not() {
+        for said in ["We grind wheat, rye and oats", "I have no language model yet. Please run", "What weighs more?"] {
+            assert!(!stops("wait", said), "{said}");
+            assert!(stops("stop", said) && stops("wait stop", said), "{said}");
+        }
+        assert!(!stops("no", "as far as we know") && !stops("stop", "the next step"));
+        for said in ["it is the way to the right", "with white oats", "on and in one"] {
+            assert!(stops("no", said) && stops("stop", said), "{said}");
+        }
+        assert!(stops("no", "nine times none"));
+        assert!(stops("wait", "it is the way to the right, at eight, with us"));
+        assert!(stops("wait", "wheat, rye and oats on every day of the week but Sunday"), "long ago");
     }
 
     #[test]
