@@ -105,9 +105,10 @@ impl Browser {
         eventually("another page", || self.holds("!window.before && document.readyState == 'complete'").then_some(()));
     }
 
-    /// True if a condition of the page holds. Between two pages none does: a script has nowhere to run.
+    /// True if a condition of the page holds. Between two pages none does: a script has nowhere to run, or finds half a page.
     pub fn holds(&mut self, condition: &str) -> bool {
-        let how = json!({ "expression": condition, "awaitPromise": true });
+        let how =
+            json!({ "expression": format!("document.readyState != 'loading' && ({condition})"), "awaitPromise": true });
         let Some(result) = self.try_ask("Runtime.evaluate", &how) else { return false };
         assert!(result["exceptionDetails"].is_null(), "{condition}: {result}");
         result["result"]["value"] == true
