@@ -96,7 +96,7 @@ impl Network {
     /// Begins an utterance.
     ///
     /// # Errors
-    /// As [`Draw::new`].
+    /// [`Error::InvalidOption`] for a text of more tokens than the network has positions for.
     pub fn start(&self, prefix: &Prefix, tokens: &[u32], options: SequenceOptions) -> Result<Sequence> {
         let draw = Draw::new(&self.config, prefix.0.positions(), tokens.len(), options)?;
         Ok(Sequence {

@@ -181,7 +181,7 @@ impl GpuNetwork {
     /// Begins an utterance.
     ///
     /// # Errors
-    /// As [`Draw::new`]; [`Error::Busy`] when other utterances have all memory.
+    /// [`Error::InvalidOption`] for a text of more tokens than the network has positions for; [`Error::Busy`] when other utterances have all memory.
     pub fn start(&self, voice: &Voice, tokens: &[u32], options: SequenceOptions) -> Result<Utterance> {
         let draw = Draw::new(&self.config, voice.ids.len(), tokens.len(), options)?;
         let ids = [voice.ids.as_slice(), tokens].concat();
