@@ -447,7 +447,7 @@ impl Conversation {
     fn leave_doubt(&mut self, now: u64) {
         self.awaited_until = None;
         let said = self.said();
-        // What is left of echo is shorter, or less sure: "wheat" may be heard as "wait".
+        // An echo that is heard as the word ("wheat" as "wait") is shorter, or less sure.
         let spoke = self.caller.longest_overlap_ms() >= SURE_STOP_MS;
         if self.rules.interruptible && spoke && self.stop_probability(&said) >= SURELY_STOPS {
             return self.interrupt(now);

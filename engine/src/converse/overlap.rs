@@ -131,7 +131,7 @@ impl Overlap {
             _ if speech.probability >= SURE => FEW_WORDS_MS,
             _ => WORDLESS_MS,
         };
-        // What is before a single word and a gap may be left of an echo.
+        // A gap before a single word may divide it from what is left of an echo.
         let spoken = if fresh_words < 2 { speech.unbroken_ms } else { speech.ms };
         spoken >= least
     }
@@ -161,11 +161,10 @@ impl Overlap {
 /// True if one of the words that are heard stops the agent, who has said this, at once. A word that sounds like one that the agent says may be
 /// echo: who says it goes on.
 pub fn stops(heard: &str, said: &str) -> bool {
-    let fresh = Overlap::new(heard, said).fresh;
-    let said_words = words(said);
-    let just_said = &said_words[said_words.len().saturating_sub(JUST_SAID_WORDS)..];
-    let is_said = |stop: &str| just_said.iter().any(|word| consonants(word) == consonants(stop));
-    fresh.iter().any(|word| STOP_WORDS.contains(&word.as_str()) && !is_said(word))
+    let is_said =
+        |stop: &str| words(said).iter().rev().take(JUST_SAID_WORDS).any(|word| consonants(word) == consonants(stop));
+    let stops = |word: &String| STOP_WORDS.contains(&word.as_str()) && !is_said(word);
+    Overlap::new(heard, said).fresh.iter().any(stops)
 }
 
 /// The consonants of an English word as they sound, alike for "wait", "wheat" and "yet", which an echo makes one.
