@@ -27,6 +27,7 @@ from synthesis import make_acoustic, make_vocoder
 from voice import make_voice
 from whisper import make_whisper
 from whisper_checkpoints import CHECKPOINTS as WHISPER
+from whisper_short import make_short_window
 from whisper_vectors import make_vectors
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
@@ -83,7 +84,10 @@ def make(root: Path, only: list[str]) -> None:
     for checkpoint in WHISPER:
         if not only or checkpoint.name in only:
             print(checkpoint.name)
-            make_whisper(checkpoint, fresh(root / "whisper" / checkpoint.name))
+            folder = fresh(root / "whisper" / checkpoint.name)
+            make_whisper(checkpoint, folder)
+            if checkpoint.name == "multi":
+                make_short_window(folder, fresh(root / "whisper" / "short_window"))
 
 
 def fresh(folder: Path) -> Path:

@@ -36,7 +36,7 @@ pub fn whisper_token(folder: &Path, device: &Device, windows: usize) -> ([Launch
     let options = DecodeOptions { language, max_tokens: 60, ..DecodeOptions::default() };
     let mut decoding = DecodingBatch::new(false);
     let requests = (0..windows).map(|row| (row as u64, options.clone())).collect();
-    assert!(decoding.add(&model, &frames, requests).unwrap().is_empty());
+    assert!(decoding.add(&model, std::slice::from_ref(&frames), requests).unwrap().is_empty());
     // The second of three is recorded.
     let [first, _, repeated] = std::array::from_fn(|_| {
         let (done, launches) = count(|| decoding.step(&model).unwrap());

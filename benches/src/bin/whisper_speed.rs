@@ -72,7 +72,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
             };
             let asks = (0..batch).map(|row| (row as u64, ask())).collect();
             let begin = Instant::now();
-            let mut done = decoding.add(&model, &frames, asks)?;
+            let mut done = decoding.add(&model, &[frames], asks)?;
             let prompted = begin.elapsed().as_secs_f64();
             while done.is_empty() {
                 done = decoding.step(&model)?;

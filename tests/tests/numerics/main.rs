@@ -29,3 +29,4 @@ mod vocos;
 mod voice;
 mod whisper;
 mod whisper_gpu;
+mod whisper_short;

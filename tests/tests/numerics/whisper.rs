@@ -130,7 +130,7 @@ impl Case {
         let mut decoding = DecodingBatch::new(timestamps);
         let asks = asks.into_iter().enumerate().map(|(at, ask)| (at as u64, ask)).collect();
         let mut done: BTreeMap<u64, DecodedWindow> =
-            decoding.add(&self.model, frames, asks).unwrap().into_iter().collect();
+            decoding.add(&self.model, std::slice::from_ref(frames), asks).unwrap().into_iter().collect();
         while decoding.rows() > 0 {
             done.extend(decoding.step(&self.model).unwrap());
         }
@@ -182,7 +182,7 @@ fn stages_are_those_of_the_class() {
             let scores = tensor(now.scores.read().unwrap(), [1, 2, size]).squeeze_dim::<2>(0);
             check(&format!("{name} token {at}"), error(scores.narrow(1, 0, width), reference), WHOLE);
             let weights = match now.weights.is_empty() {
-                false => now.weights,
+                false => now.weights.concat(),
                 // A GPU tells it afterwards.
                 true => {
                     let back = |row| model.decoder().look_back(&steps, row, &tokens[..=at], at + 1, seen).unwrap();
@@ -366,7 +366,7 @@ fn batched_windows_equal_single_windows() {
         for (number, (clip, window)) in windows.iter().enumerate() {
             let frames = case.frames(clip, window["seek"].as_u64().unwrap() as usize);
             let ask = DecodeOptions { frames: 0, ..case.ask(&numbers(&window["prefix"])) };
-            done.extend(decoding.add(&case.model, &frames, vec![(number as u64, ask)]).unwrap());
+            done.extend(decoding.add(&case.model, &[frames], vec![(number as u64, ask)]).unwrap());
             // They join in while others go on.
             for _ in 0..number % 4 {
                 done.extend(decoding.step(&case.model).unwrap());

@@ -12,7 +12,7 @@ fn decode(model: &Whisper, windows: &[&[f32]], asks: &[DecodeOptions], timestamp
     let frames = model.encode(windows).unwrap();
     let mut decoding = DecodingBatch::new(timestamps);
     let asks = asks.iter().enumerate().map(|(at, ask)| (at as u64, ask.clone())).collect();
-    let mut done = decoding.add(model, &frames, asks).unwrap();
+    let mut done = decoding.add(model, &[frames], asks).unwrap();
     while decoding.rows() > 0 {
         done.extend(decoding.step(model).unwrap());
     }

@@ -93,9 +93,16 @@ impl Attention {
         KeyValues { keys: self.split(self.key.forward(x.clone())), values: self.split(self.value.forward(x)) }
     }
 
-    /// Adds the attention of `normed` `[rows, count, size]` to `seen` to `x` of the same shape: the sum, and its `norm`.
-    pub fn forward(&self, [x, normed]: [Tensor<3>; 2], norm: &LayerNorm, seen: &KeyValues) -> [Tensor<3>; 2] {
-        let attended = masked_attention(self.split(self.query.forward(normed)), seen, None);
+    /// Adds the attention of `normed` `[rows, count, size]` to `seen`, without the keys of `mask`, to `x` of the same shape: the sum,
+    /// and its `norm`.
+    pub fn forward(
+        &self,
+        [x, normed]: [Tensor<3>; 2],
+        norm: &LayerNorm,
+        seen: &KeyValues,
+        mask: Option<&Tensor<4, Bool>>,
+    ) -> [Tensor<3>; 2] {
+        let attended = masked_attention(self.split(self.query.forward(normed)), seen, mask);
         self.output.forward_normed(attended, x, norm)
     }
 

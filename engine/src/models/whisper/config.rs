@@ -10,6 +10,10 @@ use tokenizers::Tokenizer;
 
 use crate::error::{Error, Result};
 
+/// Samples of an encoder frame.
+pub const SAMPLES_PER_FRAME: usize = 320;
+/// Frames of short windows are multiples of this, so that a GPU meets few shapes.
+const FRAMES_GRID: usize = 32;
 /// Timestamps of a window: 0.00 to 30.00 s in steps of 20 ms.
 pub const TIMESTAMPS: usize = 1501;
 
@@ -32,8 +36,10 @@ pub struct Config {
     pub decoder_inner: usize,
     /// Mel bins.
     pub mels: usize,
-    /// Encoder frames of a window.
+    /// Encoder frames of a window of 30 s.
     pub frames: usize,
+    /// Windows shorter than 30 s, if the checkpoint is trained for them.
+    pub short_windows: Option<ShortWindows>,
     /// Positions of the decoder: the most tokens of a sequence.
     pub positions: usize,
     /// Number of tokens in the vocabulary.
@@ -51,6 +57,15 @@ pub struct Config {
     pub latest_first: Option<usize>,
     /// The special tokens.
     pub special: SpecialTokens,
+}
+
+/// Encoder frames of a window that is shorter than 30 s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortWindows {
+    /// The fewest frames.
+    pub least: usize,
+    /// Frames behind the window's audio.
+    pub margin: usize,
 }
 
 /// The sizes of an encoder.
@@ -158,6 +173,8 @@ struct GenerationFile {
     is_multilingual: Option<bool>,
     lang_to_id: Option<BTreeMap<String, u32>>,
     eos_token_id: Value,
+    audio_context_margin: Option<usize>,
+    min_audio_context: usize,
 }
 
 impl Config {
@@ -215,6 +232,9 @@ impl Config {
             decoder_inner: file.decoder_ffn_dim,
             mels: file.num_mel_bins,
             frames: file.max_source_positions,
+            short_windows: generation
+                .audio_context_margin
+                .map(|margin| ShortWindows { least: generation.min_audio_context, margin }),
             positions: file.max_target_positions,
             vocab_size: file.vocab_size,
             median_filter: file.median_filter_width,
@@ -224,6 +244,14 @@ impl Config {
             latest_first: generation.max_initial_timestamp_index,
             special,
         })
+    }
+
+    /// Encoder frames of a window of so many samples, 30 s at most.
+    pub fn window_frames(&self, samples: usize) -> usize {
+        let frames = self.short_windows.map_or(self.frames, |short| {
+            (samples.div_ceil(SAMPLES_PER_FRAME) + short.margin).max(short.least).next_multiple_of(FRAMES_GRID)
+        });
+        frames.min(self.frames)
     }
 
     /// The sizes of the encoder.

@@ -131,8 +131,8 @@ impl DecodingBatch {
         known.map(|window| window.number)
     }
 
-    /// Adds windows: the encoder's frames `[windows, frames, size]`, and the number and options of each. Returns
-    /// windows that are finished already because their text is empty.
+    /// Adds windows: the encoder's frames, `[windows, frames, size]` for those of each length, and the number and options of each
+    /// window in the same order. Returns windows that are finished already because their text is empty.
     ///
     /// # Errors
     /// `Error::Device` when the device failed, and all windows may be lost; `Error::InvalidOption` for more
@@ -140,13 +140,15 @@ impl DecodingBatch {
     pub fn add(
         &mut self,
         model: &Whisper,
-        frames: &Tensor<3>,
+        frames: &[Tensor<3>],
         requests: Vec<(u64, DecodeOptions)>,
     ) -> Result<Vec<(u64, DecodedWindow)>> {
         let config = model.config();
         let special = &config.special;
         let room = config.positions / 2 - 1;
-        let mut steps = model.decoder().start(frames)?;
+        let started: Vec<DecoderState> =
+            frames.iter().map(|frames| model.decoder().start(frames)).collect::<Result<_>>()?;
+        let Some(mut steps) = started.into_iter().reduce(DecoderState::join) else { return Ok(Vec::new()) };
         let mut begins: Vec<Vec<u32>> = Vec::new();
         let mut follows: Vec<Vec<u32>> = Vec::new();
         for (_, options) in &requests {
@@ -245,7 +247,7 @@ impl DecodingBatch {
         from: usize,
     ) -> Result<(DecoderState, Vec<(u64, DecodedWindow)>)> {
         let config = model.config();
-        let (heads, frames) = (config.alignment_heads.len(), config.frames);
+        let heads = config.alignment_heads.len();
         let windows = &mut self.windows[from..];
         let weights = output.weights;
         let candidates = candidates(output.scores, windows, model.rules(), self.timestamps)?;
@@ -262,11 +264,11 @@ impl DecodingBatch {
                 rows.extend(first..first + count);
                 done.push((window.number, DecodedWindow { log_prob: f32::NAN, ..DecodedWindow::default() }));
             } else {
-                let seen = window.options.frames.min(frames);
+                let seen = window.options.frames.min(config.frames);
                 let attention_of = |path: usize| -> Vec<f32> {
-                    let of = |head: usize| &weights[((first + path) * heads + head) * frames..][..seen];
-                    let none = seen == 0 || weights.is_empty();
-                    if none { Vec::new() } else { (0..heads).flat_map(of).copied().collect() }
+                    let of_row = weights.get(first + path).filter(|_| heads > 0).map_or(&[][..], Vec::as_slice);
+                    let of_heads = of_row.chunks_exact((of_row.len() / heads.max(1)).max(1));
+                    of_heads.flat_map(|of_head| &of_head[..seen]).copied().collect()
                 };
                 let limit = window.options.max_tokens.min(config.positions.saturating_sub(window.prompt.len()));
                 let taken = window.extend(found, config.special.end, limit, attention_of);

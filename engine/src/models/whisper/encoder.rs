@@ -159,7 +159,8 @@ impl Encoder {
     /// The first block's input: `features` `[rows, 2 frames, mels]` to `[rows, frames, size]`.
     pub fn embed(&self, features: Tensor<3>) -> Tensor<3> {
         let x = self.second.forward(self.first.forward(features));
-        x.cast(DType::F32) + self.positions.clone().unsqueeze_dim(0)
+        let positions = self.positions.clone().narrow(0, 0, x.dims()[1]);
+        x.cast(DType::F32) + positions.unsqueeze_dim(0)
     }
 
     /// Runs a range of the blocks over `[rows, frames, size]`.

@@ -13,7 +13,7 @@ mod token_mask;
 mod vocabulary;
 
 pub use align::{median_filter, token_times, warp};
-pub use config::{Config, EncoderConfig, SpecialTokens};
+pub use config::{Config, EncoderConfig, SAMPLES_PER_FRAME, ShortWindows, SpecialTokens};
 pub use decoder::{DecoderOutput, DecoderState, Scores};
 pub use decoding::{DecodeOptions, DecodedWindow, DecodingBatch, Task};
 pub use encoder::Encoder;

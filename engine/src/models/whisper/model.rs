@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
-use super::config::Config;
+use super::config::{Config, SAMPLES_PER_FRAME};
 use super::decoder::Decoder;
 use super::encoder::Encoder;
 use super::token_mask::TokenRules;
@@ -108,22 +108,27 @@ impl Whisper {
         &self.decoder
     }
 
-    /// Log-mel features of windows of at most 30 s at 16 kHz, padded with silence: `[windows, 3000, mels]`.
+    /// Log-mel features of windows of at most 30 s at 16 kHz, padded with silence to [`Config::window_frames`] of the longest:
+    /// `[windows, 2 frames, mels]`.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] without a window, or for one that is longer than 30 s.
     pub fn features(&self, windows: &[&[f32]]) -> Result<Tensor<3>> {
-        let mut samples = vec![0f32; windows.len() * WINDOW];
-        for (row, window) in samples.chunks_mut(WINDOW).zip(windows) {
-            let invalid = || Error::InvalidOption("a window is longer than 30 s".into());
-            row.get_mut(..window.len()).ok_or_else(invalid)?.copy_from_slice(window);
+        let longest = windows.iter().map(|window| window.len()).max().unwrap_or(0);
+        if longest > WINDOW {
+            return Err(Error::InvalidOption("a window is longer than 30 s".into()));
         }
-        let audio = Tensor::from_data(TensorData::new(samples, [windows.len(), WINDOW]), &self.device);
-        let features = self.front_end.forward(audio, &vec![WINDOW; windows.len()]);
+        let length = self.config.window_frames(longest) * SAMPLES_PER_FRAME;
+        let mut samples = vec![0f32; windows.len() * length];
+        for (row, window) in samples.chunks_mut(length).zip(windows) {
+            row[..window.len()].copy_from_slice(window);
+        }
+        let audio = Tensor::from_data(TensorData::new(samples, [windows.len(), length]), &self.device);
+        let features = self.front_end.forward(audio, &vec![length; windows.len()]);
         features.map(|features| features.mels).map_err(|error| Error::InvalidOption(error.to_string()))
     }
 
-    /// Encoder frames of windows: `[windows, 1500, size]`.
+    /// Encoder frames of windows: `[windows, frames, size]`, as many as [`Config::window_frames`] of the longest.
     ///
     /// # Errors
     /// As [`Whisper::features`].
@@ -132,7 +137,7 @@ impl Whisper {
     }
 
     /// Probabilities of the language tokens `among`, normalised to a sum of one, for each window of `frames`
-    /// `[windows, 1500, size]`.
+    /// `[windows, frames, size]`.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -173,7 +178,7 @@ fn check_front_end(dir: &Path, config: &Config) -> Result<()> {
             return Err(bad(format!("{name} is {found}, not {wanted}")));
         }
     }
-    if config.frames * 320 != WINDOW {
+    if config.frames * SAMPLES_PER_FRAME != WINDOW {
         return Err(bad(format!("the model's windows have {} frames, not 1500", config.frames)));
     }
     Ok(())

@@ -12,12 +12,10 @@ use super::window_reader::WindowReader;
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
-use crate::models::whisper::{DecodedWindow, Previous, Task, Whisper};
+use crate::models::whisper::{DecodedWindow, Previous, SAMPLES_PER_FRAME, Task, Whisper};
 use crate::options::TranscribeOptions;
 use crate::pipeline::executors::device::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
-use crate::pipeline::executors::whisper::{
-    LanguageChoice, SAMPLES_PER_FRAME, TranscribedWindow, WhisperInput, WhisperRequest,
-};
+use crate::pipeline::executors::whisper::{LanguageChoice, TranscribedWindow, WhisperInput, WhisperRequest};
 use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::tokens::{Spoken, joined};
 use crate::text::{Word, medical};

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use crate::audio::SAMPLE_RATE;
 use crate::error::Result;
-use crate::models::whisper::{DecodedWindow, SpecialTokens, Whisper, token_times};
-use crate::pipeline::executors::whisper::SAMPLES_PER_FRAME;
+use crate::models::whisper::{DecodedWindow, SAMPLES_PER_FRAME, SpecialTokens, Whisper, token_times};
 use crate::text::Word;
 use crate::text::tokens::Spoken;
 use crate::vad::speech_filter::SpeechSpans;

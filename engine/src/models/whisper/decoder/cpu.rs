@@ -216,7 +216,7 @@ impl Decoder {
             .copied()
             .collect();
         let scores = self.tokens.forward(pool, &self.norm.forward(pool, &last), None);
-        (DecoderOutput { scores: Scores::Cpu(scores), weights: weights.concat() }, middle)
+        (DecoderOutput { scores: Scores::Cpu(scores), weights }, middle)
     }
 
     /// Causal self-attention of tokens. `qkv` `[tokens, 3 * size]`: queries, keys, values.

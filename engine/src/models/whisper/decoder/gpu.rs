@@ -73,6 +73,8 @@ struct AudioKeyValues {
 pub struct DecoderState {
     /// For each block: keys and values of the audio.
     cross: Vec<AudioKeyValues>,
+    /// Frames of each row's audio; those behind them are padding.
+    frames: Vec<usize>,
     /// For each block: keys, then values, of the tokens so far with spare columns, `[rows, 2 heads, columns, head]`. They are filled in
     /// place, so nothing else may hold the tensor.
     own: Vec<Option<Tensor<4>>>,
@@ -136,6 +138,7 @@ impl Decoder {
                 .iter()
                 .map(|block| AudioKeyValues::new(block.cross.key_values(frames.clone())))
                 .collect(),
+            frames: vec![frames.dims()[1]; frames.dims()[0]],
             own: vec![None; self.blocks.len()],
             pads: vec![0; frames.dims()[0]],
             columns: 0,
@@ -156,20 +159,23 @@ impl Decoder {
         }
         let (integers, places) = pack_together(self.integers(steps, tokens, count));
         let [_, _, positions, ids, _] = parts_of(&upload(integers, &self.tokens.device()), &places);
-        let (x, mask) = (self.embed([positions, ids], tokens.len(), count), steps.mask(count, &self.tokens.device()));
+        let device = self.tokens.device();
+        let (x, mask) = (self.embed([positions, ids], tokens.len(), count), steps.mask(count, &device));
+        let beyond = steps.beyond(count, &device);
         let columns = steps.columns;
         // The caches may become other tensors.
         steps.recorded = no_records();
         Ok(self.through_blocks(x, steps, blocks, |block, text, audio, inputs| {
             let inputs = block.attend_text(inputs, text, columns, &mask);
-            block.cross.forward(inputs, block.feed_forward.norm(), audio)
+            block.cross.forward(inputs, block.feed_forward.norm(), audio, beyond.as_ref())
         }))
     }
 
     /// As [`Decoder::forward_through`] for one token a row: a step that is recorded when it comes again.
     fn next_token(&self, steps: &mut DecoderState, tokens: &[Vec<u32>], blocks: usize) -> Result<StepOutput> {
         let device = self.tokens.device();
-        let (rows, frames, integers) = (tokens.len(), steps.frames(), self.integers(steps, tokens, 1));
+        let (rows, frames, integers) = (tokens.len(), steps.most_frames(), self.integers(steps, tokens, 1));
+        let heard: Vec<Range<usize>> = steps.frames.iter().map(|frames| 0..*frames).collect();
         self.make_room(steps, rows);
         let (integers, places) = pack_together(integers);
         let (columns, shape) = (steps.columns, [rows, blocks]);
@@ -177,7 +183,7 @@ impl Decoder {
         let mut step = |integers: Tensor<1, Int>| {
             let [text, audio, positions, ids, column] = parts_of(&integers, &places);
             let text = KeyRanges::with_packed(vec![0..columns; rows], text);
-            let audio = KeyRanges::with_packed(vec![0..frames; rows], audio);
+            let audio = KeyRanges::with_packed(heard.clone(), audio);
             let x = self.embed([positions, ids], rows, 1);
             self.through_blocks(x, steps, blocks, |block, own, kept, inputs| {
                 let inputs = block.attend_one(inputs, own, &column, &text);
@@ -245,7 +251,8 @@ impl Decoder {
     /// window.
     pub fn look_back(&self, steps: &DecoderState, row: usize, tokens: &[u32], from: usize) -> Tensor<3> {
         let mut alone = DecoderState {
-            cross: steps.cross.iter().map(|kept| kept.row(row)).collect(),
+            cross: steps.cross.iter().map(|kept| kept.row(row, steps.frames[row])).collect(),
+            frames: vec![steps.frames[row]],
             own: vec![None; self.blocks.len()],
             pads: vec![0],
             columns: 0,
@@ -262,7 +269,7 @@ impl Decoder {
             let inputs = block.attend_text([x, normed], &mut alone.own[at], tokens.len(), &mask);
             let (norm, cross) = (block.feed_forward.norm(), alone.cross[at].view());
             let inputs = if heads.is_empty() {
-                block.cross.forward(inputs, norm, &cross)
+                block.cross.forward(inputs, norm, &cross, None)
             } else {
                 let (sums, head_weights) = block.cross.forward_with_weights(inputs, norm, &cross);
                 let head_weights = head_weights.narrow(2, from, tokens.len() - from).squeeze_dim::<3>(0);
@@ -292,10 +299,10 @@ impl Decoder {
         let last = self.positions.dims()[0] - 1;
         let at = |pad: usize| (before..before + count).map(move |column| column.saturating_sub(pad).min(last));
         let positions = steps.pads.iter().flat_map(|pad| at(*pad));
-        let (columns, frames) = (steps.columns, steps.frames());
+        let columns = steps.columns;
         [
             steps.pads.iter().flat_map(|pad| [*pad as i32, columns as i32]).collect(),
-            tokens.iter().flat_map(|_| [0, frames as i32]).collect(),
+            steps.frames.iter().flat_map(|frames| [0, *frames as i32]).collect(),
             positions.map(|position| position as i32).collect(),
             padded.map(|id| id as i32).collect(),
             vec![before as i32],
@@ -384,9 +391,21 @@ impl OwnAttention {
 }
 
 impl DecoderState {
-    /// Frames of the audio.
-    fn frames(&self) -> usize {
+    /// Frames of the longest audio, which all rows have room for.
+    fn most_frames(&self) -> usize {
         self.cross.first().map_or(0, |audio| audio.keys.dims()[3])
+    }
+
+    /// The frames behind each row's audio for `count` tokens, `[rows, 1, count, frames]`; none where all rows are equally long.
+    fn beyond(&self, count: usize, device: &Device) -> Option<Tensor<4, Bool>> {
+        let most = self.most_frames();
+        let beyond = |frames: &usize| (0..count * most).map(|at| at % most >= *frames).collect::<Vec<bool>>();
+        let is_padded = self.frames.iter().any(|frames| *frames < most);
+        let shape = [self.frames.len(), 1, count, most];
+        is_padded.then(|| {
+            let hidden: Vec<bool> = self.frames.iter().flat_map(beyond).collect();
+            Tensor::from_data(TensorData::new(hidden, shape), device)
+        })
     }
 
     /// The columns of the text that the last `count` tokens do not attend to: `[rows, 1, count, columns]`.
@@ -404,10 +423,17 @@ impl DecoderState {
     /// Joins these rows and others to one batch: shorter rows get padding columns at their start.
     pub fn join(self, other: Self) -> Self {
         let columns = self.columns.max(other.columns);
+        let most = self.most_frames().max(other.most_frames());
         let (one, two) = (self.widen(columns), other.widen(columns));
         let own = |(one, two): (Option<Tensor<4>>, Option<Tensor<4>>)| Some(Tensor::cat(vec![one?, two?], 0));
         Self {
-            cross: one.cross.into_iter().zip(two.cross).map(|(one, two)| one.append_rows(two)).collect(),
+            cross: one
+                .cross
+                .into_iter()
+                .zip(two.cross)
+                .map(|(one, two)| one.padded(most).append_rows(two.padded(most)))
+                .collect(),
+            frames: one.frames.into_iter().chain(two.frames).collect(),
             own: one.own.into_iter().zip(two.own).map(own).collect(),
             pads: one.pads.into_iter().chain(two.pads).collect(),
             columns,
@@ -442,6 +468,7 @@ impl DecoderState {
         let both = |kept: AudioKeyValues| AudioKeyValues { keys: pick(kept.keys), values: pick(kept.values) };
         Self {
             cross: self.cross.into_iter().map(both).collect(),
+            frames: rows.iter().map(|row| self.frames[*row]).collect(),
             own: self.own.into_iter().map(|kept| kept.map(cut)).collect(),
             pads: pads.into_iter().map(|pad| pad - spare).collect(),
             columns: self.columns - spare,
@@ -465,9 +492,26 @@ impl AudioKeyValues {
         KeyValues { keys: self.keys.clone().swap_dims(2, 3), values: self.values.clone() }
     }
 
-    /// Keys and values of one row.
-    fn row(&self, row: usize) -> Self {
-        Self { keys: self.keys.clone().narrow(0, row, 1), values: self.values.clone().narrow(0, row, 1) }
+    /// Keys and values of one row, which has so many frames.
+    fn row(&self, row: usize, frames: usize) -> Self {
+        Self {
+            keys: self.keys.clone().narrow(0, row, 1).narrow(3, 0, frames),
+            values: self.values.clone().narrow(0, row, 1).narrow(2, 0, frames),
+        }
+    }
+
+    /// With zeros behind the last frame, up to `all` frames.
+    fn padded(self, all: usize) -> Self {
+        let [rows, heads, head, frames] = self.keys.dims();
+        if frames == all {
+            return self;
+        }
+        let (device, dtype) = (self.keys.device(), self.keys.dtype());
+        let zeros = |shape: [usize; 4]| Tensor::<4>::zeros(shape, (&device, dtype));
+        Self {
+            keys: Tensor::cat(vec![self.keys, zeros([rows, heads, head, all - frames])], 3),
+            values: Tensor::cat(vec![self.values, zeros([rows, heads, all - frames, head])], 2),
+        }
     }
 
     /// Appends rows.

@@ -36,9 +36,8 @@ pub enum DecoderState {
 pub struct DecoderOutput {
     /// `[rows, vocabulary]`
     pub scores: Scores,
-    /// `[rows, alignment heads, frames]`: attention of the alignment heads; empty on a GPU, where
-    /// `look_back` computes it.
-    pub weights: Vec<f32>,
+    /// `[alignment heads, frames]` of each row: attention of the alignment heads; none on a GPU, where `look_back` computes it.
+    pub weights: Vec<Vec<f32>>,
 }
 
 /// Scores on the device that computed them: `[rows, vocabulary]`.

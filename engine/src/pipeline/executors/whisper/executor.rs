@@ -9,7 +9,7 @@ use burn::tensor::Tensor;
 
 use super::windows::{ActiveWindow, ModelState, Outcome, TEMPERATURES};
 use crate::error::{Error, Result};
-use crate::models::whisper::{DecodeOptions, DecodedWindow, Task, Whisper};
+use crate::models::whisper::{DecodeOptions, DecodedWindow, SAMPLES_PER_FRAME, Task, Whisper};
 use crate::pipeline::executors::shares::in_turn;
 use crate::scheduler::{BatchExecutor, SlotTable};
 
@@ -22,8 +22,6 @@ const MAX_TOKENS: usize = 224;
 const MIN_LANGUAGE_SPEECH_MS: u64 = 1000;
 /// Least probability of a language that is taken for the one spoken.
 const MIN_LANGUAGE_PROBABILITY: f32 = 0.5;
-/// Samples of an encoder frame.
-pub const SAMPLES_PER_FRAME: usize = 320;
 
 /// Options of a recording.
 pub struct WhisperRequest {
@@ -171,13 +169,21 @@ impl WhisperExecutor {
         }
         let model = model_state(&mut self.models, number)?;
         // Kept until the step has gone well: undone, it puts them back.
-        let batch = &self.in_step;
-        let samples: Vec<&[f32]> = batch.iter().map(|(.., window)| window.samples.as_slice()).collect();
-        let frames = model.model.encode(&samples)?;
+        let mut batch: Vec<&(usize, usize, WhisperInput)> = self.in_step.iter().collect();
+        // Windows of one length are encoded together.
+        let frames_of = |window: &WhisperInput| model.model.config().window_frames(window.samples.len());
+        batch.sort_by_key(|(.., window)| frames_of(window));
+        let encoded: Vec<Tensor<3>> = batch
+            .chunk_by(|(.., one), (.., other)| frames_of(one) == frames_of(other))
+            .map(|alike| {
+                let samples: Vec<&[f32]> = alike.iter().map(|(.., window)| window.samples.as_slice()).collect();
+                model.model.encode(&samples)
+            })
+            .collect::<Result<_>>()?;
+        let rows = encoded.iter().flat_map(|frames| (0..frames.dims()[0]).map(|row| frames.clone().narrow(0, row, 1)));
         let mut windows = Vec::with_capacity(batch.len());
-        for (row, (index, number, input)) in batch.iter().enumerate() {
+        for ((index, number, input), frames) in batch.into_iter().zip(rows) {
             let slot = self.slots.get_mut(*index)?;
-            let frames = frames.clone().narrow(0, row, 1);
             let (language, known_language) = slot.language(&frames, input)?;
             let options = DecodeOptions {
                 language,
@@ -205,7 +211,7 @@ impl WhisperExecutor {
                 slot.in_decoder += 1;
             }
         }
-        let accepted = model.add(&frames, windows)?;
+        let accepted = model.add(&encoded, windows)?;
         self.store(accepted);
         Ok(())
     }

@@ -6,7 +6,4 @@
 mod executor;
 pub mod windows;
 
-pub use executor::{
-    LanguageChoice, SAMPLES_PER_FRAME, TranscribedWindow, WhisperBatchKey, WhisperExecutor, WhisperInput,
-    WhisperRequest,
-};
+pub use executor::{LanguageChoice, TranscribedWindow, WhisperBatchKey, WhisperExecutor, WhisperInput, WhisperRequest};

@@ -39,7 +39,7 @@ pub struct ModelState {
 pub struct ActiveWindow {
     pub slot: usize,
     pub number: usize,
-    /// `[1, 1500, size]`
+    /// `[1, frames, size]`
     pub frames: Tensor<3>,
     pub options: DecodeOptions,
     /// Token of its language, if it is likely to be the one spoken.
@@ -91,8 +91,8 @@ impl ModelState {
         self.limit(MAX_ROWS_CPU, MAX_ROWS_GPU).saturating_sub(self.decoding.rows())
     }
 
-    /// Adds windows to the decoder; returns those that are finished at once.
-    pub fn add(&mut self, frames: &Tensor<3>, windows: Vec<ActiveWindow>) -> Result<Vec<Outcome>> {
+    /// Adds windows to the decoder, in the order of the frames of each length, `[windows, frames, size]`; returns those that are finished at once.
+    pub fn add(&mut self, frames: &[Tensor<3>], windows: Vec<ActiveWindow>) -> Result<Vec<Outcome>> {
         let first = self.next;
         self.next += windows.len() as u64;
         let options =
@@ -152,7 +152,7 @@ impl ModelState {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
-        let frames = Tensor::cat(lost.iter().map(|(_, window)| window.frames.clone()).collect(), 0);
+        let frames: Vec<Tensor<3>> = lost.iter().map(|(_, window)| window.frames.clone()).collect();
         let options = lost.into_iter().map(|(number, window)| (*number, window.options.clone())).collect();
         let done = self.decoding.add(&self.model, &frames, options)?;
         self.accept_or_retry(done)
@@ -174,7 +174,7 @@ impl ModelState {
                     window.attempt += 1;
                     window.options.temperature = TEMPERATURES[window.attempt];
                     let (frames, options) = (window.frames.clone(), window.options.clone());
-                    waiting.extend(self.decoding.add(&self.model, &frames, vec![(number, options)])?);
+                    waiting.extend(self.decoding.add(&self.model, &[frames], vec![(number, options)])?);
                     continue;
                 }
                 Verdict::Retry => {
