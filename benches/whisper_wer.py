@@ -1,8 +1,8 @@
 """Word error rate of a real Whisper checkpoint, in full and in eight bits: Auricle beside CTranslate2 on the same weights.
 
-    python benches/whisper_wer.py --ct2 FOLDER --shape base --set EVAL [--work FOLDER]
+    python benches/whisper_wer.py --ct2 FOLDER --set EVAL [--work FOLDER]
 
-`--ct2` is the checkpoint as CTranslate2 keeps it; `whisper_from_ct2.py` makes Auricle's folder of it. Both decode greedily, in
+`--ct2` is the checkpoint as CTranslate2 keeps it; `recipes.whisper convert` makes Auricle's folder of it. Both decode greedily, in
 English, with timestamps. Texts are normalised as the Whisper paper does (transformers' `EnglishTextNormalizer`), so numbers and
 titles count however they are written. Needs ctranslate2, torch and transformers, and `cargo build --release`.
 """
@@ -21,12 +21,11 @@ import soundfile
 from tokenizers import Tokenizer
 from transformers import WhisperFeatureExtractor
 from transformers.models.whisper.english_normalizer import EnglishTextNormalizer
-from whisper_folder import SHAPES
-from whisper_from_ct2 import convert
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "models"))
 from recipes.scoring import distance  # noqa: E402
+from recipes.whisper.ct2 import convert  # noqa: E402
 
 PRECISIONS = {"full": "float32", "int8": "int8_float32"}
 
@@ -66,15 +65,14 @@ def main() -> None:
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ct2", type=Path, required=True)
-    parser.add_argument("--shape", choices=SHAPES, required=True)
     parser.add_argument("--set", type=Path, required=True, help="sounds of at most 30 s and refs.tsv")
     parser.add_argument("--precision", choices=PRECISIONS, nargs="+", default=list(PRECISIONS))
     parser.add_argument("--work", type=Path, default=Path("/tmp/auricle-whisper"))
     parser.add_argument("--program", type=Path, default=target / "release/auricle")
     arguments = parser.parse_args()
-    folder = arguments.work / arguments.shape
+    folder = arguments.work / "published"
     if not (folder / "model.safetensors").exists():
-        convert(arguments.shape, arguments.ct2, folder)
+        convert(arguments.ct2, folder)
     rows = [line.split("\t") for line in (arguments.set / "refs.tsv").read_text().splitlines()]
     files = [arguments.set / name for name, _ in rows]
     normalise = EnglishTextNormalizer({})

@@ -78,18 +78,18 @@ class Scenes:
     def _scene(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
         """Sound, labels on the grid, and how far pauses are to be trusted."""
         canvas = np.full(SAMPLES // GRID, PAUSE, dtype=np.uint8)
-        line = _line(rng)
+        band = line(rng)
         if rng.random() < 0.24:
             sound = self._backdrop(rng, ("noise", "music", "tones", "coloured", "clicks"))
-            sound = irfft(rfft(sound, PADDED) * _equaliser(rng) * line, PADDED)[:SAMPLES]
+            sound = irfft(rfft(sound, PADDED) * equaliser(rng) * band, PADDED)[:SAMPLES]
             sound *= decibels(rng.uniform(-75, -8)) / level(sound)
             if rng.random() < 0.1:
                 sound = np.zeros(SAMPLES)
             return _finish(sound, rng), canvas, 1.0
         speech = self._speech_canvas(rng, canvas)
-        spectrum = rfft(speech, PADDED) * _equaliser(rng)
+        spectrum = rfft(speech, PADDED) * equaliser(rng)
         if rng.random() < 0.5:
-            spectrum *= rfft(_room(rng), PADDED)
+            spectrum *= rfft(room(rng), PADDED)
         ratio = rng.uniform(-4, 30) if rng.random() < 0.85 else 60.0
         kinds = tuple(NOISES) if ratio > 3 else tuple(kind for kind in NOISES if kind != "babble")
         noise, trust = np.zeros(SAMPLES, dtype=np.float32), 1.0
@@ -99,7 +99,7 @@ class Scenes:
             trust = 0.3 if kind == "babble" else 1.0
         hiss = rng.standard_normal(SAMPLES, dtype=np.float32) * np.float32(decibels(-rng.uniform(35, 75)))
         noise = noise / max(level(noise), 1e-4) * decibels(-ratio) if ratio < 50 else noise
-        mixed = irfft(spectrum * line + rfft(noise + hiss, PADDED) * _equaliser(rng) * line, PADDED)[:SAMPLES]
+        mixed = irfft(spectrum * band + rfft(noise + hiss, PADDED) * equaliser(rng) * band, PADDED)[:SAMPLES]
         loudness = rng.uniform(-36, -13) if rng.random() < 0.7 else rng.uniform(-62, -36)
         spoken = np.repeat(canvas == SPEECH, GRID)
         reference = level(mixed[spoken]) if spoken.any() else level(mixed)
@@ -162,18 +162,18 @@ class Scenes:
         return out
 
 
-def _equaliser(rng: np.random.Generator) -> np.ndarray:
+def equaliser(rng: np.random.Generator, hertz: np.ndarray = HERTZ) -> np.ndarray:
     """A smooth random colouring over frequency."""
     if rng.random() < 0.3:
-        return np.ones_like(HERTZ)
+        return np.ones_like(hertz)
     octaves = np.log2(np.maximum(BANDS, 60) / 1000)
     curve = rng.uniform(-4, 4) * octaves
     for waves in (0.5, 1.1):
         curve = curve + rng.uniform(-4, 4) * np.cos(2 * np.pi * waves * octaves / 3 + rng.uniform(0, 6.3))
-    return np.interp(HERTZ, BANDS, 10 ** (np.clip(curve, -24, 18) / 20)).astype(np.float32)
+    return np.interp(hertz, BANDS, 10 ** (np.clip(curve, -24, 18) / 20)).astype(np.float32)
 
 
-def _line(rng: np.random.Generator) -> np.ndarray:
+def line(rng: np.random.Generator, hertz: np.ndarray = HERTZ) -> np.ndarray:
     """The band of a microphone or line."""
     gain = np.ones_like(BANDS)
     if rng.random() < 0.35:
@@ -182,10 +182,10 @@ def _line(rng: np.random.Generator) -> np.ndarray:
     if rng.random() < 0.35:
         low = rng.choice([300, rng.uniform(40, 250)])
         gain *= 1 - 1 / (1 + (BANDS / low) ** 6)
-    return np.interp(HERTZ, BANDS, gain).astype(np.float32)
+    return np.interp(hertz, BANDS, gain).astype(np.float32)
 
 
-def _room(rng: np.random.Generator) -> np.ndarray:
+def room(rng: np.random.Generator) -> np.ndarray:
     """An impulse response: the direct sound, then noise that dies away."""
     t = np.arange(TAIL, dtype=np.float32) / RATE
     response = rng.standard_normal(TAIL, dtype=np.float32) * np.exp(-6.9 * t / rng.uniform(0.1, 0.75))

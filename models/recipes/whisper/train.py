@@ -1,0 +1,200 @@
+"""Teaches a checkpoint to see windows that are as long as their speech, and to do with weights of 4 bits.
+
+The teacher is the published checkpoint over the full 30 s; the student sees the window cut behind its sound. Both decoders are led
+through the same text, and the student's last hidden states, the probabilities of its tokens and the attention of its alignment heads
+are drawn to the teacher's. In the second stage the student's weights are rounded on their way; gradients pass as if they were not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+
+from . import network, quantise
+from .features import LogMel
+from .store import Store
+from .windows import Batch, Windows
+
+WARM_UP, AVERAGED, REFIT, SAVED_EVERY, HELD_OUT_BATCHES = 60, 0.998, 100, 600, 8
+EMBEDDINGS = "model.decoder.embed_tokens.weight"
+# Tokens whose probabilities are compared at a time.
+TOGETHER = 256
+
+
+class Rounded(torch.autograd.Function):
+    """A weight as 4 bits hold it; its gradient is that of the weight itself."""
+
+    @staticmethod
+    def forward(_, weight, step, least):
+        return quantise.rounded(weight, (step, least))
+
+    @staticmethod
+    def backward(_, gradient):
+        return gradient, None, None
+
+
+class Student:
+    """The weights that learn, and the steps of their rounding."""
+
+    def __init__(self, weights: network.Weights):
+        self.weights = {name: value.clone().requires_grad_() for name, value in weights.items()}
+        self.average = {name: value.clone() for name, value in weights.items()}
+        self._found: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def refit(self) -> None:
+        four = [name for name, value in self.weights.items() if quantise.kind_of(name, value) == "Q4_K"]
+        self._found = {name: quantise.steps(self.weights[name].detach()) for name in four}
+
+    def seen(self, rounds: bool) -> network.Weights:
+        if not rounds:
+            return self.weights
+        return {name: Rounded.apply(value, *self._found[name]) if name in self._found else value for name, value in self.weights.items()}
+
+    @torch.no_grad()
+    def add_to_average(self, step: int) -> None:
+        kept = min(AVERAGED, (step + 1) / (step + 10))
+        for name, value in self.average.items():
+            value.lerp_(self.weights[name], 1 - kept)
+
+
+class Task:
+    """Teacher, features, loss."""
+
+    def __init__(self, folder: Path):
+        config, generation = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "generation_config"))
+        self.shape = network.Shape.of(config, generation)
+        self.published = {name: value.float() for name, value in load_file(folder / "model.safetensors").items()}
+        self._teacher = {name: value.bfloat16() if value.ndim > 1 and "positions" not in name else value for name, value in self.published.items()}
+        self._features = LogMel(config["num_mel_bins"])
+
+    def losses(self, student: network.Weights, batch: Batch) -> dict[str, torch.Tensor]:
+        """Distance of the hidden states in parts of their power, of the tokens' probabilities and of the alignment heads' attention in
+        nats; and the part of the tokens that both find likeliest."""
+        features = self._features(batch.sound)
+        with torch.autocast("cpu", torch.bfloat16):
+            with torch.no_grad():
+                frames = network.encode(self._teacher, self.shape, features)
+                hidden, shown = network.decode(self._teacher, self.shape, batch.tokens, frames)
+            seen = network.encode(student, self.shape, features[:, :, : 2 * batch.frames])
+            own_hidden, own_shown = network.decode(student, self.shape, batch.tokens, seen)
+        weight = batch.weight / batch.weight.sum()
+        hidden, own_hidden = hidden.float(), own_hidden.float()
+        distance = ((own_hidden - hidden).square().mean(2) * weight).sum() / hidden.square().mean()
+        shown = torch.log_softmax(shown[..., : batch.frames].masked_fill(~batch.heard[:, None, None], -30), 3)
+        own_shown = torch.log_softmax(own_shown.masked_fill(~batch.heard[:, None, None], -30), 3)
+        looks = ((shown.exp() * (shown - own_shown)).sum(3).mean(1) * weight).sum()
+        told, same = self._tokens(student, hidden[batch.weight > 0], own_hidden[batch.weight > 0], weight[batch.weight > 0])
+        return {"hidden": distance, "tokens": told, "attention": looks, "same": same}
+
+    def _tokens(self, student: network.Weights, hidden: torch.Tensor, own: torch.Tensor, weight: torch.Tensor):
+        told, same = 0.0, 0.0
+        embeddings = student[EMBEDDINGS]
+        for part in range(0, len(weight), TOGETHER):
+            rows = slice(part, part + TOGETHER)
+            with torch.autocast("cpu", torch.bfloat16):
+                with torch.no_grad():
+                    wanted = network.scores(self._teacher, hidden[rows]).float()
+                found = F.linear(own[rows], embeddings).float()
+            wanted, found_log = torch.log_softmax(wanted, 1), torch.log_softmax(found, 1)
+            told = told + (F.kl_div(found_log, wanted, reduction="none", log_target=True).sum(1) * weight[rows]).sum()
+            same = same + ((wanted.argmax(1) == found.argmax(1)) * weight[rows]).sum()
+        return told, same
+
+
+def total(losses: dict[str, torch.Tensor]) -> torch.Tensor:
+    return losses["hidden"] + losses["tokens"] + 0.1 * losses["attention"]
+
+
+def train(teacher: Path, sounds: Path, out: Path, minutes: float, short_part: float, rate: float, threads: int, seed: int = 1) -> None:
+    """`minutes` of wall time over all runs into `out`; the first `short_part` of them without rounding."""
+    torch.set_num_threads(threads)
+    out.mkdir(parents=True, exist_ok=True)
+    tokenizer = Tokenizer.from_file(str(teacher / "tokenizer.json"))
+    store = Store(sounds)
+    windows, held_out = Windows(store, tokenizer, seed), Windows(store, tokenizer, seed + 1, held_out=True)
+    task = Task(teacher)
+    student = Student(task.published)
+    others = [value for name, value in student.weights.items() if name != EMBEDDINGS]
+    # Most tokens are in no batch: a full step on the little that the softmax tells of them would carry them off.
+    groups = [{"params": others, "part": 1.0}, {"params": [student.weights[EMBEDDINGS]], "part": 0.2}]
+    optimiser = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), eps=1e-7, weight_decay=0)
+    step, spent, stage = 0, 0.0, 0
+    checkpoint = out / "checkpoint.pt"
+    if checkpoint.exists():
+        state = torch.load(checkpoint, weights_only=True)
+        step, spent, stage = state["step"], state["spent"], state["stage"]
+        for name, value in student.weights.items():
+            value.data.copy_(state["weights"][name])
+            student.average[name].copy_(state["average"][name])
+        optimiser.load_state_dict(state["optimiser"])
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+
+    def save() -> None:
+        state = {"step": step, "spent": spent, "stage": stage, "average": student.average, "optimiser": optimiser.state_dict()}
+        state["weights"] = {name: value.data for name, value in student.weights.items()}
+        torch.save(state, checkpoint.with_suffix(".new"))
+        checkpoint.with_suffix(".new").rename(checkpoint)
+
+    def note(text: str) -> None:
+        with (out / "curve.tsv").open("a") as curve:
+            curve.write(f"{step}\t{spent / 60:.1f}\t{text}\n")
+        print(f"step {step}, {spent / 60:.1f} min: {text}", flush=True)
+
+    @torch.no_grad()
+    def judge(rounds: bool) -> None:
+        weights = student.average
+        if rounds:
+            weights = {name: quantise.as_stored(name, value) for name, value in weights.items()}
+        sums: dict[str, float] = {}
+        for number in range(HELD_OUT_BATCHES):
+            for name, value in task.losses(weights, held_out.batch(number)).items():
+                sums[name] = sums.get(name, 0.0) + float(value) / HELD_OUT_BATCHES
+        note(f"held out{' in few bits' if rounds else ''}: " + " ".join(f"{name} {value:.4f}" for name, value in sums.items()))
+
+    if step == 0:
+        judge(rounds=False)
+    recent: list[dict[str, float]] = []
+    saved = began = time.monotonic()
+    base = spent
+    while spent < minutes * 60 and not stopped:
+        rounds = spent >= short_part * minutes * 60
+        if rounds and stage == 0:
+            judge(rounds=False)
+            judge(rounds=True)
+            kept = {name: value.half() for name, value in student.average.items()}
+            save_file(kept, out / "short.safetensors", metadata={"format": "pt"})
+            stage = 1
+        if rounds and (step % REFIT == 0 or not student._found):
+            student.refit()
+        progress = spent / (minutes * 60)
+        for group in optimiser.param_groups:
+            group["lr"] = rate * group["part"] * min(1, (step + 1) / WARM_UP) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * progress)))
+        losses = task.losses(student.seen(rounds), windows.batch(step))
+        optimiser.zero_grad(set_to_none=True)
+        total(losses).backward()
+        torch.nn.utils.clip_grad_norm_(student.weights.values(), 1.0)
+        optimiser.step()
+        student.add_to_average(step)
+        step += 1
+        now = time.monotonic()
+        spent = base + now - began
+        recent.append({name: float(value.detach()) for name, value in losses.items()})
+        if step % 25 == 0:
+            note(" ".join(f"{name} {sum(row[name] for row in recent) / len(recent):.4f}" for name in recent[0]))
+            recent.clear()
+        if now - saved > SAVED_EVERY:
+            save()
+            saved = now
+        if step % 200 == 0:
+            judge(rounds)
+    judge(rounds=stage == 1)
+    save()
