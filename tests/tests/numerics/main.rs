@@ -28,4 +28,6 @@ mod speech_kernels;
 mod vocos;
 mod voice;
 mod whisper;
+mod whisper_files;
+mod whisper_forms;
 mod whisper_gpu;
