@@ -13,6 +13,7 @@
 
 mod channels;
 mod chats;
+mod chosen;
 mod devices;
 mod diarizers;
 mod taggers;
@@ -29,13 +30,14 @@ use auricle_kernels::gemv::Precision;
 use burn::tensor::Device;
 
 use crate::audio::{AudioStream, SAMPLE_RATE};
-use crate::catalog::{Catalog, SelectedCheckpoint};
+use crate::catalog::Catalog;
 use crate::decoding::fusion::FusionWeights;
 use crate::device::{self, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::load_once::Loaded;
 use crate::models::decoder::ChatModel;
 use crate::models::silero::Silero;
+use crate::models::whisper::Form;
 use crate::options::{
     EngineOptions, LanguageModelChoice, ListenOptions, SpeakerLabels, TaggerChoice, TranscribeOptions,
     TurnDetectorChoice,
@@ -56,6 +58,7 @@ use crate::vad::shared::SharedVad;
 use crate::weights::most_bytes;
 pub use channels::MAX_SEPARATE_CHANNELS;
 pub use chats::Reply;
+use chosen::Chosen;
 use devices::{EngineDevice, EngineDevices};
 pub use diarizers::{check_diarizer, speaker_embedding};
 pub use taggers::{check_tagger, load_tagger};
@@ -80,13 +83,15 @@ pub fn check_voice(dir: impl AsRef<Path>) -> Result<usize> {
     Ok(VoiceModel::load(dir.as_ref(), "en", &Device::flex(), Precision::F32, None)?.parameters())
 }
 
-/// Loads a checkpoint on the CPU, a folder or a GGUF file, to see that every tensor is there, has its shape, and none is left over.
+/// Loads a checkpoint on the CPU, a folder or a file, to see that every tensor is there, has its shape, and none is left over.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
 pub fn check_model(path: impl AsRef<Path>) -> Result<ModelReport> {
     let path = path.as_ref();
-    if ChatModel::is_at(path) {
+    // A GGUF file of a published folder is no language model by itself.
+    let is_whisper = matches!(Form::find(path), Ok(Some(_)));
+    if !is_whisper && ChatModel::is_at(path) {
         return Ok(chat_report(&ChatModel::load(path)?));
     }
     Ok(Checkpoint::load(path, &Device::flex(), Precision::F32)?.report())
@@ -102,6 +107,7 @@ fn chat_report(model: &ChatModel) -> ModelReport {
         vocab_size: config.vocabulary,
         streaming: false,
         look_aheads_ms: Vec::new(),
+        form: model.form().into(),
     }
 }
 
@@ -253,14 +259,14 @@ impl Engine {
     /// # Errors
     /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], [`Error::LanguageModel`].
     pub fn load(&self, options: &TranscribeOptions) -> Result<()> {
-        let choice = self.choose(options.model.as_deref(), RECORDINGS)?;
+        let choice = self.choose_for(options)?;
         self.detector()?;
         self.language_model(&choice, &options.language_model)?;
         for on in self.devices.all()? {
             if let Some(expected) = expected_speakers(options.speakers)? {
                 self.diarizer(&on, expected)?;
             }
-            on.checkpoint(&choice.dir)?;
+            on.checkpoint(choice.path())?;
         }
         Ok(())
     }
@@ -306,12 +312,12 @@ impl Engine {
         detector: Option<Arc<Silero>>,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Transcript> {
-        let choice = self.choose(options.model.as_deref(), RECORDINGS)?;
-        let mut options = options.clone().model(&choice.model.id);
+        let choice = self.choose_for(options)?;
+        let mut options = options.clone().model(choice.name());
         // Medical terms are those of the language.
         if options.medical_mode
             && options.language.is_none()
-            && let [only] = choice.languages
+            && let Some(only) = choice.only_language()
         {
             options.language = Some(only.clone());
         }
@@ -321,7 +327,7 @@ impl Engine {
         }
         check_search(&options.fusion, options.beam)?;
         let language_model = self.language_model(&choice, &options.language_model)?;
-        let (checkpoint, worker) = (on.checkpoint(&choice.dir)?, on.worker()?);
+        let (checkpoint, worker) = (on.checkpoint(choice.path())?, on.worker()?);
         let audio = audio.with_leveling();
         let detector = detector.map(SharedVad::new);
         let naming = self.naming(on, options)?;
@@ -351,7 +357,7 @@ impl Engine {
             }
         };
         if transcript.language_code.is_none()
-            && let [only] = choice.languages
+            && let Some(only) = choice.only_language()
         {
             transcript.language_code = Some(only.clone());
         }
@@ -370,7 +376,7 @@ impl Engine {
         for on in self.devices.all()? {
             on.worker()?;
             self.live_language_model(&on, &choice, &options.language_model)?;
-            on.streaming_model(&choice.dir)?;
+            on.streaming_model(choice.path())?;
         }
         Ok(())
     }
@@ -401,10 +407,10 @@ impl Engine {
         }
         check_search(&options.fusion, options.beam)?;
         let mut options = options.clone();
-        let look_ahead_ms = options.look_ahead_ms.or(choice.model.look_ahead_ms);
-        let model = on.streaming_model(&choice.dir)?;
+        let look_ahead_ms = options.look_ahead_ms.or(choice.look_ahead_ms());
+        let model = on.streaming_model(choice.path())?;
         if options.language.is_none()
-            && let [only] = choice.languages
+            && let Some(only) = choice.only_language()
         {
             options.language = Some(only.clone());
         }
@@ -485,22 +491,27 @@ impl Engine {
     }
 
     /// The checkpoint of a model; of the catalog's default of its kind where none is named.
-    fn choose(&self, model: Option<&str>, kind: &str) -> Result<SelectedCheckpoint<'_>> {
-        match model {
+    fn choose(&self, model: Option<&str>, kind: &str) -> Result<Chosen<'_>> {
+        let choice = match model {
             Some(model) => self.catalog.choose(model),
             None => self.catalog.choose(&self.catalog.default_model(kind)?.id),
+        };
+        Ok(Chosen::Model(Box::new(choice?)))
+    }
+
+    /// The checkpoint of a transcription.
+    fn choose_for<'a>(&'a self, options: &'a TranscribeOptions) -> Result<Chosen<'a>> {
+        match &options.checkpoint {
+            Some(path) => Ok(Chosen::Path(path)),
+            None => self.choose(options.model.as_deref(), RECORDINGS),
         }
     }
 
-    fn language_model(
-        &self,
-        choice: &SelectedCheckpoint,
-        wanted: &LanguageModelChoice,
-    ) -> Result<Option<Arc<LanguageModel>>> {
+    fn language_model(&self, choice: &Chosen, wanted: &LanguageModelChoice) -> Result<Option<Arc<LanguageModel>>> {
         let path = match wanted {
             LanguageModelChoice::Off => None,
             LanguageModelChoice::File(path) => Some(path),
-            LanguageModelChoice::Shipped => choice.language_model.as_ref(),
+            LanguageModelChoice::Shipped => choice.language_model(),
         };
         path.map(|path| self.shared(path, || LanguageModel::open(path))).transpose()
     }
@@ -509,7 +520,7 @@ impl Engine {
     fn live_language_model(
         &self,
         on: &EngineDevice,
-        choice: &SelectedCheckpoint,
+        choice: &Chosen,
         wanted: &LanguageModelChoice,
     ) -> Result<Option<Arc<LanguageModel>>> {
         match wanted {

@@ -376,7 +376,7 @@ impl Catalog {
             let known: Vec<&str> = self.models.iter().map(|model| model.id.as_str()).collect();
             Error::UnknownModel(format!("{id}; there are {}", known.join(", ")))
         })?;
-        let is_there = |folder: &str| self.dir.join(folder).join("config.json").is_file();
+        let is_there = |folder: &str| has_checkpoint(&self.dir.join(folder));
         let published = is_there(&model.folder).then_some(&model.folder);
         let size = match published {
             Some(folder) => model.sizes.iter().find(|size| size.folder == *folder),
@@ -401,6 +401,13 @@ impl Catalog {
                 .map(|file| self.dir.join(file)),
         })
     }
+}
+
+/// True for a folder with a checkpoint: the settings of the published form or of CTranslate2, or a file of whisper.cpp.
+fn has_checkpoint(dir: &Path) -> bool {
+    let files = || std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let is_ggml = |name: &str| name.starts_with("ggml-") && name.ends_with(".bin");
+    dir.join("config.json").is_file() || files().any(|name| name.to_str().is_some_and(is_ggml))
 }
 
 impl SelectedCheckpoint<'_> {

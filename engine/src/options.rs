@@ -53,9 +53,10 @@ pub struct EngineOptions {
     /// Memory for keys and values of the answers of one language model, in bytes. It bounds their length together; a conversation and
     /// its answer never have more tokens than fit.
     pub kv_memory: usize,
-    /// Memory for the weights of loaded models, in bytes, counted with four for each value of a safetensors file, and other files with
-    /// their size. Where another would pass it, models that nobody uses are unloaded, the one that was asked for longest ago first; they
-    /// load again when they are asked for. Models in use stay, and what does not fit beside them is refused.
+    /// Memory for the weights of loaded models, in bytes, counted with four for each value of a file that is widened as it is loaded,
+    /// safetensors among them, and other files with their size. Where another would pass it, models that are not in use are unloaded, the
+    /// one that was asked for longest ago first; they load again when they are asked for. Models in use stay, and what does not fit beside
+    /// them is refused.
     pub model_memory: u64,
     /// The tagger of personal words.
     pub tagger: TaggerChoice,
@@ -173,6 +174,8 @@ pub fn models_dir() -> Option<PathBuf> {
 pub struct TranscribeOptions {
     /// A model of the catalog; its default for recordings if left out.
     pub model: Option<String>,
+    /// A checkpoint in place of a model of the catalog: a folder, or Whisper in a file of whisper.cpp or a folder of CTranslate2.
+    pub checkpoint: Option<PathBuf>,
     /// The language spoken, `en` say; found by the model where it can, if left out.
     pub language: Option<String>,
     /// The languages that may be spoken, one here and another there: a Whisper checkpoint tells for each stretch of speech
@@ -228,6 +231,7 @@ pub enum LanguageModelChoice {
 impl TranscribeOptions {
     setters! {
         model: impl Into<String> => Some(model.into()),
+        checkpoint: impl Into<PathBuf> => Some(checkpoint.into()),
         language: impl Into<String> => Some(language.into()),
         languages: impl IntoIterator<Item = impl Into<String>> => languages.into_iter().map(Into::into).collect(),
         keyterms: impl IntoIterator<Item = impl Into<Keyterm>> => keyterms.into_iter().map(Into::into).collect(),

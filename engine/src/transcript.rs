@@ -171,4 +171,6 @@ pub struct ModelReport {
     pub streaming: bool,
     /// Look-aheads it was trained with, in ms; empty where none are named.
     pub look_aheads_ms: Vec<u32>,
+    /// The form of its weights: `safetensors`, `GGUF`, or `whisper.cpp` or `CTranslate2` with the types of its tensors.
+    pub form: String,
 }

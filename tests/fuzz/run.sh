@@ -40,6 +40,10 @@ checkpoints() {
   cp "$here/gguf/types.gguf" "$here/kokoro/voices/af_ann.pt" "$here/smart_turn/quantized.onnx" "$1"
   cp "$here/decoder/qwen3_gguf/model.gguf" "$1/qwen3.gguf"
   cp "$here/pocket_tts/pocket/voices/ann.safetensors" "$1"
+  # Heads of files, whose tensors would be longer than an input may be.
+  head -c 90000 "$here/whisper_forms/ggml-mixed.bin" >"$1/ggml.bin"
+  head -c 20000 "$here/whisper_forms/ct2-int8/model.bin" >"$1/ct2.bin"
+  cp "$here/whisper_forms/gguf/model-00002-of-00002.gguf" "$1/shard.gguf"
 }
 
 for target in "${targets[@]}"; do

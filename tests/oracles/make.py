@@ -27,6 +27,7 @@ from synthesis import make_acoustic, make_vocoder
 from voice import make_voice
 from whisper import make_whisper
 from whisper_checkpoints import CHECKPOINTS as WHISPER
+from whisper_files import make_whisper_forms
 from whisper_short import make_short_window
 from whisper_vectors import make_vectors
 
@@ -81,6 +82,9 @@ def make(root: Path, only: list[str]) -> None:
     if not only or "vectors" in only:
         print("vectors")
         make_vectors(fresh(root / "whisper" / "vectors"))
+    if not only or "whisper_forms" in only:
+        print("whisper_forms")
+        make_whisper_forms(fresh(root / "whisper_forms"))
     for checkpoint in WHISPER:
         if not only or checkpoint.name in only:
             print(checkpoint.name)
@@ -144,7 +148,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", "smart_turn", "voice", "sortformer", "fastspeech2", "vocos", "kokoro", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/words", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "smart_turn", "voice", "sortformer", "fastspeech2", "vocos", "kokoro", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/words", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", "whisper_forms", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

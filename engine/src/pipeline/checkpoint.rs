@@ -1,16 +1,15 @@
-//! A checkpoint folder of any family.
+//! A checkpoint of any family: a folder, or a file.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use auricle_kernels::gemv::Precision;
 use burn::tensor::Device;
-use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::load_once::Loaded;
 use crate::models::fastconformer::FastConformer;
-use crate::models::whisper::Whisper;
+use crate::models::whisper::{Form, Whisper};
 use crate::transcript::ModelReport;
 
 /// A checkpoint that transcribes.
@@ -31,21 +30,15 @@ impl Loaded for Checkpoint {
 }
 
 impl Checkpoint {
-    /// Loads a checkpoint folder; `config.json` tells its family.
+    /// Loads a checkpoint: a folder of any family, or Whisper in one of its other forms.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-    pub fn load(dir: &Path, device: &Device, precision: Precision) -> Result<Self> {
-        #[derive(Deserialize)]
-        struct Family {
-            model_type: Option<String>,
-        }
-        let path = dir.join("config.json");
-        let family = std::fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str::<Family>(&text).ok());
-        match family.and_then(|family| family.model_type).as_deref() {
-            Some("whisper") => Ok(Self::Whisper(Arc::new(Whisper::load_with(dir, device, precision)?))),
+    pub fn load(path: &Path, device: &Device, precision: Precision) -> Result<Self> {
+        match Form::find(path)? {
+            Some(_) => Ok(Self::Whisper(Arc::new(Whisper::load_with(path, device, precision)?))),
             // Its loader reports the fault of any other folder.
-            _ => Ok(Self::FastConformer(Arc::new(FastConformer::load_with(dir, device, precision)?))),
+            None => Ok(Self::FastConformer(Arc::new(FastConformer::load_with(path, device, precision)?))),
         }
     }
 
@@ -64,6 +57,7 @@ impl Checkpoint {
                     vocab_size: config.vocab_size,
                     streaming: config.class.is_streaming(),
                     look_aheads_ms: look_aheads.iter().map(|r| ((r + 1) as f64 * model.frame_ms()) as u32).collect(),
+                    form: model.form().into(),
                 }
             }
             Self::Whisper(model) => {
@@ -76,6 +70,7 @@ impl Checkpoint {
                     vocab_size: config.vocab_size,
                     streaming: false,
                     look_aheads_ms: Vec::new(),
+                    form: model.form().into(),
                 }
             }
         }

@@ -1,15 +1,19 @@
 //! GGUF, a file of metadata and quantised tensors, versions 2 and 3.
 //!
-//! The file is not trusted: every length is compared with what is left of the file before anything is
+//! The file is not trusted: every length is compared with the rest of the file before anything is
 //! allocated, and what this reader does not know is an error.
+
+pub mod shards;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::bounded::Bounded;
 pub use super::gguf_blocks::{BlockType, Run};
+use super::stored::{Stored, StoredTensor};
 use crate::error::{Error, Result};
 
 /// Longest header that is accepted: many times that of the largest vocabulary.
@@ -44,33 +48,70 @@ pub struct TensorInfo {
     pub shape: Vec<usize>,
     /// The stored type.
     pub kind: BlockType,
+    /// Which of the files, counted from 0.
+    file: usize,
     /// First byte in the file.
     start: u64,
     bytes: usize,
 }
 
-/// An open file, whose tensors are read one at a time.
+/// An open file, or one in shards, whose tensors are read one at a time.
 pub struct Gguf {
     path: PathBuf,
-    file: RefCell<File>,
+    files: Vec<RefCell<File>>,
     metadata: BTreeMap<String, Value>,
     tensors: BTreeMap<String, TensorInfo>,
 }
 
 impl Gguf {
-    /// Reads the header of a file.
+    /// Reads the header of a file, and those of its siblings where it is the first of several shards.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] when it is not a GGUF file, is cut short, or has a type that is not supported.
+    /// [`Error::Checkpoint`] when it is not a GGUF file, is cut short, has a type that is not supported, is a shard other than the first,
+    /// or another shard is missing.
     pub fn open(path: &Path) -> Result<Self> {
+        let mut first = Self::open_one(path)?;
+        let bad = |path: &Path, reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
+        let siblings = shards::siblings(path, &first.metadata).map_err(|reason| bad(path, reason))?;
+        let wanted = shards::tensors(&first.metadata).filter(|_| !siblings.is_empty());
+        for sibling in siblings {
+            let Self { files, metadata, tensors, .. } = Self::open_one(&sibling.path)?;
+            sibling.check(&metadata).map_err(|reason| bad(&sibling.path, reason))?;
+            for (name, info) in tensors {
+                let info = TensorInfo { file: first.files.len(), ..info };
+                if first.tensors.insert(name.clone(), info).is_some() {
+                    return Err(bad(&sibling.path, format!("tensor {name} is in two shards")));
+                }
+            }
+            first.files.extend(files);
+        }
+        match wanted.filter(|wanted| *wanted != first.tensors.len() as i64) {
+            Some(wanted) => {
+                let found = first.tensors.len();
+                Err(bad(path, format!("the shards have {found} tensors together; the first one counts {wanted}")))
+            }
+            None => Ok(first),
+        }
+    }
+
+    /// As [`Gguf::open`] of a file alone, without its siblings.
+    pub(super) fn open_one(path: &Path) -> Result<Self> {
         let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
         let file = File::open(path).map_err(|error| bad(format!("cannot open: {error}")))?;
         let file_bytes = file.metadata().map_err(|error| bad(error.to_string()))?.len();
         let (metadata, tensors) = Header::read(&file, file_bytes).map_err(bad)?;
-        Ok(Self { path: path.to_path_buf(), file: RefCell::new(file), metadata, tensors })
+        Ok(Self { path: path.to_path_buf(), files: vec![RefCell::new(file)], metadata, tensors })
     }
 
-    /// The file's path.
+    /// The files, and the places of the tensors in them: a file's number, and the place.
+    pub(super) fn into_places(self) -> (Vec<RefCell<File>>, Vec<(String, usize, StoredTensor)>) {
+        let place = |(name, TensorInfo { shape, kind, file, start, bytes })| {
+            (name, file, StoredTensor { shape, stored: Stored::Blocks(kind), start, bytes })
+        };
+        (self.files, self.tensors.into_iter().map(place).collect())
+    }
+
+    /// The file's path, that of the first shard.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -90,6 +131,11 @@ impl Gguf {
         self.tensors.get(name)
     }
 
+    /// Number of values in all tensors.
+    pub fn parameters(&self) -> usize {
+        self.tensors.values().map(|info| info.shape.iter().product::<usize>()).sum()
+    }
+
     /// The stored bytes of a tensor: its blocks in row-major order.
     ///
     /// # Errors
@@ -98,7 +144,7 @@ impl Gguf {
         let wrong = |reason: String| Error::Weights { tensor: name.to_owned(), reason };
         let info = self.tensors.get(name).ok_or_else(|| wrong(format!("missing from {}", self.path.display())))?;
         let mut bytes = vec![0; info.bytes];
-        let mut file = self.file.borrow_mut();
+        let mut file = self.files[info.file].borrow_mut();
         file.seek(SeekFrom::Start(info.start))
             .and_then(|_| file.read_exact(&mut bytes))
             .map_err(|error| wrong(format!("cannot be read: {error}")))?;
@@ -109,20 +155,15 @@ impl Gguf {
 type Contents = (BTreeMap<String, Value>, BTreeMap<String, TensorInfo>);
 
 /// The header while it is read.
-struct Header<'a> {
-    from: BufReader<&'a File>,
-    at: u64,
-    /// Bytes that a header in this file can have.
-    end: u64,
-}
+struct Header<'a>(Bounded<'a>);
 
 impl<'a> Header<'a> {
     fn read(file: &'a File, file_bytes: u64) -> std::result::Result<Contents, String> {
-        let mut header = Self { from: BufReader::new(file), at: 0, end: file_bytes.min(MAX_HEADER_BYTES) };
-        if header.array::<4>().ok() != Some(*b"GGUF") {
+        let mut header = Self(Bounded::header(file, file_bytes, MAX_HEADER_BYTES));
+        if header.0.array::<4>().ok() != Some(*b"GGUF") {
             return Err("not a GGUF file".into());
         }
-        let version = header.u32()?;
+        let version = header.0.u32()?;
         if version.swap_bytes() <= 3 && version > 3 {
             return Err("a big-endian GGUF file; only little-endian ones are supported".into());
         }
@@ -135,7 +176,7 @@ impl<'a> Header<'a> {
         let mut metadata = BTreeMap::new();
         for _ in 0..value_count {
             let key = header.text()?;
-            let kind = header.u32()?;
+            let kind = header.0.u32()?;
             let value = header.value(kind).map_err(|reason| format!("{key}: {reason}"))?;
             if metadata.insert(key.clone(), value).is_some() {
                 return Err(format!("{key} is in the file twice"));
@@ -154,7 +195,7 @@ impl<'a> Header<'a> {
             Some(Value::Integer(bytes @ 1..=0x10_0000)) if bytes.count_ones() == 1 => *bytes as u64,
             Some(other) => return Err(format!("general.alignment: {other:?} is not a small power of two")),
         };
-        let data = header.at.next_multiple_of(alignment);
+        let data = header.0.at().next_multiple_of(alignment);
         for (name, info) in &mut tensors {
             if !info.start.is_multiple_of(alignment) {
                 return Err(format!("tensor {name}: does not begin at a multiple of {alignment} bytes"));
@@ -169,65 +210,35 @@ impl<'a> Header<'a> {
         Ok((metadata, tensors))
     }
 
-    /// Fails unless so many more bytes can be there.
-    fn check(&self, bytes: u64) -> std::result::Result<(), String> {
-        match self.at.checked_add(bytes) {
-            Some(end) if end <= self.end => Ok(()),
-            _ if self.end == MAX_HEADER_BYTES => Err(format!("the header is longer than {MAX_HEADER_BYTES} bytes")),
-            _ => Err("truncated: the file ends within its header, or a length in it is wrong".into()),
-        }
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) -> std::result::Result<(), String> {
-        self.check(bytes.len() as u64)?;
-        self.from.read_exact(bytes).map_err(|error| format!("cannot be read: {error}"))?;
-        self.at += bytes.len() as u64;
-        Ok(())
-    }
-
-    fn array<const N: usize>(&mut self) -> std::result::Result<[u8; N], String> {
-        let mut bytes = [0; N];
-        self.fill(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    fn u32(&mut self) -> std::result::Result<u32, String> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> std::result::Result<u64, String> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
     /// A number of things that take at least so many bytes each.
     fn count(&mut self, each: u64) -> std::result::Result<usize, String> {
-        let count = self.u64()?;
-        self.check(count.saturating_mul(each))?;
+        let count = self.0.u64()?;
+        self.0.check(count.saturating_mul(each))?;
         usize::try_from(count).map_err(|error| error.to_string())
     }
 
     fn text(&mut self) -> std::result::Result<String, String> {
-        let mut bytes = vec![0; self.count(1)?];
-        self.fill(&mut bytes)?;
+        let count = self.count(1)?;
+        let bytes = self.0.bytes(count as u64)?;
         String::from_utf8(bytes).map_err(|_| "a string is not UTF-8".into())
     }
 
     fn integer(&mut self, kind: u32) -> std::result::Result<i64, String> {
         Ok(match kind {
-            0 | 7 => i64::from(self.array::<1>()?[0]),
-            1 => i64::from(i8::from_le_bytes(self.array()?)),
-            2 => i64::from(u16::from_le_bytes(self.array()?)),
-            3 => i64::from(i16::from_le_bytes(self.array()?)),
-            4 => i64::from(self.u32()?),
-            5 => i64::from(i32::from_le_bytes(self.array()?)),
-            10 => i64::try_from(self.u64()?).map_err(|_| "an integer is larger than 2^63".to_owned())?,
-            11 => i64::from_le_bytes(self.array()?),
+            0 | 7 => i64::from(self.0.array::<1>()?[0]),
+            1 => i64::from(i8::from_le_bytes(self.0.array()?)),
+            2 => i64::from(u16::from_le_bytes(self.0.array()?)),
+            3 => i64::from(i16::from_le_bytes(self.0.array()?)),
+            4 => i64::from(self.0.u32()?),
+            5 => i64::from(i32::from_le_bytes(self.0.array()?)),
+            10 => i64::try_from(self.0.u64()?).map_err(|_| "an integer is larger than 2^63".to_owned())?,
+            11 => i64::from_le_bytes(self.0.array()?),
             _ => return Err(format!("value type {kind} is not known")),
         })
     }
 
     fn float(&mut self, kind: u32) -> std::result::Result<f64, String> {
-        Ok(if kind == 6 { f64::from(f32::from_le_bytes(self.array()?)) } else { f64::from_le_bytes(self.array()?) })
+        Ok(if kind == 6 { f64::from(f32::from_le_bytes(self.0.array()?)) } else { f64::from_le_bytes(self.0.array()?) })
     }
 
     fn value(&mut self, kind: u32) -> std::result::Result<Value, String> {
@@ -236,7 +247,7 @@ impl<'a> Header<'a> {
             7 => Value::Bool(self.integer(kind)? != 0),
             8 => Value::Text(self.text()?),
             9 => {
-                let of = self.u32()?;
+                let of = self.0.u32()?;
                 let each = match of {
                     0 | 1 | 7 => 1,
                     2 | 3 => 2,
@@ -257,25 +268,25 @@ impl<'a> Header<'a> {
 
     /// Reads a tensor's entry. Its start counts from the start of the data.
     fn tensor(&mut self) -> std::result::Result<TensorInfo, String> {
-        let dimensions = self.u32()? as usize;
+        let dimensions = self.0.u32()? as usize;
         if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
             return Err(format!("has {dimensions} dimensions; 1 to {MAX_DIMENSIONS} are supported"));
         }
         let mut shape = Vec::with_capacity(dimensions);
         for _ in 0..dimensions {
-            let size = self.u64()?;
+            let size = self.0.u64()?;
             shape.push(usize::try_from(size).ok().filter(|size| *size > 0).ok_or("has a dimension of no size")?);
         }
         // The file has the contiguous dimension first.
         let row = shape[0];
         shape.reverse();
-        let kind = BlockType::from_number(self.u32()?)?;
+        let kind = BlockType::from_number(self.0.u32()?)?;
         if !row.is_multiple_of(kind.values()) {
             return Err(format!("{row} values in a row are no multiple of {kind:?}'s {}", kind.values()));
         }
         let values = shape.iter().try_fold(1usize, |all, size| all.checked_mul(*size));
         let bytes = values.and_then(|values| (values / kind.values()).checked_mul(kind.bytes()));
         let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or("is too large")?;
-        Ok(TensorInfo { shape, kind, start: self.u64()?, bytes })
+        Ok(TensorInfo { shape, kind, file: 0, start: self.0.u64()?, bytes })
     }
 }

@@ -1,13 +1,19 @@
-//! Checkpoint tensors: safetensors files of a folder, or a file of PyTorch, read one tensor at a time into device memory; GGUF and ONNX
-//! files in modules of their own.
+//! Checkpoint tensors: safetensors or GGUF files of a folder, a file of PyTorch, of whisper.cpp or of CTranslate2, read one tensor at a
+//! time into device memory; ONNX files in a module of their own.
 //!
 //! A model requests each tensor by name and shape. A missing, misshapen or unused tensor is an error that names it, so
 //! a checkpoint of another architecture never loads in part.
 
+mod bounded;
+pub mod ctranslate2;
+mod footprint;
 pub mod gguf;
 mod gguf_blocks;
 pub mod onnx;
 pub mod pytorch;
+mod safetensors_file;
+mod stored;
+pub mod whisper_cpp;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,16 +22,13 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use rayon::prelude::*;
-use safetensors::Dtype;
-use safetensors::tensor::{Metadata, TensorInfo};
 
 use crate::error::{Error, Result};
-
-/// Longest header that is accepted: the format's own limit.
-const MAX_HEADER_BYTES: u64 = 100_000_000;
-/// Values that a thread converts at a time.
-const VALUES_TOGETHER: usize = 1 << 16;
+pub use footprint::most_bytes;
+use gguf::Gguf;
+pub use gguf::shards::is_later_shard;
+use safetensors_file::{open_file, shards};
+pub use stored::{Stored, StoredTensor};
 
 struct Entry {
     shape: Vec<usize>,
@@ -36,7 +39,7 @@ struct Entry {
 enum Place {
     File {
         file: usize,
-        dtype: Dtype,
+        stored: Stored,
         /// First byte in the file.
         start: u64,
         bytes: usize,
@@ -47,6 +50,8 @@ enum Place {
 /// The tensors of one checkpoint folder, with a record of those a model has taken.
 pub struct Weights {
     dir: PathBuf,
+    /// The name of the files' format.
+    format: &'static str,
     files: Vec<RefCell<File>>,
     entries: BTreeMap<String, Entry>,
     taken: RefCell<BTreeSet<String>>,
@@ -58,7 +63,7 @@ pub struct Weights {
 /// # Errors
 /// [`Error::Checkpoint`] when the file is none, or has no tensor or several; [`Error::Weights`] when it is no float.
 pub fn read_only_tensor(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
-    let mut weights = Weights::empty(path, &Device::flex());
+    let mut weights = Weights::empty(path, SAFETENSORS, &Device::flex());
     if path.extension().is_some_and(|extension| extension == "pt") {
         weights.add_pytorch(path)?;
     } else {
@@ -73,9 +78,10 @@ pub fn read_only_tensor(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
 }
 
 impl Weights {
-    fn empty(dir: &Path, device: &Device) -> Self {
+    fn empty(dir: &Path, format: &'static str, device: &Device) -> Self {
         Self {
             dir: dir.to_path_buf(),
+            format,
             files: Vec::new(),
             entries: BTreeMap::new(),
             taken: RefCell::default(),
@@ -83,20 +89,49 @@ impl Weights {
         }
     }
 
-    /// Opens `model.safetensors`, or the shards that `model.safetensors.index.json` lists.
+    /// Opens `model.safetensors`, the shards that `model.safetensors.index.json` lists, or else `model.gguf` or its shards, with
+    /// tensors of the same names.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] when neither is present, a file is not a safetensors file, or a tensor is in two shards.
+    /// [`Error::Checkpoint`] when none is present, a file is not of its format, or a tensor is in two shards.
     pub fn open(dir: &Path, device: &Device) -> Result<Self> {
-        let mut weights = Self::empty(dir, device);
-        let index = dir.join("model.safetensors.index.json");
-        if index.is_file() {
-            for shard in shards(&index)? {
-                weights.add_file(&dir.join(shard))?;
+        let files = FolderFiles::of(dir);
+        let format = if matches!(files, Some(FolderFiles::Gguf(_))) { "GGUF" } else { SAFETENSORS };
+        let mut weights = Self::empty(dir, format, device);
+        match files {
+            Some(FolderFiles::Index(index)) => {
+                for shard in shards(&index)? {
+                    weights.add_file(&dir.join(shard))?;
+                }
             }
-        } else {
-            weights.add_file(&dir.join("model.safetensors"))?;
+            Some(FolderFiles::Gguf(path)) => weights.add_gguf(&path)?,
+            // The fault of a folder without weights is that it lacks the published file.
+            Some(FolderFiles::Safetensors(path)) => weights.add_file(&path)?,
+            None => weights.add_file(&dir.join(PUBLISHED))?,
         }
+        Ok(weights)
+    }
+
+    /// True for a folder with weights that [`Weights::open`] reads.
+    pub fn are_in(dir: &Path) -> bool {
+        FolderFiles::of(dir).is_some()
+    }
+
+    /// Tensors of `file`, whose path is `origin` and whose format has this name: their names, types and places.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when two have one name.
+    pub fn of_file(
+        (origin, format): (&Path, &'static str),
+        file: File,
+        tensors: impl IntoIterator<Item = (String, StoredTensor)>,
+        device: &Device,
+    ) -> Result<Self> {
+        let mut weights = Self::empty(origin, format, device);
+        for (name, tensor) in tensors {
+            weights.add_tensor(origin, name, 0, tensor)?;
+        }
+        weights.files.push(RefCell::new(file));
         Ok(weights)
     }
 
@@ -104,7 +139,7 @@ impl Weights {
     pub fn of_values(origin: &Path, tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>, device: &Device) -> Self {
         let entry = |(shape, values)| Entry { shape, place: Place::Memory(values) };
         let entries = tensors.into_iter().map(|(name, tensor)| (name, entry(tensor))).collect();
-        Self { entries, ..Self::empty(origin, device) }
+        Self { entries, ..Self::empty(origin, "memory", device) }
     }
 
     /// Opens a file of `torch.save`: a state dictionary, or dictionaries of several, whose keys are joined with dots.
@@ -112,7 +147,7 @@ impl Weights {
     /// # Errors
     /// [`Error::Checkpoint`] when it is none.
     pub fn open_pytorch(path: &Path, device: &Device) -> Result<Self> {
-        let mut weights = Self::empty(path, device);
+        let mut weights = Self::empty(path, "PyTorch", device);
         weights.add_pytorch(path)?;
         Ok(weights)
     }
@@ -152,6 +187,16 @@ impl Weights {
         self.entries.values().map(|entry| entry.shape.iter().product::<usize>()).sum()
     }
 
+    /// The format and the types of its tensors, such as `GGUF, F32 and Q4_0`.
+    pub fn form(&self) -> String {
+        let types = self.entries.values().filter_map(|entry| match &entry.place {
+            Place::File { stored, .. } => Some(stored.name()),
+            Place::Memory(_) => None,
+        });
+        let types: Vec<String> = types.collect::<BTreeSet<String>>().into_iter().collect();
+        format!("{}, {}", self.format, types.join(" and "))
+    }
+
     /// Checks that the model took every tensor.
     ///
     /// # Errors
@@ -177,18 +222,24 @@ impl Weights {
             if data_start + end as u64 > file_bytes {
                 return Err(bad(format!("truncated: tensor {name} ends past the end of the file")));
             }
-            let place = Place::File {
-                file: self.files.len(),
-                dtype: info.dtype,
+            let tensor = StoredTensor {
+                shape: info.shape.clone(),
+                stored: Stored::Plain(info.dtype),
                 start: data_start + start as u64,
                 bytes: end - start,
             };
-            let entry = Entry { shape: info.shape.clone(), place };
-            if self.entries.insert(name.clone(), entry).is_some() {
-                return Err(bad(format!("tensor {name} is in two shards")));
-            }
+            self.add_tensor(path, name, self.files.len(), tensor)?;
         }
         self.files.push(RefCell::new(file));
+        Ok(())
+    }
+
+    fn add_gguf(&mut self, path: &Path) -> Result<()> {
+        let (files, tensors) = Gguf::open(path)?.into_places();
+        for (name, file, tensor) in tensors {
+            self.add_tensor(path, name, self.files.len() + file, tensor)?;
+        }
+        self.files.extend(files);
         Ok(())
     }
 
@@ -196,13 +247,23 @@ impl Weights {
         let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
         let (file, tensors) = pytorch::open(path).map_err(bad)?;
         for pytorch::TensorPlace { name, dtype, shape, start, bytes } in tensors {
-            let entry = Entry { shape, place: Place::File { file: self.files.len(), dtype, start, bytes } };
-            if self.entries.insert(name.clone(), entry).is_some() {
-                return Err(bad(format!("tensor {name} is there twice")));
-            }
+            let tensor = StoredTensor { shape, stored: Stored::Plain(dtype), start, bytes };
+            self.add_tensor(path, name, self.files.len(), tensor)?;
         }
         self.files.push(RefCell::new(file));
         Ok(())
+    }
+
+    fn add_tensor(&mut self, path: &Path, name: String, file: usize, tensor: StoredTensor) -> Result<()> {
+        let StoredTensor { shape, stored, start, bytes } = tensor;
+        let entry = Entry { shape, place: Place::File { file, stored, start, bytes } };
+        match self.entries.insert(name.clone(), entry) {
+            None => Ok(()),
+            Some(_) => {
+                let reason = format!("tensor {name} is there twice, or in two shards");
+                Err(Error::Checkpoint { path: path.to_path_buf(), reason })
+            }
+        }
     }
 
     /// The values of a tensor as f32, in the file's (row-major) order.
@@ -213,8 +274,8 @@ impl Weights {
             return Err(wrong(format!("has shape {:?}, the configuration needs {shape:?}", entry.shape)));
         }
         self.taken.borrow_mut().insert(name.to_string());
-        let (file, dtype, start, length) = match &entry.place {
-            Place::File { file, dtype, start, bytes } => (*file, *dtype, *start, *bytes),
+        let (file, stored, start, length) = match &entry.place {
+            Place::File { file, stored, start, bytes } => (*file, stored, *start, *bytes),
             Place::Memory(values) => return Ok(values.clone()),
         };
         let mut bytes = vec![0u8; length];
@@ -222,16 +283,28 @@ impl Weights {
         file.seek(SeekFrom::Start(start))
             .and_then(|_| file.read_exact(&mut bytes))
             .map_err(|e| wrong(format!("cannot be read: {e}")))?;
-        let halves = |to_f32: fn([u8; 2]) -> f32| {
-            let words = bytes.par_chunks_exact(2).with_min_len(VALUES_TOGETHER);
-            words.map(|b| to_f32([b[0], b[1]])).collect()
-        };
-        match dtype {
-            Dtype::F32 => Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
-            Dtype::F16 => Ok(halves(|b| half::f16::from_le_bytes(b).to_f32())),
-            Dtype::BF16 => Ok(halves(|b| half::bf16::from_le_bytes(b).to_f32())),
-            other => Err(wrong(format!("has type {other:?}; F32, F16 and BF16 are supported"))),
-        }
+        stored.unpack(&bytes).map_err(wrong)
+    }
+}
+
+const SAFETENSORS: &str = "safetensors";
+/// The file of a folder's weights as it is published.
+const PUBLISHED: &str = "model.safetensors";
+
+/// Where a folder has its weights.
+enum FolderFiles {
+    Index(PathBuf),
+    Safetensors(PathBuf),
+    /// A file, or the first of its shards.
+    Gguf(PathBuf),
+}
+
+impl FolderFiles {
+    fn of(dir: &Path) -> Option<Self> {
+        let file = |name: &str| Some(dir.join(name)).filter(|path| path.is_file());
+        let index = file("model.safetensors.index.json").map(Self::Index);
+        let whole = index.or_else(|| file(PUBLISHED).map(Self::Safetensors));
+        whole.or_else(|| file("model.gguf").or_else(|| gguf::shards::first_of_model(dir)).map(Self::Gguf))
     }
 }
 
@@ -288,69 +361,5 @@ impl Scope<'_> {
     /// Marks a tensor, if present, as known and unused, such as a training counter.
     pub fn ignore(&self, name: &str) {
         self.weights.taken.borrow_mut().insert(format!("{}{name}", self.prefix));
-    }
-}
-
-/// Opens a safetensors file; gives its header and where its data begin.
-fn open_file(path: &Path) -> Result<(File, Metadata, u64)> {
-    let bad = |reason: String| Error::Checkpoint { path: path.to_path_buf(), reason };
-    let mut file = File::open(path).map_err(|e| bad(format!("cannot open: {e}")))?;
-    let file_bytes = file.metadata().map_err(|e| bad(e.to_string()))?.len();
-    let mut length = [0u8; 8];
-    file.read_exact(&mut length).map_err(|_| bad("not a safetensors file: shorter than its header".into()))?;
-    let header_bytes = u64::from_le_bytes(length);
-    if header_bytes > MAX_HEADER_BYTES || header_bytes + 8 > file_bytes {
-        return Err(bad("not a safetensors file, or a truncated one".into()));
-    }
-    let mut header = Vec::new();
-    file.by_ref().take(header_bytes).read_to_end(&mut header).map_err(|e| bad(e.to_string()))?;
-    let metadata: Metadata = serde_json::from_slice(&header).map_err(|e| bad(format!("bad header: {e}")))?;
-    Ok((file, metadata, header_bytes + 8))
-}
-
-/// Bytes that the weights of a file, or of the files below a folder, take at most once they are loaded: four for each value of a
-/// safetensors file and for each byte of an ONNX file, and the size of a GGUF file, a file of PyTorch or one that is named itself. Zero
-/// where there is none; its loader tells.
-pub fn most_bytes(path: &Path) -> u64 {
-    fn below(folder: &Path, levels: usize) -> u64 {
-        let paths = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        let bytes = |path: PathBuf| match path.is_dir() {
-            true if levels > 0 => below(&path, levels - 1),
-            false if ["safetensors", "gguf", "onnx", "pth", "pt"].iter().any(|end| has_end(&path, end)) => {
-                of_file(&path)
-            }
-            _ => 0,
-        };
-        paths.map(bytes).sum()
-    }
-    fn of_file(path: &Path) -> u64 {
-        if !has_end(path, "safetensors") {
-            // Weights of 8 bits in an ONNX file have 32 once they are read.
-            let widening = if has_end(path, "onnx") { 4 } else { 1 };
-            return path.metadata().map_or(0, |metadata| widening * metadata.len());
-        }
-        let values = |info: &TensorInfo| info.shape.iter().product::<usize>() as u64;
-        open_file(path).map_or(0, |(_, metadata, _)| metadata.tensors().values().map(|info| 4 * values(info)).sum())
-    }
-    fn has_end(path: &Path, end: &str) -> bool {
-        path.extension().is_some_and(|found| found == end)
-    }
-    // A voice has a folder for each of its parts.
-    if path.is_dir() { below(path, 1) } else { of_file(path) }
-}
-
-/// The distinct shard files of an index, in name order.
-fn shards(index: &Path) -> Result<BTreeSet<String>> {
-    #[derive(serde::Deserialize)]
-    struct Index {
-        weight_map: BTreeMap<String, String>,
-    }
-    let bad = |reason: String| Error::Checkpoint { path: index.to_path_buf(), reason };
-    let text = std::fs::read_to_string(index).map_err(|e| bad(e.to_string()))?;
-    let index: Index = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
-    let shards: BTreeSet<String> = index.weight_map.into_values().collect();
-    match shards.iter().find(|name| Path::new(name).components().count() != 1) {
-        Some(name) => Err(bad(format!("shard {name} lies outside the folder"))),
-        None => Ok(shards),
     }
 }

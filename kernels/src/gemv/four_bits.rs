@@ -14,6 +14,10 @@ const RUN: usize = 32;
 const HIGHEST: f32 = 15.0;
 /// Parts of a run's range that levels are tried on.
 const RANGES: [f32; 7] = [1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7];
+/// Steps that the weights of a run may span where they have levels already.
+const STEPS: std::ops::RangeInclusive<u8> = 8..=15;
+/// The largest distance from such a level, in steps: what 16 bits round away of an offset.
+const NEAR_A_LEVEL: f32 = 2e-2;
 /// Times that the line is drawn again through the numbers that its predecessor gives.
 const ROUNDS: usize = 3;
 
@@ -100,10 +104,36 @@ impl Line {
     }
 }
 
+/// The levels that the weights have already, as those of a file in 4 bits: between the least and the largest lie at most 15 equal
+/// steps, and each weight is on one. None for other weights, and for those of few levels, which the search finds.
+#[inline(always)]
+fn levels(weights: &Values, low: f32, high: f32) -> Option<(Line, Values)> {
+    for steps in STEPS {
+        let line = Line::new((high - low) / f32::from(steps), low);
+        let numbers = line.numbers(weights);
+        let off = each(|at| (numbers[at].mul_add(line.scale, line.minimum) - weights[at]).abs());
+        if line.scale > 0.0 && off.iter().all(|off| *off <= NEAR_A_LEVEL * line.scale) {
+            return Some((line, numbers));
+        }
+    }
+    None
+}
+
 #[inline(always)]
 fn quantize(weights: &Values) -> FourBitRun {
     let low = weights.iter().copied().fold(f32::INFINITY, f32::min);
     let high = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let (line, numbers) = levels(weights, low, high).unwrap_or_else(|| search(weights, low, high));
+    let mut of = FourBitRun { numbers: [0; RUN], scale: line.scale, minimum: line.minimum };
+    for (to, number) in of.numbers.iter_mut().zip(&numbers) {
+        *to = *number as i8;
+    }
+    of
+}
+
+/// The line of the least error that is found, and its numbers.
+#[inline(always)]
+fn search(weights: &Values, low: f32, high: f32) -> (Line, Values) {
     let (middle, half) = (0.5 * (low + high), 0.5 * (high - low));
     let mut best = (f32::INFINITY, Line::new(0.0, middle), [0.0; RUN]);
     for range in RANGES {
@@ -120,12 +150,7 @@ fn quantize(weights: &Values) -> FourBitRun {
             }
         }
     }
-    let (_, line, numbers) = best;
-    let mut of = FourBitRun { numbers: [0; RUN], scale: line.scale, minimum: line.minimum };
-    for (to, number) in of.numbers.iter_mut().zip(&numbers) {
-        *to = *number as i8;
-    }
-    of
+    (best.1, best.2)
 }
 
 #[inline(always)]
@@ -216,6 +241,30 @@ mod tests {
         let runs = FourBitRun::row(&[levels, [0.375; RUN], [0.0; RUN]].concat());
         for (run, weights) in runs.iter().zip([levels, [0.375; RUN], [0.0; RUN]]) {
             assert_eq!(squared_error(run, &weights), 0.0);
+        }
+    }
+
+    /// Weights that a file had in 4 bits with a scale, whichever of its 16 levels a run has: they stay as they are but for what 16 bits
+    /// round away of the offset.
+    #[test]
+    fn levels_of_a_file_stay() {
+        let mut state = 5u32;
+        let mut draw = |most: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) % most
+        };
+        for _ in 0..2000 {
+            let size = (200 + draw(2000)) as f32 * 1e-5;
+            let scale = f16::from_f32(if draw(2) == 0 { size } else { -size }).to_f32();
+            // The weight of the largest size has the lowest number, as a file's writer chooses the scale.
+            let most = 9 + draw(7);
+            let numbers: [u32; RUN] = std::array::from_fn(|at| if at == 7 { 0 } else { draw(most) });
+            let weights = numbers.map(|number| scale * (number as f32 - 8.0));
+            let run = FourBitRun::row(&weights)[0];
+            for (at, weight) in weights.iter().enumerate() {
+                let off = (value(&run, at) - f64::from(*weight)).abs();
+                assert!(off <= 6e-3 * f64::from(scale.abs()), "{off} of a step of {scale}, levels {numbers:?}");
+            }
         }
     }
 

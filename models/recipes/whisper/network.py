@@ -6,6 +6,7 @@ as its input has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +30,13 @@ class Shape:
         return Shape(config["decoder_attention_heads"], config["encoder_layers"], config["decoder_layers"], heads)
 
 
+# Where set, receives the name and the input of every product with a matrix.
+watcher: Callable[[str, torch.Tensor], None] | None = None
+
+
 def linear(weights: Weights, name: str, x: torch.Tensor) -> torch.Tensor:
+    if watcher is not None:
+        watcher(f"{name}.weight", x)
     return F.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"))
 
 

@@ -63,6 +63,26 @@ def rounded(weight: torch.Tensor, found: tuple[torch.Tensor, torch.Tensor]) -> t
     return _round(weight.reshape(-1, RUN), *found).reshape(weight.shape)
 
 
+def calibrated(weight: torch.Tensor, moments: torch.Tensor) -> torch.Tensor:
+    """The weight `[outputs, inputs]` rounded to 4 bits so that the outputs change least: what a column's rounding gets wrong is taken off
+    the columns that follow, by how much they are alike (GPTQ). `moments` `[inputs, inputs]` are the second moments of the inputs."""
+    step, least = (part.reshape(len(weight), -1) for part in steps(weight))
+    damped = moments.double() + 0.01 * moments.diagonal().mean() * torch.eye(len(moments))
+    upper = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(damped)), upper=True).float()
+    rest, out = weight.clone(), torch.empty_like(weight)
+    for first in range(0, weight.shape[1], RUN):
+        run = slice(first, first + RUN)
+        wrong = torch.empty(len(weight), RUN)
+        for column in range(first, first + RUN):
+            value = rest[:, column]
+            out[:, column] = _round(value, step[:, first // RUN], least[:, first // RUN])
+            wrong[:, column - first] = (value - out[:, column]) / upper[column, column]
+            within = slice(column, first + RUN)
+            rest[:, within] -= torch.outer(wrong[:, column - first], upper[column, within])
+        rest[:, run.stop :] -= wrong @ upper[run, run.stop :]
+    return out
+
+
 def _eighths(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Scales of the runs, and whole multiples of them; a scale in 16 bits may be too small for the largest value."""
     runs = weight.reshape(-1, RUN)

@@ -73,12 +73,12 @@ class Task:
         self.shape = network.Shape.of(config, generation)
         self.published = {name: value.float() for name, value in load_file(folder / "model.safetensors").items()}
         self._teacher = {name: value.bfloat16() if value.ndim > 1 and "positions" not in name else value for name, value in self.published.items()}
-        self._features = LogMel(config["num_mel_bins"])
+        self.features = LogMel(config["num_mel_bins"])
 
     def losses(self, student: network.Weights, batch: Batch) -> dict[str, torch.Tensor]:
         """Distance of the hidden states in parts of their power, of the tokens' probabilities and of the alignment heads' attention in
         nats; and the part of the tokens that both find likeliest."""
-        features = self._features(batch.sound)
+        features = self.features(batch.sound)
         with torch.autocast("cpu", torch.bfloat16):
             with torch.no_grad():
                 frames = network.encode(self._teacher, self.shape, features)

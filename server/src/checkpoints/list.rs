@@ -153,16 +153,17 @@ pub fn list(catalog: &Catalog) -> auricle_engine::Result<Vec<ListedModel>> {
 
 /// Tells if a folder has weights, in one file or in shards.
 fn has_weights(dir: &Path) -> bool {
-    ["model.safetensors", "model.safetensors.index.json"].iter().any(|file| dir.join(file).is_file())
+    ["model.safetensors", "model.safetensors.index.json", "model.gguf"].iter().any(|file| dir.join(file).is_file())
 }
 
 fn transcribing(catalog: &Catalog) -> auricle_engine::Result<Vec<ListedModel>> {
     let listed = catalog.models().iter().map(|model| {
         let choice = catalog.choose(&model.id)?;
-        let state = match (choice.dir.join("config.json").is_file(), choice.is_starter) {
-            (true, true) => ModelState::Starter,
-            (true, false) => ModelState::Published,
-            (false, _) => ModelState::Missing,
+        let state = match choice.is_starter {
+            // It is chosen because it is there, in whichever form.
+            false => ModelState::Published,
+            true if choice.dir.join("config.json").is_file() => ModelState::Starter,
+            true => ModelState::Missing,
         };
         let at_work = choice.published().map(str::to_owned);
         let serves = |published: &str| at_work.as_deref() == Some(published);

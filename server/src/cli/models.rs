@@ -21,6 +21,8 @@ pub enum ModelsCommand {
 Examples:
   auricle models check                              every checkpoint of the models folder
   auricle models check models/parakeet-tdt-0.6b-v3  one checkpoint folder
+  auricle models check ggml-small-q5_1.bin          a file of whisper.cpp, or a folder that holds one
+  auricle models check faster-whisper-small         a folder of CTranslate2
 Exit status 1 if one is broken, with the tensor or file at fault.")]
     Check(CheckArgs),
     /// Fetch a published checkpoint from a model hub into the models folder
@@ -35,7 +37,7 @@ pub struct ListArgs {
 
 #[derive(Args)]
 pub struct CheckArgs {
-    /// A checkpoint folder or GGUF file [default: every checkpoint that the catalog names and that is there]
+    /// A checkpoint: a folder, a GGUF file or a ggml file of whisper.cpp [default: every checkpoint that the catalog names and that is there]
     dir: Option<PathBuf>,
     #[command(flatten)]
     models: ModelsFolder,
@@ -86,8 +88,18 @@ fn list(args: &ListArgs) -> Result<()> {
         let bytes = decimal_bytes(model.download_bytes);
         text.push_str(&format!("  auricle models pull {:<18} {} ({bytes})\n", model.id, model.published));
     }
+    text.push_str(FORMS);
     output::print(&text)
 }
+
+/// What a path may lead to beside the checkpoints of the list.
+const FORMS: &str = "
+A checkpoint that is here already needs no pull. `auricle models check PATH` and `auricle transcribe --model PATH` take
+  a published folder, its weights as safetensors or as GGUF (model.gguf, or shards model-00001-of-00002.gguf),
+  Whisper as a file of whisper.cpp (ggml-*.bin), or a folder that holds one,
+  Whisper as a folder of CTranslate2, as faster-whisper has it (model.bin);
+`auricle chat --model PATH` a published folder or a GGUF file of a language model.
+";
 
 fn check(args: &CheckArgs) -> Result<()> {
     let dirs = match &args.dir {
@@ -195,6 +207,7 @@ fn described(dir: &Path, report: &ModelReport) -> String {
         report.hidden_size,
         report.vocab_size
     );
+    text.push_str(&format!("  read from {}\n", report.form));
     if report.streaming {
         let choices: Vec<String> = report.look_aheads_ms.iter().map(u32::to_string).collect();
         text.push_str(&format!("  streaming, look-ahead of {} ms\n", choices.join(", ")));

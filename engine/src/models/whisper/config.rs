@@ -123,28 +123,29 @@ impl SpecialTokens {
     }
 }
 
+/// `config.json` of the published class.
 #[derive(Deserialize)]
-struct ConfigFile {
-    d_model: usize,
-    encoder_layers: usize,
-    decoder_layers: usize,
-    encoder_attention_heads: usize,
-    decoder_attention_heads: usize,
-    encoder_ffn_dim: usize,
-    decoder_ffn_dim: usize,
+pub(super) struct ConfigFile {
+    pub d_model: usize,
+    pub encoder_layers: usize,
+    pub decoder_layers: usize,
+    pub encoder_attention_heads: usize,
+    pub decoder_attention_heads: usize,
+    pub encoder_ffn_dim: usize,
+    pub decoder_ffn_dim: usize,
     #[serde(default = "mels")]
-    num_mel_bins: usize,
+    pub num_mel_bins: usize,
     #[serde(default = "frames")]
-    max_source_positions: usize,
+    pub max_source_positions: usize,
     #[serde(default = "positions")]
-    max_target_positions: usize,
-    vocab_size: usize,
+    pub max_target_positions: usize,
+    pub vocab_size: usize,
     #[serde(default)]
-    activation_function: Option<String>,
+    pub activation_function: Option<String>,
     #[serde(default)]
-    scale_embedding: bool,
+    pub scale_embedding: bool,
     #[serde(default = "median_filter")]
-    median_filter_width: usize,
+    pub median_filter_width: usize,
 }
 
 fn mels() -> usize {
@@ -159,22 +160,23 @@ fn positions() -> usize {
     448
 }
 
-fn median_filter() -> usize {
+pub(super) fn median_filter() -> usize {
     7
 }
 
+/// `generation_config.json` of the published class.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct GenerationFile {
-    alignment_heads: Option<Vec<(usize, usize)>>,
-    suppress_tokens: Option<Vec<i64>>,
-    begin_suppress_tokens: Option<Vec<i64>>,
-    max_initial_timestamp_index: Option<usize>,
-    is_multilingual: Option<bool>,
-    lang_to_id: Option<BTreeMap<String, u32>>,
-    eos_token_id: Value,
-    audio_context_margin: Option<usize>,
-    min_audio_context: usize,
+pub(super) struct GenerationFile {
+    pub alignment_heads: Option<Vec<(usize, usize)>>,
+    pub suppress_tokens: Option<Vec<i64>>,
+    pub begin_suppress_tokens: Option<Vec<i64>>,
+    pub max_initial_timestamp_index: Option<usize>,
+    pub is_multilingual: Option<bool>,
+    pub lang_to_id: Option<BTreeMap<String, u32>>,
+    pub eos_token_id: Value,
+    pub audio_context_margin: Option<usize>,
+    pub min_audio_context: usize,
 }
 
 impl Config {
@@ -187,25 +189,36 @@ impl Config {
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
         let text = std::fs::read_to_string(&path).map_err(|error| bad(error.to_string()))?;
         let file: ConfigFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-        let generation = generation(dir)?;
+        Self::new(file, generation(dir)?, tokenizer).map_err(bad)
+    }
+
+    /// Checks what a checkpoint states about itself against its tokenizer.
+    ///
+    /// # Errors
+    /// The fault.
+    pub(super) fn new(
+        file: ConfigFile,
+        generation: GenerationFile,
+        tokenizer: &Tokenizer,
+    ) -> std::result::Result<Self, String> {
         if file.activation_function.as_deref().is_some_and(|name| name != "gelu") {
-            return Err(bad("its activation function is not gelu".into()));
+            return Err("its activation function is not gelu".into());
         }
         if file.scale_embedding {
-            return Err(bad("it scales its embeddings, which no published checkpoint does".into()));
+            return Err("it scales its embeddings, which no published checkpoint does".into());
         }
         for (what, heads) in [("encoder", file.encoder_attention_heads), ("decoder", file.decoder_attention_heads)] {
             if heads == 0 || !file.d_model.is_multiple_of(heads) {
-                return Err(bad(format!("{heads} {what} heads do not divide a width of {}", file.d_model)));
+                return Err(format!("{heads} {what} heads do not divide a width of {}", file.d_model));
             }
         }
-        let special = SpecialTokens::read(tokenizer, &generation).map_err(bad)?;
+        let special = SpecialTokens::read(tokenizer, &generation)?;
         let timestamps = file.vocab_size.checked_sub(special.first_timestamp() as usize);
         if timestamps != Some(TIMESTAMPS) {
-            return Err(bad(format!(
+            return Err(format!(
                 "a vocabulary of {} tokens does not end in {TIMESTAMPS} timestamps after token {}",
                 file.vocab_size, special.no_timestamps
-            )));
+            ));
         }
         let upper_half = || {
             (file.decoder_layers / 2..file.decoder_layers)
@@ -216,7 +229,7 @@ impl Config {
         let there =
             |(layer, head): &(usize, usize)| *layer < file.decoder_layers && *head < file.decoder_attention_heads;
         if !alignment_heads.iter().all(there) {
-            return Err(bad("generation_config.json names an alignment head that the decoder does not have".into()));
+            return Err("generation_config.json names an alignment head that the decoder does not have".into());
         }
         let tokens = |list: Option<Vec<i64>>| -> Vec<u32> {
             let known = |id: i64| u32::try_from(id).ok().filter(|id| (*id as usize) < file.vocab_size);

@@ -6,6 +6,7 @@ mod config;
 mod decoder;
 mod decoding;
 mod encoder;
+mod forms;
 mod model;
 mod rounded;
 mod sequence;
@@ -17,6 +18,7 @@ pub use config::{Config, EncoderConfig, SAMPLES_PER_FRAME, ShortWindows, Special
 pub use decoder::{DecoderOutput, DecoderState, Scores};
 pub use decoding::{DecodeOptions, DecodedWindow, DecodingBatch, Task};
 pub use encoder::Encoder;
+pub use forms::Form;
 pub use model::Whisper;
 pub use sequence::{Previous, Segment};
 pub use token_mask::{TokenRules, compression_ratio};

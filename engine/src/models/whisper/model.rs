@@ -6,16 +6,15 @@ use auricle_kernels::gemv::Precision;
 use auricle_kernels::logmel::{LogMel, LogMelConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::Value;
-use tokenizers::Tokenizer;
 
 use super::config::{Config, SAMPLES_PER_FRAME};
 use super::decoder::Decoder;
 use super::encoder::Encoder;
+use super::forms::{Form, Parts};
 use super::token_mask::TokenRules;
 use super::vocabulary::Vocabulary;
 use crate::audio::SAMPLE_RATE;
 use crate::error::{Error, Result};
-use crate::weights::Weights;
 
 /// Samples of a window: 30 s.
 const WINDOW: usize = 30 * SAMPLE_RATE as usize;
@@ -30,36 +29,35 @@ pub struct Whisper {
     vocabulary: Vocabulary,
     device: Device,
     parameters: usize,
+    form: String,
 }
 
 impl Whisper {
     /// Samples of a window: 30 s.
     pub const WINDOW: usize = WINDOW;
 
-    /// Loads a checkpoint folder.
+    /// Loads a checkpoint: a published folder, a file of whisper.cpp, or a folder of CTranslate2 ([`Form`]).
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-    pub fn load(dir: &Path, device: &Device) -> Result<Self> {
-        Self::load_with(dir, device, Precision::F32)
+    pub fn load(path: &Path, device: &Device) -> Result<Self> {
+        Self::load_with(path, device, Precision::F32)
     }
 
-    /// Loads a checkpoint folder with weights of the given precision: 8 bits are those of the decoder, and on a CPU that is faster
+    /// Loads a checkpoint with weights of the given precision: 8 bits are those of the decoder, and on a CPU that is faster
     /// with 8 bits those of the encoder too; 4 bits are those of its feed-forward layers, the rest is as with 8; 16 bits are those of the
     /// encoder on a GPU.
     ///
     /// # Errors
     /// As [`Whisper::load`].
-    pub fn load_with(dir: &Path, device: &Device, precision: Precision) -> Result<Self> {
-        let path = dir.join("tokenizer.json");
-        let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
-        let tokenizer = Tokenizer::from_file(&path).map_err(|error| bad(error.to_string()))?;
-        let config = Config::read(dir, &tokenizer)?;
-        check_front_end(dir, &config)?;
+    pub fn load_with(path: &Path, device: &Device, precision: Precision) -> Result<Self> {
+        // A folder of another family lacks what the published form has, which its loader names.
+        let form = Form::find(path)?.unwrap_or_else(|| Form::Published(path.to_path_buf()));
+        let Parts { tokenizer, config, weights } = form.open(device)?;
+        check_front_end(form.path(), &config)?;
         let front_end = LogMel::new(LogMelConfig::whisper(config.mels), device)
-            .map_err(|error| Error::Checkpoint { path: dir.join("config.json"), reason: error.to_string() })?;
-        let weights = Weights::open(dir, device)?;
-        let parameters = weights.parameters();
+            .map_err(|error| Error::Checkpoint { path: form.path().to_path_buf(), reason: error.to_string() })?;
+        let (parameters, stored) = (weights.parameters(), weights.form());
         let model = weights.scope("model");
         let encoder = Encoder::load(&model.scope("encoder"), &config.encoder(), precision)?;
         let decoder = Decoder::load(&model.scope("decoder"), &config, precision)?;
@@ -68,7 +66,8 @@ impl Whisper {
         weights.finish()?;
         let vocabulary = Vocabulary::new(tokenizer, &config.special, config.vocab_size);
         let rules = TokenRules::new(&config, device);
-        Ok(Self { config, front_end, encoder, decoder, rules, vocabulary, device: device.clone(), parameters })
+        let device = device.clone();
+        Ok(Self { config, front_end, encoder, decoder, rules, vocabulary, device, parameters, form: stored })
     }
 
     /// The checkpoint's configuration.
@@ -94,6 +93,11 @@ impl Whisper {
     /// Number of values in the checkpoint's tensors.
     pub fn parameters(&self) -> usize {
         self.parameters
+    }
+
+    /// The form and types of the weights, such as `whisper.cpp, F32 and Q5_0`.
+    pub fn form(&self) -> &str {
+        &self.form
     }
 
     /// The encoder, for the numeric tests.
@@ -157,8 +161,16 @@ impl Whisper {
 }
 
 /// Checks the front end, which is the same for all published checkpoints except for the number of mel bins.
-fn check_front_end(dir: &Path, config: &Config) -> Result<()> {
-    let path = dir.join("preprocessor_config.json");
+fn check_front_end(checkpoint: &Path, config: &Config) -> Result<()> {
+    let frames = || format!("the model's windows have {} frames, not 1500", config.frames);
+    // A file of whisper.cpp has no settings beside it.
+    if checkpoint.is_file() {
+        return match config.frames * 320 == WINDOW {
+            true => Ok(()),
+            false => Err(Error::Checkpoint { path: checkpoint.to_path_buf(), reason: frames() }),
+        };
+    }
+    let path = checkpoint.join("preprocessor_config.json");
     let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
@@ -179,7 +191,7 @@ fn check_front_end(dir: &Path, config: &Config) -> Result<()> {
         }
     }
     if config.frames * SAMPLES_PER_FRAME != WINDOW {
-        return Err(bad(format!("the model's windows have {} frames, not 1500", config.frames)));
+        return Err(bad(frames()));
     }
     Ok(())
 }

@@ -76,13 +76,14 @@ pub(crate) fn transcribe(
     }
     let TranscriptBuilder { spoken, coverage, dropped_words, .. } = text;
     let confidence = spoken.confidence();
+    let english = || model.config().special.languages.is_empty().then(|| ENGLISH.to_owned());
     let unwritten = has_detector.then(|| coverage.warning(&spoken.words)).flatten();
     Ok(Transcript {
         text: joined(&spoken.words),
         words: spoken.words,
         utterances: None,
         confidence,
-        language_code: options.language.clone().or(spoken.language),
+        language_code: options.language.clone().or(spoken.language).or_else(english),
         audio_duration_sec: audio.position_s(),
         model: options.model.clone().unwrap_or_default(),
         warnings: audio.warnings().into_iter().chain(dropped_words_warning(dropped_words)).chain(unwritten).collect(),
@@ -351,11 +352,18 @@ fn transcribe_sequential(
     Ok(())
 }
 
+/// The language of checkpoints that have no tokens for others.
+const ENGLISH: &str = "en";
+
 /// The requested language, or the way to detect it.
 fn language(model: &Whisper, options: &TranscribeOptions) -> Result<LanguageChoice> {
     let known = &model.config().special.languages;
     if known.is_empty() {
-        return Ok(LanguageChoice::Known(0));
+        let mut asked = options.language.iter().chain(&options.languages);
+        return match asked.find(|code| primary_subtag(code) != ENGLISH) {
+            None => Ok(LanguageChoice::Known(0)),
+            Some(code) => Err(Error::Language(format!("the checkpoint is for English only, not for {code}"))),
+        };
     }
     let token = |code: &String| {
         let found = known.get(&primary_subtag(code)).copied();

@@ -453,7 +453,7 @@ mod tests {
         let window = begun.windows.values().next().unwrap();
         let frames = Tensor::full(window.frames.dims(), f32::NAN, &Device::flex());
         let window = ActiveWindow { slot: 1, frames: frames.clone(), options: window.options.clone(), ..*window };
-        let outcomes = begun.add(&frames, vec![window]).unwrap();
+        let outcomes = begun.add(&[frames], vec![window]).unwrap();
         assert!(matches!(outcomes.as_slice(), [(ActiveWindow { slot: 1, .. }, Err(Error::Device { .. }))]));
         // After a step that failed as a whole each goes by itself, to the same results.
         assert!(executor.undo(WhisperBatchKey::Decode(0), &[0]));
