@@ -44,7 +44,7 @@ use crate::pipeline::checkpoint::Checkpoint;
 use crate::pipeline::executors::speech::voice_model::VoiceModel;
 use crate::pipeline::language::ChatLimits;
 use crate::pipeline::live::LiveEvent;
-use crate::pipeline::live::session::{self, LiveEvents, LiveInput};
+use crate::pipeline::live::session::{self, LiveEvents, LiveInput, SessionModels};
 use crate::pipeline::offline;
 use crate::pipeline::offline::speaker_labels::SpeakerLabelling;
 use crate::pipeline::stage_times::{self, StageTimes};
@@ -192,6 +192,8 @@ impl Engine {
             live: options.live_streams,
             // Twice as many as may be open: the device takes a moment to free the slot of a stream that was dropped.
             speech: 2 * options.speech_streams,
+            // A turn's last part, a part before it or the turn so far; and one that was dropped and is not free yet.
+            second_pass: 3 * options.live_streams,
             agent: options.chats,
             // A recording with named speakers takes up to three streams; speech that is not paced is as urgent as a recording.
             offline: 3 * options.recordings + 2 * options.speech_streams,
@@ -367,10 +369,14 @@ impl Engine {
     /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], [`Error::LanguageModel`].
     pub fn load_live(&self, options: &ListenOptions) -> Result<()> {
         let choice = self.choose(options.model.as_deref(), LIVE)?;
+        let reader = options.second_pass.reader(&self.catalog, &choice)?;
         for on in self.devices.all()? {
             on.worker()?;
             self.live_language_model(&on, &choice, &options.language_model)?;
             on.streaming_model(&choice.dir)?;
+            if let Some(reader) = &reader {
+                on.checkpoint(&reader.dir)?;
+            }
         }
         Ok(())
     }
@@ -396,22 +402,36 @@ impl Engine {
         detector: Option<Arc<Silero>>,
     ) -> Result<(LiveInput, LiveEvents)> {
         let choice = self.choose(options.model.as_deref(), LIVE)?;
-        if let Some(language) = &options.language {
-            choice.check_language(language)?;
-        }
         check_search(&options.fusion, options.beam)?;
         let mut options = options.clone();
-        let look_ahead_ms = options.look_ahead_ms.or(choice.model.look_ahead_ms);
-        let model = on.streaming_model(&choice.dir)?;
-        if options.language.is_none()
-            && let [only] = choice.languages
-        {
-            options.language = Some(only.clone());
-        }
-        let language_model = self.live_language_model(on, &choice, &options.language_model)?;
+        let mut reader = options.second_pass.reader(&self.catalog, &choice)?.filter(|_| detector.is_some());
+        let writes_alone = match (&options.language, choice.languages, &reader) {
+            (Some(language), _, Some(reader)) => choice.check_language(language).is_err() && reader.has(language),
+            (None, [_], Some(reader)) => reader.languages.len() > 1,
+            _ => false,
+        };
+        let first = if writes_alone {
+            None
+        } else {
+            if let Some(language) = &options.language {
+                choice.check_language(language)?;
+            }
+            if options.language.is_none()
+                && let [only] = choice.languages
+            {
+                options.language = Some(only.clone());
+            }
+            if let Some(language) = &options.language {
+                reader = reader.filter(|reader| reader.languages.is_empty() || reader.has(language));
+            }
+            let look_ahead_ms = options.look_ahead_ms.or(choice.model.look_ahead_ms);
+            let language_model = self.live_language_model(on, &choice, &options.language_model)?;
+            Some((on.streaming_model(&choice.dir)?, look_ahead_ms, language_model))
+        };
+        let second = reader.map(|reader| on.checkpoint(&reader.dir)).transpose()?;
         // Without speech that is told from other sounds there are no pauses.
         let turn_detector = if detector.is_some() { self.turn_detector_on(on)? } else { None };
-        session::open(&*on.worker()?, model, &options, look_ahead_ms, language_model, detector, turn_detector)
+        session::open(&*on.worker()?, SessionModels { first, second, detector, turn_detector }, &options)
     }
 
     /// Compiles what the device needs for the models loaded so far, so that the first request does not wait for it: runs two

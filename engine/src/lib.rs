@@ -107,8 +107,8 @@ pub use engine::{Engine, Transcription};
 pub use error::{Error, Result};
 pub use memory::available as available_memory;
 pub use options::{
-    EngineOptions, LanguageModelChoice, ListenOptions, SAMPLE_RATES, SpeakerLabels, TaggerChoice, TranscribeOptions,
-    TurnDetectorChoice, models_dir,
+    EngineOptions, LanguageModelChoice, ListenOptions, SAMPLE_RATES, SecondPass, SpeakerLabels, TaggerChoice,
+    TranscribeOptions, TurnDetectorChoice, models_dir,
 };
 pub use pipeline::language::ChatReply;
 pub use pipeline::live::session::{LiveEvents, LiveInput, LiveOutput, MAX_AHEAD_MS};
