@@ -411,8 +411,10 @@ impl Engine {
             _ => false,
         };
         let first = if writes_alone {
+            options.languages.retain(|language| reader.as_ref().is_some_and(|reader| reader.has(language)));
             None
         } else {
+            options.languages.clear();
             if let Some(language) = &options.language {
                 choice.check_language(language)?;
             }
@@ -425,10 +427,14 @@ impl Engine {
                 reader = reader.filter(|reader| reader.languages.is_empty() || reader.has(language));
             }
             let look_ahead_ms = options.look_ahead_ms.or(choice.model.look_ahead_ms);
-            let language_model = self.live_language_model(on, &choice, &options.language_model)?;
-            Some((on.streaming_model(&choice.dir)?, look_ahead_ms, language_model))
+            let model = on.streaming_model(&choice.dir)?;
+            Some((model, look_ahead_ms, self.live_language_model(on, &choice, &options.language_model)?))
         };
-        let second = reader.map(|reader| on.checkpoint(&reader.dir)).transpose()?;
+        let second = match reader.map(|reader| on.checkpoint(&reader.dir)).transpose() {
+            // Models in use leave no memory for it.
+            Err(Error::Busy(_)) if first.is_some() => None,
+            second => second?,
+        };
         // Without speech that is told from other sounds there are no pauses.
         let turn_detector = if detector.is_some() { self.turn_detector_on(on)? } else { None };
         session::open(&*on.worker()?, SessionModels { first, second, detector, turn_detector }, &options)

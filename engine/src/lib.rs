@@ -111,8 +111,8 @@ pub use options::{
     TranscribeOptions, TurnDetectorChoice, models_dir,
 };
 pub use pipeline::language::ChatReply;
-pub use pipeline::live::session::{LiveEvents, LiveInput, LiveOutput, MAX_AHEAD_MS};
-pub use pipeline::live::{Caption, LiveEvent};
+pub use pipeline::live::session::{LiveEvents, LiveInput, MAX_AHEAD_MS};
+pub use pipeline::live::{Caption, LiveEvent, LiveOutput};
 pub use pipeline::speech::session::{SpeechFrames, SpeechInput};
 pub use pipeline::stage_times::StageTimes;
 pub use speech::{SPEECH_FRAME, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpokenWord, VoiceInfo};

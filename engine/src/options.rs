@@ -265,6 +265,8 @@ pub struct ListenOptions {
     pub model: Option<String>,
     /// The language spoken, `en` say; found by the model where it can, if left out.
     pub language: Option<String>,
+    /// The languages that may be spoken where none is given and the second pass writes alone; any that it has, if left empty.
+    pub languages: Vec<String>,
     /// Names and words to expect. Those that the model cannot write are left out.
     pub keyterms: Vec<Keyterm>,
     /// True to expect medical terms, in English, Spanish, German and French; it changes nothing in other languages.
@@ -298,6 +300,7 @@ impl Default for ListenOptions {
         Self {
             model: None,
             language: None,
+            languages: Vec::new(),
             keyterms: Vec::new(),
             medical_mode: false,
             sample_rate: SAMPLE_RATE,
@@ -317,6 +320,7 @@ impl ListenOptions {
     setters! {
         model: impl Into<String> => Some(model.into()),
         language: impl Into<String> => Some(language.into()),
+        languages: impl IntoIterator<Item = impl Into<String>> => languages.into_iter().map(Into::into).collect(),
         keyterms: impl IntoIterator<Item = impl Into<Keyterm>> => keyterms.into_iter().map(Into::into).collect(),
         medical_mode: bool => medical_mode,
         sample_rate: u32 => sample_rate,

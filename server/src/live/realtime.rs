@@ -144,6 +144,7 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
         .language_model(state.settings.language_model.clone())
         .second_pass(state.settings.second_pass.clone());
     options.language.clone_from(&claims.language_code);
+    options.languages = languages::REALTIME.into_iter().filter(|code| !code.contains('_')).map(Into::into).collect();
     let Some(engine) = state.engine.clone() else { return refuse(socket, UNAVAILABLE, 1013).await };
     // The first session may have to load the model.
     match engine.listen(&options).await {

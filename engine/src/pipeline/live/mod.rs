@@ -14,4 +14,4 @@ mod second_pass;
 pub mod session;
 mod turns;
 
-pub use turns::{Caption, LiveEvent};
+pub use turns::{Caption, LiveEvent, LiveOutput};

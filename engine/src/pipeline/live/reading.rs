@@ -56,7 +56,7 @@ impl OfflineModel {
         let spoken = options.language.as_deref();
         Ok(match checkpoint {
             Checkpoint::Whisper(model) => Self::Whisper {
-                language: language(model, spoken, &[])?,
+                language: language(model, spoken, &options.languages)?,
                 prompt: keyterm_prompt(model, &options.keyterms, spoken.filter(|_| options.medical_mode))?,
                 model: model.clone(),
             },

@@ -12,7 +12,7 @@ use futures_core::Stream;
 
 use super::reading::OfflineModel;
 use super::second_pass::{FirstPass, SecondPass};
-use super::turns::{LiveEvent, Turns};
+use super::turns::{LiveEvent, LiveOutput, Turns};
 use crate::audio::{Leveler, Resampler, SAMPLE_RATE, sanitize};
 use crate::decoding::fusion::{self, Fusion};
 use crate::decoding::keyterms::{ExpectedTerms, Keyterms};
@@ -51,17 +51,6 @@ pub struct LiveInput {
     samples: u64,
     finished: bool,
     backlog: Arc<Backlog>,
-}
-
-/// An event of a live session, or a mark between events.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LiveOutput {
-    /// An event.
-    Event(LiveEvent),
-    /// The answer to [`LiveInput::end_turn`]: the events of everything that was pushed before it are out.
-    Settled,
-    /// The answer to [`LiveInput::judge_turn`]: the probability, 0 to 1, that the speaker has finished.
-    Judged(f32),
 }
 
 /// Events of a live session, a [`Stream`] of them.
