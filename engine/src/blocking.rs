@@ -44,7 +44,7 @@ use crate::pipeline::checkpoint::Checkpoint;
 use crate::pipeline::executors::speech::voice_model::VoiceModel;
 use crate::pipeline::language::ChatLimits;
 use crate::pipeline::live::LiveEvent;
-use crate::pipeline::live::session::{self, LiveEvents, LiveInput, SessionModels};
+use crate::pipeline::live::session::{self, LiveEvents, LiveInput, SessionModels, StreamingModel};
 use crate::pipeline::offline;
 use crate::pipeline::offline::speaker_labels::SpeakerLabelling;
 use crate::pipeline::stage_times::{self, StageTimes};
@@ -428,7 +428,8 @@ impl Engine {
             }
             let look_ahead_ms = options.look_ahead_ms.or(choice.model.look_ahead_ms);
             let model = on.streaming_model(&choice.dir)?;
-            Some((model, look_ahead_ms, self.live_language_model(on, &choice, &options.language_model)?))
+            let language_model = self.live_language_model(on, &choice, &options.language_model)?;
+            Some(StreamingModel { model, look_ahead_ms, language_model })
         };
         let second = match reader.map(|reader| on.checkpoint(&reader.dir)).transpose() {
             // Models in use leave no memory for it.

@@ -247,7 +247,8 @@ impl SecondPass {
             }
         }
         let all = self.so_far.iter().map(|(_, part)| part).chain(self.early.iter().map(|(_, part)| part));
-        let found = all.filter_map(|part| if let Part::Done(text) = part { text.language } else { None }).last();
+        let language = |part: &Part| if let Part::Done(text) = part { text.language } else { None };
+        let found = all.rev().find_map(language);
         self.known = found.or(self.known);
         if !more {
             return Poll::Pending;

@@ -65,14 +65,24 @@ pub struct LiveEvents {
 
 /// The models of a session: the first pass, the second, or both.
 pub(crate) struct SessionModels {
-    /// The streaming model, with its longest look-ahead, ms, and the language model that joins its search.
-    pub first: Option<(Arc<FastConformer>, Option<u32>, Option<Arc<LanguageModel>>)>,
+    /// The streaming model.
+    pub first: Option<StreamingModel>,
     /// The offline model. It needs a detector.
     pub second: Option<Arc<Checkpoint>>,
     /// Tells speech from other sounds.
     pub detector: Option<Arc<Silero>>,
     /// Tells whether a speaker has finished.
     pub turn_detector: Option<Arc<SmartTurn>>,
+}
+
+/// The model of a first pass.
+pub(crate) struct StreamingModel {
+    /// The checkpoint.
+    pub model: Arc<FastConformer>,
+    /// Its longest look-ahead, ms.
+    pub look_ahead_ms: Option<u32>,
+    /// Joins its search.
+    pub language_model: Option<Arc<LanguageModel>>,
 }
 
 /// Opens a session on the worker.
@@ -118,7 +128,7 @@ pub(crate) fn open(
         backlog: BacklogReporter::new(backlog.clone()),
     };
     let (mut mel, mut writes) = (None, None);
-    if let Some((model, look_ahead_ms, language_model)) = first {
+    if let Some(StreamingModel { model, look_ahead_ms, language_model }) = first {
         if !model.config().class.is_streaming() {
             return Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()));
         }
