@@ -46,7 +46,7 @@ use crate::pipeline::checkpoint::Checkpoint;
 use crate::pipeline::executors::speech::voice_model::VoiceModel;
 use crate::pipeline::language::ChatLimits;
 use crate::pipeline::live::LiveEvent;
-use crate::pipeline::live::session::{self, LiveEvents, LiveInput};
+use crate::pipeline::live::session::{self, LiveEvents, LiveInput, SessionModels, StreamingModel};
 use crate::pipeline::offline;
 use crate::pipeline::offline::speaker_labels::SpeakerLabelling;
 use crate::pipeline::stage_times::{self, StageTimes};
@@ -198,6 +198,8 @@ impl Engine {
             live: options.live_streams,
             // Twice as many as may be open: the device takes a moment to free the slot of a stream that was dropped.
             speech: 2 * options.speech_streams,
+            // A turn's last part, a part before it or the turn so far; and one that was dropped and is not free yet.
+            second_pass: 3 * options.live_streams,
             agent: options.chats,
             // A recording with named speakers takes up to three streams; speech that is not paced is as urgent as a recording.
             offline: 3 * options.recordings + 2 * options.speech_streams,
@@ -373,10 +375,14 @@ impl Engine {
     /// [`Error::UnknownModel`], [`Error::Checkpoint`], [`Error::Weights`], [`Error::LanguageModel`].
     pub fn load_live(&self, options: &ListenOptions) -> Result<()> {
         let choice = self.choose(options.model.as_deref(), LIVE)?;
+        let reader = options.second_pass.reader(&self.catalog, choice.path())?;
         for on in self.devices.all()? {
             on.worker()?;
             self.live_language_model(&on, &choice, &options.language_model)?;
             on.streaming_model(choice.path())?;
+            if let Some(reader) = &reader {
+                on.checkpoint(&reader.dir)?;
+            }
         }
         Ok(())
     }
@@ -402,22 +408,43 @@ impl Engine {
         detector: Option<Arc<Silero>>,
     ) -> Result<(LiveInput, LiveEvents)> {
         let choice = self.choose(options.model.as_deref(), LIVE)?;
-        if let Some(language) = &options.language {
-            choice.check_language(language)?;
-        }
         check_search(&options.fusion, options.beam)?;
         let mut options = options.clone();
-        let look_ahead_ms = options.look_ahead_ms.or(choice.look_ahead_ms());
-        let model = on.streaming_model(choice.path())?;
-        if options.language.is_none()
-            && let Some(only) = choice.only_language()
-        {
-            options.language = Some(only.clone());
-        }
-        let language_model = self.live_language_model(on, &choice, &options.language_model)?;
+        let mut reader = options.second_pass.reader(&self.catalog, choice.path())?.filter(|_| detector.is_some());
+        let writes_alone = match (&options.language, choice.only_language(), &reader) {
+            (Some(language), _, Some(reader)) => choice.check_language(language).is_err() && reader.has(language),
+            (None, Some(_), Some(reader)) => reader.languages.len() > 1,
+            _ => false,
+        };
+        let first = if writes_alone {
+            options.languages.retain(|language| reader.as_ref().is_some_and(|reader| reader.has(language)));
+            None
+        } else {
+            options.languages.clear();
+            if let Some(language) = &options.language {
+                choice.check_language(language)?;
+            }
+            if options.language.is_none()
+                && let Some(only) = choice.only_language()
+            {
+                options.language = Some(only.clone());
+            }
+            if let Some(language) = &options.language {
+                reader = reader.filter(|reader| reader.languages.is_empty() || reader.has(language));
+            }
+            let look_ahead_ms = options.look_ahead_ms.or(choice.look_ahead_ms());
+            let model = on.streaming_model(choice.path())?;
+            let language_model = self.live_language_model(on, &choice, &options.language_model)?;
+            Some(StreamingModel { model, look_ahead_ms, language_model })
+        };
+        let second = match reader.map(|reader| on.checkpoint(&reader.dir)).transpose() {
+            // Models in use leave no memory for it.
+            Err(Error::Busy(_)) if first.is_some() => None,
+            second => second?,
+        };
         // Without speech that is told from other sounds there are no pauses.
         let turn_detector = if detector.is_some() { self.turn_detector_on(on)? } else { None };
-        session::open(&*on.worker()?, model, &options, look_ahead_ms, language_model, detector, turn_detector)
+        session::open(&*on.worker()?, SessionModels { first, second, detector, turn_detector }, &options)
     }
 
     /// Compiles what the device needs for the models loaded so far, so that the first request does not wait for it: runs two

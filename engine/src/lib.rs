@@ -107,12 +107,12 @@ pub use engine::{Engine, Transcription};
 pub use error::{Error, Result};
 pub use memory::available as available_memory;
 pub use options::{
-    EngineOptions, LanguageModelChoice, ListenOptions, SAMPLE_RATES, SpeakerLabels, TaggerChoice, TranscribeOptions,
-    TurnDetectorChoice, models_dir,
+    EngineOptions, LanguageModelChoice, ListenOptions, SAMPLE_RATES, SecondPass, SpeakerLabels, TaggerChoice,
+    TranscribeOptions, TurnDetectorChoice, models_dir,
 };
 pub use pipeline::language::ChatReply;
-pub use pipeline::live::session::{LiveEvents, LiveInput, LiveOutput, MAX_AHEAD_MS};
-pub use pipeline::live::{Caption, LiveEvent};
+pub use pipeline::live::session::{LiveEvents, LiveInput, MAX_AHEAD_MS};
+pub use pipeline::live::{Caption, LiveEvent, LiveOutput};
 pub use pipeline::speech::session::{SpeechFrames, SpeechInput};
 pub use pipeline::stage_times::StageTimes;
 pub use speech::{SPEECH_FRAME, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpokenWord, VoiceInfo};

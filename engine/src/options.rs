@@ -1,5 +1,7 @@
 //! Options of the engine, of a transcription and of a live session.
 
+mod second_pass;
+
 use std::path::PathBuf;
 
 use auricle_kernels::gemv::Precision;
@@ -11,6 +13,7 @@ use crate::device::DeviceChoice;
 use crate::memory;
 use crate::transcript::KnownSpeaker;
 use crate::vad::endpointer::EndpointingRules;
+pub use second_pass::SecondPass;
 
 /// Writes the setters of options, which take the options and give them back.
 macro_rules! setters {
@@ -266,6 +269,8 @@ pub struct ListenOptions {
     pub model: Option<String>,
     /// The language spoken, `en` say; found by the model where it can, if left out.
     pub language: Option<String>,
+    /// The languages that may be spoken where none is given and the second pass writes alone; any that it has, if left empty.
+    pub languages: Vec<String>,
     /// Names and words to expect. Those that the model cannot write are left out.
     pub keyterms: Vec<Keyterm>,
     /// True to expect medical terms, in English, Spanish, German and French; it changes nothing in other languages.
@@ -285,6 +290,13 @@ pub struct ListenOptions {
     pub beam: Option<usize>,
     /// The most other texts, nearly as likely, that come with each caption where a language model joins the search.
     pub alternatives: usize,
+    /// The offline model that reads each turn again when it ends, and whose text is the formatted one then. It is also what writes where
+    /// the live model lacks the session's language, or the session has none and the live model knows one alone. It needs a speech
+    /// detector.
+    pub second_pass: SecondPass,
+    /// The longest time from a turn's final to its formatted text, ms: a second pass that would take longer is not begun, and one that
+    /// does is not waited for.
+    pub formatted_within_ms: u32,
 }
 
 impl Default for ListenOptions {
@@ -292,6 +304,7 @@ impl Default for ListenOptions {
         Self {
             model: None,
             language: None,
+            languages: Vec::new(),
             keyterms: Vec::new(),
             medical_mode: false,
             sample_rate: SAMPLE_RATE,
@@ -301,6 +314,8 @@ impl Default for ListenOptions {
             fusion: FusionWeights::default(),
             beam: None,
             alternatives: 0,
+            second_pass: SecondPass::default(),
+            formatted_within_ms: 300,
         }
     }
 }
@@ -309,6 +324,7 @@ impl ListenOptions {
     setters! {
         model: impl Into<String> => Some(model.into()),
         language: impl Into<String> => Some(language.into()),
+        languages: impl IntoIterator<Item = impl Into<String>> => languages.into_iter().map(Into::into).collect(),
         keyterms: impl IntoIterator<Item = impl Into<Keyterm>> => keyterms.into_iter().map(Into::into).collect(),
         medical_mode: bool => medical_mode,
         sample_rate: u32 => sample_rate,
@@ -318,5 +334,7 @@ impl ListenOptions {
         fusion: FusionWeights => fusion,
         beam: usize => Some(beam),
         alternatives: usize => alternatives,
+        second_pass: SecondPass => second_pass,
+        formatted_within_ms: u32 => formatted_within_ms,
     }
 }

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use auricle_engine::{DeviceChoice, LanguageModelChoice, Precision, TaggerChoice, TurnDetectorChoice};
+use auricle_engine::{DeviceChoice, LanguageModelChoice, Precision, SecondPass, TaggerChoice, TurnDetectorChoice};
 use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -103,6 +103,8 @@ pub struct Config {
     pub turn_finished_silence_ms: Option<u32>,
     /// Use the starter's language model in live sessions.
     pub live_language_model: bool,
+    /// The offline model that reads the turns of live sessions again: `auto`, `off`, or a checkpoint folder.
+    pub live_second_pass: String,
     /// Poll interval of workers, for jobs and webhooks without a notification: due retries, and work of crashed nodes.
     pub poll_seconds: u32,
     /// A worker without a heartbeat for this time is dead.
@@ -271,6 +273,7 @@ impl Default for Config {
             turn_silence_ms: 700,
             turn_finished_silence_ms: None,
             live_language_model: true,
+            live_second_pass: "auto".into(),
             poll_seconds: 1,
             job_lease_seconds: 30,
             webhook_retry_seconds: vec![10, 30, 60, 120, 300, 600, 1800, 3600, 7200],
@@ -346,7 +349,7 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 83] = [
+const KEYS: [&str; 84] = [
     "data",
     "models",
     "device",
@@ -387,6 +390,7 @@ const KEYS: [&str; 83] = [
     "turn_silence_ms",
     "turn_finished_silence_ms",
     "live_language_model",
+    "live_second_pass",
     "poll_seconds",
     "job_lease_seconds",
     "webhook_retry_seconds",
@@ -448,6 +452,12 @@ impl Config {
     /// The language model of live sessions.
     pub fn live_language_model_choice(&self) -> LanguageModelChoice {
         if self.live_language_model { LanguageModelChoice::Shipped } else { LanguageModelChoice::Off }
+    }
+
+    /// The offline model that reads the turns of live sessions again.
+    pub fn live_second_pass_choice(&self) -> SecondPass {
+        // Every text is a choice.
+        self.live_second_pass.parse().unwrap_or_default()
     }
 
     /// The tagger of personal words.

@@ -87,7 +87,9 @@ impl EngineDevice {
     pub fn open_streams(&self, first: Priority) -> (usize, usize) {
         let Some(worker) = self.started_worker() else { return (0, 0) };
         let open = |priority: Priority| self.slots.of(priority) - worker.free(priority).min(self.slots.of(priority));
-        (open(first), Priority::ALL.into_iter().map(open).sum())
+        // A second pass comes with a session, and is over soon.
+        let lasting = Priority::ALL.into_iter().filter(|priority| *priority != Priority::SecondPass);
+        (open(first), lasting.map(open).sum())
     }
 
     /// Takes note of an error that may be the device's, and gives it back.
@@ -157,6 +159,7 @@ impl EngineDevices {
         let slots = SlotCounts {
             live: slots.live.div_ceil(count),
             speech: slots.speech.div_ceil(count),
+            second_pass: slots.second_pass.div_ceil(count),
             agent: slots.agent.div_ceil(count),
             offline: slots.offline,
         };

@@ -89,7 +89,9 @@ impl Chooser {
     /// Counts a step that took this long; `forced` as [`Chooser::forced`] said.
     pub fn ran(&mut self, forced: Option<Priority>, seconds: f64) {
         match forced {
-            Some(Priority::Live | Priority::Speech) => self.owed += seconds * OFFLINE_SHARE / (1.0 - OFFLINE_SHARE),
+            Some(Priority::Live | Priority::Speech | Priority::SecondPass) => {
+                self.owed += seconds * OFFLINE_SHARE / (1.0 - OFFLINE_SHARE);
+            }
             Some(Priority::Agent) => {
                 self.owed += seconds * OFFLINE_SHARE_BESIDE_AGENTS / (1.0 - OFFLINE_SHARE_BESIDE_AGENTS);
             }

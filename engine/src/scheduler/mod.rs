@@ -42,6 +42,8 @@ pub struct SlotCounts {
     pub live: usize,
     /// Of [`Priority::Speech`].
     pub speech: usize,
+    /// Of [`Priority::SecondPass`].
+    pub second_pass: usize,
     /// Of [`Priority::Agent`].
     pub agent: usize,
     /// Of [`Priority::Offline`].
@@ -50,7 +52,7 @@ pub struct SlotCounts {
 
 impl SlotCounts {
     fn by_priority(self) -> [usize; PRIORITIES] {
-        [self.live, self.speech, self.agent, self.offline]
+        [self.live, self.speech, self.second_pass, self.agent, self.offline]
     }
 
     /// Streams of a priority.
@@ -64,7 +66,7 @@ impl SlotCounts {
 }
 
 /// The number of priorities.
-const PRIORITIES: usize = 4;
+const PRIORITIES: usize = 5;
 
 /// Order of streams, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +75,8 @@ pub enum Priority {
     Live,
     /// A person hears speech as it is made.
     Speech,
+    /// A turn of a live session is read again, by a deadline.
+    SecondPass,
     /// A person waits for an answer.
     Agent,
     /// A recording.
@@ -81,12 +85,13 @@ pub enum Priority {
 
 impl Priority {
     /// All, the most urgent first.
-    pub const ALL: [Self; PRIORITIES] = [Self::Live, Self::Speech, Self::Agent, Self::Offline];
+    pub const ALL: [Self; PRIORITIES] = [Self::Live, Self::Speech, Self::SecondPass, Self::Agent, Self::Offline];
 
     fn name(self) -> &'static str {
         match self {
             Self::Live => "live",
             Self::Speech => "speech",
+            Self::SecondPass => "second pass",
             Self::Agent => "agent",
             Self::Offline => "offline",
         }
@@ -283,18 +288,12 @@ impl<E: BatchExecutor> Scheduler<E> {
     /// # Errors
     /// [`Error::Busy`] when no slot is free.
     pub fn open(&self, request: E::Request, priority: Priority) -> Result<(Stream<E>, Results<E::Output>)> {
-        let free = &self.shared.free[priority as usize];
-        let handle = free.pop().ok_or_else(|| Error::Busy("all streams are in use".into()))?;
-        let (outputs, results) = Results::channel(self.shared.notify.clone());
-        if self.shared.opening.push(Opening { handle, request, outputs }).is_err() {
-            debug_assert!(false, "there is room for every slot");
-        }
-        self.shared.notify.notify();
-        if self.shared.ended.load(Ordering::SeqCst) {
-            // The worker may have ended before it could see this one.
-            self.shared.drop_openings();
-        }
-        Ok((Stream { shared: self.shared.clone(), handle, finished: false }, results))
+        self.opener().open(request, priority)
+    }
+
+    /// Opens streams for its holder, who keeps neither the scheduler nor its worker.
+    pub fn opener(&self) -> StreamOpener<E> {
+        StreamOpener(self.shared.clone())
     }
 
     /// Steps that have failed so far, by an error or a panic.
@@ -322,6 +321,31 @@ impl<E: BatchExecutor> Drop for Scheduler<E> {
             // Panics of the executor are caught and go to the streams; there is none to report here.
             let _ = worker.join();
         }
+    }
+}
+
+/// Opens streams of a scheduler. Once that is dropped, their results end with an error.
+pub struct StreamOpener<E: BatchExecutor>(Arc<Shared<E>>);
+
+impl<E: BatchExecutor> StreamOpener<E> {
+    /// As [`Scheduler::open`].
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when no slot is free.
+    pub fn open(&self, request: E::Request, priority: Priority) -> Result<(Stream<E>, Results<E::Output>)> {
+        let shared = &self.0;
+        let handle =
+            shared.free[priority as usize].pop().ok_or_else(|| Error::Busy("all streams are in use".into()))?;
+        let (outputs, results) = Results::channel(shared.notify.clone());
+        if shared.opening.push(Opening { handle, request, outputs }).is_err() {
+            debug_assert!(false, "there is room for every slot");
+        }
+        shared.notify.notify();
+        if shared.ended.load(Ordering::SeqCst) {
+            // The worker may have ended before it could see this one.
+            shared.drop_openings();
+        }
+        Ok((Stream { shared: shared.clone(), handle, finished: false }, results))
     }
 }
 

@@ -137,7 +137,7 @@ impl Adder {
 
 /// The same number of slots for each priority.
 fn each(count: usize) -> SlotCounts {
-    SlotCounts { live: count, speech: count, agent: count, offline: count }
+    SlotCounts { live: count, speech: count, second_pass: count, agent: count, offline: count }
 }
 
 /// A scheduler whose first step waits until something is sent.

@@ -45,9 +45,9 @@ impl WindowLengths {
 /// Cuts a stream of samples into windows at pauses, which the detector or, without one, the energy shows.
 #[derive(Debug)]
 pub struct Chunker {
-    audio: BufferedAudio,
+    pub(super) audio: BufferedAudio,
     lengths: WindowLengths,
-    overlap: usize,
+    pub(super) overlap: usize,
 }
 
 /// Windows of a stream of samples, each of which begins where the caller has stopped in the one before.
@@ -103,7 +103,11 @@ impl SequentialWindows {
 impl Chunker {
     /// A stream without samples.
     pub fn new(detector: Option<SharedVad>, lengths: WindowLengths) -> Self {
-        Self { audio: BufferedAudio::new(detector), lengths, overlap: 0 }
+        Self::over(BufferedAudio::new(detector), lengths)
+    }
+
+    pub(super) fn over(audio: BufferedAudio, lengths: WindowLengths) -> Self {
+        Self { audio, lengths, overlap: 0 }
     }
 
     /// Takes samples; returns the windows that are now complete.
@@ -112,15 +116,16 @@ impl Chunker {
     /// [`crate::Error::Device`] when the detector's device failed.
     pub fn push(&mut self, samples: &[f32]) -> Result<Vec<Window>> {
         self.audio.push(samples)?;
-        let mut ready = Vec::new();
+        Ok(std::iter::from_fn(|| self.complete()).collect())
+    }
+
+    /// The next window, if it is complete.
+    pub(super) fn complete(&mut self) -> Option<Window> {
         let longest = self.lengths.longest;
-        while self.audio.len() >= longest {
-            ready.push(match self.pause(longest) {
-                Some(at) => self.cut(at, 0),
-                None => self.cut(longest, OVERLAP),
-            });
-        }
-        Ok(ready)
+        (self.audio.len() >= longest).then(|| match self.pause(longest) {
+            Some(at) => self.cut(at, 0),
+            None => self.cut(longest, OVERLAP),
+        })
     }
 
     /// The last windows, if there are any.

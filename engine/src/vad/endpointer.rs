@@ -149,6 +149,16 @@ impl Endpointer {
         self.pause.finished && self.rules.finished_silence_ms.is_some_and(|enough| quiet_ms >= enough as usize)
     }
 
+    /// Silence since the turn's last speech, ms; none while speech goes on.
+    pub fn quiet_ms(&self) -> Option<usize> {
+        self.segmenter.quiet_ms()
+    }
+
+    /// The least silence that may end the turn, ms.
+    pub fn ending_silence_ms(&self) -> u32 {
+        self.rules.finished_silence_ms.unwrap_or(u32::MAX).min(self.rules.silence_ms)
+    }
+
     /// Takes the end of a step's last token, if there is one, and the end of the encoded audio, both ms from the turn's
     /// start. True if the turn ends by [`EndpointingRules`] although the detector reports no silence.
     pub fn update(&mut self, last_token_ms: Option<u64>, encoded_ms: u64) -> bool {

@@ -7,6 +7,7 @@
 //! - [`shared`]: one pass of the detector for several readers.
 //! - [`speech_filter`]: drops words far from detected speech.
 //! - [`stream`]: the detector over a stream of samples.
+//! - [`turn_audio`]: the audio of live turns, in windows.
 //! - [`window`]: pieces of a recording with the speech in them.
 
 pub mod chunker;
@@ -16,4 +17,5 @@ pub mod segmenter;
 pub mod shared;
 pub mod speech_filter;
 pub mod stream;
+pub mod turn_audio;
 pub mod window;

@@ -25,6 +25,17 @@ pub struct Window {
 }
 
 impl Window {
+    /// Length of the audio, ms.
+    pub fn length_ms(&self) -> u64 {
+        (self.samples.len() / MS) as u64
+    }
+
+    /// The place of the window, without samples, and the window by itself, whose first sample is at 0 ms.
+    pub fn apart(self) -> (Self, Self) {
+        let place = Self { samples: Vec::new(), probabilities: None, ..self };
+        (place, Self { start_ms: 0, overlap_ms: 0, ..self })
+    }
+
     /// Keeps at most the first `samples` samples.
     pub fn truncate(&mut self, samples: usize) {
         if samples < self.samples.len() {
@@ -91,6 +102,11 @@ impl BufferedAudio {
         Self { buffer: Vec::new(), start: 0, vad: detector, probabilities }
     }
 
+    /// For samples that come with the probabilities of their chunks: [`BufferedAudio::push_chunk`].
+    pub fn of_chunks() -> Self {
+        Self { buffer: Vec::new(), start: 0, vad: None, probabilities: Some(Vec::new()) }
+    }
+
     /// Number of samples in the buffer.
     pub fn len(&self) -> usize {
         self.buffer.len()
@@ -113,6 +129,12 @@ impl BufferedAudio {
         }
         self.buffer.extend_from_slice(samples);
         Ok(())
+    }
+
+    /// Takes the samples of a chunk and its speech probability.
+    pub fn push_chunk(&mut self, samples: impl Iterator<Item = f32>, probability: f32) {
+        self.probabilities.get_or_insert_default().push(probability);
+        self.buffer.extend(samples);
     }
 
     /// Ends the stream.

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use auricle_engine::Catalog;
+use auricle_engine::{Catalog, SecondPass};
 use serde::Serialize;
 use serde_json::json;
 
 use super::language::EXTRACTIVE;
-use crate::billing::{PRICES, ProductKind};
+use crate::billing::{PRICES, Price, ProductKind};
 use crate::context::RequestContext;
 use crate::http::response::{Response, Result, json};
 use crate::language::LanguageModels;
+use crate::languages::REALTIME;
 
 /// The state of this resource.
 pub struct ModelsState {
     pub catalog: Arc<Catalog>,
+    pub second_pass: SecondPass,
     pub language: LanguageModels,
 }
 
@@ -26,8 +28,21 @@ struct Model<'a> {
     unit_type: &'static str,
     rate_usd: f64,
     default: bool,
-    /// Languages of the checkpoint that serves the model; empty without a checkpoint.
-    languages: &'a [String],
+    /// Languages of the checkpoint that serves the model, and of a live model's second pass; empty without a checkpoint.
+    languages: Vec<String>,
+}
+
+/// The languages of a model.
+fn languages(state: &ModelsState, price: &Price) -> Vec<String> {
+    let Ok(choice) = state.catalog.choose(price.model) else { return Vec::new() };
+    match price.kind {
+        ProductKind::Realtime => {
+            let all = state.second_pass.languages(&state.catalog, price.model).unwrap_or_default();
+            let is_live = |code: &String| choice.languages.contains(code) || REALTIME.contains(&code.as_str());
+            all.into_iter().filter(is_live).collect()
+        }
+        _ => choice.languages.to_vec(),
+    }
 }
 
 /// `GET /v2/models`, `GET /v2/pricing`
@@ -39,7 +54,7 @@ pub async fn list(state: Arc<ModelsState>, _: RequestContext) -> Result<Response
         unit_type: price.unit_type,
         rate_usd: price.rate_usd(),
         default: price.default,
-        languages: state.catalog.choose(price.model).map_or(&[], |choice| choice.languages),
+        languages: languages(&state, price),
     });
     // Language models are not metered. Quoting answers without one.
     let language = state.language.ids().chain([EXTRACTIVE]).enumerate().map(|(at, id)| Model {
@@ -49,7 +64,7 @@ pub async fn list(state: Arc<ModelsState>, _: RequestContext) -> Result<Response
         unit_type: "request",
         rate_usd: 0.0,
         default: at == 0,
-        languages: &[],
+        languages: Vec::new(),
     });
     let models: Vec<Model<'_>> = priced.chain(language).collect();
     Ok(json(&json!({ "object": "list", "data": models })))

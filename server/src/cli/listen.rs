@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::blocking::{Engine, Events};
-use auricle_engine::{EndpointingRules, Error, ListenOptions, LiveEvent, LiveInput};
+use auricle_engine::{EndpointingRules, Error, ListenOptions, LiveEvent, LiveInput, SecondPass};
 use clap::{Args, ValueEnum};
 use console::{Style, Term, measure_text_width, truncate_str};
 use tokio::sync::mpsc;
@@ -57,6 +57,10 @@ pub struct ListenArgs {
     /// Expect medical terms, in English, Spanish, German and French
     #[arg(long)]
     medical: bool,
+    /// The offline model that reads finished turns again, and writes languages that the live model lacks: auto, off, or a checkpoint
+    /// folder
+    #[arg(long, value_name = "MODEL", default_value = "auto")]
+    second_pass: SecondPass,
     /// Look-ahead of the model in ms [default: the catalog's for the model]
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,
@@ -79,6 +83,8 @@ pub struct ListenArgs {
     engine: EngineArgs,
 }
 
+/// Longest wait for the second pass of a turn with --fast, ms.
+const FAST_FORMATTED_WITHIN_MS: u32 = 60_000;
 const SILENCE_MS: RangeInclusive<i64> = 100..=10_000;
 const FINISHED_MS: RangeInclusive<i64> = 200..=10_000;
 
@@ -128,9 +134,14 @@ pub fn run(args: &ListenArgs) -> Result<()> {
         .medical_mode(args.medical)
         .turns(turns)
         .language_model(args.search.language_model())
+        .second_pass(args.second_pass.clone())
         .fusion(args.search.weights());
     options.language.clone_from(&args.language);
     options.look_ahead_ms = args.look_ahead;
+    if args.fast {
+        // The text is not read as it is spoken, so that each turn has the time that it takes.
+        options = options.formatted_within_ms(FAST_FORMATTED_WITHIN_MS);
+    }
     let (input, events) = engine.listen(&options)?;
     // After the first Ctrl-C, the remaining text is still shown.
     let stop = CancellationToken::new();

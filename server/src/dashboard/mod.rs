@@ -38,7 +38,7 @@ mod words;
 
 use std::sync::Arc;
 
-use auricle_engine::{Catalog, Engine};
+use auricle_engine::{Catalog, Engine, SecondPass};
 use url::Url;
 
 use crate::api::TranscriptsState;
@@ -61,6 +61,8 @@ pub struct DashboardState {
     pub store: Store,
     pub storage: Storage,
     pub catalog: Arc<Catalog>,
+    /// What writes live languages that the live models lack.
+    pub second_pass: SecondPass,
     /// None if this process does not transcribe.
     pub engine: Option<Engine>,
     pub payments: Arc<PaymentProvider>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
-use auricle_engine::{Catalog, Engine, SpeakOptions};
+use auricle_engine::{Catalog, Engine, SecondPass, SpeakOptions};
 use serde::Serialize;
 
 use super::DashboardState;
@@ -26,11 +26,12 @@ pub struct ModelChoice {
 }
 
 /// The models of a kind that can be served here.
-fn models(catalog: &Catalog, kind: ProductKind) -> Vec<ModelChoice> {
+fn models(catalog: &Catalog, second_pass: &SecondPass, kind: ProductKind) -> Vec<ModelChoice> {
     let priced = PRICES.iter().filter(|price| price.kind == kind);
     let served = priced.filter_map(|price| Some((price, catalog.choose(price.model).ok()?)));
     let models = served.map(|(price, choice)| {
-        let of_live = REALTIME.iter().filter(|code| choice.check_language(code).is_ok()).map(|code| (*code).to_owned());
+        let is_live = |code: &&&str| second_pass.check_language(catalog, price.model, code).is_ok();
+        let of_live = REALTIME.iter().filter(is_live).map(|code| (*code).to_owned());
         let codes: Vec<String> = match kind {
             ProductKind::Realtime => of_live.collect(),
             _ => choice.languages.to_vec(),
@@ -57,7 +58,7 @@ impl UploadForm {
     /// # Errors
     /// If it cannot be written.
     pub fn new(state: &DashboardState) -> Result<Self> {
-        let models = models(&state.catalog, ProductKind::Prerecorded);
+        let models = models(&state.catalog, &state.second_pass, ProductKind::Prerecorded);
         Ok(Self {
             models: json(&models)?,
             model_ids: models,
@@ -129,7 +130,7 @@ pub async fn file(state: Arc<DashboardState>, request: RequestContext) -> Result
 /// `GET /playground/live`
 pub async fn live(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     let frame = Frame::new(&state, &request, Section::Playground, EN.playground_live).await?;
-    let models = models(&state.catalog, ProductKind::Realtime);
+    let models = models(&state.catalog, &state.second_pass, ProductKind::Realtime);
     page(&LivePage { frame, tab: "live", models: json(&models)?, model_ids: models, api: api(&state) })
 }
 

@@ -15,7 +15,7 @@ mod upgrade;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auricle_engine::{Catalog, Engine, LanguageModelChoice};
+use auricle_engine::{Catalog, Engine, LanguageModelChoice, SecondPass};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
@@ -72,6 +72,7 @@ pub struct SessionSettings {
     /// Silence that ends a turn which sounds finished, if the turn detector is to be asked.
     pub turn_finished_silence_ms: Option<u32>,
     pub language_model: LanguageModelChoice,
+    pub second_pass: SecondPass,
     /// A session without audio for this time is ended.
     pub idle_timeout: Duration,
     /// The longest duration of a session.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auricle_engine::{Catalog, EndpointingRules, Error, ListenOptions, SAMPLE_RATES};
+use auricle_engine::{EndpointingRules, Error, ListenOptions, SAMPLE_RATES};
 use hyper::StatusCode;
 use serde_json::json;
 
@@ -49,7 +49,7 @@ pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Res
         ApiError::new(StatusCode::BAD_REQUEST, "unknown_model", message)
     })?;
     if let Some(code) = &language_code {
-        check_language(&state.catalog, &model, code)
+        check_language(&state, &model, code)
             .map_err(|reason| ApiError::validation(format!("{UNSUPPORTED} `language_code`: {reason}.")))?;
     }
     let allowance = state.store.allowance(&account.id).await?;
@@ -78,13 +78,13 @@ pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Res
     })))
 }
 
-/// Checks that the API and the model's checkpoint have a language.
-fn check_language(catalog: &Catalog, model: &str, code: &str) -> std::result::Result<(), String> {
+/// Checks that the API has a language, and the model's checkpoint or the second pass's.
+fn check_language(state: &LiveState, model: &str, code: &str) -> std::result::Result<(), String> {
     if !languages::REALTIME.contains(&code) {
         return Err(format!("it must be one of {}, not {code:?}", languages::REALTIME.join(", ")));
     }
-    let choice = catalog.choose(model).map_err(|error| error.to_string())?;
-    choice.check_language(code).map_err(|error| error.to_string())
+    let found = state.settings.second_pass.check_language(&state.catalog, model, code);
+    found.map_err(|error| error.to_string())
 }
 
 /// `GET /v2/realtime/ws`: upgrades the connection. Errors of the session are reported on the WebSocket.
@@ -141,8 +141,10 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
         .sample_rate(claims.sample_rate)
         .medical_mode(claims.medical_mode)
         .turns(turns)
-        .language_model(state.settings.language_model.clone());
+        .language_model(state.settings.language_model.clone())
+        .second_pass(state.settings.second_pass.clone());
     options.language.clone_from(&claims.language_code);
+    options.languages = languages::REALTIME.into_iter().filter(|code| !code.contains('_')).map(Into::into).collect();
     let Some(engine) = state.engine.clone() else { return refuse(socket, UNAVAILABLE, 1013).await };
     // The first session may have to load the model.
     match engine.listen(&options).await {

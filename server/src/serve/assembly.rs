@@ -272,6 +272,7 @@ impl Service {
                 turn_silence_ms: config.turn_silence_ms,
                 turn_finished_silence_ms: config.turn_finished_silence_ms,
                 language_model: config.live_language_model_choice(),
+                second_pass: config.live_second_pass_choice(),
                 idle_timeout: seconds(config.live_idle_seconds),
                 max_duration: seconds(config.live_session_seconds),
             },
@@ -283,6 +284,7 @@ impl Service {
             store: store.clone(),
             storage: storage.clone(),
             catalog: catalog.clone(),
+            second_pass: config.live_second_pass_choice(),
             engine: engine.clone(),
             payments: payments.clone(),
             notifiers: notifiers.clone(),
@@ -318,7 +320,11 @@ impl Service {
             speech: Arc::new(SpeechState { engine, places: Places::new(speech::MAX_REQUESTS) }),
             transcripts,
             uploads,
-            models: Arc::new(ModelsState { catalog: catalog.clone(), language: models.clone() }),
+            models: Arc::new(ModelsState {
+                catalog: catalog.clone(),
+                second_pass: config.live_second_pass_choice(),
+                language: models.clone(),
+            }),
             language: Arc::new(LanguageState {
                 store: store.clone(),
                 models: models.clone(),

@@ -292,7 +292,9 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
         return Ok((Catalog::read(&config.models).map_err(|error| error.to_string())?, None));
     }
     let asks_turn_detector = config.turn_finished_silence_ms.is_some();
-    let live_language_model = config.live_language_model_choice();
+    let live_options = ListenOptions::default()
+        .language_model(config.live_language_model_choice())
+        .second_pass(config.live_second_pass_choice());
     let opened = tokio::task::spawn_blocking(move || {
         let engine = blocking::Engine::open(options)?;
         for price in PRICES.iter().filter(|price| engine.catalog().choose(price.model).is_ok()) {
@@ -301,8 +303,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
                     engine.load(&TranscribeOptions::default().model(price.model))?;
                 }
                 ProductKind::Realtime => {
-                    let options = ListenOptions::default().model(price.model);
-                    engine.load_live(&options.language_model(live_language_model.clone()))?;
+                    engine.load_live(&live_options.clone().model(price.model))?;
                 }
                 ProductKind::Agent | ProductKind::Language => {}
             }

@@ -11,8 +11,8 @@ use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::blocking::{Engine, Events};
 use auricle_engine::unstable::device::{lose, lose_untold};
 use auricle_engine::{
-    DeviceChoice, EngineOptions, Error, LanguageModelChoice, ListenOptions, LiveEvent, LiveInput, TranscribeOptions,
-    Transcript, devices,
+    DeviceChoice, EngineOptions, Error, LanguageModelChoice, ListenOptions, LiveEvent, LiveInput, SecondPass,
+    TranscribeOptions, Transcript, devices,
 };
 use auricle_tests::{eventually, models, models_with, skip, speech};
 
@@ -81,7 +81,10 @@ fn sessions_and_recordings_are_shared_by_two_devices() {
     alone("sessions_and_recordings_are_shared_by_two_devices", || {
         let (engine, single) = (open(&models(), &[DeviceChoice::Cpu, GPU]), open(&models(), &[DeviceChoice::Cpu]));
         assert_eq!(engine.devices().iter().map(|device| device.id.as_str()).collect::<Vec<_>>(), ["cpu", "vulkan:0"]);
-        let options = ListenOptions::default().model("svc-realtime").language_model(LanguageModelChoice::Off);
+        let options = ListenOptions::default()
+            .second_pass(SecondPass::Off)
+            .model("svc-realtime")
+            .language_model(LanguageModelChoice::Off);
         let (samples, mut sessions) = (spoken(), Vec::new());
         for _ in 0..4 {
             sessions.push(engine.listen(&options).unwrap());
@@ -126,7 +129,7 @@ fn streams_of_a_lost_device_end_and_the_next_run_on_it_opened_anew() {
         let wanted = engine.transcribe_file(speech(), &options).unwrap();
         assert!(!wanted.words.is_empty());
 
-        let live = ListenOptions::default().model("svc-best");
+        let live = ListenOptions::default().second_pass(SecondPass::Off).model("svc-best");
         let (mut idle, mut idle_events) = engine.listen(&live).unwrap();
         idle.push(&[0.0; 160]).unwrap();
         let mut is_lost = false;

@@ -8,7 +8,7 @@ use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::blocking::{Engine, Events};
 use auricle_engine::{
     Caption, DeviceChoice, EngineOptions, Error, FusionWeights, LanguageModelChoice, ListenOptions, LiveEvent,
-    LiveInput, TranscribeOptions,
+    LiveInput, SecondPass, TranscribeOptions,
 };
 use auricle_tests::{arpa, models_with, speech};
 
@@ -26,7 +26,7 @@ fn open(live_streams: usize) -> Engine {
 }
 
 fn model(model: &str) -> ListenOptions {
-    ListenOptions::default().model(model)
+    ListenOptions::default().model(model).language("en").second_pass(SecondPass::Off)
 }
 
 /// Speech, and silence after it.
@@ -342,7 +342,7 @@ fn any_rate_gives_words() {
     for rate in [8_000, 11_025, 44_100, 48_000] {
         // Nearest-sample resampling is crude, and good enough for the same words.
         let resampled: Vec<f32> = (0..at_16k.len() * rate / SECOND).map(|n| at_16k[n * SECOND / rate]).collect();
-        let options = ListenOptions::default().sample_rate(rate as u32);
+        let options = model("svc-realtime-pro").sample_rate(rate as u32);
         let turns = finals(&heard(&options, &resampled, rate / 10));
         let words: usize = turns.iter().map(|turn| turn.words.len()).sum();
         assert!(words >= 5, "{rate} Hz: {turns:?}");

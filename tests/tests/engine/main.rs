@@ -12,6 +12,7 @@ mod guards;
 mod language_model;
 mod listen;
 mod model_memory;
+mod second_pass;
 mod shares;
 mod speakers;
 mod speech;

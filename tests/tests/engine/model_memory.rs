@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use auricle_engine::audio::AudioStream;
 use auricle_engine::blocking::Engine;
-use auricle_engine::{DeviceChoice, EngineOptions, Error, ListenOptions, LiveEvent, SpeakOptions, TranscribeOptions};
+use auricle_engine::{
+    DeviceChoice, EngineOptions, Error, ListenOptions, LiveEvent, SecondPass, SpeakOptions, TranscribeOptions,
+};
 use auricle_tests::{models, speech, tiny_voice};
 
 fn options() -> EngineOptions {
@@ -72,11 +74,11 @@ fn a_model_in_use_stays() {
     let voice = tiny_voice();
     let recogniser = models().join("starter/asr-en");
     let engine = Engine::open(options()).unwrap();
-    engine.load_live(&ListenOptions::default()).unwrap();
+    engine.load_live(&ListenOptions::default().second_pass(SecondPass::Off)).unwrap();
     let needed = bytes(&engine);
     speak(&engine, voice.path()).unwrap();
     let engine = Engine::open(options().model_memory(needed + 1000)).unwrap();
-    let (mut input, events) = engine.listen(&ListenOptions::default()).unwrap();
+    let (mut input, events) = engine.listen(&ListenOptions::default().second_pass(SecondPass::Off)).unwrap();
     let samples = AudioStream::open(speech()).unwrap().read_to_end().unwrap();
     let (first, second) = samples.split_at(samples.len() / 2);
     input.push(first).unwrap();

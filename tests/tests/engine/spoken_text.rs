@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use auricle_engine::audio::AudioStream;
 use auricle_engine::blocking::Engine;
 use auricle_engine::{
-    DeviceChoice, EngineOptions, ListenOptions, LiveEvent, SPEECH_RATE, SpeakOptions, TranscribeOptions,
+    DeviceChoice, EngineOptions, ListenOptions, LiveEvent, SPEECH_RATE, SecondPass, SpeakOptions, TranscribeOptions,
 };
 
 const SENTENCES: [&str; 24] = [
@@ -75,7 +75,8 @@ fn transcribe(samples: &[f32], quieter_db: f32) -> (String, Vec<String>) {
 }
 
 fn listen(samples: &[f32], quieter_db: f32) -> String {
-    let (mut input, events) = engine().listen(&ListenOptions::default().sample_rate(SPEECH_RATE)).unwrap();
+    let (mut input, events) =
+        engine().listen(&ListenOptions::default().second_pass(SecondPass::Off).sample_rate(SPEECH_RATE)).unwrap();
     let pieces = std::thread::spawn({
         let pcm = pcm(samples, quieter_db);
         move || {

@@ -7,6 +7,9 @@ use burn::tensor::Device;
 use super::diarizer::{self, DiarizerExecutor};
 use super::language::{LanguageBatchKey, LanguageExecutor, LanguageOutput, LanguageRequest};
 use super::live::{LiveAudio, LiveBatchKey, LiveExecutor, LiveRequest, StepOutput};
+use super::second_pass::{
+    SecondPassBatchKey, SecondPassExecutor, SecondPassInput, SecondPassOutput, SecondPassRequest,
+};
 use super::speech::phrase::Phrase;
 use super::speech::{SpeechBatchKey, SpeechExecutor, SpeechOutput, SpeechRequest};
 use super::transducer::{self, TransducerExecutor};
@@ -28,6 +31,7 @@ pub struct DeviceExecutor {
     diarizer: DiarizerExecutor,
     language: LanguageExecutor,
     speech: SpeechExecutor,
+    second_pass: SecondPassExecutor,
     families: SlotTable<Family>,
 }
 
@@ -41,6 +45,7 @@ enum Family {
     Diarizer,
     Language,
     Speech,
+    SecondPass,
 }
 
 /// Opens a stream of a device.
@@ -59,6 +64,8 @@ pub enum StreamRequest {
     Language(Box<LanguageRequest>),
     /// Speech.
     Speech(Box<SpeechRequest>),
+    /// A window of a live turn, read again.
+    SecondPass(Box<SecondPassRequest>),
 }
 
 /// Input of a stream.
@@ -75,6 +82,8 @@ pub enum StreamInput {
     Diarizer(diarizer::DiarizerInput),
     /// Symbols that are said at once.
     Speech(Phrase),
+    /// Of a second pass.
+    SecondPass(SecondPassInput),
 }
 
 /// Output of a step for one stream.
@@ -93,6 +102,8 @@ pub enum StreamOutput {
     Language(LanguageOutput),
     /// Of speech.
     Speech(SpeechOutput),
+    /// Of a second pass.
+    SecondPass(SecondPassOutput),
 }
 
 /// Streams whose steps have equal keys can share a step.
@@ -112,6 +123,8 @@ pub enum BatchKey {
     Language(LanguageBatchKey),
     /// Of speech.
     Speech(SpeechBatchKey),
+    /// Of second passes.
+    SecondPass(SecondPassBatchKey),
 }
 
 impl DeviceExecutor {
@@ -122,6 +135,14 @@ impl DeviceExecutor {
 
     fn family(&self, slot: usize) -> Option<Family> {
         self.families.find(slot).copied()
+    }
+
+    /// True if nothing waits for the device but what may wait for ever.
+    fn is_idle(&self) -> bool {
+        self.families.iter().all(|(slot, family)| match family {
+            Family::SecondPass => !self.second_pass.is_urgent(slot),
+            _ => self.next_step(slot).is_none(),
+        })
     }
 }
 
@@ -142,6 +163,7 @@ impl BatchExecutor for DeviceExecutor {
             StreamRequest::Diarizer(request) => self.diarizer.open(slot, request).map(|()| Family::Diarizer)?,
             StreamRequest::Language(request) => self.language.open(slot, *request).map(|()| Family::Language)?,
             StreamRequest::Speech(request) => self.speech.open(slot, *request).map(|()| Family::Speech)?,
+            StreamRequest::SecondPass(request) => self.second_pass.open(slot, *request).map(|()| Family::SecondPass)?,
         };
         self.families.insert(slot, family);
         Ok(())
@@ -155,6 +177,7 @@ impl BatchExecutor for DeviceExecutor {
             (Some(Family::Voice), StreamInput::Voice(input)) => self.voice.push(slot, input),
             (Some(Family::Diarizer), StreamInput::Diarizer(input)) => self.diarizer.push(slot, input),
             (Some(Family::Speech), StreamInput::Speech(input)) => self.speech.push(slot, input),
+            (Some(Family::SecondPass), StreamInput::SecondPass(input)) => self.second_pass.push(slot, input),
             _ => debug_assert!(false, "input of another family than the stream's"),
         }
     }
@@ -168,6 +191,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Diarizer) => self.diarizer.finish(slot),
             Some(Family::Language) => self.language.finish(slot),
             Some(Family::Speech) => self.speech.finish(slot),
+            Some(Family::SecondPass) => self.second_pass.finish(slot),
             None => {}
         }
     }
@@ -181,6 +205,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Diarizer) => self.diarizer.close(slot),
             Some(Family::Language) => self.language.close(slot),
             Some(Family::Speech) => self.speech.close(slot),
+            Some(Family::SecondPass) => self.second_pass.close(slot),
             None => {}
         }
     }
@@ -194,6 +219,10 @@ impl BatchExecutor for DeviceExecutor {
             Family::Diarizer => self.diarizer.next_step(slot).map(BatchKey::Diarizer),
             Family::Language => self.language.next_step(slot).map(BatchKey::Language),
             Family::Speech => self.speech.next_step(slot).map(BatchKey::Speech),
+            Family::SecondPass => {
+                let next = self.second_pass.next_step_beside(slot, self.live.speaking_budget(), || self.is_idle());
+                next.map(BatchKey::SecondPass)
+            }
         }
     }
 
@@ -201,6 +230,7 @@ impl BatchExecutor for DeviceExecutor {
         match self.family(slot)? {
             Family::Live => self.live.waiting_since(slot),
             Family::Speech => self.speech.waiting_since(slot),
+            Family::SecondPass => self.second_pass.waiting_since(slot),
             Family::Transducer | Family::Whisper | Family::Voice | Family::Diarizer | Family::Language => None,
         }
     }
@@ -214,6 +244,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Diarizer(key) => self.diarizer.budget(key),
             BatchKey::Language(key) => self.language.budget(key),
             BatchKey::Speech(key) => self.speech.budget(key),
+            BatchKey::SecondPass(key) => self.second_pass.budget(key),
         }
     }
 
@@ -226,6 +257,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Diarizer(key) => self.diarizer.max_batch(key),
             BatchKey::Language(key) => self.language.max_batch(key),
             BatchKey::Speech(key) => self.speech.max_batch(key),
+            BatchKey::SecondPass(key) => self.second_pass.max_batch(key),
         }
     }
 
@@ -238,19 +270,21 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Diarizer(key) => self.diarizer.step_name(key),
             BatchKey::Language(key) => self.language.step_name(key),
             BatchKey::Speech(key) => self.speech.step_name(key),
+            BatchKey::SecondPass(key) => self.second_pass.step_name(key),
         }
     }
 
     fn family(&self, key: BatchKey) -> usize {
         // No number of one executor is another's.
         match key {
-            BatchKey::Live(key) => 7 * self.live.family(key),
-            BatchKey::Transducer(key) => 7 * self.transducer.family(key) + 1,
-            BatchKey::Whisper(key) => 7 * self.whisper.family(key) + 2,
-            BatchKey::Voice(key) => 7 * self.voice.family(key) + 3,
-            BatchKey::Language(key) => 7 * self.language.family(key) + 4,
-            BatchKey::Speech(key) => 7 * self.speech.family(key) + 5,
-            BatchKey::Diarizer(key) => 7 * self.diarizer.family(key) + 6,
+            BatchKey::Live(key) => 8 * self.live.family(key),
+            BatchKey::Transducer(key) => 8 * self.transducer.family(key) + 1,
+            BatchKey::Whisper(key) => 8 * self.whisper.family(key) + 2,
+            BatchKey::Voice(key) => 8 * self.voice.family(key) + 3,
+            BatchKey::Language(key) => 8 * self.language.family(key) + 4,
+            BatchKey::Speech(key) => 8 * self.speech.family(key) + 5,
+            BatchKey::Diarizer(key) => 8 * self.diarizer.family(key) + 6,
+            BatchKey::SecondPass(key) => 8 * self.second_pass.family(key) + 7,
         }
     }
 
@@ -263,6 +297,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Diarizer(key) => self.diarizer.rows(key, slots, most),
             BatchKey::Language(key) => self.language.rows(key, slots, most),
             BatchKey::Speech(key) => self.speech.rows(key, slots, most),
+            BatchKey::SecondPass(key) => self.second_pass.rows(key, slots, most),
         }
     }
 
@@ -275,6 +310,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Diarizer(key) => wrap(self.diarizer.step(key, slots, most)?, StreamOutput::Diarizer),
             BatchKey::Language(key) => wrap(self.language.step(key, slots, most)?, StreamOutput::Language),
             BatchKey::Speech(key) => wrap(self.speech.step(key, slots, most)?, StreamOutput::Speech),
+            BatchKey::SecondPass(key) => wrap(self.second_pass.step(key, slots, most)?, StreamOutput::SecondPass),
         }
     }
 
@@ -287,6 +323,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Diarizer(key) => self.diarizer.undo(key, slots),
             BatchKey::Language(key) => self.language.undo(key, slots),
             BatchKey::Speech(key) => self.speech.undo(key, slots),
+            BatchKey::SecondPass(key) => self.second_pass.undo(key, slots),
         }
     }
 
@@ -366,6 +403,17 @@ impl StreamOutput {
         match self {
             Self::Language(output) => Ok(output),
             _ => Err(Error::internal("the output is not of a language model")),
+        }
+    }
+
+    /// The output of a second pass.
+    ///
+    /// # Errors
+    /// As [`StreamOutput::live`].
+    pub fn second_pass(self) -> Result<SecondPassOutput> {
+        match self {
+            Self::SecondPass(output) => Ok(output),
+            _ => Err(Error::internal("the output is not of a second pass")),
         }
     }
 

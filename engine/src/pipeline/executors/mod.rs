@@ -8,6 +8,7 @@
 //! - `diarizer`: the activity of speakers.
 //! - [`language`]: answers of language models.
 //! - `speech`: speech synthesis.
+//! - `second_pass`: windows of live turns, read by an offline model.
 //! - `groups`: streams of a FastConformer checkpoint that can share a step.
 //! - `shares`: places of a batch, dealt to the streams in turn, and what of a batch is computed together.
 
@@ -16,6 +17,7 @@ pub(crate) mod diarizer;
 pub(crate) mod groups;
 pub mod language;
 pub(crate) mod live;
+pub(crate) mod second_pass;
 mod shares;
 pub(crate) mod speech;
 pub(crate) mod transducer;

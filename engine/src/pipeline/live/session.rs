@@ -5,11 +5,14 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use auricle_kernels::logmel::LogMelStream;
 use futures_core::Stream;
 
-use super::turns::{LiveEvent, Turns};
+use super::reading::OfflineModel;
+use super::second_pass::{FirstPass, SecondPass};
+use super::turns::{LiveEvent, LiveOutput, Turns};
 use crate::audio::{Leveler, Resampler, SAMPLE_RATE, sanitize};
 use crate::decoding::fusion::{self, Fusion};
 use crate::decoding::keyterms::{ExpectedTerms, Keyterms};
@@ -18,10 +21,11 @@ use crate::models::fastconformer::FastConformer;
 use crate::models::silero::Silero;
 use crate::models::smart_turn::SmartTurn;
 use crate::options::{ListenOptions, SAMPLE_RATES};
+use crate::pipeline::checkpoint::Checkpoint;
 use crate::pipeline::executors::device::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
 use crate::pipeline::executors::groups::BatchGroup;
 use crate::pipeline::executors::live::backlog::{Backlog, BacklogReporter};
-use crate::pipeline::executors::live::{LiveAudio, LiveRequest, TurnQuestion};
+use crate::pipeline::executors::live::{LiveAudio, LiveRequest, StepOutput, TurnQuestion};
 use crate::scheduler::{self, Priority, Results, Scheduler};
 use crate::text::lm::LanguageModel;
 use crate::vad::stream::VadStream;
@@ -35,7 +39,8 @@ pub struct LiveInput {
     stream: scheduler::Stream<DeviceExecutor>,
     resampler: Resampler,
     leveler: Leveler,
-    mel: LogMelStream,
+    /// None without a first pass.
+    mel: Option<LogMelStream>,
     /// It runs on the thread that pushes: the worker's time is the models'.
     detector: Option<VadStream<Arc<Silero>>>,
     has_turn_detector: bool,
@@ -48,38 +53,46 @@ pub struct LiveInput {
     backlog: Arc<Backlog>,
 }
 
-/// An event of a live session, or a mark between events.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LiveOutput {
-    /// An event.
-    Event(LiveEvent),
-    /// The answer to [`LiveInput::end_turn`]: the events of everything that was pushed before it are out.
-    Settled,
-    /// The answer to [`LiveInput::judge_turn`]: the probability, 0 to 1, that the speaker has finished.
-    Judged(f32),
-}
-
 /// Events of a live session, a [`Stream`] of them.
 pub struct LiveEvents {
     results: Results<StreamOutput>,
-    model: Arc<FastConformer>,
-    turns: Turns,
+    /// The first pass; none where the second alone writes.
+    first: Option<(Arc<FastConformer>, Turns)>,
+    second: Option<SecondPass>,
     ready: VecDeque<LiveOutput>,
     backlog: Arc<Backlog>,
 }
 
-/// Opens a session on the worker; `look_ahead_ms` and `language_model` come from the options or the catalog.
+/// The models of a session: the first pass, the second, or both.
+pub(crate) struct SessionModels {
+    /// The streaming model.
+    pub first: Option<StreamingModel>,
+    /// The offline model. It needs a detector.
+    pub second: Option<Arc<Checkpoint>>,
+    /// Tells speech from other sounds.
+    pub detector: Option<Arc<Silero>>,
+    /// Tells whether a speaker has finished.
+    pub turn_detector: Option<Arc<SmartTurn>>,
+}
+
+/// The model of a first pass.
+pub(crate) struct StreamingModel {
+    /// The checkpoint.
+    pub model: Arc<FastConformer>,
+    /// Its longest look-ahead, ms.
+    pub look_ahead_ms: Option<u32>,
+    /// Joins its search.
+    pub language_model: Option<Arc<LanguageModel>>,
+}
+
+/// Opens a session on the worker.
 ///
 /// # Errors
 /// [`Error::InvalidOption`], [`Error::Language`] for options; [`Error::Busy`] when there is no room.
 pub(crate) fn open(
     scheduler: &Scheduler<DeviceExecutor>,
-    model: Arc<FastConformer>,
+    models: SessionModels,
     options: &ListenOptions,
-    look_ahead_ms: Option<u32>,
-    language_model: Option<Arc<LanguageModel>>,
-    detector: Option<Arc<Silero>>,
-    turn_detector: Option<Arc<SmartTurn>>,
 ) -> Result<(LiveInput, LiveEvents)> {
     if !SAMPLE_RATES.contains(&options.sample_rate) {
         return Err(Error::InvalidOption(format!(
@@ -89,41 +102,51 @@ pub(crate) fn open(
             options.sample_rate
         )));
     }
-    if !model.config().class.is_streaming() {
-        return Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()));
-    }
+    let SessionModels { first, second, detector, turn_detector } = models;
+    let second = second.filter(|_| detector.is_some());
+    let offline = second.map(|checkpoint| OfflineModel::new(&checkpoint, options)).transpose()?;
     let mut rules = options.turns;
     if detector.is_none() {
         // Without a detector only blanks indicate silence.
         rules.blank_ms = rules.silence_ms;
     }
-    let group = BatchGroup {
-        look_ahead: model.look_ahead(look_ahead_ms)?,
-        language: model.language_slot(options.language.as_deref())?,
-        model: model.clone(),
-    };
-    let emission_delay = model.emission_delay(group.look_ahead);
-    let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, options.language.as_deref());
-    let (keyterms, _) = Keyterms::new(&terms, model.vocabulary())?;
-    let fusion = language_model.map(|language_model| {
-        Arc::new(Fusion::new(language_model, options.fusion, model.vocabulary(), keyterms.clone(), &terms))
-    });
+    if turn_detector.is_none() {
+        rules.finished_silence_ms = None;
+    }
     let backlog = Arc::new(Backlog::default());
     let has_turn_detector = turn_detector.is_some();
-    let request = StreamRequest::Live(LiveRequest {
-        group,
+    let mut request = LiveRequest {
+        group: None,
+        second_pass: offline.as_ref().map(OfflineModel::lengths),
         endpointing: rules,
         has_detector: detector.is_some(),
         turn_detector,
-        keyterms: keyterms.map(Arc::new),
-        fusion,
+        keyterms: None,
+        fusion: None,
         beam: options.beam.unwrap_or(fusion::BEAM),
         alternatives: options.alternatives,
         backlog: BacklogReporter::new(backlog.clone()),
-    });
+    };
+    let (mut mel, mut writes) = (None, None);
+    if let Some(StreamingModel { model, look_ahead_ms, language_model }) = first {
+        if !model.config().class.is_streaming() {
+            return Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()));
+        }
+        let look_ahead = model.look_ahead(look_ahead_ms)?;
+        let language = model.language_slot(options.language.as_deref())?;
+        request.group = Some(BatchGroup { model: model.clone(), look_ahead, language });
+        let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, options.language.as_deref());
+        let (keyterms, _) = Keyterms::new(&terms, model.vocabulary())?;
+        request.fusion = language_model.map(|language_model| {
+            Arc::new(Fusion::new(language_model, options.fusion, model.vocabulary(), keyterms.clone(), &terms))
+        });
+        request.keyterms = keyterms.map(Arc::new);
+        mel = Some(model.preprocessor().stream()?);
+        let turns = Turns::new(options.language.clone(), model.emission_delay(look_ahead));
+        writes = Some((model, turns));
+    }
     let resampler = Resampler::live(options.sample_rate)?;
-    let mel = model.preprocessor().stream()?;
-    let (stream, results) = scheduler.open(request, Priority::Live)?;
+    let (stream, results) = scheduler.open(StreamRequest::Live(request), Priority::Live)?;
     let input = LiveInput {
         stream,
         resampler,
@@ -137,8 +160,12 @@ pub(crate) fn open(
         finished: false,
         backlog: backlog.clone(),
     };
-    let turns = Turns::new(options.language.clone(), emission_delay);
-    Ok((input, LiveEvents { results, model, turns, ready: VecDeque::new(), backlog }))
+    let passes = match writes {
+        Some(_) => FirstPass::Writes { within: Duration::from_millis(options.formatted_within_ms.into()) },
+        None => FirstPass::None,
+    };
+    let second = offline.map(|offline| SecondPass::new(offline, scheduler.opener(), passes, options.language.clone()));
+    Ok((input, LiveEvents { results, first: writes, second, ready: VecDeque::new(), backlog }))
 }
 
 impl LiveInput {
@@ -212,7 +239,9 @@ impl LiveInput {
         let mut resampled = Vec::new();
         self.resampler.push(&samples, &mut resampled)?;
         self.leveler.push(&resampled, &mut input.samples);
-        input.mel.extend(self.mel.push(&input.samples[before..]));
+        if let Some(mel) = &mut self.mel {
+            input.mel.extend(mel.push(&input.samples[before..]));
+        }
         let detected = match &mut self.detector {
             Some(detector) => detector.push(&input.samples[before..])?,
             None => Vec::new(),
@@ -307,8 +336,10 @@ impl LiveInput {
         let mut resampled = Vec::new();
         self.resampler.finish(&mut resampled)?;
         self.leveler.push(&resampled, &mut rest.samples);
-        rest.mel.extend(self.mel.push(&rest.samples[before..]));
-        rest.mel.extend(self.mel.finish());
+        if let Some(mel) = &mut self.mel {
+            rest.mel.extend(mel.push(&rest.samples[before..]));
+            rest.mel.extend(mel.finish());
+        }
         if let Some(mut detector) = self.detector.take() {
             rest.probabilities.extend(detector.push(&rest.samples[before..])?);
             rest.probabilities.extend(detector.finish()?);
@@ -362,17 +393,41 @@ impl LiveEvents {
             if let Some(output) = self.ready.pop_front() {
                 return Poll::Ready(Some(Ok(output)));
             }
-            match ready!(self.results.poll_next(context)).map(|output| output.and_then(StreamOutput::live)) {
-                Some(Ok(output)) => {
-                    let (settled, judged) = (output.settled, output.judged);
-                    self.ready.extend(self.turns.take(output, &self.model).into_iter().map(LiveOutput::Event));
-                    self.ready.extend((0..settled).map(|_| LiveOutput::Settled));
-                    self.ready.extend(judged.map(LiveOutput::Judged));
+            if let Some(second) = &mut self.second {
+                match second.poll(context) {
+                    Poll::Ready(Ok(outputs)) => {
+                        self.ready.extend(outputs);
+                        continue;
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                    Poll::Pending if second.is_closing() => return Poll::Pending,
+                    Poll::Pending => {}
                 }
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => return Poll::Ready(None),
+            }
+            let Some(output) = ready!(self.results.poll_next(context)) else { return Poll::Ready(None) };
+            if let Err(error) = output.and_then(StreamOutput::live).and_then(|output| self.take(output)) {
+                return Poll::Ready(Some(Err(error)));
             }
         }
+    }
+
+    /// Takes the output of a step of the session's stream.
+    fn take(&mut self, mut output: StepOutput) -> Result<()> {
+        let (windows, ended) = (std::mem::take(&mut output.windows), output.ended);
+        let marks =
+            (0..output.settled).map(|_| LiveOutput::Settled).chain(output.judged.map(LiveOutput::Judged)).collect();
+        let events = match &mut self.first {
+            Some((model, turns)) => turns.take(output, model),
+            None => Vec::new(),
+        };
+        match &mut self.second {
+            Some(second) => {
+                windows.into_iter().try_for_each(|window| second.follow(window))?;
+                self.ready.extend(second.take(events, ended, marks));
+            }
+            None => self.ready.extend(events.into_iter().map(LiveOutput::Event).chain(marks)),
+        }
+        Ok(())
     }
 
     /// As [`LiveInput::waiting_ms`].

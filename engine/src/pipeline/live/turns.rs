@@ -32,6 +32,17 @@ pub enum LiveEvent {
     Formatted(Caption),
 }
 
+/// An event of a live session, or a mark between events.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LiveOutput {
+    /// An event.
+    Event(LiveEvent),
+    /// The answer to [`LiveInput::end_turn`](crate::LiveInput::end_turn): the events of everything that was pushed before it are out.
+    Settled,
+    /// The answer to [`LiveInput::judge_turn`](crate::LiveInput::judge_turn): the probability, 0 to 1, that the speaker has finished.
+    Judged(f32),
+}
+
 /// Change of an alternative's gap that is told, nats.
 const TOLD_GAP: f32 = 0.25;
 

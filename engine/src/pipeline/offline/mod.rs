@@ -4,5 +4,6 @@ pub(crate) mod speaker_labels;
 pub mod transducer;
 mod unwritten;
 pub(crate) mod whisper;
+pub(crate) mod whisper_windows;
 mod whisper_words;
 mod window_reader;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use auricle_engine::audio::{ECHO_FRAME as FRAME, EchoCanceller, SAMPLE_RATE};
 use auricle_engine::converse::{EXPECTED_WORDS, VOICE_RATE};
-use auricle_engine::{EndpointingRules, Engine, Error, Keyterm, ListenOptions, LiveEvents, LiveInput};
+use auricle_engine::{EndpointingRules, Engine, Error, Keyterm, ListenOptions, LiveEvents, LiveInput, SecondPass};
 
 use super::codec::Decoder;
 use super::settings::Settings;
@@ -21,6 +21,9 @@ const CHUNK: usize = (SAMPLE_RATE / 1000 * CHUNK_MS) as usize;
 const _: () = assert!(CHUNK.is_multiple_of(FRAME), "a chunk has whole frames");
 /// Silence after which recognition ends a turn by itself, ms: the conversation ends its turns long before.
 const RECOGNIZER_SILENCE_MS: u32 = 4_000;
+
+/// Time that a reply may wait for the second pass of a turn, ms.
+const AGENT_FORMATTED_WITHIN_MS: u32 = 50;
 
 /// Texts beside the likeliest one that tell whether a turn is open, or its words a "stop".
 const ALTERNATIVES: usize = 8;
@@ -56,13 +59,23 @@ impl Ears {
         live: &LiveState,
         settings: &Settings,
     ) -> Result<Self, (&'static str, String, u16)> {
-        let options = ListenOptions::default()
+        let mut options = ListenOptions::default()
             .model(recognizer())
             .sample_rate(SAMPLE_RATE)
             .keyterms(expected(settings))
             .alternatives(ALTERNATIVES)
             .turns(EndpointingRules::default().silence_ms(RECOGNIZER_SILENCE_MS))
-            .language_model(live.settings.language_model.clone());
+            .language_model(live.settings.language_model.clone())
+            .second_pass(match &live.settings.second_pass {
+                // A reply does not wait for it unless it is asked for: a conversation ends its turns at any time.
+                SecondPass::Auto => SecondPass::Off,
+                chosen => chosen.clone(),
+            })
+            .formatted_within_ms(AGENT_FORMATTED_WITHIN_MS);
+        // A conversation needs words as they are spoken, which the live checkpoint alone gives.
+        if let Ok([only]) = engine.catalog().choose(recognizer()).map(|choice| choice.languages) {
+            options.language = Some(only.clone());
+        }
         let (input, events) = match engine.listen(&options).await {
             Ok(opened) => opened,
             Err(Error::Busy(_)) => {

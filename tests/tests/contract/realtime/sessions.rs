@@ -16,10 +16,15 @@ fn service() -> &'static Service {
     SERVICE.get_or_init(|| Setup::new().start())
 }
 
+/// The first pass alone, on the checkpoints that ship with the repository.
+fn first_pass() -> Setup {
+    Setup::new().starter().with("live_second_pass", "off")
+}
+
 /// On the checkpoints that ship with the repository.
 fn starter() -> &'static Service {
     static SERVICE: OnceLock<Service> = OnceLock::new();
-    SERVICE.get_or_init(|| Setup::new().starter().start())
+    SERVICE.get_or_init(|| first_pass().start())
 }
 
 /// A session that is ready.
@@ -57,7 +62,7 @@ fn transcribed(service: &Service, model: &str, rate: u32) -> (Vec<Frame>, Vec<Tu
 
 /// The turns of a sentence that is said twice, with a pause of 0.4 s between and silence after, and what was said.
 fn said_twice(turn_detector: &str) -> (usize, String) {
-    let setup = Setup::new().starter().with("turn_detector", turn_detector);
+    let setup = first_pass().with("turn_detector", turn_detector);
     let service = setup.with("turn_finished_silence_ms", 250).start();
     // Without the silence at its end.
     let sentence = &spoken(16_000)[8 * 32_000..336_000];
@@ -108,7 +113,7 @@ fn the_language_model_can_be_left_out() {
     let said = |service: &Service| -> Vec<String> {
         transcribed(service, "svc-realtime", 16000).1.into_iter().map(|turn| turn.raw.text).collect()
     };
-    let greedy = Setup::new().starter().with("live_language_model", false).start();
+    let greedy = first_pass().with("live_language_model", false).start();
     assert_ne!(said(&greedy), said(starter()));
 }
 
@@ -238,7 +243,7 @@ fn sessions_do_not_mix() {
 #[test]
 fn a_session_ends_at_the_cap_with_its_transcripts() {
     const CAP: u64 = 4;
-    let service = Setup::new().starter().with("live_session_seconds", CAP).start();
+    let service = first_pass().with("live_session_seconds", CAP).start();
     let mut live = open(&service);
     let pcm = &spoken(16000)[..10 * 32000];
     live.send(pcm, CHUNK);
@@ -312,7 +317,7 @@ fn sessions_beyond_the_limit_are_refused() {
 
 #[test]
 fn a_stopping_service_finishes_its_sessions() {
-    let service = Setup::new().starter().start();
+    let service = first_pass().start();
     let pcm = &spoken(16000)[..10 * 32000];
     let (mut silent, mut live) = (open(&service), open(&service));
     live.send(pcm, CHUNK);

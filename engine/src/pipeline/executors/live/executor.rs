@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use burn::tensor::{Tensor, TensorData};
 
-use super::slot::{EncoderInput, LiveAudio, LiveRequest, LiveSlot, StepOutput};
+use super::slot::{EncoderInput, LiveAudio, LiveRequest, LiveSlot, StepOutput, chunk_time};
 use crate::decoding::Beam;
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
@@ -67,8 +67,13 @@ pub enum SearchKind {
 }
 
 impl LiveExecutor {
+    /// The least time between two chunks of a speaker who speaks now; none if all are silent.
+    pub fn speaking_budget(&self) -> Option<Duration> {
+        self.slots.iter().filter_map(|(_, slot)| slot.speaking_budget()).min()
+    }
+
     fn forget_unused_groups(&mut self) {
-        self.groups.keep_used(|number| self.slots.iter().any(|(_, slot)| slot.group == number));
+        self.groups.keep_used(|number| self.slots.iter().any(|(_, slot)| slot.group == Some(number)));
     }
 
     fn encode(
@@ -143,7 +148,7 @@ impl BatchExecutor for LiveExecutor {
     type BatchKey = LiveBatchKey;
 
     fn open(&mut self, slot: usize, request: LiveRequest) -> Result<()> {
-        let group = self.groups.number(&request.group);
+        let group = request.group.as_ref().map(|group| self.groups.number(group));
         let opened = LiveSlot::new(request, group).map(|opened| self.slots.insert(slot, opened));
         self.forget_unused_groups();
         opened
@@ -180,7 +185,7 @@ impl BatchExecutor for LiveExecutor {
         }
         let chunks = slot.step_chunks()?;
         let search = if slot.request.fusion.is_some() { SearchKind::Beam } else { SearchKind::Greedy };
-        Some(LiveBatchKey::Encode { group: slot.group, search, chunks })
+        Some(LiveBatchKey::Encode { group: slot.group?, search, chunks })
     }
 
     fn waiting_since(&self, slot: usize) -> Option<Instant> {
@@ -192,10 +197,7 @@ impl BatchExecutor for LiveExecutor {
             LiveBatchKey::FollowSpeech | LiveBatchKey::EndTurn => Duration::ZERO,
             LiveBatchKey::Judge => JUDGE_BUDGET,
             // The next chunk is complete after this time.
-            LiveBatchKey::Encode { group, .. } => self.groups.get(group).map_or(Duration::ZERO, |group| {
-                let chunk_ms = (group.look_ahead + 1) as f64 * group.model.frame_ms();
-                Duration::from_millis(chunk_ms as u64)
-            }),
+            LiveBatchKey::Encode { group, .. } => self.groups.get(group).map_or(Duration::ZERO, chunk_time),
         }
     }
 
@@ -223,7 +225,7 @@ impl BatchExecutor for LiveExecutor {
     }
 
     fn step(&mut self, key: LiveBatchKey, slots: &[usize], _: usize) -> Result<Vec<Option<StepOutput>>> {
-        let outputs = match key {
+        let mut outputs = match key {
             LiveBatchKey::FollowSpeech => {
                 slots.iter().map(|slot| self.slots.get_mut(*slot)?.follow_speech().map(Some)).collect()
             }
@@ -238,8 +240,9 @@ impl BatchExecutor for LiveExecutor {
                 })
                 .collect(),
         }?;
-        for (slot, output) in slots.iter().zip(&outputs) {
-            if let (Some(slot), Some(output)) = (self.slots.find(*slot), output) {
+        for (slot, output) in slots.iter().zip(&mut outputs) {
+            if let (Some(slot), Some(output)) = (self.slots.find_mut(*slot), output) {
+                output.windows = slot.take_windows();
                 slot.request.backlog.processed(output.processed_ms);
             }
         }
@@ -293,7 +296,8 @@ mod tests {
         let mut executor = LiveExecutor::default();
         let group = BatchGroup { model, look_ahead: 6, language: 0 };
         let request = LiveRequest {
-            group,
+            group: Some(group),
+            second_pass: None,
             endpointing: EndpointingRules::default(),
             has_detector: true,
             turn_detector: None,

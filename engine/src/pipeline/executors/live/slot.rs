@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::backlog::BacklogReporter;
 use super::judge::{Asker, TurnJudge};
+use super::turn_windows::{TurnWindow, TurnWindows};
 use crate::decoding::fusion::Fusion;
 use crate::decoding::keyterms::Keyterms;
 use crate::decoding::{Beam, Token};
@@ -14,6 +15,7 @@ use crate::models::fastconformer::Stream;
 use crate::models::silero::CHUNK;
 use crate::models::smart_turn::SmartTurn;
 use crate::pipeline::executors::groups::BatchGroup;
+use crate::vad::chunker::WindowLengths;
 use crate::vad::endpointer::{Endpoint, Endpointer, EndpointingRules};
 
 /// Mel rows of a turn ahead of the detected speech: 600 ms.
@@ -30,7 +32,10 @@ const ALTERNATIVE_MARGIN: f32 = 1.5;
 
 /// Options of a live stream.
 pub struct LiveRequest {
-    pub group: BatchGroup,
+    /// The streaming model; none where the second pass alone writes the turns, which a detector finds.
+    pub group: Option<BatchGroup>,
+    /// Lengths of the windows that a second pass takes, if there is one. It needs a detector.
+    pub second_pass: Option<WindowLengths>,
     pub endpointing: EndpointingRules,
     /// True if the caller's detector finds the speech.
     pub has_detector: bool,
@@ -58,7 +63,7 @@ impl LiveRequest {
 /// A piece of audio.
 #[derive(Debug, Default)]
 pub struct LiveAudio {
-    /// At 16 kHz. Only a turn detector hears them; else their number is all that the worker needs.
+    /// At 16 kHz, for a turn detector and a second pass; else their number is all that the worker needs.
     pub samples: Vec<f32>,
     /// Speech probabilities of the detector's chunks that the samples complete.
     pub probabilities: Vec<f32>,
@@ -106,6 +111,8 @@ pub struct StepOutput {
     pub settled: usize,
     /// The turn detector's answer to the caller: the probability that the speaker has finished.
     pub judged: Option<f32>,
+    /// What the second pass follows, in order.
+    pub windows: Vec<TurnWindow>,
     /// Processed audio of the session, ms.
     pub processed_ms: u64,
     /// End of the decoded audio, ms from the start of the session.
@@ -115,12 +122,13 @@ pub struct StepOutput {
 pub(super) struct LiveSlot {
     pub request: LiveRequest,
     /// Number of its batch group.
-    pub group: usize,
+    pub group: Option<usize>,
     /// Speech probabilities that have come since the last step took them.
     heard: Vec<f32>,
     /// Probabilities of the chunks after the processed samples: a turn is encoded to its end before the next one
     /// begins.
     probabilities: VecDeque<f32>,
+    received_samples: usize,
     /// Number of samples that the endpointer has processed.
     processed_samples: usize,
     /// Ends of turns by the caller's will, as numbers of samples.
@@ -133,6 +141,7 @@ pub(super) struct LiveSlot {
     mels: usize,
     endpointer: Endpointer,
     pub judge: Option<TurnJudge>,
+    second_pass: Option<TurnWindows>,
     turn: Option<Turn>,
     /// Time at which the first unencoded chunk was complete.
     ready_since: Option<Instant>,
@@ -140,7 +149,7 @@ pub(super) struct LiveSlot {
 }
 
 struct Turn {
-    /// None during a step.
+    /// None during a step, and without a streaming model.
     stream: Option<Stream>,
     start_row: usize,
     /// Padding rows before the first row.
@@ -162,19 +171,22 @@ pub(super) struct EncoderInput {
 }
 
 impl LiveSlot {
-    pub fn new(request: LiveRequest, group: usize) -> Result<Self> {
-        let config = &request.group.model.config().encoder;
+    pub fn new(request: LiveRequest, group: Option<usize>) -> Result<Self> {
+        // Rows that no model reads only count.
+        let mels = request.group.as_ref().map_or(1, |group| group.model.config().encoder.num_mel_bins);
         let mut slot = Self {
             heard: Vec::new(),
             probabilities: VecDeque::new(),
+            received_samples: 0,
             processed_samples: 0,
             cuts: VecDeque::new(),
             settled: 0,
             mel: Vec::new(),
             first_row: 0,
-            mels: config.num_mel_bins,
+            mels,
             endpointer: Endpointer::new(request.endpointing)?,
             judge: request.turn_detector.clone().map(TurnJudge::new),
+            second_pass: request.second_pass.filter(|_| request.has_detector).map(TurnWindows::new),
             turn: None,
             ready_since: None,
             finishing: false,
@@ -188,6 +200,9 @@ impl LiveSlot {
     }
 
     pub fn push(&mut self, input: LiveAudio) {
+        if let Some(second_pass) = &mut self.second_pass {
+            second_pass.push(&input.samples);
+        }
         if let Some(judge) = &mut self.judge {
             let mut pushed = 0;
             for TurnQuestion { at, turn } in input.questions {
@@ -203,7 +218,13 @@ impl LiveSlot {
             let begin = self.processed_samples + known * CHUNK;
             self.cuts.extend(input.cuts.iter().map(|cut| begin + cut * CHUNK));
             self.heard.extend(input.probabilities);
-            self.mel.extend(input.mel);
+            self.received_samples += input.samples.len();
+            if self.request.group.is_some() {
+                self.mel.extend(input.mel);
+            } else {
+                let rows = (self.received_samples / HOP).saturating_sub(self.first_row);
+                self.mel.resize(rows.max(self.mel.len()), 0.0);
+            }
         } else {
             self.processed_samples += input.samples.len();
             self.mel.extend(input.mel);
@@ -218,6 +239,7 @@ impl LiveSlot {
         self.finishing = true;
         if self.heard.is_empty() {
             self.end_turn_at_last_row();
+            self.pass_rows();
         }
         self.update_ready_since();
     }
@@ -288,6 +310,11 @@ impl LiveSlot {
     pub fn follow_speech(&mut self) -> Result<StepOutput> {
         self.probabilities.extend(std::mem::take(&mut self.heard));
         self.process_probabilities()?;
+        if let Some(second_pass) =
+            self.second_pass.as_mut().filter(|_| self.turn.as_ref().is_some_and(|turn| turn.end_row.is_none()))
+        {
+            second_pass.look(self.endpointer.ending_silence_ms());
+        }
         self.update_ready_since();
         let settled = std::mem::take(&mut self.settled);
         Ok(StepOutput { settled, ..self.output(Vec::new()) })
@@ -308,20 +335,49 @@ impl LiveSlot {
                 break;
             };
             self.processed_samples += CHUNK;
-            match self.endpointer.push(probability) {
-                Some(Endpoint::Speech { since }) => self.begin_turn((since / HOP).saturating_sub(PRE_ROLL_ROWS))?,
+            let endpoint = self.endpointer.push(probability);
+            if let Some(second_pass) = &mut self.second_pass {
+                second_pass.follow(probability);
+                // The silence that ends the turn is known from the chunk before.
+                if endpoint != Some(Endpoint::Silence) {
+                    second_pass.note_silence(self.endpointer.quiet_ms());
+                }
+            }
+            match endpoint {
+                Some(Endpoint::Speech { since }) => {
+                    if let Some(second_pass) = self.second_pass.as_mut().filter(|_| self.turn.is_none()) {
+                        second_pass.begin(since);
+                    }
+                    self.begin_turn((since / HOP).saturating_sub(PRE_ROLL_ROWS))?;
+                }
                 Some(Endpoint::Silence) => self.set_turn_end(self.processed_samples / HOP),
                 None => {
                     self.judge_pause();
                     self.end_finished_turn();
                 }
             }
+            self.pass_rows();
         }
+        self.pass_rows();
         if let Some(judge) = &mut self.judge {
             judge.forget_before(self.processed_samples);
         }
         self.drop_unneeded_rows();
         Ok(())
+    }
+
+    /// Without a streaming model rows pass by as their speech is followed, and the rules of silence and length alone end the
+    /// turn.
+    fn pass_rows(&mut self) {
+        let Some(turn) = self.turn.as_ref().filter(|_| self.request.group.is_none()) else { return };
+        let (start_row, end_row) = (turn.start_row, turn.end_row);
+        let to = end_row.unwrap_or(self.processed_samples / HOP).clamp(self.first_row, self.buffered_end_row());
+        self.drop_rows(to - self.first_row);
+        let passed_ms = row_ms(self.first_row - start_row);
+        let spoken_ms = passed_ms.saturating_sub(self.endpointer.quiet_ms().unwrap_or_default() as u64);
+        if end_row.is_none() && self.endpointer.update(Some(spoken_ms), passed_ms) {
+            self.set_turn_end(self.first_row);
+        }
     }
 
     /// At the end of the stream, ends the turn with its last row.
@@ -338,12 +394,12 @@ impl LiveSlot {
         }
         let row = row.clamp(self.first_row, self.buffered_end_row());
         self.drop_rows(row - self.first_row);
-        let BatchGroup { model, look_ahead, language } = &self.request.group;
-        let stream = model.stream(1, *look_ahead, *language)?;
+        let group = self.request.group.as_ref();
+        let stream = group.map(|BatchGroup { model, look_ahead, language }| model.stream(1, *look_ahead, *language));
         self.turn = Some(Turn {
-            stream: Some(stream),
+            stream: stream.transpose()?,
             start_row: row,
-            lead: model.encoder().lead(),
+            lead: group.map_or(0, |group| group.model.encoder().lead()),
             end_row: None,
             no_token_since: Some(Instant::now()),
             cuts: 0,
@@ -380,7 +436,7 @@ impl LiveSlot {
 
     /// Number of chunks of the next encoder step, a power of two; the last chunk of a turn may be short.
     pub fn step_chunks(&self) -> Option<usize> {
-        let BatchGroup { model, look_ahead, .. } = &self.request.group;
+        let BatchGroup { model, look_ahead, .. } = self.request.group.as_ref()?;
         let frames = look_ahead + 1;
         let chunk = frames * model.config().encoder.subsampling_factor;
         let max_chunks = (MAX_STEP_FRAMES / frames).max(1);
@@ -425,7 +481,7 @@ impl LiveSlot {
 
     /// Takes the result of an encoder step.
     pub fn encoded(&mut self, stream: Stream, tokens: Vec<Token>) -> StepOutput {
-        let Some(turn) = &mut self.turn else { return StepOutput::default() };
+        let (Some(turn), Some(group)) = (&mut self.turn, &self.request.group) else { return StepOutput::default() };
         let open = stream.open();
         let alternatives = alternatives(&stream, &tokens, self.request.alternatives);
         turn.stream = Some(stream);
@@ -433,10 +489,9 @@ impl LiveSlot {
         if let Some(since) = turn.no_token_since.take_if(|_| last.is_some()) {
             metrics::histogram!("auricle_first_token_seconds").record(since.elapsed());
         }
-        let frame_ms = self.request.group.model.frame_ms();
-        let row_ms = self.request.group.model.preprocessor().hop_ms();
+        let frame_ms = group.model.frame_ms();
         let last_token_ms = last.map(|token| ((token.frame + 1) as f64 * frame_ms) as u64);
-        let encoded_ms = ((self.first_row - turn.start_row) as f64 * row_ms) as u64;
+        let encoded_ms = row_ms(self.first_row - turn.start_row);
         if self.endpointer.update(last_token_ms, encoded_ms) && turn.end_row.is_none() {
             turn.end_row = Some(self.first_row);
         }
@@ -449,6 +504,9 @@ impl LiveSlot {
     pub fn end_turn(&mut self, mut output: StepOutput) -> StepOutput {
         output.ended = true;
         let turn = self.turn.take();
+        if let (Some(second_pass), Some(turn)) = (&mut self.second_pass, &turn) {
+            second_pass.end(turn.end_row.unwrap_or(self.first_row) * HOP);
+        }
         output.settled += turn.as_ref().map_or(0, |turn| turn.cuts);
         let stream = turn.and_then(|turn| turn.stream);
         if let (Some(mut stream), Some(beam)) = (stream, self.request.beam()) {
@@ -460,6 +518,9 @@ impl LiveSlot {
         let speaking = self.endpointer.end_turn();
         // Speech goes on, or no detector can tell: the next turn begins where this one ended.
         let next = if (speaking || !self.request.has_detector) && self.has_more_input() {
+            if let Some(second_pass) = &mut self.second_pass {
+                second_pass.begin_at(self.first_row * HOP);
+            }
             self.begin_turn(self.first_row)
         } else {
             Ok(())
@@ -474,6 +535,17 @@ impl LiveSlot {
         output
     }
 
+    /// Takes what the second pass is to follow.
+    pub fn take_windows(&mut self) -> Vec<TurnWindow> {
+        self.second_pass.as_mut().map(TurnWindows::take).unwrap_or_default()
+    }
+
+    /// The time between two chunks, if a turn goes on whose speaker speaks.
+    pub fn speaking_budget(&self) -> Option<Duration> {
+        self.turn.as_ref().filter(|turn| turn.end_row.is_none() && self.endpointer.quiet_ms().is_none())?;
+        self.request.group.as_ref().map(chunk_time)
+    }
+
     fn has_more_input(&self) -> bool {
         !self.finishing || !self.heard.is_empty() || !self.probabilities.is_empty()
     }
@@ -483,17 +555,14 @@ impl LiveSlot {
             tokens,
             open: None,
             alternatives: Vec::new(),
-            turn_ms: self.turn.as_ref().map_or(0, |turn| self.row_ms(turn.start_row)),
+            turn_ms: self.turn.as_ref().map_or(0, |turn| row_ms(turn.start_row)),
             ended: false,
             settled: 0,
             judged: None,
+            windows: Vec::new(),
             processed_ms: self.processed_ms(),
             until_ms: self.encoded_ms().unwrap_or_else(|| self.detected_ms()),
         }
-    }
-
-    fn row_ms(&self, row: usize) -> u64 {
-        (row as f64 * self.request.group.model.preprocessor().hop_ms()) as u64
     }
 
     fn detected_ms(&self) -> u64 {
@@ -502,13 +571,23 @@ impl LiveSlot {
 
     /// End of the encoded part of the turn, ms.
     fn encoded_ms(&self) -> Option<u64> {
-        self.turn.as_ref().map(|_| self.row_ms(self.first_row))
+        self.turn.as_ref().map(|_| row_ms(self.first_row))
     }
 
     fn processed_ms(&self) -> u64 {
         let detected_ms = self.detected_ms();
         self.encoded_ms().map_or(detected_ms, |ms| ms.min(detected_ms))
     }
+}
+
+/// Length of the audio in so many mel rows.
+fn row_ms(row: usize) -> u64 {
+    (row * HOP / 16) as u64
+}
+
+/// Length of the audio of a chunk: the time in which its step has to be done.
+pub(super) fn chunk_time(group: &BatchGroup) -> Duration {
+    Duration::from_millis(((group.look_ahead + 1) as f64 * group.model.frame_ms()) as u64)
 }
 
 /// At most `most` other tokens that may follow on those before the step, which emitted `tokens`.
