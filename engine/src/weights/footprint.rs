@@ -21,7 +21,7 @@ pub fn most_bytes(path: &Path) -> u64 {
         return below(path, LEVELS);
     }
     let first = Some(of_file(path));
-    let later = path.parent().filter(|_| has_end(path, "gguf")).into_iter().flat_map(|dir| files(dir));
+    let later = path.parent().filter(|_| has_end(path, "gguf")).into_iter().flat_map(files);
     let is_of_it = |other: &PathBuf| is_later_shard(other) && stem(other) == stem(path);
     first.into_iter().chain(later.filter(is_of_it).map(|shard| of_file(&shard))).sum()
 }

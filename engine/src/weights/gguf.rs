@@ -104,7 +104,7 @@ impl Gguf {
     }
 
     /// The files, and the places of the tensors in them: a file's number, and the place.
-    pub(super) fn into_places(self) -> (Vec<RefCell<File>>, Vec<(String, usize, StoredTensor)>) {
+    pub(super) fn into_places(self) -> (Vec<RefCell<File>>, Places) {
         let place = |(name, TensorInfo { shape, kind, file, start, bytes })| {
             (name, file, StoredTensor { shape, stored: Stored::Blocks(kind), start, bytes })
         };
@@ -151,6 +151,9 @@ impl Gguf {
         Ok(bytes)
     }
 }
+
+/// Tensors with the numbers of their files.
+type Places = Vec<(String, usize, StoredTensor)>;
 
 type Contents = (BTreeMap<String, Value>, BTreeMap<String, TensorInfo>);
 
