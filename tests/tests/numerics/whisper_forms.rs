@@ -56,7 +56,7 @@ fn decoded(model: &Whisper) -> Vec<u32> {
     let language = model.config().special.languages["en"];
     let ask = DecodeOptions { language, max_tokens: 120, frames: FRAMES, ..DecodeOptions::default() };
     let mut decoding = DecodingBatch::new(true);
-    let mut done: BTreeMap<u64, _> = decoding.add(model, &frames, vec![(0, ask)]).unwrap().into_iter().collect();
+    let mut done: BTreeMap<u64, _> = decoding.add(model, &[frames], vec![(0, ask)]).unwrap().into_iter().collect();
     while decoding.rows() > 0 {
         done.extend(decoding.step(model).unwrap());
     }
