@@ -70,6 +70,16 @@ def test_files_hold_the_weights_that_training_saw():
     assert (quantise.as_stored("embed_positions", faint) > 0).all()
 
 
+def test_calibrated_rounding_changes_outputs_less_than_rounding_to_the_nearest():
+    torch.manual_seed(2)
+    weight = torch.randn(64, 256)
+    inputs = torch.randn(2000, 24) @ torch.randn(24, 256) + 0.1 * torch.randn(2000, 256)
+    nearest, calibrated = quantise.rounded(weight, quantise.steps(weight)), quantise.calibrated(weight, inputs.T @ inputs)
+    torch.testing.assert_close(quantise.rounded(calibrated, quantise.steps(weight)), calibrated)
+    changed = [(inputs @ (one - weight).T).norm() for one in (nearest, calibrated)]
+    assert changed[1] < 0.7 * changed[0]
+
+
 def test_a_window_is_a_function_of_seed_and_step(tmp_path):
     tokenizer = Tokenizer.from_file(str(CHECKPOINT / "tokenizer.json"))
     windows = Windows(store(tmp_path / "store"), tokenizer, 5)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from . import network, quantise
-from .train import EMBEDDINGS, Task
+from .features import LogMel
 from .windows import Windows
 
 
 @torch.no_grad()
-def calibrate(task: Task, weights: network.Weights, windows: Windows, batches: int) -> network.Weights:
+def calibrate(weights: network.Weights, shape: network.Shape, log_mel: LogMel, windows: Windows, batches: int) -> network.Weights:
     """The weights with every matrix of few bits rounded, calibrated on so many batches."""
     moments: dict[str, torch.Tensor] = {}
 
@@ -24,10 +24,10 @@ def calibrate(task: Task, weights: network.Weights, windows: Windows, batches: i
     try:
         for number in range(batches):
             batch = windows.batch(number)
-            features = task.features(batch.sound)[:, :, : 2 * batch.frames]
+            features = log_mel(batch.sound)[:, :, : 2 * batch.frames]
             with torch.autocast("cpu", torch.bfloat16):
-                hidden, _ = network.decode(weights, task.shape, batch.tokens, network.encode(weights, task.shape, features))
-            watch(EMBEDDINGS, hidden[batch.weight > 0])
+                hidden, _ = network.decode(weights, shape, batch.tokens, network.encode(weights, shape, features))
+            watch(network.EMBEDDINGS, hidden[batch.weight > 0])
     finally:
         network.watcher = None
     four = {name for name, value in weights.items() if quantise.kind_of(name, value) == "Q4_K"}

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 Weights = dict[str, torch.Tensor]
+EMBEDDINGS = "model.decoder.embed_tokens.weight"
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def decode(weights: Weights, shape: Shape, tokens: torch.Tensor, frames: torch.T
     """Tokens `[rows, count]` and `frames` to the last hidden states `[rows, count, width]`, and the logarithms of the alignment
     heads' attention `[rows, heads, count, frames]`."""
     side = "model.decoder"
-    embedded = F.embedding(tokens, weights[f"{side}.embed_tokens.weight"])
+    embedded = F.embedding(tokens, weights[EMBEDDINGS])
     x = embedded.float() + weights[f"{side}.embed_positions.weight"][: tokens.shape[1]]
     shown = []
     for layer in range(shape.decoder_layers):
@@ -104,4 +105,4 @@ def decode(weights: Weights, shape: Shape, tokens: torch.Tensor, frames: torch.T
 
 def scores(weights: Weights, hidden: torch.Tensor) -> torch.Tensor:
     """Scores of all tokens, `[..., vocabulary]`."""
-    return F.linear(hidden, weights["model.decoder.embed_tokens.weight"])
+    return F.linear(hidden, weights[EMBEDDINGS])

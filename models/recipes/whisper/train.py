@@ -19,12 +19,12 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from . import network, quantise
+from .calibrate import calibrate
 from .features import LogMel
 from .store import Store
 from .windows import Batch, Windows
 
-WARM_UP, AVERAGED, REFIT, SAVED_EVERY, HELD_OUT_BATCHES = 60, 0.998, 100, 600, 8
-EMBEDDINGS = "model.decoder.embed_tokens.weight"
+WARM_UP, AVERAGED, REFIT, SAVED_EVERY, HELD_OUT_BATCHES, CALIBRATED_ON = 60, 0.998, 100, 600, 8, 24
 # Tokens whose probabilities are compared at a time.
 TOGETHER = 256
 
@@ -59,6 +59,12 @@ class Student:
         return {name: Rounded.apply(value, *self._found[name]) if name in self._found else value for name, value in self.weights.items()}
 
     @torch.no_grad()
+    def restart(self, weights: network.Weights) -> None:
+        for name, value in weights.items():
+            self.weights[name].copy_(value)
+            self.average[name].copy_(value)
+
+    @torch.no_grad()
     def add_to_average(self, step: int) -> None:
         kept = min(AVERAGED, (step + 1) / (step + 10))
         for name, value in self.average.items():
@@ -91,12 +97,12 @@ class Task:
         shown = torch.log_softmax(shown[..., : batch.frames].masked_fill(~batch.heard[:, None, None], -30), 3)
         own_shown = torch.log_softmax(own_shown.masked_fill(~batch.heard[:, None, None], -30), 3)
         looks = ((shown.exp() * (shown - own_shown)).sum(3).mean(1) * weight).sum()
-        told, same = self._tokens(student, hidden[batch.weight > 0], own_hidden[batch.weight > 0], weight[batch.weight > 0])
-        return {"hidden": distance, "tokens": told, "attention": looks, "same": same}
+        divergence, same = self._tokens(student, hidden[batch.weight > 0], own_hidden[batch.weight > 0], weight[batch.weight > 0])
+        return {"hidden": distance, "tokens": divergence, "attention": looks, "same": same}
 
     def _tokens(self, student: network.Weights, hidden: torch.Tensor, own: torch.Tensor, weight: torch.Tensor):
-        told, same = 0.0, 0.0
-        embeddings = student[EMBEDDINGS]
+        divergence, same = 0.0, 0.0
+        embeddings = student[network.EMBEDDINGS]
         for part in range(0, len(weight), TOGETHER):
             rows = slice(part, part + TOGETHER)
             with torch.autocast("cpu", torch.bfloat16):
@@ -104,9 +110,9 @@ class Task:
                     wanted = network.scores(self._teacher, hidden[rows]).float()
                 found = F.linear(own[rows], embeddings).float()
             wanted, found_log = torch.log_softmax(wanted, 1), torch.log_softmax(found, 1)
-            told = told + (F.kl_div(found_log, wanted, reduction="none", log_target=True).sum(1) * weight[rows]).sum()
+            divergence = divergence + (F.kl_div(found_log, wanted, reduction="none", log_target=True).sum(1) * weight[rows]).sum()
             same = same + ((wanted.argmax(1) == found.argmax(1)) * weight[rows]).sum()
-        return told, same
+        return divergence, same
 
 
 def total(losses: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -122,9 +128,9 @@ def train(teacher: Path, sounds: Path, out: Path, minutes: float, short_part: fl
     windows, held_out = Windows(store, tokenizer, seed), Windows(store, tokenizer, seed + 1, held_out=True)
     task = Task(teacher)
     student = Student(task.published)
-    others = [value for name, value in student.weights.items() if name != EMBEDDINGS]
-    # Most tokens are in no batch: a full step on the little that the softmax tells of them would carry them off.
-    groups = [{"params": others, "part": 1.0}, {"params": [student.weights[EMBEDDINGS]], "part": 0.2}]
+    others = [value for name, value in student.weights.items() if name != network.EMBEDDINGS]
+    # Most tokens are in no batch: a full step on the little that the softmax shows of them would carry them off.
+    groups = [{"params": others, "part": 1.0}, {"params": [student.weights[network.EMBEDDINGS]], "part": 0.2}]
     optimiser = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), eps=1e-7, weight_decay=0)
     step, spent, stage = 0, 0.0, 0
     checkpoint = out / "checkpoint.pt"
@@ -172,6 +178,9 @@ def train(teacher: Path, sounds: Path, out: Path, minutes: float, short_part: fl
             judge(rounds=True)
             kept = {name: value.half() for name, value in student.average.items()}
             save_file(kept, out / "short.safetensors", metadata={"format": "pt"})
+            start = calibrate(student.average, task.shape, task.features, windows, CALIBRATED_ON)
+            student.restart(start)
+            judge(rounds=True)
             stage = 1
         if rounds and (step % REFIT == 0 or not student._found):
             student.refit()

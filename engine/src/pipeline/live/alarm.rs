@@ -84,13 +84,13 @@ mod tests {
     #[test]
     fn tasks_are_woken_at_their_times_whatever_the_order_of_the_calls() {
         let now = Instant::now();
-        let mut told = Vec::new();
+        let mut alarms = Vec::new();
         for ms in [60, 20, 40] {
             let (sender, woken) = channel();
             wake_at(now + Duration::from_millis(ms), &Waker::from(Arc::new(Note(sender))));
-            told.push((ms, woken));
+            alarms.push((ms, woken));
         }
-        for (ms, woken) in told {
+        for (ms, woken) in alarms {
             let at = woken.recv_timeout(Duration::from_secs(20)).unwrap();
             assert!(at >= now + Duration::from_millis(ms));
         }

@@ -43,7 +43,7 @@ pub fn tokenizer(text: &[Vec<u8>], special: &[String]) -> Result<Tokenizer, Stri
 fn parting(token: &[u8], rank: u32, ranks: &Ranks) -> Option<usize> {
     const NEVER: u32 = u32::MAX;
     let joined = |from: usize, to: usize| ranks.get(&token[from..to]).copied().filter(|other| *other < rank);
-    // Where each piece begins, and the rank of it and the next one joined.
+    // The first byte of each piece, and the rank of it and the next one joined.
     let mut pieces: Vec<(usize, u32)> = (0..token.len())
         .map(|at| (at, (at + 2 <= token.len()).then(|| joined(at, at + 2)).flatten().unwrap_or(NEVER)))
         .collect();

@@ -21,7 +21,7 @@ const EMBEDDINGS: &str = "decoder/embeddings/weight";
 /// The number of the activation function GELU.
 const GELU: i64 = 3;
 
-/// What a folder states beside the weights.
+/// `config.json` of a folder.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Ct2Config {

@@ -23,7 +23,7 @@ use crate::weights::{Weights, whisper_cpp::MAGIC};
 /// The file of CTranslate2's folders.
 const CT2_FILE: &str = "model.bin";
 
-/// What a checkpoint consists of.
+/// The parts of a checkpoint.
 pub struct Parts {
     /// Tokens of text and others.
     pub tokenizer: Tokenizer,

@@ -1,4 +1,4 @@
-//! What a published checkpoint states beside its weights, for forms that do not: languages, suppressed tokens, alignment heads.
+//! Settings that a published checkpoint states beside its weights, for forms that do not: languages, suppressed tokens, alignment heads.
 
 use tokenizers::Tokenizer;
 

@@ -111,7 +111,7 @@ pub struct StepOutput {
     pub settled: usize,
     /// The turn detector's answer to the caller: the probability that the speaker has finished.
     pub judged: Option<f32>,
-    /// What the second pass follows, in order.
+    /// Events for the second pass, in order.
     pub windows: Vec<TurnWindow>,
     /// Processed audio of the session, ms.
     pub processed_ms: u64,

@@ -1,4 +1,4 @@
-//! What a live stream hands out for the second pass of its turns: windows of their audio, as the turns go on.
+//! Windows of the audio of live turns for their second pass, handed out as the turns go on.
 
 use crate::models::silero::CHUNK;
 use crate::vad::chunker::WindowLengths;
