@@ -35,6 +35,9 @@ impl Checkpoint {
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
     pub fn load(path: &Path, device: &Device, precision: Precision) -> Result<Self> {
+        if !path.exists() {
+            return Err(Error::Checkpoint { path: path.to_path_buf(), reason: "no such file or folder".into() });
+        }
         match Form::find(path)? {
             Some(_) => Ok(Self::Whisper(Arc::new(Whisper::load_with(path, device, precision)?))),
             // Its loader reports the fault of any other folder.

@@ -280,7 +280,8 @@ impl Job<'_> {
             .sequential(self.args.sequential)
             .known_speakers(self.known.clone());
         match Path::new(&self.args.model) {
-            path if path.exists() => options.checkpoint = Some(path.into()),
+            // A model's id has no folder before it.
+            path if path.exists() || path.components().count() > 1 => options.checkpoint = Some(path.into()),
             _ => options.model = Some(self.args.model.clone()),
         }
         options.speakers = match self.args.speakers {

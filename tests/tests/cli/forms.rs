@@ -65,6 +65,9 @@ fn a_path_names_the_model_of_a_transcription() {
     let missing = run(models.path(), &["transcribe", "--device", "cpu", "--model", "ggml-none.bin"], &speech());
     assert_ne!(missing.status, Some(0));
     assert!(missing.stderr.contains("unknown model ggml-none.bin"), "{}", missing.stderr);
+    let missing = run(models.path(), &["transcribe", "--device", "cpu", "--model", "./ggml-none.bin"], &speech());
+    assert_ne!(missing.status, Some(0));
+    assert!(missing.stderr.contains("./ggml-none.bin: no such file or folder"), "{}", missing.stderr);
 }
 
 #[test]
