@@ -41,8 +41,8 @@ pub struct EngineOptions {
     pub every_gpu: bool,
     /// Precision of the weights: 8 bits are for Whisper's decoder and, on a CPU that is faster with them, for the encoders of all
     /// families, and for what language models multiply with weights that their GGUF file has quantised; 16 bits are for Whisper and
-    /// FastConformer's encoder on a GPU.
-    pub precision: Precision,
+    /// FastConformer's encoder on a GPU. None is 8 bits for Whisper on a CPU, which costs no words there, and 32 for the others.
+    pub precision: Option<Precision>,
     /// Live streams at a time. Fifty sessions of the service with the starter took 2.5 MB each, sockets included; the
     /// attention's cache grows with the checkpoint, to 14 MB at 0.6 B parameters (by its shapes), and exists only while a turn
     /// goes on.
@@ -75,7 +75,7 @@ impl Default for EngineOptions {
             models: models_dir().unwrap_or_else(|| "models".into()),
             devices: vec![DeviceChoice::Auto],
             every_gpu: true,
-            precision: Precision::F32,
+            precision: None,
             live_streams: 256,
             recordings: 64,
             chats: 16,
@@ -99,7 +99,7 @@ impl EngineOptions {
         models: impl Into<PathBuf> => models.into(),
         devices: Vec<DeviceChoice> => devices,
         every_gpu: bool => every_gpu,
-        precision: Precision => precision,
+        precision: impl Into<Option<Precision>> => precision.into(),
         live_streams: usize => live_streams,
         recordings: usize => recordings,
         chats: usize => chats,
@@ -269,7 +269,8 @@ pub struct ListenOptions {
     pub model: Option<String>,
     /// The language spoken, `en` say; found by the model where it can, if left out.
     pub language: Option<String>,
-    /// The languages that may be spoken where none is given and the second pass writes alone; any that it has, if left empty.
+    /// The languages that may be spoken where none is given and the live model knows one alone; any that the second pass has, if left
+    /// empty.
     pub languages: Vec<String>,
     /// Names and words to expect. Those that the model cannot write are left out.
     pub keyterms: Vec<Keyterm>,
@@ -290,9 +291,9 @@ pub struct ListenOptions {
     pub beam: Option<usize>,
     /// The most other texts, nearly as likely, that come with each caption where a language model joins the search.
     pub alternatives: usize,
-    /// The offline model that reads each turn again when it ends, and whose text is the formatted one then. It is also what writes where
-    /// the live model lacks the session's language, or the session has none and the live model knows one alone. It needs a speech
-    /// detector.
+    /// The offline model that reads each turn again when it ends, and whose text is the formatted one then. It also writes what the live
+    /// model lacks: sessions in another language and, where a session has none and the live model knows one alone, turns in others. It needs
+    /// a speech detector.
     pub second_pass: SecondPass,
     /// The longest time from a turn's final to its formatted text, ms: a second pass that would take longer is not begun, and one that
     /// does is not waited for.

@@ -24,7 +24,7 @@ pub struct Config {
     pub models: PathBuf,
     /// `auto`, `cpu`, `gpu` or `vulkan:N`.
     pub device: String,
-    /// The precision of the weights: `full`, `half` (16 bits for Whisper, language models and FastConformer's encoder on a GPU),
+    /// The precision of the weights: `auto` (`int8` for Whisper on a CPU, `full` for the rest), `full`, `half` (16 bits for Whisper, language models and FastConformer's encoder on a GPU),
     /// `int8` (Whisper's decoder, on CPUs with AVX-512 VNNI all encoders, and with AVX2 language models of GGUF files) or `int4` (as
     /// `int8`, with 4 bits for the feed-forward layers of Whisper's decoder).
     pub precision: String,
@@ -236,7 +236,7 @@ impl Default for Config {
             data: "auricle-data".into(),
             models: starter_models::default_folder(),
             device: "auto".into(),
-            precision: "full".into(),
+            precision: "auto".into(),
             model_memory_bytes: None,
             tagger: None,
             turn_detector: None,
@@ -460,6 +460,14 @@ impl Config {
         self.live_second_pass.parse().unwrap_or_default()
     }
 
+    /// The precision of the weights; none for the engine's choice.
+    ///
+    /// # Errors
+    /// A line that names the precisions.
+    pub fn precision_choice(&self) -> Result<Option<Precision>, String> {
+        precision_choice(&self.precision).map_err(|error| format!("settings: precision: {error}"))
+    }
+
     /// The tagger of personal words.
     pub fn tagger_choice(&self) -> TaggerChoice {
         // Every text is a choice.
@@ -499,7 +507,7 @@ impl Config {
 
     fn check(&self) -> Result<(), String> {
         DeviceChoice::list(&self.device).map_err(|error| format!("settings: device: {error}"))?;
-        self.precision.parse::<Precision>().map_err(|error| format!("settings: precision: {error}"))?;
+        self.precision_choice()?;
         let at_least_one = [
             ("model_memory_bytes", self.model_memory_bytes.unwrap_or(1)),
             ("max_connections", self.max_connections as u64),
@@ -608,6 +616,14 @@ fn one_line(error: &impl ToString) -> String {
     lines.replace("expected a sequence", "expected a list, such as [\"a\", \"b\"],")
 }
 
+/// A precision by its name; none for `auto`, the engine's choice.
+///
+/// # Errors
+/// A line that names the precisions.
+pub fn precision_choice(text: &str) -> Result<Option<Precision>, String> {
+    if text == "auto" { Ok(None) } else { text.parse().map(Some).map_err(|error| format!("{error}; or auto")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -632,7 +648,7 @@ mod tests {
 
     #[test]
     fn every_precision_is_accepted() {
-        for precision in ["full", "half", "int8", "int4"] {
+        for precision in ["auto", "full", "half", "int8", "int4"] {
             assert_eq!(from(&format!("precision = {precision:?}")).unwrap().precision, precision);
         }
     }

@@ -88,7 +88,7 @@ impl Engine {
             None => self.catalog.choose_language_model(options.model.as_deref())?.1,
         };
         let most_bytes = on.info.max_tensor_bytes;
-        on.model(&path, || ChatModel::load_on(&path, on.precision, &on.device, most_bytes))
+        on.model(&path, || ChatModel::load_on(&path, on.precision.unwrap_or_default(), &on.device, most_bytes))
     }
 
     /// A language model for what all devices know of it.

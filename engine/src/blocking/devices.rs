@@ -24,7 +24,7 @@ const REOPEN_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct EngineDevice {
     pub device: Device,
     pub info: DeviceInfo,
-    pub precision: Precision,
+    pub precision: Option<Precision>,
     loaded: LoadedFiles,
     slots: SlotCounts,
     worker: Mutex<Option<Arc<Scheduler<DeviceExecutor>>>>,
@@ -35,7 +35,7 @@ pub(crate) struct EngineDevice {
 }
 
 impl EngineDevice {
-    fn new(opened: OpenDevice, precision: Precision, loaded: LoadedFiles, slots: SlotCounts) -> Self {
+    fn new(opened: OpenDevice, precision: Option<Precision>, loaded: LoadedFiles, slots: SlotCounts) -> Self {
         Self {
             device: opened.device,
             info: opened.info,
@@ -142,7 +142,7 @@ struct Place {
 /// it is opened anew, and until then work goes to the others.
 pub(crate) struct EngineDevices {
     places: Vec<Place>,
-    precision: Precision,
+    precision: Option<Precision>,
     /// Files that are read for all devices. The models of each are at a place of their own beside them.
     pub shared: LoadedFiles,
     slots: SlotCounts,
@@ -153,7 +153,7 @@ pub(crate) struct EngineDevices {
 impl EngineDevices {
     /// `slots` are those of all devices together: each of several has its part of the streams that take its memory as long as they are
     /// open, and as many recordings as there may be at all.
-    pub fn new(opened: Vec<OpenDevice>, precision: Precision, model_memory: u64, slots: SlotCounts) -> Self {
+    pub fn new(opened: Vec<OpenDevice>, precision: Option<Precision>, model_memory: u64, slots: SlotCounts) -> Self {
         let shared = LoadedFiles::new(model_memory);
         let count = opened.len().max(1);
         let slots = SlotCounts {

@@ -44,7 +44,7 @@ impl Engine {
         };
         let Some(path) = path else { return Ok(None) };
         // The published weights have 8 bits; products in as many take half the time on a CPU that is faster with them.
-        let precision = if is_cpu(&on.device) { Precision::Int8 } else { on.precision };
+        let precision = if is_cpu(&on.device) { Precision::Int8 } else { on.precision.unwrap_or_default() };
         on.model(&path, || SmartTurn::load(&path, &on.device, precision)).map(Some)
     }
 }

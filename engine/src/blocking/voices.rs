@@ -118,7 +118,8 @@ impl Engine {
             }
         };
         let g2p = self.catalog.g2p();
-        let load = || VoiceModel::load(path, &voice.language, &on.device, on.precision, g2p.as_deref());
+        let load =
+            || VoiceModel::load(path, &voice.language, &on.device, on.precision.unwrap_or_default(), g2p.as_deref());
         let model = on.model(path, load)?;
         let number = model.voice(&voice.id).ok_or_else(|| Error::internal("a voice is listed and not loaded"))?;
         Ok((model, number))

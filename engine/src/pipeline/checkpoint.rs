@@ -6,6 +6,7 @@ use std::sync::Arc;
 use auricle_kernels::gemv::Precision;
 use burn::tensor::Device;
 
+use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::load_once::Loaded;
 use crate::models::fastconformer::FastConformer;
@@ -30,18 +31,26 @@ impl Loaded for Checkpoint {
 }
 
 impl Checkpoint {
-    /// Loads a checkpoint: a folder of any family, or Whisper in one of its other forms.
+    /// Loads a checkpoint: a folder of any family, or Whisper in one of its other forms. Without a precision, Whisper has 8 bits on a CPU
+    /// and everything else 32.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
-    pub fn load(path: &Path, device: &Device, precision: Precision) -> Result<Self> {
+    pub fn load(path: &Path, device: &Device, precision: Option<Precision>) -> Result<Self> {
         if !path.exists() {
             return Err(Error::Checkpoint { path: path.to_path_buf(), reason: "no such file or folder".into() });
         }
         match Form::find(path)? {
-            Some(_) => Ok(Self::Whisper(Arc::new(Whisper::load_with(path, device, precision)?))),
+            Some(_) => {
+                let default = if is_cpu(device) { Precision::Int8 } else { Precision::F32 };
+                Ok(Self::Whisper(Arc::new(Whisper::load_with(path, device, precision.unwrap_or(default))?)))
+            }
             // Its loader reports the fault of any other folder.
-            None => Ok(Self::FastConformer(Arc::new(FastConformer::load_with(path, device, precision)?))),
+            None => Ok(Self::FastConformer(Arc::new(FastConformer::load_with(
+                path,
+                device,
+                precision.unwrap_or_default(),
+            )?))),
         }
     }
 

@@ -30,6 +30,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::config::precision_choice;
 use crate::starter_models;
 use auricle_engine::{DeviceChoice, EngineOptions, Error, FusionWeights, LanguageModelChoice, Precision};
 use clap::{Args, Parser, Subcommand};
@@ -127,12 +128,13 @@ struct EngineArgs {
     /// GPU, else the CPU. Several with commas share the work
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_delimiter = ',')]
     device: Vec<DeviceChoice>,
-    /// Precision of the weights: full; half, which is 16 bits for Whisper, language models and FastConformer's encoder on a GPU;
+    /// Precision of the weights: auto, which is int8 for Whisper on a CPU and full for the rest; full; half, which is 16 bits for Whisper, language models and FastConformer's encoder on a GPU;
     /// int8 for Whisper's decoder and Pocket TTS, on CPUs with AVX-512 VNNI for all encoders, and with AVX2 for language models of
     /// GGUF files, which is faster and takes less memory; on a GPU these keep their quantised weights; or int4, which is int8 with
     /// 4 bits for the feed-forward layers of Whisper's decoder
-    #[arg(long, value_name = "PRECISION", default_value = "full")]
-    precision: Precision,
+    #[arg(long, value_name = "PRECISION", default_value = "auto", value_parser = precision_choice)]
+    // A plain `Option` would be an argument that may be left out.
+    precision: std::option::Option<Precision>,
     #[command(flatten)]
     models: ModelsFolder,
 }

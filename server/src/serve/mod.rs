@@ -278,7 +278,7 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
     let mut options = EngineOptions::default()
         .models(&config.models)
         .devices(DeviceChoice::list(&config.device).map_err(|error| format!("settings: device: {error}"))?)
-        .precision(config.precision.parse().map_err(|error| format!("settings: precision: {error}"))?)
+        .precision(config.precision_choice()?)
         // A new session may start before the engine has seen the end of an old one, so there are two slots for each.
         .live_streams(config.max_live_sessions.saturating_mul(2))
         .tagger(config.tagger_choice())
