@@ -94,7 +94,7 @@ pub fn check_model(path: impl AsRef<Path>) -> Result<ModelReport> {
     if !is_whisper && ChatModel::is_at(path) {
         return Ok(chat_report(&ChatModel::load(path)?));
     }
-    Ok(Checkpoint::load(path, &Device::flex(), Precision::F32)?.report())
+    Ok(Checkpoint::load(path, &Device::flex(), Some(Precision::F32))?.report())
 }
 
 fn chat_report(model: &ChatModel) -> ModelReport {
@@ -411,23 +411,25 @@ impl Engine {
         check_search(&options.fusion, options.beam)?;
         let mut options = options.clone();
         let mut reader = options.second_pass.reader(&self.catalog, choice.path())?.filter(|_| detector.is_some());
-        let writes_alone = match (&options.language, choice.only_language(), &reader) {
-            (Some(language), _, Some(reader)) => choice.check_language(language).is_err() && reader.has(language),
-            (None, Some(_), Some(reader)) => reader.languages.len() > 1,
-            _ => false,
-        };
-        let first = if writes_alone {
+        let only = choice.only_language();
+        // The second pass hears which of its languages each turn has.
+        let finds_language =
+            options.language.is_none() && only.is_some() && reader.as_ref().is_some_and(|it| it.languages.len() > 1);
+        if finds_language {
             options.languages.retain(|language| reader.as_ref().is_some_and(|reader| reader.has(language)));
-            None
         } else {
             options.languages.clear();
+        }
+        let writes_alone = options.language.as_ref().is_some_and(|language| {
+            choice.check_language(language).is_err() && reader.as_ref().is_some_and(|reader| reader.has(language))
+        });
+        let first = if writes_alone {
+            None
+        } else {
             if let Some(language) = &options.language {
                 choice.check_language(language)?;
-            }
-            if options.language.is_none()
-                && let Some(only) = choice.only_language()
-            {
-                options.language = Some(only.clone());
+            } else if !finds_language {
+                options.language = only.cloned();
             }
             if let Some(language) = &options.language {
                 reader = reader.filter(|reader| reader.languages.is_empty() || reader.has(language));
@@ -435,7 +437,8 @@ impl Engine {
             let look_ahead_ms = options.look_ahead_ms.or(choice.look_ahead_ms());
             let model = on.streaming_model(choice.path())?;
             let language_model = self.live_language_model(on, &choice, &options.language_model)?;
-            Some(StreamingModel { model, look_ahead_ms, language_model })
+            let language = options.language.clone().or_else(|| only.cloned());
+            Some(StreamingModel { model, look_ahead_ms, language_model, language })
         };
         let second = match reader.map(|reader| on.checkpoint(&reader.dir)).transpose() {
             // Models in use leave no memory for it.

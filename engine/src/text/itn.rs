@@ -21,10 +21,14 @@ const ENDS: [char; 9] = ['.', '?', '!', '\u{2026}', '\u{3002}', '\u{ff1f}', '\u{
 /// Formats a finished turn; returns its words and its text. A word that replaces several has their span and the least
 /// of their confidences.
 pub fn format(words: &[Word], language: &str) -> (Vec<Word>, String) {
-    let mut words = match get_interpreter_for(&primary_subtag(language)) {
+    sentence(match get_interpreter_for(&primary_subtag(language)) {
         Some(numbers) => numbers_to_digits(words, &numbers),
         None => words.to_vec(),
-    };
+    })
+}
+
+/// Formats a finished turn of a model that writes digits by itself.
+pub fn sentence(mut words: Vec<Word>) -> (Vec<Word>, String) {
     if let Some(first) = words.first_mut()
         && !has_capital(&first.text)
     {

@@ -157,11 +157,27 @@ fn a_language_that_the_live_model_lacks_is_written_by_the_offline_model_alone() 
 }
 
 #[test]
-fn a_session_without_a_language_finds_it() {
+fn a_session_without_a_language_finds_that_of_each_turn() {
     let mut automatic = patient();
     automatic.language = None;
-    let samples = [sentence("german.flac"), sentence("english.flac")].concat();
-    assert_eq!(formatted(&heard(engine(), &automatic, &samples)), [GERMAN, ENGLISH]);
+    let (german, english) = (sentence("german.flac"), sentence("english.flac"));
+    let samples = [german, english.clone(), english].concat();
+    let first_pass = turns(&heard(engine(), &patient().second_pass(SecondPass::Off), &samples));
+    let raw = |turn: usize| &*first_pass[turn].0.text;
+    let found = turns(&heard(engine(), &automatic, &samples));
+    let texts: Vec<(&str, &str)> = found.iter().map(|(raw, formatted)| (&*raw.text, &*formatted.text)).collect();
+    assert_eq!(texts, [(GERMAN, GERMAN), (raw(1), ENGLISH), (raw(2), ENGLISH)], "English finals are the live model's");
+    assert_ne!(raw(0), GERMAN);
+}
+
+#[test]
+fn partials_come_before_the_language_is_known() {
+    let mut automatic = patient();
+    automatic.language = None;
+    let (mut input, mut events) = engine().listen(&automatic).unwrap();
+    // No second reading can agree with the first.
+    input.push(&sentence("english.flac")[..3 * SECOND]).unwrap();
+    assert!(matches!(events.next().unwrap().unwrap(), LiveEvent::Partial(caption) if !caption.text.is_empty()));
 }
 
 #[test]

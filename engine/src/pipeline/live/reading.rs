@@ -80,6 +80,18 @@ impl OfflineModel {
         }
     }
 
+    /// Token of a language, where the model finds it among others.
+    pub fn token(&self, code: &str) -> Option<u32> {
+        let Self::Whisper { model, language, .. } = self else { return None };
+        let token = model.config().special.languages.get(code)?;
+        match language {
+            LanguageChoice::Known(_) => None,
+            LanguageChoice::Detect(all) | LanguageChoice::DetectEachWindow(all) => {
+                all.contains(token).then_some(*token)
+            }
+        }
+    }
+
     /// Sends a window to the device. A short one is read in the language `known`, by its token, where the session has none.
     ///
     /// # Errors

@@ -27,6 +27,9 @@ pub enum FirstPass {
     Writes {
         /// The wait.
         within: Duration,
+        /// Token of the only language that it knows, where the session may have others: turns in these are the second pass's alone, and so
+        /// is the first one until its language is known.
+        only: Option<u32>,
     },
     /// There is none.
     None,
@@ -37,8 +40,6 @@ pub struct SecondPass {
     model: OfflineModel,
     opener: StreamOpener<DeviceExecutor>,
     first: FirstPass,
-    /// Language of the session, if it is known.
-    language: Option<String>,
     /// Token of the language that was likely spoken last.
     known: Option<u32>,
     /// The complete parts of a long turn, in order.
@@ -59,10 +60,18 @@ pub struct SecondPass {
 /// A turn that has ended and has no formatted text yet.
 struct Closing {
     parts: Vec<Part>,
-    /// The first pass's text, which stands from this time on.
-    first: Option<(Caption, Instant)>,
+    first: Option<FirstText>,
     /// What follows the turn's events.
     then: Vec<LiveOutput>,
+}
+
+/// What the first pass wrote of a turn that has ended.
+struct FirstText {
+    /// The final, where it waits for the turn's language.
+    raw: Option<Caption>,
+    formatted: Caption,
+    /// The time from which on it stands.
+    due: Option<Instant>,
 }
 
 /// A window of the turn.
@@ -95,18 +104,12 @@ impl Part {
 }
 
 impl SecondPass {
-    /// Follows no turn yet. `language` is the session's, if it is known.
-    pub fn new(
-        model: OfflineModel,
-        opener: StreamOpener<DeviceExecutor>,
-        first: FirstPass,
-        language: Option<String>,
-    ) -> Self {
+    /// Follows no turn yet.
+    pub fn new(model: OfflineModel, opener: StreamOpener<DeviceExecutor>, first: FirstPass) -> Self {
         Self {
             model,
             opener,
             first,
-            language,
             known: None,
             parts: Vec::new(),
             early: None,
@@ -137,9 +140,9 @@ impl SecondPass {
                 };
                 if !self.so_far.as_ref().is_some_and(is_busy) {
                     self.so_far = None;
-                    let urgency = match self.first {
-                        FirstPass::Writes { .. } => Urgency::Idle,
-                        FirstPass::None => Urgency::By { due: now + STALE, turn_end: now },
+                    let urgency = match self.formatted_within() {
+                        Some(_) => Urgency::Idle,
+                        None => Urgency::By { due: now + STALE, turn_end: now },
                     };
                     self.so_far = Some((now, self.read(window, urgency)?));
                 }
@@ -170,11 +173,25 @@ impl SecondPass {
         Ok(())
     }
 
+    /// The longest wait for the formatted text, where the first pass's text can stand in its place.
+    fn formatted_within(&self) -> Option<Duration> {
+        match self.first {
+            FirstPass::Writes { within, only } if only.is_none() || only == self.known => Some(within),
+            _ => None,
+        }
+    }
+
+    /// True if the turn is likely in a language that the first pass lacks.
+    fn is_foreign(&self) -> bool {
+        let FirstPass::Writes { only: Some(only), .. } = self.first else { return false };
+        self.known.is_some_and(|known| known != only)
+    }
+
     /// The urgency of a window that ends with the turn.
     fn by(&self, turn_end: Instant) -> Urgency {
-        match self.first {
-            FirstPass::Writes { within } => Urgency::By { due: turn_end + within, turn_end },
-            FirstPass::None => Urgency::Needed,
+        match self.formatted_within() {
+            Some(within) => Urgency::By { due: turn_end + within, turn_end },
+            None => Urgency::Needed,
         }
     }
 
@@ -190,14 +207,20 @@ impl SecondPass {
     /// those that are out at once.
     pub fn take(&mut self, events: Vec<LiveEvent>, ended: bool, then: Vec<LiveOutput>) -> Vec<LiveOutput> {
         let mut out = Vec::new();
-        let mut formatted = None;
+        let (mut raw, mut formatted) = (None, None);
         if ended {
             self.agreement.clear();
         }
+        let within = self.formatted_within();
         for event in events {
             match event {
                 LiveEvent::Formatted(caption) => formatted = Some(caption),
-                LiveEvent::Partial(caption) => out.extend(self.merged(caption)),
+                LiveEvent::Final(caption) if within.is_none() => raw = Some(caption),
+                LiveEvent::Partial(_) if self.is_foreign() => {}
+                LiveEvent::Partial(caption) => {
+                    self.partial = Some(caption.clone());
+                    out.extend(self.merged(caption));
+                }
                 other => out.push(LiveOutput::Event(other)),
             }
         }
@@ -207,16 +230,14 @@ impl SecondPass {
         }
         self.partial = None;
         let parts = self.ended.take().unwrap_or_default();
-        let first = match (formatted, self.first) {
-            (Some(caption), FirstPass::Writes { within }) => Some((caption, Instant::now() + within)),
-            (None, FirstPass::None) => None,
+        if formatted.is_none() && within.is_some() {
             // The first pass found no words, so there is no final to restate.
-            _ => {
-                out.extend(self.take_back());
-                out.extend(then);
-                return out;
-            }
-        };
+            out.extend(self.take_back());
+            out.extend(then);
+            return out;
+        }
+        let due = within.map(|within| Instant::now() + within);
+        let first = formatted.map(|formatted| FirstText { raw, formatted, due });
         self.closing = Some(Closing { parts, first, then });
         out
     }
@@ -250,6 +271,9 @@ impl SecondPass {
         let language = |part: &Part| if let Part::Done(text) = part { text.language } else { None };
         let found = all.rev().find_map(language);
         self.known = found.or(self.known);
+        if self.is_foreign() && self.partial.take().is_some() {
+            more = true;
+        }
         if !more {
             return Poll::Pending;
         }
@@ -262,7 +286,6 @@ impl SecondPass {
 
     /// The partial with the words on which readings agree, and the first pass's behind them; none if its text is shown already.
     fn merged(&mut self, mut caption: Caption) -> Option<LiveOutput> {
-        self.partial = Some(caption.clone());
         let (stable, end) = (self.agreement.words(), self.agreement.end_ms());
         if !stable.is_empty() {
             let rest = caption.words.drain(..).filter(|word| word.start.midpoint(word.end) >= end);
@@ -281,15 +304,15 @@ impl SecondPass {
         let mut missed = false;
         for part in &mut closing.parts {
             match part.poll(context) {
-                Err(error) if closing.first.is_none() => return Poll::Ready(Err(error)),
+                Err(error) if self.first == FirstPass::None => return Poll::Ready(Err(error)),
                 _ => missed |= matches!(part, Part::Missed),
             }
         }
         let running = closing.parts.iter().any(|part| matches!(part, Part::Running(_)));
-        let is_late = |(_, due): &(Caption, Instant)| *due <= Instant::now();
-        if running && !missed && !closing.first.as_ref().is_some_and(is_late) {
-            if let Some((_, due)) = &closing.first {
-                wake_at(*due, context.waker());
+        let due = closing.first.as_ref().and_then(|first| first.due);
+        if running && !missed && due.is_none_or(|due| due > Instant::now()) {
+            if let Some(due) = due {
+                wake_at(due, context.waker());
             }
             self.closing = Some(closing);
             return Poll::Pending;
@@ -297,17 +320,18 @@ impl SecondPass {
         let text = (!running && !missed).then(|| self.text(closing.parts));
         let mut out = Vec::new();
         match (closing.first, text) {
-            (Some((first, _)), text) => {
+            (Some(first), text) if text.is_none() || !self.is_foreign() => {
                 let result = if text.is_some() { "done" } else { "missed" };
                 metrics::counter!("auricle_second_passes_total", "result" => result).increment(1);
+                out.extend(first.raw.map(|raw| LiveOutput::Event(LiveEvent::Final(raw))));
                 // Where the offline model wrote nothing, the first pass's words stand.
                 let formatted = text.map(|(_, formatted)| formatted).filter(|caption| !caption.words.is_empty());
-                out.push(LiveOutput::Event(LiveEvent::Formatted(formatted.unwrap_or(first))));
+                out.push(LiveOutput::Event(LiveEvent::Formatted(formatted.unwrap_or(first.formatted))));
             }
-            (None, Some((raw, formatted))) if !raw.words.is_empty() => {
+            (_, Some((raw, formatted))) if !raw.words.is_empty() => {
                 out.extend([LiveEvent::Final(raw), LiveEvent::Formatted(formatted)].map(LiveOutput::Event));
             }
-            (None, _) => out.extend(self.take_back()),
+            _ => out.extend(self.take_back()),
         }
         self.shown.clear();
         out.extend(closing.then);
@@ -329,9 +353,8 @@ impl SecondPass {
                 text.join_to(&mut spoken);
             }
         }
-        let language = self.language.as_deref().or(spoken.language.as_deref()).unwrap_or("en");
-        let (words, text) = itn::format(&spoken.words, language);
-        let raw = Caption { text: joined(&spoken.words), words: spoken.words, ..Caption::default() };
+        let raw = Caption { text: joined(&spoken.words), words: spoken.words.clone(), ..Caption::default() };
+        let (words, text) = itn::sentence(spoken.words);
         (raw, Caption { text, words, ..Caption::default() })
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct StreamingModel {
     pub look_ahead_ms: Option<u32>,
     /// Joins its search.
     pub language_model: Option<Arc<LanguageModel>>,
+    /// The session's language, or the only one that the checkpoint knows.
+    pub language: Option<String>,
 }
 
 /// Opens a session on the worker.
@@ -105,6 +107,12 @@ pub(crate) fn open(
     let SessionModels { first, second, detector, turn_detector } = models;
     let second = second.filter(|_| detector.is_some());
     let offline = second.map(|checkpoint| OfflineModel::new(&checkpoint, options)).transpose()?;
+    // Words of a language that the first pass lacks are known by a model that finds languages.
+    let is_spoken = |first: &StreamingModel| match (&options.language, &first.language, &offline) {
+        (None, Some(only), Some(offline)) => offline.token(only).is_some(),
+        _ => true,
+    };
+    let first = first.filter(is_spoken);
     let mut rules = options.turns;
     if detector.is_none() {
         // Without a detector only blanks indicate silence.
@@ -128,21 +136,24 @@ pub(crate) fn open(
         backlog: BacklogReporter::new(backlog.clone()),
     };
     let (mut mel, mut writes) = (None, None);
-    if let Some(StreamingModel { model, look_ahead_ms, language_model }) = first {
+    let mut passes = FirstPass::None;
+    if let Some(StreamingModel { model, look_ahead_ms, language_model, language }) = first {
         if !model.config().class.is_streaming() {
             return Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()));
         }
         let look_ahead = model.look_ahead(look_ahead_ms)?;
-        let language = model.language_slot(options.language.as_deref())?;
-        request.group = Some(BatchGroup { model: model.clone(), look_ahead, language });
-        let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, options.language.as_deref());
+        request.group =
+            Some(BatchGroup { model: model.clone(), look_ahead, language: model.language_slot(language.as_deref())? });
+        let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, language.as_deref());
         let (keyterms, _) = Keyterms::new(&terms, model.vocabulary())?;
         request.fusion = language_model.map(|language_model| {
             Arc::new(Fusion::new(language_model, options.fusion, model.vocabulary(), keyterms.clone(), &terms))
         });
         request.keyterms = keyterms.map(Arc::new);
         mel = Some(model.preprocessor().stream()?);
-        let turns = Turns::new(options.language.clone(), model.emission_delay(look_ahead));
+        let only = offline.as_ref().zip(language.as_deref()).and_then(|(offline, code)| offline.token(code));
+        passes = FirstPass::Writes { within: Duration::from_millis(options.formatted_within_ms.into()), only };
+        let turns = Turns::new(language, model.emission_delay(look_ahead));
         writes = Some((model, turns));
     }
     let resampler = Resampler::live(options.sample_rate)?;
@@ -160,11 +171,7 @@ pub(crate) fn open(
         finished: false,
         backlog: backlog.clone(),
     };
-    let passes = match writes {
-        Some(_) => FirstPass::Writes { within: Duration::from_millis(options.formatted_within_ms.into()) },
-        None => FirstPass::None,
-    };
-    let second = offline.map(|offline| SecondPass::new(offline, scheduler.opener(), passes, options.language.clone()));
+    let second = offline.map(|offline| SecondPass::new(offline, scheduler.opener(), passes));
     Ok((input, LiveEvents { results, first: writes, second, ready: VecDeque::new(), backlog }))
 }
 
