@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
+from . import few_bits
 from .model import Recogniser
 
 
@@ -50,4 +51,4 @@ def start_from(model: Recogniser, folder: Path) -> None:
     model.mel_mean.copy_(heads.pop("mel_mean"))
     model.mel_std.copy_(heads.pop("mel_std"))
     model.load_state_dict({k: v.float() for k, v in heads.items()}, strict=False)
-    model.load_published_state({k: v.float() for k, v in load_file(folder / "model.safetensors").items()})
+    model.load_published_state(few_bits.load(folder))

@@ -75,7 +75,7 @@ def transcribed(auricle: Path, folder: Path, options: list[str]) -> dict[str, li
     """The words that the engine hears in the sound files of a folder, by name."""
     with tempfile.TemporaryDirectory() as out:
         files = sorted(str(path) for path in folder.glob("*.wav"))
-        command = [str(auricle), "transcribe", "--quiet", "--format", "json", "--out", out, *options, *files]
+        command = [str(auricle), "transcribe", "--quiet", "--model", "svc-realtime", "--format", "json", "--out", out, *options, *files]
         subprocess.run(command, check=True)
         found = {}
         for path in Path(out).glob("*.json"):

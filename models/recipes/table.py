@@ -77,7 +77,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         models = models_with(args.model, Path(scratch) / "models", detector=True)
         bare = models_with(args.model, Path(scratch) / "bare", detector=False)
-        common = ("--device", "cpu", "--models")
+        common = ("--device", "cpu", "--model", "svc-realtime", "--models")
         rows = [(args.set.name, args.set, ())]
         rows += [(name, args.set, ("--look-ahead", ms)) for name, ms in LOOK_AHEADS_MS.items()]
         rows += [("the same over a telephone", made / "telephone", ()), ("in noise at 10 dB", made / "noise-10db", ())]

@@ -15,7 +15,7 @@ use clap::Parser;
 ///
 /// Transcribes every file that the folder's refs.tsv names, one at a time. Both texts are compared in lower case and without
 /// punctuation: substitutions, deletions and insertions over the whole set are divided by the words of the references. References
-/// should spell numbers as the model does. Without --lm it runs twice: greedily, and with the shipped language model.
+/// should spell numbers as the model does. Without --lm a model with a shipped language model runs twice: greedily, and with it.
 #[derive(Parser)]
 #[command(after_help = "Examples:
   cargo run --release --bin wer -- eval/librispeech-sample
@@ -32,9 +32,9 @@ struct Arguments {
     /// Device to compute on: auto, cpu, gpu, vulkan:N
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Precision of the weights: full, int8 or int4
-    #[arg(long, default_value = "full")]
-    precision: Precision,
+    /// Precision of the weights: full, half, int8 or int4 [default: int8 for Whisper on a CPU, else full]
+    #[arg(long)]
+    precision: Option<Precision>,
     /// Look-ahead of a streaming model, in milliseconds
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,
@@ -83,11 +83,17 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     fusion.word = arguments.word_bonus.unwrap_or(fusion.word);
     fusion.internal = arguments.internal.unwrap_or(fusion.internal);
     fusion.unknown_letter = arguments.unknown_letter.unwrap_or(fusion.unknown_letter);
-    let language_models = match arguments.lm {
-        Some(language_model) => vec![language_model],
-        None => vec![LanguageModelChoice::Off, LanguageModelChoice::Shipped],
-    };
     let engine = Engine::open(open)?;
+    let catalog = engine.catalog();
+    let model = match &options.model {
+        Some(model) => model,
+        None => &catalog.default_model("prerecorded")?.id,
+    };
+    let language_models = match (arguments.lm, catalog.choose(model)?.language_model) {
+        (Some(language_model), _) => vec![language_model],
+        (None, Some(_)) => vec![LanguageModelChoice::Off, LanguageModelChoice::Shipped],
+        (None, None) => vec![LanguageModelChoice::Off],
+    };
     for language_model in language_models {
         options.language_model = language_model;
         score(&engine, &arguments.folder, &options, arguments.show)?;

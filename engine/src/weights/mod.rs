@@ -35,6 +35,15 @@ struct Entry {
     place: Place,
 }
 
+impl Entry {
+    /// True if the tensor holds these dimensions in two, outputs and the rest: quantised rows are made of whole blocks.
+    fn is_flat(&self, shape: &[usize]) -> bool {
+        let is_quantised = matches!(&self.place, Place::File { stored: Stored::Blocks(_), .. });
+        matches!((&self.shape[..], shape), ([outputs, row], [first, rest @ ..])
+            if is_quantised && outputs == first && *row == rest.iter().product::<usize>())
+    }
+}
+
 /// The place of a tensor's values.
 enum Place {
     File {
@@ -270,7 +279,7 @@ impl Weights {
     fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let wrong = |reason: String| Error::Weights { tensor: name.to_string(), reason };
         let entry = self.entries.get(name).ok_or_else(|| wrong(format!("missing from {}", self.dir.display())))?;
-        if entry.shape != shape {
+        if entry.shape != shape && !entry.is_flat(shape) {
             return Err(wrong(format!("has shape {:?}, the configuration needs {shape:?}", entry.shape)));
         }
         self.taken.borrow_mut().insert(name.to_string());

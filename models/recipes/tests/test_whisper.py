@@ -65,6 +65,11 @@ def test_files_hold_the_weights_that_training_saw():
         # Once more: all but a few values of blocks whose scale has a neighbour as good.
         assert (quantise.as_stored(name, stored) - stored).norm() / weight.norm() < 1e-4
         assert (stored - weight).norm() / weight.norm() < (0.1 if kind == "Q4_K" else 0.01)
+    # A convolution is stored as the matrix of its outputs.
+    convolution = torch.randn(64, 32, 3)
+    packed = np.frombuffer(quantise.pack("Q8_0", convolution), np.uint8).reshape(64, -1)
+    read = torch.from_numpy(gguf.quants.dequantize(packed, gguf.GGMLQuantizationType.Q8_0)).reshape(convolution.shape)
+    torch.testing.assert_close(read, quantise.as_stored("model.encoder.conv2.weight", convolution), atol=1e-6, rtol=1e-5)
     # The smallest scale of 8 bits: it has few digits itself.
     faint = torch.full((1, 32), 3e-4)
     assert (quantise.as_stored("embed_positions", faint) > 0).all()

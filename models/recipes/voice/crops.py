@@ -75,7 +75,7 @@ class PredictedCrops:
 
     def _written(self) -> float:
         """When the weights were; 0 before."""
-        files = [self._folder / name for name in ("model.safetensors", "checkpoint.pt")]
+        files = [self._folder / name for name in ("model.safetensors", "model.gguf", "checkpoint.pt")]
         return max((path.stat().st_mtime for path in files if path.exists()), default=0.0)
 
     @torch.no_grad()

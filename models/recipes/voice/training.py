@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
+
+from .. import few_bits
 
 SAVE_EVERY_S = 180
 LOG_EVERY = 50
@@ -153,7 +155,6 @@ def save_weights(path: Path, weights: dict[str, torch.Tensor]) -> None:
 
 def load_modules(folder: Path) -> dict[str, torch.Tensor]:
     """The weights of an export in f32, or the average of a run's weights."""
-    exported = folder / "model.safetensors"
-    if exported.exists():
-        return {name: value.float() if value.is_floating_point() else value for name, value in load_file(exported).items()}
+    if any((folder / name).exists() for name in ("model.safetensors", "model.gguf")):
+        return few_bits.load(folder)
     return torch.load(folder / "checkpoint.pt", map_location="cpu", weights_only=True)["average"]

