@@ -161,12 +161,15 @@ fn a_session_without_a_language_finds_that_of_each_turn() {
     let mut automatic = patient();
     automatic.language = None;
     let (german, english) = (sentence("german.flac"), sentence("english.flac"));
-    let samples = [german, english.clone(), english].concat();
+    let samples = [german.clone(), english.clone(), english, german].concat();
     let first_pass = turns(&heard(engine(), &patient().second_pass(SecondPass::Off), &samples));
     let raw = |turn: usize| &*first_pass[turn].0.text;
     let found = turns(&heard(engine(), &automatic, &samples));
     let texts: Vec<(&str, &str)> = found.iter().map(|(raw, formatted)| (&*raw.text, &*formatted.text)).collect();
-    assert_eq!(texts, [(GERMAN, GERMAN), (raw(1), ENGLISH), (raw(2), ENGLISH)], "English finals are the live model's");
+    let english = [(raw(1), ENGLISH), (raw(2), ENGLISH)];
+    assert_eq!((texts[0], &texts[1..3]), ((GERMAN, GERMAN), &english[..]), "English finals are the live model's");
+    // Its final may be out before its language is known.
+    assert_eq!((texts[3].1, texts.len()), (GERMAN, 4));
     assert_ne!(raw(0), GERMAN);
 }
 

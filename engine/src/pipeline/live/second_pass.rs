@@ -65,7 +65,7 @@ struct Closing {
     then: Vec<LiveOutput>,
 }
 
-/// What the first pass wrote of a turn that has ended.
+/// The first pass's text of a turn that has ended.
 struct FirstText {
     /// The final, where it waits for the turn's language.
     raw: Option<Caption>,
@@ -320,7 +320,8 @@ impl SecondPass {
         let text = (!running && !missed).then(|| self.text(closing.parts));
         let mut out = Vec::new();
         match (closing.first, text) {
-            (Some(first), text) if text.is_none() || !self.is_foreign() => {
+            // A final that is out stays the turn's only one.
+            (Some(first), text) if first.raw.is_none() || text.is_none() || !self.is_foreign() => {
                 let result = if text.is_some() { "done" } else { "missed" };
                 metrics::counter!("auricle_second_passes_total", "result" => result).increment(1);
                 out.extend(first.raw.map(|raw| LiveOutput::Event(LiveEvent::Final(raw))));
