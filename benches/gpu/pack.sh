@@ -3,14 +3,15 @@
 #
 #   benches/gpu/pack.sh [--features vulkan] [-- PROGRAM...]
 #
-# All of them are some 95 MB, of which 50 are the starter models inside auricle; for a smaller archive, name some: auricle, numerics,
-# whisper_speed, stream_steps, language_model, products, logmel, activation, encoder. run.sh skips missing programs with a message.
+# All of them are some 130 MB, of which 75 are the starter models inside auricle; for a smaller archive, or two, name some: auricle,
+# numerics, wer, whisper_speed, stream_steps, language_model, products, logmel, activation, encoder. run.sh skips missing programs with a
+# message.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 options=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
 wanted=" ${*:2} "
-[ "$wanted" != "  " ] || wanted=" auricle numerics whisper_speed stream_steps language_model products logmel activation encoder "
+[ "$wanted" != "  " ] || wanted=" auricle numerics wer whisper_speed stream_steps language_model products logmel activation encoder "
 out=benches/gpu/bin
 rm -rf "$out" && mkdir -p "$out/programs"
 
@@ -26,7 +27,7 @@ for line in sys.stdin:
   # Always the whole workspace: the features of one package alone would compile burn again.
   programs build --release --workspace --bin auricle "${options[@]}"
   programs test --release --workspace --no-run --test numerics "${options[@]}"
-  programs build --release --workspace --bin whisper_speed --bin stream_steps --bin products --bin language_model "${options[@]}"
+  programs build --release --workspace --bin wer --bin whisper_speed --bin stream_steps --bin products --bin language_model "${options[@]}"
   programs bench --workspace --no-run --bench encoder --bench activation --bench logmel "${options[@]}"
 } | while read -r name file; do
   [[ "$wanted" == *" $name "* ]] || continue

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Checks and measures a GPU, correctness first, with the programs that benches/gpu/pack.sh packed.
 #
-#   [AURICLE_GGUF=MODEL.gguf] benches/gpu/run.sh [FOLDER FOR LOGS]
+#   [AURICLE_GGUF=MODEL.gguf] [AURICLE_SPEECH=FOLDER] benches/gpu/run.sh [FOLDER FOR LOGS]
+#
+# AURICLE_SPEECH holds sound files and refs.tsv: the default model writes them on the CPU and, in both precisions, on the GPU.
 #
 # Needs a Vulkan driver and its loader (Debian: libvulkan1). Ends at the first stage that fails.
 set -euo pipefail
@@ -35,13 +37,20 @@ by "Whisper writes the same on the GPU as on the CPU" numerics whisper_gpu::
 by "language models against the published classes and the CPU" numerics decoder_gpu::
 by "recorded steps of live streams against the CPU" numerics fastconformer::steps_that_are_recorded
 stage "the same words as on the CPU" bash -c '
-  for device in cpu gpu; do '"$bin"'/auricle transcribe models/samples/jfk.flac --device $device --format json >'"$out"'/$device.json; done
+  for device in cpu gpu; do
+    '"$bin"'/auricle transcribe models/samples/jfk.flac --device $device --precision full --format json >'"$out"'/$device.json
+  done
   python3 - '"$out"'/cpu.json '"$out"'/gpu.json <<PY
 import json, sys
 cpu, gpu = (json.load(open(p)) for p in sys.argv[1:])
 assert cpu["text"] == gpu["text"], (cpu["text"], gpu["text"])
 print("equal:", gpu["text"])
 PY'
+if [ -n "${AURICLE_SPEECH:-}" ]; then
+  for run in "cpu int8" "gpu full" "gpu half"; do
+    by "recordings, $run" wer "$AURICLE_SPEECH" --device "${run% *}" --precision "${run#* }" --show
+  done
+fi
 stage "this machine" "$bin/auricle" bench --device gpu
 # Other programs reach 240 streams at 80 ms and 2,400 at 1.12 s on such a card, at the size of 0.6 billion.
 for precision in full half; do

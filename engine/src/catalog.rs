@@ -1,9 +1,12 @@
 //! `models/catalog.toml`: the checkpoints of each service model.
 
+mod folder;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::folder::{takes_utterances, whisper_languages};
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
 
@@ -120,7 +123,8 @@ pub struct CatalogModel {
     pub languages: Vec<String>,
     /// Folder of the starter that is used until then, relative to the models folder.
     pub starter: String,
-    /// Languages of the starter.
+    /// Languages of the starter; those that its checkpoint names if omitted.
+    #[serde(default)]
     pub starter_languages: Vec<String>,
     /// The language model that the starter's search uses, relative to the models folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -218,6 +222,9 @@ impl Catalog {
             .map_err(|e| bad(format!("{e}; name the models folder with --models or AURICLE_MODELS")))?;
         let mut file: CatalogFile = toml::from_str(&text).map_err(|e| bad(e.to_string().trim().replace('\n', " ")))?;
         for model in &mut file.model {
+            if model.starter_languages.is_empty() {
+                model.starter_languages = whisper_languages(&dir.join(&model.starter));
+            }
             for size in &mut model.sizes {
                 let has = |language: &&String| !size.missing_languages.contains(language);
                 size.languages = model.languages.iter().filter(has).cloned().collect();

@@ -4,7 +4,7 @@
     python -m recipes.few_bits starter/asr-en --back WORK/asr-en
 
 `model.safetensors` becomes `model.gguf`: matrices and convolutions whose rows are whole blocks of 32 in `Q8_0`, those whose names hold
-NAME in `Q5_0`, the rest as it was. A convolution is stored as a matrix of its outputs. `--back` writes `model.safetensors` in 16 bits.
+NAME (all do hold "") in `Q5_0`, the rest as it was. A convolution is stored as a matrix of its outputs. `--back` writes `model.safetensors` in 16 bits.
 """
 
 from __future__ import annotations

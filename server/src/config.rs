@@ -621,7 +621,7 @@ fn one_line(error: &impl ToString) -> String {
 /// # Errors
 /// A line that names the precisions.
 pub fn precision_choice(text: &str) -> Result<Option<Precision>, String> {
-    if text == "auto" { Ok(None) } else { text.parse().map(Some).map_err(|error| format!("{error}; or auto")) }
+    if text == "auto" { Ok(None) } else { text.parse().map(Some).map_err(|error| format!("{error}, or auto")) }
 }
 
 #[cfg(test)]

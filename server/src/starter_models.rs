@@ -12,29 +12,34 @@ macro_rules! files {
     };
 }
 
-static FILES: [(&str, &[u8]); 25] = files! {
+static FILES: [(&str, &[u8]); 30] = files! {
     "catalog.toml"
     "samples/jfk.flac"
     "starter/asr-en/config.json"
     "starter/asr-en/emission_delay.json"
     "starter/asr-en/generation_config.json"
-    "starter/asr-en/model.safetensors"
+    "starter/asr-en/model.gguf"
     "starter/asr-en/processor_config.json"
     "starter/asr-en/tokenizer.json"
     "starter/asr-en/tokenizer_config.json"
+    "starter/asr-multi/config.json"
+    "starter/asr-multi/generation_config.json"
+    "starter/asr-multi/model-00001-of-00002.gguf"
+    "starter/asr-multi/model-00002-of-00002.gguf"
+    "starter/asr-multi/tokenizer.json"
     "starter/lm-en/en.ngram"
     "starter/tagger/config.json"
-    "starter/tagger/model.safetensors"
+    "starter/tagger/model.gguf"
     "starter/tagger/tokenizer.json"
     "starter/vad/model.safetensors"
     "starter/voice-en/acoustic/config.json"
-    "starter/voice-en/acoustic/model.safetensors"
+    "starter/voice-en/acoustic/model.gguf"
     "starter/voice-en/acoustic/vocab.json"
     "starter/voice-en/acoustic/voices.json"
     "starter/voice-en/g2p/config.json"
-    "starter/voice-en/g2p/model.safetensors"
+    "starter/voice-en/g2p/model.gguf"
     "starter/voice-en/vocoder/config.json"
-    "starter/voice-en/vocoder/model.safetensors"
+    "starter/voice-en/vocoder/model.gguf"
     "starter/voice/cohort.safetensors"
     "starter/voice/config.json"
     "starter/voice/model.safetensors"
@@ -92,8 +97,17 @@ mod tests {
     #[test]
     fn the_program_holds_the_whole_starters() {
         let models = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../models"));
-        let folders =
-            ["asr-en", "lm-en", "tagger", "vad", "voice", "voice-en/acoustic", "voice-en/g2p", "voice-en/vocoder"];
+        let folders = [
+            "asr-en",
+            "asr-multi",
+            "lm-en",
+            "tagger",
+            "vad",
+            "voice",
+            "voice-en/acoustic",
+            "voice-en/g2p",
+            "voice-en/vocoder",
+        ];
         let needed = folders.into_iter().flat_map(|starter| {
             let folder = models.join("starter").join(starter);
             let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

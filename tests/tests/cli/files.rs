@@ -462,7 +462,7 @@ fn a_program_far_from_its_models_carries_its_starters() {
     check_document(&json(&run.stdout));
     // A starter that was damaged is mended; what was fetched beside it stays.
     let models = home.join("auricle/models");
-    let weights = models.join("starter/asr-en/model.safetensors");
+    let weights = models.join("starter/asr-multi/model-00001-of-00002.gguf");
     let whole = std::fs::read(&weights).unwrap();
     std::fs::write(&weights, &whole[..whole.len() / 2]).unwrap();
     std::fs::create_dir(models.join("mine")).unwrap();

@@ -189,7 +189,8 @@ fn silence_gives_no_text_with_a_language_model() {
     let engine = engine(&auricle_tests::models());
     let pcm = vec![0; 2 * 20 * SAMPLE_RATE as usize];
     let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm), SAMPLE_RATE, 1).unwrap();
-    let options = TranscribeOptions::default().language_model(LanguageModelChoice::File(lm("small.arpa")));
+    let streaming = TranscribeOptions::default().checkpoint(auricle_tests::models().join("starter/asr-en"));
+    let options = streaming.language_model(LanguageModelChoice::File(lm("small.arpa")));
     assert_eq!(engine.transcribe(audio, &options).unwrap().text, "");
 }
 

@@ -49,13 +49,13 @@ fn once_idle<T>(mut call: impl FnMut() -> Result<T, Error>) -> T {
 #[test]
 fn models_that_nobody_uses_leave_for_others_and_come_back() {
     let voice = tiny_voice();
-    let recogniser = models().join("starter/asr-en");
+    let recogniser = models().join("starter/asr-multi");
     let unbounded = Engine::open(options()).unwrap();
     let text = transcribe(&unbounded);
     let heard = bytes(&unbounded);
     let said = speak(&unbounded, voice.path()).unwrap();
     assert!(has(&unbounded, &recogniser) && has(&unbounded, voice.path()), "all of it fits this machine");
-    let weights = recogniser.join("model.safetensors").metadata().unwrap().len();
+    let weights = recogniser.join("model-00001-of-00002.gguf").metadata().unwrap().len();
     assert!(heard >= weights && bytes(&unbounded) > heard, "{heard} of a file of {weights}");
 
     let limit = bytes(&unbounded) - 1;

@@ -6,9 +6,10 @@ use std::ops::ControlFlow;
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::blocking::Engine;
 use auricle_engine::{
-    DeviceChoice, EngineOptions, Error, LanguageModelChoice, ListenOptions, TranscribeOptions, Transcript, Word,
+    DeviceChoice, EngineOptions, Error, LanguageModelChoice, ListenOptions, Precision, TranscribeOptions, Transcript,
+    Word,
 };
-use auricle_tests::{devices, models_with, models_with_detector, speech};
+use auricle_tests::{devices, fixtures, models_with, models_with_detector, speech};
 
 fn engine(models: &std::path::Path) -> Engine {
     Engine::open(EngineOptions::default().models(models).device(DeviceChoice::Cpu)).unwrap()
@@ -143,6 +144,38 @@ fn concurrent_recordings_equal_single_ones() {
     }
 }
 
+#[test]
+fn the_starter_writes_the_same_on_a_gpu() {
+    if devices().len() < 2 {
+        return;
+    }
+    let names = ["1737-146161-0000.opus", "32-21631-0002.opus", "669-129074-0012.opus"];
+    let written = |device: DeviceChoice| {
+        let options = EngineOptions::default().models(auricle_tests::models()).device(device).precision(Precision::F32);
+        let engine = Engine::open(options).unwrap();
+        let write = |name: &str| {
+            let mut audio = AudioStream::open(fixtures().join("alignment").join(name)).unwrap().read_to_end().unwrap();
+            // A software GPU is slow.
+            audio.truncate(4 * SAMPLE_RATE as usize);
+            let pcm: Vec<u8> = audio.iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
+            transcribe(&engine, &pcm, 8000, &TranscribeOptions::default()).words
+        };
+        // On a GPU their windows share the steps.
+        std::thread::scope(|scope| {
+            let running = names.map(|name| scope.spawn(move || write(name)));
+            running.map(|thread| thread.join().unwrap())
+        })
+    };
+    let here = written(DeviceChoice::Cpu);
+    assert!(here.iter().all(|words| words.len() > 4), "{here:?}");
+    for (there, here) in written(DeviceChoice::Vulkan(0)).iter().zip(&here) {
+        let texts = [there, here].map(|words| words.iter().map(|word| &*word.text).collect::<Vec<_>>());
+        assert_eq!(texts[0], texts[1]);
+        let near = |(a, b): (&Word, &Word)| a.start.abs_diff(b.start) <= 40 && a.end.abs_diff(b.end) <= 40;
+        assert!(there.iter().zip(here).all(near), "{there:?} {here:?}");
+    }
+}
+
 /// A Whisper checkpoint behind a service model: recordings share the decoder, and each gets the text that it gets alone.
 #[test]
 fn windows_of_several_recordings_share_a_batch() {
@@ -257,7 +290,8 @@ fn a_shorter_look_ahead_is_taken_and_an_impossible_one_refused() {
 #[test]
 fn a_keyterm_outside_the_vocabulary_gets_a_warning() {
     let engine = engine(&auricle_tests::models());
-    let options = TranscribeOptions::default().keyterms(["caf\u{e9}", "O\u{2019}Brien", "country"]);
+    let streaming = TranscribeOptions::default().checkpoint(auricle_tests::models().join("starter/asr-en"));
+    let options = streaming.keyterms(["caf\u{e9}", "O\u{2019}Brien", "country"]);
     let audio = AudioStream::open(speech()).unwrap();
     let warnings = engine.transcribe(audio, &options).unwrap().warnings;
     assert_eq!(warnings, ["the model cannot write the keyterm \"caf\u{e9}\": left out"]);

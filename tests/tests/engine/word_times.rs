@@ -57,7 +57,8 @@ fn differences(reference: &Timed, heard: &Timed) -> Vec<(i64, i64)> {
     found
 }
 
-fn check(name: &str, mut words: impl FnMut(&Path) -> Vec<Word>) {
+/// Asserts that starts and ends are off by at most so many ms in the median, and so many in ten by at most 150.
+fn check(name: &str, (median, most): (i64, usize), mut words: impl FnMut(&Path) -> Vec<Word>) {
     let found: Vec<(i64, i64)> = alignment()
         .iter()
         .flat_map(|(file, reference)| differences(reference, &heard(&words(&folder().join(file)))))
@@ -69,11 +70,13 @@ fn check(name: &str, mut words: impl FnMut(&Path) -> Vec<Word>) {
     ];
     for (side, mut off) in sides {
         off.sort_unstable();
-        assert!(off[off.len() / 2] <= 60, "{name}: {side} are off by {off:?} ms");
+        assert!(off[off.len() / 2] <= median, "{name}: {side} are off by {off:?} ms");
         let near = off.iter().filter(|off| **off <= 150).count();
-        assert!(near * 10 >= off.len() * 9, "{name}: {side} are off by {off:?} ms");
+        assert!(near * 10 >= off.len() * most, "{name}: {side} are off by {off:?} ms");
     }
 }
+
+const STREAMING: (i64, usize) = (60, 9);
 
 fn engine() -> Engine {
     Engine::open(EngineOptions::default().models(models()).device(DeviceChoice::Cpu)).unwrap()
@@ -82,16 +85,20 @@ fn engine() -> Engine {
 #[test]
 fn words_of_a_recording_are_where_they_are_spoken() {
     let engine = engine();
+    let options = TranscribeOptions::default();
+    // Whisper's attention names frames less sharply than a transducer's tokens.
+    check("default", (110, 6), |file| engine.transcribe_file(file, &options).unwrap().words);
     for look_ahead_ms in [80, 320, 1_120] {
-        let options = TranscribeOptions::default().look_ahead_ms(look_ahead_ms);
-        check(&format!("{look_ahead_ms} ms"), |file| engine.transcribe_file(file, &options).unwrap().words);
+        let streaming = TranscribeOptions::default().checkpoint(models().join("starter/asr-en"));
+        let options = streaming.look_ahead_ms(look_ahead_ms);
+        check(&format!("{look_ahead_ms} ms"), STREAMING, |file| engine.transcribe_file(file, &options).unwrap().words);
     }
 }
 
 #[test]
 fn words_of_a_live_session_are_where_they_are_spoken() {
     let engine = engine();
-    check("live", |file| {
+    check("live", STREAMING, |file| {
         let (mut input, events) = engine.listen(&ListenOptions::default().second_pass(SecondPass::Off)).unwrap();
         input.push(&AudioStream::open(file).unwrap().read_to_end().unwrap()).unwrap();
         input.finish().unwrap();
