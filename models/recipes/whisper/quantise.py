@@ -1,6 +1,7 @@
 """Weights of few bits in the blocks of GGUF: what they are after rounding, and their bytes.
 
-`Q4_K`: blocks of 256, in runs of 32 with a 6-bit scale and a 6-bit minimum. `Q8_0`: runs of 32 with a scale. Both lie along a row.
+`Q4_K` and `Q5_K`: blocks of 256, in runs of 32 with a 6-bit scale and a 6-bit minimum. `Q8_0`: runs of 32 with a scale. All lie along
+a row.
 """
 
 from __future__ import annotations
@@ -9,9 +10,15 @@ import numpy as np
 import torch
 
 RUN, BLOCK = 32, 256
-NAMES = {"F32": 0, "F16": 1, "Q8_0": 8, "Q4_K": 12}
-# Ranges that are tried for a run, as parts of the range of its values: outliers may be worth less than a finer step.
-TRIED = (1.0, 0.95, 0.9, 0.85, 0.8)
+# The largest code of a weight, by form.
+LARGEST = {"Q4_K": 15, "Q5_K": 31}
+# Ranges that a search of a run's step begins with, as parts of the range of its values, and how often each is fitted.
+TRIED, FITS = (1.05, 1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7), 2
+# Runs that are searched at a time.
+TOGETHER = 1 << 16
+
+# The step and the minimum (at most 0) of each run of a matrix, `[runs, 1]`.
+Grid = tuple[torch.Tensor, torch.Tensor]
 
 
 def kind_of(name: str, value: torch.Tensor) -> str:
@@ -24,24 +31,52 @@ def kind_of(name: str, value: torch.Tensor) -> str:
     if value.shape[1] % BLOCK:
         return "F16"
     # Positions are added to every frame as they are.
-    return "Q8_0" if "embed_positions" in name else "Q4_K"
+    if "embed_positions" in name:
+        return "Q8_0"
+    # For their size these cost most in 4 bits, above all in the attention that word times come from.
+    return "Q5_K" if "encoder." in name and name.endswith(("self_attn.v_proj.weight", "self_attn.out_proj.weight")) else "Q4_K"
 
 
-def steps(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The step and the minimum (at most 0) of each run as a file stores them, `[runs, 1]`; rounding error is least over `TRIED`."""
-    runs = weight.reshape(-1, RUN)
+def of_few_bits(weights: dict[str, torch.Tensor]) -> dict[str, int]:
+    """The largest codes of the matrices that have a grid."""
+    kinds = {name: kind_of(name, value) for name, value in weights.items()}
+    return {name: LARGEST[kind] for name, kind in kinds.items() if kind in LARGEST}
+
+
+def grid(weight: torch.Tensor, importance: torch.Tensor, largest: int) -> Grid:
+    """The grid, as a file stores it, whose rounding error is least where each column `[inputs]` counts by its importance."""
+    runs = weight.reshape(-1, RUN).split(TOGETHER)
+    important = importance.reshape(-1, RUN).repeat(len(weight), 1).split(TOGETHER)
+    found = [_searched(*part, largest) for part in zip(runs, important, strict=True)]
+    step, least = (torch.cat(part) for part in zip(*found, strict=True))
+    return _stored(step), -_stored(-least)
+
+
+def _searched(runs: torch.Tensor, important: torch.Tensor, largest: int) -> Grid:
+    def total(values: torch.Tensor) -> torch.Tensor:
+        return (important * values).sum(1, keepdim=True)
+
     low, high = runs.amin(1, keepdim=True).clamp(max=0), runs.amax(1, keepdim=True).clamp(min=0)
+    weight, mean = important.sum(1, keepdim=True), total(runs)
     best = None
     for part in TRIED:
-        step = ((high - low) * part / 15).clamp(min=1e-8)
-        least = low * part
-        error = (runs - _round(runs, step, least)).square().sum(1, keepdim=True)
-        if best is None:
-            best = [error, step, least]
-        else:
-            better = error < best[0]
-            best = [torch.where(better, new, old) for new, old in zip((error, step, least), best, strict=True)]
-    return _stored(best[1]), -_stored(-best[2])
+        step, least = ((high - low) * part / largest).clamp(min=1e-8), low * part
+        for _ in range(FITS):
+            # Least squares for the codes of this grid; a file has no minimum above 0.
+            codes = _codes(runs, step, least, largest)
+            first, second, product = total(codes), total(codes * codes), total(codes * runs)
+            spread = weight * second - first * first
+            fitted_least = (second * mean - first * product) / spread.clamp(min=1e-20)
+            fitted = torch.where(fitted_least > 0, product / second.clamp(min=1e-20), (weight * product - first * mean) / spread.clamp(min=1e-20))
+            sound = (spread > 1e-20) & (fitted > 0)
+            step, least = torch.where(sound, fitted, step), torch.where(sound, fitted_least.clamp(max=0), least)
+            error = total((runs - _codes(runs, step, least, largest) * step - least).square())
+            if best is None:
+                best = (error, step, least)
+            else:
+                better = error < best[0]
+                best = tuple(torch.where(better, new, old) for new, old in zip((error, step, least), best, strict=True))
+    return best[1:]
 
 
 def _stored(values: torch.Tensor) -> torch.Tensor:
@@ -57,32 +92,36 @@ def _sixths(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return of_block, (blocks / of_block.clamp(min=1e-12)).round().clamp(0, 63)
 
 
-def _round(runs: torch.Tensor, step: torch.Tensor, least: torch.Tensor) -> torch.Tensor:
-    return ((runs - least) / step.clamp(min=1e-12)).round().clamp(0, 15) * step + least
+def _codes(runs: torch.Tensor, step: torch.Tensor, least: torch.Tensor, largest: int) -> torch.Tensor:
+    return ((runs - least) / step.clamp(min=1e-12)).round().clamp(0, largest)
 
 
-def rounded(weight: torch.Tensor, found: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """The weight as 4 bits hold it, by the steps and minimums of its runs."""
-    return _round(weight.reshape(-1, RUN), *found).reshape(weight.shape)
+def rounded(weight: torch.Tensor, found: Grid, largest: int) -> torch.Tensor:
+    """The weight on its grid."""
+    step, least = found
+    return (_codes(weight.reshape(-1, RUN), step, least, largest) * step + least).reshape(weight.shape)
 
 
-def calibrated(weight: torch.Tensor, moments: torch.Tensor) -> torch.Tensor:
-    """The weight `[outputs, inputs]` rounded to 4 bits so that the outputs change least: what a column's rounding gets wrong is taken off
-    the columns that follow, by how much they are alike (GPTQ). `moments` `[inputs, inputs]` are the second moments of the inputs."""
-    step, least = (part.reshape(len(weight), -1) for part in steps(weight))
-    damped = moments.double() + 0.01 * moments.diagonal().mean() * torch.eye(len(moments))
+def calibrated(weight: torch.Tensor, moments: torch.Tensor, found: Grid, largest: int) -> torch.Tensor:
+    """The weight `[outputs, inputs]` on its grid so that the outputs change least: what a column's rounding gets wrong is taken off the
+    columns that follow, by how much they are alike (GPTQ), the strongest column first. `moments` `[inputs, inputs]` are the second
+    moments of the inputs."""
+    order = moments.diagonal().argsort(descending=True)
+    step, least = (part.reshape(len(weight), -1).repeat_interleave(RUN, 1)[:, order] for part in found)
+    damped = moments[order][:, order].double() + 0.01 * moments.diagonal().mean() * torch.eye(len(moments))
     upper = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(damped)), upper=True).float()
-    rest, out = weight.clone(), torch.empty_like(weight)
+    rest, out = weight[:, order], torch.empty_like(weight)
     for first in range(0, weight.shape[1], RUN):
-        run = slice(first, first + RUN)
+        part = slice(first, first + RUN)
         wrong = torch.empty(len(weight), RUN)
         for column in range(first, first + RUN):
             value = rest[:, column]
-            out[:, column] = _round(value, step[:, first // RUN], least[:, first // RUN])
-            wrong[:, column - first] = (value - out[:, column]) / upper[column, column]
+            nearest = _codes(value, step[:, column], least[:, column], largest) * step[:, column] + least[:, column]
+            wrong[:, column - first] = (value - nearest) / upper[column, column]
             within = slice(column, first + RUN)
             rest[:, within] -= torch.outer(wrong[:, column - first], upper[column, within])
-        rest[:, run.stop :] -= wrong @ upper[run, run.stop :]
+            out[:, order[column]] = nearest
+        rest[:, part.stop :] -= wrong @ upper[part, part.stop :]
     return out
 
 
@@ -93,11 +132,11 @@ def _eighths(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return scale, (runs / scale.clamp(min=1e-12)).round().clamp(-127, 127)
 
 
-def as_stored(name: str, weight: torch.Tensor) -> torch.Tensor:
+def as_stored(name: str, weight: torch.Tensor, found: Grid | None) -> torch.Tensor:
     """The weight as a file holds it."""
     match kind_of(name, weight):
-        case "Q4_K":
-            return rounded(weight, steps(weight))
+        case "Q4_K" | "Q5_K" as kind:
+            return rounded(weight, found, LARGEST[kind])
         case "Q8_0":
             scale, codes = _eighths(weight)
             return (codes * scale).reshape(weight.shape)
@@ -106,7 +145,7 @@ def as_stored(name: str, weight: torch.Tensor) -> torch.Tensor:
     return weight
 
 
-def pack(kind: str, weight: torch.Tensor) -> bytes:
+def pack(kind: str, weight: torch.Tensor, found: Grid | None) -> bytes:
     """The bytes of a tensor in a form."""
     match kind:
         case "F32":
@@ -114,20 +153,16 @@ def pack(kind: str, weight: torch.Tensor) -> bytes:
         case "F16":
             return weight.half().numpy().tobytes()
         case "Q8_0":
-            return _pack_8(weight.float())
-        case "Q4_K":
-            return _pack_4(weight.float())
+            scale, codes = _eighths(weight.float())
+            return np.concatenate([scale.half().numpy().view(np.uint8), codes.to(torch.int8).numpy().view(np.uint8)], 1).tobytes()
+        case "Q4_K" | "Q5_K":
+            return _pack_runs(weight.float(), found, LARGEST[kind])
     raise ValueError(kind)
 
 
-def _pack_8(weight: torch.Tensor) -> bytes:
-    scale, codes = _eighths(weight)
-    return np.concatenate([scale.half().numpy().view(np.uint8), codes.to(torch.int8).numpy().view(np.uint8)], 1).tobytes()
-
-
-def _pack_4(weight: torch.Tensor) -> bytes:
-    step, least = steps(weight)
-    codes = ((weight.reshape(-1, RUN) - least) / step.clamp(min=1e-12)).round().clamp(0, 15).to(torch.uint8).numpy()
+def _pack_runs(weight: torch.Tensor, found: Grid, largest: int) -> bytes:
+    step, least = found
+    codes = _codes(weight.reshape(-1, RUN), step, least, largest).to(torch.uint8).numpy().reshape(-1, BLOCK // RUN, RUN)
     (scale, scales), (minimum, minimums) = _sixths(step), _sixths(-least)
     scales, minimums = scales.to(torch.uint8).numpy(), minimums.to(torch.uint8).numpy()
     # The first four runs have their 6 bits in a byte; the upper bits of these bytes hold those of the last four.
@@ -139,8 +174,10 @@ def _pack_4(weight: torch.Tensor) -> bytes:
         ],
         1,
     )
-    # Two runs share 32 bytes: the first has the lower halves.
-    pairs = codes.reshape(-1, BLOCK // RUN // 2, 2, RUN)
-    halves = (pairs[:, :, 0] | pairs[:, :, 1] << 4).reshape(len(packed), -1)
     head = [scale.half().numpy().view(np.uint8), minimum.half().numpy().view(np.uint8)]
-    return np.concatenate([*head, packed, halves], 1).tobytes()
+    # The fifth bit of a run's codes has a place in 32 bytes that all runs share.
+    fifth = [] if largest < 16 else [np.bitwise_or.reduce((codes >> 4) << np.arange(BLOCK // RUN, dtype=np.uint8)[:, None], 1)]
+    # Two runs share 32 bytes: the first has the lower halves.
+    pairs = codes.reshape(-1, BLOCK // RUN // 2, 2, RUN) & 15
+    halves = (pairs[:, :, 0] | pairs[:, :, 1] << 4).reshape(len(packed), -1)
+    return np.concatenate([*head, packed, *fifth, halves], 1).tobytes()

@@ -1,8 +1,8 @@
-"""Teaches a checkpoint to see windows that are as long as their speech, and to do with weights of 4 bits.
+"""Teaches a checkpoint to see windows that are as long as their speech, or to do with weights of few bits.
 
 The teacher is the published checkpoint over the full 30 s; the student sees the window cut behind its sound. Both decoders are led
 through the same text, and the student's last hidden states, the probabilities of its tokens and the attention of its alignment heads
-are drawn to the teacher's. In the second stage the student's weights are rounded on their way; gradients pass as if they were not.
+are drawn to the teacher's. Weights of few bits are rounded on their way; gradients pass as if they were not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 from . import network, quantise
@@ -24,45 +24,43 @@ from .features import LogMel
 from .store import Store
 from .windows import Batch, Windows
 
-WARM_UP, AVERAGED, REFIT, SAVED_EVERY, HELD_OUT_BATCHES, CALIBRATED_ON = 60, 0.998, 100, 600, 8, 24
+WARM_UP, AVERAGED, SAVED_EVERY, HELD_OUT_BATCHES, CALIBRATED_ON = 60, 0.998, 600, 8, 40
 # Tokens whose probabilities are compared at a time.
 TOGETHER = 256
 
 
 class Rounded(torch.autograd.Function):
-    """A weight as 4 bits hold it; its gradient is that of the weight itself."""
+    """A weight on its grid; its gradient is that of the weight itself."""
 
     @staticmethod
-    def forward(_, weight, step, least):
-        return quantise.rounded(weight, (step, least))
+    def forward(_, weight, step, least, largest):
+        return quantise.rounded(weight, (step, least), largest)
 
     @staticmethod
     def backward(_, gradient):
-        return gradient, None, None
+        return gradient, None, None, None
 
 
 class Student:
-    """The weights that learn, and the steps of their rounding."""
+    """The weights that learn, and the grids of those that are rounded. A grid stays as calibration found it: one that is fitted to
+    weights that have moved undoes what they have learned."""
 
-    def __init__(self, weights: network.Weights):
+    def __init__(self, weights: network.Weights, grids: dict[str, quantise.Grid]):
         self.weights = {name: value.clone().requires_grad_() for name, value in weights.items()}
         self.average = {name: value.clone() for name, value in weights.items()}
-        self._found: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.grids = grids
+        self._largest = quantise.of_few_bits(weights)
 
-    def refit(self) -> None:
-        four = [name for name, value in self.weights.items() if quantise.kind_of(name, value) == "Q4_K"]
-        self._found = {name: quantise.steps(self.weights[name].detach()) for name in four}
+    def seen(self) -> network.Weights:
+        return {
+            name: Rounded.apply(value, *self.grids[name], self._largest[name]) if name in self.grids else value
+            for name, value in self.weights.items()
+        }
 
-    def seen(self, rounds: bool) -> network.Weights:
-        if not rounds:
-            return self.weights
-        return {name: Rounded.apply(value, *self._found[name]) if name in self._found else value for name, value in self.weights.items()}
-
-    @torch.no_grad()
-    def restart(self, weights: network.Weights) -> None:
-        for name, value in weights.items():
-            self.weights[name].copy_(value)
-            self.average[name].copy_(value)
+    def judged(self) -> network.Weights:
+        if not self.grids:
+            return self.average
+        return {name: quantise.as_stored(name, value, self.grids.get(name)) for name, value in self.average.items()}
 
     @torch.no_grad()
     def add_to_average(self, step: int) -> None:
@@ -119,36 +117,18 @@ def total(losses: dict[str, torch.Tensor]) -> torch.Tensor:
     return losses["hidden"] + losses["tokens"] + 0.1 * losses["attention"]
 
 
-def train(teacher: Path, sounds: Path, out: Path, minutes: float, short_part: float, rate: float, threads: int, seed: int = 1) -> None:
-    """`minutes` of wall time over all runs into `out`; the first `short_part` of them without rounding."""
+def train(teacher: Path, sounds: Path, out: Path, minutes: float, rate: float, threads: int, start: Path | None = None, seed: int = 1) -> None:
+    """`minutes` of wall time over all runs into `out`. Without `start` the published weights learn short windows; with it, the weights
+    of that file are rounded to few bits and learn to do with them."""
     torch.set_num_threads(threads)
     out.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer.from_file(str(teacher / "tokenizer.json"))
     store = Store(sounds)
     windows, held_out = Windows(store, tokenizer, seed), Windows(store, tokenizer, seed + 1, held_out=True)
     task = Task(teacher)
-    student = Student(task.published)
-    others = [value for name, value in student.weights.items() if name != network.EMBEDDINGS]
-    # Most tokens are in no batch: a full step on the little that the softmax shows of them would carry them off.
-    groups = [{"params": others, "part": 1.0}, {"params": [student.weights[network.EMBEDDINGS]], "part": 0.2}]
-    optimiser = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), eps=1e-7, weight_decay=0)
-    step, spent, stage = 0, 0.0, 0
     checkpoint = out / "checkpoint.pt"
-    if checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=True)
-        step, spent, stage = state["step"], state["spent"], state["stage"]
-        for name, value in student.weights.items():
-            value.data.copy_(state["weights"][name])
-            student.average[name].copy_(state["average"][name])
-        optimiser.load_state_dict(state["optimiser"])
-    stopped = []
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
-
-    def save() -> None:
-        state = {"step": step, "spent": spent, "stage": stage, "average": student.average, "optimiser": optimiser.state_dict()}
-        state["weights"] = {name: value.data for name, value in student.weights.items()}
-        torch.save(state, checkpoint.with_suffix(".new"))
-        checkpoint.with_suffix(".new").rename(checkpoint)
+    state = torch.load(checkpoint, weights_only=True) if checkpoint.exists() else None
+    step, spent = (state["step"], state["spent"]) if state else (0, 0.0)
 
     def note(text: str) -> None:
         with (out / "curve.tsv").open("a") as curve:
@@ -156,38 +136,47 @@ def train(teacher: Path, sounds: Path, out: Path, minutes: float, short_part: fl
         print(f"step {step}, {spent / 60:.1f} min: {text}", flush=True)
 
     @torch.no_grad()
-    def judge(rounds: bool) -> None:
-        weights = student.average
-        if rounds:
-            weights = {name: quantise.as_stored(name, value) for name, value in weights.items()}
+    def judge(weights: network.Weights) -> None:
         sums: dict[str, float] = {}
         for number in range(HELD_OUT_BATCHES):
             for name, value in task.losses(weights, held_out.batch(number)).items():
                 sums[name] = sums.get(name, 0.0) + float(value) / HELD_OUT_BATCHES
-        note(f"held out{' in few bits' if rounds else ''}: " + " ".join(f"{name} {value:.4f}" for name, value in sums.items()))
+        note("held out: " + " ".join(f"{name} {value:.4f}" for name, value in sums.items()))
 
-    if step == 0:
-        judge(rounds=False)
+    if state:
+        student = Student(state["weights"], state["grids"])
+        student.average = state["average"]
+    else:
+        weights, grids = task.published, {}
+        if start:
+            weights = learned(start)
+            judge(weights)
+            weights, grids = calibrate(weights, task.shape, task.features, windows, CALIBRATED_ON)
+        student = Student(weights, grids)
+        judge(student.judged())
+    others = [value for name, value in student.weights.items() if name != network.EMBEDDINGS]
+    # Most tokens are in no batch: a full step on the little that the softmax shows of them would carry them off.
+    groups = [{"params": others, "part": 1.0}, {"params": [student.weights[network.EMBEDDINGS]], "part": 0.2}]
+    optimiser = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), eps=1e-7, weight_decay=0)
+    if state:
+        optimiser.load_state_dict(state["optimiser"])
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+
+    def save() -> None:
+        state = {"step": step, "spent": spent, "grids": student.grids, "average": student.average, "optimiser": optimiser.state_dict()}
+        state["weights"] = {name: value.data for name, value in student.weights.items()}
+        torch.save(state, checkpoint.with_suffix(".new"))
+        checkpoint.with_suffix(".new").rename(checkpoint)
+
     recent: list[dict[str, float]] = []
     saved = began = time.monotonic()
     base = spent
     while spent < minutes * 60 and not stopped:
-        rounds = spent >= short_part * minutes * 60
-        if rounds and stage == 0:
-            judge(rounds=False)
-            judge(rounds=True)
-            kept = {name: value.half() for name, value in student.average.items()}
-            save_file(kept, out / "short.safetensors", metadata={"format": "pt"})
-            start = calibrate(student.average, task.shape, task.features, windows, CALIBRATED_ON)
-            student.restart(start)
-            judge(rounds=True)
-            stage = 1
-        if rounds and (step % REFIT == 0 or not student._found):
-            student.refit()
         progress = spent / (minutes * 60)
         for group in optimiser.param_groups:
             group["lr"] = rate * group["part"] * min(1, (step + 1) / WARM_UP) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * progress)))
-        losses = task.losses(student.seen(rounds), windows.batch(step))
+        losses = task.losses(student.seen(), windows.batch(step))
         optimiser.zero_grad(set_to_none=True)
         total(losses).backward()
         torch.nn.utils.clip_grad_norm_(student.weights.values(), 1.0)
@@ -204,6 +193,13 @@ def train(teacher: Path, sounds: Path, out: Path, minutes: float, short_part: fl
             save()
             saved = now
         if step % 200 == 0:
-            judge(rounds)
-    judge(rounds=stage == 1)
+            judge(student.judged())
+    judge(student.judged())
     save()
+
+
+def learned(run: Path) -> network.Weights:
+    """The averaged weights of a run, or those of a safetensors file."""
+    if run.suffix == ".safetensors":
+        return {name: value.float() for name, value in load_file(run).items()}
+    return torch.load(run / "checkpoint.pt", weights_only=True, mmap=True)["average"]
