@@ -12,6 +12,7 @@ from transformers import AutoProcessor, WhisperForConditionalGeneration
 from models import dumps
 from speech import RATE, readable
 from whisper_checkpoints import Checkpoint, save
+from whisper_tokenizer import leave_engines_files
 from whisper_rules import beam_scores, beam_search, check_windows
 from whisper_runs import Trace, audio_of, decisions, processors_of, replay, segment_fact, steps_worth_keeping
 from whisper_vectors import tokenizer_facts
@@ -36,6 +37,7 @@ def make_whisper(checkpoint: Checkpoint, folder: Path) -> None:
     tensors, facts = oracle.make()
     save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, folder / "oracle.safetensors")
     (folder / "oracle.json").write_text(dumps(json.loads(json.dumps(facts))) + "\n")
+    leave_engines_files(folder)
     readable(folder)
 
 

@@ -23,7 +23,7 @@ from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneratio
 from models import dumps
 from speech import RATE, readable, recording
 from whisper_checkpoints import GAINS, OFFSETS, Checkpoint, generation_config, save
-from whisper_tokenizer import letter_of_byte, write
+from whisper_tokenizer import leave_engines_files, letter_of_byte, write
 
 BLOCK = 32
 # Types of ggml by the names of whisper.cpp's files, with the file's own number for its type.
@@ -270,8 +270,7 @@ def make_whisper_forms(folder: Path) -> None:
     published = folder / "published"
     published.mkdir()
     save(CHECKPOINT, published)
-    for name in ("vocab.json", "merges.txt", "added_tokens.json", "special_tokens_map.json", "tokenizer_config.json", "normalizer.json"):
-        (published / name).unlink()
+    leave_engines_files(published)
     generation = generation_config(CHECKPOINT)
     letter = letter_of_byte()
     whole = json.loads((published / "tokenizer.json").read_text())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoProcessor, WhisperForConditionalGeneration
+from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
 
 from models import dumps
 from speech import RATE, readable
@@ -33,7 +33,7 @@ def make_short_window(folder: Path, out: Path) -> None:
     audio = audio_of(CLIP)
     frames = (-(-len(audio) // 320) + MARGIN + GRID - 1) // GRID * GRID
     model = cut(folder, frames)
-    features = AutoProcessor.from_pretrained(folder)(audio, sampling_rate=RATE, return_tensors="pt")["input_features"]
+    features = WhisperFeatureExtractor.from_pretrained(folder)(audio, sampling_rate=RATE, return_tensors="pt")["input_features"]
     features = features[:, :, : 2 * frames]
     encoded = model.model.encoder(features).last_hidden_state
     runs = []

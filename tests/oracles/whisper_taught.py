@@ -25,13 +25,14 @@ import numpy as np
 import soundfile
 import torch
 import transformers
+from tokenizers import Tokenizer
 from torch.nn.functional import gelu
-from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration, WhisperTokenizer
+from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
 from speech import RATE
 from whisper_checkpoints import Checkpoint, generation_config, model_config
-from whisper_tokenizer import save_tokenizer
+from whisper_tokenizer import leave_engines_files, save_tokenizer
 
 WHISPER = Path(__file__).resolve().parent.parent / "fixtures" / "whisper"
 FOLDER = WHISPER / "taught"
@@ -158,11 +159,11 @@ class School:
     def __init__(self, folder: Path, seed: int):
         self.draw = np.random.default_rng(seed)
         self.clips = {s.name: soundfile.read(folder / "sounds" / f"{s.name}.flac", dtype="float32")[0] for s in SPEECH}
-        self.tokenizer = WhisperTokenizer.from_pretrained(folder)
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.extractor = WhisperFeatureExtractor(feature_size=CHECKPOINT.sizes["mels"])
 
     def ids(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text, add_special_tokens=False)
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def speech(self, sounds: list[Sound], seconds: float) -> Window:
         """Clips at random positions with pauses between them, over silence or a hum."""
@@ -493,6 +494,7 @@ def teach(folder: Path) -> bool:
     shutil.rmtree(folder, ignore_errors=True)
     make_sounds(folder / "sounds", np.random.default_rng(CHECKPOINT.seed))
     save_tokenizer(LAYOUT, folder)
+    leave_engines_files(folder)
     shutil.copy(WHISPER / "multi" / "preprocessor_config.json", folder)
     describe(folder)
     torch.manual_seed(CHECKPOINT.seed)

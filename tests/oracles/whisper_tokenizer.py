@@ -123,5 +123,14 @@ def save_tokenizer(layout: Layout, folder: Path) -> None:
     write(folder, "normalizer", {"colour": "color", "grey": "gray", "labour": "labor", "organise": "organize"})
 
 
+CLASS_ALONE = ("vocab.json", "merges.txt", "added_tokens.json", "special_tokens_map.json", "tokenizer_config.json", "normalizer.json")
+"""Files that the published class reads, and the engine does not."""
+
+
+def leave_engines_files(folder: Path) -> None:
+    for name in CLASS_ALONE:
+        (folder / name).unlink()
+
+
 def write(folder: Path, name: str, value: dict) -> None:
     (folder / f"{name}.json").write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
