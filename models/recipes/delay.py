@@ -1,13 +1,13 @@
 """How late a checkpoint tells its words: the emission delay for each look-ahead.
 
     python -m recipes.delay --store WORK/store --annotated WORK/annotated --auricle ../target/release/auricle \\
-                            --model svc-best --look-ahead 1040 --look-ahead 480 ...
+                            --model svc-realtime --look-ahead 1040 --look-ahead 480 ...
 
-A transducer emits a token once it is sure of it, not where it is spoken. `recipes.voice annotate` aligns clips with their
-texts; the engine transcribes the same clips; the words that both have give the differences of starts and ends. What is printed for
-each look-ahead is the median difference, which is the delay, and how far the times are off as they are and without it. Delays are written into the
-checkpoint's `emission_delay.json`, from which the engine takes them off: measure without that file, and check with it. Delays
-come from training readers; readers that were never trained on check them.
+A transducer emits a token once it is sure of it, not where it is spoken; Whisper's attention turns to a word before it is.
+`recipes.voice annotate` aligns clips with their texts; the engine transcribes the same clips; the words that both have give the differences
+of starts and ends. What is printed for each look-ahead is the median difference, which is the delay, and how far the times are off as they
+are and without it. Delays are written into the checkpoint's `emission_delay.json`, from which the engine takes them off: measure without
+that file, and check with it. Delays come from training readers; readers that were never trained on check them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def transcribed(auricle: Path, folder: Path, options: list[str]) -> dict[str, li
     """The words that the engine hears in the sound files of a folder, by name."""
     with tempfile.TemporaryDirectory() as out:
         files = sorted(str(path) for path in folder.glob("*.wav"))
-        command = [str(auricle), "transcribe", "--quiet", "--model", "svc-realtime", "--format", "json", "--out", out, *options, *files]
+        command = [str(auricle), "transcribe", "--quiet", "--format", "json", "--out", out, *options, *files]
         subprocess.run(command, check=True)
         found = {}
         for path in Path(out).glob("*.json"):
@@ -103,8 +103,8 @@ def main() -> None:
     parser.add_argument("--store", type=Path, required=True, help="of recipes.voice prepare")
     parser.add_argument("--annotated", type=Path, required=True, help="of recipes.voice annotate")
     parser.add_argument("--auricle", type=Path, required=True, help="the program")
-    parser.add_argument("--model", default="svc-best")
-    parser.add_argument("--look-ahead", type=int, action="append", help="ms; the model's longest without it")
+    parser.add_argument("--model", default="svc-realtime")
+    parser.add_argument("--look-ahead", type=int, action="append", help="ms, of a streaming checkpoint; its longest without it")
     parser.add_argument("--voices", default="", help="with commas between; all, without it")
     parser.add_argument("--clips", type=int, default=200, help="clips of each voice at most")
     parser.add_argument("--option", action="append", default=[], help="passed on to the program: --option=--lm --option=off")

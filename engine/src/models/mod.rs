@@ -2,6 +2,7 @@
 
 pub mod bert;
 pub mod decoder;
+pub(crate) mod emission_delay;
 pub mod fastconformer;
 pub mod fastspeech2;
 pub mod kokoro;

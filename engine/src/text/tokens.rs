@@ -79,7 +79,7 @@ pub fn joined(words: &[Word]) -> String {
 }
 
 /// Scripts without spaces between words, and their punctuation.
-fn is_wide(c: char) -> bool {
+pub(crate) fn is_wide(c: char) -> bool {
     is_unspaced(c)
         || matches!(c, '\u{0E80}'..='\u{0EFF}' | '\u{1000}'..='\u{109F}' | '\u{3000}'..='\u{303F}' | '\u{FF00}'..='\u{FFEF}')
 }

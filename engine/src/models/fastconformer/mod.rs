@@ -1,14 +1,12 @@
 //! FastConformer speech recognition: the Parakeet and Nemotron streaming checkpoints. See `README.md` beside this file.
 
 mod config;
-mod emission_delay;
 mod encoder;
 mod model;
 mod preprocessor;
 mod transducer;
 
 pub use config::{Class, Config, EncoderConfig};
-pub use emission_delay::EmissionDelay;
 pub use encoder::{Encoder, EncoderState};
 pub use model::{Encoded, FastConformer, SearchState, Stream};
 pub use preprocessor::{Preprocessor, front_end};

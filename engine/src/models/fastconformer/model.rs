@@ -8,7 +8,6 @@ use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::config::{Class, Config};
-use super::emission_delay::{EmissionDelay, EmissionDelays};
 use super::encoder::{Encoder, EncoderState};
 use super::preprocessor::Preprocessor;
 use super::transducer::{Frames, Prediction, Transducer};
@@ -18,6 +17,7 @@ use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::language;
 use crate::layers::{Bias, Linear};
+use crate::models::emission_delay::{EmissionDelay, EmissionDelays};
 use crate::text::tokens::Vocabulary;
 use crate::weights::{Scope, Weights};
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokenizers::Tokenizer;
 
 use crate::error::{Error, Result};
+use crate::models::emission_delay::{EmissionDelay, EmissionDelays};
 
 /// Samples of an encoder frame.
 pub const SAMPLES_PER_FRAME: usize = 320;
@@ -55,6 +56,8 @@ pub struct Config {
     pub suppressed_first: Vec<u32>,
     /// The latest timestamp allowed at the first position.
     pub latest_first: Option<usize>,
+    /// How late, or early, the alignment heads look at a word, by `emission_delay.json`.
+    pub emission_delay: EmissionDelay,
     /// The special tokens.
     pub special: SpecialTokens,
 }
@@ -189,7 +192,8 @@ impl Config {
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
         let text = std::fs::read_to_string(&path).map_err(|error| bad(error.to_string()))?;
         let file: ConfigFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-        Self::new(file, generation(dir)?, tokenizer).map_err(bad)
+        let config = Self::new(file, generation(dir)?, tokenizer).map_err(bad)?;
+        Ok(Self { emission_delay: EmissionDelays::read(dir)?.at(0), ..config })
     }
 
     /// Checks what a checkpoint states about itself against its tokenizer.
@@ -255,6 +259,7 @@ impl Config {
             suppressed: tokens(generation.suppress_tokens),
             suppressed_first: tokens(generation.begin_suppress_tokens),
             latest_first: generation.max_initial_timestamp_index,
+            emission_delay: EmissionDelay::default(),
             special,
         })
     }

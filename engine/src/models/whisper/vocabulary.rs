@@ -7,14 +7,12 @@ use tokenizers::Tokenizer;
 use super::config::SpecialTokens;
 use crate::error::{Error, Result};
 use crate::text::byte_level;
+use crate::text::tokens::is_wide;
 
-/// Languages that are written without spaces between words.
-const UNSPACED: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
 /// Characters that belong to the word after them.
 const OPENING: &str = "\"'“¡¿([{-";
 /// Characters that belong to the word before them.
 const CLOSING: &str = "\"'.。,，!！?？:：”)]}、";
-const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
 /// A checkpoint's tokens.
 pub struct Vocabulary {
@@ -31,6 +29,9 @@ pub struct WordTokens {
     pub text: String,
     /// Indices in the token sequence, without special tokens.
     pub tokens: Vec<usize>,
+    /// Indices from the first token with a letter or a digit to the last one, or those of all tokens: a full stop is written in the silence
+    /// after a word, and does not lengthen it.
+    pub sounded: Range<usize>,
 }
 
 impl Vocabulary {
@@ -65,15 +66,9 @@ impl Vocabulary {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Decodes tokens to words of a language, given by its code.
-    pub fn words(&self, tokens: &[u32], language: &str) -> Vec<WordTokens> {
-        let mut words = self.characters(tokens);
-        if !UNSPACED.contains(&language) {
-            words = by_spaces(words);
-        }
-        merge_punctuation(&mut words);
-        words.retain(|word| !word.text.trim().is_empty());
-        words
+    /// Decodes tokens to words.
+    pub fn words(&self, tokens: &[u32]) -> Vec<WordTokens> {
+        words(self.characters(tokens))
     }
 
     /// Groups tokens to whole characters: tokens that share a character stay together.
@@ -87,27 +82,33 @@ impl Vocabulary {
             let waits = std::str::from_utf8(&bytes).is_err_and(|error| error.error_len().is_none());
             if !waits {
                 let text = String::from_utf8_lossy(&std::mem::take(&mut bytes)).into_owned();
-                found.push(WordTokens { text, tokens: std::mem::take(&mut places) });
+                found.push(WordTokens::new(text, std::mem::take(&mut places)));
             }
         }
         if !places.is_empty() {
-            found.push(WordTokens { text: String::from_utf8_lossy(&bytes).into_owned(), tokens: places });
+            found.push(WordTokens::new(String::from_utf8_lossy(&bytes).into_owned(), places));
         }
         found
     }
 }
 
-/// Joins characters to words, which begin at a space or punctuation.
-fn by_spaces(characters: Vec<WordTokens>) -> Vec<WordTokens> {
+/// Joins characters to words, which begin at a space; in scripts without spaces each is a word of its own.
+fn words(characters: Vec<WordTokens>) -> Vec<WordTokens> {
     let mut words: Vec<WordTokens> = Vec::new();
     for part in characters {
-        let begins = part.text.starts_with(' ') || PUNCTUATION.contains(part.text.trim());
         match words.last_mut() {
-            Some(word) if !begins => word.extend(part),
+            Some(word) if !part.text.starts_with(' ') && !are_apart(&word.text, &part.text) => word.extend(part),
             _ => words.push(part),
         }
     }
+    merge_punctuation(&mut words);
+    words.retain(|word| !word.text.trim().is_empty());
     words
+}
+
+/// True if two pieces of text are words of their own without a space between them.
+fn are_apart(before: &str, after: &str) -> bool {
+    before.chars().next_back().is_some_and(is_wide) || after.chars().next().is_some_and(is_wide)
 }
 
 fn merge_punctuation(words: &mut Vec<WordTokens>) {
@@ -132,14 +133,20 @@ fn merge_punctuation(words: &mut Vec<WordTokens>) {
 }
 
 impl WordTokens {
-    fn extend(&mut self, more: Self) {
-        self.text += &more.text;
-        self.tokens.extend(more.tokens);
+    fn new(text: String, tokens: Vec<usize>) -> Self {
+        let (first, last) = (tokens.first().copied().unwrap_or_default(), tokens.last().map_or(0, |last| last + 1));
+        Self { text, tokens, sounded: first..last }
     }
 
-    /// Range from the word's first token to its last.
-    pub fn span(&self) -> Range<usize> {
-        self.tokens.first().map_or(0..0, |first| *first..self.tokens.last().map_or(*first, |last| *last) + 1)
+    fn extend(&mut self, more: Self) {
+        let sounds = |text: &str| text.chars().any(char::is_alphanumeric);
+        self.sounded = match (sounds(&self.text), sounds(&more.text)) {
+            (true, false) => self.sounded.clone(),
+            (false, true) => more.sounded,
+            _ => self.sounded.start..more.sounded.end,
+        };
+        self.text += &more.text;
+        self.tokens.extend(more.tokens);
     }
 }
 
@@ -147,17 +154,30 @@ impl WordTokens {
 mod tests {
     use super::*;
 
-    fn words(parts: &[&str]) -> Vec<String> {
-        let parts = parts.iter().enumerate();
-        let mut words =
-            by_spaces(parts.map(|(at, text)| WordTokens { text: (*text).into(), tokens: vec![at] }).collect());
-        merge_punctuation(&mut words);
-        words.into_iter().map(|word| word.text).collect()
+    fn of(parts: &[&str]) -> Vec<WordTokens> {
+        words(parts.iter().enumerate().map(|(at, text)| WordTokens::new((*text).into(), vec![at])).collect())
+    }
+
+    fn texts(parts: &[&str]) -> Vec<String> {
+        of(parts).into_iter().map(|word| word.text).collect()
     }
 
     #[test]
     fn words_take_their_punctuation() {
-        assert_eq!(words(&[" He", " said", ",", " \"", "No", "!", "\""]), [" He", " said,", " \"No!\""]);
-        assert_eq!(words(&[" to", "-", "day", "."]), [" to", "-day."]);
+        assert_eq!(texts(&[" He", " said", ",", " \"", "No", "!", "\""]), [" He", " said,", " \"No!\""]);
+        assert_eq!(texts(&[" to", "-", "day", "."]), [" to-day."]);
+        assert_eq!(
+            texts(&[" $", "24", ".", "50", " o", "'", "clock", " 3", ".", "5", "%"]),
+            [" $24.50", " o'clock", " 3.5%"]
+        );
+        assert_eq!(texts(&["我", "用", "G", "PT", "-", "4", "。", "好"]), ["我", "用", "GPT-4。", "好"]);
+    }
+
+    #[test]
+    fn marks_do_not_lengthen_a_word() {
+        let sounded =
+            |parts: &[&str]| -> Vec<Range<usize>> { of(parts).into_iter().map(|word| word.sounded).collect() };
+        assert_eq!(sounded(&[" He", " said", ",", " \"", "No", "!", "\"", " —"]), [0..1, 1..2, 4..5, 7..8]);
+        assert_eq!(sounded(&[" $", "24", ".", "50", ".", " more"]), [1..4, 5..6]);
     }
 }

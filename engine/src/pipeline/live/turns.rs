@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::decoding::Token;
-use crate::models::fastconformer::{EmissionDelay, FastConformer};
+use crate::models::emission_delay::EmissionDelay;
+use crate::models::fastconformer::FastConformer;
 use crate::pipeline::executors::live::{OtherTokens, StepOutput};
 use crate::text::itn;
 use crate::text::{Alternative, Word};

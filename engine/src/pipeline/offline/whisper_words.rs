@@ -32,7 +32,7 @@ pub fn words(
     let config = model.config();
     let code = language.and_then(|language| config.special.language(language));
     let end_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
-    let spelled = model.vocabulary().words(&decoded.tokens, code.unwrap_or("en"));
+    let spelled = model.vocabulary().words(&decoded.tokens);
     let (rows, heads) = (decoded.tokens.len() + 1, config.alignment_heads.len());
     let frames = decoded.weights.len() / (rows * heads.max(1));
     // The kept part of a window may end before its attention weights.
@@ -58,7 +58,7 @@ pub fn words(
     let time = |place: usize| times[places.partition_point(|other| *other < place).min(places.len() - 1)];
     let (mut found, mut dropped) = (Vec::with_capacity(spelled.len()), 0);
     for word in spelled {
-        let span = word.span();
+        let span = word.sounded;
         if kept.is_empty() || !near_speech.get(span.start).copied().unwrap_or(false) {
             dropped += 1;
             continue;
@@ -68,12 +68,16 @@ pub fn words(
         found.push(Word {
             confidence: sum / word.tokens.len().max(1) as f32,
             text: word.text.trim().to_owned(),
-            start: (start as u64 * FRAME_MS).min(end_ms),
-            end: (end as u64 * FRAME_MS).min(end_ms),
+            start: start as u64 * FRAME_MS,
+            end: end as u64 * FRAME_MS,
             speaker: None,
             speaker_name: None,
             channel: None,
         });
+    }
+    config.emission_delay.correct(&mut found);
+    for word in &mut found {
+        (word.start, word.end) = (word.start.min(end_ms), word.end.min(end_ms));
     }
     Ok((Spoken { words: found, language: code.map(str::to_owned), ..Spoken::default() }, dropped))
 }

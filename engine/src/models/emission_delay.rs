@@ -1,4 +1,4 @@
-//! Emission delay: a transducer emits a word once it is sure of it, which is later than it is spoken.
+//! Emission delay: a transducer emits a word once it is sure of it, which is later than it is spoken; attention looks at it before it is.
 
 use std::path::Path;
 
@@ -14,18 +14,19 @@ const SHORTEST_PAUSE_MS: u64 = 120;
 /// A word's shortest length, ms.
 const SHORTEST_WORD_MS: u64 = 20;
 
-/// Median delay of the words at a look-ahead, as `recipes.delay` measures it.
+/// Median delay of the words at a look-ahead, as `recipes.delay` measures it; below 0 where they are early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmissionDelay {
+    #[serde(default)]
     look_ahead_ms: u64,
-    start_ms: u64,
-    end_ms: u64,
+    start_ms: i64,
+    end_ms: i64,
 }
 
 /// The delays of a checkpoint.
 #[derive(Debug, Default)]
-pub(super) struct EmissionDelays(Vec<EmissionDelay>);
+pub(crate) struct EmissionDelays(Vec<EmissionDelay>);
 
 impl EmissionDelays {
     /// Reads the delays of a checkpoint's folder. There are none without the file.
@@ -56,8 +57,9 @@ impl EmissionDelay {
         }
         let mut next_start: Option<u64> = None;
         for word in words.iter_mut().rev() {
-            let start = word.start.saturating_sub(self.start_ms);
-            let mut end = word.end.saturating_sub(self.end_ms).max(start + SHORTEST_WORD_MS).min(word.end.max(start));
+            let start = word.start.saturating_sub_signed(self.start_ms);
+            let moved = word.end.saturating_sub_signed(self.end_ms);
+            let mut end = moved.max(start + SHORTEST_WORD_MS).min(word.end.max(moved).max(start));
             if let Some(next) = next_start
                 && next < end + SHORTEST_PAUSE_MS
             {
@@ -76,7 +78,7 @@ mod tests {
         Word { text: "a".into(), start, end, confidence: 1.0, speaker: None, speaker_name: None, channel: None }
     }
 
-    fn corrected(words: &[(u64, u64)], start_ms: u64, end_ms: u64) -> Vec<(u64, u64)> {
+    fn corrected(words: &[(u64, u64)], start_ms: i64, end_ms: i64) -> Vec<(u64, u64)> {
         let mut words: Vec<Word> = words.iter().map(|(start, end)| word(*start, *end)).collect();
         EmissionDelay { look_ahead_ms: 0, start_ms, end_ms }.correct(&mut words);
         words.iter().map(|word| (word.start, word.end)).collect()
@@ -89,6 +91,11 @@ mod tests {
         assert_eq!(corrected(&[(80, 160), (160, 240)], 240, 130), [(0, 0), (0, 110)]);
         assert_eq!(corrected(&[(480, 560)], 0, 0), [(480, 560)]);
         assert_eq!(corrected(&[(400, 400), (400, 480)], 100, 0), [(300, 300), (300, 480)]);
+        assert_eq!(
+            corrected(&[(0, 300), (300, 420), (900, 900)], -70, -50),
+            [(70, 370), (370, 470), (970, 970)],
+            "early ones"
+        );
     }
 
     #[test]
