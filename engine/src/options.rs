@@ -289,7 +289,8 @@ pub struct ListenOptions {
     pub fusion: FusionWeights,
     /// Texts that are followed at a time where a language model joins the search, at least 1; 16 if left out.
     pub beam: Option<usize>,
-    /// The most other texts, nearly as likely, that come with each caption where a language model joins the search.
+    /// The most other texts, nearly as likely, that come with each caption where a language model joins the search. With them partials are the
+    /// first pass's alone.
     pub alternatives: usize,
     /// The offline model that reads each turn again when it ends, and whose text is the formatted one then. It also writes what the live
     /// model lacks: sessions in another language and, where a session has none and the live model knows one alone, turns in others. It needs

@@ -54,6 +54,7 @@ impl Conversation {
             | Event::Alternatives(_)
             | Event::Partial(_)
             | Event::Final(_)
+            | Event::Formatted(_)
             | Event::Settled
             | Event::Judged { .. }
             | Event::Tick

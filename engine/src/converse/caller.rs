@@ -28,7 +28,8 @@ pub struct Caller {
     quiet_ms: u32,
     /// Audio since the turn began, ms.
     turn_ms: u64,
-    finals: Vec<String>,
+    /// Words that do not change, as they are heard and as they are written.
+    finals: Vec<(String, String)>,
     partial: String,
     /// Other texts that the partial, or the final that has taken its place, may have.
     alternatives: Vec<Alternative>,
@@ -133,7 +134,14 @@ impl Caller {
     /// Takes words that do not change.
     pub fn finish(&mut self, text: String) {
         self.partial.clear();
-        self.finals.push(text);
+        self.finals.push((text.clone(), text));
+    }
+
+    /// Takes the text of the last of these as it is written.
+    pub fn format(&mut self, text: String) {
+        if let Some((_, written)) = self.finals.last_mut() {
+            *written = text;
+        }
     }
 
     /// Awaits an answer of the recogniser.
@@ -152,10 +160,19 @@ impl Caller {
         self.marks > 0
     }
 
-    /// The words of the turn so far.
+    /// The text of the turn so far.
     pub fn text(&self) -> String {
+        self.joined(|(_, written)| written)
+    }
+
+    /// The words of the turn so far as they are heard: by the recogniser that knows other texts, and is made to expect words that stop.
+    pub fn heard(&self) -> String {
+        self.joined(|(heard, _)| heard)
+    }
+
+    fn joined(&self, form: impl Fn(&(String, String)) -> &String) -> String {
         let mut text = String::new();
-        for part in self.finals.iter().chain((!self.partial.is_empty()).then_some(&self.partial)) {
+        for part in self.finals.iter().map(form).chain((!self.partial.is_empty()).then_some(&self.partial)) {
             append(&mut text, part);
         }
         text
@@ -165,7 +182,7 @@ impl Caller {
     pub fn probability(&self, holds: impl Fn(&str) -> bool) -> f32 {
         let share = |other: &Alternative| (-other.gap).exp();
         let all = 1.0 + self.alternatives.iter().map(share).sum::<f32>();
-        let own = if holds(&self.text()) { 1.0 } else { 0.0 };
+        let own = if holds(&self.heard()) { 1.0 } else { 0.0 };
         (own + self.alternatives.iter().filter(|other| holds(&other.text)).map(share).sum::<f32>()) / all
     }
 

@@ -131,7 +131,10 @@ impl Conversation {
 
     fn take(&mut self, now: u64, event: Event) {
         if self.state == State::Ending
-            && !matches!(event, Event::Alternatives(_) | Event::Partial(_) | Event::Final(_) | Event::Settled)
+            && !matches!(
+                event,
+                Event::Alternatives(_) | Event::Partial(_) | Event::Final(_) | Event::Formatted(_) | Event::Settled
+            )
         {
             return;
         }
@@ -144,6 +147,10 @@ impl Conversation {
             }
             Event::Final(text) => {
                 self.caller.finish(text);
+                self.words(now);
+            }
+            Event::Formatted(text) => {
+                self.caller.format(text);
                 self.words(now);
             }
             Event::Settled => self.settled(now),
@@ -417,7 +424,7 @@ impl Conversation {
         self.caller.may_stop |= stop_probability >= STOPS || resumed && stop_probability >= STOPS_WITH_MORE;
         let least_ms = if stop_probability >= SURELY_STOPS { SURE_STOP_MS } else { STOP_MS };
         let stopped = self.caller.may_stop && speech_ms >= least_ms;
-        let text = self.caller.text();
+        let text = self.caller.heard();
         let probability = self.caller.probability(|other| other == text);
         let overlap = Overlap::new(&text, &said);
         let interrupts = overlap.interrupts(
@@ -452,7 +459,7 @@ impl Conversation {
         if self.rules.interruptible && spoke && self.stop_probability(&said) >= SURELY_STOPS {
             return self.interrupt(now);
         }
-        let overlap = Overlap::new(&self.caller.text(), &said);
+        let overlap = Overlap::new(&self.caller.heard(), &said);
         let language = self.rules.language.as_deref();
         if !self.rules.interruptible && !overlap.fresh.is_empty() && !overlap.is_backchannel(language) {
             // It is answered after the reply.

@@ -538,6 +538,27 @@ fn a_final_word_stops_if_it_is_sure() {
 }
 
 #[test]
+fn a_second_pass_writes_the_turn_and_does_not_tell_who_listens() {
+    let mut scene = Scene::in_state(State::Speaking);
+    scene.waits(900);
+    scene.hears(true, 320);
+    scene.happens(Event::Partial("right".into()));
+    scene.hears(false, 480);
+    scene.happens(Event::Final("right".into()));
+    scene.happens(Event::Formatted("Wait, no.".into()));
+    scene.happens(Event::Settled);
+    assert_eq!(scene.state(), State::Speaking, "a text without others is no better at short words");
+    scene.waits(6_000);
+    scene.hears(true, 640);
+    scene.hears(false, 224);
+    scene.happens(Event::Final("a story of the miller's lad".into()));
+    scene.happens(Event::Formatted("A story of the Miller's lad.".into()));
+    scene.happens(Event::Settled);
+    scene.hears(false, 1_600);
+    assert_eq!(scene.user_texts().last(), Some(&"A story of the Miller's lad."));
+}
+
+#[test]
 fn speech_before_the_reply_makes_one_turn_of_both_parts() {
     let mut scene = Scene::new();
     scene.says("Tell me a story.");

@@ -148,8 +148,10 @@ pub enum Event {
     Alternatives(Vec<Alternative>),
     /// The words since the last final, which may still change.
     Partial(String),
-    /// Words that do not change any more, formatted.
+    /// Words that do not change any more, as they are heard.
     Final(String),
+    /// The text of the last final as it is written: formatted, or of a second pass.
+    Formatted(String),
     /// The answer to [`Action::Settle`]: all words of the audio before it have come.
     Settled,
     /// The answer to [`Action::Judge`].

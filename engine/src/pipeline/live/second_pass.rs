@@ -30,6 +30,8 @@ pub enum FirstPass {
         /// Token of the only language that it knows, where the session may have others: turns in these are the second pass's alone, and so
         /// is the first one until its language is known.
         only: Option<u32>,
+        /// True if partials get the words on which readings agree: other texts of a partial are the first pass's, and so is it then.
+        refreshed: bool,
     },
     /// There is none.
     None,
@@ -134,6 +136,7 @@ impl SecondPass {
     pub fn follow(&mut self, event: TurnWindow) -> Result<()> {
         let now = Instant::now();
         match event {
+            TurnWindow::SoFar(_) if !self.refreshes() => {}
             TurnWindow::SoFar(window) => {
                 let is_busy = |(since, part): &(Instant, Part)| {
                     matches!(part, Part::Running(_)) && now.duration_since(*since) < STALE
@@ -176,9 +179,14 @@ impl SecondPass {
     /// The longest wait for the formatted text, where the first pass's text can stand in its place.
     fn formatted_within(&self) -> Option<Duration> {
         match self.first {
-            FirstPass::Writes { within, only } if only.is_none() || only == self.known => Some(within),
+            FirstPass::Writes { within, only, .. } if only.is_none() || only == self.known => Some(within),
             _ => None,
         }
+    }
+
+    /// True if partials get the words on which readings agree.
+    fn refreshes(&self) -> bool {
+        !matches!(self.first, FirstPass::Writes { refreshed: false, .. })
     }
 
     /// True if the turn is likely in a language that the first pass lacks.
@@ -250,19 +258,19 @@ impl SecondPass {
         if let Some(closing) = self.closing.take() {
             return self.close(closing, context);
         }
-        let mut more = false;
+        let (refreshes, mut more) = (self.refreshes(), false);
         let readings = self.so_far.iter_mut().map(|(_, part)| part).chain(self.early.iter_mut().map(|(_, part)| part));
         for part in readings {
             // A reading that fails here fails again at the end of the turn, if the device does.
             if part.poll(context).unwrap_or_default()
-                && let Some(spoken) = part.spoken()
+                && let Some(spoken) = part.spoken().filter(|_| refreshes)
             {
                 more |= self.agreement.take(spoken.words);
             }
         }
         for part in &mut self.parts {
             if part.poll(context).unwrap_or_default()
-                && let Some(spoken) = part.spoken()
+                && let Some(spoken) = part.spoken().filter(|_| refreshes)
             {
                 more |= self.agreement.settle(spoken.words);
             }

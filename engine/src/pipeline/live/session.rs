@@ -152,7 +152,8 @@ pub(crate) fn open(
         request.keyterms = keyterms.map(Arc::new);
         mel = Some(model.preprocessor().stream()?);
         let only = offline.as_ref().zip(language.as_deref()).and_then(|(offline, code)| offline.token(code));
-        passes = FirstPass::Writes { within: Duration::from_millis(options.formatted_within_ms.into()), only };
+        let within = Duration::from_millis(options.formatted_within_ms.into());
+        passes = FirstPass::Writes { within, only, refreshed: options.alternatives == 0 };
         let turns = Turns::new(language, model.emission_delay(look_ahead));
         writes = Some((model, turns));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use auricle_engine::audio::{ECHO_FRAME as FRAME, EchoCanceller, SAMPLE_RATE};
 use auricle_engine::converse::{EXPECTED_WORDS, VOICE_RATE};
-use auricle_engine::{EndpointingRules, Engine, Error, Keyterm, ListenOptions, LiveEvents, LiveInput, SecondPass};
+use auricle_engine::{EndpointingRules, Engine, Error, Keyterm, ListenOptions, LiveEvents, LiveInput};
 
 use super::codec::Decoder;
 use super::settings::Settings;
@@ -22,8 +22,9 @@ const _: () = assert!(CHUNK.is_multiple_of(FRAME), "a chunk has whole frames");
 /// Silence after which recognition ends a turn by itself, ms: the conversation ends its turns long before.
 const RECOGNIZER_SILENCE_MS: u32 = 4_000;
 
-/// Time that a reply may wait for the second pass of a turn, ms.
-const AGENT_FORMATTED_WITHIN_MS: u32 = 50;
+/// Time that a reply may wait for the second pass of a turn, ms. Words are asked for early in a pause, so that mostly none of it is lost;
+/// where the device is too busy, the first pass's words are answered.
+const AGENT_FORMATTED_WITHIN_MS: u32 = 150;
 
 /// Texts beside the likeliest one that tell whether a turn is open, or its words a "stop".
 const ALTERNATIVES: usize = 8;
@@ -66,11 +67,7 @@ impl Ears {
             .alternatives(ALTERNATIVES)
             .turns(EndpointingRules::default().silence_ms(RECOGNIZER_SILENCE_MS))
             .language_model(live.settings.language_model.clone())
-            .second_pass(match &live.settings.second_pass {
-                // A reply does not wait for it unless it is asked for: a conversation ends its turns at any time.
-                SecondPass::Auto => SecondPass::Off,
-                chosen => chosen.clone(),
-            })
+            .second_pass(live.settings.second_pass.clone())
             .formatted_within_ms(AGENT_FORMATTED_WITHIN_MS);
         // A conversation needs words as they are spoken, which the live checkpoint alone gives.
         if let Ok([only]) = engine.catalog().choose(recognizer()).map(|choice| choice.languages) {

@@ -205,12 +205,11 @@ impl Session {
                 self.happens(socket, Event::Alternatives(caption.alternatives)).await?;
                 Event::Partial(caption.text)
             }
-            // Its formatted form follows.
-            Some(Ok(LiveOutput::Event(LiveEvent::Final(_)))) => return Ok(()),
-            Some(Ok(LiveOutput::Event(LiveEvent::Formatted(caption)))) => {
+            Some(Ok(LiveOutput::Event(LiveEvent::Final(caption)))) => {
                 self.happens(socket, Event::Alternatives(caption.alternatives)).await?;
                 Event::Final(caption.text)
             }
+            Some(Ok(LiveOutput::Event(LiveEvent::Formatted(caption)))) => Event::Formatted(caption.text),
             Some(Ok(LiveOutput::Settled)) => {
                 self.ears.unsettled = self.ears.unsettled.saturating_sub(1);
                 Event::Settled

@@ -264,6 +264,9 @@ impl LiveSlot {
     /// Ends the turn here, if there is one.
     fn cut(&mut self) {
         self.endpointer.forget_speech();
+        if let Some(second_pass) = &mut self.second_pass {
+            second_pass.note_cut();
+        }
         let row = if self.request.has_detector { self.processed_samples / HOP } else { self.buffered_end_row() };
         self.set_turn_end(row);
         match &mut self.turn {

@@ -55,6 +55,8 @@ pub struct TurnWindows {
     /// Samples that are followed.
     followed: usize,
     in_turn: bool,
+    /// True if turns are ended from outside, in any silence.
+    is_cut: bool,
     ready: Vec<TurnWindow>,
 }
 
@@ -68,6 +70,7 @@ impl TurnWindows {
             seen: 0,
             followed: 0,
             in_turn: false,
+            is_cut: false,
             ready: Vec::new(),
         }
     }
@@ -94,6 +97,11 @@ impl TurnWindows {
     /// Notes the silence since speech, ms; none while speech goes on.
     pub fn note_silence(&mut self, quiet_ms: Option<usize>) {
         self.pause = quiet_ms.map(|ms| self.followed.saturating_sub(ms * MS));
+    }
+
+    /// Notes that a turn is ended from outside: the next ones may be too.
+    pub fn note_cut(&mut self) {
+        self.is_cut = true;
     }
 
     /// Begins a turn whose speech begins at this sample.
@@ -130,6 +138,7 @@ impl TurnWindows {
         {
             self.seen_pause = Some(pause);
             let ends_in_ms = u64::from(ending_silence_ms).saturating_sub(quiet_ms as u64);
+            let ends_in_ms = if self.is_cut { 0 } else { ends_in_ms };
             self.ready.push(TurnWindow::Paused { window, pause, ends_in_ms });
         }
     }
@@ -204,6 +213,10 @@ mod tests {
             matches!(&paused[0], TurnWindow::Paused { window: before, pause: at, .. } if before == window && at == pause)
         );
         assert_eq!(stream.hear(false, 100), [], "nothing between turns");
+        stream.0.note_cut();
+        stream.0.begin(310 * CHUNK);
+        let paused = [stream.hear(true, 10), stream.hear(false, 10)].concat();
+        assert!(matches!(paused[..], [TurnWindow::Paused { ends_in_ms: 0, .. }]), "it may end at once: {paused:?}");
     }
 
     #[test]
