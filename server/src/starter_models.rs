@@ -12,7 +12,7 @@ macro_rules! files {
     };
 }
 
-static FILES: [(&str, &[u8]); 30] = files! {
+static FILES: [(&str, &[u8]); 31] = files! {
     "catalog.toml"
     "samples/jfk.flac"
     "starter/asr-en/config.json"
@@ -23,6 +23,7 @@ static FILES: [(&str, &[u8]); 30] = files! {
     "starter/asr-en/tokenizer.json"
     "starter/asr-en/tokenizer_config.json"
     "starter/asr-multi/config.json"
+    "starter/asr-multi/emission_delay.json"
     "starter/asr-multi/generation_config.json"
     "starter/asr-multi/model-00001-of-00002.gguf"
     "starter/asr-multi/model-00002-of-00002.gguf"
@@ -55,8 +56,8 @@ fn user_folder() -> Option<PathBuf> {
     Some(etcetera::choose_base_strategy().ok()?.data_dir().join("auricle/models"))
 }
 
-/// Writes the starters into `folder` if that is the user's own models folder and they are not there. Checkpoints that were
-/// fetched into it stay.
+/// Writes the starters into `folder` if that is the user's own models folder and they are not there. Those of another version go,
+/// checkpoints that were fetched into it stay.
 ///
 /// # Errors
 /// A line that says which file cannot be written, and what to do.
@@ -64,15 +65,33 @@ pub fn prepare(folder: &Path) -> Result<(), String> {
     if auricle_engine::models_dir().is_some() || user_folder().as_deref() != Some(folder) {
         return Ok(());
     }
-    FILES.iter().try_for_each(|(path, bytes)| {
+    let failed = |path: &Path, error: io::Error| {
+        format!("cannot write the starter model {}: {error}; name another models folder with --models", path.display())
+    };
+    for (path, bytes) in FILES {
         let path = folder.join(path);
-        write(&path, bytes).map_err(|error| {
-            format!(
-                "cannot write the starter model {}: {error}; name another models folder with --models",
-                path.display()
-            )
-        })
-    })
+        write(&path, bytes).map_err(|error| failed(&path, error))?;
+    }
+    remove_others(folder, "starter").map_err(|error| failed(folder, error))
+}
+
+/// Removes the files of a starter's folder that this program does not hold: of a checkpoint in two forms the older one may be read.
+fn remove_others(folder: &Path, below: &str) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder.join(below))? {
+        let entry = entry?;
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let name = format!("{below}/{file}");
+        if entry.file_type()?.is_dir() {
+            remove_others(folder, &name)?;
+        // Another program that starts now writes its files under hidden names first.
+        } else if !file.starts_with('.') && FILES.iter().all(|(path, _)| *path != name) {
+            match std::fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Writes a file unless it holds these bytes already. A reader sees the old file or the new one, never a part.
@@ -117,6 +136,24 @@ mod tests {
             let name = path.strip_prefix(models).unwrap().to_str().unwrap();
             assert!(FILES.iter().any(|(held, _)| *held == name), "{name}");
         }
+    }
+
+    #[test]
+    fn what_another_version_wrote_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let names = [
+            "starter/asr-en/model.gguf",
+            "starter/asr-en/model.safetensors",
+            "starter/old/a/config.json",
+            "starter/asr-en/.tmp1",
+            "mine/config.json",
+        ];
+        for name in names {
+            write(&path(name), b"{}").unwrap();
+        }
+        remove_others(folder.path(), "starter").unwrap();
+        assert_eq!(names.map(|name| path(name).exists()), [true, false, false, true, true]);
     }
 
     #[test]
