@@ -65,14 +65,15 @@ pub fn prepare(folder: &Path) -> Result<(), String> {
     if auricle_engine::models_dir().is_some() || user_folder().as_deref() != Some(folder) {
         return Ok(());
     }
-    let failed = |path: &Path, error: io::Error| {
-        format!("cannot write the starter model {}: {error}; name another models folder with --models", path.display())
+    let failed = |what: &str, path: &Path, error: io::Error| {
+        format!("cannot {what} {}: {error}; name another models folder with --models", path.display())
     };
     for (path, bytes) in FILES {
         let path = folder.join(path);
-        write(&path, bytes).map_err(|error| failed(&path, error))?;
+        write(&path, bytes).map_err(|error| failed("write the starter model", &path, error))?;
     }
-    remove_others(folder, "starter").map_err(|error| failed(folder, error))
+    let remove = |error| failed("remove older starter models from", &folder.join("starter"), error);
+    remove_others(folder, "starter").map_err(remove)
 }
 
 /// Removes the files of a starter's folder that this program does not hold: of a checkpoint in two forms the older one may be read.

@@ -21,6 +21,8 @@ mod overlap;
 #[cfg(test)]
 mod property_tests;
 mod reply;
+#[cfg(test)]
+mod scene;
 mod sound;
 mod tools;
 mod turn_end;

@@ -1,4 +1,5 @@
-//! Emission delay: a transducer emits a word once it is sure of it, which is later than it is spoken; attention looks at it before it is.
+//! Emission delay: a transducer emits a word once it is sure of it, which is later than it is spoken. Whisper's attention turns to a word
+//! before it is spoken: there the delay is below 0.
 
 use std::path::Path;
 
