@@ -1,7 +1,7 @@
 //! Attention of a single query over the cached keys and values of one head, on the CPU. Keys and values are stored in the order in
 //! which one query reads them, in f32 or in 8 bits: a query over many keys takes as long as they take to read.
 
-use crate::gemv::{PANEL, Precision, ROWS, Weight, multiply};
+use crate::gemv::{PANEL, Precision, Weight, multiply_one, multiply_pair};
 use crate::vector_math::{Softmax, largest_magnitude};
 
 /// The keys and values of one head.
@@ -121,19 +121,24 @@ impl<W: Weight + Default> Panels<W> {
     fn score(&self, query: &[f32], scores: &mut Vec<f32>) {
         scores.clear();
         scores.resize(self.keys.len() / query.len(), 0.0);
-        let mut sums = [[0f32; PANEL]; ROWS];
-        for (scores, keys) in scores.chunks_exact_mut(PANEL).zip(self.keys.chunks_exact(query.len() * PANEL)) {
-            multiply(1, query, keys, &mut sums);
-            scores.copy_from_slice(&sums[0]);
-        }
+        let (scores, _) = scores.as_chunks_mut();
+        multiply_all(query, &mut self.keys.chunks_exact(query.len() * PANEL).zip(scores));
     }
 
     /// The sum of the values, weighted.
     fn mix(&self, weights: &[f32], out: &mut [f32]) {
-        let mut sums = [[0f32; PANEL]; ROWS];
-        for (out, values) in out.chunks_mut(PANEL).zip(&self.values) {
-            multiply(1, weights, values, &mut sums);
-            out.copy_from_slice(&sums[0][..out.len()]);
+        let mut sums = vec![[0f32; PANEL]; self.values.len()];
+        multiply_all(weights, &mut self.values.iter().map(Vec::as_slice).zip(&mut sums));
+        out.copy_from_slice(&sums.as_flattened()[..out.len()]);
+    }
+}
+
+/// Multiplies `x` with panels into a sum for each.
+fn multiply_all<'a, W: Weight + 'a>(x: &[f32], panels: &mut dyn Iterator<Item = (&'a [W], &'a mut [f32; PANEL])>) {
+    while let Some((one, out)) = panels.next() {
+        match panels.next() {
+            Some((two, next)) => multiply_pair(x, [one, two], [out, next]),
+            None => multiply_one(x, one, out),
         }
     }
 }

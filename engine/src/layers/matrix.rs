@@ -1,4 +1,4 @@
-use auricle_kernels::gemv::{BlockMatrix, FourBitRun, PackedMatrix, Precision};
+use auricle_kernels::gemv::{BlockMatrix, EightBitRun, FourBitRun, PackedMatrix, Precision};
 use auricle_kernels::thread_pool::ThreadPool;
 
 /// A matrix of weights `[outputs, inputs]` on the CPU, for products of a few rows.
@@ -11,14 +11,21 @@ pub enum Matrix {
 }
 
 impl Matrix {
-    /// Packs `values` `[outputs, inputs]`; those of [`Precision::Int4`] have 8 bits where inputs are no multiple of a run.
+    /// Packs `values` `[outputs, inputs]`: with [`Precision::Int4`] and [`Precision::Int8`] as numbers in runs of inputs, whose products
+    /// round their inputs to 8 bits on a processor that is faster with them. Where inputs are no multiple of a run the numbers have 8
+    /// bits, a scale for each output, and exact inputs.
     pub fn new(values: &[f32], inputs: usize, outputs: usize, precision: Precision) -> Self {
-        if precision != Precision::Int4 || !inputs.is_multiple_of(FourBitRun::WEIGHTS) {
-            return Self::Floats(PackedMatrix::new(values, inputs, outputs, precision));
+        let (shape, row) = ([outputs, inputs], |output: usize| &values[output * inputs..][..inputs]);
+        if precision == Precision::Int4 && inputs.is_multiple_of(FourBitRun::WEIGHTS) {
+            let row = |output: usize| FourBitRun::row(row(output));
+            return Self::Blocks(BlockMatrix::new(shape, FourBitRun::WEIGHTS, 0, precision, row, FourBitRun::weights));
         }
-        let row = |output: usize| FourBitRun::row(&values[output * inputs..][..inputs]);
-        let shape = [outputs, inputs];
-        Self::Blocks(BlockMatrix::new(shape, FourBitRun::WEIGHTS, 0, precision, row, FourBitRun::weights))
+        if precision.has_8_bits() && inputs.is_multiple_of(EightBitRun::WEIGHTS) {
+            let row = |output: usize| EightBitRun::row(row(output));
+            let (run, lowest) = (EightBitRun::WEIGHTS, EightBitRun::LOWEST);
+            return Self::Blocks(BlockMatrix::new(shape, run, lowest, precision, row, EightBitRun::weights));
+        }
+        Self::Floats(PackedMatrix::new(values, inputs, outputs, precision))
     }
 
     /// Multiplies `x` `[rows, inputs]` to `[rows, outputs]` and adds `bias`.
@@ -42,6 +49,14 @@ impl Matrix {
         match self {
             Self::Floats(matrix) => matrix.output(output),
             Self::Blocks(matrix) => matrix.output(output),
+        }
+    }
+
+    /// Length of an input row.
+    pub fn inputs(&self) -> usize {
+        match self {
+            Self::Floats(matrix) => matrix.inputs(),
+            Self::Blocks(matrix) => matrix.inputs(),
         }
     }
 

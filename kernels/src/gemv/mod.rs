@@ -2,6 +2,7 @@
 //! many weights and computes little with each, so weights are stored in the order in which they are read.
 
 mod blocks;
+mod eight_bits;
 mod factors;
 mod four_bits;
 mod panel;
@@ -14,9 +15,10 @@ use rayon::prelude::*;
 use crate::matmul::{Destination, SharedOutput};
 use crate::thread_pool::ThreadPool;
 pub use blocks::{BlockMatrix, WeightRun};
+pub use eight_bits::EightBitRun;
 pub use four_bits::FourBitRun;
 use panel::widen;
-pub(crate) use panel::{PANEL, ROWS, Weight, multiply};
+pub(crate) use panel::{PANEL, ROWS, Weight, multiply, multiply_one, multiply_pair};
 use rounded::RoundedRows;
 
 /// Smallest number of weights of one task of a thread.

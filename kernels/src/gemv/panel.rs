@@ -8,7 +8,7 @@ use std::arch::aarch64::{
 };
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m512, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_castsi512_ps, _mm512_cvtepi8_epi32,
+    __m512, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_castsi512_ps, _mm512_cvtepi8_epi32,
     _mm512_cvtepi32_ps, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps,
     _mm512_setzero_ps, _mm512_slli_epi32, _mm512_storeu_ps,
 };
@@ -23,7 +23,7 @@ pub(crate) const PANEL: usize = 32;
 /// Largest number of rows of a block: their sums over one panel fill the registers of the processor.
 pub(crate) const ROWS: usize = 8;
 
-/// Distance of the prefetch ahead of the read, in bytes. A step reads a weight once, so the hint is that it need not stay in the caches.
+/// Distance of the prefetch ahead of the read, in bytes. It goes through all caches: a processor has few lines in flight past them.
 #[cfg(target_arch = "x86_64")]
 const PREFETCH_BYTES: usize = 4096;
 
@@ -227,7 +227,7 @@ unsafe fn panel_512<const R: usize, W: Weight>(
     for _ in 0..inputs {
         // The hardware prefetcher stops at the end of a page. A prefetch of an invalid address has no effect.
         for line in 0..(PANEL * size_of::<W>()).div_ceil(64) {
-            _mm_prefetch::<_MM_HINT_NTA>(weights.cast::<i8>().wrapping_add(PREFETCH_BYTES + 64 * line));
+            _mm_prefetch::<_MM_HINT_T0>(weights.cast::<i8>().wrapping_add(PREFETCH_BYTES + 64 * line));
         }
         // SAFETY: the caller guarantees `inputs` rows of both.
         let (one, two) = unsafe { (W::load_16(weights), W::load_16(weights.add(16))) };
@@ -245,6 +245,56 @@ unsafe fn panel_512<const R: usize, W: Weight>(
         unsafe {
             _mm512_storeu_ps(sums.as_mut_ptr(), row[0]);
             _mm512_storeu_ps(sums.as_mut_ptr().add(16), row[1]);
+        }
+    }
+}
+
+/// Multiplies one row `x` `[inputs]` with two panels `[inputs, 32]`, each in the order of [`multiply`]: twice as many sums are in progress as
+/// with one, which hides how long an addition takes.
+pub(crate) fn multiply_pair<W: Weight>(x: &[f32], weights: [&[W]; 2], out: [&mut [f32; PANEL]; 2]) {
+    assert!(weights.iter().all(|weights| weights.len() == x.len() * PANEL), "packed matrix: inputs of two panels");
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor has AVX-512, and the lengths are checked above.
+        return unsafe { pair_512(x, weights, out) };
+    }
+    weights.into_iter().zip(out).for_each(|(weights, out)| multiply_one(x, weights, out));
+}
+
+/// Multiplies one row `x` `[inputs]` with a panel `[inputs, 32]`.
+pub(crate) fn multiply_one<W: Weight>(x: &[f32], weights: &[W], out: &mut [f32; PANEL]) {
+    let mut sums = [[0f32; PANEL]; ROWS];
+    multiply(1, x, weights, &mut sums);
+    *out = sums[0];
+}
+
+/// # Safety
+/// The processor has AVX-512; both weights have 32 values for each of `x`.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn pair_512<W: Weight>(x: &[f32], weights: [&[W]; 2], out: [&mut [f32; PANEL]; 2]) {
+    let mut sums = [_mm512_setzero_ps(); 4];
+    let mut panels = weights.map(<[W]>::as_ptr);
+    for x in x {
+        let x = _mm512_set1_ps(*x);
+        for (from, sums) in panels.iter_mut().zip(sums.as_chunks_mut::<2>().0) {
+            for line in 0..(PANEL * size_of::<W>()).div_ceil(64) {
+                // A prefetch of an invalid address has no effect.
+                _mm_prefetch::<_MM_HINT_T0>(from.cast::<i8>().wrapping_add(PREFETCH_BYTES + 64 * line));
+            }
+            // SAFETY: the caller guarantees 32 weights for each `x`; the next are at most one past the end.
+            unsafe {
+                sums[0] = _mm512_fmadd_ps(x, W::load_16(*from), sums[0]);
+                sums[1] = _mm512_fmadd_ps(x, W::load_16(from.add(16)), sums[1]);
+                *from = from.add(PANEL);
+            }
+        }
+    }
+    for (out, sums) in out.into_iter().zip(sums.as_chunks::<2>().0) {
+        // SAFETY: `out` has 32 values.
+        unsafe {
+            _mm512_storeu_ps(out.as_mut_ptr(), sums[0]);
+            _mm512_storeu_ps(out.as_mut_ptr().add(16), sums[1]);
         }
     }
 }
@@ -332,6 +382,23 @@ fn panel<const R: usize, W: Weight>(x: &[f32], weights: &[W], sums: &mut [[f32; 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two panels at once have the sums of each alone, to the last bit.
+    #[test]
+    fn two_panels_at_once_equal_each_alone() {
+        for inputs in [1, 2, 5, 64] {
+            let x: Vec<f32> = (0..inputs).map(|at| (at * 37 % 11) as f32 - 4.7).collect();
+            let weights: Vec<i8> = (0..2 * inputs * PANEL).map(|at| (at * 71 % 251) as i8).collect();
+            let (one, two) = weights.split_at(inputs * PANEL);
+            let (mut first, mut second) = ([0f32; PANEL], [0f32; PANEL]);
+            multiply_pair(&x, [one, two], [&mut first, &mut second]);
+            for (weights, found) in [(one, first), (two, second)] {
+                let mut alone = [0f32; PANEL];
+                multiply_one(&x, weights, &mut alone);
+                assert_eq!(alone, found, "{inputs}");
+            }
+        }
+    }
 
     /// The body that the processor has equals the portable one, to the last bit.
     #[test]

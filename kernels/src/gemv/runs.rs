@@ -3,15 +3,15 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m512, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps,
-    _mm512_cvtepu8_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_permutexvar_ps, _mm512_set1_ps, _mm512_setzero_ps,
-    _mm512_srli_epi32, _mm512_storeu_ps,
+    __m512, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
+    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_permutexvar_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_srli_epi32,
+    _mm512_storeu_ps,
 };
 
 use super::factors::RunSlice;
 use super::panel::{PANEL, ROWS};
 
-/// Distance of the prefetch ahead of the read, in bytes. A step reads a weight once, so the hint is that it need not stay in the caches.
+/// Distance of the prefetch ahead of the read, in bytes. It goes through all caches: a processor has few lines in flight past them.
 #[cfg(target_arch = "x86_64")]
 const PREFETCH_BYTES: usize = 2048;
 
@@ -74,7 +74,7 @@ impl NumberPanels for FourBits<'_> {
         // has no effect.
         unsafe {
             let from = self.bits.as_ptr().add((panel * inputs / 2 + pair) * PANEL);
-            _mm_prefetch::<_MM_HINT_NTA>(from.cast::<i8>().wrapping_add(PREFETCH_BYTES));
+            _mm_prefetch::<_MM_HINT_T0>(from.cast::<i8>().wrapping_add(PREFETCH_BYTES));
             let one = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
             let two = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.add(16).cast()));
             // No closures: they would be compiled without AVX-512 where they are not inlined.
@@ -120,7 +120,7 @@ impl NumberPanels for EightBits<'_> {
         // SAFETY: the caller guarantees 64 numbers.
         unsafe {
             let from = self.0.as_ptr().add((panel * inputs + 2 * pair) * PANEL);
-            _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(PREFETCH_BYTES));
+            _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(PREFETCH_BYTES));
             [
                 [
                     _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))),

@@ -9,7 +9,7 @@ use burn::tensor::{DType, Tensor, module};
 
 use super::attention::Attention;
 use super::config::EncoderConfig;
-use super::rounded::{self, RoundedBlock};
+use super::rounded::{self, RoundedBlock, RoundedStem};
 use crate::device::is_cpu;
 use crate::error::Result;
 use crate::layers::{self, Bias, LayerNorm, Linear};
@@ -18,19 +18,23 @@ use crate::weights::Scope;
 /// The encoder.
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    first: Convolution,
-    second: Convolution,
-    /// `[frames, size]`
-    positions: Tensor<2>,
-    blocks: Blocks,
+    body: Body,
     norm: LayerNorm,
 }
 
 #[derive(Clone, Debug)]
-enum Blocks {
-    Full(Vec<Block>),
+enum Body {
+    Full(Box<Stem>, Vec<Block>),
     /// On a CPU that is faster with 8 bits.
-    Rounded(Vec<RoundedBlock>),
+    Rounded(Box<RoundedStem>, Vec<RoundedBlock>),
+}
+
+#[derive(Clone, Debug)]
+struct Stem {
+    first: Convolution,
+    second: Convolution,
+    /// `[frames, size]`
+    positions: Tensor<2>,
 }
 
 /// A convolution of three frames with its activation.
@@ -141,33 +145,37 @@ impl Encoder {
             })
         };
         let numbers = 0..config.layers;
-        let blocks = if precision.has_8_bits() && is_cpu(scope.device()) && Int8Matrix::is_fast() {
+        let body = if precision.has_8_bits() && is_cpu(scope.device()) && Int8Matrix::is_fast() {
             let rounded = |at: usize| RoundedBlock::load(&scope.scope(format!("layers.{at}")), config);
-            Blocks::Rounded(numbers.map(rounded).collect::<Result<_>>()?)
+            let stem = RoundedStem::load(scope, config)?;
+            Body::Rounded(Box::new(stem), numbers.map(rounded).collect::<Result<_>>()?)
         } else {
-            Blocks::Full(numbers.map(block).collect::<Result<_>>()?)
+            let stem = Stem {
+                first: Convolution::load(&scope.scope("conv1"), config.mels, size, 1, inner)?,
+                second: Convolution::load(&scope.scope("conv2"), size, size, 2, inner)?,
+                positions: scope.scope("embed_positions").tensor("weight", [config.frames, size])?,
+            };
+            Body::Full(Box::new(stem), numbers.map(block).collect::<Result<_>>()?)
         };
-        Ok(Self {
-            first: Convolution::load(&scope.scope("conv1"), config.mels, size, 1, inner)?,
-            second: Convolution::load(&scope.scope("conv2"), size, size, 2, inner)?,
-            positions: scope.scope("embed_positions").tensor("weight", [config.frames, size])?,
-            blocks,
-            norm: LayerNorm::load(&scope.scope("layer_norm"), size)?,
-        })
+        Ok(Self { body, norm: LayerNorm::load(&scope.scope("layer_norm"), size)? })
     }
 
     /// The first block's input: `features` `[rows, 2 frames, mels]` to `[rows, frames, size]`.
     pub fn embed(&self, features: Tensor<3>) -> Tensor<3> {
-        let x = self.second.forward(self.first.forward(features));
-        let positions = self.positions.clone().narrow(0, 0, x.dims()[1]);
+        let stem = match &self.body {
+            Body::Rounded(stem, _) => return stem.forward(features),
+            Body::Full(stem, _) => stem,
+        };
+        let x = stem.second.forward(stem.first.forward(features));
+        let positions = stem.positions.clone().narrow(0, 0, x.dims()[1]);
         x.cast(DType::F32) + positions.unsqueeze_dim(0)
     }
 
     /// Runs a range of the blocks over `[rows, frames, size]`.
     pub fn run(&self, x: Tensor<3>, blocks: std::ops::Range<usize>) -> Tensor<3> {
-        let full = match &self.blocks {
-            Blocks::Rounded(rounded) => return rounded::apply(&rounded[blocks], x),
-            Blocks::Full(full) => &full[blocks],
+        let full = match &self.body {
+            Body::Rounded(_, rounded) => return rounded::apply(&rounded[blocks], x),
+            Body::Full(_, full) => &full[blocks],
         };
         full.iter().fold(x, |x, block| {
             let normed = block.attention_norm.forward(x.clone());
@@ -177,9 +185,9 @@ impl Encoder {
     }
 
     fn blocks(&self) -> usize {
-        match &self.blocks {
-            Blocks::Full(blocks) => blocks.len(),
-            Blocks::Rounded(blocks) => blocks.len(),
+        match &self.body {
+            Body::Full(_, blocks) => blocks.len(),
+            Body::Rounded(_, blocks) => blocks.len(),
         }
     }
 

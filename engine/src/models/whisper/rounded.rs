@@ -1,5 +1,5 @@
-//! Blocks of the encoder in 8 bits on the CPU: plain memory, a share of the frames after the other, so that what a share computes stays
-//! in a core's cache.
+//! The encoder in 8 bits on the CPU: plain memory, a share of the frames after the other, so that what a share computes stays in a core's
+//! cache.
 
 use auricle_kernels::activation::gelu_in_place;
 use auricle_kernels::int8_attention::attention;
@@ -11,10 +11,86 @@ use crate::error::Result;
 use crate::layers::{Bias, PackedNorm, Rounded};
 use crate::weights::Scope;
 
+/// Frames that a convolution sees.
+const TAPS: usize = 3;
+
 /// Frames of a share.
 const SHARE: usize = 96;
 /// The threads share the frames, so that a share is the work of one.
 const ALONE: &ThreadPool = &ThreadPool::SINGLE_THREADED;
+
+/// The two convolutions of three frames, and the positions. The second convolution takes every second frame.
+#[derive(Clone, Debug)]
+pub struct RoundedStem {
+    first: Rounded,
+    second: Rounded,
+    /// `[frames, size]`
+    positions: Vec<f32>,
+    mels: usize,
+}
+
+impl RoundedStem {
+    /// Reads `conv1`, `conv2` and `embed_positions`.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, config: &EncoderConfig) -> Result<Self> {
+        let (size, mels) = (config.size, config.mels);
+        let convolution = |name: &str, inputs: usize| {
+            let scope = scope.scope(name);
+            let published = scope.values("weight", &[size, inputs, TAPS])?;
+            // A row of inputs is one frame after another.
+            let by_frame = |of: &[f32]| -> Vec<f32> {
+                (0..TAPS).flat_map(|tap| of.iter().skip(tap).step_by(TAPS).copied()).collect()
+            };
+            let weight: Vec<f32> = published.chunks_exact(TAPS * inputs).flat_map(by_frame).collect();
+            Ok(Rounded::new(&weight, scope.values("bias", &[size])?))
+        };
+        let positions = scope.scope("embed_positions").values("weight", &[config.frames, size])?;
+        Ok(Self { first: convolution("conv1", mels)?, second: convolution("conv2", size)?, positions, mels })
+    }
+
+    /// The first block's input: `features` `[rows, 2 frames, mels]` to `[rows, frames, size]`.
+    pub fn forward(&self, features: Tensor<3>) -> Tensor<3> {
+        let ([rows, twice, mels], device) = (features.dims(), features.device());
+        let (frames, size) = (twice / 2, self.second.outputs());
+        let features: Vec<f32> = features.into_data().try_into_vec_as().unwrap_or_default();
+        let mut x = vec![0f32; rows * frames * size];
+        let of_rows = features.chunks(twice * mels).zip(x.chunks_mut(frames * size));
+        let mut shares: Vec<_> = of_rows
+            .flat_map(|(row, x)| x.chunks_mut(SHARE * size).enumerate().map(move |(share, x)| (row, share * SHARE, x)))
+            .collect();
+        thread_pool::run(|pool| {
+            pool.for_each_item(&mut shares, |_, (row, from, x)| self.embed(row, *from, x));
+        });
+        Tensor::from_data(TensorData::new(x, [rows, frames, size]), &device)
+    }
+
+    /// Embeds the frames from `from` on that `x` has room for.
+    fn embed(&self, features: &[f32], from: usize, x: &mut [f32]) {
+        let (mels, size) = (self.mels, self.second.outputs());
+        let (frames, count) = (features.len() / mels, x.len() / size);
+        // The frames of the first convolution that the second one sees, from `2 * from - 1` on.
+        let inner = 2 * count + 1;
+        let mut seen = vec![0f32; inner * TAPS * mels];
+        for (at, to) in seen.chunks_exact_mut(mels).enumerate() {
+            let frame = 2 * from + at / TAPS + at % TAPS;
+            if let Some(frame) = frame.checked_sub(2).filter(|frame| *frame < frames) {
+                to.copy_from_slice(&features[frame * mels..][..mels]);
+            }
+        }
+        let mut first = self.first.forward(ALONE, &self.first.round(ALONE, &seen));
+        gelu_in_place(&mut first);
+        if from == 0 {
+            // The frame before the first is padding.
+            first[..size].fill(0.0);
+        }
+        let seen: Vec<f32> = (0..count).flat_map(|at| &first[2 * at * size..][..TAPS * size]).copied().collect();
+        x.copy_from_slice(&self.second.forward(ALONE, &self.second.round(ALONE, &seen)));
+        gelu_in_place(x);
+        x.iter_mut().zip(&self.positions[from * size..]).for_each(|(x, position)| *x += position);
+    }
+}
 
 /// A block.
 #[derive(Clone, Debug)]

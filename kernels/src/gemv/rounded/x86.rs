@@ -1,7 +1,7 @@
 //! [`multiply`](super::multiply) in AVX-512 VNNI and in AVX2.
 
 use std::arch::x86_64::{
-    _MM_HINT_NTA, _mm_prefetch, _mm256_abs_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
+    _MM_HINT_T0, _mm_prefetch, _mm256_abs_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
     _mm256_cvtepi32_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16,
     _mm256_mul_ps, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256,
     _mm256_sign_epi8, _mm256_srli_epi16, _mm256_storeu_ps, _mm256_xor_si256, _mm512_and_si512, _mm512_cvtepi32_ps,
@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 
 use super::{PANEL, QUAD, ROWS, Task};
 
-/// Distance of the prefetch ahead of the read, in bytes. A step reads a weight once, so the hint is that it need not stay in the caches.
+/// Distance of the prefetch ahead of the read, in bytes. It goes through all caches: a processor has few lines in flight past them.
 const PREFETCH_BYTES: usize = 2048;
 
 /// The order of the additions does not depend on the number of rows, so a row has the same result to the last bit in every block.
@@ -34,8 +34,8 @@ pub(super) unsafe fn multiply_vnni<const R: usize, const HALVES: bool>(task: &Ta
             // SAFETY: the caller guarantees 128 bytes and the quads of each round, of which there are two if a byte holds two numbers. A
             // prefetch of an invalid address has no effect.
             unsafe {
-                _mm_prefetch::<_MM_HINT_NTA>(bits.cast::<i8>().wrapping_add(PREFETCH_BYTES));
-                _mm_prefetch::<_MM_HINT_NTA>(bits.cast::<i8>().wrapping_add(PREFETCH_BYTES + 64));
+                _mm_prefetch::<_MM_HINT_T0>(bits.cast::<i8>().wrapping_add(PREFETCH_BYTES));
+                _mm_prefetch::<_MM_HINT_T0>(bits.cast::<i8>().wrapping_add(PREFETCH_BYTES + 64));
                 let (one, two) = (_mm512_loadu_si512(bits.cast()), _mm512_loadu_si512(bits.add(64).cast()));
                 if HALVES {
                     let even = [_mm512_and_si512(one, mask), _mm512_and_si512(two, mask)];

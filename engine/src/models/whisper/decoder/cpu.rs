@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use auricle_kernels::activation::gelu_in_place;
-use auricle_kernels::gemv::{PackedMatrix, Precision};
+use auricle_kernels::gemv::Precision;
+use auricle_kernels::int8_matrix::Int8Matrix;
 use auricle_kernels::kv_cache::KvCache;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::Tensor;
@@ -12,17 +13,18 @@ use rayon::prelude::*;
 use super::super::config::Config;
 use super::{DecoderOutput, Scores};
 use crate::error::Result;
-use crate::layers::{Bias, Linear, Packed, PackedNorm, apply_in_place, scaled};
+use crate::layers::{Bias, Linear, Matrix, Packed, PackedNorm, Rounded, apply_in_place, scaled};
 use crate::weights::Scope;
 
 /// The decoder.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     /// Token embeddings, which are also the output projection: 8 bits are the fewest that it has.
-    tokens: PackedMatrix,
+    tokens: Matrix,
     /// `[positions, size]`
     positions: Vec<f32>,
     blocks: Vec<Block>,
+    cross_in: CrossIn,
     norm: PackedNorm,
     /// Heads of each block whose attention follows the audio.
     alignment_heads: Vec<Vec<usize>>,
@@ -39,13 +41,18 @@ struct Block {
     own_out: Packed,
     cross_norm: PackedNorm,
     cross_query: Packed,
-    /// Applied to all frames of the audio at once.
-    cross_key: Linear,
-    cross_value: Linear,
     cross_out: Packed,
     norm: PackedNorm,
     up: Packed,
     down: Packed,
+}
+
+/// The layers of each block for the audio's keys and values, applied to all frames at once.
+#[derive(Clone, Debug)]
+enum CrossIn {
+    Full(Vec<[Linear; 2]>),
+    /// On a CPU that is faster with 8 bits.
+    Rounded(Vec<[Rounded; 2]>),
 }
 
 /// Decoder state of rows.
@@ -73,8 +80,7 @@ impl Decoder {
         let scale = ((size / heads) as f32).powf(-0.5);
         // 4 bits are those of the feed-forward layers, which are most of a block.
         let of_attention = precision.at_least_8_bits();
-        let layer = |scope: &Scope, inputs, outputs| Packed::load(scope, inputs, outputs, of_attention);
-        let wide_layer = |scope: &Scope, inputs, outputs| {
+        let layer = |scope: &Scope, inputs, outputs, precision| {
             let values = scaled(scope, &[outputs, inputs], Bias::With, 1.0);
             values.map(|(weight, bias)| Packed::for_few_rows(&weight, bias, precision))
         };
@@ -88,32 +94,41 @@ impl Decoder {
             weight.extend(own.scope("v_proj").values("weight", &[size, size])?);
             bias.extend(vec![0.0; size]);
             bias.extend(own.scope("v_proj").values("bias", &[size])?);
-            let own_in = Packed::new(&weight, bias, of_attention);
+            let own_in = Packed::for_few_rows(&weight, bias, of_attention);
             let (weight, bias) = query(&cross.scope("q_proj"))?;
-            let seen = |name: &str, bias| Linear::load_with(&cross.scope(name), [size, size], bias, 1.0, precision);
             Ok(Block {
                 own_norm: norm(&scope.scope("self_attn_layer_norm"))?,
                 own_in,
-                own_out: layer(&own.scope("out_proj"), size, size)?,
+                own_out: layer(&own.scope("out_proj"), size, size, of_attention)?,
                 cross_norm: norm(&scope.scope("encoder_attn_layer_norm"))?,
-                cross_query: Packed::new(&weight, bias, of_attention),
-                cross_key: seen("k_proj", Bias::Without)?,
-                cross_value: seen("v_proj", Bias::With)?,
-                cross_out: layer(&cross.scope("out_proj"), size, size)?,
+                cross_query: Packed::for_few_rows(&weight, bias, of_attention),
+                cross_out: layer(&cross.scope("out_proj"), size, size, of_attention)?,
                 norm: norm(&scope.scope("final_layer_norm"))?,
-                up: wide_layer(&scope.scope("fc1"), size, config.decoder_inner)?,
-                down: wide_layer(&scope.scope("fc2"), config.decoder_inner, size)?,
+                up: layer(&scope.scope("fc1"), size, config.decoder_inner, precision)?,
+                down: layer(&scope.scope("fc2"), config.decoder_inner, size, precision)?,
             })
         };
         let mut alignment_heads = vec![Vec::new(); config.decoder_layers];
         for (layer, head) in &config.alignment_heads {
             alignment_heads[*layer].push(*head);
         }
+        let (numbers, square) = (0..config.decoder_layers, [size, size]);
+        let cross = |at: usize, name: &str| scope.scope(format!("layers.{at}.encoder_attn.{name}"));
+        let cross_in = if precision.has_8_bits() && Int8Matrix::is_fast() {
+            let load = |at: usize, name, bias| Rounded::load(&cross(at, name), square, bias, 1.0);
+            let block = |at| Ok([load(at, "k_proj", Bias::Without)?, load(at, "v_proj", Bias::With)?]);
+            CrossIn::Rounded(numbers.clone().map(block).collect::<Result<_>>()?)
+        } else {
+            let load = |at: usize, name, bias| Linear::load(&cross(at, name), size, size, bias);
+            let block = |at| Ok([load(at, "k_proj", Bias::Without)?, load(at, "v_proj", Bias::With)?]);
+            CrossIn::Full(numbers.clone().map(block).collect::<Result<_>>()?)
+        };
         let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
         Ok(Self {
-            tokens: PackedMatrix::new(&tokens, size, config.vocab_size, precision),
+            tokens: Matrix::new(&tokens, size, config.vocab_size, of_attention),
             positions: scope.scope("embed_positions").values("weight", &[config.positions, size])?,
-            blocks: (0..config.decoder_layers).map(block).collect::<Result<_>>()?,
+            blocks: numbers.map(block).collect::<Result<_>>()?,
+            cross_in,
             norm: norm(&scope.scope("layer_norm"))?,
             alignment_heads,
             heads,
@@ -135,20 +150,35 @@ impl Decoder {
         let head = size / self.heads;
         let mut cross: Vec<Vec<KvCache>> =
             (0..rows).map(|_| Vec::with_capacity(self.blocks.len() * self.heads)).collect();
-        for block in &self.blocks {
-            let keys = crate::device::read(block.cross_key.forward(frames.clone()))?;
-            let values = crate::device::read(block.cross_value.forward(frames.clone()))?;
+        let mut fill = |keys: &[f32], values: &[f32]| {
             for (row, cross) in cross.iter_mut().enumerate() {
+                let part = row * count * size..(row + 1) * count * size;
                 let seen = (0..self.heads).into_par_iter().map(|at| {
                     let mut seen = KvCache::with_capacity(head, count, self.precision);
-                    let part = |values: &[f32]| row * count * size..values.len();
-                    let (keys, values) = (&keys[part(&keys)], &values[part(&values)]);
-                    for (key, value) in keys.chunks_exact(size).zip(values.chunks_exact(size)).take(count) {
+                    let (keys, values) = (&keys[part.clone()], &values[part.clone()]);
+                    for (key, value) in keys.chunks_exact(size).zip(values.chunks_exact(size)) {
                         seen.push(&key[at * head..][..head], &value[at * head..][..head]);
                     }
                     seen
                 });
                 cross.par_extend(seen);
+            }
+        };
+        match &self.cross_in {
+            CrossIn::Full(blocks) => {
+                for layers in blocks {
+                    let both = layers.each_ref().map(|layer| layer.forward(frames.clone()));
+                    let [keys, values] = crate::device::read_both(both)?;
+                    fill(&keys, &values);
+                }
+            }
+            CrossIn::Rounded(blocks) => {
+                let x = crate::device::read(frames.clone())?;
+                let x = blocks.first().map(|[first, _]| thread_pool::run(|pool| first.round(pool, &x)));
+                for (layers, x) in blocks.iter().zip(x.iter().cycle()) {
+                    let [keys, values] = thread_pool::run(|pool| layers.each_ref().map(|layer| layer.forward(pool, x)));
+                    fill(&keys, &values);
+                }
             }
         }
         let own = vec![KvCache::new(head); self.blocks.len() * self.heads];
@@ -293,6 +323,12 @@ impl DecoderState {
     }
 
     pub fn keep(self, rows: &[usize]) -> Self {
-        Self { rows: rows.iter().map(|row| self.rows[*row].clone()).collect() }
+        let mut left: Vec<Option<RowCaches>> = self.rows.into_iter().map(Some).collect();
+        // A row's last place takes its caches, the others copies.
+        let take = |(at, row): (usize, &usize)| match rows[at + 1..].contains(row) {
+            true => left[*row].clone(),
+            false => left[*row].take(),
+        };
+        Self { rows: rows.iter().enumerate().filter_map(take).collect() }
     }
 }
