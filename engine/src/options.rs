@@ -289,9 +289,9 @@ pub struct ListenOptions {
     pub fusion: FusionWeights,
     /// Texts that are followed at a time where a language model joins the search, at least 1; 16 if left out.
     pub beam: Option<usize>,
-    /// The most other texts, nearly as likely, that come with each caption where a language model joins the search. With them partials are the
-    /// first pass's alone.
-    pub alternatives: usize,
+    /// False for partials that are the first pass's alone, which come at an even pace; else they get the words on which readings of the second
+    /// pass agree.
+    pub refreshed_partials: bool,
     /// The offline model that reads each turn again when it ends, and whose text is the formatted one then. It also writes what the live
     /// model lacks: sessions in another language and, where a session has none and the live model knows one alone, turns in others. It needs
     /// a speech detector.
@@ -315,7 +315,7 @@ impl Default for ListenOptions {
             language_model: LanguageModelChoice::default(),
             fusion: FusionWeights::default(),
             beam: None,
-            alternatives: 0,
+            refreshed_partials: true,
             second_pass: SecondPass::default(),
             formatted_within_ms: 300,
         }
@@ -335,7 +335,7 @@ impl ListenOptions {
         language_model: LanguageModelChoice => language_model,
         fusion: FusionWeights => fusion,
         beam: usize => Some(beam),
-        alternatives: usize => alternatives,
+        refreshed_partials: bool => refreshed_partials,
         second_pass: SecondPass => second_pass,
         formatted_within_ms: u32 => formatted_within_ms,
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::client::Account;
+use crate::client::{Account, Answer, http};
 use crate::guard::CleanupGuard;
 use crate::program::{Run, command, command_with_open_files, ended};
 use crate::voices::write_tiny_voice;
@@ -371,6 +371,13 @@ impl Service {
     /// The base address of the API.
     pub fn api(&self) -> String {
         self.address("api")
+    }
+
+    /// The value of a series of the metrics, named with its labels; 0 if there is none.
+    pub fn metric(&self, series: &str) -> f64 {
+        let metrics = Answer::of(http().get(format!("{}/metrics", self.api())));
+        let value = metrics.text().lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+        value.unwrap_or(0.0)
     }
 
     /// The base address of the storage listener.

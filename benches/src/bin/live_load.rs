@@ -25,7 +25,9 @@ use tungstenite::{Error as SocketError, Message, WebSocket};
 /// Starts the service with its defaults and opens many sessions at once. Each session sends its utterances at the pace of speech,
 /// with two seconds of silence after each. The latency of an utterance runs from the moment when its last sound was sent to the
 /// arrival of the final that ends after it and has words of it, without the silence that ends the turn. An utterance without such a
-/// final counts as missed; finals of it that came before its end count as cuts. Processor time and memory are those of the service; the clients run on the same machine.
+/// final counts as missed; finals of it that came before its end count as cuts. The formatted text of a turn is timed from its final, and
+/// is read again where the second pass was in time. Processor time and memory are those of the service; the clients run on the same
+/// machine.
 #[derive(Parser)]
 #[command(after_help = "Examples:
   cargo run --release --bin live_load -- eval/librispeech-sample
@@ -42,6 +44,9 @@ struct Arguments {
     /// Live model
     #[arg(long, default_value = "svc-realtime-pro")]
     model: String,
+    /// Language of the sessions
+    #[arg(long, default_value = "en", value_name = "CODE")]
+    language: String,
     /// Utterances of each session
     #[arg(long, default_value_t = 4)]
     utterances: usize,
@@ -84,7 +89,10 @@ struct Utterance {
 #[derive(Default)]
 struct SessionResult {
     latencies_ms: Vec<f64>,
+    /// From each final to its formatted text.
+    formatted_ms: Vec<f64>,
     errors: WordErrors,
+    formatted_errors: WordErrors,
     words: usize,
     missed: usize,
     /// Turns that ended within an utterance.
@@ -99,8 +107,8 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
-    let Arguments { folder, levels, model, utterances: count, lm, chats, models, turn_detector, frame: frame_ms } =
-        arguments;
+    let Arguments { folder, levels, model, language, utterances: count, lm, .. } = arguments;
+    let Arguments { chats, models, turn_detector, frame: frame_ms, .. } = arguments;
     let utterances = Arc::new(read_utterances(&folder)?);
     let most = levels.iter().max().copied().unwrap_or(1);
     let setup = match &turn_detector {
@@ -115,15 +123,15 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         .with("live_language_model", lm == Switch::On)
         .start();
     let account = service.account();
-    let clients = Clients { account, model, utterances, count, frame_ms };
+    let clients = Clients { account, model, language, utterances, count, frame_ms };
     // A session that is not measured loads the model.
     clients.session(0..1, &Barrier::new(1));
     let search = if lm == Switch::On { "with the language model" } else { "greedy" };
     println!("{}, {search}, {count} utterances a session, frames of {frame_ms} ms\n", clients.model);
     println!(
-        "| Sessions | Final after end of turn (700 ms of silence left out), ms: p50 | p95 | p99 | Missed, of | Cuts | WER % | CPU, cores | Memory, MB | Latest frame sent, ms late | Failed |"
+        "| Sessions | Final after end of turn (700 ms of silence left out), ms: p50 | p95 | p99 | Formatted after its final, ms: p50 | p95 | Read again, of | Missed, of | Cuts | WER %: finals, formatted | CPU, cores | Memory, MB | Latest frame sent, ms late | Failed |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     let questions = Questions::start(&clients.account, chats);
     for level in levels {
         measure(&service, &clients, level);
@@ -186,6 +194,7 @@ fn ask(account: &Account, number: usize, tokens: usize) -> u64 {
 struct Clients {
     account: Account,
     model: String,
+    language: String,
     utterances: Arc<Vec<Utterance>>,
     /// Utterances a session.
     count: usize,
@@ -195,6 +204,8 @@ struct Clients {
 fn measure(service: &Service, clients: &Clients, level: usize) {
     let start = Arc::new(Barrier::new(level));
     let (cpu, began) = (cpu_seconds(service.process_id()), Instant::now());
+    let passes = |result: &str| service.metric(&format!("auricle_second_passes_total{{result=\"{result}\"}}"));
+    let before = ["done", "missed"].map(passes);
     let count = clients.count;
     let sessions: Vec<_> = (0..level)
         .map(|n| {
@@ -204,23 +215,35 @@ fn measure(service: &Service, clients: &Clients, level: usize) {
         .collect();
     let results: Vec<SessionResult> = sessions.into_iter().map(|session| session.join().unwrap_or_default()).collect();
     let cpu = (cpu_seconds(service.process_id()) - cpu) / began.elapsed().as_secs_f64();
-    let mut latencies: Vec<f64> = results.iter().flat_map(|result| result.latencies_ms.iter().copied()).collect();
-    latencies.sort_by(f64::total_cmp);
-    let quantile =
-        |share: f64| latencies.get(((latencies.len() as f64 * share) as usize).min(latencies.len().saturating_sub(1)));
-    let shown = |share: f64| quantile(share).map_or("-".into(), |ms| format!("{ms:.0}"));
-    let mut errors = WordErrors::default();
-    results.iter().for_each(|result| errors.add(&result.errors));
+    let quantiles = |of: fn(&SessionResult) -> &Vec<f64>| {
+        let mut all: Vec<f64> = results.iter().flat_map(of).copied().collect();
+        all.sort_by(f64::total_cmp);
+        move |share: f64| {
+            let at = ((all.len() as f64 * share) as usize).min(all.len().saturating_sub(1));
+            all.get(at).map_or("-".into(), |ms| format!("{ms:.0}"))
+        }
+    };
+    let (shown, formatted) = (quantiles(|result| &result.latencies_ms), quantiles(|result| &result.formatted_ms));
+    let (mut errors, mut formatted_errors) = (WordErrors::default(), WordErrors::default());
+    for result in &results {
+        errors.add(&result.errors);
+        formatted_errors.add(&result.formatted_errors);
+    }
     let words: usize = results.iter().map(|result| result.words).sum();
     println!(
-        "| {level} | {} | {} | {} | {}, {} | {} | {:.1} | {cpu:.2} | {:.0} | {:.0} | {} |",
+        "| {level} | {} | {} | {} | {} | {} | {}, {} | {}, {} | {} | {:.1}, {:.1} | {cpu:.2} | {:.0} | {:.0} | {} |",
         shown(0.5),
         shown(0.95),
         shown(0.99),
+        formatted(0.5),
+        formatted(0.95),
+        passes("done") - before[0],
+        passes("done") + passes("missed") - before[0] - before[1],
         results.iter().map(|result| result.missed).sum::<usize>(),
         level * count,
         results.iter().map(|result| result.cuts).sum::<usize>(),
         errors.percent_of(words),
+        formatted_errors.percent_of(words),
         resident_mb(service.process_id()),
         results.iter().map(|result| result.late_ms).fold(0.0, f64::max),
         results.iter().filter(|result| result.failed).count(),
@@ -230,7 +253,10 @@ fn measure(service: &Service, clients: &Clients, level: usize) {
 impl Clients {
     /// One session, from the token to the close.
     fn session(&self, indices: std::ops::Range<usize>, start: &Barrier) -> SessionResult {
-        let token = self.account.post("/v2/realtime/token", &json!({ "model": self.model })).ok();
+        let token = self
+            .account
+            .post("/v2/realtime/token", &json!({ "model": self.model, "language_code": self.language }))
+            .ok();
         let address = format!("{}?token={}", text(&token["websocket_url"]), text(&token["token"]));
         let host = address.split('/').nth(2).unwrap_or_default().to_owned();
         let stream = TcpStream::connect(&host).expect("the service listens");
@@ -267,11 +293,13 @@ impl Clients {
             }
         }
         result.failed |= out.send(Message::text(r#"{"type":"stop"}"#)).is_err();
-        let SessionOutput { finals, done } = reader.join().unwrap_or_default();
+        let SessionOutput { finals, formatted, formatted_ms, done } = reader.join().unwrap_or_default();
+        result.formatted_ms = formatted_ms;
         result.failed |= !done;
         let recognized: Vec<String> = finals.iter().flat_map(|transcript| normalize(&transcript.text)).collect();
         result.words = expected.len();
         result.errors = WordErrors::between(&expected, &recognized);
+        result.formatted_errors = WordErrors::between(&expected, &normalize(&formatted));
         for (begin, end) in spans {
             let ended = began + Duration::from_millis(end);
             // Word times are accurate to a few tenths of a second.
@@ -303,6 +331,9 @@ struct Final {
 #[derive(Default)]
 struct SessionOutput {
     finals: Vec<Final>,
+    /// The text of all formatted turns.
+    formatted: String,
+    formatted_ms: Vec<f64>,
     done: bool,
 }
 
@@ -318,6 +349,11 @@ fn receive(mut socket: WebSocket<TcpStream>) -> SessionOutput {
                         let last_ms = last.and_then(|word| word["end"].as_u64()).unwrap_or_default();
                         let text = text(&frame["text"]).to_owned();
                         output.finals.push(Final { at: Instant::now(), last_ms, text });
+                    }
+                    Some("transcript") if frame["end_of_turn"] == true => {
+                        let since = output.finals.last().map(|raw| raw.at.elapsed().as_secs_f64() * 1e3);
+                        output.formatted_ms.extend(since);
+                        output.formatted = format!("{} {}", output.formatted, text(&frame["text"]));
                     }
                     Some("done") => output.done = true,
                     Some("error") => eprintln!("{frame}"),

@@ -51,7 +51,6 @@ impl Conversation {
                 }
             }
             Event::Heard { .. }
-            | Event::Alternatives(_)
             | Event::Partial(_)
             | Event::Final(_)
             | Event::Formatted(_)

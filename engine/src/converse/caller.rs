@@ -1,7 +1,5 @@
 //! The caller: speech and silence, and the words of the current turn.
 
-use crate::text::Alternative;
-
 /// Silence after which speech counts anew, ms.
 const GAP_MS: u32 = 200;
 /// Silence that ends what a caller says over the agent, ms.
@@ -20,8 +18,6 @@ pub struct Caller {
     overlap_ms: u32,
     /// The longest of these since the last turn's words were taken, ms.
     longest_overlap_ms: u32,
-    /// True if speech of [`Caller::overlap_ms`] has begun again after a gap.
-    resumed: bool,
     /// Speech since the last piece of silence, ms.
     burst_ms: u32,
     /// Silence since the last speech, ms.
@@ -31,8 +27,6 @@ pub struct Caller {
     /// Words that do not change, as they are heard and as they are written.
     finals: Vec<(String, String)>,
     partial: String,
-    /// Other texts that the partial, or the final that has taken its place, may have.
-    alternatives: Vec<Alternative>,
     /// Answers that are awaited of the recogniser.
     marks: usize,
     /// True once the client knows that the caller speaks.
@@ -57,7 +51,6 @@ impl Caller {
             self.longest_overlap_ms = self.longest_overlap_ms.max(self.overlap_ms);
             self.burst_ms = self.burst_ms.saturating_add(ms);
             if self.burst_ms >= BURST_MS {
-                self.resumed |= self.quiet_ms >= GAP_MS && self.overlap_ms > self.voiced_ms;
                 self.quiet_ms = 0;
             }
         } else {
@@ -71,7 +64,7 @@ impl Caller {
             }
             if self.quiet_ms >= OVERLAP_GAP_MS {
                 self.overlap_ms = 0;
-                (self.may_stop, self.resumed) = (false, false);
+                self.may_stop = false;
             }
         }
     }
@@ -89,11 +82,6 @@ impl Caller {
     /// The longest speech over the agent since the last turn's words were taken, ms.
     pub fn longest_overlap_ms(&self) -> u32 {
         self.longest_overlap_ms
-    }
-
-    /// True if what the caller says over the agent goes on after a gap.
-    pub fn resumed(&self) -> bool {
-        self.resumed
     }
 
     /// Silence since the last speech, ms.
@@ -118,12 +106,7 @@ impl Caller {
 
     /// Begins to count speech anew.
     pub fn forget_speech(&mut self) {
-        (self.voiced_ms, self.overlap_ms, self.burst_ms, self.resumed) = (0, 0, 0, false);
-    }
-
-    /// Takes other texts of the words that come next.
-    pub fn alternatives(&mut self, texts: Vec<Alternative>) {
-        self.alternatives = texts;
+        (self.voiced_ms, self.overlap_ms, self.burst_ms) = (0, 0, 0);
     }
 
     /// Takes words that may change.
@@ -165,7 +148,7 @@ impl Caller {
         self.joined(|(_, written)| written)
     }
 
-    /// The words of the turn so far as they are heard: by the recogniser that knows other texts, and is made to expect words that stop.
+    /// The words of the turn so far as the first pass has them, which is made to expect words that stop.
     pub fn heard(&self) -> String {
         self.joined(|(heard, _)| heard)
     }
@@ -176,19 +159,6 @@ impl Caller {
             append(&mut text, part);
         }
         text
-    }
-
-    /// How probable it is that the words have a text of which this holds, among all texts that are told, 0 to 1.
-    pub fn probability(&self, holds: impl Fn(&str) -> bool) -> f32 {
-        let share = |other: &Alternative| (-other.gap).exp();
-        let all = 1.0 + self.alternatives.iter().map(share).sum::<f32>();
-        let own = if holds(&self.heard()) { 1.0 } else { 0.0 };
-        (own + self.alternatives.iter().filter(|other| holds(&other.text)).map(share).sum::<f32>()) / all
-    }
-
-    /// Other texts of the turn's last words.
-    pub fn other_texts(&self) -> &[Alternative] {
-        &self.alternatives
     }
 
     /// The words of the turn so far, if they have changed since they were told.
@@ -211,7 +181,6 @@ impl Caller {
     fn clear_words(&mut self) {
         self.finals.clear();
         self.partial.clear();
-        self.alternatives.clear();
         self.shown.clear();
         (self.asked, self.may_stop, self.longest_overlap_ms) = (false, false, 0);
     }
@@ -240,11 +209,11 @@ mod tests {
         assert_eq!((caller.quiet_ms(), caller.speaks()), (192, false), "a click");
         caller.hear(false, 32);
         assert_eq!((caller.voiced_ms(), caller.quiet_ms()), (0, 224));
-        assert_eq!((caller.overlap_ms(), caller.resumed()), (352, false), "a pause after a word is within an overlap");
+        assert_eq!(caller.overlap_ms(), 352, "a pause after a word is within an overlap");
         (0..2).for_each(|_| caller.hear(true, 32));
-        assert_eq!((caller.quiet_ms(), caller.speaks(), caller.resumed()), (0, true, true));
+        assert_eq!((caller.quiet_ms(), caller.speaks()), (0, true));
         (0..15).for_each(|_| caller.hear(false, 32));
-        assert_eq!((caller.overlap_ms(), caller.resumed()), (0, false));
+        assert_eq!(caller.overlap_ms(), 0);
     }
 
     #[test]
@@ -253,10 +222,10 @@ mod tests {
         for _ in 0..3 {
             (0..4).for_each(|_| caller.hear(true, 32));
             (0..8).for_each(|_| caller.hear(false, 32));
-            assert_eq!((caller.overlap_ms(), caller.resumed()), (0, false));
+            assert_eq!(caller.overlap_ms(), 0);
         }
         (0..4).for_each(|_| caller.hear(true, 32));
-        assert_eq!((caller.overlap_ms(), caller.resumed()), (128, false));
+        assert_eq!(caller.overlap_ms(), 128);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The states, and what each event does in them: the caller's side.
 
 use super::caller::{Caller, OVERLAP_GAP_MS};
-use super::overlap::{Overlap, STOP_MS, SURE_STOP_MS, Speech, stops, without_echo};
+use super::overlap::{Overlap, STOP_MS, Speech, stops, without_echo};
 use super::reply::Reply;
 use super::sound::Sound;
 use super::tools::Tools;
-use super::turn_end::{Ending, UNSURE_SILENCE_MS, ending, may_go_on};
+use super::turn_end::{Ending, UNSURE_SILENCE_MS, ending};
 use super::{Action, Event, Message, Role, Rules, State, TurnTimes};
 
 /// Speech that begins a turn, ms.
@@ -16,12 +16,6 @@ const PAUSE_MS: u32 = 200;
 const GO_ON_MS: u32 = 200;
 /// Audio before a turn's first speech that the turn detector hears too, ms.
 const BEFORE_TURN_MS: u64 = 500;
-/// Probability from which on a word stops the agent at once: a listener's word may be heard as any.
-const STOPS: f32 = 0.75;
-/// Probability from which on it does where speech goes on after a gap.
-const STOPS_WITH_MORE: f32 = 0.2;
-/// Probability from which on it needs less speech, and stops though speech is over.
-const SURELY_STOPS: f32 = 0.9;
 /// Longest wait for the final words of a turn, ms.
 const WORDS_TIMEOUT_MS: u64 = 15_000;
 /// Longest wait for the last words of a session, ms.
@@ -131,16 +125,12 @@ impl Conversation {
 
     fn take(&mut self, now: u64, event: Event) {
         if self.state == State::Ending
-            && !matches!(
-                event,
-                Event::Alternatives(_) | Event::Partial(_) | Event::Final(_) | Event::Formatted(_) | Event::Settled
-            )
+            && !matches!(event, Event::Partial(_) | Event::Final(_) | Event::Formatted(_) | Event::Settled)
         {
             return;
         }
         match event {
             Event::Heard { speech, ms } => self.heard(now, speech, ms),
-            Event::Alternatives(texts) => self.caller.alternatives(texts),
             Event::Partial(text) => {
                 self.caller.partial(text);
                 self.words(now);
@@ -252,13 +242,9 @@ impl Conversation {
         self.actions.push(Action::Settle);
     }
 
-    /// How the turn sounds: open if one of the texts that it may have does. A pause cut short costs more than a second of silence.
+    /// How the turn sounds.
     fn sounds(&self) -> Ending {
-        let language = self.rules.language.as_deref();
-        if self.caller.other_texts().iter().any(|other| may_go_on(&other.text, language)) {
-            return Ending::Open;
-        }
-        ending(&self.caller.text(), language)
+        ending(&self.caller.text(), self.rules.language.as_deref())
     }
 
     /// Speech goes on after a pause.
@@ -418,19 +404,11 @@ impl Conversation {
     fn judge(&mut self, now: u64) {
         let quiet = self.caller.quiet_ms();
         let said = self.said();
-        let stop_probability = self.stop_probability(&said);
-        let (speech_ms, resumed) = (self.caller.overlap_ms(), self.caller.resumed());
-        // A listener's word may be heard as "wait", but who says that goes on.
-        self.caller.may_stop |= stop_probability >= STOPS || resumed && stop_probability >= STOPS_WITH_MORE;
-        let least_ms = if stop_probability >= SURELY_STOPS { SURE_STOP_MS } else { STOP_MS };
-        let stopped = self.caller.may_stop && speech_ms >= least_ms;
-        let text = self.caller.heard();
-        let probability = self.caller.probability(|other| other == text);
-        let overlap = Overlap::new(&text, &said);
-        let interrupts = overlap.interrupts(
-            Speech { ms: speech_ms, unbroken_ms: self.caller.voiced_ms(), resumed, quiet_ms: quiet, probability },
-            self.rules.language.as_deref(),
-        );
+        let (speech_ms, text) = (self.caller.overlap_ms(), self.caller.heard());
+        self.caller.may_stop |= stops(&text, &said);
+        let stopped = self.caller.may_stop && speech_ms >= STOP_MS;
+        let speech = Speech { ms: speech_ms, unbroken_ms: self.caller.voiced_ms(), quiet_ms: quiet };
+        let interrupts = Overlap::new(&text, &said).interrupts(speech, self.rules.language.as_deref());
         if self.rules.interruptible && (interrupts || stopped) {
             return self.interrupt(now);
         }
@@ -445,18 +423,13 @@ impl Conversation {
         }
     }
 
-    /// How probable it is that one of the caller's words stops the agent, who has said this, at once.
-    fn stop_probability(&self, said: &str) -> f32 {
-        self.caller.probability(|text| stops(text, said))
-    }
-
     /// It was no interruption, unless the last words say so.
     fn leave_doubt(&mut self, now: u64) {
         self.awaited_until = None;
         let said = self.said();
-        // An echo that is heard as the word ("wheat" as "wait") is shorter, or less sure.
-        let spoke = self.caller.longest_overlap_ms() >= SURE_STOP_MS;
-        if self.rules.interruptible && spoke && self.stop_probability(&said) >= SURELY_STOPS {
+        // An echo that is heard as the word ("wheat" as "wait") is shorter.
+        let spoke = self.caller.longest_overlap_ms() >= STOP_MS;
+        if self.rules.interruptible && spoke && stops(&self.caller.heard(), &said) {
             return self.interrupt(now);
         }
         let overlap = Overlap::new(&self.caller.heard(), &said);

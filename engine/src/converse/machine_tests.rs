@@ -116,10 +116,6 @@ fn apply(scene: &mut Scene, event: &str) {
     }
 }
 
-fn others(texts: &[(&str, f32)]) -> Vec<Alternative> {
-    texts.iter().map(|(text, gap)| Alternative { text: (*text).to_owned(), gap: *gap }).collect()
-}
-
 #[test]
 fn every_pair_of_state_and_event_has_its_row() {
     for (event, row) in ROWS {
@@ -263,73 +259,28 @@ fn a_turn_that_ends_in_the_middle_of_a_sentence_waits() {
 }
 
 #[test]
-fn a_turn_waits_if_it_may_have_ended_in_the_middle_of_a_sentence() {
-    for (other, waits_ms) in [
-        ("i would like to go to the", 1_500),
-        ("i would like to go today on?", 300),
-        ("i would like to go two days", 300),
+fn a_word_that_stops_needs_enough_speech() {
+    for (heard, speech_ms, state) in [
+        ("wait", 256, State::Hearing),
+        ("no", 256, State::Hearing),
+        ("stop", 224, State::Doubt),
+        ("when", 256, State::Doubt),
     ] {
-        let mut scene = Scene::new();
-        scene.hears(true, 640);
-        scene.happens(Event::Alternatives(others(&[("i would like a goat today", 0.5), (other, 1.0)])));
-        scene.happens(Event::Partial("i would like to go today".into()));
-        let mut quiet = 0;
-        while scene.user_texts().is_empty() {
-            quiet += 32;
-            for action in scene.hears(false, 32) {
-                if action == Action::Settle {
-                    scene.happens(Event::Final("I would like to go today.".into()));
-                    scene.happens(Event::Settled);
-                }
-            }
-        }
-        assert!((waits_ms..waits_ms + 64).contains(&quiet), "{other}: {quiet} ms");
-    }
-}
-
-#[test]
-fn a_word_that_is_probably_stop_stops() {
-    for (heard, texts, state) in [
-        ("wait", vec![], State::Hearing),
-        ("no", vec![], State::Hearing),
-        ("wa", vec![("wait", 0.0)], State::Doubt),
-        ("wait", vec![("wait he", 0.5), ("ready", 0.8)], State::Hearing),
-        ("when", vec![("wait", 0.2)], State::Doubt),
-        ("wait", vec![("", 1.0)], State::Doubt),
-        ("no", vec![("another", 0.2), ("now", 0.4)], State::Doubt),
-    ] {
-        let mut scene = Scene::in_state(State::Speaking);
-        scene.waits(900);
-        scene.hears(true, 320);
-        scene.happens(Event::Alternatives(others(&texts)));
-        scene.happens(Event::Partial(heard.into()));
-        assert_eq!(scene.state(), state, "{heard}, {texts:?}");
-    }
-}
-
-#[test]
-fn a_word_that_is_surely_stop_needs_less_speech() {
-    for (speech_ms, texts, state) in
-        [(256, vec![], State::Hearing), (224, vec![], State::Doubt), (256, vec![("", 1.2)], State::Doubt)]
-    {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
         scene.hears(true, speech_ms);
-        scene.happens(Event::Alternatives(others(&texts)));
-        scene.happens(Event::Partial("stop".into()));
-        assert_eq!(scene.state(), state, "{speech_ms} ms, {texts:?}");
+        scene.happens(Event::Partial(heard.into()));
+        assert_eq!(scene.state(), state, "{heard}, {speech_ms} ms");
     }
 }
 
 #[test]
-fn a_word_that_was_probably_stop_stops_once_there_is_enough_speech() {
+fn a_word_that_was_stop_for_a_moment_stops_once_there_is_enough_speech() {
     for (pause_ms, state) in [(64, State::Hearing), (512, State::Doubt)] {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
         scene.hears(true, 224);
-        scene.happens(Event::Alternatives(others(&[("wait", -1.0), ("wait he", 0.0)])));
-        scene.happens(Event::Partial("when".into()));
-        scene.happens(Event::Alternatives(Vec::new()));
+        scene.happens(Event::Partial("wait".into()));
         scene.happens(Event::Partial("when each".into()));
         assert_eq!(scene.state(), State::Doubt);
         scene.hears(false, pause_ms);
@@ -339,38 +290,16 @@ fn a_word_that_was_probably_stop_stops_once_there_is_enough_speech() {
 }
 
 #[test]
-fn a_listeners_word_that_may_be_wait_stops_once_speech_goes_on() {
-    for (heard, gap, more) in [("right", 0.6, State::Hearing), ("great", 1.0, State::Hearing), ("i", 1.5, State::Doubt)]
-    {
-        let mut scene = Scene::in_state(State::Speaking);
-        scene.waits(900);
-        scene.hears(true, 512);
-        scene.happens(Event::Alternatives(others(&[("wait", gap)])));
-        scene.happens(Event::Partial(heard.into()));
-        assert_eq!(scene.state(), State::Doubt, "{heard}");
-        scene.hears(false, 224);
-        scene.hears(true, 64);
-        assert_eq!(scene.state(), more, "{heard}, and more");
-    }
-}
-
-#[test]
-fn a_final_word_stops_if_it_is_sure() {
-    for (speech_ms, texts, state) in [
-        (256, vec![], State::Hearing),
-        (224, vec![], State::Speaking),
-        (256, vec![("", 0.1), ("I.", 0.2)], State::Speaking),
-        (576, vec![("Night.", 1.2)], State::Speaking),
-    ] {
+fn a_final_word_stops_if_there_was_enough_speech() {
+    for (speech_ms, state) in [(256, State::Hearing), (224, State::Speaking)] {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
         scene.hears(true, speech_ms);
         scene.hears(false, 480);
         assert!(scene.done.contains(&Action::Settle));
-        scene.happens(Event::Alternatives(others(&texts)));
         scene.happens(Event::Final("Wait.".into()));
         scene.happens(Event::Settled);
-        assert_eq!(scene.state(), state, "{speech_ms} ms, {texts:?}");
+        assert_eq!(scene.state(), state, "{speech_ms} ms");
     }
 }
 

@@ -31,8 +31,6 @@ pub use machine::Conversation;
 pub use overlap::EXPECTED_WORDS;
 pub use reply::{VOICE_RATE, VoiceFrame, VoiceWord};
 
-use crate::text::Alternative;
-
 /// The state of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
@@ -146,8 +144,6 @@ pub enum Event {
         /// Length, ms.
         ms: u32,
     },
-    /// Other texts that the words of the next partial or final may have, nearly as likely.
-    Alternatives(Vec<Alternative>),
     /// The words since the last final, which may still change.
     Partial(String),
     /// Words that do not change any more, as they are heard.

@@ -32,9 +32,6 @@ pub const EXPECTED_WORDS: &[(&str, f32)] = &[("stop", 1.0), ("wait", 1.0), ("rig
 /// The most recent words of the agent that echo is looked for in.
 const RECENT_WORDS: usize = 60;
 
-/// The last words of the agent that an echo may be of.
-const JUST_SAID_WORDS: usize = 10;
-
 /// The share of heard words that makes them echo, in percent.
 const ECHO_PERCENT: usize = 60;
 /// Words that the agent said between two words of echo, beyond those that are heard between them: echo loses words.
@@ -43,28 +40,20 @@ const LOST_WORDS: usize = 2;
 /// New words that interrupt where others were echo. Recognition errors in echo look like new words.
 const NEW_BESIDE_ECHO: usize = 3;
 
-/// Speech with which a word stops the agent at once, ms: what is shorter is echo that was taken for the word. Nothing else is like a
-/// word that is sure.
-pub(super) const STOP_MS: u32 = 300;
-pub(super) const SURE_STOP_MS: u32 = 250;
+/// Speech with which a word stops the agent at once, ms: what is shorter is echo that is heard as the word.
+pub(super) const STOP_MS: u32 = 250;
 /// Speech that interrupts with three words or more, or with those that begin an interruption, ms.
 const WORDS_MS: u32 = 500;
-/// Speech that interrupts with one or two words that are sure, or with three that are not, ms: a listener's "right" may be heard as other
-/// words, but it is shorter.
+/// Speech that interrupts with one or two words, or with more when it is over, ms: a listener's "right" may be heard as other words, but it
+/// is shorter.
 const FEW_WORDS_MS: u32 = 900;
-/// Speech that interrupts with words that go on after a gap, ms: a listener's word stands alone.
-const RESUMED_MS: u32 = 400;
-/// Speech that interrupts before a word of it is recognised, or with one or two words that are not sure, ms. Echo is no speech.
+/// Speech that interrupts before a word of it is recognised, ms. Echo is no speech.
 const WORDLESS_MS: u32 = 950;
 /// Speech that interrupts with words of a listener alone, ms: "oh, nice" takes more than a second.
 const LISTENER_MS: u32 = 1_300;
 
 /// Most silence within speech that interrupts, ms: between sounds of words it is shorter.
 const MOST_QUIET_MS: u32 = 64;
-
-/// Probability from which on words are sure, and from which on they are likely.
-const SURE: f32 = 0.75;
-const LIKELY: f32 = 0.4;
 
 /// How the caller says words over the agent.
 #[derive(Clone, Copy, Debug)]
@@ -73,12 +62,8 @@ pub struct Speech {
     pub ms: u32,
     /// The speech of it since the last gap, ms.
     pub unbroken_ms: u32,
-    /// True if it goes on after a gap.
-    pub resumed: bool,
     /// Silence since then, ms.
     pub quiet_ms: u32,
-    /// Probability of the words, among all texts that are told.
-    pub probability: f32,
 }
 
 /// Heard words, told apart.
@@ -118,18 +103,16 @@ impl Overlap {
         let goes_on = speech.quiet_ms <= MOST_QUIET_MS;
         let fresh_words = self.fresh_words().count();
         let least = match fresh_words {
-            3.. if !self.is_backchannel(language) => match speech.probability >= LIKELY && goes_on {
+            3.. if !self.is_backchannel(language) => match goes_on {
                 true => WORDS_MS,
                 false => FEW_WORDS_MS,
             },
-            1.. if speech.probability >= SURE && self.opens(language) => WORDS_MS,
+            1.. if self.opens(language) => WORDS_MS,
             // The text of a listener's word may come when it is over. Who interrupts goes on.
             _ if !goes_on => return false,
             0 => WORDLESS_MS,
             _ if self.is_backchannel(language) => LISTENER_MS,
-            2 if speech.resumed => RESUMED_MS,
-            _ if speech.probability >= SURE => FEW_WORDS_MS,
-            _ => WORDLESS_MS,
+            _ => FEW_WORDS_MS,
         };
         // A gap before a single word may divide it from what is left of an echo.
         let spoken = if fresh_words < 2 { speech.unbroken_ms } else { speech.ms };
@@ -158,28 +141,9 @@ impl Overlap {
     }
 }
 
-/// True if one of the words that are heard stops the agent, who has said this, at once. A word that sounds like one that the agent says may be
-/// echo: who says it goes on.
+/// True if one of the words that are heard, and are not the agent's, stops it at once.
 pub fn stops(heard: &str, said: &str) -> bool {
-    let is_said =
-        |stop: &str| words(said).iter().rev().take(JUST_SAID_WORDS).any(|word| consonants(word) == consonants(stop));
-    let stops = |word: &String| STOP_WORDS.contains(&word.as_str()) && !is_said(word);
-    Overlap::new(heard, said).fresh.iter().any(stops)
-}
-
-/// The consonants of an English word as they sound, alike for "wait", "wheat" and "yet", which an echo makes one.
-fn consonants(word: &str) -> String {
-    let word = word.replace("gh", "").replace("th", "\u{3b8}").replace('h', "").replace("kn", "n");
-    let mut letters: Vec<char> = word.chars().collect();
-    letters.dedup();
-    let sound = |(at, letter): (usize, &char)| match (letter, at) {
-        ('w' | 'y', 0) => Some('w'),
-        ('a' | 'e' | 'i' | 'o' | 'u', 0) => Some('a'),
-        // Behind a vowel, `w` and `y` are part of it.
-        ('a' | 'e' | 'i' | 'o' | 'u' | 'w' | 'y', _) => None,
-        (other, _) => Some(*other),
-    };
-    letters.iter().enumerate().filter_map(sound).collect()
+    Overlap::new(heard, said).fresh.iter().any(|word| STOP_WORDS.contains(&word.as_str()))
 }
 
 /// The caller's own part of a text in which the agent's words may be echo, as it is written.
@@ -245,7 +209,7 @@ mod tests {
     }
 
     fn spoken(ms: u32) -> Speech {
-        Speech { ms, unbroken_ms: ms, resumed: false, quiet_ms: 0, probability: 1.0 }
+        Speech { ms, unbroken_ms: ms, quiet_ms: 0 }
     }
 
     fn interrupts(heard: &str, speech_ms: u32) -> bool {
@@ -253,18 +217,9 @@ mod tests {
     }
 
     #[test]
-    fn words_that_go_on_after_a_gap_interrupt_sooner() {
-        let resumed = |heard: &str, ms| interrupts_if(heard, Speech { resumed: true, probability: 0.3, ..spoken(ms) });
-        assert!(resumed("when each", 416));
-        assert!(!resumed("when each", 384));
-        assert!(!resumed("uh-huh", 960), "a listener's word");
-        assert!(!resumed("", 928), "no word");
-    }
-
-    #[test]
     fn a_listeners_word_behind_a_rest_of_echo_does_not_interrupt() {
-        for (heard, probability, ms) in [("it", 0.76, 608), ("r", 0.27, 960), ("per", 0.18, 672)] {
-            let speech = Speech { unbroken_ms: ms - 224, resumed: true, probability, ..spoken(ms) };
+        for (heard, ms) in [("it", 608), ("r", 960), ("per", 672)] {
+            let speech = Speech { unbroken_ms: ms - 224, ..spoken(ms) };
             assert!(!interrupts_if(heard, speech), "{heard}");
         }
     }
@@ -294,32 +249,14 @@ mod tests {
 
     #[test]
     fn words_that_begin_an_interruption_are_enough() {
-        let sure = |heard: &str, ms| interrupts_if(heard, Speech { quiet_ms: 160, probability: 0.8, ..spoken(ms) });
+        let sure = |heard: &str, ms| interrupts_if(heard, Speech { quiet_ms: 160, ..spoken(ms) });
         for heard in ["Excuse me", "Hold on", "Actually, I"] {
             assert!(!sure(heard, 480), "{heard}");
             assert!(sure(heard, 512), "{heard}");
-            let unsure = Speech { probability: 0.7, ..spoken(896) };
-            assert!(!interrupts_if(heard, unsure), "{heard}");
         }
         assert!(!sure("hold", 896) && !sure("oh hold", 896));
         let spanish = |heard, ms| Overlap::new(heard, SAID).interrupts(spoken(ms), Some("es"));
         assert!(!spanish("sorry", 896));
-    }
-
-    #[test]
-    fn words_that_are_not_sure_interrupt_later() {
-        let interrupts = |heard: &str, ms, probability| interrupts_if(heard, Speech { probability, ..spoken(ms) });
-        for (heard, probability, least_ms) in [
-            ("oh hay", 0.7, 950),
-            ("emma c", 0.6, 950),
-            ("emma c", 0.8, 900),
-            ("oh ye chan", 0.3, 900),
-            ("old on a", 0.5, 950),
-            ("old on the", 0.5, 500),
-        ] {
-            assert!(!interrupts(heard, least_ms - 1, probability), "{heard}, {probability}");
-            assert!(interrupts(heard, least_ms, probability), "{heard}, {probability}");
-        }
     }
 
     #[test]
@@ -328,21 +265,6 @@ mod tests {
             assert_eq!(stops(heard, SAID), expected, "{heard}");
         }
         assert!(stops("the next train to Berlin stop", SAID), "a word beside the echo");
-    }
-
-    #[test]
-    fn an_echo_that_sounds_like_a_word_that_stops_does_not() {
-        for said in ["We grind wheat, rye and oats", "I have no language model yet. Please run", "What weighs more?"] {
-            assert!(!stops("wait", said), "{said}");
-            assert!(stops("stop", said) && stops("wait stop", said), "{said}");
-        }
-        assert!(!stops("no", "as far as we know") && !stops("stop", "the next step"));
-        for said in ["it is the way to the right", "with white oats", "on and in one"] {
-            assert!(stops("no", said) && stops("stop", said), "{said}");
-        }
-        assert!(stops("no", "nine times none"));
-        assert!(stops("wait", "it is the way to the right, at eight, with us"));
-        assert!(stops("wait", "wheat, rye and oats on every day of the week but Sunday"), "long ago");
     }
 
     #[test]

@@ -14,19 +14,15 @@ pub enum Ending {
 /// Silence that ends a turn of which nothing tells whether it is finished, ms.
 pub const UNSURE_SILENCE_MS: u32 = 700;
 
-/// English words that no sentence ends with: articles, possessives, conjunctions. "Thee" is "the" as it is said before a pause.
-const NEVER_LAST: &[&str] = &[
-    "a", "an", "the", "thee", "and", "or", "but", "nor", "because", "whereas", "than", "whose", "my", "your", "our",
-    "their", "every",
-];
-
-/// Other English words after which a sentence goes on: conjunctions, prepositions, subjects, fillers.
+/// English words after which a sentence goes on: articles, possessives, conjunctions, prepositions, subjects, fillers. "Thee" is "the" as it
+/// is said before a pause.
 const OPEN: &[&str] = &[
-    "if", "while", "although", "though", "unless", "until", "whether", "as", "which", "his", "its", "of", "to", "in",
-    "on", "at", "for", "with", "from", "by", "about", "into", "onto", "under", "between", "through", "during",
-    "without", "against", "toward", "towards", "via", "per", "i", "we", "they", "he", "she", "i'm", "i'd", "i'll",
-    "i've", "we're", "they're", "he's", "she's", "it's", "that's", "there's", "is", "are", "was", "were", "am", "be",
-    "been", "um", "uh", "er", "erm", "hmm", "uhm", "mm", "gonna", "wanna", "so", "like",
+    "a", "an", "the", "thee", "and", "or", "but", "nor", "because", "whereas", "than", "whose", "my", "your", "our",
+    "their", "every", "if", "while", "although", "though", "unless", "until", "whether", "as", "which", "his", "its",
+    "of", "to", "in", "on", "at", "for", "with", "from", "by", "about", "into", "onto", "under", "between", "through",
+    "during", "without", "against", "toward", "towards", "via", "per", "i", "we", "they", "he", "she", "i'm", "i'd",
+    "i'll", "i've", "we're", "they're", "he's", "she's", "it's", "that's", "there's", "is", "are", "was", "were", "am",
+    "be", "been", "um", "uh", "er", "erm", "hmm", "uhm", "mm", "gonna", "wanna", "so", "like",
 ];
 
 /// English words after which a sentence may or may not go on.
@@ -84,7 +80,7 @@ pub fn ending(text: &str, language: Option<&str>) -> Ending {
     }
     let words = words(text);
     let Some(last) = words.last().map(String::as_str) else { return Ending::Unsure };
-    if NEVER_LAST.contains(&last) || OPEN.contains(&last) {
+    if OPEN.contains(&last) {
         return Ending::Open;
     }
     let is_number = last.chars().any(|c| c.is_ascii_digit());
@@ -92,14 +88,6 @@ pub fn ending(text: &str, language: Option<&str>) -> Ending {
         return Ending::Unsure;
     }
     Ending::Complete
-}
-
-/// True if a text that the turn may have is in the middle of a sentence. A full stop is a sign of its end, but for a word that never is
-/// the last one.
-pub fn may_go_on(text: &str, language: Option<&str>) -> bool {
-    let ends_unmarked = !text.ends_with(['.', '?', '!']);
-    let is_never_last = || words(text).last().is_some_and(|last| NEVER_LAST.contains(&last.as_str()));
-    ending(text, language) == Ending::Open && (ends_unmarked || is_never_last())
 }
 
 /// True for `en`, `en_us` and the like.
@@ -121,21 +109,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_stop_is_believed_unless_it_is_impossible() {
-        let goes_on = |text| may_go_on(text, Some("en"));
-        assert!(goes_on("I would like to go to") && !goes_on("This is what I came for."));
-        assert!(goes_on("We want to know the name of thee.") && goes_on("Because."));
-        assert!(!goes_on("Tell me a story") && !may_go_on("I would like to go to", None));
-    }
-
-    #[test]
     fn the_last_word_tells() {
         for (text, expected) in [
             ("I would like to book a table for", Ending::Open),
             ("Send it to my brother and", Ending::Open),
             ("Well, um", Ending::Open),
             ("Can I", Ending::Open),
-            ("We want to know the name of thee.", Ending::Open),
             ("I need", Ending::Unsure),
             ("My number is five five one", Ending::Unsure),
             ("It is 23", Ending::Unsure),

@@ -123,13 +123,6 @@ impl<P: PredictorState> BeamState<P> {
         self.prefixes.first().map(|best| self.trail.tokens(best.last)).unwrap_or_default()
     }
 
-    /// The open tokens of other prefixes, the likeliest first, whose score is at most `margin` below the best one's; and how far, nats.
-    pub fn alternatives(&self, margin: f32) -> impl Iterator<Item = (Vec<Token>, f32)> {
-        let best = self.prefixes.first().map_or(0.0, |best| best.score);
-        let others = self.prefixes.iter().skip(1).filter(move |prefix| prefix.score >= best - margin);
-        others.map(move |prefix| (self.trail.tokens(prefix.last), best - prefix.score))
-    }
-
     /// Ends the search: each prefix gets the score that the end of its text adds.
     pub fn close(&mut self, beam: Beam) {
         let Some(fusion) = beam.fusion else { return };

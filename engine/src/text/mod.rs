@@ -1,6 +1,5 @@
 //! Words and spans in, words and spans out; no tensors.
 
-mod alternative;
 pub mod analysis;
 pub mod byte_level;
 pub mod extractive;
@@ -17,5 +16,4 @@ pub mod tokens;
 pub mod tool_calls;
 mod word;
 
-pub use alternative::Alternative;
 pub use word::Word;

@@ -93,7 +93,7 @@ mod tests {
             speaker_name: None,
             channel: None,
         };
-        let event = LiveEvent::Final(Caption { text: "so".into(), words: vec![word], ..Caption::default() });
+        let event = LiveEvent::Final(Caption { text: "so".into(), words: vec![word] });
         let line = r#"{"text":"so","end_of_turn":true,"formatted":false,"words":[{"text":"so","start":0,"end":80,"confidence":0.9}]}"#;
         assert_eq!(TranscriptFrame::from(&event).to_json(), line);
         let message = ServerFrame::Transcript(TranscriptFrame::from(&event)).to_json();

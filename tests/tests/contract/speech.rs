@@ -3,8 +3,7 @@
 use std::sync::OnceLock;
 
 use auricle_tests::{
-    Account, Answer, Service, Setup, block_on, eventually, http, write_clause_voice, write_frame_voice,
-    write_tiny_voice,
+    Account, Answer, Service, Setup, block_on, eventually, write_clause_voice, write_frame_voice, write_tiny_voice,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -193,21 +192,16 @@ fn a_service_without_a_voice_says_so() {
 fn models_leave_for_others_within_the_memory_that_is_set() {
     let starts =
         |bytes: u64| Setup::local().starter().environment([("AURICLE_MODEL_MEMORY_BYTES", bytes.to_string())]).start();
-    let value = |service: &Service, name: &str| {
-        let metrics = Answer::of(http().get(format!("{}/metrics", service.api())));
-        let sample = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
-        sample.unwrap_or(0.0)
-    };
     let says = |service: &Service| {
         let body = json!({ "model": "tts-1", "input": "Good morning.", "voice": "alloy", "response_format": "pcm" });
         eventually("it speaks", || (service.account().post(SPEECH, &body).status == 200).then_some(()));
     };
     let service = starts(1 << 40);
     says(&service);
-    let all = value(&service, "auricle_model_bytes");
-    assert!(value(&service, "auricle_models_loaded") >= 3.0 && value(&service, "auricle_models_unloaded_total") == 0.0);
+    let all = service.metric("auricle_model_bytes");
+    assert!(service.metric("auricle_models_loaded") >= 3.0 && service.metric("auricle_models_unloaded_total") == 0.0);
     let service = starts(all as u64 - 1);
     says(&service);
-    assert!(value(&service, "auricle_models_unloaded_total") >= 1.0);
-    assert!(value(&service, "auricle_model_bytes") < all);
+    assert!(service.metric("auricle_models_unloaded_total") >= 1.0);
+    assert!(service.metric("auricle_model_bytes") < all);
 }

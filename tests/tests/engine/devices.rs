@@ -11,10 +11,10 @@ use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::blocking::{Engine, Events};
 use auricle_engine::unstable::device::{lose, lose_untold};
 use auricle_engine::{
-    DeviceChoice, EngineOptions, Error, LanguageModelChoice, ListenOptions, LiveEvent, LiveInput, SecondPass,
+    Caption, DeviceChoice, EngineOptions, Error, LanguageModelChoice, ListenOptions, LiveEvent, LiveInput, SecondPass,
     TranscribeOptions, Transcript, devices,
 };
-use auricle_tests::{eventually, models, models_with, skip, speech};
+use auricle_tests::{eventually, fixtures, models, models_with, skip, speech};
 
 const ALONE: &str = "AURICLE_TEST_ALONE";
 /// A folder whose `driver.json` is all that the Vulkan loader finds.
@@ -177,6 +177,32 @@ fn a_step_that_crashes_because_its_device_is_lost_tells_of_the_loss() {
             assert!(is_lost && matches!(&broken, Err(Error::Device { .. })), "{broken:?}");
             assert_eq!(words(&engine.transcribe_file(speech(), &options).unwrap()), words(&wanted));
         }
+    });
+}
+
+#[test]
+fn a_device_lost_between_the_passes_leaves_the_first_passs_text() {
+    alone("a_device_lost_between_the_passes_leaves_the_first_passs_text", || {
+        let models = models_with("streaming");
+        let engine = open(models.path(), &[GPU]);
+        let reader = SecondPass::Path(fixtures().join("whisper/taught"));
+        let live = ListenOptions::default().second_pass(reader).model("svc-best").formatted_within_ms(60_000);
+        let (mut input, mut events) = engine.listen(&live).unwrap();
+        input.push(&spoken()).unwrap();
+        let raw =
+            events.find_map(|event| if let LiveEvent::Final(caption) = event.unwrap() { Some(caption) } else { None });
+        assert!(lose("vulkan:0"));
+        let words = |caption: Caption| caption.words.into_iter().map(|word| word.text).collect::<Vec<_>>();
+        match events.next() {
+            Some(Ok(LiveEvent::Formatted(caption))) => assert_eq!(words(caption).len(), words(raw.unwrap()).len()),
+            other => panic!("{other:?}"),
+        }
+        let last = events.find_map(Result::err);
+        assert!(matches!(&last, Some(Error::Device { .. })), "{last:?}");
+        let (mut input, events) = engine.listen(&live).unwrap();
+        input.push(&spoken()).unwrap();
+        input.finish().unwrap();
+        assert!(!heard(events).is_empty());
     });
 }
 

@@ -280,44 +280,6 @@ fn a_users_language_model_joins_the_search_of_a_session() {
     assert_eq!(others(LanguageModelChoice::File(file.path().into())), Vec::<String>::new());
 }
 
-/// The texts of an event: its own and the alternatives.
-fn texts(event: &LiveEvent) -> (&str, Vec<&str>) {
-    let (LiveEvent::Partial(caption) | LiveEvent::Final(caption) | LiveEvent::Formatted(caption)) = event;
-    (&caption.text, caption.alternatives.iter().map(|other| other.text.as_str()).collect())
-}
-
-#[test]
-fn alternatives_are_other_texts_of_the_search() {
-    let with = heard(&model("svc-realtime-pro").alternatives(8), spoken(), SECOND / 10);
-    let without = heard(&model("svc-realtime-pro"), spoken(), SECOND / 10);
-    let greedy = model("svc-realtime-pro").alternatives(8).language_model(LanguageModelChoice::Off);
-    assert_same(&finals(&with), &finals(&without), "with alternatives");
-    for event in with.iter().filter(|event| !matches!(event, LiveEvent::Formatted(_))) {
-        let (text, others) = texts(event);
-        assert!(others.len() <= 8 && !others.contains(&text), "{text}: {others:?}");
-        assert!((1..others.len()).all(|at| !others[..at].contains(&others[at])), "{others:?}");
-    }
-    assert!(with.iter().any(|event| texts(event).1.len() > 1), "the search has others");
-    let none = |events: &[LiveEvent]| events.iter().all(|event| texts(event).1.is_empty());
-    assert!(none(&without) && none(&heard(&greedy, spoken(), SECOND / 10)));
-}
-
-#[test]
-fn a_text_that_was_likeliest_until_the_end_is_an_alternative_of_the_final() {
-    // Somewhere the end makes a whole word of the beginning of another, which is likelier then.
-    let turns_out = |tenths: usize| {
-        let events = heard(&model("svc-realtime-pro").alternatives(8), &spoken()[..tenths * SECOND / 10], 512);
-        events.array_windows().any(|pair| match pair {
-            [LiveEvent::Partial(_), LiveEvent::Final(_)] => {
-                let (before, (text, others)) = (texts(&pair[0]).0, texts(&pair[1]));
-                text != before && others.contains(&before)
-            }
-            _ => false,
-        })
-    };
-    assert!((20..100).any(turns_out));
-}
-
 /// A beam search may revise partial text; it never revises finished text.
 #[test]
 fn greedy_partials_only_grow() {

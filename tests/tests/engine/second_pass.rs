@@ -223,6 +223,27 @@ fn silence_and_noise_have_no_turns() {
 }
 
 /// The starter reads as an offline model too, and a turn that never pauses for long is cut into windows as it goes.
+/// Two people at once: the turns are those of the louder sound, each restated, and all words lie within the audio.
+#[test]
+fn two_people_at_once_are_turns_like_others() {
+    let (one, two) = (sentence("english.flac"), sentence("german.flac"));
+    for options in [patient(), patient().language("de"), ListenOptions::default().formatted_within_ms(60_000)] {
+        for shift in [0, SECOND / 2] {
+            let mut both = one.clone();
+            both.resize(one.len().max(two.len() + shift), 0.0);
+            both[shift..].iter_mut().zip(&two).for_each(|(sum, other)| *sum += other);
+            let turns = turns(&heard(engine(), &options, &both));
+            assert!(!turns.is_empty(), "{options:?}");
+            let end_ms = (both.len() * 1000 / SECOND) as u64;
+            for (raw, formatted) in &turns {
+                let words = raw.words.iter().chain(&formatted.words);
+                assert!(!raw.words.is_empty() && !formatted.words.is_empty());
+                words.for_each(|word| assert!(word.start <= word.end && word.end <= end_ms, "{word:?}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_long_turn_is_read_in_parts() {
     let starter = tempfile::tempdir().unwrap();

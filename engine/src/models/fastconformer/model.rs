@@ -91,15 +91,9 @@ impl Stream {
         self.searching.beams.first().map(BeamState::open).unwrap_or_default()
     }
 
-    /// Likewise ends the search: [`Self::open`] and [`Self::alternatives`] do not change any more, and know that the text has ended.
+    /// Likewise ends the search: [`Self::open`] does not change any more, and knows that the text has ended.
     pub fn close(&mut self, beam: Beam) {
         self.searching.beams.iter_mut().for_each(|state| state.close(beam));
-    }
-
-    /// Likewise the tokens of other hypotheses, the likeliest first, whose scores are at most `margin` below the best one's; and how far,
-    /// nats.
-    pub fn alternatives(&self, margin: f32) -> impl Iterator<Item = (Vec<Token>, f32)> {
-        self.searching.beams.first().into_iter().flat_map(move |beam| beam.alternatives(margin))
     }
 }
 

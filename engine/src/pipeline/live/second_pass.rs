@@ -30,7 +30,7 @@ pub enum FirstPass {
         /// Token of the only language that it knows, where the session may have others: turns in these are the second pass's alone, and so
         /// is the first one until its language is known.
         only: Option<u32>,
-        /// True if partials get the words on which readings agree: other texts of a partial are the first pass's, and so is it then.
+        /// True if partials get the words on which readings agree.
         refreshed: bool,
     },
     /// There is none.
@@ -362,8 +362,8 @@ impl SecondPass {
                 text.join_to(&mut spoken);
             }
         }
-        let raw = Caption { text: joined(&spoken.words), words: spoken.words.clone(), ..Caption::default() };
+        let raw = Caption { text: joined(&spoken.words), words: spoken.words.clone() };
         let (words, text) = itn::sentence(spoken.words);
-        (raw, Caption { text, words, ..Caption::default() })
+        (raw, Caption { text, words })
     }
 }

@@ -132,7 +132,6 @@ pub(crate) fn open(
         keyterms: None,
         fusion: None,
         beam: options.beam.unwrap_or(fusion::BEAM),
-        alternatives: options.alternatives,
         backlog: BacklogReporter::new(backlog.clone()),
     };
     let (mut mel, mut writes) = (None, None);
@@ -153,7 +152,7 @@ pub(crate) fn open(
         mel = Some(model.preprocessor().stream()?);
         let only = offline.as_ref().zip(language.as_deref()).and_then(|(offline, code)| offline.token(code));
         let within = Duration::from_millis(options.formatted_within_ms.into());
-        passes = FirstPass::Writes { within, only, refreshed: options.alternatives == 0 };
+        passes = FirstPass::Writes { within, only, refreshed: options.refreshed_partials };
         let turns = Turns::new(language, model.emission_delay(look_ahead));
         writes = Some((model, turns));
     }

@@ -5,9 +5,8 @@ use serde::Serialize;
 use crate::decoding::Token;
 use crate::models::emission_delay::EmissionDelay;
 use crate::models::fastconformer::FastConformer;
-use crate::pipeline::executors::live::{OtherTokens, StepOutput};
-use crate::text::itn;
-use crate::text::{Alternative, Word};
+use crate::pipeline::executors::live::StepOutput;
+use crate::text::{Word, itn};
 
 /// Text of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -16,10 +15,6 @@ pub struct Caption {
     pub text: String,
     /// Words of the text; times count from the first sample of the session.
     pub words: Vec<Word>,
-    /// Other texts that the turn may have, unformatted, the likeliest first: see
-    /// [`ListenOptions::alternatives`](crate::ListenOptions::alternatives).
-    #[serde(skip)]
-    pub alternatives: Vec<Alternative>,
 }
 
 /// An event of a live session.
@@ -44,21 +39,14 @@ pub enum LiveOutput {
     Judged(f32),
 }
 
-/// Change of an alternative's gap that is told, nats.
-const TOLD_GAP: f32 = 0.25;
-
 /// The current turn.
 #[derive(Default)]
 pub struct Turns {
     tokens: Vec<Token>,
     /// Open tokens, which may still change.
     open: Vec<Token>,
-    /// Other open tokens that are nearly as likely.
-    others: Vec<OtherTokens>,
     /// Text of the last partial.
     shown: String,
-    /// Alternatives of the last partial.
-    alternatives: Vec<Alternative>,
     /// Language of the speech, if it is known.
     language: Option<String>,
     emission_delay: EmissionDelay,
@@ -72,57 +60,30 @@ impl Turns {
 
     /// Takes the output of a step; returns the events that follow from it.
     pub fn take(&mut self, output: StepOutput, model: &FastConformer) -> Vec<LiveEvent> {
-        // They count from the tokens before this step.
-        let open = |other: &OtherTokens| {
-            let skipped = output.tokens.len().min(other.tokens.len());
-            OtherTokens { tokens: other.tokens[skipped..].to_vec(), gap: other.gap }
-        };
-        let others: Vec<OtherTokens> = output.alternatives.iter().map(open).collect();
-        let others_changed = output.open.is_some() && others != self.others;
-        if others_changed {
-            self.others = others;
-        }
         let new_open = output.open.filter(|open| *open != self.open);
-        let changed = !output.tokens.is_empty() || new_open.is_some() || others_changed;
-        let others = if changed || output.ended { output.alternatives.as_slice() } else { &[] };
-        let texts = self.texts(others, model);
+        let changed = !output.tokens.is_empty() || new_open.is_some();
         self.tokens.extend(output.tokens);
         self.open = new_open.unwrap_or(std::mem::take(&mut self.open));
         let mut events = Vec::new();
         if changed || output.ended {
             // The last frame may reach past the last sample.
-            let mut caption = self.caption(output.turn_ms, output.until_ms.saturating_sub(output.turn_ms), model);
-            let alternatives = alternatives(texts, &caption.text);
-            caption.alternatives.clone_from(&alternatives);
+            let caption = self.caption(output.turn_ms, output.until_ms.saturating_sub(output.turn_ms), model);
             if output.ended && !caption.text.is_empty() {
                 let (words, text) = itn::format(&caption.words, self.language.as_deref().unwrap_or("en"));
                 events.push(LiveEvent::Final(caption));
-                events.push(LiveEvent::Formatted(Caption { text, words, alternatives }));
-            } else if caption.text != self.shown || !are_alike(&self.alternatives, &alternatives) {
+                events.push(LiveEvent::Formatted(Caption { text, words }));
+            } else if caption.text != self.shown {
                 // An empty partial too: it takes back a text that gets no final.
                 self.shown.clone_from(&caption.text);
-                self.alternatives = alternatives;
                 events.push(LiveEvent::Partial(caption));
             }
         }
         if output.ended {
             self.tokens.clear();
             self.open.clear();
-            self.others.clear();
             self.shown.clear();
-            self.alternatives.clear();
         }
         events
-    }
-
-    /// Texts of the turn with other last tokens.
-    fn texts(&self, others: &[OtherTokens], model: &FastConformer) -> Vec<Alternative> {
-        let text = |other: &OtherTokens| {
-            let tokens = [self.tokens.as_slice(), &other.tokens].concat();
-            let text = model.vocabulary().words(&tokens, model.frame_ms(), 0).text;
-            Alternative { text, gap: other.gap }
-        };
-        others.iter().map(text).collect()
     }
 
     /// Caption of the turn, which begins at `turn_ms` and is `length_ms` long.
@@ -130,7 +91,7 @@ impl Turns {
         let tokens = [self.tokens.as_slice(), &self.open].concat();
         let spoken = model.vocabulary().words(&tokens, model.frame_ms(), length_ms);
         self.language = spoken.language.or(self.language.take());
-        let mut caption = Caption { text: spoken.text, words: spoken.words, alternatives: Vec::new() };
+        let mut caption = Caption { text: spoken.text, words: spoken.words };
         self.emission_delay.correct(&mut caption.words);
         for word in &mut caption.words {
             word.start += turn_ms;
@@ -138,26 +99,6 @@ impl Turns {
         }
         caption
     }
-}
-
-/// The texts beside `likeliest`, each once: the search has several ways to a text, whose probabilities add up.
-fn alternatives(texts: Vec<Alternative>, likeliest: &str) -> Vec<Alternative> {
-    let (mut own, mut others) = (1.0, Vec::<(String, f32)>::new());
-    for Alternative { text, gap } in texts {
-        let share = (-gap).exp();
-        match others.iter_mut().find(|(other, _)| *other == text) {
-            _ if text == likeliest => own += share,
-            Some((_, known)) => *known += share,
-            None => others.push((text, share)),
-        }
-    }
-    others.into_iter().map(|(text, share): (String, f32)| Alternative { text, gap: (own / share).ln() }).collect()
-}
-
-/// True if both have the same texts with nearly the same gaps.
-fn are_alike(a: &[Alternative], b: &[Alternative]) -> bool {
-    let alike = |(a, b): (&Alternative, &Alternative)| a.text == b.text && (a.gap - b.gap).abs() <= TOLD_GAP;
-    a.len() == b.len() && a.iter().zip(b).all(alike)
 }
 
 #[cfg(test)]
@@ -199,59 +140,5 @@ mod tests {
         assert_eq!(take(&[], Some(&["the"]), false), partial("the"));
         assert_eq!(take(&[], Some(&[]), true), partial(""), "it was nothing, and no final will replace it");
         assert_eq!(take(&[], Some(&[]), true), []);
-    }
-
-    #[test]
-    fn alternatives_are_told_when_they_change() {
-        let starter = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../models/starter/asr-en");
-        let model = FastConformer::load(&starter, &Device::flex()).unwrap();
-        let mut turns = Turns::new(None, EmissionDelay::default());
-        let word = |text: &&str| {
-            let id = model.vocabulary().texts().position(|token| token == format!("\u{2581}{text}")).unwrap();
-            Token { id: id as u32, frame: 1, span: 1, confidence: 0.5 }
-        };
-        // Alternatives of a step stand behind the tokens that it emits.
-        let mut take = |tokens: &[&str], open: Option<&[&str]>, others: &[(&[&str], f32)]| -> Vec<Vec<String>> {
-            let words = |texts: &[&str]| texts.iter().map(word).collect::<Vec<Token>>();
-            let output = StepOutput {
-                tokens: words(tokens),
-                open: open.map(words),
-                alternatives: others
-                    .iter()
-                    .map(|(other, gap)| OtherTokens { tokens: words(other), gap: *gap })
-                    .collect(),
-                until_ms: 1_000,
-                ..StepOutput::default()
-            };
-            let told = turns.take(output, &model).into_iter().map(|event| match event {
-                LiveEvent::Partial(caption) => caption.alternatives.into_iter().map(|other| other.text).collect(),
-                other => panic!("{other:?}"),
-            });
-            told.collect()
-        };
-        let none: [Vec<String>; 0] = [];
-        assert_eq!(take(&[], Some(&["the"]), &[(&["a"], 0.5)]), [["a"]]);
-        assert_eq!(take(&[], Some(&["the"]), &[(&["a"], 0.7)]), none, "it is nearly as likely as before");
-        assert_eq!(take(&[], Some(&["the"]), &[(&["a"], 1.0)]), [["a"]], "it is less likely");
-        assert_eq!(
-            take(&[], Some(&["the"]), &[(&["of"], 0.1), (&["a"], 1.0)]),
-            [["of", "a"]],
-            "the likeliest text is the same"
-        );
-        assert_eq!(take(&[], None, &[]), none, "nobody looked");
-        assert_eq!(take(&["the"], Some(&["a"]), &[(&["the", "of"], 0.1)]), [["the of"]]);
-        assert_eq!(take(&[], Some(&["a"]), &[(&["of"], 0.1)]), none);
-        assert_eq!(take(&[], Some(&["a"]), &[]), [[""; 0]]);
-    }
-
-    #[test]
-    fn the_probabilities_of_one_text_add_up() {
-        let texts = [("wait", 0.5), ("when", 1.0), ("wait", 0.5), ("one", 0.0)];
-        let found = alternatives(texts.map(|(text, gap)| Alternative { text: text.to_owned(), gap }).into(), "one");
-        let texts: Vec<&str> = found.iter().map(|other| other.text.as_str()).collect();
-        assert_eq!(texts, ["wait", "when"]);
-        // Both texts are told against the two ways to the likeliest one.
-        let expected = [0.5, 1.0 + 2_f32.ln()];
-        assert!(found.iter().zip(expected).all(|(other, gap)| (other.gap - gap).abs() < 1e-6), "{found:?}");
     }
 }

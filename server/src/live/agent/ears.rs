@@ -26,9 +26,6 @@ const RECOGNIZER_SILENCE_MS: u32 = 4_000;
 /// where the device is too busy, the first pass's words are answered.
 const AGENT_FORMATTED_WITHIN_MS: u32 = 150;
 
-/// Texts beside the likeliest one that tell whether a turn is open, or its words a "stop".
-const ALTERNATIVES: usize = 8;
-
 /// The live model that hears the caller.
 pub fn recognizer() -> &'static str {
     Price::default_of(ProductKind::Realtime).model
@@ -64,7 +61,7 @@ impl Ears {
             .model(recognizer())
             .sample_rate(SAMPLE_RATE)
             .keyterms(expected(settings))
-            .alternatives(ALTERNATIVES)
+            .refreshed_partials(false)
             .turns(EndpointingRules::default().silence_ms(RECOGNIZER_SILENCE_MS))
             .language_model(live.settings.language_model.clone())
             .second_pass(live.settings.second_pass.clone())

@@ -201,14 +201,8 @@ impl Session {
         heard: Option<auricle_engine::Result<LiveOutput>>,
     ) -> Result<(), End> {
         let event = match heard {
-            Some(Ok(LiveOutput::Event(LiveEvent::Partial(caption)))) => {
-                self.happens(socket, Event::Alternatives(caption.alternatives)).await?;
-                Event::Partial(caption.text)
-            }
-            Some(Ok(LiveOutput::Event(LiveEvent::Final(caption)))) => {
-                self.happens(socket, Event::Alternatives(caption.alternatives)).await?;
-                Event::Final(caption.text)
-            }
+            Some(Ok(LiveOutput::Event(LiveEvent::Partial(caption)))) => Event::Partial(caption.text),
+            Some(Ok(LiveOutput::Event(LiveEvent::Final(caption)))) => Event::Final(caption.text),
             Some(Ok(LiveOutput::Event(LiveEvent::Formatted(caption)))) => Event::Formatted(caption.text),
             Some(Ok(LiveOutput::Settled)) => {
                 self.ears.unsettled = self.ears.unsettled.saturating_sub(1);

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use auricle_engine::audio::AudioStream;
 use auricle_tests::{
-    Account, Answer, Frame, Live, Service, Setup, Turn, eventually, fixtures, http, models, pcm, skip, text_of, turns,
+    Account, Frame, Live, Service, Setup, Turn, eventually, fixtures, models, pcm, skip, text_of, turns,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -76,10 +76,8 @@ fn turns_of(frames: &[Frame], sound: &[u8]) -> Vec<Turn> {
 }
 
 /// Second passes by their result.
-fn counted(service: &Service, result: &str) -> u64 {
-    let metrics = Answer::of(http().get(format!("{}/metrics", service.api())));
-    let name = format!("auricle_second_passes_total{{result=\"{result}\"}} ");
-    metrics.text().lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or(0)
+fn counted(service: &Service, result: &str) -> f64 {
+    service.metric(&format!("auricle_second_passes_total{{result=\"{result}\"}}"))
 }
 
 #[test]
@@ -94,7 +92,7 @@ fn the_formatted_frame_has_the_offline_models_text_and_is_counted() {
         (turns[0].formatted.text == ENGLISH).then(|| turns[0].formatted.text.clone())
     });
     assert_eq!(text, ENGLISH);
-    assert!(counted(service(), "done") > 0);
+    assert!(counted(service(), "done") > 0.0);
     assert!(counted(service(), "done") + counted(service(), "missed") > before);
 }
 
@@ -105,7 +103,7 @@ fn without_a_second_pass_the_first_ones_text_is_formatted() {
     let sound = sentence("english.flac");
     let turns = turns_of(&session(&service.account(), Some("en"), &sound), &sound);
     assert_ne!(turns[0].formatted.text, ENGLISH);
-    assert_eq!(counted(&service, "done") + counted(&service, "missed"), 0);
+    assert_eq!(counted(&service, "done") + counted(&service, "missed"), 0.0);
     let refused = service.account().ask_for_token(&json!({"language_code": "de"}));
     assert_eq!(refused.status, 422, "German came with the second pass");
 }

@@ -304,7 +304,6 @@ mod tests {
             keyterms: None,
             fusion: None,
             beam: 1,
-            alternatives: 0,
             backlog: BacklogReporter::new(Arc::default()),
         };
         executor.open(0, request).unwrap();

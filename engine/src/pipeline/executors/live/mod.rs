@@ -13,5 +13,5 @@ mod slot;
 mod turn_windows;
 
 pub use executor::{LiveBatchKey, LiveExecutor};
-pub use slot::{LiveAudio, LiveRequest, OtherTokens, StepOutput, TurnQuestion};
+pub use slot::{LiveAudio, LiveRequest, StepOutput, TurnQuestion};
 pub use turn_windows::TurnWindow;

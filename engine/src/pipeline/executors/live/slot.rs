@@ -27,9 +27,6 @@ const HOP: usize = 160;
 /// Most encoder frames of a step: a stream that is behind catches up in long steps.
 const MAX_STEP_FRAMES: usize = 112;
 
-/// Most nats by which the score of a reported alternative is below the best text's.
-const ALTERNATIVE_MARGIN: f32 = 1.5;
-
 /// Options of a live stream.
 pub struct LiveRequest {
     /// The streaming model; none where the second pass alone writes the turns, which a detector finds.
@@ -47,8 +44,6 @@ pub struct LiveRequest {
     pub fusion: Option<Arc<Fusion>>,
     /// Beam width.
     pub beam: usize,
-    /// The most other texts of the search that are reported.
-    pub alternatives: usize,
     /// Is told of processed audio.
     pub backlog: BacklogReporter,
 }
@@ -84,15 +79,6 @@ pub struct TurnQuestion {
     pub turn: usize,
 }
 
-/// Tokens that are less likely than others.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OtherTokens {
-    /// The tokens.
-    pub tokens: Vec<Token>,
-    /// By how many nats they are less likely.
-    pub gap: f32,
-}
-
 /// Output of a step for a live stream.
 #[derive(Clone, Debug, Default)]
 pub struct StepOutput {
@@ -101,8 +87,6 @@ pub struct StepOutput {
     /// Open tokens, which may still change: they replace the open tokens of earlier steps. None after a step without
     /// decoding.
     pub open: Option<Vec<Token>>,
-    /// Other tokens that may stand in the place of `tokens` and `open`, the likeliest first.
-    pub alternatives: Vec<OtherTokens>,
     /// Start of the turn, ms from the start of the session.
     pub turn_ms: u64,
     /// True if the turn is over.
@@ -486,7 +470,6 @@ impl LiveSlot {
     pub fn encoded(&mut self, stream: Stream, tokens: Vec<Token>) -> StepOutput {
         let (Some(turn), Some(group)) = (&mut self.turn, &self.request.group) else { return StepOutput::default() };
         let open = stream.open();
-        let alternatives = alternatives(&stream, &tokens, self.request.alternatives);
         turn.stream = Some(stream);
         let last = open.last().or(tokens.last());
         if let Some(since) = turn.no_token_since.take_if(|_| last.is_some()) {
@@ -499,7 +482,7 @@ impl LiveSlot {
             turn.end_row = Some(self.first_row);
         }
         self.update_ready_since();
-        let output = StepOutput { open: Some(open), alternatives, ..self.output(tokens) };
+        let output = StepOutput { open: Some(open), ..self.output(tokens) };
         if self.is_turn_encoded() { self.end_turn(output) } else { output }
     }
 
@@ -514,7 +497,6 @@ impl LiveSlot {
         let stream = turn.and_then(|turn| turn.stream);
         if let (Some(mut stream), Some(beam)) = (stream, self.request.beam()) {
             stream.close(beam);
-            output.alternatives = alternatives(&stream, &output.tokens, self.request.alternatives);
             output.tokens.extend(stream.open());
         }
         output.open = Some(Vec::new());
@@ -557,7 +539,6 @@ impl LiveSlot {
         StepOutput {
             tokens,
             open: None,
-            alternatives: Vec::new(),
             turn_ms: self.turn.as_ref().map_or(0, |turn| row_ms(turn.start_row)),
             ended: false,
             settled: 0,
@@ -591,10 +572,4 @@ fn row_ms(row: usize) -> u64 {
 /// Length of the audio of a chunk: the time in which its step has to be done.
 pub(super) fn chunk_time(group: &BatchGroup) -> Duration {
     Duration::from_millis(((group.look_ahead + 1) as f64 * group.model.frame_ms()) as u64)
-}
-
-/// At most `most` other tokens that may follow on those before the step, which emitted `tokens`.
-fn alternatives(stream: &Stream, tokens: &[Token], most: usize) -> Vec<OtherTokens> {
-    let others = stream.alternatives(ALTERNATIVE_MARGIN).take(most);
-    others.map(|(other, gap)| OtherTokens { tokens: [tokens, &other].concat(), gap }).collect()
 }
