@@ -93,6 +93,12 @@ pub struct Config {
     pub job_downloads: usize,
     /// Live sessions at a time.
     pub max_live_sessions: usize,
+    /// Answers of language models at a time; as many as live sessions where it is not set.
+    pub max_chats: Option<usize>,
+    /// Streams of speech at a time; as many as live sessions where it is not set.
+    pub max_speech_streams: Option<usize>,
+    /// Memory for the keys and values of one language model's answers.
+    pub language_cache_bytes: usize,
     /// The longest duration of a live session.
     pub live_session_seconds: u32,
     /// A live session without audio for this time is ended.
@@ -268,6 +274,9 @@ impl Default for Config {
             job_workers: 1,
             job_downloads: 64,
             max_live_sessions: 256,
+            max_chats: None,
+            max_speech_streams: None,
+            language_cache_bytes: 1 << 30,
             live_session_seconds: 3300,
             live_idle_seconds: 60,
             turn_silence_ms: 700,
@@ -349,7 +358,7 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 84] = [
+const KEYS: [&str; 87] = [
     "data",
     "models",
     "device",
@@ -385,6 +394,9 @@ const KEYS: [&str; 84] = [
     "job_workers",
     "job_downloads",
     "max_live_sessions",
+    "max_chats",
+    "max_speech_streams",
+    "language_cache_bytes",
     "live_session_seconds",
     "live_idle_seconds",
     "turn_silence_ms",
@@ -522,6 +534,9 @@ impl Config {
             ("job_workers", self.job_workers as u64),
             ("job_downloads", self.job_downloads as u64),
             ("max_live_sessions", self.max_live_sessions as u64),
+            ("max_chats", self.max_chats.unwrap_or(1) as u64),
+            ("max_speech_streams", self.max_speech_streams.unwrap_or(1) as u64),
+            ("language_cache_bytes", self.language_cache_bytes as u64),
             ("live_session_seconds", self.live_session_seconds.into()),
             ("live_idle_seconds", self.live_idle_seconds.into()),
             ("poll_seconds", self.poll_seconds.into()),

@@ -231,16 +231,16 @@ impl EngineDevices {
         let mut state = place.state.lock().unwrap_or_else(PoisonError::into_inner);
         let lost = |reason: &str| Error::Device { device: place.info.id.clone(), reason: reason.to_owned() };
         match &*state {
-            State::Works(device) => match device.check() {
-                Ok(()) => return Ok(device.clone()),
-                Err(reason) => {
-                    let reason = format!("it was lost: {reason}");
-                    metrics::counter!("auricle_devices_lost_total").increment(1);
-                    device.give_up(&reason);
-                    self.drop_apart(device.clone());
-                    *state = State::Lost { reason, tried: Instant::now() };
-                }
-            },
+            State::Works(device) => {
+                let device = device.clone();
+                let Err(reason) = device.check() else { return Ok(device) };
+                let reason = format!("it was lost: {reason}");
+                metrics::counter!("auricle_devices_lost_total").increment(1);
+                device.give_up(&reason);
+                // The other handle goes first, so that the last one is dropped on the thread.
+                *state = State::Lost { reason, tried: Instant::now() };
+                self.drop_apart(device);
+            }
             State::Lost { reason, tried } if tried.elapsed() < REOPEN_EVERY => return Err(lost(reason)),
             State::Lost { .. } => {}
         }

@@ -412,7 +412,7 @@ impl<E: BatchExecutor> Worker<E> {
     /// The error for streams whose executor panicked. (The default hook has printed the panic with its place.)
     #[track_caller]
     fn panicked(&self, panic: &(dyn Any + Send)) -> Error {
-        if let Some(cause) = self.executor.cause_of_panic() {
+        if let Ok(Some(cause)) = catch_unwind(AssertUnwindSafe(|| self.executor.cause_of_panic())) {
             return cause;
         }
         let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -281,6 +281,9 @@ async fn open_models(config: &Config) -> Result<(Catalog, Option<Engine>), Strin
         .precision(config.precision_choice()?)
         // A new session may start before the engine has seen the end of an old one, so there are two slots for each.
         .live_streams(config.max_live_sessions.saturating_mul(2))
+        .chats(config.max_chats.unwrap_or(config.max_live_sessions))
+        .speech_streams(config.max_speech_streams.unwrap_or(config.max_live_sessions))
+        .kv_memory(config.language_cache_bytes)
         .tagger(config.tagger_choice())
         .turn_detector(config.turn_detector_choice())
         .recordings(config.job_workers.saturating_mul(2));

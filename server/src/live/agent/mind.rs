@@ -1,6 +1,7 @@
 //! The mind: asks a language model to go on with a conversation.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use auricle_engine::converse::{self, Event, Failure};
 use futures_util::StreamExt as _;
@@ -10,11 +11,16 @@ use super::settings::Settings;
 use crate::ids;
 use crate::language::repetition::until_repeated;
 use crate::language::{
-    ChatOptions, ChatRequest, LanguageError, LanguageModel, Message, Piece, Role, ToolCall, ToolChoice, grounding,
+    ChatOptions, ChatRequest, LanguageError, LanguageModel, Message, Piece, Pieces, Role, ToolCall, ToolChoice,
+    grounding,
 };
 
 /// The longest reply, tokens.
 const MAX_TOKENS: u32 = 1_024;
+
+/// The longest wait of a reply for a place among the answers of the model, and the pause between two requests.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(10);
+const PLACE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Added to the prompt: what is written is spoken.
 const SPOKEN: &str = "You are in a spoken conversation. Your words are read aloud: answer in one to three short sentences of plain text, \
@@ -92,17 +98,33 @@ fn fit(model: &dyn LanguageModel, settings: &Settings, messages: &mut Vec<Messag
         .iter()
         .map(|tool| model.count_tokens(&format!("{}{:?}{}", tool.name, tool.description, tool.parameters)))
         .sum();
-    while grounding::tokens(model, messages, Some(MAX_TOKENS)) + tools > model.context_tokens() {
+    // Each message is counted once: the conversation waits meanwhile.
+    let count = |message: &Message| grounding::tokens(model, std::slice::from_ref(message), None);
+    let mut counts: Vec<usize> = messages.iter().map(count).collect();
+    let answer = grounding::tokens(model, &[], Some(MAX_TOKENS));
+    while counts.iter().sum::<usize>() + answer + tools > model.context_tokens() {
         let next_turn = messages.iter().skip(2).position(|message| message.role == Role::User);
         let Some(next_turn) = next_turn.map(|at| at + 2) else { return };
         messages.drain(1..next_turn);
+        counts.drain(1..next_turn);
+    }
+}
+
+/// Asks for an answer. A model all of whose places are taken is asked again: who waits for an agent's reply gets it late rather than not.
+async fn ask(model: &dyn LanguageModel, request: ChatRequest) -> Result<Pieces, LanguageError> {
+    let until = Instant::now() + PLACE_TIMEOUT;
+    loop {
+        match model.chat(request.clone()).await {
+            Err(LanguageError::Busy(_)) if Instant::now() < until => tokio::time::sleep(PLACE_PAUSE).await,
+            asked => return asked,
+        }
     }
 }
 
 /// Thinks, and sends what comes of it. Dropping the future cancels it.
 pub async fn think(model: Arc<dyn LanguageModel>, request: ChatRequest, thought: u64, events: Sender<Event>) {
     let send = async |event: Event| events.send(event).await.is_ok();
-    let mut pieces = match model.chat(request).await {
+    let mut pieces = match ask(model.as_ref(), request).await {
         Ok(pieces) => until_repeated(pieces),
         Err(error) => {
             tracing::warn!(%error, "the language model failed");
@@ -139,4 +161,61 @@ pub async fn think(model: Arc<dyn LanguageModel>, request: ChatRequest, thought:
     }
     let error = LanguageError::Upstream("the answer ended midway".into());
     send(Event::MindFailed { thought, failure: failure(&error) }).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt as _;
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+
+    /// A model of 4,000 tokens, ten to a message, which is busy a few times.
+    #[derive(Default)]
+    struct Model {
+        counted: AtomicUsize,
+        busy: AtomicUsize,
+    }
+
+    impl LanguageModel for Model {
+        fn id(&self) -> &str {
+            "model"
+        }
+
+        fn context_tokens(&self) -> usize {
+            4_000
+        }
+
+        fn count_tokens(&self, _: &str) -> usize {
+            self.counted.fetch_add(1, Ordering::Relaxed);
+            10
+        }
+
+        fn chat(&self, _: ChatRequest) -> BoxFuture<'_, Result<Pieces, LanguageError>> {
+            let left = self.busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            let pieces: Pieces = futures_util::stream::empty().boxed();
+            std::future::ready(if left.is_ok() { Err(LanguageError::Busy("full".into())) } else { Ok(pieces) }).boxed()
+        }
+    }
+
+    #[test]
+    fn a_long_conversation_is_counted_once_and_loses_its_oldest_turns() {
+        let model = Model::default();
+        let turns = (0..1_000).flat_map(|_| [Role::User, Role::Assistant]).map(|role| Message::new(role, "words"));
+        let mut messages: Vec<Message> = std::iter::once(Message::new(Role::System, "prompt")).chain(turns).collect();
+        fit(&model, &Settings::default(), &mut messages);
+        assert!((100..400).contains(&messages.len()), "{}", messages.len());
+        assert_eq!((messages[0].role, messages[1].role), (Role::System, Role::User));
+        assert!(model.counted.into_inner() <= 2_001);
+    }
+
+    #[tokio::test]
+    async fn a_reply_waits_for_a_place() {
+        let request = ChatRequest { messages: Vec::new(), options: ChatOptions::default(), account: None };
+        let model = Model { busy: AtomicUsize::new(3), ..Model::default() };
+        assert!(ask(&model, request).await.is_ok());
+        assert_eq!(model.busy.into_inner(), 0);
+    }
 }

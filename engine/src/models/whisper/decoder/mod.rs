@@ -20,7 +20,7 @@ pub enum Decoder {
     /// On a GPU.
     Gpu(Box<gpu::Decoder>),
     /// On the CPU.
-    Cpu(cpu::Decoder),
+    Cpu(Box<cpu::Decoder>),
 }
 
 /// Decoder state of rows, which are windows decoded together.
@@ -68,7 +68,7 @@ impl Decoder {
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
         if is_cpu(scope.device()) {
-            cpu::Decoder::load(scope, config, precision).map(Self::Cpu)
+            cpu::Decoder::load(scope, config, precision).map(|decoder| Self::Cpu(Box::new(decoder)))
         } else {
             gpu::Decoder::load(scope, config, precision).map(|decoder| Self::Gpu(Box::new(decoder)))
         }
