@@ -14,6 +14,7 @@ use auricle_engine::{Catalog, TaggerChoice, load_tagger};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use super::findings::Findings;
 use super::{Failure, ModelsFolder, Result, output};
 
 /// What is asked of a text; the same flags for `analyze` and `transcribe`.
@@ -251,50 +252,16 @@ fn render(analyzed: &Analyzed, asked: AnalysisArgs, format: TextFormat) -> Resul
     if format == TextFormat::Json {
         return output::json(analyzed);
     }
-    let mut text = format!("{}\n", analyzed.redacted);
+    let more = analyzed.more.as_ref();
     // With redaction the text of a finding would show what was hidden.
-    if asked.entities && !asked.pii {
-        let rows: Vec<Vec<String>> = analyzed
-            .entities
-            .iter()
-            .map(|entity| vec![entity.label.to_owned(), output::one_line(&entity.text)])
-            .collect();
-        text.push('\n');
-        text.push_str(&output::table(&rows));
-    }
-    if let Some(more) = &analyzed.more {
-        text.push_str(&sections(more));
-    }
-    Ok(text)
-}
-
-/// Summary, chapters, sentiments and sensitive sentences as text.
-fn sections(more: &More) -> String {
-    let mut text = String::new();
-    if let Some(summary) = &more.summary {
-        text.push_str(&format!("\n{summary}\n"));
-    }
-    for chapter in more.chapters.iter().flatten() {
-        text.push_str(&format!("\n{}\n{}\n", chapter.headline, chapter.summary));
-    }
-    let sentiments = more.sentiment_results.iter().flatten();
-    let rows: Vec<Vec<String>> = sentiments
-        .map(|sentence| vec![format!("{:?}", sentence.sentiment).to_uppercase(), output::one_line(&sentence.text)])
-        .collect();
-    if !rows.is_empty() {
-        text.push('\n');
-        text.push_str(&output::table(&rows));
-    }
-    let flagged = more.content_safety.iter().flat_map(|report| &report.results);
-    let rows: Vec<Vec<String>> = flagged
-        .map(|sentence| {
-            let labels: Vec<&str> = sentence.labels.iter().map(|label| label.label).collect();
-            vec![labels.join(","), output::one_line(&sentence.text)]
-        })
-        .collect();
-    if !rows.is_empty() {
-        text.push('\n');
-        text.push_str(&output::table(&rows));
-    }
-    text
+    let entities = if asked.entities && !asked.pii { analyzed.entities.as_slice() } else { &[] };
+    let findings = Findings {
+        summary: more.and_then(|more| more.summary.as_deref()),
+        chapters: more.and_then(|more| more.chapters.as_deref()),
+        entities: entities.iter().map(|entity| (entity.label, entity.text.as_str())).collect(),
+        sentiments: more.and_then(|more| more.sentiment_results.as_deref()),
+        safety: more.and_then(|more| more.content_safety.as_ref()),
+        has_times: false,
+    };
+    Ok(format!("{}\n{}", analyzed.redacted, findings.sections()))
 }

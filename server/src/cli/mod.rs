@@ -8,6 +8,7 @@ mod bench;
 mod callers;
 mod chat;
 mod devices;
+mod findings;
 mod gpu_plan;
 mod hint;
 mod interrupt;

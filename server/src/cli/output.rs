@@ -48,7 +48,7 @@ impl Format {
         }
     }
 
-    /// The whole document, line feed at the end included. `coloured` names of speakers are for a terminal.
+    /// The whole document, line feed at the end included; text and subtitles without the analysis. `coloured` names of speakers are for a terminal.
     pub fn render(
         self,
         file: &str,

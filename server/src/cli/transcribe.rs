@@ -12,6 +12,7 @@ use auricle_engine::{Catalog, EngineOptions, Error, KnownSpeaker, SpeakerLabels,
 use clap::Args;
 
 use super::analyze::{AnalysisArgs, TaggerArgs};
+use super::findings::Findings;
 use super::keys::DatabaseArgs;
 use super::output::{self, Format, OutFolder};
 use super::progress::{Bar, clock, speed};
@@ -207,7 +208,16 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
         for warning in &transcript.warnings {
             output::say(&format_args!("{name}: warning: {warning}"));
         }
-        let document = args.format.render(&name, &transcript, analysis.as_ref(), coloured)?;
+        let mut document = args.format.render(&name, &transcript, analysis.as_ref(), coloured)?;
+        let findings = analysis.as_ref().map(|analysis| Findings::of(analysis).sections()).unwrap_or_default();
+        match args.format {
+            Format::Text => document += &findings,
+            Format::Srt | Format::Vtt if !findings.is_empty() => {
+                let place = "subtitles have no place for the analysis: --format json has it";
+                output::say(&format_args!("{name}: warning: {place}"));
+            }
+            _ => {}
+        }
         match &out {
             Some(folder) => match folder.write(index, &document) {
                 Ok(path) if !args.quiet => output::say(&format_args!("{name}: wrote {}", path.display())),

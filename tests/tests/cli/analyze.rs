@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use auricle_tests::{Run, command, ended, fixtures, models};
+use auricle_tests::{Run, command, ended, fixtures, models, speech};
 use serde_json::{Value, json};
 
 fn analyze(args: &[&str], input: impl AsRef<[u8]>) -> Run {
@@ -59,7 +59,7 @@ fn text_shows_what_remains() {
         "Call me, you b******:\n  [PHONE_NUMBER]\n"
     );
     let all = analyze(&["--entities"], "I met Maria Lopez.\n");
-    assert_eq!(all.stdout, "I met Maria Lopez.\n\nPERSON_NAME  Maria Lopez\n");
+    assert_eq!(all.stdout, "I met Maria Lopez.\n\n## Entities\n\nPERSON_NAME  Maria Lopez\n");
 }
 
 #[test]
@@ -157,4 +157,24 @@ fn a_recording_is_transcribed_without_its_personal_words() {
         assert!(!shown, "{hidden} in {all}");
     }
     assert!(found[0]["entities"].as_array().unwrap().iter().any(|entity| entity["text"] == "[PERSON_NAME]"), "{all}");
+}
+
+#[test]
+fn the_text_of_a_recording_is_followed_by_what_was_asked() {
+    let transcribe = |format: &str| {
+        let asked = ["--summary=gist", "--chapters", "--sentiment", "--format", format, "--models"];
+        let mut command = command();
+        command.args(["transcribe", "--device", "cpu", "--quiet"]).args(asked).arg(models());
+        ended(command.arg(speech()).output().unwrap())
+    };
+    let text = transcribe("text");
+    let (spoken, findings) = text.stdout.split_once("\n## Summary\n\n").unwrap_or_else(|| panic!("{}", text.stdout));
+    assert_eq!(spoken.lines().count(), 1, "{spoken}");
+    assert!(findings.contains("\n## Chapters\n\n0:00  ") && findings.contains("\n## Sentiment\n\n0:0"), "{findings}");
+    let subtitles = transcribe("srt");
+    assert!(
+        !subtitles.stdout.contains("Summary") && subtitles.stderr.contains("--format json"),
+        "{}",
+        subtitles.stderr
+    );
 }
