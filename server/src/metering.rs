@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::billing::Price;
+use crate::billing::{Price, ProductKind};
 use crate::ids::{AccountId, KeyId, NodeId, SessionId};
 use crate::store::{Admission, Allowance, LiveSession, Result, Store};
 
@@ -157,9 +157,13 @@ impl Metering {
 
     /// Bills a session. False if the database failed.
     async fn bill(&self, session: &LiveSession, connected_ms: i64) -> bool {
-        let Some(price) = Price::of_session(&session.model) else { return true };
         let connected_ms = connected_ms.clamp(0, ms(self.max_duration));
-        match self.store.end_session(session, price.unit_type, connected_ms, price.cents(connected_ms)).await {
+        // The session of a model that has left the prices costs nothing, and gives back what was reserved for it.
+        let (unit_type, cents) = match Price::of_session(&session.model) {
+            Some(price) => (price.unit_type, price.cents(connected_ms)),
+            None => (Price::default_of(ProductKind::Realtime).unit_type, 0),
+        };
+        match self.store.end_session(session, unit_type, connected_ms, cents).await {
             Ok(()) => {
                 metrics::histogram!("auricle_live_session_seconds").record(connected_ms as f64 / 1e3);
                 true
@@ -267,4 +271,29 @@ impl Drop for Meter {
 
 fn ms(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Durability;
+
+    #[tokio::test]
+    async fn a_session_of_a_model_without_a_price_gives_back_what_was_reserved() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&Store::url_in(folder.path()), Durability::Crash).await.unwrap();
+        let account = store.account_of("somebody@example.org", 100).await.unwrap().id;
+        let key = store.create_key(&account, "test", None).await.unwrap().id;
+        let metering = Arc::new(Metering::new(store.clone(), Duration::from_secs(60), Duration::from_secs(60)));
+        let reserved = async || store.allowance(&account).await.unwrap().reserved;
+        for model in ["svc-realtime", "svc-of-an-earlier-version"] {
+            let Started::Metered(meter) = metering.start(&account, &key, model, 7).await.unwrap() else {
+                panic!("it starts");
+            };
+            assert_eq!(reserved().await, 7, "{model}");
+            meter.stop().await;
+            assert_eq!(reserved().await, 0, "{model}");
+        }
+        assert_eq!(store.usage(&account, 10, 0).await.unwrap().1, 2);
+    }
 }

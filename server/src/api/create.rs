@@ -5,7 +5,6 @@ use auricle_engine::analysis::summary::SummaryForm;
 use auricle_engine::analysis::{self, Label, Substitution};
 use auricle_engine::audio::Cover;
 use hyper::StatusCode;
-use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::TranscriptsState;
@@ -15,7 +14,7 @@ use crate::http::body::Fields;
 use crate::http::response::{ApiError, Result};
 use crate::ids::{AccountId, TranscriptId, UploadId};
 use crate::outbound::Outbound;
-use crate::store::{NewTranscript, Source, Store, UploadStatus};
+use crate::store::{JobOptions, NewTranscript, Source, Store, UploadStatus};
 
 /// The most vocabulary hints, and the length of each.
 const MAX_KEYTERMS: usize = 1000;
@@ -30,18 +29,6 @@ pub const MAX_URL_CHARS: usize = 4096;
 /// No language code is longer.
 const MAX_CODE_CHARS: usize = 35;
 
-/// The analysis flags, in the contract's order.
-pub const FLAGS: [&str; 8] = [
-    "speaker_labels",
-    "pii_redaction",
-    "profanity_filter",
-    "summarization",
-    "auto_chapters",
-    "entity_detection",
-    "sentiment_analysis",
-    "content_moderation",
-];
-
 /// More policies than there are labels are a mistake; no label is longer.
 const MAX_POLICIES: usize = 100;
 const MAX_POLICY_CHARS: usize = 50;
@@ -55,30 +42,36 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     let upload_id = fields.string("upload_id")?;
     let model = fields.string("model")?.unwrap_or_else(|| "svc-best".into());
     let language_code = fields.string("language_code")?;
-    let language_codes = fields.strings("language_codes", 100, MAX_CODE_CHARS)?;
-    let medical_mode = fields.flag("medical_mode")?;
-    let keyterms = fields.strings("keyterms_prompt", MAX_KEYTERMS, MAX_KEYTERM_CHARS)?;
-    let mut flags = Vec::new();
-    for name in FLAGS {
-        flags.push((name, fields.flag(name)?));
-    }
-    let identify_speakers = fields.flag("identify_speakers")?;
-    let multichannel = fields.flag("multichannel")?;
-    let policies = policies(&mut fields)?;
-    let substitution = fields.string("pii_substitution")?;
-    if let Some(name) = substitution.as_deref().filter(|name| Substitution::named(name).is_none()) {
+    let options = JobOptions {
+        speaker_labels: fields.flag("speaker_labels")?,
+        speakers_expected: fields.integer("speakers_expected", 1..=20)?.map(i64::unsigned_abs),
+        identify_speakers: fields.flag("identify_speakers")?,
+        multichannel: fields.flag("multichannel")?,
+        auto_chapters: fields.flag("auto_chapters")?,
+        summarization: fields.flag("summarization")?,
+        summary_type: fields.string("summary_type")?,
+        pii_redaction: fields.flag("pii_redaction")?,
+        pii_policies: policies(&mut fields)?,
+        pii_substitution: fields.string("pii_substitution")?,
+        redact_audio: fields.string("redact_audio")?,
+        profanity_filter: fields.flag("profanity_filter")?,
+        entity_detection: fields.flag("entity_detection")?,
+        sentiment_analysis: fields.flag("sentiment_analysis")?,
+        content_moderation: fields.flag("content_moderation")?,
+        medical_mode: fields.flag("medical_mode")?,
+        language_codes: fields.strings("language_codes", 100, MAX_CODE_CHARS)?,
+        keyterms_prompt: fields.strings("keyterms_prompt", MAX_KEYTERMS, MAX_KEYTERM_CHARS)?,
+    };
+    if let Some(name) = options.pii_substitution.as_deref().filter(|name| Substitution::named(name).is_none()) {
         return Err(ApiError::validation(format!("`pii_substitution` must be entity_name or hash, not {name:?}.")));
     }
-    let redact_audio = fields.string("redact_audio")?;
-    if let Some(name) = redact_audio.as_deref().filter(|name| Cover::named(name).is_none()) {
+    if let Some(name) = options.redact_audio.as_deref().filter(|name| Cover::named(name).is_none()) {
         return Err(ApiError::validation(format!("`redact_audio` must be beep or silence, not {name:?}.")));
     }
-    if redact_audio.is_some() && !flags.contains(&("pii_redaction", true)) {
+    if options.redact_audio.is_some() && !options.pii_redaction {
         return Err(ApiError::validation("`redact_audio` needs `pii_redaction`: it hides what that has found."));
     }
-    let speakers_expected = fields.integer("speakers_expected", 1..=20)?;
-    let summary_type = fields.string("summary_type")?;
-    if let Some(name) = summary_type.as_deref().filter(|name| name.parse::<SummaryForm>().is_err()) {
+    if let Some(name) = options.summary_type.as_deref().filter(|name| name.parse::<SummaryForm>().is_err()) {
         let message = format!("`summary_type` must be bullets, gist, headline or paragraph, not {name:?}.");
         return Err(ApiError::validation(message));
     }
@@ -97,8 +90,8 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         })?;
     }
     let source = named_source(&state.outbound, audio_url, upload_id)?;
-    let speaker_labels = flags.contains(&("speaker_labels", true));
-    if multichannel && speakers_expected.is_some() {
+    let JobOptions { speaker_labels, multichannel, .. } = options;
+    if multichannel && options.speakers_expected.is_some() {
         return Err(ApiError::validation(
             "`speakers_expected` and `multichannel` exclude each other: each channel is a speaker.",
         ));
@@ -108,34 +101,21 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
             "`speaker_labels` cannot be served: the models folder has no diarizer.",
         ));
     }
-    if identify_speakers && (!speaker_labels || multichannel) {
+    if options.identify_speakers && (!speaker_labels || multichannel) {
         return Err(ApiError::validation(
             "`identify_speakers` names the speakers of `speaker_labels`: send both, without `multichannel`.",
         ));
     }
-    check_languages(&state.catalog, &model, language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
-    if flags.contains(&("pii_redaction", true)) {
-        check_redaction(language_code.as_deref(), language_codes.as_deref().unwrap_or_default())?;
+    let codes = options.language_codes.as_deref().unwrap_or_default();
+    check_languages(&state.catalog, &model, language_code.as_deref(), codes)?;
+    if options.pii_redaction {
+        check_redaction(language_code.as_deref(), codes)?;
     }
     let default_title = match &source {
         Source::Url(url) => title_of(url),
         Source::Upload(id) => upload_filename(&state.store, account, id).await?,
     };
 
-    let mut options = Map::new();
-    for (name, on) in flags {
-        options.insert(name.into(), on.into());
-    }
-    options.insert("pii_policies".into(), json!(policies));
-    options.insert("pii_substitution".into(), json!(substitution));
-    options.insert("redact_audio".into(), json!(redact_audio));
-    options.insert("summary_type".into(), json!(summary_type));
-    options.insert("speakers_expected".into(), json!(speakers_expected));
-    options.insert("identify_speakers".into(), identify_speakers.into());
-    options.insert("multichannel".into(), multichannel.into());
-    options.insert("medical_mode".into(), medical_mode.into());
-    options.insert("language_codes".into(), json!(language_codes));
-    options.insert("keyterms_prompt".into(), json!(keyterms));
     Ok(NewTranscript {
         id: TranscriptId::new(),
         account: account.clone(),
@@ -144,7 +124,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         title: Some(title.unwrap_or(default_title)),
         language_code,
         webhook_url,
-        options: Value::Object(options),
+        options,
         // Without an estimate it is what any work costs at least, until the duration is known.
         reserved_cents: price.cents(estimated_duration_sec.unwrap_or_default().saturating_mul(1000)),
         created_at: clock::now_ms(),
@@ -185,13 +165,13 @@ fn check_languages(catalog: &Catalog, model: &str, code: Option<&str>, codes: &[
 }
 
 /// The labels that redaction hides, if the request names any.
-fn policies(fields: &mut Fields) -> Result<Option<Vec<&'static str>>> {
+fn policies(fields: &mut Fields) -> Result<Option<Vec<String>>> {
     let Some(names) = fields.strings("pii_policies", MAX_POLICIES, MAX_POLICY_CHARS)? else { return Ok(None) };
     if names.is_empty() {
         return Err(ApiError::validation("`pii_policies` is empty: leave it out to hide all, or name some."));
     }
     let labels = names.iter().map(|name| {
-        let label = Label::named(&name.to_uppercase()).map(Label::name);
+        let label = Label::named(&name.to_uppercase()).map(|label| label.name().to_owned());
         label.ok_or_else(|| {
             let known: Vec<&str> = Label::ALL.iter().map(|label| label.name()).collect();
             ApiError::validation(format!("`pii_policies` has {name:?}; it may have {}.", known.join(", ")))

@@ -52,7 +52,7 @@ fn render(transcript: &Transcript, status: Status) -> serde_json::Result<String>
         model: &transcript.model,
         title: transcript.title.as_deref(),
         language_code: transcript.language_code.as_deref(),
-        speaker_labels: transcript.options["speaker_labels"].as_bool().unwrap_or(false),
+        speaker_labels: transcript.options.speaker_labels,
         text: transcript.text.as_deref(),
         confidence: confidence(transcript),
         audio_duration_sec: duration_sec(transcript),

@@ -308,7 +308,7 @@ pub async fn redacted_audio(state: Arc<TranscriptsState>, request: RequestContex
             "This transcript has no redacted audio; create it with `pii_redaction` and `redact_audio` (beep or silence).",
         )
     };
-    if !transcript.options["redact_audio"].is_string() {
+    if transcript.options.redact_audio.is_none() {
         return Err(none());
     }
     check_completed(transcript.status)?;

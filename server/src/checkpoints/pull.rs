@@ -232,13 +232,18 @@ pub async fn pull(
         Ok(checked) => checked?,
         Err(panic) => return Err(PullError::Request(format!("{} could not be checked: {panic}", target.repository))),
     }
-    let _ = fs::remove_file(parts.join(COMMIT));
     let old = pulls.join(format!("{name}.old"));
+    // A pull that was killed may have left it.
+    if old.exists() {
+        fs::remove_dir_all(&old).map_err(cannot(&old))?;
+    }
     if place.exists() {
         fs::rename(&place, &old).map_err(cannot(&place))?;
     }
     fs::create_dir_all(place.parent().unwrap_or(models)).map_err(cannot(&place))?;
     fs::rename(&parts, &place).map_err(cannot(&place))?;
+    // Not before: parts without a commit are those of any.
+    let _ = fs::remove_file(place.join(COMMIT));
     if old.exists() {
         fs::remove_dir_all(&old).map_err(cannot(&old))?;
     }

@@ -18,14 +18,15 @@ use tokio_util::io::ReaderStream;
 use tokio_util::sync::CancellationToken;
 
 use super::JobRunner;
-use super::passes::{passes, without_terms};
+use super::passes::{cover, passes, without_terms};
 use super::peaks::Peaks;
 use super::queue::{Start, Worker};
 use crate::backoff::jittered_ms;
 use crate::billing::{Price, ProductKind};
+use crate::ids::AccountId;
 use crate::languages::primary_subtag;
 use crate::storage::LocalFile;
-use crate::store::{AttemptCount, CompletedTranscript, Job, Outcome, redacted_audio_key};
+use crate::store::{AttemptCount, CompletedTranscript, Job, JobOptions, Outcome, redacted_audio_key};
 
 /// Delay before the second attempt. It doubles with each attempt.
 const RETRY_MS: i64 = 5_000;
@@ -43,7 +44,7 @@ pub(super) enum AttemptError {
     Permanent(String),
     /// The attempt failed, and the job may be the reason: another attempt may succeed.
     Retryable(String),
-    /// The service failed whatever the job: its database, its store or its disk.
+    /// The service failed whatever the job: its database, its store, its disk, its devices.
     OwnFault(String),
     /// The job was deleted or given to another worker, or the service stops.
     Canceled,
@@ -182,16 +183,20 @@ impl JobRunner {
     }
 
     /// The people whom a job may name. Where names of persons are hidden it names nobody.
-    async fn known_speakers(&self, job: &Job, passes: &Passes) -> Result<Vec<KnownSpeaker>, AttemptError> {
-        let is_on = |name: &str| job.options[name].as_bool().unwrap_or_default();
+    async fn known_speakers(
+        &self,
+        account: &AccountId,
+        options: &JobOptions,
+        passes: &Passes,
+    ) -> Result<Vec<KnownSpeaker>, AttemptError> {
         let hides_names = passes.redaction.as_ref().is_some_and(|redaction| redaction.covers(Label::PersonName));
-        if !is_on("identify_speakers") || !is_on("speaker_labels") || hides_names {
+        if !options.identify_speakers || !options.speaker_labels || hides_names {
             return Ok(Vec::new());
         }
         let failed = |error: std::io::Error| {
             AttemptError::OwnFault(format!("the profiles of speakers could not be read: {error}"))
         };
-        self.profiles.known(&job.account).await.map_err(failed)
+        self.profiles.known(account).await.map_err(failed)
     }
 
     /// Gives a worker back and waits for all of them.
@@ -213,17 +218,22 @@ impl JobRunner {
         let Some(price) = Price::of(&job.model, ProductKind::Prerecorded) else {
             return Err(AttemptError::Permanent(format!("There is no model {}.", job.model)));
         };
+        let unreadable = |reason: &String| {
+            let reason = format!("The options of this transcript cannot be read: {reason}. Create it again.");
+            AttemptError::Permanent(reason)
+        };
+        let asked = job.options.as_ref().map_err(unreadable)?;
+        let passes = passes(asked).map_err(|reason| unreadable(&reason))?;
+        let cover = cover(asked).map_err(|reason| unreadable(&reason))?;
         let (file, worker) = self.local_audio(job, start).await?;
         let _worker = if job.runs_alone() { self.all_workers(worker).await? } else { worker };
         let (file, audio) = open(file).await?;
         if let Some(duration_s) = audio.duration_s() {
             self.reserve(job, price.cents((duration_s * 1e3) as i64)).await?;
         }
-        let passes = passes(&job.options);
-        let options = transcribe_options(job).known_speakers(self.known_speakers(job, &passes).await?);
-        let redacts = passes.redaction.is_some();
-        let multichannel = job.options["multichannel"].as_bool().unwrap_or_default();
-        let cover = job.options["redact_audio"].as_str().and_then(Cover::named);
+        let known = self.known_speakers(&job.account, asked, &passes).await?;
+        let options = transcribe_options(job, asked).known_speakers(known);
+        let (redacts, multichannel) = (passes.redaction.is_some(), asked.multichannel);
         let scratch = self.settings.scratch.clone();
         // Dropping this future stops the engine's thread, too.
         let dropped = Arc::new(AtomicBool::new(false));
@@ -281,7 +291,7 @@ impl JobRunner {
             duration_ms,
             waveform,
             analysis,
-            options: redacts.then(|| without_terms(&job.options)),
+            options: redacts.then(|| without_terms(asked)),
             sku: price.model,
             unit_type: price.unit_type,
             cents: price.cents(duration_ms),
@@ -345,10 +355,8 @@ impl Drop for SetOnDrop {
     }
 }
 
-fn transcribe_options(job: &Job) -> TranscribeOptions {
-    let keyterms = job.options["keyterms_prompt"].as_array().into_iter().flatten();
-    let codes = job.options["language_codes"].as_array().into_iter().flatten();
-    let languages: Vec<String> = codes.filter_map(|code| code.as_str()).map(str::to_owned).collect();
+fn transcribe_options(job: &Job, asked: &JobOptions) -> TranscribeOptions {
+    let languages = asked.language_codes.clone().unwrap_or_default();
     // A list of one language names the language of the recording.
     let language = job.language_code.clone().or_else(|| {
         let (first, others) = languages.split_first()?;
@@ -357,13 +365,13 @@ fn transcribe_options(job: &Job) -> TranscribeOptions {
     let mut options = TranscribeOptions::default()
         .model(&job.model)
         .languages(languages)
-        .keyterms(keyterms.filter_map(|term| term.as_str()))
-        .medical_mode(job.options["medical_mode"].as_bool().unwrap_or_default());
+        .keyterms(asked.keyterms_prompt.iter().flatten().map(String::as_str))
+        .medical_mode(asked.medical_mode);
     options.language = language;
-    options.speakers = match (job.options["speaker_labels"].as_bool(), job.options["speakers_expected"].as_u64()) {
-        (Some(true), Some(count)) => SpeakerLabels::Expected(count as usize),
-        (Some(true), None) => SpeakerLabels::Found,
-        _ => SpeakerLabels::Off,
+    options.speakers = match (asked.speaker_labels, asked.speakers_expected) {
+        (true, Some(count)) => SpeakerLabels::Expected(count as usize),
+        (true, None) => SpeakerLabels::Found,
+        (false, _) => SpeakerLabels::Off,
     };
     options
 }
@@ -382,8 +390,9 @@ async fn open(file: LocalFile) -> Result<(LocalFile, AudioStream), AttemptError>
     opening.await.unwrap_or_else(|panic| Err(AttemptError::Retryable(format!("the file could not be opened: {panic}"))))
 }
 
-/// Decides if another attempt may succeed. Faults of the file and of the request are permanent. All others are faults of the
-/// service and count as an attempt, and so does a cancellation that nobody asked for, which is a bug.
+/// Decides if another attempt may succeed. Faults of the file and of the request are permanent. A full engine and a lost device fail every
+/// job alike. All others are faults of the service and count as an attempt, and so does a cancellation that was not asked for, which is a
+/// bug.
 fn classify(error: Error, asked_to_stop: bool) -> AttemptError {
     match error {
         Error::Canceled if asked_to_stop => AttemptError::Canceled,
@@ -395,6 +404,7 @@ fn classify(error: Error, asked_to_stop: bool) -> AttemptError {
         | Error::LanguageModel { .. }
         | Error::UnknownModel(_)
         | Error::InvalidOption(_) => AttemptError::Permanent(sentence(&error.to_string())),
+        Error::Busy(_) | Error::Device { .. } => AttemptError::OwnFault(error.to_string()),
         Error::Internal { place, ref reason } => {
             tracing::error!(%place, reason, "an internal error of the engine");
             AttemptError::Retryable(error.to_string())
@@ -419,9 +429,9 @@ mod tests {
     fn only_a_requested_cancellation_does_not_count_as_an_attempt() {
         assert!(matches!(classify(Error::Canceled, true), AttemptError::Canceled));
         assert!(matches!(classify(Error::Canceled, false), AttemptError::Retryable(_)));
-        assert!(matches!(classify(Error::Busy("full".into()), true), AttemptError::Retryable(_)));
+        assert!(matches!(classify(Error::Busy("full".into()), true), AttemptError::OwnFault(_)));
         let lost = Error::Device { device: "vulkan:0".into(), reason: "it was lost".into() };
-        assert!(matches!(classify(lost, false), AttemptError::Retryable(_)));
+        assert!(matches!(classify(lost, false), AttemptError::OwnFault(_)));
         let bug = Error::Internal { place: std::panic::Location::caller(), reason: "no step".into() };
         assert!(matches!(classify(bug, true), AttemptError::Retryable(_)));
         let AttemptError::Permanent(reason) = classify(Error::UnsupportedMedia("no audio".into()), false) else {

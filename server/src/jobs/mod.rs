@@ -90,7 +90,8 @@ impl JobRunner {
                 leases_checked = Some(Instant::now());
             }
             while running.try_join_next().is_some() {}
-            match self.claim_next(&mut queue).await {
+            let claimed = if self.has_device().await { self.claim_next(&mut queue).await } else { Ok(None) };
+            match claimed {
                 Ok(Some((job, start))) => {
                     running.spawn(self.clone().run_job(job, start, give_up.clone()));
                     continue;
@@ -119,6 +120,19 @@ impl JobRunner {
                 () = queue.receive() => {}
                 _ = running.join_next() => {}
             }
+        }
+    }
+
+    /// False while all devices are lost and none can be opened again.
+    async fn has_device(&self) -> bool {
+        let engine = self.engine.clone();
+        let works = tokio::task::spawn_blocking(move || engine.blocking().open_streams());
+        match works.await {
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "no job is claimed");
+                false
+            }
+            _ => true,
         }
     }
 

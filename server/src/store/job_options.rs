@@ -1,6 +1,7 @@
 //! The options of a transcript beside its audio, model and language, as they are stored.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// The options; names and values are those of the API. What a request leaves out is not stored, and what is stored and not known is an
 /// error: a job never ends without a part that was asked for.
@@ -51,7 +52,9 @@ impl JobOptions {
     /// # Errors
     /// What cannot be read.
     pub fn read(stored: &str) -> std::result::Result<Self, String> {
-        serde_json::from_str(stored).map_err(|error| error.to_string())
+        // Serde reads a struct from a list too.
+        let fields: serde_json::Result<Map<String, Value>> = serde_json::from_str(stored);
+        fields.and_then(|fields| Self::deserialize(Value::Object(fields))).map_err(|error| error.to_string())
     }
 
     /// The stored form.

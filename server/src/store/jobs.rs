@@ -4,9 +4,9 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
 use sqlx::Row as _;
 
+use super::job_options::JobOptions;
 use super::transcripts::Source;
 use super::usage::{self, NewUsage};
 use super::waveforms::{self, Waveform};
@@ -32,7 +32,8 @@ pub struct Job {
     pub source: Source,
     pub model: String,
     pub language_code: Option<String>,
-    pub options: Value,
+    /// The options, or why they cannot be read.
+    pub options: std::result::Result<JobOptions, String>,
     /// Number of this attempt, from 1, without those that ended with the worker's death.
     pub attempt: i64,
     /// Number of earlier attempts that ended with the worker's death.
@@ -176,7 +177,7 @@ impl Store {
             source,
             model: row.try_get("model")?,
             language_code: row.try_get("language_code")?,
-            options: serde_json::from_str(&options).unwrap_or_default(),
+            options: JobOptions::read(&options),
             attempt: row.try_get::<i64, _>("attempts")? + 1,
             deaths: row.try_get("deaths")?,
         };
@@ -327,9 +328,14 @@ impl Store {
     pub async fn requeue_expired_jobs(&self) -> Result<u64> {
         let now = clock::now_ms();
         let mut tx = self.begin().await?;
+        // One statement: a heartbeat or another node may come between two.
         let failed = sqlx::query(
-            "SELECT id, deaths + 1 AS deaths FROM transcripts WHERE status = 'processing' AND 2 * attempts + deaths > $1
-               AND (lease_until IS NULL OR lease_until < $2 OR lease_until > $2 + 60000 + 2 * COALESCE(lease_ms, $3))",
+            "UPDATE transcripts SET status = 'error', completed_at = $2, lease = NULL, lease_until = NULL,
+                    error = 'The service stopped ' || (deaths + 1) ||
+                            ' times while it worked on this file. Create the transcript again.'
+             WHERE status = 'processing' AND 2 * attempts + deaths > $1
+               AND (lease_until IS NULL OR lease_until < $2 OR lease_until > $2 + 60000 + 2 * COALESCE(lease_ms, $3))
+             RETURNING id",
         )
         // The last attempt turns from two halves into one.
         .bind(2 * MAX_ATTEMPTS)
@@ -338,17 +344,8 @@ impl Store {
         .fetch_all(&mut *tx)
         .await?;
         for row in failed {
-            let (id, deaths) = (TranscriptId::from(row.try_get::<String, _>("id")?), row.try_get::<i64, _>("deaths")?);
-            sqlx::query(
-                "UPDATE transcripts SET status = 'error', error = $1, completed_at = $2, lease = NULL, lease_until = NULL
-                 WHERE id = $3 AND status = 'processing'",
-            )
-            .bind(format!("The service stopped {deaths} times while it worked on this file. Create the transcript again."))
-            .bind(now)
-            .bind(id.as_str())
-            .execute(&mut *tx)
-            .await?;
-            tracing::warn!(job = %id, deaths, "gave up jobs of a dead worker");
+            let id = TranscriptId::from(row.try_get::<String, _>("id")?);
+            tracing::warn!(job = %id, "gave up jobs of a dead worker");
             webhook_outbox::enqueue(&mut tx, &id, now).await?;
         }
         let requeued = sqlx::query(

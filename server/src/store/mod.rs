@@ -3,6 +3,7 @@
 mod accounts;
 mod budgets;
 mod identities;
+mod job_options;
 mod jobs;
 mod key_cache;
 mod keys;
@@ -46,6 +47,7 @@ use crate::clock;
 use crate::ids::AccountId;
 pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber, email_address};
 pub use identities::{Identified, ProviderIdentity};
+pub use job_options::JobOptions;
 pub use jobs::{AttemptCount, CompletedTranscript, Job, JobQuery, Outcome, SourceKind};
 use key_cache::KeyCache;
 use keys::KeyUses;

@@ -124,13 +124,11 @@ impl Store {
 mod tests {
     use std::time::Duration;
 
-    use serde_json::{Value, json};
-
     use super::*;
     use crate::ids::TranscriptId;
     use crate::store::uploads::MAX_PUT_MS;
     use crate::store::{
-        Account, Durability, JobQuery, NewTranscript, Source, SourceKind, Upload, UploadStatus, object_key,
+        Account, Durability, JobOptions, JobQuery, NewTranscript, Source, SourceKind, Upload, UploadStatus, object_key,
         redacted_audio_key,
     };
 
@@ -156,10 +154,10 @@ mod tests {
     }
 
     async fn transcript(store: &Store, account: &Account, upload: &Upload) -> TranscriptId {
-        transcript_with(store, account, upload, json!({})).await
+        transcript_with(store, account, upload, JobOptions::default()).await
     }
 
-    async fn transcript_with(store: &Store, account: &Account, upload: &Upload, options: Value) -> TranscriptId {
+    async fn transcript_with(store: &Store, account: &Account, upload: &Upload, options: JobOptions) -> TranscriptId {
         let source = Source::Upload(upload.id.clone());
         let new = NewTranscript { source, options, ..NewTranscript::of_url(&account.id) };
         store.create_transcript(&new, Some((upload.id.as_str(), "hash"))).await.unwrap();
@@ -200,7 +198,8 @@ mod tests {
         let upload = upload(&store, &account, UploadStatus::Ready, 0).await;
         let plain = transcript(&store, &account, &upload).await;
         let upload = self::upload(&store, &account, UploadStatus::Ready, 0).await;
-        let redacted = transcript_with(&store, &account, &upload, json!({"redact_audio": "beep"})).await;
+        let options = JobOptions { redact_audio: Some("beep".into()), ..JobOptions::default() };
+        let redacted = transcript_with(&store, &account, &upload, options).await;
         for id in [&plain, &redacted] {
             assert!(store.delete_transcript(&account.id, id).await.unwrap());
         }

@@ -1,9 +1,9 @@
 //! Transcripts: creation, lists, deletion. Their jobs are in `jobs`.
 
-use serde_json::Value;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
+use super::job_options::JobOptions;
 use super::transcript_list::title_key;
 use super::uploads::{MAX_PUT_MS, RowLock, StaleUpload, queue_deletion};
 use super::{Allowance, Result, Store, Topic, Tx};
@@ -53,8 +53,8 @@ pub struct NewTranscript {
     pub title: Option<String>,
     pub language_code: Option<String>,
     pub webhook_url: Option<String>,
-    /// The other options, as JSON.
-    pub options: Value,
+    /// The other options.
+    pub options: JobOptions,
     /// The part of the credit that is reserved for it.
     pub reserved_cents: i64,
     pub created_at: i64,
@@ -72,7 +72,7 @@ impl NewTranscript {
             title: None,
             language_code: None,
             webhook_url: None,
-            options: serde_json::json!({}),
+            options: JobOptions::default(),
             reserved_cents: 0,
             created_at: clock::now_ms(),
         }
@@ -101,7 +101,7 @@ pub struct Transcript {
     pub title: Option<String>,
     pub language_code: Option<String>,
     pub webhook_url: Option<String>,
-    pub options: Value,
+    pub options: JobOptions,
     pub text: Option<String>,
     pub words: StoredWords,
     /// Utterances, as a JSON array; none without speaker labels. They are about as long as the text.
@@ -172,7 +172,7 @@ pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
         title: row.try_get("title")?,
         language_code: row.try_get("language_code")?,
         webhook_url: row.try_get("webhook_url")?,
-        options: serde_json::from_str(&options).unwrap_or_default(),
+        options: JobOptions::read(&options).unwrap_or_default(),
         text: row.try_get("text")?,
         words,
         utterances: row.try_get("utterances")?,
@@ -219,7 +219,7 @@ impl Store {
         .bind(new.language_code.as_deref())
         .bind(url)
         .bind(upload)
-        .bind(new.options.to_string())
+        .bind(new.options.stored())
         .bind(new.webhook_url.as_deref())
         .bind(new.created_at)
         .bind(new.reserved_cents)
@@ -316,8 +316,8 @@ impl Store {
             .bind(id.as_str())
             .execute(&mut *tx)
             .await?;
-        let options: Value = serde_json::from_str(&row.try_get::<String, _>("options")?).unwrap_or_default();
-        if options["redact_audio"].is_string() {
+        let options = JobOptions::read(&row.try_get::<String, _>("options")?);
+        if options.is_ok_and(|options| options.redact_audio.is_some()) {
             // A worker that has not noticed yet may still write it.
             let until_at = clock::now_ms() + MAX_PUT_MS;
             queue_deletion(&mut tx, &redacted_audio_key(account, id), until_at).await?;

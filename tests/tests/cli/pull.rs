@@ -156,6 +156,21 @@ fn a_size_is_pulled_into_its_own_folder_and_serves_until_a_better_one_is_there()
 }
 
 #[test]
+fn what_a_killed_pull_left_does_not_stop_the_next() {
+    let place = Place::new();
+    assert_eq!(place.pull(REPOSITORY).status, Some(0));
+    // It was killed when the new checkpoint was in its place.
+    let name = place.folder().file_name().unwrap().to_str().unwrap().to_owned();
+    let old = place.models.path().join(".pull").join(format!("{name}.old"));
+    fs::create_dir_all(&old).unwrap();
+    fs::write(old.join(WEIGHTS), "old").unwrap();
+    let run = ended(place.command(REPOSITORY).arg("--force").output().unwrap());
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert!(!old.exists() && fs::read(place.folder().join(WEIGHTS)).unwrap() == Place::weights());
+    assert!(!place.folder().join(".commit").exists());
+}
+
+#[test]
 fn the_diarizer_is_pulled_checked_and_listed() {
     const DIARIZER: &str = "nvidia/Nemotron-3-Diarization";
     let other = Place::of(DIARIZER);
