@@ -37,7 +37,7 @@ pub enum Precision {
     /// [`Precision::F32`] on a CPU, on a GPU without 16-bit arithmetic, and in all other products.
     F16,
     /// 8 bits, and a scale for each output: a quarter of the bytes. Matrices that a checkpoint has quantised keep their weights, and
-    /// inputs are rounded to 8 bits.
+    /// inputs are rounded to 8 bits; in Whisper's decoder 64 inputs of an output have a scale, and are rounded too.
     Int8,
     /// 4 bits, and a scale and an offset for each 32 inputs of an output, for the feed-forward layers of Whisper's decoder. As
     /// [`Precision::Int8`] in all other products.

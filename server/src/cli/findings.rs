@@ -8,7 +8,7 @@ use auricle_engine::analysis::sentiment::SentenceSentiment;
 use super::output::{one_line, table};
 use super::progress::clock;
 
-/// What is shown of an analysis.
+/// The shown parts of an analysis.
 #[derive(Default)]
 pub struct Findings<'a> {
     pub summary: Option<&'a str>,

@@ -8,41 +8,23 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobOptions {
-    #[serde(skip_serializing_if = "is_default")]
     pub speaker_labels: bool,
-    #[serde(skip_serializing_if = "is_default")]
     pub speakers_expected: Option<u64>,
-    #[serde(skip_serializing_if = "is_default")]
     pub identify_speakers: bool,
-    #[serde(skip_serializing_if = "is_default")]
     pub multichannel: bool,
-    #[serde(skip_serializing_if = "is_default")]
     pub auto_chapters: bool,
-    #[serde(skip_serializing_if = "is_default")]
     pub summarization: bool,
-    #[serde(skip_serializing_if = "is_default")]
     pub summary_type: Option<String>,
-    #[serde(skip_serializing_if = "is_default")]
     pub pii_redaction: bool,
-    #[serde(skip_serializing_if = "is_default")]
     pub pii_policies: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "is_default")]
     pub pii_substitution: Option<String>,
-    #[serde(skip_serializing_if = "is_default")]
     pub redact_audio: Option<String>,
-    #[serde(skip_serializing_if = "is_default")]
     pub profanity_filter: bool,
-    #[serde(skip_serializing_if = "is_default")]
     pub entity_detection: bool,
-    #[serde(skip_serializing_if = "is_default")]
     pub sentiment_analysis: bool,
-    #[serde(skip_serializing_if = "is_default")]
     pub content_moderation: bool,
-    #[serde(skip_serializing_if = "is_default")]
     pub medical_mode: bool,
-    #[serde(skip_serializing_if = "is_default")]
     pub language_codes: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "is_default")]
     pub keyterms_prompt: Option<Vec<String>>,
 }
 
@@ -50,21 +32,22 @@ impl JobOptions {
     /// Reads stored options.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// The part that cannot be read.
     pub fn read(stored: &str) -> std::result::Result<Self, String> {
         // Serde reads a struct from a list too.
         let fields: serde_json::Result<Map<String, Value>> = serde_json::from_str(stored);
         fields.and_then(|fields| Self::deserialize(Value::Object(fields))).map_err(|error| error.to_string())
     }
 
-    /// The stored form.
+    /// The stored form: the fields that are not as in a request without options, so that an earlier program reads those that it knows.
     pub fn stored(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+        let mut fields = serde_json::to_value(self).unwrap_or_default();
+        let without = serde_json::to_value(Self::default()).unwrap_or_default();
+        if let Some(fields) = fields.as_object_mut() {
+            fields.retain(|name, value| *value != without[name.as_str()]);
+        }
+        fields.to_string()
     }
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 #[cfg(test)]
@@ -76,7 +59,8 @@ mod tests {
         assert_eq!(JobOptions::read("{}"), Ok(JobOptions::default()));
         let earlier = r#"{"speaker_labels":true,"pii_policies":null,"multichannel":false,"language_codes":["en"]}"#;
         let options = JobOptions::read(earlier).unwrap();
-        assert_eq!(options.stored(), r#"{"speaker_labels":true,"language_codes":["en"]}"#);
+        let stored: Value = serde_json::from_str(&options.stored()).unwrap();
+        assert_eq!(stored, serde_json::json!({"speaker_labels": true, "language_codes": ["en"]}));
         for damaged in ["", r#"{"pii_redaction":tru"#, r#"{"pii_redaction":"yes"}"#, r#"{"hide_faces":true}"#, "[]"] {
             JobOptions::read(damaged).unwrap_err();
         }

@@ -317,7 +317,8 @@ impl Store {
             .execute(&mut *tx)
             .await?;
         let options = JobOptions::read(&row.try_get::<String, _>("options")?);
-        if options.is_ok_and(|options| options.redact_audio.is_some()) {
+        // Where options cannot be read there may be one.
+        if options.map_or(true, |options| options.redact_audio.is_some()) {
             // A worker that has not noticed yet may still write it.
             let until_at = clock::now_ms() + MAX_PUT_MS;
             queue_deletion(&mut tx, &redacted_audio_key(account, id), until_at).await?;

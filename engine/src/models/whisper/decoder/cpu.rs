@@ -1,5 +1,6 @@
 //! The decoder on the CPU: plain memory, separate caches for each row, each weight read once per step for all rows.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use auricle_kernels::activation::gelu_in_place;
@@ -53,6 +54,11 @@ enum CrossIn {
     Full(Vec<[Linear; 2]>),
     /// On a CPU that is faster with 8 bits.
     Rounded(Vec<[Rounded; 2]>),
+}
+
+/// The layers for keys and values of each block.
+fn of_each<T>(blocks: Range<usize>, load: impl Fn(usize, &str, Bias) -> Result<T>) -> Result<Vec<[T; 2]>> {
+    blocks.map(|at| Ok([load(at, "k_proj", Bias::Without)?, load(at, "v_proj", Bias::With)?])).collect()
 }
 
 /// Decoder state of rows.
@@ -115,13 +121,11 @@ impl Decoder {
         let (numbers, square) = (0..config.decoder_layers, [size, size]);
         let cross = |at: usize, name: &str| scope.scope(format!("layers.{at}.encoder_attn.{name}"));
         let cross_in = if precision.has_8_bits() && Int8Matrix::is_fast() {
-            let load = |at: usize, name, bias| Rounded::load(&cross(at, name), square, bias, 1.0);
-            let block = |at| Ok([load(at, "k_proj", Bias::Without)?, load(at, "v_proj", Bias::With)?]);
-            CrossIn::Rounded(numbers.clone().map(block).collect::<Result<_>>()?)
+            CrossIn::Rounded(of_each(numbers.clone(), |at, name, bias| {
+                Rounded::load(&cross(at, name), square, bias, 1.0)
+            })?)
         } else {
-            let load = |at: usize, name, bias| Linear::load(&cross(at, name), size, size, bias);
-            let block = |at| Ok([load(at, "k_proj", Bias::Without)?, load(at, "v_proj", Bias::With)?]);
-            CrossIn::Full(numbers.clone().map(block).collect::<Result<_>>()?)
+            CrossIn::Full(of_each(numbers.clone(), |at, name, bias| Linear::load(&cross(at, name), size, size, bias))?)
         };
         let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
         Ok(Self {
