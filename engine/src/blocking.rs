@@ -323,6 +323,9 @@ impl Engine {
         {
             options.language = Some(only.clone());
         }
+        if device::is_cpu(&on.device) {
+            options.beam = options.beam.or(choice.beam());
+        }
         let options = &options;
         if let Some(language) = &options.language {
             choice.check_language(language)?;

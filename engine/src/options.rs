@@ -196,7 +196,7 @@ pub struct TranscribeOptions {
     /// Weights of the fusion with the language model.
     pub fusion: FusionWeights,
     /// Texts that are followed at a time, at least 1; more is slower and, up to a point, better. If left out, 16 where a
-    /// language model joins the search, and 1 for a Whisper checkpoint; no part is played elsewhere.
+    /// language model joins the search, and for a Whisper checkpoint 1, or on a CPU what the catalog states for its model.
     pub beam: Option<usize>,
     /// Whisper checkpoints: one window after another, each told what was said before it, in place of windows cut at silence
     /// and written side by side. Slower; names and style may stay the same for longer.

@@ -1,7 +1,7 @@
-//! Attention of a single query over the cached keys and values of one head, on the CPU. Keys and values are stored in the order in
-//! which one query reads them, in f32 or in 8 bits: a query over many keys takes as long as they take to read.
+//! Attention of few queries over the cached keys and values of one head, on the CPU. Keys and values are stored in the order in
+//! which a query reads them, in f32 or in 8 bits: a query over many keys takes as long as they take to read, and up to eight read them once.
 
-use crate::gemv::{PANEL, Precision, Weight, multiply_one, multiply_pair};
+use crate::gemv::{PANEL, Precision, ROWS, Weight, multiply, multiply_pair};
 use crate::vector_math::{Softmax, largest_magnitude};
 
 /// The keys and values of one head.
@@ -28,6 +28,9 @@ struct Panels<W> {
 }
 
 impl KvCache {
+    /// Most queries that read the keys and values together.
+    pub const MOST_QUERIES: usize = ROWS;
+
     /// An empty cache of a head of `head` values.
     pub fn new(head: usize) -> Self {
         Self::with_capacity(head, 0, Precision::F32)
@@ -67,30 +70,34 @@ impl KvCache {
         self.count += 1;
     }
 
-    /// Attends with `query` `[head]`, already scaled, over all keys: writes the result to `out` `[head]` and the attention weight of
-    /// each key to `weights` `[count]`.
+    /// Attends with up to eight `queries` `[queries, head]`, already scaled, over all keys: writes the result to `out`
+    /// `[queries, head]` and the attention weight of each key to `weights` `[queries, count]`.
     ///
     /// # Panics
-    /// When `query` or `out` has another length, or the cache is empty.
-    pub fn attend(&self, query: &[f32], out: &mut [f32], weights: &mut Vec<f32>) {
+    /// When there are more queries, `queries` or `out` has another length, or the cache is empty.
+    pub fn attend(&self, queries: &[f32], out: &mut [f32], weights: &mut Vec<f32>) {
+        let rows = queries.len() / self.head;
         assert!(
-            query.len() == self.head && out.len() == self.head && self.count > 0,
-            "KV cache: lengths of query and out, and at least one key"
+            (1..=ROWS).contains(&rows) && queries.len() == rows * self.head && out.len() == queries.len(),
+            "KV cache: lengths of queries and out"
         );
+        assert!(self.count > 0, "KV cache: at least one key");
+        weights.clear();
+        weights.resize(rows * self.count, 0.0);
         match &self.stored {
-            Stored::F32(panels) => panels.score(query, weights),
+            Stored::F32(panels) => panels.score(queries, rows, weights),
             Stored::Int8(panels, scales) => {
-                panels.score(query, weights);
-                weights.iter_mut().zip(scales).for_each(|(weight, [scale, _])| *weight *= scale);
+                panels.score(queries, rows, weights);
+                scale_rows(weights, scales.iter().map(|[key, _]| *key));
             }
         }
-        weights.truncate(self.count);
         pulp::Arch::new().dispatch(Softmax { logits: weights, width: self.count });
         match &self.stored {
-            Stored::F32(panels) => panels.mix(weights, out),
+            Stored::F32(panels) => panels.mix(weights, rows, out),
             Stored::Int8(panels, scales) => {
-                let scaled: Vec<f32> = weights.iter().zip(scales).map(|(weight, [_, scale])| weight * scale).collect();
-                panels.mix(&scaled, out);
+                let mut scaled = weights.clone();
+                scale_rows(&mut scaled, scales.iter().map(|[_, value]| *value));
+                panels.mix(&scaled, rows, out);
             }
         }
     }
@@ -117,28 +124,56 @@ impl<W: Weight + Default> Panels<W> {
         }
     }
 
-    /// The products of `query` with all keys, and with what fills the last panel.
-    fn score(&self, query: &[f32], scores: &mut Vec<f32>) {
-        scores.clear();
-        scores.resize(self.keys.len() / query.len(), 0.0);
-        let (scores, _) = scores.as_chunks_mut();
-        multiply_all(query, &mut self.keys.chunks_exact(query.len() * PANEL).zip(scores));
+    /// The products of `queries` with all keys: `[rows, keys]`.
+    fn score(&self, queries: &[f32], rows: usize, scores: &mut [f32]) {
+        multiply_all(queries, rows, self.keys.chunks_exact(queries.len() / rows * PANEL), scores);
     }
 
-    /// The sum of the values, weighted.
-    fn mix(&self, weights: &[f32], out: &mut [f32]) {
-        let mut sums = vec![[0f32; PANEL]; self.values.len()];
-        multiply_all(weights, &mut self.values.iter().map(Vec::as_slice).zip(&mut sums));
-        out.copy_from_slice(&sums.as_flattened()[..out.len()]);
+    /// The sums of the values, weighted: `[rows, head]`.
+    fn mix(&self, weights: &[f32], rows: usize, out: &mut [f32]) {
+        multiply_all(weights, rows, self.values.iter().map(Vec::as_slice), out);
     }
 }
 
-/// Multiplies `x` with panels into a sum for each.
-fn multiply_all<'a, W: Weight + 'a>(x: &[f32], panels: &mut dyn Iterator<Item = (&'a [W], &'a mut [f32; PANEL])>) {
-    while let Some((one, out)) = panels.next() {
-        match panels.next() {
-            Some((two, next)) => multiply_pair(x, [one, two], [out, next]),
-            None => multiply_one(x, one, out),
+/// Multiplies each row by `factors`.
+fn scale_rows(rows: &mut [f32], factors: impl ExactSizeIterator<Item = f32> + Clone) {
+    for row in rows.chunks_exact_mut(factors.len()) {
+        row.iter_mut().zip(factors.clone()).for_each(|(value, factor)| *value *= factor);
+    }
+}
+
+/// Multiplies `x` `[rows, inputs]` with panels `[inputs, 32]`, into `out` `[rows, outputs]`; the last panel may be wider.
+fn multiply_all<'a, W: Weight + 'a>(
+    x: &[f32],
+    rows: usize,
+    mut panels: impl Iterator<Item = &'a [W]>,
+    out: &mut [f32],
+) {
+    let (inputs, outputs) = (x.len() / rows, out.len() / rows);
+    let mut sums = [[0f32; PANEL]; ROWS];
+    if rows == 1 {
+        for out in out.chunks_mut(2 * PANEL) {
+            let [one, two, ..] = &mut sums;
+            match (panels.next(), panels.next()) {
+                (Some(first), Some(second)) => multiply_pair(x, [first, second], [one, two]),
+                (Some(first), None) => multiply(1, x, first, &mut sums),
+                (None, _) => {}
+            }
+            out.copy_from_slice(&sums.as_flattened()[..out.len()]);
+        }
+        return;
+    }
+    let width = rows.next_power_of_two();
+    let mut transposed = vec![0f32; inputs * width];
+    for (input, to) in transposed.chunks_exact_mut(width).enumerate() {
+        to.iter_mut().zip(x[input..].iter().step_by(inputs)).for_each(|(to, x)| *to = *x);
+    }
+    for (number, panel) in panels.enumerate() {
+        multiply(width, &transposed, panel, &mut sums);
+        let from = number * PANEL;
+        for (out, sums) in out.chunks_exact_mut(outputs).zip(&sums) {
+            let out = &mut out[from..outputs.min(from + PANEL)];
+            out.copy_from_slice(&sums[..out.len()]);
         }
     }
 }
@@ -149,7 +184,7 @@ mod tests {
 
     /// Attention over 8-bit keys and values is near that over f32, and not equal.
     #[test]
-    fn eight_bits_are_close_to_full_precision() {
+    fn eight_bits_are_close_to_full_precision_for_one_query_and_for_several() {
         let mut state = 1u32;
         let mut draw = |count: usize| {
             let mut next = || {
@@ -165,6 +200,20 @@ mod tests {
                 caches.iter_mut().for_each(|cache| cache.push(&key, &value));
             }
             let query = draw(head);
+            // Several queries have what each has alone, to the last bit.
+            for cache in &caches {
+                for rows in 1..=KvCache::MOST_QUERIES {
+                    let queries: Vec<f32> = [&query[..], &draw((rows - 1) * head)].concat();
+                    let (mut out, mut weights) = (vec![0f32; queries.len()], Vec::new());
+                    cache.attend(&queries, &mut out, &mut weights);
+                    for (row, query) in queries.chunks_exact(head).enumerate() {
+                        let (mut alone, mut its_weights) = (vec![0f32; head], Vec::new());
+                        cache.attend(query, &mut alone, &mut its_weights);
+                        assert_eq!(out[row * head..][..head], alone, "{head} {count} {rows}");
+                        assert_eq!(weights[row * count..][..count], its_weights, "{head} {count} {rows}");
+                    }
+                }
+            }
             let [full, less] = caches.map(|cache| {
                 let (mut out, mut weights) = (vec![0f32; head], Vec::new());
                 cache.attend(&query, &mut out, &mut weights);

@@ -60,6 +60,14 @@ impl Chosen<'_> {
         }
     }
 
+    /// Beam width on a CPU, where the catalog states one.
+    pub fn beam(&self) -> Option<usize> {
+        match self {
+            Self::Model(choice) => choice.model.starter_beam.filter(|_| choice.is_starter),
+            Self::Path(_) => None,
+        }
+    }
+
     /// The language model that its search uses.
     pub fn language_model(&self) -> Option<&PathBuf> {
         match self {

@@ -262,7 +262,7 @@ pub(crate) fn multiply_pair<W: Weight>(x: &[f32], weights: [&[W]; 2], out: [&mut
 }
 
 /// Multiplies one row `x` `[inputs]` with a panel `[inputs, 32]`.
-pub(crate) fn multiply_one<W: Weight>(x: &[f32], weights: &[W], out: &mut [f32; PANEL]) {
+fn multiply_one<W: Weight>(x: &[f32], weights: &[W], out: &mut [f32; PANEL]) {
     let mut sums = [[0f32; PANEL]; ROWS];
     multiply(1, x, weights, &mut sums);
     *out = sums[0];

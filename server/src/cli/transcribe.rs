@@ -71,8 +71,8 @@ pub struct TranscribeArgs {
     look_ahead: Option<u32>,
     #[command(flatten)]
     search: SearchArgs,
-    /// Beam width of the search; a wider beam is slower and more accurate up to a point [default: 16 with a language model,
-    /// 1 for Whisper checkpoints]
+    /// Beam width of the search; a wider beam is slower and more accurate up to a point [default: 16 with a language model, 5 for
+    /// svc-best's starter on a CPU, 1 for other Whisper checkpoints]
     #[arg(long, value_name = "N")]
     beam: Option<usize>,
     /// Decode windows in sequence, each with the text of the previous one: slower; names and style stay more consistent

@@ -38,6 +38,9 @@ pub struct DecodeOptions {
     pub seed: u64,
     /// Number of beams at temperature 0; 0 and 1 select the likeliest token at each step.
     pub beams: usize,
+    /// Drops paths that are unlikely beside the best one, and those that say what a better one does in their last tokens. Else most
+    /// paths differ in a comma that lies far back.
+    pub pruning: bool,
     /// Hypotheses are ranked by their total log probability divided by this power of their length; 0 stands for 1.
     pub length_penalty: f32,
     /// Most tokens.
@@ -62,6 +65,13 @@ pub struct DecodedWindow {
     /// True if the tokens reached their limit before the end.
     pub cut_off: bool,
 }
+
+/// Pruning: a path is dropped whose log probability is so much lower than the best one's.
+const PRUNED_BELOW: f32 = 2.5;
+/// Pruning: paths that agree in so many last tokens are one.
+const AGREED_TOKENS: usize = 2;
+/// Pruning: the tokens that one of them may have more than the other, as a comma.
+const MOST_TOKENS_BEHIND: usize = 2;
 
 /// A batch of windows in decoding.
 pub struct DecodingBatch {
@@ -97,6 +107,8 @@ struct Hypothesis {
 }
 
 struct TokenLink {
+    /// As that of the hypothesis that ended here.
+    total: f32,
     confidence: f32,
     /// Attention of the alignment heads: `[heads, frames]`.
     weights: Vec<f32>,
@@ -379,8 +391,10 @@ impl WindowState {
         // The sort is stable: equal candidates keep their order.
         found.sort_by(|a, b| b.total.total_cmp(&a.total));
         found.truncate(if beams > 1 { 2 * beams } else { 1 });
+        let lowest = found.first().filter(|_| self.options.pruning).map(|best| best.total - PRUNED_BELOW);
+        found.retain(|candidate| lowest.is_none_or(|lowest| candidate.total >= lowest));
         let links: Vec<Vec<f32>> = (0..self.paths.len()).map(&attention_of).collect();
-        let mut unfinished = Vec::with_capacity(beams);
+        let mut unfinished: Vec<(usize, Hypothesis)> = Vec::with_capacity(beams);
         for (rank, candidate) in found.into_iter().enumerate() {
             let from = &self.paths[candidate.path];
             let length = from.tokens.len() + 1;
@@ -395,7 +409,7 @@ impl WindowState {
                 let place = self.ended.iter().take_while(|(other, _)| *other >= score).count();
                 self.ended.insert(place, (score, path));
                 self.ended.truncate(beams);
-            } else {
+            } else if !self.options.pruning || !unfinished.iter().any(|(_, better)| path.is_covered_by(better)) {
                 unfinished.push((candidate.path, path));
             }
         }
@@ -441,10 +455,24 @@ impl WindowState {
 }
 
 impl Hypothesis {
+    /// True if `better`, whose score is higher, says the same in its last tokens, or did with fewer tokens and was better there too.
+    fn is_covered_by(&self, better: &Self) -> bool {
+        let agrees = |one: &[u32], behind: usize, other: &[u32]| {
+            let to = one.len().saturating_sub(behind);
+            to >= AGREED_TOKENS && other.ends_with(&one[to - AGREED_TOKENS..to])
+        };
+        let earlier = std::iter::successors(self.last.as_deref(), |link| link.before.as_deref()).map(|link| link.total);
+        (0..=MOST_TOKENS_BEHIND).any(|behind| agrees(&better.tokens, behind, &self.tokens))
+            || (1..=MOST_TOKENS_BEHIND)
+                .zip(earlier.skip(1))
+                .any(|(ahead, total)| total <= better.total && agrees(&self.tokens, ahead, &better.tokens))
+    }
+
     fn with(&self, candidate: Candidate, weights: Vec<f32>) -> Self {
         let mut tokens = self.tokens.clone();
         tokens.push(candidate.token);
-        let link = TokenLink { confidence: candidate.confidence, weights, before: self.last.clone() };
+        let link =
+            TokenLink { total: candidate.total, confidence: candidate.confidence, weights, before: self.last.clone() };
         Self {
             tokens,
             last: Some(Arc::new(link)),
@@ -466,4 +494,35 @@ fn next(state: u64) -> u64 {
 fn probabilities_of(scores: &[f32], rows: usize, token: usize) -> Vec<f32> {
     let probability = |scores: &[f32]| (scores[token] - SoftmaxStats::of(scores).log_sum()).exp();
     scores.chunks_exact(scores.len() / rows.max(1)).map(probability).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path with these tokens, and the score that it had after each.
+    fn path(tokens: &[(u32, f32)]) -> Hypothesis {
+        let extend = |path: Hypothesis, (token, total): &(u32, f32)| {
+            let candidate = Candidate { path: 0, token: *token, total: *total, log_prob: 0.0, confidence: 1.0 };
+            path.with(candidate, Vec::new())
+        };
+        tokens.iter().fold(Hypothesis::default(), extend)
+    }
+
+    /// Words are 10 and above, a comma is 1.
+    #[test]
+    fn a_path_is_covered_by_a_better_one_with_the_same_last_words() {
+        let plain = path(&[(10, -0.1), (20, -1.0), (30, -1.1), (40, -1.2)]);
+        let comma = path(&[(10, -0.1), (1, -1.3), (20, -1.4), (30, -1.5)]);
+        assert!(comma.is_covered_by(&plain), "it is a token behind");
+        // The comma was likelier, and the path without it is a word ahead.
+        let likelier = path(&[(10, -0.1), (1, -0.5), (20, -0.6), (30, -0.7)]);
+        assert!(plain.is_covered_by(&likelier), "it is a token ahead, and was worse with as many words");
+        let unlikely_later = path(&[(10, -0.1), (20, -0.2), (30, -0.3), (40, -1.2)]);
+        assert!(!unlikely_later.is_covered_by(&likelier), "it was better with as many words");
+        let other = path(&[(10, -0.1), (20, -1.0), (31, -1.5), (40, -1.6)]);
+        assert!(!other.is_covered_by(&plain), "another word");
+        assert!(!path(&[(40, -2.0)]).is_covered_by(&plain), "too few tokens to compare");
+        assert!(!plain.is_covered_by(&path(&[(40, -0.1)])), "too few tokens to compare");
+    }
 }

@@ -192,6 +192,7 @@ impl WhisperExecutor {
                 temperature: TEMPERATURES[0],
                 seed: input.seed,
                 beams: slot.request.beams,
+                pruning: true,
                 length_penalty: 1.0,
                 max_tokens: MAX_TOKENS,
                 frames: input.samples.len().div_ceil(SAMPLES_PER_FRAME),
