@@ -11,7 +11,7 @@ use crate::clock;
 use crate::http::response::{ApiError, Response, Result, json_stream, json_text};
 use crate::http::response_body::ResponseBroken;
 use crate::ids::{AccountId, TranscriptId};
-use crate::store::{self, Status, Store, StoredWords, Transcript, TranscriptQuery};
+use crate::store::{self, Status, Store, StoredWords, Transcript, TranscriptQuery, percent};
 
 /// The body of a transcript without its words.
 #[derive(Serialize)]
@@ -25,6 +25,8 @@ struct Body<'a> {
     text: Option<&'a str>,
     confidence: Option<f32>,
     audio_duration_sec: Option<f64>,
+    /// In percent.
+    progress: Option<i64>,
     webhook_url: Option<&'a str>,
     error: Option<&'a str>,
     created_at: String,
@@ -35,8 +37,9 @@ struct Body<'a> {
 const NO_ANALYSIS: &str =
     r#"{"summary":null,"chapters":null,"entities":null,"sentiment_results":null,"content_safety":null}"#;
 
+/// The length of the audio of a completed transcript.
 pub fn duration_sec(transcript: &Transcript) -> Option<f64> {
-    transcript.duration_ms.map(|ms| ms as f64 / 1e3)
+    transcript.duration_ms.filter(|_| transcript.status == Status::Completed).map(|ms| ms as f64 / 1e3)
 }
 
 /// The confidence with the precision of the engine.
@@ -56,6 +59,8 @@ fn render(transcript: &Transcript, status: Status) -> serde_json::Result<String>
         text: transcript.text.as_deref(),
         confidence: confidence(transcript),
         audio_duration_sec: duration_sec(transcript),
+        progress: (status == Status::Processing)
+            .then(|| percent(transcript.progress_ms, transcript.duration_ms).unwrap_or(0)),
         webhook_url: transcript.webhook_url.as_deref(),
         error: transcript.error.as_deref(),
         created_at: clock::iso(transcript.created_at),

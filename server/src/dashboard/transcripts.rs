@@ -24,7 +24,7 @@ use crate::billing::dollars;
 use crate::context::RequestContext;
 use crate::http::response::{self, ApiError, Response, Result, see_other};
 use crate::ids::{AccountId, TranscriptId};
-use crate::store::{Cursor, ListQuery, ListedTranscript, Status, Transcript};
+use crate::store::{Cursor, ListQuery, ListedTranscript, Status, Transcript, percent};
 
 /// Transcripts of a page.
 const PAGE: usize = 50;
@@ -76,15 +76,9 @@ fn is_running(status: Status) -> bool {
     matches!(status, Status::Queued | Status::Processing)
 }
 
-/// The part of the audio that is done, where its length is known.
-fn percent(listed: &ListedTranscript) -> Option<i64> {
-    let duration = listed.duration_ms.filter(|ms| *ms > 0)?;
-    Some((listed.progress_ms * 100 / duration).clamp(0, 100))
-}
-
 fn row(listed: ListedTranscript) -> Row {
     Row {
-        percent: percent(&listed),
+        percent: percent(listed.progress_ms, listed.duration_ms),
         title: listed.title.filter(|title| !title.is_empty()).unwrap_or_else(|| EN.untitled.to_owned()),
         status: listed.status.name(),
         status_name: status_name(listed.status),
@@ -231,7 +225,7 @@ pub async fn progress(state: Arc<DashboardState>, request: RequestContext) -> Re
     Ok(private(response::json(&json!({
         "status": listed.status.name(),
         "status_name": status_name(listed.status),
-        "percent": percent(&listed),
+        "percent": percent(listed.progress_ms, listed.duration_ms),
         "error": listed.error,
         "length": listed.duration_ms.map(shown::duration),
         "language": listed.language_code.as_deref().map(language),

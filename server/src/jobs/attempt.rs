@@ -37,6 +37,9 @@ const OWN_FAULT_RETRY_S: u32 = 10;
 /// The longest delay between attempts to record the end of a job.
 const MAX_FINISH_RETRY: Duration = Duration::from_secs(10);
 
+/// The progress of a job is at most this old.
+const SHOWN_EVERY: Duration = Duration::from_secs(2);
+
 /// The end of an attempt without a transcript.
 #[derive(Debug)]
 pub(super) enum AttemptError {
@@ -145,10 +148,10 @@ impl JobRunner {
         self.notifiers.jobs.notify_one();
     }
 
-    /// Renews the lease three times in its lifetime. Cancels `lost` when the lease is gone.
+    /// Renews the lease three times in its lifetime or more often, to show the progress. Cancels `lost` when the lease is gone.
     async fn renew_lease(self: Arc<Self>, job: Job, progress_ms: Arc<AtomicI64>, lost: CancellationToken) {
         loop {
-            tokio::time::sleep(self.settings.lease / 3).await;
+            tokio::time::sleep((self.settings.lease / 3).min(SHOWN_EVERY)).await;
             let progress_ms = progress_ms.load(Ordering::Relaxed);
             let cents = Price::of(&job.model, ProductKind::Prerecorded).map_or(0, |price| price.cents(progress_ms));
             match self.store.heartbeat(&job, self.settings.lease_ms(), progress_ms, cents).await {
@@ -229,7 +232,11 @@ impl JobRunner {
         let _worker = if job.runs_alone() { self.all_workers(worker).await? } else { worker };
         let (file, audio) = open(file).await?;
         if let Some(duration_s) = audio.duration_s() {
-            self.reserve(job, price.cents((duration_s * 1e3) as i64)).await?;
+            let duration_ms = (duration_s * 1e3) as i64;
+            self.reserve(job, price.cents(duration_ms)).await?;
+            if let Err(error) = self.store.set_duration(job, duration_ms).await {
+                tracing::warn!(job = %job.id, %error, "the length of the audio could not be stored");
+            }
         }
         let known = self.known_speakers(&job.account, asked, &passes).await?;
         let options = transcribe_options(job, asked).known_speakers(known);

@@ -197,6 +197,18 @@ impl Store {
         Ok(Some(job))
     }
 
+    /// Records how long the audio of a job is.
+    pub async fn set_duration(&self, job: &Job, duration_ms: i64) -> Result<()> {
+        sqlx::query("UPDATE transcripts SET duration_ms = $1 WHERE id = $2 AND lease = $3")
+            .bind(duration_ms)
+            .bind(job.id.as_str())
+            .bind(job.lease.as_str())
+            .execute(&self.write)
+            .await
+            .map(drop)
+            .map_err(Into::into)
+    }
+
     /// Reserves the cost of a job, now that its duration is known. True if its first reservation covers it, if there is a
     /// subscription, or if any credit is left besides what other work has reserved: so a job may outgrow the credit, but not
     /// several at a time.

@@ -65,7 +65,7 @@ pub use time_limits::Tx;
 use time_limits::{Pool, check_released, within};
 pub use transcript_list::{Cursor, ListQuery, ListedTranscript};
 pub use transcripts::{
-    Created, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery, redacted_audio_key,
+    Created, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery, percent, redacted_audio_key,
 };
 pub use uploads::StaleUpload;
 pub use uploads::{Upload, UploadStatus, object_key};

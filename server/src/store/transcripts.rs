@@ -107,7 +107,9 @@ pub struct Transcript {
     /// Utterances, as a JSON array; none without speaker labels. They are about as long as the text.
     pub utterances: Option<String>,
     pub confidence: Option<f64>,
+    /// Known from the start of the job, where the file tells, and in any case at its end.
     pub duration_ms: Option<i64>,
+    pub progress_ms: i64,
     /// The analysis, as a JSON object.
     pub analysis: Option<String>,
     pub error: Option<String>,
@@ -143,11 +145,17 @@ pub fn redacted_audio_key(account: &AccountId, transcript: &TranscriptId) -> Str
 /// Lifetime of an idempotency key.
 pub(super) const IDEMPOTENCY_MS: i64 = 24 * 3_600_000;
 
+/// The part of the audio that a job has done, where its length is known.
+pub fn percent(progress_ms: i64, duration_ms: Option<i64>) -> Option<i64> {
+    let duration_ms = duration_ms.filter(|ms| *ms > 0)?;
+    Some((progress_ms * 100 / duration_ms).clamp(0, 100))
+}
+
 /// The query of the columns that `transcript` reads. `$which` selects the rows.
 macro_rules! select {
     ($which:literal) => {
         concat!(
-            "SELECT id, account_id, status, model, title, language_code, webhook_url, options, text, confidence, duration_ms, ",
+            "SELECT id, account_id, status, model, title, language_code, webhook_url, options, text, confidence, duration_ms, progress_ms, ",
             "CASE WHEN octet_length(words) <= 262144 THEN words END AS words, ",
             "CASE WHEN words IS NULL THEN 0 ELSE 1 END AS has_words, ",
             "analysis, utterances, error, created_at, completed_at FROM transcripts ",
@@ -178,6 +186,7 @@ pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
         utterances: row.try_get("utterances")?,
         confidence: row.try_get("confidence")?,
         duration_ms: row.try_get("duration_ms")?,
+        progress_ms: row.try_get("progress_ms")?,
         analysis: row.try_get("analysis")?,
         error: row.try_get("error")?,
         created_at: row.try_get("created_at")?,

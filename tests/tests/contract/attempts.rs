@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use auricle_tests::{Account, Clock, Receiver, Reply, Service, Setup, SmallDisk, eventually, noise, silence};
+use auricle_tests::{
+    Account, Clock, Receiver, Reply, Service, Setup, SmallDisk, eventually, long_reading, noise, silence,
+};
 use serde_json::{Value, json};
 
 /// Kills the service during the work on a job, so many times.
@@ -85,4 +87,19 @@ fn a_full_disk_is_no_attempt() {
     let done = account.finished(&id);
     assert_eq!(done["status"], "completed", "{}", done["error"]);
     drop(disk);
+}
+
+#[test]
+fn a_transcript_in_work_says_how_much_is_done() {
+    let service = Setup::local().starter().with("job_lease_seconds", 2).start();
+    let account = service.account();
+    let id = account.create(&json!({"upload_id": account.upload("long.wav", long_reading(12))}));
+    let seen = eventually("a part is done", || {
+        let seen = account.transcript(&id);
+        assert_ne!(seen["status"], "completed", "it ended with no word of its progress");
+        seen["progress"].as_u64().is_some_and(|percent| percent > 0).then_some(seen)
+    });
+    assert!(seen["progress"].as_u64().unwrap() < 100 && seen["audio_duration_sec"].is_null(), "{seen}");
+    let done = account.finished(&id);
+    assert!(done["progress"].is_null() && done["audio_duration_sec"].as_f64().unwrap() > 60.0, "{done}");
 }
