@@ -455,6 +455,9 @@ pub fn url_below(base: &Url, path: &str) -> Url {
     url
 }
 
+/// From this likeness on, 0 to 1, the name of a variable is a misspelled setting.
+const MISSPELLED: f64 = 0.74;
+
 impl Config {
     /// The folder of temporary files.
     pub fn scratch(&self) -> PathBuf {
@@ -490,6 +493,18 @@ impl Config {
     pub fn turn_detector_choice(&self) -> TurnDetectorChoice {
         // Every text is a choice.
         self.turn_detector.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+
+    /// Variables of the environment whose names are nearly those of settings, and those names.
+    pub fn misspelled(names: impl Iterator<Item = String>) -> Vec<(String, String)> {
+        let meant = |name: &str| {
+            let key = name.strip_prefix("AURICLE_")?.to_lowercase();
+            let likeness = |known: &str| strsim::normalized_damerau_levenshtein(&key, known);
+            let (nearest, alike) =
+                KEYS.iter().map(|known| (known, likeness(known))).max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+            (alike < 1.0 && alike > MISSPELLED).then(|| format!("AURICLE_{}", nearest.to_uppercase()))
+        };
+        names.filter_map(|name| meant(&name).map(|meant| (name, meant))).collect()
     }
 
     /// Reads the file, then the environment, then the flags; later values win.
@@ -709,6 +724,15 @@ mod tests {
         let error = from("nothing_of_this_name = 1").unwrap_err();
         let listed = error.split("expected one of ").nth(1).unwrap().replace('`', "");
         assert_eq!(listed.split(", ").collect::<Vec<_>>(), KEYS);
+    }
+
+    #[test]
+    fn variables_that_are_nearly_settings_are_found() {
+        let names =
+            ["AURICLE_MAX_CHAT", "AURICLE_MODLES", "AURICLE_MODELS", "AURICLE_LOG", "AURICLE_TESTS", "MAX_CHAT"];
+        let found = Config::misspelled(names.map(String::from).into_iter());
+        let meant = [("AURICLE_MAX_CHAT", "AURICLE_MAX_CHATS"), ("AURICLE_MODLES", "AURICLE_MODELS")];
+        assert_eq!(found, meant.map(|(name, meant)| (name.to_owned(), meant.to_owned())));
     }
 
     #[test]

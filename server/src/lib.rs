@@ -22,7 +22,7 @@
 //! - `store`: the database; SQL lives here alone
 //! - `config`: settings; `languages`: language codes
 //! - `starter_models`: the starter models within the program
-//! - `notify`, `backoff`, `sharing`: signals between tasks, retry delays, shares of accounts
+//! - `notify`, `backoff`, `sharing`, `sound_format`: signals between tasks, retry delays, shares of accounts, formats of speech
 //! - `ids`, `clock`: identifiers, time
 
 mod api;
@@ -53,6 +53,7 @@ mod outbound;
 mod routes;
 mod serve;
 mod sharing;
+mod sound_format;
 mod speakers;
 mod starter_models;
 mod state;

@@ -108,7 +108,7 @@ pub const ORDERS: [Order; 3] = [
             &["store"],
             &["config", "languages"],
             &["starter_models"],
-            &["notify", "backoff", "sharing"],
+            &["notify", "backoff", "sharing", "sound_format"],
             &["ids"],
             &["clock"],
         ],

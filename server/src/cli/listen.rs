@@ -26,7 +26,7 @@ const MAX_AHEAD_MS: u64 = 10_000;
 
 #[derive(Args)]
 #[command(after_help = "\
-A terminal shows the current turn in grey, finished turns in white, and in the corner the time and the delay of the text.
+A terminal shows the current turn in grey, finished turns in the terminal's own colour, and in the corner the time and the delay of the text.
 Otherwise each finished turn is a line of text, or with --format json every event is a line: text, end_of_turn, formatted,
 words (text, start and end in ms, confidence). Ctrl-C ends the session after the remaining text; a second Ctrl-C ends it
 at once.
@@ -304,10 +304,9 @@ impl Screen {
             LiveEvent::Partial(caption) => self.draw(&caption.text, &corner),
             // The formatted turn follows at once.
             LiveEvent::Final(_) => Ok(()),
-            LiveEvent::Formatted(caption) => self
-                .clear()
-                .and_then(|()| self.term.write_line(&Style::new().white().bright().apply_to(&caption.text).to_string()))
-                .and_then(|()| self.draw("", &corner)),
+            LiveEvent::Formatted(caption) => {
+                self.clear().and_then(|()| self.term.write_line(&caption.text)).and_then(|()| self.draw("", &corner))
+            }
         };
         drawn.map_err(unwritten)
     }

@@ -1,17 +1,21 @@
 //! `auricle say`: text to speech, through the loudspeaker, into a file or a pipe.
 
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::thread;
 
+use auricle_engine::audio::ffmpeg_program;
 use auricle_engine::blocking::{Engine, Speech};
-use auricle_engine::{Error, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechInput};
+use auricle_engine::{Error, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpeechInput};
 use clap::Args;
 
 use super::progress::Bar;
 use super::sound_card::Player;
 use super::{EngineArgs, Failure, Result, interrupt};
+use crate::sound_format::SoundFormat;
 
 /// Bytes of a WAV file before its samples.
 const HEADER_BYTES: u32 = 44;
@@ -20,13 +24,14 @@ const PIECE: usize = 4096;
 
 #[derive(Args)]
 #[command(after_help = "\
-Speech is mono, 16 bits, 24 kHz. A file is WAV; `-o -` writes the bare samples to standard output as they are made; without -o the
+Speech is mono, 16 bits, 24 kHz. A file has the format of its ending: wav, flac, mp3, opus, aac, or pcm for bare samples; all but wav and pcm need ffmpeg.
+`-o -` writes the bare samples to standard output as they are made; without -o the
 default loudspeaker plays them, on Linux by PulseAudio or PipeWire. Text of any length takes no more memory than a sentence. Markup, SSML among it, is left out: what stands between tags is read.
 
 Examples:
   auricle say 'Good morning.'
   auricle say 'Good morning.' -o morning.wav
-  auricle say - -o book.wav < book.txt
+  auricle say - -o book.mp3 < book.txt
   auricle say 'It is ten past nine.' --voice ljspeech --speed 1.2 -o time.wav
   auricle say 'Good morning.' -o - | aplay -q -f S16_LE -r 24000 -c 1
   auricle voices list                                  the voices there are")]
@@ -40,7 +45,7 @@ pub struct SayArgs {
     /// From 0.5, slow, to 2, fast
     #[arg(long, value_name = "SPEED", default_value_t = 1.0, value_parser = speed)]
     speed: f32,
-    /// The WAV file, or - for bare samples on standard output [default: the loudspeaker]
+    /// The file, in the format of its ending, or - for bare samples on standard output [default: the loudspeaker]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Show no progress bar
@@ -58,7 +63,18 @@ enum Output<'a> {
     Loudspeaker(Player),
     /// Standard output.
     Pipe,
-    File(&'a Path),
+    File(&'a Path, SoundFormat),
+}
+
+/// The format of a file, by its ending.
+fn format_of(path: &Path) -> Result<SoundFormat> {
+    let Some(ending) = path.extension() else { return Ok(SoundFormat::Wav) };
+    let known = SoundFormat::ALL.iter().find(|(name, _)| ending.eq_ignore_ascii_case(name));
+    let wrong = || {
+        let names = SoundFormat::ALL.map(|(name, _)| name).join(", ");
+        Failure::Usage(format!("-o {}: the ending of the file names its format, one of {names}", path.display()))
+    };
+    known.map(|(_, format)| *format).ok_or_else(wrong)
 }
 
 fn speed(text: &str) -> Result<f32, String> {
@@ -73,14 +89,14 @@ pub fn run(args: &SayArgs) -> Result<()> {
     let output = match &args.out {
         None => Output::Loudspeaker(Player::open(SPEECH_RATE).map_err(|failure| failure.advise(NO_LOUDSPEAKER))?),
         Some(path) if path == Path::new("-") => Output::Pipe,
-        Some(path) => Output::File(path),
+        Some(path) => Output::File(path, format_of(path)?),
     };
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
     let mut options = SpeakOptions::default().speed(args.speed);
     options.voice.clone_from(&args.voice);
     let file_bar = bar.start(match output {
-        Output::File(path) => path.to_str().unwrap_or("speech"),
+        Output::File(path, _) => path.to_str().unwrap_or("speech"),
         Output::Pipe | Output::Loudspeaker(_) => "speech",
     });
     let engine = Engine::open(args.engine.options()?)?;
@@ -97,7 +113,7 @@ pub fn run(args: &SayArgs) -> Result<()> {
         Output::Loudspeaker(player) => play(speech, player, progress),
         Output::Pipe => write_samples(speech, &mut io::stdout().lock(), progress)
             .map_err(|failure| failure.of("to standard output".into())),
-        Output::File(path) => write_wav(speech, path, progress),
+        Output::File(path, format) => write_file(speech, path, format, progress),
     };
     bar.clear();
     // After a failure the feed may wait for standard input; it ends with the process.
@@ -170,7 +186,11 @@ fn play(speech: Speech, mut player: Player, progress: impl Fn(u64)) -> Result<u6
 }
 
 /// Writes samples of 16 bits as they come; gives their number.
-fn write_samples(speech: Speech, out: &mut impl Write, progress: impl Fn(u64)) -> Result<u64, Unwritten> {
+fn write_samples(
+    speech: impl Iterator<Item = Result<SpeechFrame, Error>>,
+    out: &mut impl Write,
+    progress: impl Fn(u64),
+) -> Result<u64, Unwritten> {
     let mut written = 0;
     for frame in speech {
         let frame = frame.map_err(Unwritten::Engine)?;
@@ -182,11 +202,9 @@ fn write_samples(speech: Speech, out: &mut impl Write, progress: impl Fn(u64)) -
     Ok(written)
 }
 
-/// Writes a WAV file as the samples come. Until the end its header has the largest sizes, so that a file of a run that was interrupted
-/// can be played. Without samples there is no file.
-fn write_wav(speech: Speech, path: &Path, progress: impl Fn(u64)) -> Result<u64> {
-    let what = || format!("to {}", path.display());
-    let failed = |source| Failure::Write { what: what(), source };
+/// Writes a file as the samples come. Without samples there is no file.
+fn write_file(speech: Speech, path: &Path, format: SoundFormat, progress: impl Fn(u64)) -> Result<u64> {
+    let what = format!("to {}", path.display());
     let mut speech = speech.peekable();
     match speech.peek() {
         None => return Ok(0),
@@ -194,20 +212,51 @@ fn write_wav(speech: Speech, path: &Path, progress: impl Fn(u64)) -> Result<u64>
         Some(Err(error)) => return Err(Failure::Engine(error.clone())),
         Some(Ok(_)) => {}
     }
-    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-    file.write_all(&wav_header(u32::MAX - HEADER_BYTES)).map_err(failed)?;
-    let mut written = 0u64;
-    for frame in speech {
-        let frame = frame?;
-        let bytes: Vec<u8> = frame.samples.iter().flat_map(|sample| pcm16(*sample).to_le_bytes()).collect();
-        file.write_all(&bytes).map_err(failed)?;
-        written += frame.samples.len() as u64;
-        progress(written);
+    // A name that begins with a dash, or has a colon, is no option and no protocol so.
+    let mut output = OsString::from("file:");
+    output.push(path);
+    match format.encoder_arguments(&output) {
+        Some(arguments) => encode(speech, &arguments, progress),
+        None => File::create(path).map_err(Unwritten::Io).and_then(|mut file| match format {
+            SoundFormat::Wav => write_wav(speech, &mut file, progress),
+            _ => write_samples(speech, &mut file, progress),
+        }),
     }
+    .map_err(|failure| failure.of(what))
+}
+
+/// Writes a WAV file. Until the end its header has the largest sizes, so that a file of a run that was interrupted can be played.
+fn write_wav(
+    speech: impl Iterator<Item = Result<SpeechFrame, Error>>,
+    file: &mut File,
+    progress: impl Fn(u64),
+) -> Result<u64, Unwritten> {
+    file.write_all(&wav_header(u32::MAX - HEADER_BYTES)).map_err(Unwritten::Io)?;
+    let written = write_samples(speech, file, progress)?;
     let data_bytes = u32::try_from(2 * written).unwrap_or(u32::MAX).min(u32::MAX - HEADER_BYTES);
-    file.seek(SeekFrom::Start(0)).map_err(failed)?;
-    file.write_all(&wav_header(data_bytes)).and_then(|()| file.flush()).map_err(failed)?;
+    let header = wav_header(data_bytes);
+    file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(&header)).map_err(Unwritten::Io)?;
     Ok(written)
+}
+
+/// Writes a file by `ffmpeg`.
+fn encode(
+    speech: impl Iterator<Item = Result<SpeechFrame, Error>>,
+    arguments: &[OsString],
+    progress: impl Fn(u64),
+) -> Result<u64, Unwritten> {
+    let missing = || io::Error::other("this format needs ffmpeg, which is not installed; wav needs none");
+    let program = ffmpeg_program().ok_or_else(missing).map_err(Unwritten::Io)?;
+    let spawned = Command::new(program).args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut encoder = spawned.map_err(Unwritten::Io)?;
+    let wrote = encoder.stdin.take().map(|mut stdin| write_samples(speech, &mut stdin, progress));
+    let ended = encoder.wait_with_output().map_err(Unwritten::Io)?;
+    match wrote {
+        Some(Err(Unwritten::Engine(error))) => Err(Unwritten::Engine(error)),
+        Some(Ok(written)) if ended.status.success() => Ok(written),
+        // A pipe that breaks is the encoder's failure.
+        _ => Err(Unwritten::Io(io::Error::other(format!("ffmpeg: {}", String::from_utf8_lossy(&ended.stderr).trim())))),
+    }
 }
 
 fn pcm16(sample: f32) -> i16 {

@@ -84,6 +84,10 @@ impl ServeArgs {
 pub fn run(args: &ServeArgs) -> Result<()> {
     let config = Config::read(args.config.as_deref(), args.flags()).map_err(Failure::Usage)?;
     super::log_to_stderr(if config.log_format == LogFormat::Json { super::Log::Json } else { super::Log::Text });
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for (name, meant) in Config::misspelled(names) {
+        tracing::warn!("the environment has {name}, which is no setting; did you mean {meant}?");
+    }
     let hint = Catalog::read(&config.models).ok().and_then(|catalog| hint::line(&catalog, DEFAULT_MODEL));
     super::runtime()?.block_on(serve::run(config, hint)).map_err(Failure::Service)
 }

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use auricle_engine::audio::{AudioStream, ffmpeg_program};
 use auricle_tests::{Run, auricle, command, devices, ended, write_clause_voice, write_frame_voice, write_tiny_voice};
 use tempfile::TempDir;
 
@@ -49,6 +50,41 @@ fn a_text_becomes_a_wav_file() {
     assert_ne!(samples(&path), said);
     assert_eq!(say(models.path(), &["Good morning.", "--voice", "zed", "-o", to]).status, Some(0));
     assert_eq!(samples(&path), said, "the catalog's default voice");
+}
+
+#[test]
+fn a_file_has_the_format_of_its_ending() {
+    let models = models();
+    let file = |name: &str| models.path().join(name);
+    let said = |name: &str| say(models.path(), &["Good morning.", "-o", file(name).to_str().unwrap()]);
+    assert_eq!(said("said.WAV").status, Some(0));
+    let whole = samples(&file("said.WAV")).len() as f64 / 24_000.0;
+    assert_eq!(said("said.pcm").status, Some(0));
+    assert_eq!(std::fs::read(file("said.pcm")).unwrap(), std::fs::read(file("said.WAV")).unwrap()[44..]);
+    let unknown = said("said.xyz");
+    assert!(unknown.status == Some(2) && unknown.stderr.contains("mp3, opus"), "{}", unknown.stderr);
+    assert!(!file("said.xyz").exists());
+    let mut without = command();
+    without.env("AURICLE_FFMPEG", "/no/such/ffmpeg").args(["say", "--device", "cpu", "Good morning.", "--models"]);
+    let without = ended(without.arg(models.path()).arg("-o").arg(file("other.mp3")).output().unwrap());
+    assert!(without.status == Some(1) && without.stderr.contains("needs ffmpeg"), "{}", without.stderr);
+    assert!(!file("other.mp3").exists());
+    if ffmpeg_program().is_none() {
+        return auricle_tests::skip("ffmpeg not found (Debian: apt-get install ffmpeg)");
+    }
+    let nowhere = said("none/said.mp3");
+    assert!(nowhere.status == Some(1) && nowhere.stderr.contains("none/said.mp3"), "{}", nowhere.stderr);
+    let forms = [("mp3", vec![b"ID3".as_slice(), b"\xff\xf3"]), ("opus", vec![b"OggS"]), ("flac", vec![b"fLaC"])];
+    for (ending, starts) in forms.into_iter().chain([("aac", vec![b"\xff\xf1".as_slice()])]) {
+        let name = format!("said: it.{ending}");
+        let run = said(&name);
+        assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{name}");
+        let bytes = std::fs::read(file(&name)).unwrap();
+        assert!(starts.iter().any(|start| bytes.starts_with(start)), "{name}: {:?}", &bytes[..8]);
+        let seconds = AudioStream::open(file(&name)).unwrap().read_to_end().unwrap().len() as f64 / 16_000.0;
+        // A lossy format pads the ends.
+        assert!((seconds - whole).abs() < 0.15, "{name}: {seconds} s of {whole}");
+    }
 }
 
 #[test]

@@ -7,12 +7,13 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use hyper::StatusCode;
 
-use super::speech_encoder::{self, SoundFormat, unavailable};
+use super::speech_encoder::{self, unavailable};
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, streamed};
 use crate::http::response_body::ResponseBroken;
 use crate::sharing::Places;
+use crate::sound_format::SoundFormat;
 
 /// Characters of a text at most.
 const MAX_CHARS: usize = 100_000;

@@ -1,9 +1,9 @@
-//! Formats of speech, and those that `ffmpeg` writes.
+//! Speech in the formats that `ffmpeg` writes.
 
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use auricle_engine::SPEECH_RATE;
 use auricle_engine::audio::ffmpeg_program;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _, stream};
@@ -13,45 +13,10 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use crate::http::response::{ApiError, Result};
 use crate::http::response_body::ResponseBroken;
+use crate::sound_format::SoundFormat;
 
 /// Bytes that are read at a time.
 const PART_BYTES: usize = 16 << 10;
-
-/// The form of the sound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SoundFormat {
-    /// 16 bits at 24 kHz, behind a header.
-    Wav,
-    /// 16 bits at 24 kHz.
-    Pcm,
-    /// Made by `ffmpeg`, as the next three.
-    Mp3,
-    Opus,
-    Aac,
-    Flac,
-}
-
-impl SoundFormat {
-    pub const ALL: [(&'static str, Self); 6] = [
-        ("mp3", Self::Mp3),
-        ("opus", Self::Opus),
-        ("aac", Self::Aac),
-        ("flac", Self::Flac),
-        ("wav", Self::Wav),
-        ("pcm", Self::Pcm),
-    ];
-
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Self::Wav => "audio/wav",
-            Self::Pcm => "audio/pcm",
-            Self::Mp3 => "audio/mpeg",
-            Self::Opus => "audio/ogg",
-            Self::Aac => "audio/aac",
-            Self::Flac => "audio/flac",
-        }
-    }
-}
 
 pub fn unavailable(message: impl Into<String>) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
@@ -60,7 +25,7 @@ pub fn unavailable(message: impl Into<String>) -> ApiError {
 /// An encoder that is there.
 pub struct Encoder {
     program: PathBuf,
-    arguments: &'static [&'static str],
+    arguments: Vec<OsString>,
 }
 
 /// The encoder of a format; none for one that needs none.
@@ -68,13 +33,7 @@ pub struct Encoder {
 /// # Errors
 /// 503 where it is not installed.
 pub fn find(format: SoundFormat) -> Result<Option<Encoder>> {
-    let arguments: &[&str] = match format {
-        SoundFormat::Wav | SoundFormat::Pcm => return Ok(None),
-        SoundFormat::Mp3 => &["-f", "mp3", "-b:a", "64k"],
-        SoundFormat::Opus => &["-c:a", "libopus", "-b:a", "32k", "-page_duration", "200000", "-f", "ogg"],
-        SoundFormat::Aac => &["-c:a", "aac", "-b:a", "64k", "-f", "adts"],
-        SoundFormat::Flac => &["-f", "flac"],
-    };
+    let Some(arguments) = format.encoder_arguments(OsStr::new("pipe:1")) else { return Ok(None) };
     let missing = || {
         unavailable(
             "This format needs ffmpeg, which the service's machine has not; `response_format` wav and pcm need none.",
@@ -98,11 +57,7 @@ impl Encoder {
             unavailable("The speech could not be encoded; `response_format` wav and pcm need no encoder.")
         };
         let mut child = Command::new(&self.program)
-            .args(["-hide_banner", "-loglevel", "error", "-f", "s16le", "-ac", "1", "-ar"])
-            .arg(SPEECH_RATE.to_string())
-            .args(["-i", "pipe:0", "-flush_packets", "1"])
             .args(self.arguments)
-            .arg("pipe:1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

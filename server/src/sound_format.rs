@@ -1,0 +1,57 @@
+//! Formats of speech, and how `ffmpeg` writes those that need an encoder.
+
+use std::ffi::{OsStr, OsString};
+
+use auricle_engine::SPEECH_RATE;
+
+/// The form of the sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SoundFormat {
+    /// 16 bits at 24 kHz, behind a header.
+    Wav,
+    /// 16 bits at 24 kHz.
+    Pcm,
+    /// Made by `ffmpeg`, as the next three.
+    Mp3,
+    Opus,
+    Aac,
+    Flac,
+}
+
+impl SoundFormat {
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("mp3", Self::Mp3),
+        ("opus", Self::Opus),
+        ("aac", Self::Aac),
+        ("flac", Self::Flac),
+        ("wav", Self::Wav),
+        ("pcm", Self::Pcm),
+    ];
+
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Wav => "audio/wav",
+            Self::Pcm => "audio/pcm",
+            Self::Mp3 => "audio/mpeg",
+            Self::Opus => "audio/ogg",
+            Self::Aac => "audio/aac",
+            Self::Flac => "audio/flac",
+        }
+    }
+
+    /// The arguments with which `ffmpeg` encodes samples of 16 bits from its standard input to `output`; none for a format that needs no
+    /// encoder.
+    pub fn encoder_arguments(self, output: &OsStr) -> Option<Vec<OsString>> {
+        let encoder: &[&str] = match self {
+            Self::Wav | Self::Pcm => return None,
+            Self::Mp3 => &["-f", "mp3", "-b:a", "64k"],
+            Self::Opus => &["-c:a", "libopus", "-b:a", "32k", "-page_duration", "200000", "-f", "ogg"],
+            Self::Aac => &["-c:a", "aac", "-b:a", "64k", "-f", "adts"],
+            Self::Flac => &["-f", "flac"],
+        };
+        let rate = SPEECH_RATE.to_string();
+        let input = ["-hide_banner", "-loglevel", "error", "-f", "s16le", "-ac", "1", "-ar", &rate, "-i", "pipe:0"];
+        let all = input.iter().chain(encoder).chain(&["-flush_packets", "1", "-y"]);
+        Some(all.map(OsString::from).chain([output.to_owned()]).collect())
+    }
+}
