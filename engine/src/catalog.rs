@@ -129,7 +129,7 @@ pub struct CatalogModel {
     /// The language model that the starter's search uses, relative to the models folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starter_language_model: Option<String>,
-    /// Beam width of the starter on a CPU; greedy if omitted, and on a GPU, where a path more costs a window its recorded steps.
+    /// Beam width of the starter on a CPU; greedy if omitted, and on a GPU, where another path copies the caches of its window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starter_beam: Option<usize>,
     /// Live models: longest look-ahead, ms; the longest trained one if omitted.

@@ -204,9 +204,8 @@ impl Store {
             .bind(job.id.as_str())
             .bind(job.lease.as_str())
             .execute(&self.write)
-            .await
-            .map(drop)
-            .map_err(Into::into)
+            .await?;
+        Ok(())
     }
 
     /// Reserves the cost of a job, now that its duration is known. True if its first reservation covers it, if there is a
