@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
+use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -64,17 +65,38 @@ enum Output<'a> {
     /// Standard output.
     Pipe,
     File(&'a Path, SoundFormat),
+    /// Through this program, into this file.
+    Encoded(&'a Path, Command),
 }
 
-/// The format of a file, by its ending.
-fn format_of(path: &Path) -> Result<SoundFormat> {
-    let Some(ending) = path.extension() else { return Ok(SoundFormat::Wav) };
-    let known = SoundFormat::ALL.iter().find(|(name, _)| ending.eq_ignore_ascii_case(name));
+/// The way into a file, whose ending names its format.
+///
+/// # Errors
+/// For an unknown ending, and for a format whose encoder is not installed: before anything is said.
+fn file(path: &Path) -> Result<Output<'_>> {
     let wrong = || {
         let names = SoundFormat::ALL.map(|(name, _)| name).join(", ");
         Failure::Usage(format!("-o {}: the ending of the file names its format, one of {names}", path.display()))
     };
-    known.map(|(_, format)| *format).ok_or_else(wrong)
+    let format = match path.extension() {
+        None => SoundFormat::Wav,
+        Some(ending) => {
+            SoundFormat::ALL.iter().find(|(name, _)| ending.eq_ignore_ascii_case(name)).ok_or_else(wrong)?.1
+        }
+    };
+    // A name that begins with a dash, or has a colon, is no option and no protocol so.
+    let mut output = OsString::from("file:");
+    output.push(path);
+    let Some(arguments) = format.encoder_arguments(&output) else { return Ok(Output::File(path, format)) };
+    let missing = || {
+        Failure::Service(format!(
+            "{} needs ffmpeg, which was not found: install it (Debian: apt-get install ffmpeg), name it in AURICLE_FFMPEG, or write a .wav",
+            path.display()
+        ))
+    };
+    let mut encoder = Command::new(ffmpeg_program().ok_or_else(missing)?);
+    encoder.args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped());
+    Ok(Output::Encoded(path, encoder))
 }
 
 fn speed(text: &str) -> Result<f32, String> {
@@ -89,14 +111,14 @@ pub fn run(args: &SayArgs) -> Result<()> {
     let output = match &args.out {
         None => Output::Loudspeaker(Player::open(SPEECH_RATE).map_err(|failure| failure.advise(NO_LOUDSPEAKER))?),
         Some(path) if path == Path::new("-") => Output::Pipe,
-        Some(path) => Output::File(path, format_of(path)?),
+        Some(path) => file(path)?,
     };
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
     let mut options = SpeakOptions::default().speed(args.speed);
     options.voice.clone_from(&args.voice);
-    let file_bar = bar.start(match output {
-        Output::File(path, _) => path.to_str().unwrap_or("speech"),
+    let file_bar = bar.start(match &output {
+        Output::File(path, _) | Output::Encoded(path, _) => path.to_str().unwrap_or("speech"),
         Output::Pipe | Output::Loudspeaker(_) => "speech",
     });
     let engine = Engine::open(args.engine.options()?)?;
@@ -113,7 +135,14 @@ pub fn run(args: &SayArgs) -> Result<()> {
         Output::Loudspeaker(player) => play(speech, player, progress),
         Output::Pipe => write_samples(speech, &mut io::stdout().lock(), progress)
             .map_err(|failure| failure.of("to standard output".into())),
-        Output::File(path, format) => write_file(speech, path, format, progress),
+        Output::File(path, format) => write_file(speech, path, |speech| {
+            let mut file = File::create(path).map_err(Unwritten::Io)?;
+            match format {
+                SoundFormat::Wav => write_wav(speech, &mut file, progress),
+                _ => write_samples(speech, &mut file, progress),
+            }
+        }),
+        Output::Encoded(path, encoder) => write_file(speech, path, |speech| encode(speech, encoder, progress)),
     };
     bar.clear();
     // After a failure the feed may wait for standard input; it ends with the process.
@@ -203,26 +232,18 @@ fn write_samples(
 }
 
 /// Writes a file as the samples come. Without samples there is no file.
-fn write_file(speech: Speech, path: &Path, format: SoundFormat, progress: impl Fn(u64)) -> Result<u64> {
-    let what = format!("to {}", path.display());
+fn write_file(
+    speech: Speech,
+    path: &Path,
+    write: impl FnOnce(Peekable<Speech>) -> Result<u64, Unwritten>,
+) -> Result<u64> {
     let mut speech = speech.peekable();
     match speech.peek() {
-        None => return Ok(0),
+        None => Ok(0),
         // Nor is there one if the voice fails at once.
-        Some(Err(error)) => return Err(Failure::Engine(error.clone())),
-        Some(Ok(_)) => {}
+        Some(Err(error)) => Err(Failure::Engine(error.clone())),
+        Some(Ok(_)) => write(speech).map_err(|failure| failure.of(format!("to {}", path.display()))),
     }
-    // A name that begins with a dash, or has a colon, is no option and no protocol so.
-    let mut output = OsString::from("file:");
-    output.push(path);
-    match format.encoder_arguments(&output) {
-        Some(arguments) => encode(speech, &arguments, progress),
-        None => File::create(path).map_err(Unwritten::Io).and_then(|mut file| match format {
-            SoundFormat::Wav => write_wav(speech, &mut file, progress),
-            _ => write_samples(speech, &mut file, progress),
-        }),
-    }
-    .map_err(|failure| failure.of(what))
 }
 
 /// Writes a WAV file. Until the end its header has the largest sizes, so that a file of a run that was interrupted can be played.
@@ -239,16 +260,13 @@ fn write_wav(
     Ok(written)
 }
 
-/// Writes a file by `ffmpeg`.
+/// Pipes samples through an encoder.
 fn encode(
     speech: impl Iterator<Item = Result<SpeechFrame, Error>>,
-    arguments: &[OsString],
+    mut encoder: Command,
     progress: impl Fn(u64),
 ) -> Result<u64, Unwritten> {
-    let missing = || io::Error::other("this format needs ffmpeg, which is not installed; wav needs none");
-    let program = ffmpeg_program().ok_or_else(missing).map_err(Unwritten::Io)?;
-    let spawned = Command::new(program).args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut encoder = spawned.map_err(Unwritten::Io)?;
+    let mut encoder = encoder.spawn().map_err(Unwritten::Io)?;
     let wrote = encoder.stdin.take().map(|mut stdin| write_samples(speech, &mut stdin, progress));
     let ended = encoder.wait_with_output().map_err(Unwritten::Io)?;
     match wrote {

@@ -304,37 +304,41 @@ impl Decoder {
         let rows = steps.rows.iter().zip(tokens);
         let row_of: Vec<&RowCaches> = rows.flat_map(|(row, tokens)| std::iter::repeat_n(row, tokens.len())).collect();
         // Tokens that read the same audio do so together: those of a prompt, and those of a window's paths.
-        let groups: Vec<&[&RowCaches]> = row_of
-            .chunk_by(|one, other| Arc::ptr_eq(&one.cross, &other.cross))
-            .flat_map(|alike| alike.chunks(KvCache::MOST_QUERIES))
-            .collect();
-        let first_of = groups.iter().scan(0, |next, group| Some(std::mem::replace(next, *next + group.len())));
-        let first_of: Vec<usize> = first_of.collect();
+        let mut groups: Vec<Range<usize>> = Vec::new();
+        for (token, row) in row_of.iter().enumerate() {
+            match groups.last_mut() {
+                Some(group)
+                    if group.len() < KvCache::MOST_QUERIES && Arc::ptr_eq(&row_of[group.start].cross, &row.cross) =>
+                {
+                    group.end += 1;
+                }
+                _ => groups.push(token..token + 1),
+            }
+        }
         let mut work = vec![(Vec::new(), Vec::new()); groups.len() * heads];
         pool.for_each_item(&mut work, |number, (out, weights)| {
-            let (group, at) = (number / heads, number % heads);
-            let of_group = query[first_of[group] * size..].chunks_exact(size).take(groups[group].len());
+            let (group, at) = (&groups[number / heads], number % heads);
+            let of_group = query[group.start * size..group.end * size].chunks_exact(size);
             let queries: Vec<f32> = of_group.flat_map(|query| &query[at * head..][..head]).copied().collect();
             *out = vec![0f32; queries.len()];
-            groups[group][0].cross[block * heads + at].attend(&queries, out, weights);
+            row_of[group.start].cross[block * heads + at].attend(&queries, out, weights);
         });
         let mut out = vec![0f32; query.len()];
-        let mut place_of = Vec::with_capacity(row_of.len());
-        for (group, work) in work.chunks_exact(heads).enumerate() {
-            for number in 0..groups[group].len() {
-                let out = out[(first_of[group] + number) * size..].chunks_exact_mut(head);
-                out.zip(work).for_each(|(out, (found, _))| out.copy_from_slice(&found[number * head..][..head]));
-                place_of.push((group, number));
+        for (group, work) in groups.iter().zip(work.chunks_exact(heads)) {
+            let rows = out[group.start * size..group.end * size].chunks_exact_mut(size);
+            for (number, row) in rows.enumerate() {
+                let of_heads = row.chunks_exact_mut(head).zip(work);
+                of_heads.for_each(|(out, (found, _))| out.copy_from_slice(&found[number * head..][..head]));
             }
         }
         let mut end = 0;
-        for (tokens, weights) in tokens.iter().zip(weights) {
+        for (tokens, weights) in tokens.iter().zip(weights).filter(|(tokens, _)| !tokens.is_empty()) {
             end += tokens.len();
-            for head in self.alignment_heads[block].iter().filter(|_| !tokens.is_empty()) {
-                let (group, number) = place_of[end - 1];
+            let group = groups.partition_point(|group| group.end < end);
+            for head in &self.alignment_heads[block] {
                 let of_group = &work[group * heads + head].1;
                 let count = of_group.len() / groups[group].len();
-                weights.extend_from_slice(&of_group[number * count..][..count]);
+                weights.extend_from_slice(&of_group[(end - 1 - groups[group].start) * count..][..count]);
             }
         }
         out
