@@ -18,7 +18,7 @@ use crate::http::response_body::ResponseBroken;
 use crate::ids::{self, AccountId};
 use crate::language::grounding::{Excerpt, Fence, check_length, ground};
 use crate::language::source::Unit;
-use crate::language::{ChatRequest, Completion, LanguageError, Piece, Pieces, Role, ToolCall, Usage, complete};
+use crate::language::{ChatRequest, Completion, LanguageError, Piece, Pieces, Role, ToolCall, Usage, complete, schema};
 
 /// `POST /v2/llm/chat-completions`
 pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Result<Response> {
@@ -35,6 +35,7 @@ pub async fn respond(state: Arc<LanguageState>, request: RequestContext, dialect
     let bytes = body::read(request.into_request(), chat_request::MAX_BYTES).await?;
     let body = chat_request::parse(Fields::parse(&headers, &bytes)?, dialect)?;
     drop(bytes);
+    schema::check_options(&body.request.options).await?;
     let model = state.find(body.model.as_deref())?;
     // The transcript is looked for first: without a model a wrong one is reported, too.
     if let Some(id) = &body.transcript_id {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::http::body::{Fields, wrong_type};
 use crate::http::response::{ApiError, Result};
-use crate::language::{ChatOptions, ChatRequest, Format, Message, Role, Tool, ToolCall, ToolChoice, schema};
+use crate::language::{ChatOptions, ChatRequest, Format, Message, Role, Tool, ToolCall, ToolChoice};
 
 /// The size limit of a body.
 pub const MAX_BYTES: usize = 4 << 20;
@@ -72,8 +72,6 @@ pub fn parse(mut fields: Fields, dialect: &Dialect) -> Result<ChatBody> {
         tool_choice: tool_choice(fields.take("tool_choice"), &tools)?,
         tools,
     };
-    schema::check_options(&options)
-        .map_err(|error| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported_schema", error.to_string()))?;
     Ok(ChatBody {
         model,
         transcript_id,
@@ -376,22 +374,6 @@ mod tests {
         }
         let longest = json!({ "messages": [user("ä".repeat(24_000))] });
         assert!(read(longest, &SERVICE).is_ok());
-    }
-
-    #[test]
-    fn a_schema_that_cannot_be_enforced_is_refused() {
-        let schema = |schema: Value| json!({ "messages": [user("Hi")], "response_format": { "type": "json_schema", "json_schema": { "schema": schema } } });
-        let tool = json!({ "messages": [user("Hi")], "tools": [{ "type": "function", "function": { "name": "f", "parameters": { "type": "nothing" } } }] });
-        for body in [
-            schema(json!({ "type": "strange" })),
-            schema(json!({ "$ref": "https://example.com/schema.json" })),
-            schema(json!({ "pattern": "(" })),
-            schema(json!(5)),
-            tool,
-        ] {
-            let Err(error) = read(body.clone(), &SERVICE) else { panic!("accepted: {body}") };
-            assert_eq!((error.status.as_u16(), error.code), (422, "unsupported_schema"), "{body}");
-        }
     }
 
     #[test]

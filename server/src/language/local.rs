@@ -68,7 +68,6 @@ impl Local {
     }
 
     async fn start(&self, request: ChatRequest) -> Result<Pieces, LanguageError> {
-        schema::check_options(&request.options)?;
         self.load().await?;
         let seed = match request.options.seed {
             Some(seed) => seed as u64,
@@ -302,7 +301,7 @@ impl Answer {
         };
         let text = if held_back { bare_json(&self.text).to_owned() } else { self.text.clone() };
         let answer = Completion { text, tool_calls: self.tool_calls.clone(), reason, usage: Some(usage) };
-        if let Err(error) = schema::check_answer(&self.request.options, &answer) {
+        if let Err(error) = schema::check_answer(&self.request.options, &answer).await {
             let cause = match error {
                 LanguageError::Upstream(cause) => cause,
                 other => other.to_string(),

@@ -237,7 +237,7 @@ pub trait LanguageModel: Send + Sync {
     /// The tokens of a text, or an estimate.
     fn count_tokens(&self, text: &str) -> usize;
 
-    /// Starts an answer. The answer has the requested format, or it fails; dropping the pieces ends it.
+    /// Starts an answer to a request whose schemas [`schema::check_options`] has accepted. The answer has the requested format, or it fails; dropping the pieces ends it.
     fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<Pieces, LanguageError>>;
 }
 

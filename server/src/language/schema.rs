@@ -1,25 +1,56 @@
 //! JSON that models write, against what was asked for.
+//!
+//! Schemas are compiled on a few threads of their own: they come from strangers, and the async threads serve every client.
 
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
-use super::json_schema::Schema;
+use super::json_schema::{Budget, Schema};
 use super::{ChatOptions, Completion, FinishReason, Format, LanguageError, ToolChoice};
+
+/// Requests and answers that are checked at a time.
+static PLACES: Semaphore = Semaphore::const_new(2);
+
+/// Does a check outside the async threads. One whose client leaves before it begins is not done.
+async fn run<T: Send + 'static>(check: impl FnOnce() -> T + Send + 'static) -> Result<T, LanguageError> {
+    let failed =
+        |error: &dyn std::fmt::Display| LanguageError::Local(format!("a schema could not be checked: {error}"));
+    let place = PLACES.acquire().await.map_err(|error| failed(&error))?;
+    let checked = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        check()
+    });
+    checked.await.map_err(|error| failed(&error))
+}
 
 /// Checks that all schemas of a request can be enforced.
 ///
 /// # Errors
 /// [`LanguageError::UnsupportedSchema`] that names the schema.
-pub fn check_options(options: &ChatOptions) -> Result<(), LanguageError> {
+pub async fn check_options(options: &ChatOptions) -> Result<(), LanguageError> {
+    let mut schemas: Vec<(String, Value)> = Vec::new();
+    let mut budget = Budget::default();
     let refuse = |name: &str, error: String| {
         LanguageError::UnsupportedSchema(format!("The schema {name:?} cannot be enforced: {error}."))
     };
-    if let Format::Schema { name, schema, .. } = &options.format {
-        Schema::new(schema).map_err(|error| refuse(name, error))?;
+    let format = match &options.format {
+        Format::Schema { name, schema, .. } => Some((name, schema)),
+        Format::Text | Format::Json => None,
+    };
+    for (name, schema) in format.into_iter().chain(options.tools.iter().map(|tool| (&tool.name, &tool.parameters))) {
+        // What is copied is within its budget.
+        budget.take(schema).map_err(|error| refuse(name, error))?;
+        schemas.push((name.clone(), schema.clone()));
     }
-    for tool in &options.tools {
-        Schema::new(&tool.parameters).map_err(|error| refuse(&tool.name, error))?;
+    if schemas.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    run(move || {
+        schemas.iter().try_for_each(|(name, schema)| {
+            Schema::new(schema, &mut budget).map(|_| ()).map_err(|error| refuse(name, error))
+        })
+    })
+    .await?
 }
 
 /// Checks an answer against the requested format and tools. One that was cut short by its length is not whole JSON, and its
@@ -27,7 +58,15 @@ pub fn check_options(options: &ChatOptions) -> Result<(), LanguageError> {
 ///
 /// # Errors
 /// [`LanguageError::Upstream`] that says what is wrong.
-pub fn check_answer(options: &ChatOptions, answer: &Completion) -> Result<(), LanguageError> {
+pub async fn check_answer(options: &ChatOptions, answer: &Completion) -> Result<(), LanguageError> {
+    if answer.tool_calls.is_empty() && !matches!(options.format, Format::Schema { .. }) {
+        return check(options, answer);
+    }
+    let (options, answer) = (options.clone(), answer.clone());
+    run(move || check(&options, &answer)).await?
+}
+
+fn check(options: &ChatOptions, answer: &Completion) -> Result<(), LanguageError> {
     let refuse = |message: String| Err(LanguageError::Upstream(message));
     for call in &answer.tool_calls {
         let Some(tool) = options.tools.iter().find(|tool| tool.name == call.name) else {
@@ -37,8 +76,7 @@ pub fn check_answer(options: &ChatOptions, answer: &Completion) -> Result<(), La
             Ok(arguments) => arguments,
             Err(_) => return refuse(format!("the arguments for {:?} are no JSON", call.name)),
         };
-        let fits = Schema::new(&tool.parameters).and_then(|schema| schema.validate(&arguments));
-        if !arguments.is_object() || fits.is_err() {
+        if !arguments.is_object() || validate(&tool.parameters, &arguments).is_err() {
             return refuse(format!("the arguments for {:?} do not fit its parameters", call.name));
         }
     }
@@ -70,9 +108,13 @@ pub fn check_answer(options: &ChatOptions, answer: &Completion) -> Result<(), La
             let Ok(value) = serde_json::from_str::<Value>(&answer.text) else {
                 return refuse("it was asked for JSON and wrote something else".into());
             };
-            Schema::new(schema)
-                .and_then(|schema| schema.validate(&value))
+            validate(schema, &value)
                 .or_else(|error| refuse(format!("its JSON does not fit the schema {name:?}: {error}")))
         }
     }
+}
+
+/// Validates a value against a schema that [`check_options`] has accepted.
+fn validate(schema: &Value, value: &Value) -> Result<(), String> {
+    Schema::new(schema, &mut Budget::default())?.validate(value)
 }

@@ -154,7 +154,6 @@ impl Upstream {
     }
 
     async fn start(&self, request: ChatRequest) -> Result<Pieces, LanguageError> {
-        schema::check_options(&request.options)?;
         let place = self.places.clone().acquire_owned().await;
         let place = place.map_err(|_| LanguageError::Upstream("the service stops".into()))?;
         let (reader, first) = self.begin(&request).await?;
@@ -234,7 +233,7 @@ impl Answer {
                     self.ended = true;
                     let text = if held_back { bare_json(&self.text).to_owned() } else { self.text.clone() };
                     let answer = Completion { text, tool_calls, reason, usage };
-                    if let Err(error) = schema::check_answer(&self.options, &answer) {
+                    if let Err(error) = schema::check_answer(&self.options, &answer).await {
                         return Some(Err(error));
                     }
                     self.ready.push(Piece::End { reason, usage });

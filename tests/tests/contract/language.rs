@@ -299,6 +299,21 @@ fn json_is_validated_here() {
     account
         .post(CHAT, &json!({ "messages": user("Who?"), "response_format": unknown }))
         .error(422, "unsupported_schema");
+    // Neither is compiled, and the service answers others meanwhile.
+    let property = |at: usize| (format!("p{at}"), json!({ "type": "string", "pattern": "\\w{100}" }));
+    let many = json!({ "properties": (0..40_000).map(property).collect::<serde_json::Map<_, _>>() });
+    let itself = json!({ "$ref": "#/$defs/a" });
+    let circle = json!({ "not": itself, "$defs": { "a": { "anyOf": [itself, itself, itself] } } });
+    for schema in [many, circle] {
+        let format = json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": schema } });
+        let tool = json!({ "type": "function", "function": { "name": "f", "parameters": schema } });
+        for body in [
+            json!({ "messages": user("Who?"), "response_format": format }),
+            json!({ "messages": user("Who?"), "tools": [tool] }),
+        ] {
+            account.post(CHAT, &body).error(422, "unsupported_schema");
+        }
+    }
     assert_eq!(receiver.deliveries(COMPLETIONS).len(), sent);
     let refuses =
         Reply::Body(400, "application/json", "{\"error\":{\"message\":\"response_format is not supported\"}}".into());

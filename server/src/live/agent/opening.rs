@@ -55,7 +55,7 @@ impl Opening {
             };
             let fault = match message {
                 ClientMessage::Text(text) => match ClientFrame::parse(&text) {
-                    Ok(ClientFrame::Update(session)) => match defaults.updated(session, voices) {
+                    Ok(ClientFrame::Update(session)) => match defaults.updated(session, voices).await {
                         Ok(settings) => return Ok(settings),
                         Err(fault) => fault,
                     },

@@ -267,7 +267,7 @@ impl Session {
                 self.happens(socket, Event::ToolResult { call_id, result }).await
             }
             ClientFrame::End => self.end(socket, (1000, "")).await,
-            ClientFrame::Update(session) => match self.settings.updated(session, &self.voices) {
+            ClientFrame::Update(session) => match self.settings.updated(session, &self.voices).await {
                 Ok(settings) => self.update(socket, settings).await,
                 Err(fault) => told(tell(socket, &fault).await),
             },

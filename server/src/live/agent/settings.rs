@@ -9,7 +9,7 @@ use super::codec::{AudioFormat, Encoding};
 use super::frames::Fault;
 use crate::http::body::Fields;
 use crate::http::response::{ApiError, Result};
-use crate::language::{ChatOptions, LanguageError, Tool, schema};
+use crate::language::{ChatOptions, Tool, schema};
 
 /// The most tools, and the longest texts, in characters.
 const MAX_TOOLS: usize = 128;
@@ -63,8 +63,12 @@ impl Settings {
     ///
     /// # Errors
     /// A fault that says what is wrong with the update.
-    pub fn updated(&self, session: Value, voices: &[String]) -> std::result::Result<Self, Fault> {
-        self.read(session, voices).map_err(|error| Fault::new(error.code, error.message))
+    pub async fn updated(&self, session: Value, voices: &[String]) -> std::result::Result<Self, Fault> {
+        let refused = |error: ApiError| Fault::new(error.code, error.message);
+        let settings = self.read(session, voices).map_err(refused)?;
+        let options = ChatOptions { tools: settings.tools.clone(), ..ChatOptions::default() };
+        schema::check_options(&options).await.map_err(|error| refused(error.into()))?;
+        Ok(settings)
     }
 
     fn read(&self, session: Value, voices: &[String]) -> Result<Self> {
@@ -160,14 +164,7 @@ fn read_tools(tools: Vec<Value>) -> Result<Vec<Tool>> {
     if let Some(twice) = tools.iter().find(|tool| !names.insert(&tool.name)) {
         return Err(ApiError::validation(format!("`tools` has {:?} twice.", twice.name)));
     }
-    let options = ChatOptions { tools, ..ChatOptions::default() };
-    schema::check_options(&options).map_err(|error| match error {
-        LanguageError::UnsupportedSchema(message) => {
-            ApiError::new(hyper::StatusCode::UNPROCESSABLE_ENTITY, "unsupported_schema", message)
-        }
-        other => ApiError::validation(other.to_string()),
-    })?;
-    Ok(options.tools)
+    Ok(tools)
 }
 
 fn read_tool(tool: Value) -> Result<Tool> {
@@ -202,8 +199,8 @@ mod tests {
         vec!["kathleen".into()]
     }
 
-    #[test]
-    fn an_update_changes_what_it_names() {
+    #[tokio::test]
+    async fn an_update_changes_what_it_names() {
         let first = json!({
             "system_prompt": "Be kind.", "greeting": "Hello.",
             "input": { "format": { "encoding": "audio/pcmu" }, "keyterms": ["Auricle"],
@@ -211,17 +208,17 @@ mod tests {
             "output": { "format": { "encoding": "audio/pcm", "sample_rate": 16000 }, "voice": "kathleen" },
             "tools": [{ "type": "function", "name": "weather", "description": "d", "parameters": { "type": "object", "properties": { "place": { "type": "string" } }, "required": ["place"] } }],
         });
-        let settings = Settings::default().updated(first, &voices()).unwrap();
+        let settings = Settings::default().updated(first, &voices()).await.unwrap();
         assert_eq!(settings.input, AudioFormat { encoding: Encoding::Mulaw, rate: 8_000 });
         assert_eq!(settings.output, AudioFormat { encoding: Encoding::Pcm, rate: 16_000 });
         assert_eq!((settings.rules.min_silence_ms, settings.rules.max_silence_ms), (400, 2_000));
         assert!(!settings.rules.interruptible && settings.tools[0].name == "weather");
-        let second = settings.updated(json!({ "system_prompt": "Be brief.", "tools": null }), &voices()).unwrap();
+        let second = settings.updated(json!({ "system_prompt": "Be brief.", "tools": null }), &voices()).await.unwrap();
         assert_eq!(second, Settings { system_prompt: "Be brief.".into(), ..settings });
     }
 
-    #[test]
-    fn a_bad_update_is_refused() {
+    #[tokio::test]
+    async fn a_bad_update_is_refused() {
         for (session, code) in [
             (json!([]), "validation_error"),
             (json!({ "system_prompt": 5 }), "validation_error"),
@@ -246,7 +243,7 @@ mod tests {
                 "unsupported_schema",
             ),
         ] {
-            let fault = Settings::default().updated(session.clone(), &voices()).unwrap_err();
+            let fault = Settings::default().updated(session.clone(), &voices()).await.unwrap_err();
             assert_eq!(fault.code, code, "{session}: {}", fault.message);
         }
     }
