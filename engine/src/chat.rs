@@ -178,7 +178,10 @@ pub struct ChatOptions {
     /// Texts that end the answer; it does not contain them.
     pub stop: Vec<String>,
     /// Conversations of one account share the memory of what they begin with; those of others never do.
+    /// While several wait for a device, their prompts are read in turn by account.
     pub account: Option<String>,
+    /// A person waits for the answer in a conversation: its prompt is read before all others.
+    pub live: bool,
     /// Lets a model think before it answers, if it can. Thoughts are counted and not shown.
     pub thinking: bool,
     /// Functions that the model may call, if its chat template has a place for them.
@@ -209,6 +212,7 @@ impl Default for ChatOptions {
             seed,
             stop: Vec::new(),
             account: None,
+            live: false,
             thinking: false,
             tools: Vec::new(),
             tool_choice: ChatToolChoice::Auto,
@@ -232,6 +236,7 @@ impl ChatOptions {
         seed: u64 => seed,
         stop: impl IntoIterator<Item = impl Into<String>> => stop.into_iter().map(Into::into).collect(),
         account: impl Into<String> => Some(account.into()),
+        live: bool => live,
         thinking: bool => thinking,
         tools: impl IntoIterator<Item = ChatTool> => tools.into_iter().collect(),
         tool_choice: ChatToolChoice => tool_choice,

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 use crate::ids::AccountId;
 
 /// An account may hold as many times the places that would remain free, besides the last one.
@@ -11,7 +13,13 @@ const SHARE: usize = 8;
 /// A limited number of places. An account alone gets eight ninths of many places. The more others hold, the fewer an account
 /// may take, and the last free place is for an account that holds none. So no account can take all of them.
 #[derive(Clone, Debug)]
-pub struct Places(Arc<Mutex<Held>>);
+pub struct Places(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    held: Mutex<Held>,
+    freed: Notify,
+}
 
 #[derive(Debug)]
 struct Held {
@@ -30,11 +38,12 @@ impl Held {
 
 impl Places {
     pub fn new(number: usize) -> Self {
-        Self(Arc::new(Mutex::new(Held { free: number, by_account: HashMap::new() })))
+        let held = Mutex::new(Held { free: number, by_account: HashMap::new() });
+        Self(Arc::new(Shared { held, freed: Notify::new() }))
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a place. None if all are taken, or the account has its share.
@@ -46,6 +55,17 @@ impl Places {
         held.free -= 1;
         *held.by_account.entry(account.clone()).or_default() += 1;
         Some(Place { places: self.clone(), account: account.clone() })
+    }
+
+    /// Takes a place, and waits for it.
+    pub async fn take(&self, account: &AccountId) -> Place {
+        loop {
+            let freed = self.0.freed.notified();
+            if let Some(place) = self.try_take(account) {
+                return place;
+            }
+            freed.await;
+        }
     }
 
     /// Tells if an account without a place may take one.
@@ -78,6 +98,8 @@ impl Drop for Place {
                 held.by_account.remove(&self.account);
             }
         }
+        drop(held);
+        self.places.0.freed.notify_waiters();
     }
 }
 
@@ -138,6 +160,17 @@ mod tests {
         }
         assert!(held.iter().all(|held| (31..=34).contains(&held.len())), "{:?}", held.map(|held| held.len()));
         assert!(places.has_free());
+    }
+
+    #[tokio::test]
+    async fn a_waiting_account_gets_the_next_free_place() {
+        let (places, account) = (Places::new(2), AccountId::new());
+        let held = take_all(&places, &account);
+        let waiting = places.take(&account);
+        tokio::pin!(waiting);
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+        drop(held);
+        waiting.await;
     }
 
     #[test]

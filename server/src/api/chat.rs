@@ -33,7 +33,7 @@ pub async fn respond(state: Arc<LanguageState>, request: RequestContext, dialect
     let account = request.account()?.id.clone();
     let headers = request.headers().clone();
     let bytes = body::read(request.into_request(), chat_request::MAX_BYTES).await?;
-    let body = chat_request::parse(Fields::parse(&headers, &bytes)?, dialect)?;
+    let body = chat_request::parse(Fields::parse(&headers, &bytes)?, account.clone(), dialect)?;
     drop(bytes);
     schema::check_options(&body.request.options).await?;
     let model = state.find(body.model.as_deref())?;
@@ -44,15 +44,12 @@ pub async fn respond(state: Arc<LanguageState>, request: RequestContext, dialect
     let model = model.ok_or_else(model_unavailable)?;
     model.prepare().await?;
     let ChatBody { transcript_id, mut request, stream, include_usage, .. } = body;
-    request.account = Some(account.as_str().to_owned());
     let max_tokens = request.options.max_tokens;
+    check_length(&*model, &request.messages, max_tokens)?;
     let mut excerpt = None;
-    match transcript_id {
-        Some(id) => {
-            let grounded = with_transcript(&state, &account, id, &*model, &mut request).await?;
-            excerpt = Some(grounded).filter(|excerpt| excerpt.paragraphs < excerpt.of);
-        }
-        None => check_length(&*model, &request.messages, max_tokens)?,
+    if let Some(id) = transcript_id {
+        let grounded = with_transcript(&state, &account, id, &*model, &mut request).await?;
+        excerpt = Some(grounded).filter(|excerpt| excerpt.paragraphs < excerpt.of);
     }
     let envelope =
         Envelope { id: ids::fresh("chat"), created_ms: clock::now_ms(), model: model.id().to_owned(), excerpt };

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::http::body::{Fields, wrong_type};
 use crate::http::response::{ApiError, Result};
+use crate::ids::AccountId;
 use crate::language::{ChatOptions, ChatRequest, Format, Message, Role, Tool, ToolCall, ToolChoice};
 
 /// The size limit of a body.
@@ -46,7 +47,7 @@ pub struct ChatBody {
 ///
 /// # Errors
 /// 400 if `messages` is missing, 422 for a wrong type or value.
-pub fn parse(mut fields: Fields, dialect: &Dialect) -> Result<ChatBody> {
+pub fn parse(mut fields: Fields, account: AccountId, dialect: &Dialect) -> Result<ChatBody> {
     let messages = messages(&mut fields, dialect)?;
     let model = fields.string("model")?;
     let transcript_id = fields.string("transcript_id")?;
@@ -75,7 +76,7 @@ pub fn parse(mut fields: Fields, dialect: &Dialect) -> Result<ChatBody> {
     Ok(ChatBody {
         model,
         transcript_id,
-        request: ChatRequest { messages, options, account: None },
+        request: ChatRequest { messages, options, account, live: false },
         stream,
         include_usage,
     })
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
 
     fn read(body: Value, dialect: &Dialect) -> Result<ChatBody> {
-        parse(Fields::of("body", body).unwrap(), dialect)
+        parse(Fields::of("body", body).unwrap(), AccountId::new(), dialect)
     }
 
     fn user(content: impl Into<Value>) -> Value {

@@ -67,13 +67,8 @@ pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Resul
             let fence = Fence::new(&state.secret, transcript.id.as_str());
             async move {
                 let language = language.as_deref();
-                let question = Question {
-                    paragraphs: &passages,
-                    language,
-                    prompt: &prompt,
-                    wants_json,
-                    account: account.as_str(),
-                };
+                let question =
+                    Question { paragraphs: &passages, language, prompt: &prompt, wants_json, account: &account };
                 // Nobody reads the draft of an answer that is not streamed.
                 let mut draft = |piece: &str| drop(draft.send(piece.to_owned()));
                 Ok(answer(&*model, &fence, &question, &mut draft).await?)

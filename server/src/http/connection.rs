@@ -106,7 +106,8 @@ where
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(64 << 10).half_close(true);
+    // A client that ends its side has left: what it asked for is not computed further.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(64 << 10);
     builder
         .http2()
         .timer(TokioTimer::new())

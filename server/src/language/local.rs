@@ -11,13 +11,15 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::time::{Instant, timeout_at};
 
 use super::upstream::bare_json;
 use super::{
-    ChatRequest, Completion, FinishReason, Format, LanguageError, LanguageModel, Message, Piece, Pieces, Role,
+    ChatRequest, Completion, FinishReason, Format, LONGEST, LanguageError, LanguageModel, Message, Piece, Pieces, Role,
     ToolCall, ToolChoice, Usage, estimated_tokens, schema,
 };
 use crate::ids;
+use crate::sharing::{Place, Places};
 
 /// Sampling where the request leaves it out: the likeliest tokens alone make small models repeat themselves.
 const TEMPERATURE: f64 = 0.7;
@@ -44,11 +46,13 @@ struct Inner {
     engine: Engine,
     id: String,
     context_tokens: OnceLock<usize>,
+    places: Places,
 }
 
 impl Local {
-    pub fn new(engine: Engine, id: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { engine, id: id.into(), context_tokens: OnceLock::new() }))
+    /// The model of an id. Models of one engine share their places.
+    pub fn new(engine: Engine, id: impl Into<String>, places: Places) -> Self {
+        Self(Arc::new(Inner { engine, id: id.into(), context_tokens: OnceLock::new(), places }))
     }
 
     fn options(&self) -> engine::ChatOptions {
@@ -68,6 +72,12 @@ impl Local {
     }
 
     async fn start(&self, request: ChatRequest) -> Result<Pieces, LanguageError> {
+        let place = match request.live {
+            true => None,
+            false => Some(self.0.places.try_take(&request.account).ok_or_else(|| {
+                LanguageError::Busy("the language model has no free place for another answer of this account".into())
+            })?),
+        };
         self.load().await?;
         let seed = match request.options.seed {
             Some(seed) => seed as u64,
@@ -82,11 +92,14 @@ impl Local {
             reply: None,
             text: String::new(),
             tool_calls: Vec::new(),
+            events: 0,
             has_streamed: false,
             spent: 0,
             ended: false,
             ready: Vec::new(),
             engine: self.0.engine.clone(),
+            deadline: Instant::now() + LONGEST,
+            _place: place,
         };
         // Faults of the request are told before the answer begins.
         answer.begin().await?;
@@ -96,7 +109,8 @@ impl Local {
     fn engine_options(&self, request: &ChatRequest) -> engine::ChatOptions {
         let asked = &request.options;
         let mut options = self.options().stop(&asked.stop).top_k(TOP_K);
-        options.account = request.account.clone();
+        options.account = Some(request.account.as_str().to_owned());
+        options.live = request.live;
         options.max_tokens = Some(asked.max_tokens.unwrap_or(MAX_TOKENS) as usize);
         options.temperature = asked.temperature.unwrap_or(TEMPERATURE) as f32;
         options.top_p = asked.top_p.unwrap_or(TOP_P) as f32;
@@ -221,12 +235,16 @@ struct Answer {
     /// Text that is held back, or has been passed on.
     text: String,
     tool_calls: Vec<ToolCall>,
+    /// Events of the try, each of which is about a token.
+    events: usize,
     has_streamed: bool,
     /// Tokens of tries that failed.
     spent: usize,
     ended: bool,
     /// Pieces of an end that has been checked, the last first.
     ready: Vec<Piece>,
+    deadline: Instant,
+    _place: Option<Place>,
 }
 
 impl Answer {
@@ -239,6 +257,7 @@ impl Answer {
         self.tries += 1;
         self.text.clear();
         self.tool_calls.clear();
+        self.events = 0;
         self.reply = Some(self.engine.chat(&self.messages, &options).await.map_err(failure)?);
         Ok(())
     }
@@ -260,9 +279,21 @@ impl Answer {
         let held_back = self.request.options.format != Format::Text;
         loop {
             let event = match &mut self.reply {
-                Some(reply) => reply.next().await,
+                Some(reply) => match timeout_at(self.deadline, reply.next()).await {
+                    Ok(event) => event,
+                    Err(_) => {
+                        let (prompt, written) = (reply.prompt_tokens(), self.events);
+                        self.reply = None;
+                        self.tool_calls.clear();
+                        match self.end(FinishReason::Length, prompt, written).await? {
+                            Some(piece) => return Ok(piece),
+                            None => continue,
+                        }
+                    }
+                },
                 None => None,
             };
+            self.events += 1;
             match event {
                 Some(Ok(ChatEvent::Text(text))) => {
                     self.text.push_str(&text);
@@ -277,7 +308,12 @@ impl Answer {
                     arguments: Value::Object(call.arguments).to_string(),
                 }),
                 Some(Ok(ChatEvent::End(end))) => {
-                    if let Some(piece) = self.end(end).await? {
+                    let reason = match end.finish_reason {
+                        engine::FinishReason::Length => FinishReason::Length,
+                        _ if !self.tool_calls.is_empty() => FinishReason::ToolCalls,
+                        _ => FinishReason::Stop,
+                    };
+                    if let Some(piece) = self.end(reason, end.usage.prompt_tokens, end.usage.completion_tokens).await? {
                         return Ok(piece);
                     }
                 }
@@ -289,16 +325,15 @@ impl Answer {
     }
 
     /// Checks a whole answer and gives its first piece, or none where it is written again.
-    async fn end(&mut self, end: engine::ChatEnd) -> Result<Option<Piece>, LanguageError> {
+    async fn end(
+        &mut self,
+        reason: FinishReason,
+        prompt_tokens: usize,
+        written: usize,
+    ) -> Result<Option<Piece>, LanguageError> {
         let held_back = self.request.options.format != Format::Text;
-        let completion_tokens = self.spent + end.usage.completion_tokens;
-        let usage =
-            Usage { prompt_tokens: end.usage.prompt_tokens as u64, completion_tokens: completion_tokens as u64 };
-        let reason = match end.finish_reason {
-            engine::FinishReason::Length => FinishReason::Length,
-            _ if !self.tool_calls.is_empty() => FinishReason::ToolCalls,
-            _ => FinishReason::Stop,
-        };
+        let completion_tokens = self.spent + written;
+        let usage = Usage { prompt_tokens: prompt_tokens as u64, completion_tokens: completion_tokens as u64 };
         let text = if held_back { bare_json(&self.text).to_owned() } else { self.text.clone() };
         let answer = Completion { text, tool_calls: self.tool_calls.clone(), reason, usage: Some(usage) };
         if let Err(error) = schema::check_answer(&self.request.options, &answer).await {

@@ -15,10 +15,14 @@ mod upstream_stream;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use serde_json::{Value, json};
+
+use crate::ids::AccountId;
+use crate::sharing::Places;
 
 /// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +145,9 @@ pub struct ChatRequest {
     pub messages: Vec<Message>,
     pub options: ChatOptions,
     /// Conversations of one account may share what a model keeps of their beginnings.
-    pub account: Option<String>,
+    pub account: AccountId,
+    /// A person waits for the answer in a live conversation: it goes before others, and needs no place among theirs.
+    pub live: bool,
 }
 
 /// The reason for the end of an answer.
@@ -204,6 +210,14 @@ pub enum LanguageError {
     #[error("the language model failed: {0}")]
     Local(String),
 }
+
+/// The places of so many answers at a time. An eighth is kept for live conversations.
+pub fn places(answers: usize) -> Places {
+    Places::new(answers - (answers / 8).max(1).min(answers.saturating_sub(1)))
+}
+
+/// The longest time of an answer. Clients of the common packages wait no longer.
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// The pieces of an answer.
 pub type Pieces = Pin<Box<dyn Stream<Item = Result<Piece, LanguageError>> + Send>>;

@@ -5,6 +5,7 @@ use auricle_engine::extractive::{NOT_SAID, Passage, asks_for_summary, rank};
 use super::grounding::{Fence, batches, lines, notes_rules, room, understanding_rules};
 use super::repetition::{end_of_repeated, until_repeated};
 use super::{ChatOptions, ChatRequest, Format, LanguageError, LanguageModel, Message, Role, complete, complete_with};
+use crate::ids::AccountId;
 
 /// Tokens of the notes on a part, at most a quarter of the context.
 const NOTES_TOKENS: usize = 512;
@@ -19,7 +20,7 @@ pub struct Question<'a> {
     pub prompt: &'a str,
     pub wants_json: bool,
     /// Whose question it is.
-    pub account: &'a str,
+    pub account: &'a AccountId,
 }
 
 /// The most characters that models put around [`NOT_SAID`].
@@ -113,7 +114,7 @@ async fn ask(
         Message::new(Role::User, question.prompt),
     ];
     let options = ChatOptions { format, temperature: Some(0.0), ..ChatOptions::default() };
-    let request = ChatRequest { messages, options, account: Some(question.account.to_owned()) };
+    let request = ChatRequest { messages, options, account: question.account.clone(), live: false };
     let pieces = model.chat(request).await?;
     if question.wants_json {
         let answer = complete_with(pieces, draft).await?;
@@ -150,7 +151,7 @@ async fn notes(
             let max_tokens = NOTES_TOKENS.min(model.context_tokens() / 4) as u32;
             let options =
                 ChatOptions { max_tokens: Some(max_tokens), temperature: Some(0.0), ..ChatOptions::default() };
-            let request = ChatRequest { messages, options, account: Some(question.account.to_owned()) };
+            let request = ChatRequest { messages, options, account: question.account.clone(), live: false };
             let answer = complete(until_repeated(model.chat(request).await?)).await?;
             taken.push(Passage { speaker: None, start_ms, text: answer.text.trim().replace('\n', " ") });
         }

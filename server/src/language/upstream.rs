@@ -3,7 +3,6 @@
 //! Answers are always read as a stream, so that a server that hangs is found out. A request is sent again only before its first
 //! piece. JSON and tool calls are held back until they are whole and validate here: servers differ in what they enforce.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -12,24 +11,21 @@ use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
 use super::upstream_stream::{Event, EventReader};
 use super::{
-    ChatOptions, ChatRequest, Completion, Format, LanguageError, LanguageModel, Message, Piece, Pieces, Role, Tool,
-    ToolChoice, estimated_tokens, schema,
+    ChatOptions, ChatRequest, Completion, Format, LONGEST, LanguageError, LanguageModel, Message, Piece, Pieces, Role,
+    Tool, ToolChoice, estimated_tokens, schema,
 };
 use crate::config::url_below;
+use crate::sharing::{Place, Places};
 
 /// Timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Delays before a request is sent again.
 const RETRIES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
-
-/// The longest answer.
-const LONGEST: Duration = Duration::from_secs(1800);
 
 /// Requests to the server at a time. Further ones wait.
 const PARALLEL: usize = 64;
@@ -53,7 +49,7 @@ pub struct UpstreamSettings {
 pub struct Upstream {
     client: Client,
     settings: UpstreamSettings,
-    places: Arc<Semaphore>,
+    places: Places,
 }
 
 impl Upstream {
@@ -67,7 +63,7 @@ impl Upstream {
             .connect_timeout(CONNECT_TIMEOUT)
             .build()
             .map_err(|error| format!("language_upstream: {error}"))?;
-        Ok(Self { client, settings, places: Arc::new(Semaphore::new(PARALLEL)) })
+        Ok(Self { client, settings, places: super::places(PARALLEL) })
     }
 
     /// Sends a request until it has the head of a response that is no passing failure.
@@ -154,8 +150,10 @@ impl Upstream {
     }
 
     async fn start(&self, request: ChatRequest) -> Result<Pieces, LanguageError> {
-        let place = self.places.clone().acquire_owned().await;
-        let place = place.map_err(|_| LanguageError::Upstream("the service stops".into()))?;
+        let place = match request.live {
+            true => None,
+            false => Some(self.places.take(&request.account).await),
+        };
         let (reader, first) = self.begin(&request).await?;
         let deadline = tokio::time::Instant::now() + LONGEST;
         let answer = Answer {
@@ -201,7 +199,7 @@ struct Answer {
     ended: bool,
     /// Pieces of an end that has been checked, the last first.
     ready: Vec<Piece>,
-    _place: OwnedSemaphorePermit,
+    _place: Option<Place>,
 }
 
 impl Answer {
@@ -362,7 +360,8 @@ mod tests {
         let mut request = ChatRequest {
             messages: vec![Message::new(Role::User, "Hi")],
             options: ChatOptions::default(),
-            account: None,
+            account: crate::ids::AccountId::new(),
+            live: false,
         };
         let plain = body("m", &request);
         assert_eq!(plain.as_object().unwrap().len(), 4, "{plain}");

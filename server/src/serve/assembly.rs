@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use auricle_engine::{Catalog, Engine};
+use auricle_engine::{Catalog, CatalogLanguageModel, Engine};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -35,7 +35,7 @@ use crate::ids::NodeId;
 use crate::jobs::{JobRunner, JobSettings};
 use crate::language::local::Local;
 use crate::language::upstream::{Upstream, UpstreamSettings};
-use crate::language::{LanguageModel, LanguageModels};
+use crate::language::{self, LanguageModel, LanguageModels};
 use crate::live::{AgentState, LiveState, SessionSettings, SessionThreads};
 use crate::mail::{MailOutbox, Smtp};
 use crate::metering::Metering;
@@ -85,8 +85,10 @@ fn language_models(config: &Config, engine: Option<&Engine>) -> Result<LanguageM
             timeout: Duration::from_secs(config.language_timeout_seconds.into()),
         })?));
     }
+    let places = language::places(config.max_chats.unwrap_or(config.max_live_sessions));
     let catalog = engine.into_iter().flat_map(|engine| {
-        engine.catalog().language_models().iter().map(|model| Local::new(engine.clone(), &model.id))
+        let local = |model: &CatalogLanguageModel| Local::new(engine.clone(), &model.id, places.clone());
+        engine.catalog().language_models().iter().map(local)
     });
     models.extend(catalog.map(|model| Arc::new(model) as Arc<dyn LanguageModel>));
     let models = LanguageModels::new(models);

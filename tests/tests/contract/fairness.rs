@@ -1,6 +1,11 @@
 //! Accounts share the service: what one of them keeps waiting delays no other.
 
-use auricle_tests::{Bucket, Frame, Gate, Live, Receiver, Reply, Setup, eventually, noise, silence};
+use std::io::Write as _;
+use std::net::TcpStream;
+
+use auricle_tests::{
+    Account, Bucket, Frame, Gate, Live, Receiver, Reply, Service, Setup, eventually, noise, silence, wire,
+};
 use serde_json::{Value, json};
 
 #[test]
@@ -53,6 +58,37 @@ fn jobs_of_accounts_take_turns() {
     let many: Vec<String> = many.iter().map(|id| ended(&greedy.finished(id))).collect();
     assert!(many.is_sorted(), "first in, first out within an account: {many:?}");
     assert!(one.iter().all(|one| *one < many[7]), "{one:?} of {many:?}");
+}
+
+/// A request for an answer that does not end by itself, sent on a connection of its own.
+fn endless_chat(service: &Service, account: &Account) -> TcpStream {
+    let body = json!({ "messages": [{ "role": "user", "content": "Hi" }], "max_tokens": 1_000_000, "temperature": 0 });
+    let (key, body) = (&account.key, body.to_string());
+    let mut connection = wire::connect(&service.api());
+    let head = format!(
+        "POST /v2/llm/chat-completions HTTP/1.1\r\nHost: service\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    connection.write_all(head.as_bytes()).unwrap();
+    connection
+}
+
+#[test]
+fn answers_of_one_account_leave_places_to_others_and_end_with_their_clients() {
+    let service = Setup::local().with("max_chats", 4).start();
+    service.pull_chat(1 << 20, None);
+    let (greedy, other) = (service.account(), service.account());
+    let short = json!({ "messages": [{ "role": "user", "content": "Hi" }], "max_tokens": 2 });
+    let chat = |account: &Account| account.post("/v2/llm/chat-completions", &short);
+    chat(&greedy).ok();
+    let held: Vec<TcpStream> = (0..8).map(|_| endless_chat(&service, &greedy)).collect();
+    eventually("the account has its share", || (chat(&greedy).status == 503).then_some(()));
+    chat(&greedy).error(503, "unavailable");
+    (0..4).for_each(|_| drop(chat(&other).ok()));
+    // None of them reads an answer: that a client has left is seen on the connection alone.
+    drop(held);
+    eventually("the places are free", || (chat(&greedy).status == 200).then_some(()));
 }
 
 #[test]

@@ -183,6 +183,7 @@ pub(crate) fn open(
         constraint,
         stop: options.stop.clone(),
         account: options.account.as_deref().unwrap_or_default().into(),
+        live: options.live,
         thinking: options.thinking,
         kv_bytes: limits.kv_bytes,
     };

@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::mpsc::Sender;
 
 use super::settings::Settings;
-use crate::ids;
+use crate::ids::{self, AccountId};
 use crate::language::repetition::until_repeated;
 use crate::language::{
     ChatOptions, ChatRequest, LanguageError, LanguageModel, Message, Piece, Pieces, Role, ToolCall, ToolChoice,
@@ -54,7 +54,7 @@ pub fn request(
     settings: &Settings,
     history: &[converse::Message],
     may_call: bool,
-    account: String,
+    account: AccountId,
 ) -> ChatRequest {
     let prompt = match settings.system_prompt.trim() {
         "" => SPOKEN.to_owned(),
@@ -70,7 +70,7 @@ pub fn request(
     let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
     let tools = settings.tools.clone();
     let options = ChatOptions { max_tokens: Some(MAX_TOKENS), tools, tool_choice, ..ChatOptions::default() };
-    ChatRequest { messages, options, account: Some(account) }
+    ChatRequest { messages, options, account, live: true }
 }
 
 fn message(message: &converse::Message) -> Message {
@@ -213,7 +213,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_waits_for_a_place() {
-        let request = ChatRequest { messages: Vec::new(), options: ChatOptions::default(), account: None };
+        let request = ChatRequest {
+            messages: Vec::new(),
+            options: ChatOptions::default(),
+            account: AccountId::new(),
+            live: true,
+        };
         let model = Model { busy: AtomicUsize::new(3), ..Model::default() };
         assert!(ask(&model, request).await.is_ok());
         assert_eq!(model.busy.into_inner(), 0);

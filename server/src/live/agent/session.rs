@@ -416,7 +416,7 @@ impl Session {
             return;
         };
         let history = self.conversation.history();
-        let account = self.opening.claims.payer.account.to_string();
+        let account = self.opening.claims.payer.account.clone();
         let request = mind::request(&*model, &self.settings, &history, tools, account);
         let task = self.opening.runtime.spawn(mind::think(model, request, thought, self.sender.clone()));
         self.thought = Some((thought, task.into()));

@@ -1,7 +1,8 @@
 //! Texts of language models side by side. A step writes the next token of every text and reads a piece of the prompts that wait, no
-//! longer than a bounded time. Texts get memory for keys and values as they grow; where there is none left, the youngest gives its up
+//! longer than a bounded time: those of live conversations first, then those of the account for which the least has been computed. Texts get memory for keys and values as they grow; where there is none left, the youngest gives its up
 //! and is computed again later. None of this changes a text.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ pub struct LanguageExecutor {
     slots: SlotTable<Sequence>,
     models: SlotTable<ModelState>,
     begun: u64,
+    /// Tokens that were computed for each account that has texts. A new one begins with the least of them.
+    computed: HashMap<Arc<str>, u64>,
     /// A step has changed some of its texts.
     committing: bool,
 }
@@ -60,12 +63,15 @@ impl LanguageExecutor {
         self.models.retain(|_, state| state.model.strong_count() > 0);
     }
 
-    /// Tokens that a step computes of each slot: one of a text that is being written, and pieces of prompts, the oldest first.
+    /// Tokens that a step computes of each slot: one of a text that is being written, and pieces of prompts in turn.
     fn plan(&self, number: usize, slots: &[usize], most: usize) -> Vec<(usize, usize)> {
         let Some(model) = self.models.find(number) else { return Vec::new() };
         let sequences = slots.iter().filter_map(|slot| Some((*slot, self.slots.find(*slot)?)));
         let mut sequences: Vec<_> = sequences.filter(|(_, sequence)| !sequence.ended).collect();
-        sequences.sort_by_key(|(_, sequence)| (sequence.left() > 1, sequence.age));
+        let computed = |account: &Arc<str>| self.computed.get(account).copied().unwrap_or_default();
+        sequences.sort_by_key(|(_, sequence)| {
+            (sequence.left() > 1, !sequence.live, computed(&sequence.account), sequence.age)
+        });
         let mut left = most.max(1);
         let mut prompts = model.prompt_tokens().min(left);
         let mut plan = Vec::with_capacity(sequences.len());
@@ -185,6 +191,8 @@ impl BatchExecutor for LanguageExecutor {
             },
         );
         self.begun += 1;
+        let least = self.computed.values().copied().min().unwrap_or_default();
+        self.computed.entry(request.account.clone()).or_insert(least);
         self.slots.insert(slot, Sequence::new(request, number, self.begun));
         Ok(())
     }
@@ -197,6 +205,9 @@ impl BatchExecutor for LanguageExecutor {
         let Some(mut sequence) = self.slots.remove(slot) else { return };
         if let Some(model) = self.models.find_mut(sequence.number) {
             model.arena.release(&mut sequence.pages);
+        }
+        if self.slots.iter().all(|(_, other)| other.account != sequence.account) {
+            self.computed.remove(&sequence.account);
         }
         // There is memory again.
         for (_, other) in self.slots.iter_mut() {
@@ -270,6 +281,7 @@ impl BatchExecutor for LanguageExecutor {
         for (slot, rows) in work {
             let sequence = self.slots.get_mut(slot)?;
             sequence.computed += rows;
+            *self.computed.entry(sequence.account.clone()).or_default() += rows as u64;
             let known = &sequence.tokens[..sequence.computed];
             state.arena.publish(&sequence.account, known, &mut sequence.pages);
             if sequence.left() == 0

@@ -24,6 +24,8 @@ pub struct LanguageRequest {
     pub stop: Vec<String>,
     /// Texts of one account share what they begin with.
     pub account: Arc<str>,
+    /// Its prompt is read before those of others.
+    pub live: bool,
     /// The model may think before it answers.
     pub thinking: bool,
     /// Memory for keys and values of all texts of the model, bytes.

@@ -16,6 +16,7 @@ pub struct Sequence {
     /// The executor's number of the model.
     pub number: usize,
     pub account: Arc<str>,
+    pub live: bool,
     /// Prompt and text.
     pub tokens: Vec<u32>,
     prompt: usize,
@@ -54,6 +55,7 @@ impl Sequence {
         Self {
             number,
             account: request.account,
+            live: request.live,
             prompt: request.tokens.len(),
             tokens: request.tokens,
             computed: 0,
