@@ -21,6 +21,7 @@ use super::probe::ProbeResult;
 use super::timeline::Timeline;
 use super::tracks::{self, OpenFailure, TrackSelection};
 use super::{MAX_CHANNELS, resample};
+use crate::error::Error;
 
 /// Consecutive packets that may fail before the decoder is created again: after a change of parameters in mid-stream,
 /// the old decoder rejects every packet.
@@ -34,6 +35,13 @@ const MAX_PATCH_S: f64 = 0.6;
 
 /// Most silence that fills gaps in a file, in seconds: a container's clock may hold any value.
 const MOST_MISSING_S: f64 = 6.0 * 3600.0;
+
+/// Most tracks of a container. To find the next packet takes a look at each.
+const MAX_TRACKS: usize = 128;
+
+/// Looks at tracks that a file may take: at first, and for each second of audio. A film with 40 subtitles takes some thousands a second.
+const LOOKS: f64 = 50e6;
+const LOOKS_PER_S: f64 = 1e6;
 
 /// Most samples that an MP3 encoder adds at the end. Longer "padding" is audio after a wrong header.
 const MAX_PADDING: usize = 4_608;
@@ -78,6 +86,8 @@ pub(super) struct NativeDecoder {
     any_decoded: bool,
     skipped: u64,
     failed_in_a_row: u32,
+    /// Looks at tracks so far.
+    looks: f64,
     state: ReadState,
     cut: bool,
     notes: Vec<String>,
@@ -120,6 +130,11 @@ impl NativeDecoder {
             }
             error => OpenFailure::Damaged(format!("its {} header is damaged ({error})", container.label())),
         })?;
+        let count = reader.tracks().len();
+        if count > MAX_TRACKS {
+            let reason = format!("{name} has {count} tracks, and at most {MAX_TRACKS} are read");
+            return Err(OpenFailure::Final(Error::UnsupportedMedia(reason)));
+        }
         let (track, decoder) = tracks::choose(&*reader, found, choice, name)?;
         let Some(CodecParameters::Audio(params)) = track.codec_params.clone() else {
             return Err(OpenFailure::Lacking("its audio codec".into()));
@@ -154,6 +169,7 @@ impl NativeDecoder {
             any_decoded: false,
             skipped: 0,
             failed_in_a_row: 0,
+            looks: 0.0,
             state: ReadState::Running,
             cut: found.cut,
             notes: Vec::new(),
@@ -277,6 +293,10 @@ impl NativeDecoder {
             }
             Err(error) => return self.end(Some(error.to_string())),
         };
+        self.looks += self.reader.tracks().len() as f64;
+        if self.looks > LOOKS + LOOKS_PER_S * self.position_s() {
+            return self.end(Some("it has too many packets of other tracks".into()));
+        }
         if packet.track_id != self.track {
             return Some(self.rate);
         }

@@ -206,3 +206,71 @@ fn mutated_media_do_no_harm() {
         }
     });
 }
+
+/// A box of an MP4 file.
+fn mp4_box(name: &[u8], content: &[u8]) -> Vec<u8> {
+    [&(content.len() as u32 + 8).to_be_bytes(), name, content].concat()
+}
+
+/// The boxes of a part of an MP4 file, each with its name.
+fn mp4_boxes(mut bytes: &[u8]) -> Vec<(&[u8], &[u8])> {
+    let mut boxes = Vec::new();
+    while let Some(head) = bytes.get(..8) {
+        let (whole, rest) = bytes.split_at(u32::from_be_bytes(head[..4].try_into().unwrap()) as usize);
+        boxes.push((&whole[4..8], whole));
+        bytes = rest;
+    }
+    boxes
+}
+
+/// An MP4 file whose track is there `count` times, over the same samples. The first copy has five of them.
+fn with_tracks(file: &[u8], count: u32) -> Vec<u8> {
+    let track = |track: &[u8], number: u32| {
+        let mut track = track.to_vec();
+        let at = |name: &[u8], track: &[u8]| track.windows(4).position(|part| part == name).unwrap() + 4;
+        let id = at(b"tkhd", &track) + 12;
+        let sizes = at(b"stsz", &track) + 8;
+        let times = at(b"stts", &track) + 4;
+        assert_eq!(track[times..times + 4], [0, 0, 0, 2], "times of all samples but the last, and of that one");
+        track[id..id + 4].copy_from_slice(&number.to_be_bytes());
+        if number == 1 {
+            track[sizes..sizes + 4].copy_from_slice(&5u32.to_be_bytes());
+            track[times + 4..times + 8].copy_from_slice(&4u32.to_be_bytes());
+        }
+        track
+    };
+    let mut out = Vec::new();
+    for (name, whole) in mp4_boxes(file) {
+        if name != b"moov" {
+            out.extend_from_slice(whole);
+            continue;
+        }
+        let mut inner = Vec::new();
+        for (name, part) in mp4_boxes(&whole[8..]) {
+            match name {
+                b"trak" => (1..=count).for_each(|number| inner.extend(track(part, number))),
+                _ => inner.extend_from_slice(part),
+            }
+        }
+        out.extend(mp4_box(b"moov", &inner));
+    }
+    out
+}
+
+#[test]
+fn tracks_beyond_number_cost_no_time_beyond_that_of_the_audio() {
+    with_ffmpeg(|folder| {
+        let Some(path) = make(folder, "long.m4a", "", "-af apad=whole_dur=900 -ar 8000 -ac 1 -c:a aac -b:a 8k") else {
+            return;
+        };
+        let file = fs::read(path).unwrap();
+        let open = |count| AudioStream::from_source(Cursor::new(with_tracks(&file, count)), &named("tracks.mp4"));
+        let mut few = open(3).unwrap();
+        assert!(seconds(&few.read_to_end().unwrap()) < 2.0);
+        assert_eq!(few.warnings().iter().filter(|warning| warning.contains("too many packets")).count(), 0);
+        let mut many = open(120).unwrap();
+        assert!(seconds(&many.read_to_end().unwrap()) < 2.0);
+        assert!(many.warnings().iter().any(|warning| warning.contains("too many packets")), "{:?}", many.warnings());
+        assert!(refusal(open(1_000), "tracks.mp4").to_string().contains("1000 tracks"));
+    });
+}
