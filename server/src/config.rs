@@ -271,7 +271,7 @@ impl Default for Config {
             request_limit: 20_000,
             parallel_jobs: 5,
             parallel_jobs_subscribed: 200,
-            job_workers: 1,
+            job_workers: 2,
             job_downloads: 64,
             max_live_sessions: 256,
             max_chats: None,

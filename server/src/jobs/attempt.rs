@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::JobRunner;
 use super::passes::{cover, passes, without_terms};
 use super::peaks::Peaks;
-use super::queue::{Start, Worker};
+use super::queue::Start;
 use crate::backoff::jittered_ms;
 use crate::billing::{Price, ProductKind};
 use crate::ids::AccountId;
@@ -202,14 +202,6 @@ impl JobRunner {
         self.profiles.known(account).await.map_err(failed)
     }
 
-    /// Gives a worker back and waits for all of them.
-    async fn all_workers(&self, worker: Worker) -> Result<Worker, AttemptError> {
-        let workers = worker.semaphore().clone();
-        drop(worker);
-        let all = u32::try_from(self.settings.workers).unwrap_or(u32::MAX);
-        workers.acquire_many_owned(all).await.map_err(|_| AttemptError::Canceled)
-    }
-
     async fn attempt(
         &self,
         job: &Job,
@@ -228,8 +220,9 @@ impl JobRunner {
         let asked = job.options.as_ref().map_err(unreadable)?;
         let passes = passes(asked).map_err(|reason| unreadable(&reason))?;
         let cover = cover(asked).map_err(|reason| unreadable(&reason))?;
-        let (file, worker) = self.local_audio(job, start).await?;
-        let _worker = if job.runs_alone() { self.all_workers(worker).await? } else { worker };
+        let (file, _worker) = self.local_audio(job, start).await?;
+        let _alone = if job.runs_alone() { Some(self.company.write().await) } else { None };
+        let _beside_others = if _alone.is_none() { Some(self.company.read().await) } else { None };
         let (file, audio) = open(file).await?;
         if let Some(duration_s) = audio.duration_s() {
             let duration_ms = (duration_s * 1e3) as i64;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use auricle_engine::Engine;
+use tokio::sync::RwLock;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -63,6 +64,8 @@ pub struct JobRunner {
     pub profiles: Profiles,
     pub notifiers: Arc<Notifiers>,
     pub settings: JobSettings,
+    /// Read by each job at work, written by one that runs alone.
+    pub company: RwLock<()>,
 }
 
 impl JobRunner {
@@ -144,17 +147,17 @@ impl JobRunner {
             if queue.takes_fetched_next() && queue.start_fetched_in_turn() {
                 continue;
             }
-            let Some(worker) = queue.free_worker() else { break };
+            if !queue.has_free_worker() {
+                break;
+            }
             let stored = if any && !self.storage.is_remote() {
-                self.claim(SourceKind::Uploads, queue.had_work()).await?
+                self.claim(SourceKind::Uploads, &queue.no_work()).await?
             } else {
                 None
             };
             if let Some(job) = stored {
-                queue.record_claim(&job.account);
-                return Ok(Some((job, Start::Stored(worker))));
+                return Ok(queue.start_stored(&job.account).map(|start| (job, start)));
             }
-            drop(worker);
             if !queue.start_fetched_in_turn() && !queue.begin_work_round() {
                 break;
             }

@@ -1,15 +1,14 @@
 //! The places of a runner: workers, which transcribe, and downloads. Accounts take turns at both.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::ids::AccountId;
 use crate::sharing::{Place, Places, Round};
 
 /// A worker that a job has taken. It is free again when this value is dropped.
-pub type Worker = OwnedSemaphorePermit;
+pub type Worker = Place;
 
 /// How a claimed job starts.
 pub enum Start {
@@ -41,7 +40,8 @@ struct Fetched {
 }
 
 pub struct Queue {
-    workers: Arc<Semaphore>,
+    /// The last free one is for an account that has none, so that no job of one account holds up those of all others.
+    workers: Places,
     worker_count: usize,
     work_round: Round,
     downloads: Places,
@@ -58,7 +58,7 @@ impl Queue {
     pub fn new(workers: usize, downloads: usize) -> Self {
         let (sender, receiver) = mpsc::channel(downloads);
         Self {
-            workers: Arc::new(Semaphore::new(workers)),
+            workers: Places::new(workers),
             worker_count: workers,
             work_round: Round::default(),
             downloads: Places::new(downloads),
@@ -76,8 +76,15 @@ impl Queue {
         self.fetched.extend(self.receiver.recv().await);
     }
 
-    pub fn free_worker(&self) -> Option<Worker> {
-        self.workers.clone().try_acquire_owned().ok()
+    pub fn has_free_worker(&self) -> bool {
+        self.workers.has_free()
+    }
+
+    /// Takes a worker for a stored job, of an account that [`Queue::no_work`] does not name.
+    pub fn start_stored(&mut self, account: &AccountId) -> Option<Start> {
+        self.work_round.record(account);
+        self.fetched_next = true;
+        self.workers.try_take(account).map(Start::Stored)
     }
 
     /// Starts fetched jobs while workers are free.
@@ -95,9 +102,10 @@ impl Queue {
             self.fetched.push(fetched);
         }
         self.fetched.retain(|job| !job.start.is_closed());
-        let Some(worker) = self.free_worker() else { return false };
         let served = self.work_round.served();
-        let Some(index) = self.fetched.iter().position(|job| !served.contains(&job.account)) else { return false };
+        let taken = self.fetched.iter().enumerate().filter(|(_, job)| !served.contains(&job.account));
+        let taken = taken.filter_map(|(index, job)| Some((index, self.workers.try_take(&job.account)?))).next();
+        let Some((index, worker)) = taken else { return false };
         let Fetched { account, start } = self.fetched.remove(index);
         self.work_round.record(&account);
         self.fetched_next = false;
@@ -106,15 +114,9 @@ impl Queue {
         true
     }
 
-    /// The accounts that had a worker in this round.
-    pub fn had_work(&self) -> &HashSet<AccountId> {
-        self.work_round.served()
-    }
-
-    /// Records that a stored job has taken a worker.
-    pub fn record_claim(&mut self, account: &AccountId) {
-        self.work_round.record(account);
-        self.fetched_next = true;
+    /// The accounts that may not take a worker now: they had their turn in this round, or hold their share.
+    pub fn no_work(&self) -> HashSet<AccountId> {
+        self.work_round.served().union(&self.workers.satisfied()).cloned().collect()
     }
 
     /// Begins a round. False if no account had a turn since the last one.
@@ -148,5 +150,27 @@ impl Queue {
     pub fn download(&mut self, account: &AccountId) -> Start {
         self.download_round.record(account);
         Start::Fetched(Download { _place: self.downloads.try_take(account), queue: self.sender.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn jobs_of_one_account_leave_a_worker_to_others() {
+        let (mut queue, greedy, other) = (Queue::new(2, 8), AccountId::new(), AccountId::new());
+        let held = queue.start_stored(&greedy);
+        assert!(matches!(held, Some(Start::Stored(_))) && queue.has_free_worker());
+        let Start::Fetched(download) = queue.download(&greedy) else { panic!("not fetched") };
+        let account = greedy.clone();
+        let waiting = tokio::spawn(async move { download.wait_for_worker(&account).await });
+        queue.receive().await;
+        queue.begin_work_round();
+        assert!(queue.no_work().contains(&greedy) && !queue.start_fetched_in_turn());
+        assert!(!queue.no_work().contains(&other) && queue.start_stored(&other).is_some());
+        drop(held);
+        assert!(!queue.no_work().contains(&greedy) && queue.start_fetched_in_turn());
+        assert!(waiting.await.unwrap().is_some());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use auricle_engine::{Catalog, CatalogLanguageModel, Engine};
 use metrics_exporter_prometheus::PrometheusBuilder;
+use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
@@ -202,6 +203,7 @@ impl Service {
                     fetch_max_bytes: config.fetch_max_bytes,
                     scratch: config.scratch(),
                 },
+                company: RwLock::default(),
             }),
             webhooks: Arc::new(WebhookOutbox {
                 store: store.clone(),

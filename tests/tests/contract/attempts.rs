@@ -23,7 +23,7 @@ fn killed_during(service: &Service, account: &Account, id: &str, times: usize) {
 /// The neighbour of a job that kills its worker may have been the cause, too. Alone, each shows its own fault.
 #[test]
 fn a_worker_that_dies_counts_half_and_a_suspect_runs_alone() {
-    let service = Setup::local().with("job_lease_seconds", 2).with("job_workers", 2).start();
+    let service = Setup::local().with("job_lease_seconds", 2).with("job_workers", 3).start();
     let account = service.account();
     let suspect = account.create(&json!({"upload_id": account.upload("a.wav", noise(300.0))}));
     killed_during(&service, &account, &suspect, 4);
