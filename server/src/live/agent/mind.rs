@@ -22,7 +22,14 @@ const MAX_TOKENS: u32 = 1_024;
 const PLACE_TIMEOUT: Duration = Duration::from_secs(10);
 const PLACE_PAUSE: Duration = Duration::from_millis(50);
 
-/// Added to the prompt: what is written is spoken.
+/// Characters that a voice speaks in a second.
+const CHARS_PER_S: usize = 15;
+
+/// The part of a model's context that the result of a tool may fill, as a divisor, and the bytes of a token in JSON.
+const RESULT_PART: usize = 4;
+const BYTES_PER_TOKEN: usize = 3;
+
+/// Goes before the caller's prompt, which may ask for something else.
 const SPOKEN: &str = "You are in a spoken conversation. Your words are read aloud: answer in one to three short sentences of plain text, \
                       without lists, headings, emoji or markup.";
 
@@ -58,10 +65,16 @@ pub fn request(
 ) -> ChatRequest {
     let prompt = match settings.system_prompt.trim() {
         "" => SPOKEN.to_owned(),
-        prompt => format!("{prompt}\n\n{SPOKEN}"),
+        prompt => format!("{SPOKEN}\n\n{prompt}"),
     };
     let mut messages = vec![Message::new(Role::System, prompt)];
     messages.extend(history.iter().map(message));
+    let most = model.context_tokens() / RESULT_PART * BYTES_PER_TOKEN;
+    for result in messages.iter_mut().filter(|message| message.role == Role::Tool && message.content.len() > most) {
+        let whole = result.content.len();
+        result.content.truncate(result.content.floor_char_boundary(most));
+        result.content.push_str(&format!(" [cut off here: these are the first {most} of {whole} bytes]"));
+    }
     if messages.len() == 1 || messages[1].role == Role::Assistant {
         // Chat templates want the person's words first; the agent may have greeted.
         messages.insert(1, Message::new(Role::User, "(The call begins.)"));
@@ -121,8 +134,45 @@ async fn ask(model: &dyn LanguageModel, request: ChatRequest) -> Result<Pieces, 
     }
 }
 
-/// Thinks, and sends what comes of it. Dropping the future cancels it.
-pub async fn think(model: Arc<dyn LanguageModel>, request: ChatRequest, thought: u64, events: Sender<Event>) {
+/// The text of a reply up to the sentence that reaches its longest duration, or half as long again if no sentence ends there.
+struct ReplyLength {
+    /// Characters left before the reply may end.
+    chars: usize,
+    /// Characters left before it must end.
+    most: usize,
+}
+
+impl ReplyLength {
+    fn new(seconds: u32) -> Self {
+        let chars = seconds as usize * CHARS_PER_S;
+        Self { chars, most: chars + chars / 2 }
+    }
+
+    /// The part of a piece that belongs to the reply, and true if the reply goes on after it.
+    fn take<'a>(&mut self, piece: &'a str) -> (&'a str, bool) {
+        let mut after_end = false;
+        for (at, char) in piece.char_indices() {
+            if (after_end && char.is_whitespace()) || self.most == 0 {
+                return (&piece[..at], false);
+            }
+            self.chars = self.chars.saturating_sub(1);
+            self.most -= 1;
+            after_end =
+                self.chars == 0 && matches!(char, '.' | '!' | '?' | '\u{3002}' | '\u{ff01}' | '\u{ff1f}' | '\n');
+        }
+        (piece, !after_end)
+    }
+}
+
+/// Asks for a reply of at most so many seconds of speech, and sends what comes of it. Dropping the future cancels it.
+pub async fn think(
+    model: Arc<dyn LanguageModel>,
+    request: ChatRequest,
+    max_reply_s: u32,
+    thought: u64,
+    events: Sender<Event>,
+) {
+    let mut length = ReplyLength::new(max_reply_s);
     let send = async |event: Event| events.send(event).await.is_ok();
     let mut pieces = match ask(model.as_ref(), request).await {
         Ok(pieces) => until_repeated(pieces),
@@ -136,7 +186,12 @@ pub async fn think(model: Arc<dyn LanguageModel>, request: ChatRequest, thought:
     while let Some(piece) = pieces.next().await {
         match piece {
             Ok(Piece::Text(text)) => {
-                if !send(Event::Text { thought, text }).await {
+                let (spoken, goes_on) = length.take(&text);
+                if !send(Event::Text { thought, text: spoken.to_owned() }).await {
+                    return;
+                }
+                if !goes_on {
+                    send(Event::Thought { thought, calls }).await;
                     return;
                 }
             }
@@ -209,6 +264,43 @@ mod tests {
         assert!((100..400).contains(&messages.len()), "{}", messages.len());
         assert_eq!((messages[0].role, messages[1].role), (Role::System, Role::User));
         assert!(model.counted.into_inner() <= 2_001);
+    }
+
+    #[test]
+    fn a_reply_ends_at_a_sentence_once_it_is_long() {
+        let spoken = |text: &str, piece: usize| {
+            let mut length = ReplyLength::new(2);
+            let mut spoken = String::new();
+            let chars: Vec<char> = text.chars().collect();
+            for piece in chars.chunks(piece) {
+                let piece = String::from_iter(piece);
+                let (part, goes_on) = length.take(&piece);
+                spoken.push_str(part);
+                if !goes_on {
+                    break;
+                }
+            }
+            spoken
+        };
+        let sentences = "One short sentence. Another one that passes it. A third.";
+        for piece in [1, 3, 100] {
+            assert_eq!(spoken("It is 3.50 euros now. And so on.", piece), "It is 3.50 euros now. And so on.");
+            assert_eq!(spoken(sentences, piece), "One short sentence. Another one that passes it.");
+            assert_eq!(spoken(&"word ".repeat(20), piece).len(), 45, "no sentence ends");
+        }
+    }
+
+    #[test]
+    fn a_result_of_a_tool_leaves_room_for_the_conversation() {
+        let result = converse::Message {
+            role: converse::Role::Tool,
+            content: "\u{e4}".repeat(100_000),
+            calls: Vec::new(),
+            call_id: Some("c".into()),
+        };
+        let request = request(&Model::default(), &Settings::default(), &[result], true, AccountId::new());
+        let content = &request.messages.last().unwrap().content;
+        assert!(content.len() < 3_100 && content.ends_with("the first 3000 of 200000 bytes]"), "{}", content.len());
     }
 
     #[tokio::test]

@@ -418,7 +418,13 @@ impl Session {
         let history = self.conversation.history();
         let account = self.opening.claims.payer.account.clone();
         let request = mind::request(&*model, &self.settings, &history, tools, account);
-        let task = self.opening.runtime.spawn(mind::think(model, request, thought, self.sender.clone()));
+        let task = self.opening.runtime.spawn(mind::think(
+            model,
+            request,
+            self.settings.max_reply_s,
+            thought,
+            self.sender.clone(),
+        ));
         self.thought = Some((thought, task.into()));
     }
 

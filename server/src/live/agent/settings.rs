@@ -22,6 +22,8 @@ const MAX_KEYTERMS: usize = 1_000;
 const MAX_KEYTERM: usize = 100;
 /// The longest silence that may end a turn, ms.
 const MAX_SILENCE_MS: i64 = 10_000;
+/// The longest reply, s.
+const MAX_REPLY_S: i64 = 600;
 /// Rates of PCM, and that of mu-law and A-law, in hertz.
 const PCM_RATES: std::ops::RangeInclusive<i64> = 8_000..=48_000;
 const COMPANDED_RATE: u32 = 8_000;
@@ -36,6 +38,8 @@ pub struct Settings {
     pub output: AudioFormat,
     /// None for the default voice.
     pub voice: Option<String>,
+    /// A reply ends at the sentence that reaches this length, s.
+    pub max_reply_s: u32,
     pub keyterms: Vec<String>,
     /// Speech probability from which on a piece of audio is speech.
     pub vad_threshold: f32,
@@ -51,6 +55,7 @@ impl Default for Settings {
             input: AudioFormat::default(),
             output: AudioFormat::default(),
             voice: None,
+            max_reply_s: 45,
             keyterms: Vec::new(),
             vad_threshold: 0.5,
             rules: Rules::default(),
@@ -94,6 +99,8 @@ impl Settings {
             if let Some(format) = output.take("format") {
                 settings.output = read_format("output.format", format)?;
             }
+            let seconds = output.integer("max_seconds", 1..=MAX_REPLY_S)?;
+            set(&mut settings.max_reply_s, seconds.and_then(|seconds| u32::try_from(seconds).ok()));
             if let Some(voice) = output.string("voice")? {
                 if !voices.contains(&voice) {
                     let known = if voices.is_empty() { "there are none".into() } else { voices.join(", ") };
@@ -205,7 +212,7 @@ mod tests {
             "system_prompt": "Be kind.", "greeting": "Hello.",
             "input": { "format": { "encoding": "audio/pcmu" }, "keyterms": ["Auricle"],
                 "turn_detection": { "vad_threshold": 0.6, "min_silence_ms": 400, "max_silence_ms": 2000, "interrupt_response": false } },
-            "output": { "format": { "encoding": "audio/pcm", "sample_rate": 16000 }, "voice": "kathleen" },
+            "output": { "format": { "encoding": "audio/pcm", "sample_rate": 16000 }, "voice": "kathleen", "max_seconds": 20 },
             "tools": [{ "type": "function", "name": "weather", "description": "d", "parameters": { "type": "object", "properties": { "place": { "type": "string" } }, "required": ["place"] } }],
         });
         let settings = Settings::default().updated(first, &voices()).await.unwrap();
@@ -213,6 +220,7 @@ mod tests {
         assert_eq!(settings.output, AudioFormat { encoding: Encoding::Pcm, rate: 16_000 });
         assert_eq!((settings.rules.min_silence_ms, settings.rules.max_silence_ms), (400, 2_000));
         assert!(!settings.rules.interruptible && settings.tools[0].name == "weather");
+        assert_eq!(settings.max_reply_s, 20);
         let second = settings.updated(json!({ "system_prompt": "Be brief.", "tools": null }), &voices()).await.unwrap();
         assert_eq!(second, Settings { system_prompt: "Be brief.".into(), ..settings });
     }
@@ -227,6 +235,7 @@ mod tests {
             (json!({ "input": { "format": { "sample_rate": 7_999 } } }), "validation_error"),
             (json!({ "input": { "format": { "encoding": "audio/pcma", "sample_rate": 16_000 } } }), "validation_error"),
             (json!({ "output": { "voice": "nobody" } }), "validation_error"),
+            (json!({ "output": { "max_seconds": 0 } }), "validation_error"),
             (json!({ "input": { "turn_detection": { "vad_threshold": 2 } } }), "validation_error"),
             (json!({ "input": { "turn_detection": { "min_silence_ms": 3_000 } } }), "validation_error"),
             (json!({ "input": { "turn_detection": { "interrupt_response": 1 } } }), "validation_error"),
