@@ -433,6 +433,12 @@ pub static ROUTES: &[Route] = &[
         handler!(health::openapi, health),
         doc("service", "This document", ResponseContent::Json("Document")),
     ),
+    open(
+        Surface::Api,
+        "/asyncapi.json",
+        handler!(health::asyncapi, health),
+        doc("service", "The frames of the WebSockets, as AsyncAPI", ResponseContent::Json("Document")),
+    ),
     undocumented(Surface::Storage, Method::PUT, "/uploads/{upload_id}", UPLOAD, handler!(uploads::put, uploads)),
     undocumented(Surface::Storage, Method::OPTIONS, "/uploads/{upload_id}", Access::Open, handler!(uploads::preflight)),
     undocumented(Surface::Dashboard, Method::GET, "/billing/checkout", CHECKOUT, handler!(checkout::page)),

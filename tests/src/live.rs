@@ -247,6 +247,8 @@ pub struct Live {
     socket: WebSocket<TcpStream>,
     asked: Instant,
     opened: Instant,
+    /// All text frames so far.
+    pub frames: Vec<Value>,
 }
 
 impl Live {
@@ -261,7 +263,7 @@ impl Live {
         // A refusal is a close code: a browser does not see the status of a handshake that failed.
         let (socket, _) = tungstenite::client(address.as_str(), stream)
             .unwrap_or_else(|error| panic!("no WebSocket at {address}: {error}"));
-        Self { socket, asked, opened: Instant::now() }
+        Self { socket, asked, opened: Instant::now(), frames: Vec::new() }
     }
 
     /// Opens a session at a service that may be gone or frozen. None if it does not answer within a time.
@@ -273,7 +275,7 @@ impl Live {
         stream.set_read_timeout(Some(time)).ok()?;
         stream.set_write_timeout(Some(time)).ok()?;
         let (socket, _) = tungstenite::client(address.as_str(), stream).ok()?;
-        Some(Self { socket, asked, opened: Instant::now() })
+        Some(Self { socket, asked, opened: Instant::now(), frames: Vec::new() })
     }
 
     /// Shortest time for which the service can have had this connection.
@@ -299,7 +301,10 @@ impl Live {
             let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             self.socket.get_ref().set_read_timeout(Some(left)).expect("a timeout");
             match self.socket.read() {
-                Ok(Message::Text(text)) => return Some(Frame::of(text.as_str())),
+                Ok(Message::Text(text)) => {
+                    self.frames.push(serde_json::from_str(text.as_str()).expect("JSON"));
+                    return Some(Frame::of(text.as_str()));
+                }
                 Ok(Message::Pong(payload)) => return Some(Frame::Pong(payload.to_vec())),
                 // The next read answers it.
                 Ok(Message::Ping(_)) => {}

@@ -10,6 +10,7 @@ use tokio::sync::Mutex;
 
 use crate::context::RequestContext;
 use crate::http::response::{Response, Result, json, json_text, text};
+use crate::openapi::ASYNCAPI;
 use crate::store::Store;
 
 /// The time for which a check of the database is valid: anybody may ask, and a check may write.
@@ -58,6 +59,11 @@ pub async fn metrics(state: Arc<HealthState>, _: RequestContext) -> Result<Respo
         metrics::gauge!("auricle_jobs", "status" => "processing").set(processing as f64);
     }
     Ok(text("text/plain; version=0.0.4; charset=utf-8", state.metrics.render()))
+}
+
+/// `GET /asyncapi.json`
+pub async fn asyncapi(_: Arc<HealthState>, _: RequestContext) -> Result<Response> {
+    Ok(json_text(ASYNCAPI.to_owned()))
 }
 
 /// `GET /openapi.json`

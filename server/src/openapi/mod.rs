@@ -9,6 +9,9 @@ use crate::routes::{OperationDoc, ROUTES, ResponseContent, Route};
 /// Schemas and parameters, by name. A test checks that each is used and that each used name exists.
 const COMPONENTS: &str = include_str!("components.json");
 
+/// The frames of the WebSockets, as AsyncAPI 3.0.
+pub const ASYNCAPI: &str = include_str!("asyncapi.json");
+
 /// Descriptions of the error statuses.
 const STATUSES: [(u16, &str); 17] = [
     (400, "The request is malformed or asks for an unsupported option"),

@@ -1,9 +1,11 @@
-//! The OpenAPI document, checked by independent programs: it is valid, and the service conforms to it.
+//! The documents of the API, checked by independent programs: they are valid, and the service conforms to them.
 
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use auricle_tests::{Answer, Setup, http, silence, skip};
+use auricle_tests::{Account, Answer, Setup, http, pcm, readers, repository, silence, skip};
+use serde_json::{Value, json};
 
 /// A program of a Python environment that AURICLE_PYTHON_TOOLS names, else of PATH.
 fn tool(name: &str) -> Option<PathBuf> {
@@ -62,4 +64,48 @@ fn the_service_conforms_to_its_document() {
         .unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "{said}");
+}
+
+/// The text frames of a session of live recognition, to its end.
+fn live_frames(account: &Account) -> Vec<Value> {
+    let mut live = account.mint(&json!({ "sample_rate": 16_000 })).open();
+    live.ready();
+    live.send(&pcm(readers()[0].iter().copied()), 3_200);
+    live.stop();
+    live.rest();
+    live.frames
+}
+
+#[test]
+fn frames_of_sessions_fit_the_asyncapi_document() {
+    let Some(python) = tool("python") else { return };
+    let service = Setup::local().starter().start();
+    let account = service.account();
+    let document = Answer::of(http().get(format!("{}/asyncapi.json", service.api()))).json();
+    assert_eq!(document["asyncapi"], "3.0.0");
+    let mut call = account.call(&json!({ "greeting": "Good morning." }));
+    call.reply();
+    call.update(&json!({ "output": { "voice": 5 } }));
+    call.until("session.error");
+    call.end();
+    let frames = json!({ "realtime": live_frames(&account), "voiceAgent": call.frames });
+    let mut check = Command::new(python)
+        .arg(repository().join("tests/clients/asyncapi_frames.py"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    check
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(json!({ "document": document, "frames": frames }).to_string().as_bytes())
+        .unwrap();
+    let checked = check.wait_with_output().unwrap();
+    let found = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success(), "{found}");
+    for frame in ["transcript", "done", "sessionReady", "replyAudio", "agentTranscript", "sessionError", "sessionEnded"]
+    {
+        assert!(found.lines().any(|line| line == frame), "{frame}: {found}");
+    }
 }
