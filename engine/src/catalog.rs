@@ -186,6 +186,8 @@ pub struct WordErrorRate {
 pub struct SelectedCheckpoint<'a> {
     /// The catalog's entry.
     pub model: &'a CatalogModel,
+    /// The entry whose checkpoint it is: another one where the default of a kind has no published checkpoint of its own.
+    pub source: &'a CatalogModel,
     /// The checkpoint's folder.
     pub dir: PathBuf,
     /// The checkpoint's languages.
@@ -376,8 +378,8 @@ impl Catalog {
         model.file.as_ref().map_or(folder.clone(), |file| folder.join(file))
     }
 
-    /// The checkpoint that serves `id`: the published one if its folder is present, else the best of its sizes that is
-    /// present, else the starter.
+    /// The checkpoint that serves `id`: the published one if its folder is present, else the best of its sizes that is present, else,
+    /// for the default of a kind, the published one of another model of that kind, else the starter.
     ///
     /// # Errors
     /// [`Error::UnknownModel`], which lists the known ids.
@@ -386,21 +388,22 @@ impl Catalog {
             let known: Vec<&str> = self.models.iter().map(|model| model.id.as_str()).collect();
             Error::UnknownModel(format!("{id}; there are {}", known.join(", ")))
         })?;
-        let is_there = |folder: &str| has_checkpoint(&self.dir.join(folder));
-        let published = is_there(&model.folder).then_some(&model.folder);
-        let size = match published {
-            Some(folder) => model.sizes.iter().find(|size| size.folder == *folder),
-            None => model.sizes.iter().find(|size| is_there(&size.folder)),
+        let is_default = self.default_model(&model.kind).is_ok_and(|default| default.id == model.id);
+        let others = self.models.iter().filter(|other| is_default && other.kind == model.kind);
+        let pulled = std::iter::once(model).chain(others).find_map(|source| Some((source, self.pulled(source)?)));
+        let is_starter = pulled.is_none();
+        let (source, folder, size) = match pulled {
+            Some((source, (folder, size))) => (source, folder, size),
+            None => (model, &model.starter, None),
         };
-        let folder = published.or(size.map(|size| &size.folder));
-        let is_starter = folder.is_none();
         Ok(SelectedCheckpoint {
             model,
-            dir: self.dir.join(folder.unwrap_or(&model.starter)),
+            source,
+            dir: self.dir.join(folder),
             languages: match size {
                 _ if is_starter => &model.starter_languages,
                 Some(size) => &size.languages,
-                None => &model.languages,
+                None => &source.languages,
             },
             is_starter,
             size,
@@ -410,6 +413,16 @@ impl Catalog {
                 .filter(|_| is_starter)
                 .map(|file| self.dir.join(file)),
         })
+    }
+
+    /// The folder of the best published checkpoint of a model that is present, and its size if it comes in sizes.
+    fn pulled<'a>(&self, model: &'a CatalogModel) -> Option<(&'a String, Option<&'a CatalogSize>)> {
+        let is_there = |folder: &str| has_checkpoint(&self.dir.join(folder));
+        if is_there(&model.folder) {
+            return Some((&model.folder, model.sizes.iter().find(|size| size.folder == model.folder)));
+        }
+        let size = model.sizes.iter().find(|size| is_there(&size.folder))?;
+        Some((&size.folder, Some(size)))
     }
 }
 
@@ -423,7 +436,7 @@ fn has_checkpoint(dir: &Path) -> bool {
 impl SelectedCheckpoint<'_> {
     /// The published checkpoint's name on the model hub; none for the starter.
     pub fn published(&self) -> Option<&str> {
-        let published = self.size.map_or(&self.model.published, |size| &size.published);
+        let published = self.size.map_or(&self.source.published, |size| &size.published);
         (!self.is_starter).then_some(published)
     }
 
@@ -454,5 +467,35 @@ impl SelectedCheckpoint<'_> {
         } else {
             format!("{id} has no {language}; it has: {}", self.languages.join(", "))
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_without_its_own_checkpoint_takes_the_best_of_its_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/catalog.toml");
+        std::fs::copy(models, folder.path().join("catalog.toml")).unwrap();
+        let pull = |name: &str| {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("config.json"), "{}").unwrap();
+        };
+        let catalog = Catalog::read(folder.path()).unwrap();
+        let chosen = |id: &str| {
+            let choice = catalog.choose(id).unwrap();
+            (choice.source.id.clone(), choice.published().map(str::to_owned), choice.languages.len())
+        };
+        assert_eq!(chosen("svc-best"), ("svc-best".into(), None, 0));
+        pull("whisper-base");
+        pull("whisper-small");
+        let small = ("svc-fast".into(), Some("openai/whisper-small".into()), 99);
+        assert_eq!((chosen("svc-best"), chosen("svc-fast")), (small.clone(), small.clone()));
+        pull("parakeet-tdt-0.6b-v3");
+        assert_eq!(chosen("svc-best"), ("svc-best".into(), Some("nvidia/parakeet-tdt-0.6b-v3".into()), 25));
+        assert_eq!(chosen("svc-fast"), small, "which is no default");
+        assert_eq!(chosen("svc-realtime-pro").1, None, "which is of another kind");
     }
 }

@@ -13,15 +13,16 @@ pub fn line(catalog: &Catalog, model: &str) -> Option<String> {
     let rate = choice.word_error_rate();
     let rate = rate.map(|rate| format!(", {} % of words wrong on {}", rate.percent, rate.recordings));
     let at_work = match choice.published() {
-        Some(published) => published.to_owned(),
+        Some(published) if choice.source.id == model => published.to_owned(),
+        Some(published) => format!("{published}, which is there for {}", choice.source.id),
         None => "the small starter checkpoint".into(),
     };
     let better = match choice.size {
         Some(size) => {
-            let better = choice.model.sizes.iter().take_while(|other| other.name != size.name).last();
+            let better = choice.source.sizes.iter().take_while(|other| other.name != size.name).last();
             better.map(|size| {
                 let (name, bytes) = (&size.name, decimal_bytes(size.download_bytes));
-                format!("auricle models pull {model} --size {name} ({bytes})")
+                format!("auricle models pull {} --size {name} ({bytes})", choice.source.id)
             })
         }
         None if !choice.is_starter => None,
@@ -30,7 +31,7 @@ pub fn line(catalog: &Catalog, model: &str) -> Option<String> {
             let same_kind = |other: &&CatalogModel| other.kind == choice.model.kind;
             let sized = catalog.models().iter().filter(same_kind).find(|other| !other.sizes.is_empty());
             Some(match sized.map(|other| &other.id) {
-                Some(other) => format!("auricle models pull {other} --recommended (then use {other})"),
+                Some(other) => format!("auricle models pull {other} --recommended"),
                 None => format!("auricle models pull {model}"),
             })
         }

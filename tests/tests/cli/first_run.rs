@@ -34,7 +34,7 @@ fn a_terminal_shows_the_model_its_errors_and_the_command_for_a_better_one() {
     let rate = |model: &str| catalog.choose(model).unwrap().word_error_rate().unwrap().percent;
     let line = format!(
         "auricle: svc-best runs on the small starter checkpoint, {} % of words wrong on 80 utterances of LibriSpeech test-clean; \
-         a better one: auricle models pull svc-fast --recommended (then use svc-fast)",
+         a better one: auricle models pull svc-fast --recommended",
         rate("svc-best")
     );
     let Some(shown) = on_terminal(&["transcribe", "--device", "cpu"], &starter_models()) else { return };
