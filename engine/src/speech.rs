@@ -31,12 +31,14 @@ pub struct SpeakOptions {
     pub checkpoint: Option<PathBuf>,
     /// Gives frames no more than 500 ms ahead of real time, as for a conversation: such speech is made before answers are written.
     pub paced: bool,
+    /// Streams of one account share the part of the device's time that one stream has.
+    pub account: Option<String>,
 }
 
 impl Default for SpeakOptions {
     /// The catalog's default voice, at its own speed, as fast as it is made.
     fn default() -> Self {
-        Self { voice: None, speed: 1.0, checkpoint: None, paced: false }
+        Self { voice: None, speed: 1.0, checkpoint: None, paced: false, account: None }
     }
 }
 
@@ -46,6 +48,7 @@ impl SpeakOptions {
         speed: f32 => speed,
         checkpoint: impl Into<PathBuf> => Some(checkpoint.into()),
         paced: bool => paced,
+        account: impl Into<String> => Some(account.into()),
     }
 
     /// # Errors

@@ -147,6 +147,11 @@ pub trait BatchExecutor: 'static {
         0
     }
 
+    /// The account of a slot's stream. Recordings of one account that have work share the time that one recording has.
+    fn account(&self, _: usize) -> Option<&str> {
+        None
+    }
+
     /// The rows that a step of these slots with at most `most` rows computes, by slot; its time is charged in their proportion.
     /// A slot may have none, and a slot outside `slots` may have some.
     fn rows(&self, _: Self::BatchKey, slots: &[usize], _most: usize) -> Vec<(usize, usize)> {

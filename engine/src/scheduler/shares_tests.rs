@@ -17,6 +17,7 @@ struct Work {
     budget_ms: u64,
     /// Its second step fails.
     faulty: bool,
+    account: Option<&'static str>,
 }
 
 /// Sleeps through the rows of its steps.
@@ -72,6 +73,10 @@ impl BatchExecutor for Sleeper {
         kind
     }
 
+    fn account(&self, slot: usize) -> Option<&str> {
+        self.slots[&slot].0.account
+    }
+
     fn step(&mut self, _: (usize, u64), slots: &[usize], most: usize) -> Result<Vec<Option<()>>> {
         assert!(slots.len() <= most);
         self.steps.lock().unwrap().push(slots.iter().map(|slot| self.slots[slot].0.name).collect());
@@ -119,7 +124,18 @@ fn run(streams: &[(Work, Priority, usize)]) -> (Vec<Vec<Result<()>>>, Vec<Vec<&'
 }
 
 fn work(name: &'static str, kind: usize, cost_ms: u64, budget_ms: u64) -> Work {
-    Work { name, kind, cost_ms, budget_ms, faulty: false }
+    Work { name, kind, cost_ms, budget_ms, faulty: false, account: None }
+}
+
+#[test]
+fn recordings_of_one_account_share_the_time_of_one() {
+    let many = (Work { account: Some("many"), ..work("heavy", 0, 1, 1) }, Priority::Offline, 20);
+    let light = (work("light", 1, 1, 60_000), Priority::Offline, 20);
+    let (_, steps) = run(&[many, many, many, many, many, many, light]);
+    let last = steps.iter().rposition(|names| names.contains(&"light")).unwrap();
+    let before = steps[..last].iter().flatten().filter(|name| **name == "heavy").count();
+    // The six have had about as much as the one.
+    assert!((12..=48).contains(&before), "{before} steps of the others before the last of 20");
 }
 
 /// Steps that are due sooner are no reason to starve a recording.

@@ -383,10 +383,19 @@ impl<E: BatchExecutor> Worker<E> {
         let row = seconds / total as f64;
         self.costs.learn(key, row);
         for (slot, rows) in rows {
+            let sharing = self.sharing(*slot) as f64;
             if let Some(stream) = self.slots.get_mut(*slot).and_then(|slot| slot.stream.as_mut()) {
-                stream.consumed += row * *rows as f64;
+                stream.consumed += row * *rows as f64 * sharing;
             }
         }
+    }
+
+    /// Streams that have work and share the time of one: those of the slot's account, or the slot's alone.
+    fn sharing(&self, slot: usize) -> usize {
+        let Ok(Some(account)) = catch_unwind(AssertUnwindSafe(|| self.executor.account(slot))) else { return 1 };
+        let has_work = |other: &&usize| self.slots[**other].stream.as_ref().is_some_and(|it| it.next_step.is_some());
+        let others = self.open.iter().filter(has_work).filter(|other| self.executor.account(**other) == Some(account));
+        others.count().max(1)
     }
 
     /// Runs the streams of a failed step again, each alone, or ends them.

@@ -288,6 +288,13 @@ impl BatchExecutor for DeviceExecutor {
         }
     }
 
+    fn account(&self, slot: usize) -> Option<&str> {
+        match self.family(slot) {
+            Some(Family::Speech) => self.speech.account(slot),
+            _ => None,
+        }
+    }
+
     fn rows(&self, key: BatchKey, slots: &[usize], most: usize) -> Vec<(usize, usize)> {
         match key {
             BatchKey::Live(key) => self.live.rows(key, slots, most),

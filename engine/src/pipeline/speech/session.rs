@@ -72,6 +72,7 @@ pub(crate) fn open(
         speed: options.speed,
         measures,
         paced: options.paced,
+        account: options.account.clone(),
         progress: progress.clone(),
     }));
     // A listener waits for paced speech; other speech is as urgent as a recording.

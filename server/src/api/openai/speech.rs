@@ -53,7 +53,7 @@ pub async fn create(state: Arc<SpeechState>, request: RequestContext) -> Result<
     let engine = state.engine.as_ref().ok_or_else(|| unavailable("This process does not speak."))?;
     let encoder = speech_encoder::find(format)?;
     let place = state.places.try_take(&account).ok_or_else(busy)?;
-    let options = select(engine, &model, voice)?.speed(speed);
+    let options = select(engine, &model, voice)?.speed(speed).account(account.as_str());
     let (mut input, mut frames) = engine.speak(&options).await.map_err(refused)?;
     input.push(&text).map_err(refused)?;
     input.finish();

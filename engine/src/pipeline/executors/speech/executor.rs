@@ -225,6 +225,10 @@ impl BatchExecutor for SpeechExecutor {
         key.model
     }
 
+    fn account(&self, slot: usize) -> Option<&str> {
+        self.slots.find(slot)?.request.account.as_deref()
+    }
+
     fn step(&mut self, key: SpeechBatchKey, slots: &[usize], _: usize) -> Result<Vec<Option<SpeechOutput>>> {
         let model = self.model(key)?;
         match (&model.synthesizer, key.part) {

@@ -34,6 +34,7 @@ pub struct SpeechRequest {
     pub measures: Measures,
     /// No more is made than the reader needs soon.
     pub paced: bool,
+    pub account: Option<String>,
     pub progress: Arc<Progress>,
 }
 
