@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 #[cfg(feature = "wgpu")]
 use crate::elementwise::{Function, map};
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 use crate::vector_math::{self, CHUNK, SQRT_2_BY_PI, sigmoid};
 
 /// `x * sigmoid(x)`, of any shape.
@@ -244,7 +244,7 @@ impl ActivationOps for Flex {
         let last = shape.num_dims() - 1;
         let half = shape[last] / 2;
         let x = contiguous(x);
-        let values = x.as_slice::<f32>().unwrap_or_default();
+        let values = floats(&x);
         let mut out = vec![0f32; values.len() / 2];
         let rows = (CHUNK / half.max(1)).max(1);
         out.par_chunks_mut((rows * half).max(1))

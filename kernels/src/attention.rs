@@ -15,7 +15,7 @@ use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Shape, Tensor, TensorData};
 use rayon::prelude::*;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 use crate::matmul::{Destination, SharedOutput, product};
 use crate::thread_pool::ThreadPool;
 use crate::vector_math::Softmax;
@@ -225,7 +225,7 @@ impl AttentionOps for Flex {
             key_shape[0] == rows && key_shape[2] == size && key_shape == values.shape(),
             "attention: shapes of query, keys and values"
         );
-        let [q, k, v] = [&query, &keys, &values].map(|x| x.as_slice::<f32>().unwrap_or_default());
+        let [q, k, v] = [&query, &keys, &values].map(floats);
         let mut out = vec![0f32; rows * queries * size];
         let tiles = queries.div_ceil(TILE);
         let output = SharedOutput::new(&mut out);

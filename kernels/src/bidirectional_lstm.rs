@@ -5,7 +5,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 use crate::lstm;
 
 /// Widest output of a direction: the state of a cube stays within the 16 KiB of shared memory that every device has.
@@ -39,7 +39,7 @@ impl BidirectionalLstmOps for Flex {
     fn bidirectional_lstm(gates: FloatTensor<Self>, recurrent: FloatTensor<Self>) -> FloatTensor<Self> {
         let (positions, hidden) = (gates.shape()[0], recurrent.shape()[1]);
         let [gates, recurrent] = [gates, recurrent].map(contiguous);
-        let [gates, recurrent] = [&gates, &recurrent].map(|x| x.as_slice::<f32>().unwrap_or_default());
+        let [gates, recurrent] = [&gates, &recurrent].map(floats);
         let mut out = vec![0.0; positions * 2 * hidden];
         for (direction, recurrent) in recurrent.chunks_exact(4 * hidden * hidden).enumerate() {
             let (mut state, mut output) = (vec![0.0; hidden], vec![0.0; hidden]);

@@ -9,7 +9,7 @@ use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Shape, Tensor};
 
 use crate::activation::{ActivationOps, swiglu_in_place};
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 use crate::norm::{EPSILON, NormOps};
 
 /// An activation.
@@ -126,7 +126,7 @@ fn swiglu(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let last = shape.num_dims() - 1;
     shape[last] /= 2;
     let mut out = Vec::with_capacity(shape.num_elements());
-    for row in x.as_slice::<f32>().unwrap_or_default().chunks_exact(2 * shape[last].max(1)) {
+    for row in floats(&x).chunks_exact(2 * shape[last].max(1)) {
         let (gate, up) = row.split_at(shape[last]);
         let mut gate = gate.to_vec();
         swiglu_in_place(&mut gate, up);

@@ -8,7 +8,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 use crate::frame_ring::{RowFrames, StepFrames};
 use crate::norm::layer_norm_rows;
 use crate::vector_math::sigmoid;
@@ -88,8 +88,8 @@ impl FrameConvolutionOps for Flex {
         let [gamma, beta] = [gamma, beta].map(contiguous);
         let (shape, taps) = (x.shape(), weight.shape()[0]);
         let [frames, channels] = [shape[1], shape[2]];
-        let [x, ring, weight, bias] = [&x, &ring, &weight, &bias].map(|x| x.as_slice::<f32>().unwrap_or_default());
-        let [gamma, beta] = [&gamma, &beta].map(|x| x.as_slice::<f32>().unwrap_or_default());
+        let [x, ring, weight, bias] = [&x, &ring, &weight, &bias].map(floats);
+        let [gamma, beta] = [&gamma, &beta].map(floats);
         let columns = taps - 1;
         let before = if has_ring { columns } else { taps / 2 };
         let mut out = vec![0f32; shape.num_elements()];

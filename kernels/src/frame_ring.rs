@@ -8,7 +8,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 
 /// The frames of one row of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,8 +123,8 @@ impl RingOps for Flex {
             let (ring, new) = (contiguous(ring), contiguous(new));
             let (shape, more) = (ring.shape(), new.shape()[2]);
             let [outer, columns, inner] = [shape[1], shape[2], shape[3]];
-            let mut out = ring.as_slice::<f32>().unwrap_or_default().to_vec();
-            let new = new.as_slice::<f32>().unwrap_or_default();
+            let mut out = floats(&ring).to_vec();
+            let new = floats(&new);
             for (row, facts) in rows.iter().enumerate() {
                 for at in (0..outer * more).filter(|at| at % more + columns >= more) {
                     let (index, frame) = (at / more, at % more);

@@ -5,7 +5,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 
 /// The hyperbolic tangents of harmonics and what is beside them, one for each value of `beside` `[samples]`, which are as many for each
 /// value of the pitch.
@@ -51,8 +51,8 @@ impl HarmonicsOps for Flex {
     ) -> FloatTensor<Self> {
         let shape = beside.shape();
         let [turns, weights, levels, beside] = [turns, weights, levels, beside].map(contiguous);
-        let [turns, weights] = [&turns, &weights].map(|x| x.as_slice::<f32>().unwrap_or_default());
-        let [levels, beside] = [&levels, &beside].map(|x| x.as_slice::<f32>().unwrap_or_default());
+        let [turns, weights] = [&turns, &weights].map(floats);
+        let [levels, beside] = [&levels, &beside].map(floats);
         let span = beside.len() / levels.len();
         let sample = |(at, beside): (usize, &f32)| {
             let place = (2 * at + 1).saturating_sub(span);

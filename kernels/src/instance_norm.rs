@@ -6,7 +6,7 @@ use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
 use crate::channels::{self, Channels};
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 use crate::thread_pool;
 
 /// The activation that follows.
@@ -61,7 +61,7 @@ impl InstanceNormOps for Flex {
     ) -> FloatTensor<Self> {
         let shape = x.shape();
         let [x, style, factors] = [x, style, factors].map(contiguous);
-        let [x, style, factors] = [&x, &style, &factors].map(|x| x.as_slice::<f32>().unwrap_or_default());
+        let [x, style, factors] = [&x, &style, &factors].map(floats);
         let (scale, shift) = style[first..][..2 * shape[1]].split_at(shape[1]);
         let activation = slope.map_or(channels::Activation::Snake(factors), channels::Activation::LeakyRelu);
         let x = Channels::from_frames(x, shape[1]);

@@ -4,7 +4,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 
 /// The place of the largest finite score in each row of `scores` `[rows, tokens]`, the first of equal ones: `[rows, 1]`. -1 where none is
 /// finite.
@@ -36,7 +36,7 @@ impl LikeliestOps for Flex {
     fn likeliest_of_rows(scores: FloatTensor<Self>) -> FloatTensor<Self> {
         let [rows, tokens] = [scores.shape()[0], scores.shape()[1]];
         let scores = contiguous(scores);
-        let scores = scores.as_slice::<f32>().unwrap_or_default();
+        let scores = floats(&scores);
         let places = scores.chunks_exact(tokens.max(1)).map(|row| likeliest_of(row).map_or(-1.0, |at| at as f32));
         tensor(places.collect(), [rows, 1].into())
     }

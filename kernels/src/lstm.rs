@@ -6,7 +6,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 use crate::vector_math::{sigmoid, tanh};
 
 /// One step of one layer for all rows: `gates` `[rows, 4 * hidden]` as in [`cell`] and the cell state `[rows, hidden]` to the output
@@ -24,7 +24,7 @@ impl LstmOps for Flex {
     fn lstm_cell_batch(gates: FloatTensor<Self>, state: FloatTensor<Self>) -> FloatTensor<Self> {
         let [rows, hidden] = [state.shape()[0], state.shape()[1]];
         let [gates, state] = [gates, state].map(contiguous);
-        let (gates, state) = (gates.as_slice::<f32>().unwrap_or_default(), state.as_slice::<f32>().unwrap_or_default());
+        let (gates, state) = (floats(&gates), floats(&state));
         let mut out = vec![0.0; rows * 2 * hidden];
         let rows_of = gates.chunks_exact(4 * hidden).zip(state.chunks_exact(hidden));
         for ((gates, before), out) in rows_of.zip(out.chunks_exact_mut(2 * hidden)) {

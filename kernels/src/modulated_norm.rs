@@ -5,7 +5,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 use crate::norm::layer_norm_rows_with;
 
 /// The weights of a norm, and the places of what a row brings along among its modulations.
@@ -91,11 +91,11 @@ impl ModulatedNormOps for Flex {
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let [residual, x, modulations, gamma, beta] = [residual, x, modulations, gamma, beta].map(contiguous);
         let (shape, size, width) = (x.shape(), gamma.shape()[0], modulations.shape()[1]);
-        let [gamma, beta] = [&gamma, &beta].map(|values| values.as_slice::<f32>().unwrap_or_default());
-        let mut sum = residual.as_slice::<f32>().unwrap_or_default().to_vec();
-        let x = x.as_slice::<f32>().unwrap_or_default();
+        let [gamma, beta] = [&gamma, &beta].map(floats);
+        let mut sum = floats(&residual).to_vec();
+        let x = floats(&x);
         let mut normed = vec![0.0; sum.len()];
-        let modulations = modulations.as_slice::<f32>().unwrap_or_default().chunks_exact(width.max(1));
+        let modulations = floats(&modulations).chunks_exact(width.max(1));
         let rows = sum.chunks_exact_mut(size).zip(normed.chunks_exact_mut(size)).zip(x.chunks_exact(size));
         for (((sum, normed), x), modulations) in rows.zip(modulations) {
             if adds {

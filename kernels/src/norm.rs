@@ -9,7 +9,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 
 const LANES: usize = 16;
 /// The epsilon of most published model classes.
@@ -84,9 +84,9 @@ impl NormOps for Flex {
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let sum = contiguous(if adds { Self::float_add(residual, x) } else { residual });
         let gamma = contiguous(gamma);
-        let values = sum.as_slice::<f32>().unwrap_or_default();
+        let values = floats(&sum);
         let mut normed = vec![0.0; values.len()];
-        rms_norm_rows(values, gamma.as_slice::<f32>().unwrap_or_default(), epsilon, &mut normed);
+        rms_norm_rows(values, floats(&gamma), epsilon, &mut normed);
         let shape = sum.shape();
         (sum, tensor(normed, shape))
     }

@@ -9,7 +9,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Shape, Tensor, TensorData};
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, integers, tensor};
 use crate::norm::rms_norm_rows;
 use crate::paged_attention::PAGE;
 
@@ -257,10 +257,9 @@ impl PageCacheOps for Flex {
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let shape = cache.shape();
         let [inputs, rotations, norms, cache] = [inputs, rotations, norms, cache].map(contiguous);
-        let [inputs, rotations, norms] =
-            [&inputs, &rotations, &norms].map(|tensor| tensor.as_slice::<f32>().unwrap_or_default());
-        let [tokens, pages] = [&tokens, &pages].map(|tensor| tensor.as_slice::<i32>().unwrap_or_default());
-        let mut cache = cache.as_slice::<f32>().unwrap_or_default().to_vec();
+        let [inputs, rotations, norms] = [&inputs, &rotations, &norms].map(floats);
+        let [tokens, pages] = [&tokens, &pages].map(integers);
+        let mut cache = floats(&cache).to_vec();
         let Form { heads: Heads { queries, keys, width: head }, width, has_norms, .. } = form;
         let half = head / 2;
         let count = inputs.len() / form.heads.inputs();
@@ -304,8 +303,8 @@ impl PageCacheOps for Flex {
     ) -> FloatTensor<Self> {
         let shape: Shape = queries.shape();
         let [queries, cache] = [queries, cache].map(contiguous);
-        let [queries, cache] = [&queries, &cache].map(|tensor| tensor.as_slice::<f32>().unwrap_or_default());
-        let [tokens, pages] = [&tokens, &pages].map(|tensor| tensor.as_slice::<i32>().unwrap_or_default());
+        let [queries, cache] = [&queries, &cache].map(floats);
+        let [tokens, pages] = [&tokens, &pages].map(integers);
         let Form { heads: Heads { queries: of_queries, keys, width: head }, width, .. } = form;
         let mut out = Vec::with_capacity(queries.len());
         for (row, token) in queries.chunks_exact(of_queries * head).zip(tokens.as_chunks::<2>().0) {

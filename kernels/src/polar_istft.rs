@@ -6,7 +6,7 @@ use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 use realfft::num_complex::Complex;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 use crate::istft::Istft;
 
 /// Samples of centred frames, one every `hop`: `values` are `[frames, 2 * bins]`, the logarithms of magnitudes, then numbers whose sines are
@@ -35,7 +35,7 @@ impl PolarIstftOps for Flex {
     fn polar_istft(values: FloatTensor<Self>, window: FloatTensor<Self>, hop: usize) -> FloatTensor<Self> {
         let [values, window] = [values, window].map(contiguous);
         let numbers = values.shape()[1];
-        let [values, window] = [&values, &window].map(|x| x.as_slice::<f32>().unwrap_or_default());
+        let [values, window] = [&values, &window].map(floats);
         let mut out = Vec::new();
         // The caller has asked that the window fits.
         if let Some(istft) = Istft::new(window, hop) {

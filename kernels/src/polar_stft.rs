@@ -4,7 +4,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 
 /// Magnitudes, then phases, of the spectra of centred frames of `samples`, one every `hop`: `[samples / hop + 1, 2 * bins]`. The `window` has
 /// `2 * (bins - 1)` values. The samples are mirrored at their ends, as `torch.stft` with `center=True` does.
@@ -25,7 +25,7 @@ pub(crate) trait PolarStftOps: Backend {
 impl PolarStftOps for Flex {
     fn polar_stft(samples: FloatTensor<Self>, window: FloatTensor<Self>, hop: usize) -> FloatTensor<Self> {
         let [samples, window] = [samples, window].map(contiguous);
-        let [samples, window] = [&samples, &window].map(|x| x.as_slice::<f32>().unwrap_or_default());
+        let [samples, window] = [&samples, &window].map(floats);
         let (length, last) = (window.len(), samples.len() - 1);
         let half = length / 2;
         let mirrored = |at: usize| match at.checked_sub(half) {

@@ -8,7 +8,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, integers, tensor};
 use crate::gemv::int8_scale;
 
 /// Weights of one word.
@@ -71,8 +71,8 @@ impl QuantizedOps for Flex {
     fn quantized_product(x: FloatTensor<Self>, words: IntTensor<Self>, scales: FloatTensor<Self>) -> FloatTensor<Self> {
         let [rows, inputs] = [x.shape()[0], x.shape()[1]];
         let x = contiguous(x);
-        let (x, scales) = (x.as_slice::<f32>().unwrap_or_default(), scales.as_slice::<f32>().unwrap_or_default());
-        let words = words.as_slice::<i32>().unwrap_or_default();
+        let (x, scales) = (floats(&x), floats(&scales));
+        let words = integers(&words);
         let mut out = Vec::with_capacity(rows * scales.len());
         for x in x.chunks_exact(inputs) {
             for (words, scale) in words.chunks_exact(inputs / WORD).zip(scales) {

@@ -8,7 +8,7 @@ use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use rayon::prelude::*;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, integers, tensor};
 use crate::gemv::WeightRun;
 
 /// Outputs that a unit computes side by side; rows of words and factors are padded to a multiple.
@@ -170,8 +170,8 @@ impl BlocksOps for Flex {
     ) -> FloatTensor<Self> {
         let (rows, x) = (x.shape()[0], contiguous(x));
         let weights = Self::blocks_unpack(words, scales, offsets, form, false);
-        let weights = weights.as_slice::<f32>().unwrap_or_default();
-        let x = x.as_slice::<f32>().unwrap_or_default();
+        let weights = floats(&weights);
+        let x = floats(&x);
         let out = x.chunks_exact(form.inputs).flat_map(|x| {
             (0..form.outputs).map(|output| {
                 x.iter().zip(weights.iter().skip(output).step_by(form.outputs)).map(|(x, weight)| x * weight).sum()
@@ -187,8 +187,8 @@ impl BlocksOps for Flex {
         form: BlockForm,
         _is_half: bool,
     ) -> FloatTensor<Self> {
-        let words = words.as_slice::<i32>().unwrap_or_default();
-        let [scales, offsets] = [&scales, &offsets].map(|factors| factors.as_slice::<f32>().unwrap_or_default());
+        let words = integers(&words);
+        let [scales, offsets] = [&scales, &offsets].map(floats);
         let (padded, per_word) = (form.padded(), form.per_word());
         let weight = |input: usize, output: usize| {
             let word = words[input / per_word * padded + output] as u32;

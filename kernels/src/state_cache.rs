@@ -10,7 +10,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Slice, Tensor, TensorData};
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 
 /// The slot of each row of a batch.
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ impl StateCacheOps for Flex {
         let (columns, shape) = (cache.shape()[2], new.shape());
         let (outer, more, inner) = (shape[1], shape[2], shape[3]);
         let (cache, new) = (contiguous(cache), contiguous(new));
-        let (cache, new) = (cache.as_slice::<f32>().unwrap_or_default(), new.as_slice::<f32>().unwrap_or_default());
+        let (cache, new) = (floats(&cache), floats(&new));
         let (cached_len, new_len) = (columns * inner, more * inner);
         let mut out = Vec::with_capacity(rows.len() * outer * (cached_len + new_len));
         for (row, (slot, has_state)) in rows.iter().enumerate() {
@@ -136,8 +136,8 @@ impl StateCacheOps for Flex {
         let (shape, width) = (cache.shape(), window.shape()[2]);
         let (outer, columns, inner) = (shape[1], shape[2], shape[3]);
         let (cache, window) = (contiguous(cache), contiguous(window));
-        let mut out = cache.as_slice::<f32>().unwrap_or_default().to_vec();
-        let window = window.as_slice::<f32>().unwrap_or_default();
+        let mut out = floats(&cache).to_vec();
+        let window = floats(&window);
         let (cached_len, window_len) = (columns * inner, width * inner);
         for (row, (slot, _)) in rows.iter().enumerate() {
             for at in 0..outer {

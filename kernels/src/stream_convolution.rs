@@ -11,7 +11,7 @@ use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
 use crate::activation::elu_in_place;
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 use crate::frame_ring::{RowFrames, StepFrames};
 
 /// Frames of the rows of a step.
@@ -178,9 +178,8 @@ impl StreamConvolutionOps for Flex {
     ) -> FloatTensor<Self> {
         let [x, weight, bias, residual, out] = [x, weight, bias, residual, out].map(contiguous);
         let (shape, inputs, outputs) = (out.shape(), x.shape()[2], bias.shape()[0]);
-        let mut values = out.as_slice::<f32>().unwrap_or_default().to_vec();
-        let [x, weight, bias, residual] =
-            [&x, &weight, &bias, &residual].map(|x| x.as_slice::<f32>().unwrap_or_default());
+        let mut values = floats(&out).to_vec();
+        let [x, weight, bias, residual] = [&x, &weight, &bias, &residual].map(floats);
         for (row, (facts, of_out)) in rows.iter().zip(&rows_of_out).enumerate() {
             for frame in 0..form.frames as isize {
                 let mut sums = bias.to_vec();

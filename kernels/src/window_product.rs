@@ -8,7 +8,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 
 /// The frames that each output sees, and how it sees them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,8 +88,7 @@ impl WindowProductOps for Flex {
     ) -> FloatTensor<Self> {
         let [x, weight, bias, residual] = [x, weight, bias, residual].map(contiguous);
         let (inputs, outputs) = (x.shape()[1], bias.shape()[0]);
-        let [x, weight, bias, residual] =
-            [&x, &weight, &bias, &residual].map(|x| x.as_slice::<f32>().unwrap_or_default());
+        let [x, weight, bias, residual] = [&x, &weight, &bias, &residual].map(floats);
         let Windows { frames, stride, dilation, before, slope } = windows;
         let mut out = Vec::with_capacity(frames * outputs);
         for frame in 0..frames {

@@ -1,10 +1,10 @@
 //! The CPU body, for tests: a query at a time, with all its scores.
 
 use super::{AttentionCall, Flex, FloatTensor, FusedAttentionOps, IntTensor, TensorMetadata, Window};
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 
 fn slice(x: &FloatTensor<Flex>) -> &[f32] {
-    x.as_slice::<f32>().unwrap_or_default()
+    floats(x)
 }
 
 impl FusedAttentionOps for Flex {

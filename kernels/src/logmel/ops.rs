@@ -6,7 +6,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, backend_extension};
 
 use super::cpu::{AudioRow, Extent, Plan};
-use crate::flex::contiguous;
+use crate::flex::{contiguous, floats};
 
 /// The parameters of one call.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl LogMelOps for Flex {
         let mut out = vec![0.0; request.extents.len() * request.frames * mels];
         // A contiguous view is not copied, wherever it begins in its buffer.
         let audio = contiguous(audio);
-        let samples = audio.as_slice::<f32>().unwrap_or_default();
+        let samples = floats(&audio);
         for ((extent, samples), out) in
             request.extents.iter().zip(samples.chunks_exact(width)).zip(out.chunks_exact_mut(request.frames * mels))
         {

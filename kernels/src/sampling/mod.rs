@@ -15,7 +15,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use crate::flex::{contiguous, tensor};
+use crate::flex::{contiguous, floats, tensor};
 use crate::softmax_stats::SoftmaxStats;
 
 /// Values of one row's packed [`SamplingParams`].
@@ -270,7 +270,7 @@ impl SamplingOps for Flex {
     ) -> FloatTensor<Self> {
         let vocab_size = logits.shape()[1];
         let logits = contiguous(logits);
-        let logits = logits.as_slice::<f32>().unwrap_or_default();
+        let logits = floats(&logits);
         let width = HEADER + 2 * request.count;
         let mut out = Vec::with_capacity(request.params.len() * width);
         for (params, logits) in request.params.iter().zip(logits.chunks_exact(vocab_size.max(1))) {
