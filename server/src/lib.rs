@@ -22,7 +22,8 @@
 //! - `store`: the database; SQL lives here alone
 //! - `config`: settings; `languages`: language codes
 //! - `starter_models`: the starter models within the program
-//! - `notify`, `backoff`, `sharing`, `sound_format`: signals between tasks, retry delays, shares of accounts, formats of speech
+//! - `notify`, `backoff`, `sharing`, `sound_format`, `visible`: signals between tasks, retry delays, shares of accounts, formats of
+//!   speech, characters that readers do not see
 //! - `ids`, `clock`: identifiers, time
 
 mod api;
@@ -60,6 +61,7 @@ mod state;
 mod storage;
 mod store;
 mod usage_reports;
+mod visible;
 mod webhook_outbox;
 
 pub use cli::main;

@@ -108,7 +108,7 @@ pub const ORDERS: [Order; 3] = [
             &["store"],
             &["config", "languages"],
             &["starter_models"],
-            &["notify", "backoff", "sharing", "sound_format"],
+            &["notify", "backoff", "sharing", "sound_format", "visible"],
             &["ids"],
             &["clock"],
         ],

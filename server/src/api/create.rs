@@ -15,6 +15,7 @@ use crate::http::response::{ApiError, Result};
 use crate::ids::{AccountId, TranscriptId, UploadId};
 use crate::outbound::Outbound;
 use crate::store::{JobOptions, NewTranscript, Source, Store, UploadStatus};
+use crate::visible;
 
 /// The most vocabulary hints, and the length of each.
 const MAX_KEYTERMS: usize = 1000;
@@ -77,6 +78,9 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     }
     let webhook_url = fields.string_of("webhook_url", 0..=MAX_URL_CHARS)?;
     let title = fields.string_of("title", 0..=MAX_TITLE_CHARS)?;
+    if let Some(title) = &title {
+        visible::check(title).map_err(|reason| ApiError::validation(format!("`title` {reason}.")))?;
+    }
     let estimated_duration_sec = fields.integer("estimated_duration_sec", 0..=i64::MAX)?;
 
     let price = Price::of(&model, ProductKind::Prerecorded).ok_or_else(|| {
@@ -207,8 +211,8 @@ pub async fn upload_filename(store: &Store, account: &AccountId, id: &UploadId) 
 fn title_of(url: &str) -> String {
     let Ok(url) = Url::parse(url) else { return url.to_owned() };
     let last = url.path().rsplit('/').find(|part| !part.is_empty());
-    // Decoding may produce control characters; PostgreSQL refuses a null.
-    let shown = |part| percent_encoding::percent_decode_str(part).decode_utf8_lossy().replace(char::is_control, "");
+    // PostgreSQL refuses a null, which decoding may produce.
+    let shown = |part| visible::only(&percent_encoding::percent_decode_str(part).decode_utf8_lossy());
     let title = last.map(shown).unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned());
     title.chars().take(MAX_TITLE_CHARS).collect()
 }
@@ -220,7 +224,7 @@ mod tests {
     #[test]
     fn a_url_gives_a_title() {
         assert_eq!(title_of("https://example.com/a/My%20talk.mp3?x=/y"), "My talk.mp3");
-        assert_eq!(title_of("https://example.com/a%00b%0a.mp3"), "ab.mp3");
+        assert_eq!(title_of("https://example.com/a%00b%0a%E2%80%AE.mp3"), "ab.mp3");
         assert_eq!(title_of("https://example.com/"), "example.com");
         assert_eq!(title_of("https://example.com/a/b/"), "b");
     }

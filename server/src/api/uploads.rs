@@ -20,6 +20,7 @@ use crate::ids::UploadId;
 use crate::notify::Notifiers;
 use crate::storage::{Storage, StorageError, UploadSignature};
 use crate::store::{Store, Upload, UploadStatus};
+use crate::visible;
 
 /// The state of this resource.
 pub struct UploadsState {
@@ -66,7 +67,8 @@ pub async fn sign(state: Arc<UploadsState>, request: RequestContext) -> Result<R
     let account = request.account()?.id.clone();
     let headers = request.headers().clone();
     let mut fields = body::Fields::parse(&headers, &body::read(request.into_request(), body::MAX_JSON_BYTES).await?)?;
-    let filename = fields.required_string("filename", 1..=1024)?;
+    // Names that programs give to files may have hidden characters.
+    let filename = visible::only(&fields.required_string("filename", 1..=1024)?);
     // Whitespace around a header's value is not part of it.
     let mut content_type = fields.required_string("content_type", 0..=255)?.trim().to_owned();
     let declared_bytes = fields.integer("size_bytes", 0..=i64::MAX)?;

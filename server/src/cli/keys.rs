@@ -10,6 +10,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::serve::{FIRST_ACCOUNT, data_folder};
 use crate::store::{Durability, Store, email_address};
+use crate::visible;
 
 #[derive(Subcommand)]
 pub enum KeysCommand {
@@ -45,7 +46,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "EMAIL", value_parser = email)]
     account: Option<String>,
     /// Name of the key in lists
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", value_parser = name)]
     name: String,
 }
 
@@ -69,6 +70,10 @@ pub struct RevokeArgs {
 /// Parses an email address.
 pub(super) fn email(text: &str) -> Result<String, String> {
     email_address(text).ok_or_else(|| "an email address, such as ops@example.com".into())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    visible::check(text).map(|()| text.to_owned())
 }
 
 impl DatabaseArgs {

@@ -13,6 +13,7 @@ use crate::context::RequestContext;
 use crate::http::response::{ApiError, Response, Result, see_other};
 use crate::ids::KeyId;
 use crate::store::SignIn;
+use crate::visible;
 
 /// The longest name, in characters.
 const MAX_NAME_CHARS: usize = 100;
@@ -78,6 +79,7 @@ pub async fn create(state: Arc<DashboardState>, request: RequestContext) -> Resu
     let problem = match name.chars().count() {
         0 => EN.key_name_missing,
         count if count > MAX_NAME_CHARS => EN.key_name_long,
+        _ if visible::check(&name).is_err() => EN.key_name_hidden,
         _ if keys.len() >= MAX_KEYS => EN.key_too_many,
         _ => "",
     };

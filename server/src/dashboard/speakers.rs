@@ -14,6 +14,7 @@ use crate::context::RequestContext;
 use crate::http::body::{self, Fields};
 use crate::http::response::{self, ApiError, Response, Result};
 use crate::store::SpeakerNames;
+use crate::visible;
 
 /// The longest label that is looked for, in characters.
 const MAX_LABEL_CHARS: usize = 20;
@@ -48,10 +49,9 @@ pub fn text_by_speaker(text: &str, utterances: Option<&str>, names: &SpeakerName
     Ok(utterances.iter().map(line).collect())
 }
 
-/// A name on one line, without characters that nobody sees.
+/// A name on one line.
 fn one_line(name: &str) -> String {
-    let plain: String = name.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
-    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+    name.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// `POST /data/transcripts/{transcript_id}/speakers`: names a speaker. With an empty name the speaker has the label again.
@@ -63,6 +63,7 @@ pub async fn name(state: Arc<DashboardState>, request: RequestContext) -> Result
     let mut fields = Fields::parse(&headers, &bytes)?;
     let label = fields.required_string("speaker", 1..=MAX_LABEL_CHARS)?;
     let name = one_line(&fields.required_string("name", 0..=MAX_NAME_CHARS)?);
+    visible::check(&name).map_err(|reason| ApiError::validation(format!("`name` {reason}.")))?;
     let transcript = completed_transcript(&state.store, &account, id).await?;
     let permit = state.transcripts.renderer.permit().await?;
     let spoken = transcript.clone();
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_name_is_one_line() {
-        assert_eq!(one_line("  Ada\r\n\tKing \u{7} of  Lovelace\u{85}"), "Ada King of Lovelace");
+        assert_eq!(one_line("  Ada\r\n\tKing of  Lovelace\u{85}"), "Ada King of Lovelace");
         assert_eq!(one_line(" \n "), "");
     }
 }

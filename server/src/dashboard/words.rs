@@ -133,6 +133,7 @@ words! {
     key_gone = "There is no such key, or it is revoked already.";
     key_name_missing = "Give the key a name, so that you know it again.";
     key_name_long = "The name may have 100 characters.";
+    key_name_hidden = "The name has a character that readers do not see. Type it anew.";
     key_too_many = "This account has 1000 keys. Revoke one first.";
     keys_none = "No keys yet";
     keys_none_do = "Create your first key above, and send it as a bearer token with each request.";

@@ -11,6 +11,7 @@ use data_encoding::HEXLOWER;
 use crate::clock;
 use crate::ids::{AccountId, SpeakerId, random};
 use crate::store::{self, Speaker, Store};
+use crate::visible;
 pub use sealing::SealError;
 use sealing::Sealer;
 
@@ -104,14 +105,13 @@ fn place(account: &AccountId, id: &SpeakerId, model: &str) -> String {
 /// A name without space around it.
 ///
 /// # Errors
-/// A sentence for an empty or too long name, and for one with characters that nobody sees.
+/// The end of a sentence, for an empty or too long name, and for one with characters that readers do not see.
 pub fn checked_name(name: &str) -> Result<&str, String> {
     let name = name.trim();
-    let chars = name.chars().count();
-    match (1..=MAX_NAME_CHARS).contains(&chars) && !name.chars().any(char::is_control) {
-        true => Ok(name),
-        false => Err(format!("must have 1 to {MAX_NAME_CHARS} characters on one line")),
+    if !(1..=MAX_NAME_CHARS).contains(&name.chars().count()) || name.contains('\n') {
+        return Err(format!("must have 1 to {MAX_NAME_CHARS} characters on one line"));
     }
+    visible::check(name).map(|()| name)
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(checked_name("  Ada King "), Ok("Ada King"));
         let long = "x".repeat(MAX_NAME_CHARS);
         assert_eq!(checked_name(&long), Ok(long.as_str()));
-        for wrong in ["", "  ", "Ada\nKing", &(long.clone() + "x")] {
+        for wrong in ["", "  ", "Ada\nKing", "Ada\u{200b}", &(long.clone() + "x")] {
             assert!(checked_name(wrong).is_err(), "{wrong:?}");
         }
     }

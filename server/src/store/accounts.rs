@@ -7,6 +7,7 @@ use super::usage_days::DAY_MS;
 use super::{Dialect, Result, Store, Tx, flag, key_cache};
 use crate::clock;
 use crate::ids::{AccountId, KeyId};
+use crate::visible;
 
 /// A paying account.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ pub struct Account {
 pub fn email_address(text: &str) -> Option<String> {
     let text = text.trim().to_lowercase();
     let (name, host) = text.split_once('@')?;
-    let plain = !text.contains(|character: char| character.is_whitespace() || character.is_control());
+    let plain = !text.contains(char::is_whitespace) && visible::check(&text).is_ok();
     (!name.is_empty() && !host.is_empty() && plain && text.len() <= 254).then_some(text)
 }
 

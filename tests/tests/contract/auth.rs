@@ -170,10 +170,12 @@ fn a_mistyped_data_folder_is_reported_and_not_created() {
 
 #[test]
 fn a_name_cannot_break_the_list() {
-    let name = "first line\nsecond \u{1b}[31mred";
-    assert_eq!(service().keys("create", ["--name", name]).status, Some(0));
-    let listed = service().keys("list", [] as [&str; 0]).stdout;
-    assert!(listed.contains("first line second  [31mred"), "{listed}");
+    for (name, code) in [("first line\nsecond", "U+000A"), ("\u{1b}[31mred", "U+001B"), ("abc\u{202e}cba", "U+202E")] {
+        let run = service().keys("create", ["--name", name]);
+        assert!(run.status == Some(2) && run.stderr.contains(code), "{}", run.stderr);
+    }
+    let run = service().keys("create", ["--account", "ops\u{200b}@example.com"]);
+    assert_eq!(run.status, Some(2), "{}", run.stderr);
 }
 
 #[test]

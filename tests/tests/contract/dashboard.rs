@@ -326,6 +326,23 @@ fn a_very_long_text_is_refused() {
 }
 
 #[test]
+fn names_and_addresses_have_no_hidden_characters() {
+    let mut visitor = Visitor::signed_up(service());
+    for hidden in ['\u{202e}', '\u{2068}', '\u{61c}', '\u{200b}', '\u{200d}', '\u{ad}', '\u{1b}'] {
+        let page = visitor.post("/keys", &[("name", &format!("pay{hidden}roll"))]);
+        assert!(page.text().contains("readers do not see"), "{hidden:?}");
+        assert!(keys_of(&visitor.get("/keys")).is_empty(), "{hidden:?}");
+        let page = visitor.post("/team/invitations", &[("email", &format!("ad{hidden}a@example.org"))]);
+        assert!(page.text().contains("not an email address"), "{hidden:?}");
+        let mut stranger = Visitor::new(service());
+        stranger.get("/signup");
+        let email = format!("{hidden}{}", stranger.email);
+        let page = stranger.post("/signup", &[("email", &email), ("password", PASSWORD)]);
+        assert!(page.status == 422 && page.text().contains("not an email address"), "{hidden:?}");
+    }
+}
+
+#[test]
 fn a_key_of_the_page_works_until_it_is_revoked_there() {
     let mut visitor = Visitor::signed_up(service());
     let secret = visitor.key("Production");

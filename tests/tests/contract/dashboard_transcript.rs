@@ -42,7 +42,7 @@ fn a_transcript_is_a_document() {
     let mut visitor = Visitor::signed_up(&service);
     let account = Account { api: service.api(), key: visitor.key("k"), email: String::new() };
     let options =
-        json!({"speaker_labels": true, "summarization": true, "auto_chapters": true, "title": "A & <B>\u{1}.wav"});
+        json!({"speaker_labels": true, "summarization": true, "auto_chapters": true, "title": "A & <B>\u{ffff}.wav"});
     let mut create = json!({"upload_id": account.upload("two.wav", two_readers())});
     create.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
     let id = account.create(&create);
@@ -145,6 +145,9 @@ fn names_are_kept(service: &Service) {
         (json!({"speaker": "Z", "name": "x"}), 422, "validation_error"),
         (json!({"speaker": "A", "name": 5}), 422, "validation_error"),
         (json!({"speaker": "A", "name": "a\0b"}), 422, "validation_error"),
+        (json!({"speaker": "A", "name": "Ada\u{7}"}), 422, "validation_error"),
+        (json!({"speaker": "A", "name": "\u{202e}adA"}), 422, "validation_error"),
+        (json!({"speaker": "A", "name": "A\u{200d}da"}), 422, "validation_error"),
         (json!({"speaker": "A"}), 400, "invalid_request"),
     ] {
         visitor.ask(&path, &body).error(status, code);

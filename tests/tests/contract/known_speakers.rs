@@ -225,7 +225,16 @@ fn bad_requests_are_refused() {
     let (account, (clip, _)) = (service().account(), clip_and_talk());
     let post = |body: Value| account.post("/v2/speakers", &body);
     post(json!({"upload_id": "x"})).error(400, "invalid_request");
-    for name in [json!(""), json!("   "), json!("x".repeat(101)), json!("Ada\nLovelace"), json!(7), Value::Null] {
+    for name in [
+        json!(""),
+        json!("   "),
+        json!("x".repeat(101)),
+        json!("Ada\nLovelace"),
+        json!("\u{2067}Ada"),
+        json!("A\u{ad}da"),
+        json!(7),
+        Value::Null,
+    ] {
         let message = post(json!({"name": name, "upload_id": "x"})).error(422, "validation_error");
         assert!(message.contains("`name`"), "{message}");
     }

@@ -33,6 +33,29 @@ fn fields_beyond_their_length_are_422() {
 }
 
 #[test]
+fn titles_have_no_hidden_characters_and_file_names_lose_them() {
+    let account = service().account();
+    let upload = account.upload("talk\u{202e}3pm\u{200b}.wav", silence(0.5));
+    assert_eq!(account.post("/v2/transcripts", &json!({"upload_id": upload})).ok()["title"], "talk3pm.wav");
+    for (title, code) in [
+        ("a\u{202e}b", "U+202E"),
+        ("a\u{2066}b", "U+2066"),
+        ("a\u{200b}b", "U+200B"),
+        ("\u{feff}a", "U+FEFF"),
+        ("a\nb", "U+000A"),
+        ("a\u{e0041}b", "U+E0041"),
+    ] {
+        let body = json!({"upload_id": upload, "title": title});
+        let message = account.post("/v2/transcripts", &body).error(422, "validation_error");
+        assert!(message.contains("`title`") && message.contains(code), "{message}");
+    }
+    for title in ["می\u{200c}خواهم", "👩\u{200d}💻 talks", "❤\u{fe0f}"] {
+        let body = json!({"upload_id": upload, "title": title});
+        assert_eq!(account.post("/v2/transcripts", &body).ok()["title"], title);
+    }
+}
+
+#[test]
 fn a_word_search_takes_a_hundred_phrases_of_which_equal_ones_count_once() {
     let account = service().account();
     let path = match account.transcribe("a.wav", auricle_tests::noise(3.0)) {

@@ -15,6 +15,7 @@ use crate::http::response::{ApiError, Result};
 use crate::ids::{AccountId, UploadId};
 use crate::storage::StorageError;
 use crate::store::{Upload, UploadStatus};
+use crate::visible;
 
 /// The most bytes of a field that is no file, and the most such fields.
 const MAX_FIELD_BYTES: u64 = 64 << 10;
@@ -91,8 +92,7 @@ where
     B: hyper::body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let filename: String =
-        filename.chars().filter(|character| !character.is_control()).take(MAX_FILENAME_CHARS).collect();
+    let filename: String = visible::only(&filename).chars().take(MAX_FILENAME_CHARS).collect();
     let content_type = content_type.unwrap_or_else(|| "application/octet-stream".into());
     if !is_media(&filename, &content_type) {
         let message = format!("{filename:?} ({content_type}) is neither audio nor video.");
