@@ -73,8 +73,11 @@ fn unknown() -> ApiError {
     ApiError::not_found("There is no such speaker.")
 }
 
+/// The code of errors about the clip itself.
+const UNSUITABLE: &str = "unsuitable_audio";
+
 fn unsuitable(message: impl Into<String>) -> ApiError {
-    ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "unsuitable_audio", message)
+    ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, UNSUITABLE, message)
 }
 
 fn unsupported(reason: &dyn std::fmt::Display) -> ApiError {
@@ -113,8 +116,16 @@ pub async fn create(state: Arc<SpeakersState>, request: RequestContext) -> Resul
     let refusal = state.store.speaker_refusal(&account, name, MAX_SPEAKERS).await?;
     refusal.map_or(Ok(()), |refusal| Err(refused(refusal, name)))?;
     let _place = state.places.try_take(&account).ok_or_else(busy)?;
-    let file = local_file(&state, &account, &source).await?;
-    let profile = heard(engine, file).await?;
+    let profile = match local_file(&state, &account, &source).await {
+        Ok(file) => heard(engine, file).await,
+        Err(error) => Err(error),
+    };
+    // A clip that cannot be used is of no more use here, and is a voice.
+    if let (Err(ApiError { code: UNSUITABLE, .. }), Some(upload)) = (&profile, upload) {
+        state.store.delete_refused_upload(upload).await?;
+        state.notifiers.deletions.notify_one();
+    }
+    let profile = profile?;
     let speaker = state.profiles.speaker(&account, name, &profile).map_err(|error| ApiError::internal(&error))?;
     if !state.store.create_speaker(&account, &speaker, upload).await? {
         return Err(refused(SpeakerRefusal::NameTaken, name));

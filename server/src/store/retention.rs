@@ -193,6 +193,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_upload_of_a_refused_request_is_deleted_unless_a_transcript_uses_it() {
+        let (_folder, store, account) = open().await;
+        let now = clock::now_ms();
+        let pending = upload(&store, &account, UploadStatus::Pending, now + DAY_MS).await;
+        let ready = upload(&store, &account, UploadStatus::Ready, now + DAY_MS).await;
+        let used = upload(&store, &account, UploadStatus::Ready, now + DAY_MS).await;
+        transcript(&store, &account, &used).await;
+        for (upload, there) in [(&pending, false), (&ready, false), (&used, true)] {
+            store.delete_refused_upload(&upload.id).await.unwrap();
+            assert_eq!(store.upload(&upload.id).await.unwrap().is_some(), there);
+            let orphans = store.orphaned_objects().await.unwrap();
+            assert_eq!(orphans.contains(&upload.object_key()), !there, "{orphans:?}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_redacted_recording_is_deleted_with_its_transcript() {
         let (_folder, store, account) = open().await;
         let upload = upload(&store, &account, UploadStatus::Ready, 0).await;

@@ -195,6 +195,8 @@ pub enum StaleUpload {
     Incomplete,
     /// The upload is complete, and no transcript uses it.
     Unused,
+    /// The request that the upload was for is refused, and no transcript uses it.
+    Refused,
 }
 
 impl StaleUpload {
@@ -202,11 +204,19 @@ impl StaleUpload {
         match self {
             Self::Incomplete => "status = 'pending'",
             Self::Unused => "status = 'ready' AND NOT EXISTS (SELECT 1 FROM transcripts WHERE upload_id = uploads.id)",
+            Self::Refused => "NOT EXISTS (SELECT 1 FROM transcripts WHERE upload_id = uploads.id)",
         }
     }
 }
 
 impl Store {
+    /// Deletes the upload of a refused request, unless a transcript uses it, and queues its object for deletion.
+    pub async fn delete_refused_upload(&self, id: &UploadId) -> Result<()> {
+        let mut tx = self.begin().await?;
+        self.delete_if_stale(&mut tx, id, StaleUpload::Refused).await?;
+        tx.commit().await
+    }
+
     /// Deletes an upload if it is stale, and queues its object for deletion. False if it is not stale or does not exist.
     pub(super) async fn delete_if_stale(&self, tx: &mut Tx, id: &UploadId, stale: StaleUpload) -> Result<bool> {
         // The lock waits for transactions that create or delete transcripts of the upload.

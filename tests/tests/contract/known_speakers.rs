@@ -201,8 +201,9 @@ fn a_clip_is_fetched_from_its_address() {
 }
 
 #[test]
-fn clips_that_show_no_voice_are_refused() {
-    let account = service().account();
+fn clips_that_show_no_voice_are_refused_and_deleted() {
+    let service = Setup::local().starter().start();
+    let account = service.account();
     let [man, _] = readers();
     let chord = |at: usize| [220.0, 277.2, 329.6].iter().map(|hertz| (at as f32 * hertz * 3.927e-4).sin()).sum::<f32>();
     let music = sound((0..20 * SAMPLE_RATE as usize).map(|at| chord(at) * 0.1));
@@ -218,6 +219,14 @@ fn clips_that_show_no_voice_are_refused() {
         assert!(message.contains(said), "{message}");
     }
     assert_eq!(account.get("/v2/speakers").ok()["total"], 0);
+    let stored = || holders(&service.data().join("objects"), 1, &|_| true);
+    eventually("no clip is left", || stored().is_empty().then_some(()));
+    // A clip that a transcript uses stays.
+    let upload = account.upload("clip.wav", silence(10.0));
+    let id = account.create(&json!({"upload_id": upload}));
+    account.post("/v2/speakers", &json!({"name": "Ada", "upload_id": upload})).error(422, "unsuitable_audio");
+    assert_eq!(account.finished(&id)["status"], "completed");
+    assert_eq!(stored().len(), 1);
 }
 
 #[test]

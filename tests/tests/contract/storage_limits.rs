@@ -72,6 +72,27 @@ fn nothing_is_left_of_a_deleted_transcript() {
 }
 
 #[test]
+fn nothing_is_left_of_the_file_of_a_refused_form() {
+    let service = Setup::local().start();
+    let account = service.account();
+    let audio = noise(1.0);
+    let part = |name: &str| format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"");
+    for (rest, status) in [
+        (format!("{}\r\n\r\ngpt-9\r\n--x--\r\n", part("model")), 404),
+        ("--x--\r\n".to_owned(), 400),
+        // The form ends within a field.
+        (format!("{}\r\n\r\nwhis", part("model")), 400),
+    ] {
+        let mut form = format!("{}; filename=\"a.wav\"\r\n\r\n", part("file")).into_bytes();
+        form.extend_from_slice(&audio);
+        form.extend_from_slice(format!("\r\n{rest}").as_bytes());
+        let answer = account.post_raw("/v1/audio/transcriptions", "multipart/form-data; boundary=x", form);
+        assert_eq!(answer.status, status, "{}", answer.text());
+        eventually("it is gone", || files_with(&service, &audio[10_000..10_064]).is_empty().then_some(()));
+    }
+}
+
+#[test]
 fn uploads_without_a_transcript_have_a_quota() {
     let service = Setup::local().with("max_unused_upload_bytes", 100_000).with("job_workers", 1).start();
     let (account, other) = (service.account(), service.account());

@@ -57,11 +57,35 @@ pub async fn read(state: &UploadsState, account: &AccountId, headers: &HeaderMap
         let message = "Send the body as a form, with Content-Type: multipart/form-data and its boundary.";
         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
     })?;
-    let broken = |error: &dyn std::fmt::Display| ApiError::invalid(format!("The form could not be read: {error}."));
     let limits = SizeLimit::new().whole_stream(u64::MAX).per_field(MAX_FIELD_BYTES).for_field("file", u64::MAX);
     let mut parts =
         Multipart::with_constraints(body.into_data_stream(), boundary, Constraints::new().size_limit(limits));
     let mut form = Form { file: None, fields: Vec::new() };
+    match read_parts(state, account, &mut parts, &mut form).await {
+        Ok(()) => Ok(form),
+        Err(error) => {
+            discard(state, &form).await;
+            Err(error)
+        }
+    }
+}
+
+/// Deletes the file of a refused form: no other request can name it.
+pub async fn discard(state: &UploadsState, form: &Form) {
+    let Some((upload, _)) = &form.file else { return };
+    match state.store.delete_refused_upload(&upload.id).await {
+        Ok(()) => state.notifiers.deletions.notify_one(),
+        Err(error) => tracing::warn!(%error, upload = %upload.id, "deleting the file of a refused form failed"),
+    }
+}
+
+async fn read_parts(
+    state: &UploadsState,
+    account: &AccountId,
+    parts: &mut Multipart<'_>,
+    form: &mut Form,
+) -> Result<()> {
+    let broken = |error: &dyn std::fmt::Display| ApiError::invalid(format!("The form could not be read: {error}."));
     while let Some(part) = parts.next_field().await.map_err(|error| broken(&error))? {
         let name = part.name().unwrap_or_default().to_owned();
         if name == "file" && form.file.is_none() {
@@ -77,7 +101,7 @@ pub async fn read(state: &UploadsState, account: &AccountId, headers: &HeaderMap
         let value = part.text().await.map_err(|error| broken(&error))?;
         form.fields.push((name, value));
     }
-    Ok(form)
+    Ok(())
 }
 
 /// Stores a file as an upload that is not complete. One that no transcript comes to use is deleted with other such uploads.

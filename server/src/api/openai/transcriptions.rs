@@ -58,16 +58,11 @@ pub async fn create(state: Arc<TranscriptionsState>, request: RequestContext) ->
     let account = request.account()?.id.clone();
     let headers = request.headers().clone();
     let form = form::read(&state.uploads, &account, &headers, request.into_body()).await?;
-    let options = options(&form)?;
-    let Some((upload, bytes)) = &form.file else {
-        return Err(ApiError::invalid("`file` is missing: the audio to transcribe."));
-    };
-    let fields = Fields::of("form", fields(&form, upload.id.as_str())?)?;
-    if !state.uploads.store.mark_upload_ready(&upload.id, *bytes).await? {
-        return Err(ApiError::not_found("The upload was deleted meanwhile."));
+    let begun = begin(&state, &account, &form).await;
+    if begun.is_err() {
+        form::discard(&state.uploads, &form).await;
     }
-    let new = validate(&state.transcripts, &account, fields).await.map_err(model_not_found)?;
-    let id = start(&state.transcripts, &new).await?;
+    let (id, options) = begun?;
     let transcript = finished(&state.transcripts, &account, &id).await?;
     if transcript.status == Status::Error {
         let error = transcript.error.as_deref().unwrap_or("the file could not be transcribed");
@@ -84,6 +79,20 @@ pub async fn create(state: Arc<TranscriptionsState>, request: RequestContext) ->
         response.headers_mut().insert(TRANSCRIPT_ID, value);
     }
     Ok(response)
+}
+
+/// Creates the transcript of a form's file.
+async fn begin(state: &TranscriptionsState, account: &AccountId, form: &Form) -> Result<(TranscriptId, Options)> {
+    let options = options(form)?;
+    let Some((upload, bytes)) = &form.file else {
+        return Err(ApiError::invalid("`file` is missing: the audio to transcribe."));
+    };
+    let fields = Fields::of("form", fields(form, upload.id.as_str())?)?;
+    if !state.uploads.store.mark_upload_ready(&upload.id, *bytes).await? {
+        return Err(ApiError::not_found("The upload was deleted meanwhile."));
+    }
+    let new = validate(&state.transcripts, account, fields).await.map_err(model_not_found)?;
+    Ok((start(&state.transcripts, &new).await?, options))
 }
 
 fn options(form: &Form) -> Result<Options> {
