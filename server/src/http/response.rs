@@ -91,6 +91,54 @@ fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Res
     response
 }
 
+/// The longest part of a message that is quoted or has no space, in characters. Such parts are values of the request.
+const MAX_PART_CHARS: usize = 100;
+
+/// The longest message, in characters.
+const MAX_MESSAGE_CHARS: usize = 2000;
+
+/// A message about a request, with the long values that it quotes cut short.
+pub fn shortened(message: String) -> String {
+    if message.len() <= MAX_PART_CHARS {
+        return message;
+    }
+    let (mut short, mut rest) = (String::new(), message.as_str());
+    while let Some(first) = rest.chars().next() {
+        let quoted = if first == '"' { end_of_quoted(rest) } else { None };
+        let end = quoted.unwrap_or_else(|| end_of_word(rest).max(first.len_utf8()));
+        let (part, after) = rest.split_at(end);
+        let quotes = if quoted.is_some() { 2 } else { 0 };
+        match part.char_indices().nth(MAX_PART_CHARS + quotes) {
+            None => short.push_str(part),
+            Some(_) => {
+                short.extend(part.chars().take(MAX_PART_CHARS + quotes / 2));
+                short.push_str(if quoted.is_some() { "…\"" } else { "…" });
+            }
+        }
+        rest = after;
+    }
+    if let Some((end, _)) = short.char_indices().nth(MAX_MESSAGE_CHARS) {
+        short.truncate(end);
+        short.push('…');
+    }
+    short
+}
+
+/// The end of a text in quotes that stands at the beginning.
+fn end_of_quoted(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    let end = text.char_indices().skip(1).find(|(_, character)| {
+        let is_end = *character == '"' && !is_escaped;
+        is_escaped = *character == '\\' && !is_escaped;
+        is_end
+    });
+    end.map(|(at, _)| at + 1)
+}
+
+fn end_of_word(text: &str) -> usize {
+    text.find(|character: char| character == '"' || character.is_whitespace()).unwrap_or(text.len())
+}
+
 /// The body of an error.
 #[derive(Serialize)]
 struct ErrorBody<T> {
@@ -108,7 +156,7 @@ pub struct ApiError {
 
 impl ApiError {
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), header: None }
+        Self { status, code, message: shortened(message.into()), header: None }
     }
 
     fn with(mut self, name: HeaderName, value: impl ToString) -> Self {
@@ -239,3 +287,27 @@ impl From<crate::store::Error> for ApiError {
 }
 
 pub type Result<T> = std::result::Result<T, ApiError>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_in_a_message_are_cut_short() {
+        let quoted = |count: usize| format!("`model` must be a or b, not {:?}. Take one.", "x".repeat(count));
+        assert_eq!(shortened(quoted(100)), quoted(100));
+        let cut = format!("`model` must be a or b, not \"{}…\". Take one.", "x".repeat(100));
+        assert_eq!(shortened(quoted(1 << 20)), cut);
+        // Spaces and quotes within a value do not end it.
+        let hostile = format!("not {:?}, but \"a\".", "\" a \\".repeat(100_000));
+        let short = shortened(hostile);
+        assert!(short.chars().count() < 150 && short.ends_with("…\", but \"a\"."), "{short}");
+        let word = format!("There is no upload {}; sign one.", "ä".repeat(5000));
+        assert_eq!(shortened(word), format!("There is no upload {}…", "ä".repeat(100)) + " sign one.");
+        let prose = "many short words ".repeat(10_000);
+        assert_eq!(shortened(prose.clone()).chars().count(), MAX_MESSAGE_CHARS + 1);
+        assert_eq!(shortened(prose[..1000].to_owned()), prose[..1000]);
+        let open = format!("one quote \" {}", "and more ".repeat(30));
+        assert_eq!(shortened(open.clone()), open);
+    }
+}

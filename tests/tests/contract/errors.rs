@@ -145,6 +145,44 @@ fn no_message_shows_internal_details() {
 }
 
 #[test]
+fn long_values_are_not_echoed() {
+    let service = Setup::local().voice().start();
+    let account = service.account();
+    let long = "x".repeat(900_000);
+    let upload = account.upload("a.wav", silence(0.5));
+    let with = |field: &str, value: &Value| json!({"upload_id": upload, field: value});
+    let mut bodies: Vec<(&str, Value)> = ["model", "language_code", "summary_type", "pii_substitution", "redact_audio"]
+        .iter()
+        .flat_map(|field| {
+            [&long, &"x y ".repeat(200_000), &"\"".repeat(400_000)].map(|value| with(field, &json!(value)))
+        })
+        .map(|body| ("/v2/transcripts", body))
+        .collect();
+    let say = |field: &str| json!({"model": "tts-1", "input": "Hi", "voice": "alloy", field: long});
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    bodies.extend([
+        ("/v2/transcripts", json!({"upload_id": long})),
+        ("/v2/speech-understanding", json!({"transcript_id": "tr_1", "prompt": "x", "response_format": long})),
+        ("/v2/llm/chat-completions", json!({"messages": messages, "model": long})),
+        ("/v2/llm/chat-completions", json!({"messages": [{"role": long, "content": "Hi"}]})),
+        ("/v2/realtime/token", json!({"model": long})),
+        ("/v2/realtime/token", json!({"language_code": long})),
+        ("/v2/voice-agent/token", json!({"model": long})),
+        ("/v1/audio/speech", say("model")),
+        ("/v1/audio/speech", say("voice")),
+        ("/v1/audio/speech", say("response_format")),
+        ("/v1/chat/completions", json!({"messages": messages, "model": long})),
+    ]);
+    for (path, body) in bodies {
+        let answer = account.post(path, &body);
+        assert!((400..500).contains(&answer.status), "{path}: {}", answer.status);
+        assert!(answer.body.len() < 5000, "{path}: {} bytes for {:.80}", answer.body.len(), body.to_string());
+    }
+    let message = account.post("/v2/transcripts", &with("model", &json!(long))).error(400, "unknown_model");
+    assert_eq!(message, format!("`model` must be svc-best or svc-fast, not \"{}…\".", "x".repeat(100)));
+}
+
+#[test]
 fn a_null_character_is_never_a_failure_of_the_service() {
     let account = service().account();
     let upload = account.upload("a.wav", silence(0.5));

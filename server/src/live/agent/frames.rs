@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::http::response::shortened;
+
 /// A frame from the service.
 #[derive(Serialize)]
 #[serde(tag = "type")]
@@ -78,7 +80,7 @@ pub struct Fault {
 
 impl Fault {
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: shortened(message.into()) }
     }
 }
 
