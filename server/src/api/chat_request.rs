@@ -62,11 +62,14 @@ pub fn parse(mut fields: Fields, account: AccountId, dialect: &Dialect) -> Resul
     if fields.integer("n", 1..=i64::MAX)?.is_some_and(|n| n > 1) {
         return Err(ApiError::validation("`n` must be 1: there is one answer to a request."));
     }
+    refuse_unserved(&mut fields)?;
     let tools = tools(&mut fields)?;
     let options = ChatOptions {
         max_tokens: max_completion_tokens.or(max_tokens).map(|tokens| tokens as u32),
         temperature: fields.number("temperature", 0.0..=2.0)?,
         top_p: fields.number("top_p", 0.0..=1.0)?,
+        presence_penalty: fields.number("presence_penalty", -2.0..=2.0)?,
+        frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0)?,
         seed: fields.integer("seed", i64::MIN..=i64::MAX)?,
         stop: stop(&mut fields)?,
         format: format(fields.take("response_format"))?,
@@ -80,6 +83,33 @@ pub fn parse(mut fields: Fields, account: AccountId, dialect: &Dialect) -> Resul
         stream,
         include_usage,
     })
+}
+
+/// Refuses fields of OpenAI's shape that would change the answer and that nothing here obeys. Values that change nothing pass.
+fn refuse_unserved(fields: &mut Fields) -> Result<()> {
+    for (name, remedy) in [
+        ("logit_bias", "leave it out"),
+        ("logprobs", "answers have no probabilities; leave it out"),
+        ("top_logprobs", "answers have no probabilities; leave it out"),
+        ("functions", "send `tools`"),
+        ("function_call", "send `tool_choice`"),
+        ("modalities", "answers are text alone; leave it out"),
+        ("audio", "answers are text alone; leave it out"),
+        ("web_search_options", "answers come from the conversation alone; leave it out"),
+    ] {
+        let changes_nothing = match fields.take(name) {
+            None | Some(Value::Bool(false)) => true,
+            Some(Value::Number(number)) => number.as_f64() == Some(0.0),
+            Some(Value::String(text)) => matches!(&*text, "none" | "auto"),
+            Some(Value::Array(items)) => items.iter().all(|item| name == "modalities" && item == "text"),
+            Some(Value::Object(fields)) => fields.is_empty() && name != "web_search_options",
+            Some(Value::Null | Value::Bool(true)) => false,
+        };
+        if !changes_nothing {
+            return Err(ApiError::validation(format!("`{name}` is not served: {remedy}.")));
+        }
+    }
+    Ok(())
 }
 
 fn messages(fields: &mut Fields, dialect: &Dialect) -> Result<Vec<Message>> {
@@ -360,6 +390,16 @@ mod tests {
             (with(json!({ "temperature": "hot" })), 422),
             (with(json!({ "top_p": -0.1 })), 422),
             (with(json!({ "seed": 1.5 })), 422),
+            (with(json!({ "presence_penalty": 2.5 })), 422),
+            (with(json!({ "frequency_penalty": "high" })), 422),
+            (with(json!({ "logit_bias": { "50256": -100 } })), 422),
+            (with(json!({ "logprobs": true })), 422),
+            (with(json!({ "top_logprobs": 2 })), 422),
+            (with(json!({ "functions": [{ "name": "f" }] })), 422),
+            (with(json!({ "function_call": { "name": "f" } })), 422),
+            (with(json!({ "modalities": ["text", "audio"] })), 422),
+            (with(json!({ "audio": { "voice": "alloy", "format": "wav" } })), 422),
+            (with(json!({ "web_search_options": {} })), 422),
             (with(json!({ "n": 2 })), 422),
             (with(json!({ "stop": ["a", "b", "c", "d", "e"] })), 422),
             (with(json!({ "stop": [""] })), 422),
@@ -373,6 +413,12 @@ mod tests {
             let Err(error) = read(body.clone(), &SERVICE) else { panic!("accepted: {body}") };
             assert_eq!(error.status, status, "{body}");
         }
+        let unchanged = json!({
+            "logit_bias": {}, "logprobs": false, "top_logprobs": 0, "functions": [], "function_call": "auto",
+            "modalities": ["text"], "audio": null, "web_search_options": null, "presence_penalty": -2, "frequency_penalty": 0.5,
+        });
+        let options = read(with(unchanged), &SERVICE).unwrap().request.options;
+        assert_eq!((options.presence_penalty, options.frequency_penalty), (Some(-2.0), Some(0.5)));
         let longest = json!({ "messages": [user("ä".repeat(24_000))] });
         assert!(read(longest, &SERVICE).is_ok());
     }

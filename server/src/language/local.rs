@@ -114,6 +114,8 @@ impl Local {
         options.max_tokens = Some(asked.max_tokens.unwrap_or(MAX_TOKENS) as usize);
         options.temperature = asked.temperature.unwrap_or(TEMPERATURE) as f32;
         options.top_p = asked.top_p.unwrap_or(TOP_P) as f32;
+        options.presence_penalty = asked.presence_penalty.unwrap_or_default() as f32;
+        options.frequency_penalty = asked.frequency_penalty.unwrap_or_default() as f32;
         if asked.temperature.is_some() || asked.top_p.is_some() {
             options.top_k = 0;
         }

@@ -273,6 +273,8 @@ fn body(model: &str, request: &ChatRequest) -> Value {
         ("max_tokens", options.max_tokens.map(Value::from)),
         ("temperature", options.temperature.map(Value::from)),
         ("top_p", options.top_p.map(Value::from)),
+        ("presence_penalty", options.presence_penalty.map(Value::from)),
+        ("frequency_penalty", options.frequency_penalty.map(Value::from)),
         ("seed", options.seed.map(Value::from)),
         ("stop", (!options.stop.is_empty()).then(|| json!(options.stop))),
     ];
@@ -374,6 +376,8 @@ mod tests {
             max_tokens: Some(7),
             temperature: Some(0.5),
             top_p: Some(0.25),
+            presence_penalty: Some(0.75),
+            frequency_penalty: Some(-1.0),
             seed: Some(-3),
             stop: vec!["x".into()],
             format: Format::Schema { name: "s".into(), strict: true, schema: json!({ "type": "object" }) },
@@ -385,6 +389,7 @@ mod tests {
         assert_eq!(full["messages"][2]["tool_call_id"], "c1");
         assert_eq!((&full["max_tokens"], &full["seed"], &full["stop"]), (&json!(7), &json!(-3), &json!(["x"])));
         assert_eq!((&full["temperature"], &full["top_p"]), (&json!(0.5), &json!(0.25)));
+        assert_eq!((&full["presence_penalty"], &full["frequency_penalty"]), (&json!(0.75), &json!(-1.0)));
         assert_eq!(full["response_format"]["json_schema"]["strict"], true);
         assert_eq!(full["tools"][0]["function"]["description"], "d");
         assert_eq!(full["tool_choice"]["function"]["name"], "f");

@@ -163,7 +163,7 @@ fn language_models_are_listed_and_cost_nothing() {
 #[test]
 fn an_upstream_answers_for_the_model() {
     let (receiver, _service, account) = upstream([says(&["Hello", " there"])]);
-    let body = json!({ "messages": user("Hi"), "max_tokens": 50, "temperature": 0.5, "seed": 3, "stop": "END" });
+    let body = json!({ "messages": user("Hi"), "max_tokens": 50, "temperature": 0.5, "seed": 3, "stop": "END", "presence_penalty": 0.5, "frequency_penalty": -1, "logit_bias": {} });
     let answer = account.post(CHAT, &body).ok();
     assert!(answer["id"].as_str().unwrap().starts_with("chat_"));
     assert_eq!((&answer["object"], &answer["model"]), (&json!("chat.completion"), &json!("their-model")));
@@ -178,6 +178,16 @@ fn an_upstream_answers_for_the_model() {
         (&sent["model"], &sent["max_tokens"], &sent["seed"], &sent["stop"]),
         (&json!("their-model"), &json!(50), &json!(3), &json!(["END"]))
     );
+    assert_eq!((&sent["presence_penalty"], &sent["frequency_penalty"]), (&json!(0.5), &json!(-1.0)));
+    for path in [CHAT, COMPLETIONS] {
+        for field in ["logit_bias", "audio"] {
+            let body = json!({ "messages": user("Hi"), field: { "50256": -100 } });
+            let answer = account.post(path, &body);
+            assert_eq!(answer.status, 422, "{path}: {}", answer.text());
+            assert!(answer.text().contains(&format!("`{field}`")), "{path}: {}", answer.text());
+        }
+    }
+    assert_eq!(receiver.deliveries(COMPLETIONS).len(), 1, "nothing refused is sent on");
     let models = account.get("/v2/models").ok();
     let language: Vec<&str> = models["data"]
         .as_array()
@@ -434,6 +444,10 @@ fn a_model_that_is_fetched_while_the_service_runs_answers() {
     };
     assert_eq!(seeded(1), seeded(1));
     assert_ne!(seeded(1), seeded(2));
+    let mut penalised = body.clone();
+    penalised["frequency_penalty"] = json!(2);
+    let penalised = account.post(CHAT, &penalised).ok()["choices"][0]["message"]["content"].clone();
+    assert_ne!(penalised, content, "tokens that the text has are less likely");
     // About a transcript.
     let grounded = json!({ "messages": user("Who?"), "transcript_id": id, "max_tokens": 5, "temperature": 0 });
     let read = account.post(CHAT, &grounded).ok()["usage"]["prompt_tokens"].as_u64().unwrap();
