@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hyper::header::{ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, HOST, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
+use hyper::body::Body as _;
+use hyper::header::{
+    ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_ENCODING, HOST, HeaderMap, HeaderName, HeaderValue, SET_COOKIE,
+};
 use hyper::{Method, Request, Version};
 use tracing::Instrument as _;
 
@@ -91,6 +94,9 @@ impl Dispatcher {
         if limit.exceeded {
             return refuse(limit, ApiError::rate_limited(limit.reset_s));
         }
+        if has_coding(&request) {
+            return refuse(limit, ApiError::unsupported_coding());
+        }
         let request = RequestContext::new(address, identity, params, request);
         let mut response = (route.handler)(&self.state, request).await.unwrap_or_else(|error| shape.response(&error));
         limit.write(response.headers_mut());
@@ -170,6 +176,12 @@ fn status_class(status: u16) -> &'static str {
 fn names_one_host(request: &Request<RequestBody>) -> bool {
     let hosts = request.headers().get_all(HOST).iter().count();
     hosts == 1 || (hosts == 0 && request.version() != Version::HTTP_11)
+}
+
+/// True for a body in a coding, such as gzip.
+fn has_coding(request: &Request<RequestBody>) -> bool {
+    let mut codings = request.headers().get_all(CONTENT_ENCODING).iter();
+    !request.body().is_end_stream() && codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// The form of an error's body.

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use futures_util::Stream;
 use hyper::StatusCode;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use serde::Serialize;
 
@@ -201,6 +202,13 @@ impl ApiError {
     pub fn method_not_allowed(allow: &str) -> Self {
         let message = format!("This path takes {allow}.");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).with(ALLOW, allow)
+    }
+
+    /// 415 for a body in a coding, which is not decoded here.
+    pub fn unsupported_coding() -> Self {
+        let message = "The body has a `Content-Encoding`; send it without.";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+            .with(ACCEPT_ENCODING, "identity")
     }
 
     pub fn rate_limited(retry_after_s: u64) -> Self {

@@ -145,6 +145,33 @@ fn no_message_shows_internal_details() {
 }
 
 #[test]
+fn a_body_in_a_coding_is_415() {
+    let account = service().account();
+    let body = json!({"audio_url": "http://example.org/a.wav"}).to_string();
+    let send = |path: &str, coding: &str| {
+        let request = account.request(Method::POST, path).header("content-type", "application/json");
+        Answer::of(request.header("content-encoding", coding).body(body.clone()))
+    };
+    for path in ["/v2/transcripts", "/v2/uploads/sign", "/v2/llm/chat-completions", "/v1/audio/transcriptions"] {
+        for coding in ["foo", "gzip", "identity, br"] {
+            let answer = send(path, coding);
+            assert_eq!(answer.status, 415, "{path} {coding}: {}", answer.text());
+            assert_eq!(answer.header("accept-encoding"), Some("identity"), "{path} {coding}");
+            assert_eq!(answer.json()["error"]["code"], "unsupported_media_type");
+        }
+    }
+    send("/v2/transcripts", "Identity").ok();
+    let upload = account.sign("a.wav", "audio/wav");
+    let put = Answer::of(upload.request(silence(0.5)).header("content-encoding", "gzip"));
+    assert_eq!((put.status, put.header("accept-encoding")), (415, Some("identity")), "{}", put.text());
+    // Without a body there is nothing to decode, and a wrong key is reported first.
+    Answer::of(account.request(Method::GET, "/v2/models").header("content-encoding", "gzip")).ok();
+    let stranger = auricle_tests::Account { key: "svc_wrong".into(), ..account.clone() };
+    let request = stranger.request(Method::POST, "/v2/transcripts").header("content-encoding", "gzip");
+    Answer::of(request.body(body.clone())).error(401, "unauthorized");
+}
+
+#[test]
 fn long_values_are_not_echoed() {
     let service = Setup::local().voice().start();
     let account = service.account();
