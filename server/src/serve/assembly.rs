@@ -338,7 +338,8 @@ impl Service {
             billing: Arc::new(BillingState { store: store.clone(), payments }),
             health: Arc::new(HealthState {
                 store: store.clone(),
-                last_check: Default::default(),
+                data: config.data.clone(),
+                last_checks: Default::default(),
                 metrics,
                 openapi: document.to_string(),
             }),

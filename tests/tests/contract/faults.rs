@@ -400,6 +400,24 @@ fn a_full_disk_fails_requests_and_loses_nothing() {
     assert_eq!(account.usage().len(), ids.len() + 3, "what was refused is not billed");
 }
 
+#[test]
+fn a_service_whose_disk_is_nearly_full_is_not_ready() {
+    let service = quick().prepare();
+    let Some(disk) = SmallDisk::mount(&service.data(), 128) else { return };
+    service.start();
+    let ready = || Answer::of(http().get(format!("{}/health/ready", service.api())));
+    assert_eq!(ready().status, 200, "{}", ready().text());
+    // The database has room for long.
+    let ballast = service.data().join("ballast-of-the-test");
+    std::fs::write(&ballast, vec![0; 80 << 20]).unwrap();
+    let answer = eventually("it is not ready", || Some(ready()).filter(|answer| answer.status == 503));
+    assert!(answer.json()["reason"].as_str().unwrap().contains("data folder"), "{}", answer.text());
+    assert_eq!(Answer::of(http().get(format!("{}/health/live", service.api()))).status, 200);
+    std::fs::remove_file(ballast).unwrap();
+    eventually("it is ready again", || (ready().status == 200).then_some(()));
+    drop(disk);
+}
+
 /// Leases, retries and sessions from before the clock was set back lie hours ahead.
 fn set_back(clock: &Clock, service: &Service, after_death: impl Fn() -> Option<Service>) {
     let (receiver, account) = (Receiver::new(), service.account());
