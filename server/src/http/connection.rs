@@ -58,6 +58,7 @@ pub async fn serve<H, S>(
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let activity = Activity::new(limits);
+    let displaced = place.as_ref().map(Place::displaced).unwrap_or_default();
     let mut connection = pin!(connection(handler, peer, socket, place, limits, &activity));
     let mut stopped = false;
     let ended = loop {
@@ -71,6 +72,10 @@ pub async fn serve<H, S>(
                 }
                 connection.as_mut().graceful_shutdown();
                 let _ = tokio::time::timeout(CLOSE_TIMEOUT, connection).await;
+                return;
+            }
+            () = displaced.cancelled() => {
+                tracing::debug!(%peer, "closing a connection without a request, for another");
                 return;
             }
             () = stopping.cancelled(), if !stopped => {
@@ -100,6 +105,9 @@ where
     let activity = activity.clone();
     let service = service_fn(move |request| {
         let (handler, place, open) = (handler.clone(), place.clone(), activity.request());
+        if let Some(place) = &place {
+            place.has_request();
+        }
         async move {
             let response = answer(handler, peer, request, place, limits).await;
             Ok::<_, Infallible>(response.map(|body| open.respond(body)))

@@ -1,12 +1,13 @@
 //! Connections that send nothing, too slowly, or do not read: each is closed, and no other client waits for it.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use auricle_tests::{Answer, Service, Setup, eventually, http, silence, wire};
+use auricle_tests::{Answer, Service, Setup, block_on, eventually, http, silence, wire};
 use reqwest::Method;
 use serde_json::json;
+use tokio::net::TcpSocket;
 
 /// Limits that a test can wait for.
 fn impatient() -> Setup {
@@ -96,6 +97,60 @@ fn an_address_has_its_share_of_connections_and_sessions() {
         let mut pair = pair.into_iter();
         pair.all(|mut stream| !is_closed(&mut stream)).then_some(())
     });
+}
+
+/// A connection to the API from an address of this machine.
+fn connect_from(service: &Service, last: u8) -> TcpStream {
+    let to: SocketAddr = service.api().trim_start_matches("http://").parse().unwrap();
+    let stream = block_on(async {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+        socket.connect(to).await.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+}
+
+/// Asks on an open connection. The status, or none where it is closed.
+fn ask(stream: &mut TcpStream) -> Option<u16> {
+    stream.write_all(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n").ok()?;
+    // The head and the body: one at a time, so that the next answer is read from its beginning.
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"}") {
+        let mut byte = [0];
+        (stream.read(&mut byte).ok()? > 0).then_some(())?;
+        answer.push(byte[0]);
+    }
+    wire::status(&String::from_utf8_lossy(&answer))
+}
+
+#[test]
+fn silent_connections_of_some_addresses_leave_places_for_others() {
+    let service = Setup::local().with("max_connections", 16).with("head_timeout_seconds", 300).start();
+    let mut asked = connect_from(&service, 2);
+    assert_eq!(ask(&mut asked), Some(200));
+    let mut silent: Vec<TcpStream> = (0..13).map(|_| connect_from(&service, 2)).collect();
+    // Two places are left, which are for others.
+    let refused = || is_closed(&mut connect_from(&service, 2));
+    eventually("another connection of the address is refused", || refused().then_some(()));
+    let mut others: Vec<TcpStream> = (3..5).map(|last| connect_from(&service, last)).collect();
+    for other in &mut others {
+        assert_eq!(ask(other), Some(200));
+    }
+    assert!(!silent.iter_mut().any(is_closed), "there was room for all");
+    // No place is left: silent connections go, the oldest first.
+    for (gone, last) in (5..8).enumerate() {
+        let mut newcomer = connect_from(&service, last);
+        assert_eq!(ask(&mut newcomer), Some(200));
+        assert_eq!(wire::read_to_end(&mut silent[gone]), "");
+        assert!(!silent[gone + 1..].iter_mut().any(is_closed));
+        others.push(newcomer);
+    }
+    assert_eq!(ask(&mut asked), Some(200), "a connection with a request keeps its place");
+    for other in &mut others {
+        assert_eq!(ask(other), Some(200));
+    }
 }
 
 #[test]
