@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::{Activity, Expiry};
 use super::admission::Place;
+use super::control_frames::Guarded;
 use super::request_body::{RequestBody, Rest, RestSlot};
 use super::response::Response;
 use super::transfer::TransferLimits;
@@ -123,7 +124,7 @@ where
         .keep_alive_interval(limits.idle)
         .max_concurrent_streams(256)
         .max_header_list_size(64 << 10);
-    builder.serve_connection_with_upgrades(TokioIo::new(socket), service).into_owned()
+    builder.serve_connection_with_upgrades(TokioIo::new(Guarded::new(socket)), service).into_owned()
 }
 
 /// Answers a request, and settles what is left of its body.

@@ -4,6 +4,7 @@ mod activity;
 pub mod admission;
 pub mod body;
 pub mod connection;
+mod control_frames;
 pub mod listener;
 pub mod proxies;
 pub mod query;

@@ -231,6 +231,22 @@ fn a_client_that_opens_no_window_for_its_responses_is_disconnected() {
 }
 
 #[test]
+fn a_flood_of_control_frames_ends_the_connection() {
+    let service = Setup::local().with("head_timeout_seconds", 300).start();
+    let frame =
+        |kind: u8, payload: &[u8]| [[0, 0, payload.len() as u8, kind, 0, 0, 0, 0, 0].as_slice(), payload].concat();
+    // SETTINGS, PING, WINDOW_UPDATE of the connection.
+    for flood in [frame(4, &[]), frame(6, &[7; 8]), frame(8, &[0, 0, 0, 1])] {
+        let mut stream = wire::connect(&service.api());
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        // The service may close before the last byte is sent.
+        let _ = stream.write_all(&flood.repeat(20_000));
+        wire::read_to_end(&mut stream);
+    }
+    assert!(service.metric("auricle_connections_flooded_total") >= 3.0);
+}
+
+#[test]
 fn a_request_without_a_host_is_400() {
     let service = Setup::local().start();
     let status = |head: &str| wire::status(&wire::exchange(&service.api(), head.as_bytes()));
