@@ -1,5 +1,5 @@
 //! Prompts over a transcript. Its text stands between two marks that no speaker in a recording can know, so no word of it
-//! can end the text. The rules before it and a reminder after it say that it is data; a small model may obey its words all the same.
+//! can end the text. The rules before it and a reminder after it state that it is data; a small model may obey its words all the same.
 
 use auricle_engine::extractive::{NOT_SAID, Passage, rank};
 use data_encoding::HEXLOWER;
