@@ -1,8 +1,8 @@
 //! Tensors of the CPU's backend from slices, and in the order of slices.
 
+use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::Flex;
 use burn::tensor::{Shape, TensorData};
 
 /// A tensor of `values`.

@@ -17,13 +17,13 @@
 //!   to the payment provider, time of live sessions
 //! - `http`: connections, bodies, queries, responses, rate limits
 //! - `billing`: prices, payment providers; `language`: language models and prompts over transcripts; `checkpoints`: what serves each
-//!   model, and pulls of published checkpoints; `speakers`: people whom transcripts name
+//!   model, and pulls of published checkpoints; `speakers`: people whom transcripts name; `webhook_secrets`: signatures of webhooks
 //! - `storage`: the object store; `outbound`: requests to URLs of users; `model_hub`: checkpoints from a model hub
 //! - `store`: the database; SQL lives here alone
 //! - `config`: settings; `languages`: language codes
 //! - `starter_models`: the starter models within the program
-//! - `notify`, `backoff`, `sharing`, `sound_format`, `visible`: signals between tasks, retry delays, shares of accounts, formats of
-//!   speech, characters that readers do not see
+//! - `notify`, `backoff`, `sharing`, `sound_format`, `sealing`, `visible`: signals between tasks, retry delays, shares of accounts,
+//!   formats of speech, encryption of secrets, characters that readers do not see
 //! - `ids`, `clock`: identifiers, time
 
 mod api;
@@ -52,6 +52,7 @@ mod notify;
 mod openapi;
 mod outbound;
 mod routes;
+mod sealing;
 mod serve;
 mod sharing;
 mod sound_format;
@@ -63,5 +64,6 @@ mod store;
 mod usage_reports;
 mod visible;
 mod webhook_outbox;
+mod webhook_secrets;
 
 pub use cli::main;

@@ -138,12 +138,13 @@ impl Outbound {
         &self,
         text: &str,
         body: String,
-        header: (&'static str, String),
+        headers: &[(&'static str, String)],
         timeout: Duration,
     ) -> Result<Response, OutboundError> {
         let url = self.check(text)?;
         let request = self.client.post(url).timeout(timeout).header("content-type", "application/json");
-        request.header(header.0, header.1).body(body).send().await.map_err(request_error)
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
+        request.body(body).send().await.map_err(request_error)
     }
 }
 

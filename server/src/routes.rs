@@ -6,13 +6,15 @@ use std::sync::LazyLock;
 
 use hyper::Method;
 
-use crate::api::{billing, chat, health, models, openai, speakers, transcripts, understanding, uploads, voices};
+use crate::api::{
+    billing, chat, health, models, openai, speakers, transcripts, understanding, uploads, voices, webhooks,
+};
 use crate::auth::openid as auth_openid;
 use crate::auth::{Access, SignedFor};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
     self, assets, audio, checkout, forgot, frame, join, keys, openid, operator, playground, reference, sign_in,
-    speakers as speaker_labels, stripe_events, team, usage, webhooks, welcome,
+    speakers as speaker_labels, stripe_events, team, usage, welcome,
 };
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
@@ -325,6 +327,24 @@ pub static ROUTES: &[Route] = &[
     ),
     api(
         Method::POST,
+        "/v2/webhooks/secret",
+        handler!(webhooks::rotate_secret, webhooks),
+        doc("webhooks", "Make or rotate the secret that signs webhooks", ResponseContent::Json("NewWebhookSecret")),
+    ),
+    api(
+        Method::GET,
+        "/v2/webhooks/secret",
+        handler!(webhooks::get_secret, webhooks),
+        doc("webhooks", "Tell if webhooks are signed", ResponseContent::Json("WebhookSecret")).fails(&[404]),
+    ),
+    api(
+        Method::DELETE,
+        "/v2/webhooks/secret",
+        handler!(webhooks::delete_secret, webhooks),
+        doc("webhooks", "Remove the secret: webhooks are no longer signed", ResponseContent::Empty).fails(&[404]),
+    ),
+    api(
+        Method::POST,
         "/v2/billing/checkout",
         handler!(billing::checkout, billing),
         doc("billing", "Get the address of a checkout page", ResponseContent::Json("Checkout")).fails(&[403, 409]),
@@ -489,9 +509,11 @@ pub static ROUTES: &[Route] = &[
     page(Method::POST, "/transcripts/{transcript_id}/delete", handler!(dashboard::transcripts::delete, dashboard)),
     page(Method::GET, "/usage", handler!(usage::show, dashboard)),
     page(Method::GET, "/usage.csv", handler!(usage::csv, dashboard)),
-    page(Method::GET, "/webhooks", handler!(webhooks::list, dashboard)),
-    page(Method::GET, "/webhooks/{delivery_id}", handler!(webhooks::show, dashboard)),
-    page(Method::POST, "/webhooks/{delivery_id}/send", handler!(webhooks::send, dashboard)),
+    page(Method::GET, "/webhooks", handler!(dashboard::webhooks::list, dashboard)),
+    page(Method::GET, "/webhooks/{delivery_id}", handler!(dashboard::webhooks::show, dashboard)),
+    page(Method::POST, "/webhooks/{delivery_id}/send", handler!(dashboard::webhooks::send, dashboard)),
+    page(Method::POST, "/webhooks/secret", handler!(dashboard::webhooks::rotate_secret, dashboard)),
+    page(Method::POST, "/webhooks/secret/remove", handler!(dashboard::webhooks::remove_secret, dashboard)),
     page(Method::GET, "/reference", handler!(reference::show, dashboard)),
     page(Method::GET, "/reference/{operation_id}", handler!(reference::operation, dashboard)),
     page(Method::GET, "/billing", handler!(dashboard::billing::show, dashboard)),

@@ -11,6 +11,7 @@ use crate::api::openai::speech::SpeechState;
 use crate::api::openai::transcriptions::TranscriptionsState;
 use crate::api::speakers::SpeakersState;
 use crate::api::uploads::UploadsState;
+use crate::api::webhooks::WebhooksState;
 use crate::auth::Authenticator;
 use crate::dashboard::DashboardState;
 use crate::http::proxies::TrustedProxies;
@@ -30,6 +31,7 @@ pub struct AppState {
     pub speech: Arc<SpeechState>,
     pub speakers: Arc<SpeakersState>,
     pub billing: Arc<BillingState>,
+    pub webhooks: Arc<WebhooksState>,
     pub health: Arc<HealthState>,
     pub realtime: Arc<LiveState>,
     pub agent: Arc<AgentState>,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use reqwest::Response;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,7 @@ use crate::notify::Notifiers;
 use crate::outbound::{self, Outbound, OutboundError};
 use crate::sharing::{Places, Round};
 use crate::store::{Result, Store, WebhookAttempt, WebhookDelivery};
+use crate::webhook_secrets::WebhookSecrets;
 
 /// The most deliveries at a time. They wait for the receivers for the most part.
 const MAX_CONCURRENT: usize = 64;
@@ -30,6 +32,7 @@ enum Delivered {
 pub struct WebhookOutbox {
     pub store: Store,
     pub outbound: Outbound,
+    pub secrets: Arc<WebhookSecrets>,
     pub notifiers: Arc<Notifiers>,
     /// Timeout of one attempt.
     pub timeout: Duration,
@@ -118,10 +121,8 @@ impl WebhookOutbox {
     }
 
     async fn attempt(&self, delivery: &WebhookDelivery) -> (WebhookAttempt, Delivered) {
-        let header = ("x-svc-delivery", format!("{}-{}", delivery.id, delivery.attempt));
         let (began_at, began) = (clock::now_ms(), Instant::now());
-        let body = body_of(&delivery.event, &delivery.transcript_id);
-        let posted = self.outbound.post_json(&delivery.url, body, header, self.timeout).await;
+        let posted = self.post(delivery, began_at).await;
         let mut attempt = WebhookAttempt {
             number: delivery.attempt,
             began_at,
@@ -152,6 +153,19 @@ impl WebhookOutbox {
             }
         };
         (attempt, delivered)
+    }
+
+    /// Sends a webhook, signed if its account has a secret.
+    async fn post(&self, delivery: &WebhookDelivery, now_ms: i64) -> std::result::Result<Response, OutboundError> {
+        let body = body_of(&delivery.event, &delivery.transcript_id);
+        let signer = self.secrets.signer(&delivery.account).await.map_err(|error| {
+            tracing::error!(%error, "reading the secret of a webhook failed");
+            OutboundError::Failed("the webhook secret cannot be read; rotate it if this stays".into())
+        })?;
+        let signature = signer.map(|signer| signer.headers(&delivery.id, now_ms, &body));
+        let mut headers = vec![("x-svc-delivery", format!("{}-{}", delivery.id, delivery.attempt))];
+        headers.extend(signature.into_iter().flatten());
+        self.outbound.post_json(&delivery.url, body, &headers, self.timeout).await
     }
 }
 

@@ -397,11 +397,16 @@ impl Service {
         ended(command.stdin(Stdio::null()).output().expect("auricle starts"))
     }
 
-    /// Runs `auricle accounts link` on this service's data, and returns the path of the link on the dashboard.
-    pub fn password_link(&self, email: &str) -> String {
+    /// Runs `auricle accounts` on this service's data.
+    pub fn accounts<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Run {
         let mut command = command();
-        command.envs(self.environment()).args(["accounts", "link", email, "--data"]).arg(self.data());
-        let run = ended(command.stdin(Stdio::null()).output().expect("auricle starts"));
+        command.envs(self.environment()).arg("accounts").args(args).arg("--data").arg(self.data());
+        ended(command.stdin(Stdio::null()).output().expect("auricle starts"))
+    }
+
+    /// Makes a link with `auricle accounts link`, and returns its path on the dashboard.
+    pub fn password_link(&self, email: &str) -> String {
+        let run = self.accounts(["link", email]);
         assert_eq!(run.status, Some(0), "{}", run.stderr);
         let at = run.stdout.find("/welcome/").expect("a link");
         run.stdout[at..].trim().to_owned()

@@ -17,6 +17,7 @@ pub mod understanding;
 pub mod upload_quota;
 pub mod uploads;
 pub mod voices;
+pub mod webhooks;
 
 use std::sync::Arc;
 

@@ -1,10 +1,13 @@
-//! `auricle accounts`: links with which people set their passwords.
+//! `auricle accounts`: what an administrator does for accounts in the service's database. The service may be running.
 
 use clap::{Args, Subcommand};
 
 use super::keys::{DatabaseArgs, database, email};
 use super::{Failure, Result, output};
 use crate::serve;
+use crate::speakers::service_secret;
+use crate::store::{Account, Store};
+use crate::webhook_secrets::WebhookSecrets;
 use url::Url;
 
 #[derive(Subcommand)]
@@ -17,10 +20,20 @@ Examples:
   auricle accounts link                          for the first account
   auricle accounts link ops@example.com          for another account, which `auricle keys create` or a sign-up has made")]
     Link(LinkArgs),
+    /// Make a secret that signs an account's webhooks, and print it, which is done this once
+    #[command(after_help = "\
+Webhooks are then signed as https://www.standardwebhooks.com says. If the account has a secret, this one takes its place, and both
+sign for a day.
+
+Examples:
+  auricle accounts webhook-secret                for the first account
+  auricle accounts webhook-secret --remove       no more signatures")]
+    WebhookSecret(WebhookSecretArgs),
 }
 
+/// An account of an existing database.
 #[derive(Args)]
-pub struct LinkArgs {
+struct AccountArgs {
     /// The email address of an account or of a member of its team [default: the first account]
     #[arg(value_name = "EMAIL", value_parser = email)]
     account: Option<String>,
@@ -28,28 +41,70 @@ pub struct LinkArgs {
     database: DatabaseArgs,
 }
 
+impl AccountArgs {
+    async fn find(&self) -> Result<(Store, Account)> {
+        let store = self.database.open_existing().await?;
+        let account = match &self.account {
+            Some(email) => store.account_named(email).await.map_err(database)?,
+            None => store.first_account().await.map_err(database)?,
+        };
+        Ok((store, account.ok_or_else(|| Failure::Service("there is no such account".into()))?))
+    }
+}
+
+#[derive(Args)]
+pub struct LinkArgs {
+    #[command(flatten)]
+    of: AccountArgs,
+}
+
+#[derive(Args)]
+pub struct WebhookSecretArgs {
+    #[command(flatten)]
+    of: AccountArgs,
+    /// Remove the secret: webhooks are no longer signed
+    #[arg(long)]
+    remove: bool,
+}
+
 pub fn run(command: &AccountsCommand) -> Result<()> {
     super::log_to_stderr(super::Log::Text);
-    let AccountsCommand::Link(args) = command;
-    super::runtime()?.block_on(link(args))
+    super::runtime()?.block_on(async {
+        match command {
+            AccountsCommand::Link(args) => link(args).await,
+            AccountsCommand::WebhookSecret(args) => webhook_secret(args).await,
+        }
+    })
 }
 
 async fn link(args: &LinkArgs) -> Result<()> {
-    let store = args.database.open_existing().await?;
-    let config = args.database.settings()?;
-    let account = match &args.account {
-        Some(email) => store.account_named(email).await.map_err(database)?,
-        None => store.first_account().await.map_err(database)?,
-    };
-    let account = account.ok_or_else(|| Failure::Service("there is no such account".into()))?;
+    let (store, account) = args.of.find().await?;
+    let config = args.of.database.settings()?;
     let dashboard = match config.dashboard_public_url {
         Some(url) => url,
         None => Url::parse(&format!("http://{}", config.dashboard_listen))
             .map_err(|error| Failure::Service(error.to_string()))?,
     };
     // The address may be a member's.
-    let address = args.account.as_deref().unwrap_or(&account.email);
+    let address = args.of.account.as_deref().unwrap_or(&account.email);
     let link = serve::password_link(&store, account.id.clone(), address, &dashboard).await.map_err(database)?;
     store.close().await;
     output::print(&format!("{link}\n"))
+}
+
+async fn webhook_secret(args: &WebhookSecretArgs) -> Result<()> {
+    let (store, account) = args.of.find().await?;
+    if args.remove {
+        let removed = store.delete_webhook_secret(&account.id).await.map_err(database)?;
+        store.close().await;
+        return match removed {
+            true => Ok(()),
+            false => Err(Failure::Service(format!("{} has no webhook secret", account.email))),
+        };
+    }
+    let secrets = WebhookSecrets::new(store.clone(), &service_secret(&store).await.map_err(database)?);
+    let rotated = secrets.rotate(&account.id).await;
+    let (secret, _) = rotated.map_err(|error| Failure::Service(format!("the secret: {error}")))?;
+    store.close().await;
+    output::print(&format!("{secret}\n"))
 }

@@ -49,6 +49,7 @@ use crate::http::response::Result;
 use crate::notify::Notifiers;
 use crate::storage::Storage;
 use crate::store::Store;
+use crate::webhook_secrets::WebhookSecrets;
 pub use attempts::Attempts;
 pub use frame::BrowserRules;
 pub use operator::Operation;
@@ -67,6 +68,7 @@ pub struct DashboardState {
     pub engine: Option<Engine>,
     pub payments: Arc<PaymentProvider>,
     pub notifiers: Arc<Notifiers>,
+    pub webhook_secrets: Arc<WebhookSecrets>,
     pub transcripts: Arc<TranscriptsState>,
     pub cookies: Cookies,
     pub passwords: Passwords,

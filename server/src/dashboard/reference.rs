@@ -74,6 +74,7 @@ fn name_of(tag: &str) -> &'static str {
         "transcripts" => EN.tag_transcripts,
         "uploads" => EN.tag_uploads,
         "speakers" => EN.tag_speakers,
+        "webhooks" => EN.tag_webhooks,
         "language" => EN.tag_language,
         "models" => EN.tag_models,
         "billing" => EN.tag_billing,
@@ -114,8 +115,18 @@ impl Reference {
 }
 
 /// Tags in the order in which somebody needs them.
-const ORDER: [&str; 9] =
-    ["transcripts", "uploads", "speakers", "language", "realtime", "voice-agent", "models", "billing", "openai"];
+const ORDER: [&str; 10] = [
+    "transcripts",
+    "uploads",
+    "speakers",
+    "webhooks",
+    "language",
+    "realtime",
+    "voice-agent",
+    "models",
+    "billing",
+    "openai",
+];
 
 impl Operation {
     fn new(schemas: &Schemas<'_>, server: &str, path: &str, method: &str, described: &Value) -> Self {

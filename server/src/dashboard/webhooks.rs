@@ -1,4 +1,4 @@
-//! Webhooks: what was sent, what each attempt came to, and sending one again.
+//! Webhooks: what was sent, what each attempt came to, sending one again, and the secret that signs them, which is shown once.
 
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use super::form::Form;
 use super::frame::{Frame, Section, page, private};
 use super::shown::Time;
 use super::words::EN;
+use crate::clock;
 use crate::context::RequestContext;
 use crate::http::response::{ApiError, Response, Result, see_other};
 use crate::ids::DeliveryId;
-use crate::store::{ListedWebhook, WebhookState};
+use crate::store::{ListedWebhook, WebhookSecret, WebhookState};
 use crate::webhook_outbox::body_of;
 
 /// Webhooks of a page.
@@ -26,6 +27,24 @@ struct ListPage {
     /// The address of the next page.
     older: Option<String>,
     is_first: bool,
+    /// The secret that was just created.
+    new_secret: Option<String>,
+    secret: Option<Secret>,
+}
+
+/// The secret that signs webhooks.
+struct Secret {
+    ending: String,
+    created: Time,
+    /// The secret before it signs, too, until then.
+    previous: Option<Time>,
+}
+
+impl From<WebhookSecret> for Secret {
+    fn from(secret: WebhookSecret) -> Self {
+        let previous = secret.previous.map(|(_, until)| until).filter(|until| clock::now_ms() < *until);
+        Self { ending: secret.ending, created: Time::new(secret.created_at), previous: previous.map(Time::new) }
+    }
 }
 
 #[derive(Template)]
@@ -86,13 +105,44 @@ fn row(webhook: ListedWebhook) -> Row {
 
 /// `GET /webhooks`
 pub async fn list(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
-    let frame = Frame::new(&state, &request, Section::Webhooks, EN.webhooks).await?;
+    page(&list_page(&state, &request).await?)
+}
+
+async fn list_page(state: &DashboardState, request: &RequestContext) -> Result<ListPage> {
+    let frame = Frame::new(state, request, Section::Webhooks, EN.webhooks).await?;
+    let account = &request.account()?.id;
     let after = request.query("after").unwrap_or_default().replace('\0', "");
-    let mut found = state.store.list_webhooks(&request.account()?.id, &after, PAGE as i64 + 1).await?;
+    let mut found = state.store.list_webhooks(account, &after, PAGE as i64 + 1).await?;
     let has_older = found.len() > PAGE;
     found.truncate(PAGE);
     let older = found.last().filter(|_| has_older).map(|last| format!("/webhooks?after={}", last.id));
-    page(&ListPage { frame, rows: found.into_iter().map(row).collect(), older, is_first: after.is_empty() })
+    Ok(ListPage {
+        frame,
+        rows: found.into_iter().map(row).collect(),
+        older,
+        is_first: after.is_empty(),
+        new_secret: None,
+        secret: state.store.webhook_secret(account).await?.map(Secret::from),
+    })
+}
+
+/// `POST /webhooks/secret`
+pub async fn rotate_secret(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let list = list_page(&state, &request).await?;
+    let account = request.account()?.id.clone();
+    Form::read(request).await?;
+    let rotated = state.webhook_secrets.rotate(&account).await;
+    let (secret, stored) = rotated.map_err(|error| ApiError::internal(&error))?;
+    page(&ListPage { new_secret: Some(secret), secret: Some(stored.into()), ..list })
+}
+
+/// `POST /webhooks/secret/remove`
+pub async fn remove_secret(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let account = request.account()?.id.clone();
+    Form::read(request).await?;
+    // Without a secret there is nothing to do.
+    state.store.delete_webhook_secret(&account).await?;
+    Ok(private(see_other("/webhooks")))
 }
 
 fn unknown() -> ApiError {

@@ -266,6 +266,16 @@ words! {
     webhook_answer = "The beginning of the answer";
     webhook_body = "What is sent";
     webhook_gone = "There is no such webhook. They are kept for 30 days, and go with their transcript.";
+    webhook_signatures = "Signatures";
+    webhook_unsigned = "With a secret, every webhook is signed, and receivers can check that it comes from here.";
+    webhook_signed = "Webhooks are signed with the secret that was created";
+    webhook_secret_ends = "and ends in";
+    webhook_previous = "The secret before it signs, too, until";
+    webhook_secret = "The webhook secret";
+    webhook_secret_create = "Create a secret";
+    webhook_secret_rotate = "Rotate the secret";
+    webhook_secret_remove = "Remove the secret";
+    webhook_secret_remove_confirm = "Remove the secret? Webhooks are then no longer signed.";
 
     reference = "API reference";
     reference_lead = "Every request of the API with its fields and answers. Most can be tried here.";
@@ -274,6 +284,7 @@ words! {
     tag_transcripts = "Transcripts";
     tag_uploads = "Uploads";
     tag_speakers = "Names of speakers";
+    tag_webhooks = "Signatures of webhooks";
     tag_language = "Questions and conversations";
     tag_models = "Models and voices";
     tag_billing = "Billing";

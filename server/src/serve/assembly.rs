@@ -22,6 +22,7 @@ use crate::api::rendering::Renderer;
 use crate::api::speakers::{self, SpeakersState};
 use crate::api::upload_quota::UploadQuota;
 use crate::api::uploads::UploadsState;
+use crate::api::webhooks::WebhooksState;
 use crate::auth::Authenticator;
 use crate::auth::openid::OpenId;
 use crate::auth::visitor::Cookies;
@@ -50,6 +51,7 @@ use crate::storage::Storage;
 use crate::store::Store;
 use crate::usage_reports::UsageReporter;
 use crate::webhook_outbox::WebhookOutbox;
+use crate::webhook_secrets::WebhookSecrets;
 
 /// Histogram buckets of request and job times, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
@@ -183,6 +185,7 @@ impl Service {
         let models = language_models(config, engine.as_ref())?;
         let profiles =
             Profiles::new(store.clone(), catalog.clone(), config.speaker_key.as_deref().unwrap_or(&signing_key));
+        let webhook_secrets = WebhookSecrets::new(store.clone(), &signing_key);
 
         let workers = engine.clone().map(|engine| Workers {
             jobs: Arc::new(JobRunner {
@@ -208,6 +211,7 @@ impl Service {
             webhooks: Arc::new(WebhookOutbox {
                 store: store.clone(),
                 outbound: outbound.clone(),
+                secrets: webhook_secrets.clone(),
                 notifiers: notifiers.clone(),
                 timeout: seconds(config.webhook_timeout_seconds),
                 retry_seconds: config.webhook_retry_seconds.clone(),
@@ -292,6 +296,7 @@ impl Service {
             engine: engine.clone(),
             payments: payments.clone(),
             notifiers: notifiers.clone(),
+            webhook_secrets: webhook_secrets.clone(),
             transcripts: transcripts.clone(),
             cookies: cookies.clone(),
             passwords: Passwords::new(),
@@ -336,6 +341,7 @@ impl Service {
                 secret: signing_key,
             }),
             billing: Arc::new(BillingState { store: store.clone(), payments }),
+            webhooks: Arc::new(WebhooksState { store: store.clone(), secrets: webhook_secrets }),
             health: Arc::new(HealthState {
                 store: store.clone(),
                 data: config.data.clone(),

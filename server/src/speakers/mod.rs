@@ -1,7 +1,5 @@
 //! The people whom an account's transcripts may name. What identifies a voice is encrypted before it is stored, and never logged.
 
-mod sealing;
-
 use std::io;
 use std::sync::Arc;
 
@@ -10,10 +8,9 @@ use data_encoding::HEXLOWER;
 
 use crate::clock;
 use crate::ids::{AccountId, SpeakerId, random};
+use crate::sealing::{SealError, Sealer};
 use crate::store::{self, Speaker, Store};
 use crate::visible;
-pub use sealing::SealError;
-use sealing::Sealer;
 
 /// The most people of an account.
 pub const MAX_SPEAKERS: i64 = 1000;

@@ -30,6 +30,7 @@ mod users;
 mod waveforms;
 mod webhook_log;
 mod webhook_outbox;
+mod webhook_secrets;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -76,6 +77,7 @@ pub use users::PasswordLink;
 pub use waveforms::{LOUDEST, Waveform};
 pub use webhook_log::{ListedWebhook, WebhookAttempt, WebhookState};
 pub use webhook_outbox::WebhookDelivery;
+pub use webhook_secrets::WebhookSecret;
 
 /// An error of the database.
 pub type Error = sqlx::Error;

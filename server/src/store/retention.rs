@@ -93,8 +93,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Deletes expired webhooks, payment events, idempotency keys, sign-ins, links, invitations and
-    /// letters.
+    /// Deletes expired webhooks, payment events, idempotency keys, sign-ins, links, invitations, letters and rotated webhook secrets.
     pub async fn delete_expired_records(&self) -> Result<()> {
         let now = clock::now_ms();
         for (sql, before) in [
@@ -107,6 +106,7 @@ impl Store {
             ("DELETE FROM mails WHERE state = 'pending' AND expires_at < $1", now),
             ("DELETE FROM mails WHERE state <> 'pending' AND created_at < $1", now - MAILS_MS),
             ("DELETE FROM sign_ins WHERE expires_at < $1", now),
+            ("UPDATE webhook_secrets SET previous_sealed = NULL, previous_until = NULL WHERE previous_until < $1", now),
             // A live session may still name the key of a sign-in that has ended.
             (
                 "DELETE FROM api_keys WHERE of_sign_in = 1 AND created_at < $1

@@ -24,13 +24,14 @@ const MIGRATIONS: [(i64, &str, &str); 13] = [
 ];
 
 /// Those after it.
-const LATER: [(i64, &str, &str); 6] = [
+const LATER: [(i64, &str, &str); 7] = [
     (15, "speaker_names", include_str!("migrations/0015_speaker_names.sql")),
     (16, "waveforms", include_str!("migrations/0016_waveforms.sql")),
     (17, "nodes", include_str!("migrations/0017_nodes.sql")),
     (18, "identities", include_str!("migrations/0018_identities.sql")),
     (19, "pulls", include_str!("migrations/0019_pulls.sql")),
     (20, "speakers", include_str!("migrations/0020_speakers.sql")),
+    (21, "webhook_secrets", include_str!("migrations/0021_webhook_secrets.sql")),
 ];
 
 /// The migration with a trigger, for which each database has a language of its own.

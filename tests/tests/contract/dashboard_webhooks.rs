@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::postgres;
+use crate::webhook_signatures::is_signed_with;
 
 fn quick() -> Setup {
     Setup::local().with("webhook_timeout_seconds", 1).with("webhook_retry_seconds", "[1]")
@@ -203,4 +204,40 @@ fn webhooks_go_with_their_transcript() {
     assert!(visitor.get(&format!("/webhooks/{}", left[0])).text().contains(&kept));
     let deleted = all.iter().find(|id| !left.contains(id)).unwrap();
     assert_eq!(visitor.get(&format!("/webhooks/{deleted}")).status, 404);
+}
+
+#[test]
+fn the_secret_of_webhooks_is_shown_once() {
+    let service = quick().start();
+    let receiver = Receiver::new();
+    let (mut visitor, account) = visitor(&service);
+    let create = |visitor: &mut Visitor| {
+        let page = visitor.post("/webhooks/secret", &[]);
+        assert_eq!((page.status, page.header("cache-control")), (200, Some("no-store")));
+        let shown = page.text().split_once("<code id=\"secret\" tabindex=\"0\">").expect("the secret").1;
+        shown.split('<').next().unwrap().to_owned()
+    };
+    assert!(visitor.get("/webhooks").text().contains("Create a secret"));
+    let first = create(&mut visitor);
+    let page = visitor.get("/webhooks");
+    let shown =
+        |page: &Answer, secret: &str| page.text().contains(&format!("<code>{}</code>", &secret[secret.len() - 4..]));
+    assert!(shown(&page, &first) && !page.text().contains(&first) && !page.text().contains("Create a secret"));
+    let mut member = visitor.member(&service);
+    let second = create(&mut member);
+    assert!(
+        shown(&visitor.get("/webhooks"), &second) && visitor.get("/webhooks").text().contains("The secret before it")
+    );
+    notify(&account, &receiver.url("/hook"));
+    assert!(is_signed_with(&receiver.wait("/hook", 1)[0], &[&second, &first]));
+    for token in ["", "x"] {
+        assert_eq!(visitor.post_with(token, "/webhooks/secret", &[]).status, 403);
+        assert_eq!(visitor.post_with(token, "/webhooks/secret/remove", &[]).status, 403);
+    }
+    assert_eq!(Visitor::new(&service).post("/webhooks/secret", &[]).header("location"), Some("/login"));
+    assert!(shown(&visitor.get("/webhooks"), &second), "nothing has changed");
+    assert_eq!(visitor.post("/webhooks/secret/remove", &[]).header("location"), Some("/webhooks"));
+    assert!(visitor.get("/webhooks").text().contains("Create a secret"));
+    notify(&account, &receiver.url("/unsigned"));
+    assert!(!receiver.wait("/unsigned", 1)[0].headers.contains_key("webhook-signature"));
 }

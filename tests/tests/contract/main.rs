@@ -46,6 +46,7 @@ mod understanding_stream;
 mod uploads;
 mod voice_agent;
 mod walkthrough;
+mod webhook_signatures;
 mod webhooks;
 
 /// The PostgreSQL server that the tests share, each with a database of its own; none where the machine lacks PostgreSQL.
