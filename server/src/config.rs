@@ -143,8 +143,8 @@ pub struct Config {
     pub free_credit_cents: u32,
     /// The key that profiles of voices are encrypted with. Default: the service's own, which is in the database.
     pub speaker_key: Option<String>,
-    /// Anybody who reaches the dashboard may create an account.
-    pub sign_up: bool,
+    /// People who reach the dashboard may create accounts. Default: the first one alone.
+    pub sign_up: Option<bool>,
     /// The issuer of a provider of OpenID Connect, which signs people in to the dashboard, too.
     pub openid_issuer: Option<String>,
     /// The id of the dashboard there.
@@ -299,7 +299,7 @@ impl Default for Config {
             unused_upload_days: 30,
             free_credit_cents: 1000,
             speaker_key: None,
-            sign_up: true,
+            sign_up: None,
             openid_issuer: None,
             openid_client_id: None,
             openid_client_secret: None,

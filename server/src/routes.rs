@@ -525,6 +525,7 @@ pub static ROUTES: &[Route] = &[
     // The handlers answer everybody but operators as if there were nothing.
     visitor(Method::GET, "/operator", handler!(operator::show, dashboard)),
     visitor(Method::POST, "/operator", handler!(operator::start_pull, dashboard)),
+    visitor(Method::POST, "/operator/limits", handler!(operator::set_limit, dashboard)),
     visitor(Method::GET, "/data/operator/pull", handler!(operator::progress, dashboard)),
     page(Method::GET, "/playground", handler!(playground::file, dashboard)),
     page(Method::GET, "/playground/live", handler!(playground::live, dashboard)),

@@ -1,4 +1,4 @@
-//! Secrets that sign an account's webhooks as Standard Webhooks 1.0 says (<https://www.standardwebhooks.com>). They are encrypted in the
+//! Secrets that sign an account's webhooks as Standard Webhooks 1.0 specifies (<https://www.standardwebhooks.com>). They are encrypted in the
 //! database, and shown once.
 
 use std::io;

@@ -59,10 +59,10 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// The defaults, on the tiny checkpoint; private addresses are refused.
+    /// The defaults, on the tiny checkpoint; private addresses are refused. Anybody may sign up, so that tests have accounts.
     pub fn new() -> Self {
         Self {
-            settings: BTreeMap::new(),
+            settings: BTreeMap::from([("sign_up".to_owned(), "true".to_owned())]),
             variables: BTreeMap::new(),
             models: None,
             config: None,
@@ -81,6 +81,12 @@ impl Setup {
     /// Sets a key of the configuration.
     pub fn with(mut self, key: &str, value: impl ToString) -> Self {
         self.settings.insert(key.to_owned(), value.to_string());
+        self
+    }
+
+    /// Leaves a key of the configuration at its default.
+    pub fn unset(mut self, key: &str) -> Self {
+        self.settings.remove(key);
         self
     }
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use auricle_engine::Catalog;
 
 use self::rendering::Renderer;
+use crate::config::BillingProvider;
 use crate::notify::Notifiers;
 use crate::outbound::Outbound;
 use crate::storage::Storage;
@@ -37,6 +38,7 @@ pub struct TranscriptsState {
     pub catalog: Arc<Catalog>,
     pub notifiers: Arc<Notifiers>,
     pub renderer: Arc<Renderer>,
+    pub billing_provider: BillingProvider,
     /// Transcripts of an account that may wait at a time.
     pub max_queued: i64,
 }

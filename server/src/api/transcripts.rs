@@ -117,7 +117,11 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
             }
             let created = state.store.create_transcript(&new, idempotency).await?;
             if let Created::NoCredit(allowance) = created {
-                return Err(ApiError::billing_required(no_credit(allowance, new.reserved_cents)));
+                return Err(ApiError::billing_required(no_credit(
+                    allowance,
+                    new.reserved_cents,
+                    state.billing_provider,
+                )));
             }
             created
         }
@@ -154,7 +158,9 @@ pub async fn start(state: &TranscriptsState, new: &NewTranscript) -> Result<Tran
             state.notifiers.jobs.notify_one();
             Ok(id)
         }
-        Created::NoCredit(allowance) => Err(ApiError::billing_required(no_credit(allowance, new.reserved_cents))),
+        Created::NoCredit(allowance) => {
+            Err(ApiError::billing_required(no_credit(allowance, new.reserved_cents, state.billing_provider)))
+        }
         Created::NoUpload | Created::Conflict => Err(ApiError::not_found("The upload was deleted meanwhile.")),
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::{HeaderMap, Uri};
 
-use crate::billing::PaymentProvider;
+use crate::billing::{PaymentProvider, way_out};
 use crate::clock;
+use crate::config::BillingProvider;
 use crate::http::query;
 use crate::http::rate_limits::Client;
 use crate::http::response::{ApiError, Result};
@@ -164,15 +165,15 @@ impl Authenticator {
 ///
 /// # Errors
 /// 402 if the credit does not cover it and there is no subscription.
-pub fn require_credit(allowance: Allowance, estimate_cents: i64) -> Result<()> {
+pub fn require_credit(allowance: Allowance, estimate_cents: i64, provider: BillingProvider) -> Result<()> {
     if allowance.allows(estimate_cents) {
         return Ok(());
     }
-    Err(ApiError::billing_required(no_credit(allowance, estimate_cents)))
+    Err(ApiError::billing_required(no_credit(allowance, estimate_cents, provider)))
 }
 
 /// Says why the credit does not cover a cost, and what to do.
-pub fn no_credit(allowance: Allowance, estimate_cents: i64) -> String {
+pub fn no_credit(allowance: Allowance, estimate_cents: i64, provider: BillingProvider) -> String {
     let Allowance { balance, reserved, .. } = allowance;
     let why = match (balance, reserved) {
         (..=0, _) => "The free credit is used up.".into(),
@@ -181,7 +182,7 @@ pub fn no_credit(allowance: Allowance, estimate_cents: i64) -> String {
             "This would cost {estimate_cents} cents. Of the {balance} cents of credit that remain, work in progress has reserved {reserved}."
         ),
     };
-    format!("{why} Add a payment method: POST /v2/billing/checkout gives the address.")
+    format!("{why} {}", way_out(provider))
 }
 
 fn bearer(headers: &HeaderMap) -> Result<&str> {
@@ -201,6 +202,16 @@ fn bearer(headers: &HeaderMap) -> Result<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_names_the_way_out_of_its_provider() {
+        let allowance = Allowance { balance: 0, reserved: 0, subscribed: false };
+        let message = |provider| require_credit(allowance, 1, provider).unwrap_err().message;
+        let (local, stripe) = (message(BillingProvider::Local), message(BillingProvider::Stripe));
+        assert!(local.contains("auricle accounts unlimited") && !local.contains("/v2/billing/checkout"), "{local}");
+        assert!(stripe.contains("/v2/billing/checkout") && !stripe.contains("unlimited"), "{stripe}");
+        require_credit(Allowance { subscribed: true, ..allowance }, 1, BillingProvider::Local).unwrap();
+    }
 
     #[test]
     fn only_a_bearer_key_is_accepted() {

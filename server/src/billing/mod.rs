@@ -86,6 +86,16 @@ impl Price {
     }
 }
 
+/// What to do when the free credit is used up.
+pub fn way_out(provider: BillingProvider) -> &'static str {
+    match provider {
+        BillingProvider::Local => {
+            "An operator lifts the limit with a click on the dashboard's page Operator, or with `auricle accounts unlimited EMAIL`."
+        }
+        BillingProvider::Stripe => "Add a payment method: POST /v2/billing/checkout gives the address.",
+    }
+}
+
 /// The payment provider, which collects billable usage.
 pub enum PaymentProvider {
     /// No payments are collected; the service shows its own checkout page.

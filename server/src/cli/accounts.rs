@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::keys::{DatabaseArgs, database, email};
 use super::{Failure, Result, output};
+use crate::config::BillingProvider;
 use crate::serve;
 use crate::speakers::service_secret;
 use crate::store::{Account, Store};
@@ -22,13 +23,22 @@ Examples:
     Link(LinkArgs),
     /// Make a secret that signs an account's webhooks, and print it, which is done this once
     #[command(after_help = "\
-Webhooks are then signed as https://www.standardwebhooks.com says. If the account has a secret, this one takes its place, and both
+Webhooks are then signed as https://www.standardwebhooks.com specifies. If the account has a secret, this one takes its place, and both
 sign for a day.
 
 Examples:
   auricle accounts webhook-secret                for the first account
   auricle accounts webhook-secret --remove       no more signatures")]
     WebhookSecret(WebhookSecretArgs),
+    /// Lift the limit of an account's free credit, where billing_provider is local
+    #[command(after_help = "\
+Usage is recorded as before, and nothing is refused. The service may be running.
+
+Examples:
+  auricle accounts unlimited                     for the first account
+  auricle accounts unlimited ops@example.com
+  auricle accounts unlimited ops@example.com --off")]
+    Unlimited(UnlimitedArgs),
 }
 
 /// An account of an existing database.
@@ -67,12 +77,22 @@ pub struct WebhookSecretArgs {
     remove: bool,
 }
 
+#[derive(Args)]
+pub struct UnlimitedArgs {
+    #[command(flatten)]
+    of: AccountArgs,
+    /// Set the limit again
+    #[arg(long)]
+    off: bool,
+}
+
 pub fn run(command: &AccountsCommand) -> Result<()> {
     super::log_to_stderr(super::Log::Text);
     super::runtime()?.block_on(async {
         match command {
             AccountsCommand::Link(args) => link(args).await,
             AccountsCommand::WebhookSecret(args) => webhook_secret(args).await,
+            AccountsCommand::Unlimited(args) => unlimited(args).await,
         }
     })
 }
@@ -107,4 +127,16 @@ async fn webhook_secret(args: &WebhookSecretArgs) -> Result<()> {
     let (secret, _) = rotated.map_err(|error| Failure::Service(format!("the secret: {error}")))?;
     store.close().await;
     output::print(&format!("{secret}\n"))
+}
+
+async fn unlimited(args: &UnlimitedArgs) -> Result<()> {
+    if args.of.database.settings()?.billing_provider != BillingProvider::Local {
+        let reason = "billing_provider is not local: a subscription with the payment provider lifts the limit";
+        return Err(Failure::Service(reason.into()));
+    }
+    let (store, account) = args.of.find().await?;
+    store.set_unlimited(&account.id, !args.off).await.map_err(database)?;
+    store.close().await;
+    let state = if args.off { "has the limit of its free credit again" } else { "has no limit now" };
+    output::print(&format!("{} {state}\n", account.email))
 }

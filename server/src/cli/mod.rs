@@ -73,7 +73,7 @@ enum Command {
     /// Create, list and revoke API keys of the service
     #[command(subcommand, arg_required_else_help = true)]
     Keys(keys::KeysCommand),
-    /// Administer accounts: links that set passwords, secrets of webhooks
+    /// Administer accounts: links that set passwords, secrets of webhooks, limits of the free credit
     #[command(subcommand, arg_required_else_help = true)]
     Accounts(accounts::AccountsCommand),
     /// Transcribe audio or video files

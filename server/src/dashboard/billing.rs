@@ -27,6 +27,8 @@ struct BillingPage {
     subscribed: bool,
     /// No payments are collected here.
     is_local: bool,
+    /// The reader may lift the limit.
+    is_operator: bool,
     rates: Vec<Rate>,
     /// The limit of the budget alarm in dollars; empty without one.
     budget: String,
@@ -91,6 +93,7 @@ async fn billing_page(state: &DashboardState, frame: Frame, account: &Account) -
         rate: format!("${:.3}", price.rate_usd()),
     });
     Ok(BillingPage {
+        is_operator: frame.signed_in.as_ref().is_some_and(|navigation| navigation.is_operator),
         frame,
         balance: dollars(credit.balance),
         granted: dollars(credit.granted),

@@ -39,8 +39,12 @@ fn sent(email: &str, explanation: &str) -> Result<Response> {
     page(&SentPage { frame: Frame::plain(EN.sent, ""), email, explanation })
 }
 
-pub(super) fn no_sign_up() -> ApiError {
-    ApiError::not_found(EN.sign_up_closed)
+/// Refuses pages that create accounts where none may be created.
+pub(super) async fn check_sign_up(state: &DashboardState) -> Result<()> {
+    match state.store.may_sign_up(state.sign_up).await? {
+        true => Ok(()),
+        false => Err(ApiError::not_found(EN.sign_up_closed)),
+    }
 }
 
 /// Refuses pages that need mail where none is sent.
@@ -82,9 +86,7 @@ pub(super) async fn send_sign_up(state: &DashboardState, address: &Client, email
 
 /// The hash of the path's secret, and the address that its link is for.
 async fn link(state: &DashboardState, request: &RequestContext) -> Result<(String, String)> {
-    if !state.sign_up {
-        return Err(no_sign_up());
-    }
+    check_sign_up(state).await?;
     state.attempts.link(request.address())?;
     let hash = hash_of(&request.param("secret"));
     let email = state.store.sign_up_link(&hash).await?.ok_or_else(|| ApiError::not_found(EN.confirm_gone))?;
@@ -109,7 +111,7 @@ pub async fn confirm(state: Arc<DashboardState>, request: RequestContext) -> Res
         return refused(&WelcomePage { frame: Frame::plain(EN.sign_up_title, &token), email: &email, problem });
     }
     let password_hash = state.passwords.hash(password.to_owned()).await?;
-    match state.store.confirm_sign_up(&hash, &password_hash, state.free_credit_cents).await? {
+    match state.store.confirm_sign_up(state.sign_up, &hash, &password_hash, state.free_credit_cents).await? {
         Some(user) => state.begin(&user, "/transcripts").await,
         None => Err(ApiError::not_found(EN.confirm_gone)),
     }

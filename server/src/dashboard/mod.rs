@@ -48,7 +48,7 @@ use crate::billing::PaymentProvider;
 use crate::http::response::Result;
 use crate::notify::Notifiers;
 use crate::storage::Storage;
-use crate::store::Store;
+use crate::store::{SignUp, Store};
 use crate::webhook_secrets::WebhookSecrets;
 pub use attempts::Attempts;
 pub use frame::BrowserRules;
@@ -83,8 +83,8 @@ pub struct DashboardState {
     pub reference: Reference,
     /// Signs people in, too.
     pub openid: Option<OpenId>,
-    /// Anybody may create an account.
-    pub sign_up: bool,
+    /// Who may create an account.
+    pub sign_up: SignUp,
     /// The settings name a mail server.
     pub sends_mail: bool,
     pub free_credit_cents: i64,

@@ -10,7 +10,7 @@ use crate::auth::openid::{OpenId, OpenIdError};
 use crate::auth::visitor::hash_of;
 use crate::context::RequestContext;
 use crate::http::response::{ApiError, Response, Result, see_other};
-use crate::store::{Identified, Joined};
+use crate::store::{Identified, Joined, SignUp};
 
 /// The path of an invitation, before its secret.
 const INVITATION: &str = "/join/";
@@ -21,7 +21,7 @@ fn provider(state: &DashboardState) -> Result<&OpenId> {
 }
 
 /// The sign-in with a problem of the provider, which goes to the log.
-fn failed(state: &DashboardState, request: &RequestContext, error: &OpenIdError) -> Result<Response> {
+async fn failed(state: &DashboardState, request: &RequestContext, error: &OpenIdError) -> Result<Response> {
     let problem = match error {
         OpenIdError::State => EN.openid_state,
         OpenIdError::Provider(_) => {
@@ -30,7 +30,7 @@ fn failed(state: &DashboardState, request: &RequestContext, error: &OpenIdError)
         }
     };
     let token = &request.visitor()?.form_token;
-    refused(&sign_in_page(state, token, "", "", problem))
+    refused(&sign_in_page(state, token, "", "", problem).await?)
 }
 
 /// `GET /login/openid`
@@ -44,7 +44,7 @@ pub async fn begin(state: Arc<DashboardState>, request: RequestContext) -> Resul
     }
     match provider.begin(&visitor.form_token, next).await {
         Ok(url) => Ok(private(see_other(url.as_str()))),
-        Err(error) => failed(&state, &request, &error),
+        Err(error) => failed(&state, &request, &error).await,
     }
 }
 
@@ -59,35 +59,36 @@ pub async fn callback(state: Arc<DashboardState>, request: RequestContext) -> Re
     let sent = request.query("state").unwrap_or_default();
     let next = match provider.next(browser, &sent) {
         Ok(next) => next,
-        Err(error) => return failed(&state, &request, &error),
+        Err(error) => return failed(&state, &request, &error).await,
     };
-    let refuse = |email: &str, problem: &str| refused(&sign_in_page(&state, browser, email, &next, problem));
+    let refuse = async |problem: &str| refused(&sign_in_page(&state, browser, "", &next, problem).await?);
     if let Some(error) = request.query("error") {
         // The person has declined, or the provider does not let them in.
         tracing::info!(error, "sign-in by OpenID Connect");
-        return refuse("", EN.openid_declined);
+        return refuse(EN.openid_declined).await;
     }
     let identity = match provider.identify(browser, &sent, &request.query("code").unwrap_or_default()).await {
         Ok(identity) => identity,
-        Err(error) => return failed(&state, &request, &error),
+        Err(error) => return failed(&state, &request, &error).await,
     };
     let invitation = next.strip_prefix(INVITATION).map(hash_of);
-    let free_credit = state.sign_up.then_some(state.free_credit_cents);
+    // The provider decides who comes in, unless sign-up is closed.
+    let free_credit = (state.sign_up != SignUp::Closed).then_some(state.free_credit_cents);
     match state.store.identify(&identity, invitation.as_deref(), free_credit).await? {
         Identified::User(user) if invitation.is_some() => state.begin(&user, "/transcripts").await,
         Identified::User(user) => state.begin(&user, &next).await,
         Identified::HasPassword => {
             let email = identity.email.clone().unwrap_or_default();
             let connect = provider.connection(&identity).unwrap_or_default();
-            let mut shown = sign_in_page(&state, browser, &email, &next, EN.openid_password);
+            let mut shown = sign_in_page(&state, browser, &email, &next, EN.openid_password).await?;
             shown.connect = &connect;
             page(&shown)
         }
-        Identified::NoAddress => refuse("", EN.openid_address),
-        Identified::Closed => refuse("", EN.openid_closed),
-        Identified::OtherAddress => refuse("", EN.openid_other),
-        Identified::NotJoined(Joined::Full) => refuse("", EN.join_full),
-        Identified::NotJoined(Joined::Taken) => refuse("", EN.join_taken),
+        Identified::NoAddress => refuse(EN.openid_address).await,
+        Identified::Closed => refuse(EN.openid_closed).await,
+        Identified::OtherAddress => refuse(EN.openid_other).await,
+        Identified::NotJoined(Joined::Full) => refuse(EN.join_full).await,
+        Identified::NotJoined(Joined::Taken) => refuse(EN.join_taken).await,
         Identified::NotJoined(_) => Err(ApiError::not_found(EN.join_gone)),
     }
 }

@@ -1,5 +1,5 @@
-//! The operator's page: nodes, device, models, queue, live sessions, memory, and pulls of checkpoints. For everybody else it does not
-//! exist.
+//! The operator's page: nodes, device, models, queue, live sessions, memory, pulls of checkpoints, and limits of accounts. For everybody
+//! else it does not exist.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,19 +15,23 @@ use super::frame::{Frame, Section, page, private, refused};
 use super::pulls::{PullState, Pulls};
 use super::shown::{Time, language};
 use super::words::EN;
+use crate::billing::{PaymentProvider, dollars};
 use crate::checkpoints::{self, ListedModel, ModelState, decimal_bytes};
 use crate::clock;
 use crate::context::RequestContext;
 use crate::http::response::{ApiError, Response, Result, json, see_other};
-use crate::ids::NodeId;
-use crate::store::{ListedNode, ServiceState, SignIn};
+use crate::ids::{AccountId, NodeId};
+use crate::store::{AccountCredit, ListedNode, ServiceState, SignIn};
+
+/// Accounts of the page. `auricle accounts` does the same for others.
+const MAX_ACCOUNTS: i64 = 50;
 
 /// A process that has not told of itself for this time may be dead.
 const SILENT_MS: i64 = 35_000;
 
 /// The process's state for the operator's page.
 pub struct Operation {
-    /// Addresses of the people who see the page, as they sign in.
+    /// Addresses of the people who see the page, as they sign in. Without any it is the owners of the first accounts.
     pub operators: Vec<String>,
     pub pulls: Pulls,
     pub metrics_url: Url,
@@ -38,10 +42,11 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// True for the owner of an account whose address the settings name. A member's address was chosen by the owner of a team, who
-    /// also had the link that set the password.
+    /// True for the owner of an account whose address the settings name, or of the first ones where they name none. A member's address was
+    /// chosen by the owner of a team, who also had the link that set the password.
     pub fn is_operator(&self, sign_in: &SignIn) -> bool {
-        sign_in.account.by_owner && self.is_named(&sign_in.email)
+        let is_first = self.operators.is_empty() && sign_in.account.is_first;
+        sign_in.account.by_owner && (is_first || self.is_named(&sign_in.email))
     }
 
     /// True for an address that the settings name.
@@ -69,6 +74,16 @@ struct OperatorPage {
     pulls: Vec<NodePull>,
     problem: String,
     metrics_url: String,
+    /// Accounts and their limits, where the limits are the operator's.
+    accounts: Option<Vec<ListedAccount>>,
+}
+
+/// An account with its credit.
+struct ListedAccount {
+    id: String,
+    email: String,
+    credit: String,
+    is_unlimited: bool,
 }
 
 impl OperatorPage {
@@ -155,6 +170,24 @@ pub async fn start_pull(state: Arc<DashboardState>, request: RequestContext) -> 
     }
 }
 
+/// `POST /operator/limits`: lifts the limit of an account's credit, or sets it again.
+pub async fn set_limit(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    check(&state, &request)?;
+    let form = Form::read(request).await?;
+    let account = AccountId::from(form.text("account").to_owned());
+    let is_there = is_local(&state) && state.store.set_unlimited(&account, form.text("limit") == "none").await?;
+    if !is_there {
+        return Err(ApiError::not_found(EN.account_unknown));
+    }
+    state.notifiers.jobs.notify_one();
+    Ok(private(see_other("/operator#accounts")))
+}
+
+/// True if the limits of accounts are the operator's, and no payment provider's.
+fn is_local(state: &DashboardState) -> bool {
+    matches!(&*state.payments, PaymentProvider::Local(_))
+}
+
 /// `GET /data/operator/pull`: the progress of a pull, for the page's script.
 pub async fn progress(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     check(&state, &request)?;
@@ -202,6 +235,13 @@ async fn operator_page(state: &DashboardState, frame: Frame, problem: String) ->
         ]
     };
     let device = engine.map(|engine| engine.devices().iter().flat_map(facts).collect());
+    let accounts = if is_local(state) { Some(state.store.accounts_by_credit(MAX_ACCOUNTS).await?) } else { None };
+    let account = |account: AccountCredit| ListedAccount {
+        id: account.id.to_string(),
+        email: account.email,
+        credit: dollars(account.balance),
+        is_unlimited: account.subscribed,
+    };
     Ok(OperatorPage {
         frame,
         waits_since: service.oldest_queued_at.map(Time::new),
@@ -218,6 +258,7 @@ async fn operator_page(state: &DashboardState, frame: Frame, problem: String) ->
         pulls,
         problem,
         metrics_url: state.operation.metrics_url.to_string(),
+        accounts: accounts.map(|accounts| accounts.into_iter().map(account).collect()),
     })
 }
 

@@ -6,7 +6,7 @@ use askama::Template;
 use hyper::header::SET_COOKIE;
 
 use super::DashboardState;
-use super::forgot::{self, no_sign_up};
+use super::forgot::{self, check_sign_up};
 use super::form::Form;
 use super::frame::{Frame, page, private, refused};
 use super::passwords::{MAX_BYTES, weakness};
@@ -17,7 +17,7 @@ use crate::billing::dollars;
 use crate::context::RequestContext;
 use crate::http::response::{Response, Result, see_other};
 use crate::ids::UserId;
-use crate::store::email_address;
+use crate::store::{SignUp, email_address};
 
 /// The field of an identity that a right password connects.
 const CONNECT: &str = "connect";
@@ -37,23 +37,23 @@ pub(super) struct SignInPage<'a> {
 }
 
 /// The page for a visitor with this token.
-pub(super) fn sign_in_page<'a>(
+pub(super) async fn sign_in_page<'a>(
     state: &'a DashboardState,
     token: &str,
     email: &'a str,
     next: &'a str,
     problem: &'a str,
-) -> SignInPage<'a> {
-    SignInPage {
+) -> Result<SignInPage<'a>> {
+    Ok(SignInPage {
         frame: Frame::plain(EN.sign_in, token),
         email,
         next: own_path(next),
         problem,
-        sign_up: state.sign_up,
+        sign_up: state.store.may_sign_up(state.sign_up).await?,
         sends_mail: state.sends_mail,
         provider: ProviderButton::new(state, own_path(next)),
         connect: "",
-    }
+    })
 }
 
 #[derive(Template)]
@@ -63,6 +63,8 @@ struct SignUpPage<'a> {
     email: &'a str,
     problem: &'a str,
     credit: String,
+    /// The account operates the service, and no other is created here.
+    is_first: bool,
     /// The address comes first, and the password with the link of a letter.
     sends_mail: bool,
     provider: Option<ProviderButton<'a>>,
@@ -93,7 +95,7 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
     if visitor.sign_in.is_some() {
         return Ok(private(see_other(own_path(&next))));
     }
-    page(&sign_in_page(&state, &visitor.form_token, "", &next, ""))
+    page(&sign_in_page(&state, &visitor.form_token, "", &next, "").await?)
 }
 
 /// `POST /login`
@@ -117,7 +119,8 @@ pub async fn sign_in(state: Arc<DashboardState>, request: RequestContext) -> Res
         }
         // The answer is the same for an unknown address and a wrong password.
         None => {
-            let mut again = sign_in_page(&state, &token, form.text("email"), form.text("next"), EN.sign_in_wrong);
+            let (email, next) = (form.text("email"), form.text("next"));
+            let mut again = sign_in_page(&state, &token, email, next, EN.sign_in_wrong).await?;
             again.connect = form.text(CONNECT);
             refused(&again)
         }
@@ -130,9 +133,7 @@ pub async fn show_sign_up(state: Arc<DashboardState>, request: RequestContext) -
     if visitor.sign_in.is_some() {
         return Ok(private(see_other("/transcripts")));
     }
-    if !state.sign_up {
-        return Err(no_sign_up());
-    }
+    check_sign_up(&state).await?;
     page(&sign_up_page(&state, &visitor.form_token, "", ""))
 }
 
@@ -142,6 +143,7 @@ fn sign_up_page<'a>(state: &'a DashboardState, token: &str, email: &'a str, prob
         email,
         problem,
         credit: dollars(state.free_credit_cents),
+        is_first: state.sign_up == SignUp::First && state.operation.operators.is_empty(),
         sends_mail: state.sends_mail,
         provider: ProviderButton::new(state, "/transcripts"),
     }
@@ -149,9 +151,7 @@ fn sign_up_page<'a>(state: &'a DashboardState, token: &str, email: &'a str, prob
 
 /// `POST /signup`
 pub async fn sign_up(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
-    if !state.sign_up {
-        return Err(no_sign_up());
-    }
+    check_sign_up(&state).await?;
     let (token, address) = (request.visitor()?.form_token.clone(), request.address().clone());
     let form = Form::read(request).await?;
     let again = |problem: &'static str| refused(&sign_up_page(&state, &token, form.text("email"), problem));
@@ -169,9 +169,13 @@ pub async fn sign_up(state: Arc<DashboardState>, request: RequestContext) -> Res
     if state.operation.is_named(&email) {
         return again(EN.sign_up_taken);
     }
-    match state.store.sign_up(&email, &hash, state.free_credit_cents).await? {
+    match state.store.sign_up(state.sign_up, &email, &hash, state.free_credit_cents).await? {
         Some(user) => state.begin(&user, "/transcripts").await,
-        None => again(EN.sign_up_taken),
+        None => {
+            // Somebody else may have been the first meanwhile.
+            check_sign_up(&state).await?;
+            again(EN.sign_up_taken)
+        }
     }
 }
 

@@ -102,6 +102,7 @@ words! {
     sign_up_title = "Create your account";
     sign_up_question = "New here?";
     sign_up_offer = "Your account starts with free credit:";
+    sign_up_first = "This is the first account: it operates the service, and no other is created on this page after it.";
     sign_up_taken = "This email address has an account already. Sign in, or ask your administrator for a link.";
     sign_up_closed = "New accounts are made by the administrator here.";
     email_wrong = "This is not an email address.";
@@ -351,7 +352,7 @@ words! {
     kind_agent = "Voice agents";
     kind_language = "Language";
     operator = "Operator";
-    operator_lead = "The whole service, for those whom the setting operators names.";
+    operator_lead = "The whole service, for its operators alone.";
     operator_metrics = "Metrics";
     operator_queue = "Queue";
     operator_waiting = "waiting";
@@ -374,6 +375,16 @@ words! {
     operator_silent = "Silent since";
     operator_started = "Started";
     operator_models = "Models";
+    operator_accounts = "Accounts";
+    operator_accounts_lead = "An account without a limit goes on when its free credit is used up. Usage is recorded all the same. The same in a terminal, for every account:";
+    account_unknown = "There is no such account, or a payment provider sets its limit.";
+    unlimited = "Without a limit";
+    limited = "Free credit";
+    limit_lift = "Lift the limit";
+    limit_set = "Set the limit again";
+    limit_here = "You lift the limit of the free credit on the page";
+    limit_ask = "An operator lifts the limit of the free credit.";
+    limit_command = "In a terminal:";
     operator_checkpoint = "Checkpoint";
     device = "Device";
     device_id = "Name in the settings";

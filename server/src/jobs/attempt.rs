@@ -22,7 +22,7 @@ use super::passes::{cover, passes, without_terms};
 use super::peaks::Peaks;
 use super::queue::Start;
 use crate::backoff::jittered_ms;
-use crate::billing::{Price, ProductKind};
+use crate::billing::{Price, ProductKind, way_out};
 use crate::ids::AccountId;
 use crate::languages::primary_subtag;
 use crate::storage::LocalFile;
@@ -168,7 +168,8 @@ impl JobRunner {
             Ok(true) => Ok(()),
             Ok(false) => Err(AttemptError::Permanent(format!(
                 "The credit does not cover this recording: it would cost {cents} cents, and other work has used or reserved all that \
-                 was left. Add a payment method (POST /v2/billing/checkout gives the address) and create the transcript again."
+                 was left. {} Then create the transcript again.",
+                way_out(self.billing_provider)
             ))),
             Err(error) => Err(AttemptError::OwnFault(format!("its cost could not be reserved: {error}"))),
         }

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::ClockWatch;
+use crate::config::BillingProvider;
 use crate::ids::AccountId;
 use crate::notify::Notifiers;
 use crate::outbound::Outbound;
@@ -63,6 +64,7 @@ pub struct JobRunner {
     pub engine: Engine,
     pub profiles: Profiles,
     pub notifiers: Arc<Notifiers>,
+    pub billing_provider: BillingProvider,
     pub settings: JobSettings,
     /// Read by each job at work, written by one that runs alone.
     pub company: RwLock<()>,

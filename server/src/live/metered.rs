@@ -52,7 +52,9 @@ pub async fn run(
     let admitted = match state.metering.start(account, key, model, *estimated_cents).await {
         Ok(Started::Metered(meter)) => Ok(meter),
         Ok(Started::Revoked) => Err(Refusal::Revoked),
-        Ok(Started::NoCredit(allowance)) => Err(Refusal::NoCredit(no_credit(allowance, *estimated_cents))),
+        Ok(Started::NoCredit(allowance)) => {
+            Err(Refusal::NoCredit(no_credit(allowance, *estimated_cents, state.billing_provider)))
+        }
         Err(error) => {
             tracing::error!(%error, "recording a live session failed");
             Err(Refusal::NotRecorded)

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
-use crate::config::url_below;
+use crate::config::{BillingProvider, url_below};
 use crate::language::LanguageModels;
 use crate::metering::Metering;
 use crate::sharing::Places;
@@ -34,6 +34,7 @@ pub struct LiveState {
     /// None if this process does not transcribe.
     pub engine: Option<Engine>,
     pub metering: Arc<Metering>,
+    pub billing_provider: BillingProvider,
     pub threads: SessionThreads,
     /// Every connection from its handshake to its close. Shutdown waits for them.
     pub connections: TaskTracker,

@@ -55,7 +55,7 @@ pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Res
     let allowance = state.store.allowance(&account.id).await?;
     let longest_ms = state.settings.max_duration.as_millis() as i64;
     let estimated_ms = estimated_duration_sec.unwrap_or_default().saturating_mul(1000);
-    require_credit(allowance, price.cents(estimated_ms))?;
+    require_credit(allowance, price.cents(estimated_ms), state.billing_provider)?;
 
     let claims = SessionClaims {
         payer: Payer {

@@ -48,7 +48,7 @@ use crate::sharing::Places;
 use crate::speakers::Profiles;
 use crate::state::AppState;
 use crate::storage::Storage;
-use crate::store::Store;
+use crate::store::{SignUp, Store};
 use crate::usage_reports::UsageReporter;
 use crate::webhook_outbox::WebhookOutbox;
 use crate::webhook_secrets::WebhookSecrets;
@@ -195,6 +195,7 @@ impl Service {
                 engine,
                 profiles: profiles.clone(),
                 notifiers: notifiers.clone(),
+                billing_provider: config.billing_provider,
                 settings: JobSettings {
                     workers: config.job_workers,
                     downloads: config.job_downloads,
@@ -255,6 +256,7 @@ impl Service {
             catalog: catalog.clone(),
             notifiers: notifiers.clone(),
             renderer: renderer.clone(),
+            billing_provider: config.billing_provider,
             max_queued: config.max_queued_transcripts.into(),
         });
         let uploads = Arc::new(UploadsState {
@@ -270,6 +272,7 @@ impl Service {
             catalog: catalog.clone(),
             engine: engine.clone(),
             metering: metering.clone(),
+            billing_provider: config.billing_provider,
             threads,
             connections: TaskTracker::new(),
             places: Places::new(config.max_live_sessions),
@@ -306,7 +309,11 @@ impl Service {
             api_url: urls.api.clone(),
             reference: Reference::new(&document),
             openid,
-            sign_up: config.sign_up,
+            sign_up: match config.sign_up {
+                Some(true) => SignUp::Open,
+                Some(false) => SignUp::Closed,
+                None => SignUp::First,
+            },
             sends_mail: mail.is_some(),
             free_credit_cents: config.free_credit_cents.into(),
             operation: operation(config, urls, &store, metering.node().clone()),

@@ -19,9 +19,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::billing::{PRICES, ProductKind};
+use crate::billing::{PRICES, ProductKind, dollars};
 use crate::clock;
-use crate::config::{Config, Role, url_below};
+use crate::config::{BillingProvider, Config, Role, url_below};
 use crate::dashboard::OneTimeLink;
 use crate::dispatch::Dispatcher;
 use crate::http::admission::Places;
@@ -130,7 +130,9 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     tasks.spawn(presence::run(store.clone(), node, stopping.clone()));
     tasks.spawn(tidy_metrics(state.health.metrics.clone(), stopping.clone()));
     tasks.spawn(run_metering(metering, state.realtime.clone()));
-    print_addresses(&urls, first_key.as_deref(), first_link.as_ref(), hint.as_deref());
+    let has_limit = config.billing_provider == BillingProvider::Local && first_key.is_some();
+    let limit = has_limit.then(|| limit_of_first_account(config.free_credit_cents));
+    print_addresses(&urls, first_key.as_deref(), first_link.as_ref(), limit.as_deref(), hint.as_deref());
 
     stop_signal().await;
     tracing::info!("stopping: no new work is accepted");
@@ -359,8 +361,23 @@ fn public_url(configured: &Option<Url>, listener: &TcpListener) -> Result<Url, S
     }
 }
 
-/// Prints the addresses, the first key, and a curl line to try.
-fn print_addresses(urls: &PublicUrls, first_key: Option<&str>, first_link: Option<&Url>, hint: Option<&str>) {
+/// The limit of the first account, and the command that lifts it.
+fn limit_of_first_account(free_credit_cents: u32) -> String {
+    let credit = dollars(free_credit_cents.into());
+    format!(
+        "The account {FIRST_ACCOUNT} has {credit} of free credit. This lifts its limit:\n\n\
+         auricle accounts unlimited {FIRST_ACCOUNT}"
+    )
+}
+
+/// Prints the addresses, the first key, and a curl line to try; then the limit of the first account, and the hint about the model.
+fn print_addresses(
+    urls: &PublicUrls,
+    first_key: Option<&str>,
+    first_link: Option<&Url>,
+    limit: Option<&str>,
+    hint: Option<&str>,
+) {
     let show = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
     let (api, storage, dashboard) = (show(&urls.api), show(&urls.storage), show(&urls.dashboard));
     let mut text = format!("api        {api}\nstorage    {storage}\ndashboard  {dashboard}\n");
@@ -384,8 +401,8 @@ fn print_addresses(urls: &PublicUrls, first_key: Option<&str>, first_link: Optio
             );
         }
     }
-    if let Some(hint) = hint {
-        text += &format!("\n{hint}\n");
+    for more in [limit, hint].into_iter().flatten() {
+        text += &format!("\n{more}\n");
     }
     // Standard output may be closed.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());

@@ -4,7 +4,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use super::usage_days::DAY_MS;
-use super::{Dialect, Result, Store, Tx, flag, key_cache};
+use super::{Dialect, Result, Store, Topic, Tx, flag, key_cache};
 use crate::clock;
 use crate::ids::{AccountId, KeyId};
 use crate::visible;
@@ -22,6 +22,8 @@ pub struct Account {
     pub key: Option<KeyId>,
     /// False if a member or the key of one named the account. Billing and the team are the owner's alone.
     pub by_owner: bool,
+    /// The account is the first one, or the first that has signed up.
+    pub is_first: bool,
 }
 
 /// An email address in the form in which accounts and users have it. It is checked loosely: it is a name, and it is quoted
@@ -82,7 +84,7 @@ fn allowance(row: &AnyRow) -> Result<Allowance> {
 }
 
 /// The account of address `$1`: its own, or that of a team.
-const OF_ADDRESS: &str = "SELECT id AS account_id, email, subscribed, customer FROM accounts
+const OF_ADDRESS: &str = "SELECT id AS account_id, email, subscribed, customer, operator FROM accounts
  WHERE email = $1 OR id = (SELECT account_id FROM users WHERE email = $1)";
 
 pub(super) fn account(row: &AnyRow) -> Result<Account> {
@@ -93,16 +95,19 @@ pub(super) fn account(row: &AnyRow) -> Result<Account> {
         customer: row.try_get("customer")?,
         key: None,
         by_owner: true,
+        is_first: row.try_get::<i64, _>("operator")? != 0,
     })
 }
 
 impl Store {
-    /// The account to which an email address belongs. Creates it with its free credit if there is none.
+    /// The account to which an email address belongs. Creates it with its free credit if there is none. The first account of all
+    /// operates the service.
     pub async fn account_of(&self, email: &str, free_credit_cents: i64) -> Result<Account> {
         let mut tx = self.begin().await?;
         sqlx::query(
-            "INSERT INTO accounts (id, email, created_at, free_credit_cents, credit_balance_cents)
-             SELECT $1, $2, $3, $4, $4 WHERE NOT EXISTS (SELECT 1 FROM users WHERE email = $2)
+            "INSERT INTO accounts (id, email, created_at, free_credit_cents, credit_balance_cents, operator)
+             SELECT $1, $2, $3, $4, $4, CASE WHEN EXISTS (SELECT 1 FROM accounts) THEN 0 ELSE 1 END
+             WHERE NOT EXISTS (SELECT 1 FROM users WHERE email = $2)
              ON CONFLICT (email) DO NOTHING",
         )
         .bind(AccountId::new().as_str())
@@ -125,7 +130,7 @@ impl Store {
     /// The oldest account.
     pub async fn first_account(&self) -> Result<Option<Account>> {
         let row = sqlx::query(
-            "SELECT id AS account_id, email, subscribed, customer FROM accounts ORDER BY created_at, id LIMIT 1",
+            "SELECT id AS account_id, email, subscribed, customer, operator FROM accounts ORDER BY created_at, id LIMIT 1",
         )
         .fetch_optional(&self.read)
         .await?;
@@ -215,6 +220,52 @@ impl Store {
         tx.commit().await?;
         Ok(changed.rows_affected() > 0)
     }
+
+    /// Lifts the limit of an account's credit, or sets it again: without a limit it is as subscribed. False if there is no such account.
+    pub async fn set_unlimited(&self, account: &AccountId, unlimited: bool) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let done = sqlx::query("UPDATE accounts SET subscribed = $1 WHERE id = $2")
+            .bind(flag(unlimited))
+            .bind(account.as_str())
+            .execute(&mut *tx)
+            .await?;
+        key_cache::invalidate(&mut tx).await?;
+        // More jobs of the account may run at a time.
+        self.notify(&mut tx, Topic::Jobs).await?;
+        tx.commit().await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// Accounts for the operator: those with a limit first, the least credit first.
+    pub async fn accounts_by_credit(&self, limit: i64) -> Result<Vec<AccountCredit>> {
+        let rows = sqlx::query(
+            "SELECT id, email, credit_balance_cents, subscribed FROM accounts
+             ORDER BY subscribed, credit_balance_cents, created_at, id LIMIT $1",
+        )
+        .bind(limit)
+        .fetch_all(&self.read)
+        .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(AccountCredit {
+                    id: row.try_get::<String, _>("id")?.into(),
+                    email: row.try_get("email")?,
+                    balance: row.try_get("credit_balance_cents")?,
+                    subscribed: row.try_get::<i64, _>("subscribed")? != 0,
+                })
+            })
+            .collect()
+    }
+}
+
+/// An account as the operator sees it.
+#[derive(Clone, Debug)]
+pub struct AccountCredit {
+    pub id: AccountId,
+    pub email: String,
+    /// The credit that is left, in cents.
+    pub balance: i64,
+    pub subscribed: bool,
 }
 
 /// An event of the payment provider.

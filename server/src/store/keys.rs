@@ -79,7 +79,7 @@ impl Store {
     /// The account of the key with this hash. None if the key is unknown or revoked.
     pub(super) async fn account_by_hash(&self, hash: &str) -> Result<Option<Account>> {
         let row = sqlx::query(
-            "SELECT k.id, k.account_id, a.email, a.subscribed, a.customer, COALESCE(u.role, 'owner') AS role
+            "SELECT k.id, k.account_id, a.email, a.subscribed, a.customer, a.operator, COALESCE(u.role, 'owner') AS role
              FROM api_keys k JOIN accounts a ON a.id = k.account_id LEFT JOIN users u ON u.id = k.user_id
              WHERE k.secret_hash = $1 AND k.revoked_at IS NULL",
         )

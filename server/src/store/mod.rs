@@ -46,7 +46,7 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 
 use crate::clock;
 use crate::ids::AccountId;
-pub use accounts::{Account, Allowance, Credit, PaymentEvent, Subscriber, email_address};
+pub use accounts::{Account, AccountCredit, Allowance, Credit, PaymentEvent, Subscriber, email_address};
 pub use identities::{Identified, ProviderIdentity};
 pub use job_options::JobOptions;
 pub use jobs::{AttemptCount, CompletedTranscript, Job, JobQuery, Outcome, SourceKind};
@@ -73,7 +73,7 @@ pub use uploads::{Upload, UploadStatus, object_key};
 pub use usage::UsageEvent;
 pub use usage_days::DailyCost;
 pub use usage_reports::UnreportedUsage;
-pub use users::PasswordLink;
+pub use users::{PasswordLink, SignUp};
 pub use waveforms::{LOUDEST, Waveform};
 pub use webhook_log::{ListedWebhook, WebhookAttempt, WebhookState};
 pub use webhook_outbox::WebhookDelivery;

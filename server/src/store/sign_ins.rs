@@ -51,7 +51,8 @@ impl Store {
     /// The sign-in with this hash. None if it is unknown, expired or ended.
     pub async fn sign_in(&self, secret_hash: &str) -> Result<Option<SignIn>> {
         let row = sqlx::query(
-            "SELECT s.user_id, s.key_id, u.email AS user_email, u.role, u.account_id, a.email, a.subscribed, a.customer
+            "SELECT s.user_id, s.key_id, u.email AS user_email, u.role, u.account_id, a.email, a.subscribed, a.customer,
+                    a.operator
              FROM sign_ins s JOIN users u ON u.id = s.user_id JOIN accounts a ON a.id = u.account_id
              WHERE s.secret_hash = $1 AND s.expires_at > $2",
         )

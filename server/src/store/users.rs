@@ -7,6 +7,23 @@ use super::{Letter, Result, Store, Tx, mail_outbox, sign_ins};
 use crate::clock;
 use crate::ids::{AccountId, UserId};
 
+/// Who may create an account on the dashboard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignUp {
+    Open,
+    /// Open to the first person, who then operates the service: as long as there is no user, and the administrator has made no account
+    /// but the first.
+    First,
+    Closed,
+}
+
+/// The condition of [`SignUp::First`].
+const IS_FRESH: &str = "SELECT 1 AS one WHERE NOT EXISTS (SELECT 1 FROM users)
+ AND NOT EXISTS (SELECT 1 FROM accounts WHERE operator = 0)";
+
+/// The lock of the first sign-up: one node decides at a time.
+const FIRST_LOCK: i64 = 0x4155_5250;
+
 /// Stands for the password of somebody who has none. No password has this hash.
 pub(super) const NO_PASSWORD: &str = "";
 
@@ -46,10 +63,25 @@ impl Store {
         Ok(found.is_some())
     }
 
-    /// Creates an account and its user. None if the address has an account or a user already.
-    pub async fn sign_up(&self, email: &str, password_hash: &str, free_credit_cents: i64) -> Result<Option<UserId>> {
+    /// Tells if somebody may create an account now.
+    pub async fn may_sign_up(&self, rule: SignUp) -> Result<bool> {
+        Ok(match rule {
+            SignUp::Open => true,
+            SignUp::First => sqlx::query(IS_FRESH).fetch_optional(&self.read).await?.is_some(),
+            SignUp::Closed => false,
+        })
+    }
+
+    /// Creates an account and its user. None if the address has an account or a user already, or the rule allows no more accounts.
+    pub async fn sign_up(
+        &self,
+        rule: SignUp,
+        email: &str,
+        password_hash: &str,
+        free_credit_cents: i64,
+    ) -> Result<Option<UserId>> {
         let mut tx = self.begin().await?;
-        let created = create_user(&mut tx, email, password_hash, free_credit_cents).await?;
+        let created = self.create_by_rule(&mut tx, rule, email, password_hash, free_credit_cents).await?;
         if created.is_some() {
             tx.commit().await?;
         }
@@ -84,9 +116,34 @@ impl Store {
             .await
     }
 
-    /// Creates the account that a link is for, once. None if the link is unknown, used or expired, or the address has an account by now.
+    async fn create_by_rule(
+        &self,
+        tx: &mut Tx,
+        rule: SignUp,
+        email: &str,
+        password_hash: &str,
+        free_credit_cents: i64,
+    ) -> Result<Option<UserId>> {
+        match rule {
+            SignUp::Open => create_user(tx, email, password_hash, free_credit_cents).await,
+            SignUp::First => {
+                self.lock(tx, FIRST_LOCK).await?;
+                if sqlx::query(IS_FRESH).fetch_optional(&mut **tx).await?.is_none() {
+                    return Ok(None);
+                }
+                let created = create_user(tx, email, password_hash, free_credit_cents).await?;
+                sqlx::query("UPDATE accounts SET operator = 1 WHERE email = $1").bind(email).execute(&mut **tx).await?;
+                Ok(created)
+            }
+            SignUp::Closed => Ok(None),
+        }
+    }
+
+    /// Creates the account that a link is for, once. None if the link is unknown, used or expired, the address has an account by now, or
+    /// the rule allows no more accounts.
     pub async fn confirm_sign_up(
         &self,
+        rule: SignUp,
         secret_hash: &str,
         password_hash: &str,
         free_credit_cents: i64,
@@ -99,7 +156,7 @@ impl Store {
                 .fetch_optional(&mut *tx)
                 .await?;
         let Some(email) = email else { return Ok(None) };
-        let created = create_user(&mut tx, &email, password_hash, free_credit_cents).await?;
+        let created = self.create_by_rule(&mut tx, rule, &email, password_hash, free_credit_cents).await?;
         sqlx::query("DELETE FROM sign_up_links WHERE email = $1").bind(&email).execute(&mut *tx).await?;
         if created.is_some() {
             tx.commit().await?;
@@ -241,4 +298,55 @@ async fn insert_password_link<'e, E: sqlx::Executor<'e, Database = sqlx::Any>>(
         .execute(executor)
         .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Durability;
+
+    async fn open() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&Store::url_in(folder.path()), Durability::Crash).await.unwrap();
+        (folder, store)
+    }
+
+    #[tokio::test]
+    async fn the_first_sign_up_is_the_last_and_operates_the_service() {
+        let (_folder, store) = open().await;
+        assert!(store.account_of("admin@localhost", 100).await.unwrap().is_first);
+        assert!(store.may_sign_up(SignUp::First).await.unwrap());
+        let taken = store.sign_up(SignUp::First, "admin@localhost", "hash", 100).await.unwrap();
+        assert_eq!(taken, None, "the address has an account");
+        assert!(store.sign_up(SignUp::First, "a@example.com", "hash", 100).await.unwrap().is_some());
+        assert!(store.account_named("a@example.com").await.unwrap().unwrap().is_first);
+        assert!(!store.may_sign_up(SignUp::First).await.unwrap());
+        assert_eq!(store.sign_up(SignUp::First, "b@example.com", "hash", 100).await.unwrap(), None);
+        assert!(store.account_named("b@example.com").await.unwrap().is_none());
+        assert!(store.sign_up(SignUp::Open, "b@example.com", "hash", 100).await.unwrap().is_some());
+        assert!(!store.account_named("b@example.com").await.unwrap().unwrap().is_first);
+    }
+
+    #[tokio::test]
+    async fn accounts_of_the_administrator_close_the_first_sign_up() {
+        let (_folder, store) = open().await;
+        store.account_of("admin@localhost", 100).await.unwrap();
+        assert!(!store.account_of("a@example.com", 100).await.unwrap().is_first);
+        assert!(!store.may_sign_up(SignUp::First).await.unwrap());
+        assert_eq!(store.sign_up(SignUp::First, "b@example.com", "hash", 100).await.unwrap(), None);
+        assert!(store.may_sign_up(SignUp::Open).await.unwrap() && !store.may_sign_up(SignUp::Closed).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_link_creates_no_account_once_somebody_else_was_the_first() {
+        let (_folder, store) = open().await;
+        for (email, hash) in [("a@example.com", "one"), ("b@example.com", "two")] {
+            store.request_sign_up(email, "secret", hash, clock::now_ms() + 60_000).await.unwrap();
+        }
+        let confirm = async |link| store.confirm_sign_up(SignUp::First, link, "hash", 100).await.unwrap();
+        assert!(confirm("two").await.is_some());
+        assert_eq!(confirm("one").await, None);
+        assert!(store.account_named("b@example.com").await.unwrap().unwrap().is_first);
+        assert!(store.account_named("a@example.com").await.unwrap().is_none());
+    }
 }

@@ -1,5 +1,6 @@
 //! The program `auricle` as its users run it: arguments, files, standard streams, exit status.
 
+mod accounts;
 mod analyze;
 mod chat;
 mod files;

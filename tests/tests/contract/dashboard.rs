@@ -36,7 +36,7 @@ const PAGES: [&str; 15] = [
     "/playground/agent",
     "/transcripts/{}/download/json",
 ];
-const FORMS: [&str; 9] = [
+const FORMS: [&str; 11] = [
     "/logout",
     "/logout-everywhere",
     "/keys",
@@ -46,6 +46,8 @@ const FORMS: [&str; 9] = [
     "/billing/budget",
     "/team/invitations/inv_1/withdraw",
     "/team/user_1/remove",
+    "/webhooks/secret",
+    "/webhooks/secret/remove",
 ];
 const SCRIPTS: [&str; 8] = [
     "/data/transcripts",

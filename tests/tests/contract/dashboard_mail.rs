@@ -34,6 +34,27 @@ fn signed_up(service: &Service, server: &MailServer, email: &str) -> Visitor {
     visitor
 }
 
+#[test]
+fn the_first_letter_that_is_used_makes_the_operator() {
+    let Some(server) = MailServer::start() else { return };
+    let service = idle(&server).unset("sign_up").start();
+    let mut links = ["one@example.org", "two@example.org"].map(|email| {
+        let mut visitor = Visitor::new(&service);
+        visitor.get("/signup");
+        assert_eq!(visitor.post("/signup", &[("email", email)]).status, 200);
+        let link = server.link(email, &service.dashboard());
+        assert_eq!(visitor.get(&link).status, 200);
+        (visitor, link)
+    });
+    let mut confirm = |at: usize| {
+        let (visitor, link) = &mut links[at];
+        let status = visitor.post(link, &[("password", PASSWORD)]).status;
+        (status, visitor.get("/operator").status)
+    };
+    assert_eq!(confirm(1), (303, 200));
+    assert_eq!(confirm(0), (404, 404));
+}
+
 /// Sign-up, reset and invitations by mail.
 fn letters_bring_people_in(setup: Setup, server: &MailServer) {
     let service = setup.start();

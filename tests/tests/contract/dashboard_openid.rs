@@ -186,6 +186,22 @@ fn without_sign_up_only_known_addresses_come_in() {
 }
 
 #[test]
+fn people_of_the_provider_come_in_where_the_page_takes_no_sign_ups() {
+    let Some(mut provider) = OpenIdProvider::stopped() else { return };
+    let service = provider.settings(idle()).unset("sign_up").start();
+    provider.run(&service);
+    for _ in 0..2 {
+        let mut visitor = Visitor::new(&service);
+        assert_eq!(sign_in(&provider, &service, &mut visitor, &address()).status, 303);
+        assert_eq!((visitor.get("/keys").status, visitor.get("/operator").status), (200, 404));
+    }
+    let mut visitor = Visitor::new(&service);
+    assert_eq!(visitor.get("/signup").status, 404, "somebody is there");
+    let login = visitor.get("/login").text().to_owned();
+    assert!(login.contains("/login/openid") && !login.contains("href=\"/signup\""), "{login}");
+}
+
+#[test]
 fn an_invitation_is_accepted_by_its_address() {
     let Some(mut provider) = OpenIdProvider::stopped() else { return };
     let service = provider.settings(idle()).with("sign_up", "false");

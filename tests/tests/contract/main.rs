@@ -43,6 +43,7 @@ mod subtitles;
 mod transcripts;
 mod understanding_long;
 mod understanding_stream;
+mod unlimited;
 mod uploads;
 mod voice_agent;
 mod walkthrough;

@@ -60,7 +60,7 @@ pub async fn create_token(state: Arc<AgentState>, request: RequestContext) -> Re
     let duration = duration.min(ceiling);
     let allowance = live.store.allowance(&account.id).await?;
     let estimated_ms = estimated_duration_sec.unwrap_or_default().saturating_mul(1000);
-    require_credit(allowance, price.cents(estimated_ms))?;
+    require_credit(allowance, price.cents(estimated_ms), live.billing_provider)?;
 
     let claims = AgentClaims {
         payer: Payer {
