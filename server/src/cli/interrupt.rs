@@ -1,11 +1,12 @@
 //! Ctrl-C: clears the progress bar and ends the process at once, with the status that shells expect.
 //!
-//! Little else needs cleaning up: temporary files have no name, output files are written whole at the end, and a running
-//! `ffmpeg` ends with its pipe. A command with a service of its own ends that, too.
+//! Temporary files are removed, and outputs of earlier runs stay. A running `ffmpeg` ends with its pipe. A command with a service of its own
+//! ends that, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use super::out_file;
 use super::progress::Bar;
 
 /// True once a signal is ending the process.
@@ -35,6 +36,7 @@ pub fn end_with(last: impl FnOnce() + Send + 'static) {
                 if let Some(signal) = signals.forever().next() {
                     IS_ENDING.store(true, Ordering::Release);
                     last();
+                    out_file::remove_unfinished();
                     // Not process::exit: the exit handlers of GPU drivers must not run beside a kernel.
                     signal_hook::low_level::exit(128 + signal);
                 }

@@ -13,6 +13,7 @@ use auricle_engine::blocking::{Engine, Speech};
 use auricle_engine::{Error, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpeechInput};
 use clap::Args;
 
+use super::out_file::OutFile;
 use super::progress::Bar;
 use super::sound_card::Player;
 use super::{EngineArgs, Failure, Result, interrupt};
@@ -65,8 +66,8 @@ enum Output<'a> {
     /// Standard output.
     Pipe,
     File(&'a Path, SoundFormat),
-    /// Through this program, into this file.
-    Encoded(&'a Path, Command),
+    /// Through the encoder at the second path, into this file.
+    Encoded(&'a Path, SoundFormat, PathBuf),
 }
 
 /// The way into a file, whose ending names its format.
@@ -84,19 +85,24 @@ fn file(path: &Path) -> Result<Output<'_>> {
             SoundFormat::ALL.iter().find(|(name, _)| ending.eq_ignore_ascii_case(name)).ok_or_else(wrong)?.1
         }
     };
-    // A name that begins with a dash, or has a colon, is no option and no protocol so.
-    let mut output = OsString::from("file:");
-    output.push(path);
-    let Some(arguments) = format.encoder_arguments(&output) else { return Ok(Output::File(path, format)) };
+    if encoder_arguments(format, path).is_none() {
+        return Ok(Output::File(path, format));
+    }
     let missing = || {
         Failure::Service(format!(
             "{} needs ffmpeg, which was not found: install it (Debian: apt-get install ffmpeg), name it in AURICLE_FFMPEG, or write a .wav",
             path.display()
         ))
     };
-    let mut encoder = Command::new(ffmpeg_program().ok_or_else(missing)?);
-    encoder.args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped());
-    Ok(Output::Encoded(path, encoder))
+    Ok(Output::Encoded(path, format, ffmpeg_program().ok_or_else(missing)?))
+}
+
+/// The arguments of the encoder that writes `path`; none for a format that needs no encoder.
+fn encoder_arguments(format: SoundFormat, path: &Path) -> Option<Vec<OsString>> {
+    // A name that begins with a dash, or has a colon, is no option and no protocol so.
+    let mut output = OsString::from("file:");
+    output.push(path);
+    format.encoder_arguments(&output)
 }
 
 fn speed(text: &str) -> Result<f32, String> {
@@ -118,7 +124,7 @@ pub fn run(args: &SayArgs) -> Result<()> {
     let mut options = SpeakOptions::default().speed(args.speed);
     options.voice.clone_from(&args.voice);
     let file_bar = bar.start(match &output {
-        Output::File(path, _) | Output::Encoded(path, _) => path.to_str().unwrap_or("speech"),
+        Output::File(path, _) | Output::Encoded(path, ..) => path.to_str().unwrap_or("speech"),
         Output::Pipe | Output::Loudspeaker(_) => "speech",
     });
     let engine = Engine::open(args.engine.options()?)?;
@@ -135,14 +141,15 @@ pub fn run(args: &SayArgs) -> Result<()> {
         Output::Loudspeaker(player) => play(speech, player, progress),
         Output::Pipe => write_samples(speech, &mut io::stdout().lock(), progress)
             .map_err(|failure| failure.of("to standard output".into())),
-        Output::File(path, format) => write_file(speech, path, |speech| {
-            let mut file = File::create(path).map_err(Unwritten::Io)?;
-            match format {
-                SoundFormat::Wav => write_wav(speech, &mut file, progress),
-                _ => write_samples(speech, &mut file, progress),
-            }
+        Output::File(path, format) => write_file(speech, path, |speech, out| match format {
+            SoundFormat::Wav => write_wav(speech, out.file(), progress),
+            _ => write_samples(speech, out.file(), progress),
         }),
-        Output::Encoded(path, encoder) => write_file(speech, path, |speech| encode(speech, encoder, progress)),
+        Output::Encoded(path, format, program) => write_file(speech, path, |speech, out| {
+            let mut encoder = Command::new(program);
+            encoder.args(encoder_arguments(format, out.path()).unwrap_or_default());
+            encode(speech, encoder.stdin(Stdio::piped()).stderr(Stdio::piped()), progress)
+        }),
     };
     bar.clear();
     // After a failure the feed may wait for standard input; it ends with the process.
@@ -231,22 +238,30 @@ fn write_samples(
     Ok(written)
 }
 
-/// Writes a file as the samples come. Without samples there is no file.
+/// Writes a file as the samples come; it has its name once all are there. Without samples there is no file.
 fn write_file(
     speech: Speech,
     path: &Path,
-    write: impl FnOnce(Peekable<Speech>) -> Result<u64, Unwritten>,
+    write: impl FnOnce(Peekable<Speech>, &mut OutFile) -> Result<u64, Unwritten>,
 ) -> Result<u64> {
     let mut speech = speech.peekable();
     match speech.peek() {
         None => Ok(0),
         // Nor is there one if the voice fails at once.
         Some(Err(error)) => Err(Failure::Engine(error.clone())),
-        Some(Ok(_)) => write(speech).map_err(|failure| failure.of(format!("to {}", path.display()))),
+        Some(Ok(_)) => {
+            let whole = || {
+                let mut out = OutFile::create(path).map_err(Unwritten::Io)?;
+                let written = write(speech, &mut out)?;
+                out.keep().map_err(Unwritten::Io)?;
+                Ok(written)
+            };
+            whole().map_err(|failure: Unwritten| failure.of(format!("to {}", path.display())))
+        }
     }
 }
 
-/// Writes a WAV file. Until the end its header has the largest sizes, so that a file of a run that was interrupted can be played.
+/// Writes a WAV file. Until the end its header has the largest sizes.
 fn write_wav(
     speech: impl Iterator<Item = Result<SpeechFrame, Error>>,
     file: &mut File,
@@ -263,7 +278,7 @@ fn write_wav(
 /// Pipes samples through an encoder.
 fn encode(
     speech: impl Iterator<Item = Result<SpeechFrame, Error>>,
-    mut encoder: Command,
+    encoder: &mut Command,
     progress: impl Fn(u64),
 ) -> Result<u64, Unwritten> {
     let mut encoder = encoder.spawn().map_err(Unwritten::Io)?;

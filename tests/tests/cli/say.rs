@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use auricle_engine::audio::{AudioStream, ffmpeg_program};
-use auricle_tests::{Run, auricle, command, devices, ended, write_clause_voice, write_frame_voice, write_tiny_voice};
+use auricle_tests::{
+    Run, SmallDisk, auricle, command, devices, ended, write_clause_voice, write_frame_voice, write_tiny_voice,
+};
 use tempfile::TempDir;
 
 /// A models folder with the tiny voice alone.
@@ -166,6 +168,61 @@ fn standard_input_is_said_as_it_comes() {
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
     let piped: Vec<i16> = bytes.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
     assert_eq!(piped, whole);
+}
+
+/// The names in a folder, in order.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interruption_costs_no_earlier_file() {
+    let (models, out) = (models(), tempfile::tempdir().unwrap());
+    let path = out.path().join("said.wav");
+    std::fs::write(&path, "the earlier file").unwrap();
+    let mut command = command();
+    command.args(["say", "-", "--device", "cpu", "--models"]).arg(models.path()).arg("-o").arg(&path);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"One old mill stands by the lake and nobody lives there any more. Two men").unwrap();
+    stdin.flush().unwrap();
+    // The first sentence is written before the text ends.
+    let begin = std::time::Instant::now();
+    while names(out.path()).len() < 2 {
+        assert!(begin.elapsed() < std::time::Duration::from_secs(30), "nothing is written");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(names(out.path()), ["said.wav"]);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "the earlier file");
+}
+
+#[test]
+fn a_full_disk_costs_no_earlier_file() {
+    let (models, out) = (models(), tempfile::tempdir().unwrap());
+    let Some(disk) = SmallDisk::mount(out.path(), 1) else { return };
+    let endings: &[&str] = if ffmpeg_program().is_some() { &["wav", "pcm", "flac"] } else { &["wav", "pcm"] };
+    for ending in endings {
+        let path = out.path().join(format!("said.{ending}"));
+        std::fs::write(&path, "the earlier file").unwrap();
+        disk.fill();
+        let run = say(models.path(), &["Good morning.", "-o", path.to_str().unwrap()]);
+        assert_eq!((run.status, run.stderr.lines().count()), (Some(1), 1), "{ending}: {}", run.stderr);
+        assert!(run.stderr.contains(&format!("cannot write to {}", path.display())), "{}", run.stderr);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "the earlier file", "{ending}");
+        disk.free();
+        assert_eq!(say(models.path(), &["Good morning.", "-o", path.to_str().unwrap()]).status, Some(0));
+        assert!(std::fs::metadata(&path).unwrap().len() > 100, "{ending}");
+    }
+    let mut expected: Vec<String> = endings.iter().map(|ending| format!("said.{ending}")).collect();
+    expected.sort();
+    assert_eq!(names(out.path()), expected);
 }
 
 #[test]
