@@ -4,7 +4,7 @@ mod list;
 mod pull;
 
 pub use list::{ListedModel, ModelState, list};
-pub use pull::{PullError, PullTarget, Pulled, Source, Step, pull};
+pub use pull::{PullError, PullTarget, Pulled, Source, Step, is_hub_name, pull};
 
 /// The hub that checkpoints come from where no other is named, and the branch.
 pub const HUB: &str = "https://huggingface.co";

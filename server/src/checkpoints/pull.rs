@@ -9,7 +9,7 @@ use auricle_engine::{
     Catalog, CatalogModel, CatalogSize, check_detector, check_diarizer, check_model, check_turn_detector, check_voice,
 };
 
-use super::decimal_bytes;
+use super::{HUB, REVISION, decimal_bytes};
 use crate::model_hub::{self, ModelHub, ModelHubError, RemoteFile};
 
 /// The file with the commit of the partial files.
@@ -87,6 +87,32 @@ pub enum Pulled {
     New { place: PathBuf, effect: String },
 }
 
+impl Source {
+    /// The hub and the access token that the environment names, for the newest files.
+    pub fn from_environment() -> Self {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            hub: variable("HF_ENDPOINT").unwrap_or_else(|| HUB.into()),
+            token: variable("HF_TOKEN"),
+            revision: REVISION.into(),
+        }
+    }
+}
+
+/// True for a name as checkpoints have it on a model hub, `OWNER/NAME`.
+pub fn is_hub_name(name: &str) -> bool {
+    own_name(name).is_some()
+}
+
+/// The second part of `OWNER/NAME`; none for another text.
+fn own_name(name: &str) -> Option<&str> {
+    let is_part = |part: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        !part.is_empty() && !part.starts_with('.') && part.bytes().all(plain)
+    };
+    name.split_once('/').filter(|(owner, own)| is_part(owner) && is_part(own)).map(|(_, own)| own)
+}
+
 impl PullTarget {
     /// The checkpoint of a service model in one of its sizes, of a language model, of a model that speaks, of `detector`, `diarizer` or
     /// `turn`, or of this name on the hub.
@@ -140,11 +166,7 @@ impl PullTarget {
             (None, Some(model)) => model.published.clone(),
             (None, None) => name.to_owned(),
         };
-        let is_part = |part: &str| {
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-            !part.is_empty() && !part.starts_with('.') && part.bytes().all(plain)
-        };
-        let Some((_, own)) = repository.split_once('/').filter(|(owner, own)| is_part(owner) && is_part(own)) else {
+        let Some(own) = own_name(&repository) else {
             let ids: Vec<&str> = known.iter().map(|model| model.id.as_str()).collect();
             let spoken = catalog.as_ref().map_or(&[][..], Catalog::voices).iter();
             let others = languages.iter().map(|model| model.id.as_str());
@@ -160,6 +182,41 @@ impl PullTarget {
         let (serves, folders): (Vec<_>, Vec<_>) = folders.unzip();
         let folder = folders.first().map_or_else(|| own.to_owned(), |folder| (*folder).clone());
         Ok(Self { repository, folder, serves, kind: TargetKind::Model })
+    }
+
+    /// The checkpoint in a models folder; none if it is not there.
+    pub fn place(&self, models: &Path) -> Option<PathBuf> {
+        Some(models.join(&self.folder)).filter(|place| self.is_in(place))
+    }
+
+    /// What it is for, where it transcribes nothing, as the catalog names that.
+    pub fn other_purpose(&self) -> Option<String> {
+        (!matches!(self.kind, TargetKind::Model)).then(|| self.serves.join(", "))
+    }
+
+    /// The bytes of a pull, as the hub lists them.
+    ///
+    /// # Errors
+    /// If the hub has no such checkpoint, or cannot be reached.
+    pub async fn download_bytes(&self, source: &Source) -> Result<u64> {
+        let hub = ModelHub::new(&source.hub, source.token.clone())?;
+        let (_, files) = self.list(&hub, &source.revision).await?;
+        Ok(files.iter().map(|file| file.size).sum())
+    }
+
+    /// The commit of a revision, and its files that make the checkpoint.
+    async fn list(&self, hub: &ModelHub, revision: &str) -> Result<(String, Vec<RemoteFile>)> {
+        let listing = hub.list(&self.repository, revision).await?;
+        let files = match &self.kind {
+            TargetKind::Gguf(file) | TargetKind::TurnDetector(file) => {
+                model_hub::one_file(&self.repository, &listing.files, file)
+            }
+            TargetKind::Voice => model_hub::voice_files(&self.repository, &listing.files),
+            TargetKind::Model | TargetKind::Detector | TargetKind::Diarizer => {
+                model_hub::checkpoint_files(&self.repository, &listing.files)
+            }
+        };
+        Ok((listing.commit, files?))
     }
 
     fn is_in(&self, place: &Path) -> bool {
@@ -258,23 +315,14 @@ async fn fetch(
     report: &mut (dyn FnMut(Step<'_>) + Send),
 ) -> Result<()> {
     let hub = ModelHub::new(&source.hub, source.token.clone())?;
-    let listing = hub.list(&target.repository, &source.revision).await?;
-    let files = match &target.kind {
-        TargetKind::Gguf(file) | TargetKind::TurnDetector(file) => {
-            model_hub::one_file(&target.repository, &listing.files, file)
-        }
-        TargetKind::Voice => model_hub::voice_files(&target.repository, &listing.files),
-        TargetKind::Model | TargetKind::Detector | TargetKind::Diarizer => {
-            model_hub::checkpoint_files(&target.repository, &listing.files)
-        }
-    }?;
+    let (listed, files) = target.list(&hub, &source.revision).await?;
     let commit = parts.join(COMMIT);
-    if fs::read_to_string(&commit).is_ok_and(|before| before != listing.commit) {
+    if fs::read_to_string(&commit).is_ok_and(|before| before != listed) {
         // Partial files of another commit are useless.
         fs::remove_dir_all(parts).map_err(cannot(parts))?;
         fs::create_dir_all(parts).map_err(cannot(parts))?;
     }
-    fs::write(&commit, &listing.commit).map_err(cannot(&commit))?;
+    fs::write(&commit, &listed).map_err(cannot(&commit))?;
     report(Step::Listed { bytes: files.iter().map(|file| file.size).sum(), files: files.len() });
     let mut before = 0;
     for file in &files {
@@ -282,7 +330,7 @@ async fn fetch(
             fs::create_dir_all(folder).map_err(cannot(folder))?;
         }
         let mut there = |bytes: u64| report(Step::Bytes(before + bytes));
-        hub.download(&target.repository, &listing.commit, file, parts, &mut there).await?;
+        hub.download(&target.repository, &listed, file, parts, &mut there).await?;
         before += file.size;
         report(Step::File(file));
     }

@@ -15,6 +15,7 @@ mod interrupt;
 mod keys;
 mod listen;
 mod models;
+mod named_model;
 mod out_file;
 mod output;
 mod progress;

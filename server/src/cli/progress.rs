@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 const WITH_LENGTH: &str = "{name:.bold} [{bar:24}] {done} / {all}  {speed}  {left} left";
 const WITHOUT_LENGTH: &str = "{name:.bold} {spinner} {done}  {speed}";
 const BYTES: &str = "{name:.bold} [{bar:24}] {bytes} / {total_bytes}  {bytes_per_sec}  {eta} left";
+const BYTES_WITHOUT_TOTAL: &str = "{name:.bold} {spinner} {bytes}  {bytes_per_sec}";
 const LOADING: &str = "{name:.bold} {spinner} loading the model";
 
 /// Characters of a file's name that the bar shows.
@@ -43,11 +44,13 @@ impl Bar {
         FileBar { bar: &self.0, name: name.to_owned() }
     }
 
-    /// Starts over for a download of `total` bytes.
-    pub fn bytes(&self, name: &str, total: u64) {
+    /// Starts over for a download of `total` bytes, if that is known.
+    pub fn bytes(&self, name: &str, total: Option<u64>) {
         self.0.reset();
-        self.0.set_style(style(BYTES, name));
-        self.0.set_length(total);
+        self.0.set_style(style(if total.is_some() { BYTES } else { BYTES_WITHOUT_TOTAL }, name));
+        if let Some(total) = total {
+            self.0.set_length(total);
+        }
     }
 
     /// Shows how much of the download is here.

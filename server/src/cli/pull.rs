@@ -69,28 +69,60 @@ pub fn run(args: &PullArgs) -> Result<()> {
     };
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
+    let present = if args.force { Present::Replaced } else { Present::Kept };
+    let verbosity = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
     let repository = &target.repository;
+    output::print(&match fetch(&models, &target, &source, present, &bar, verbosity)? {
+        Pulled::Present { place } => format!("{repository} is there already: {}\n", place.display()),
+        Pulled::New { place, effect } => format!("{repository} is in {}: {effect}\n", place.display()),
+    })
+}
+
+/// Whether a pull writes lines about its files to standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verbosity {
+    Normal,
+    Quiet,
+}
+
+/// What a pull does with a checkpoint that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Present {
+    Kept,
+    Replaced,
+}
+
+/// Pulls a checkpoint, with a bar on a terminal.
+///
+/// # Errors
+/// As [`pull`].
+pub fn fetch(
+    models: &Path,
+    target: &PullTarget,
+    source: &Source,
+    present: Present,
+    bar: &Bar,
+    verbosity: Verbosity,
+) -> Result<Pulled> {
+    let (repository, is_quiet) = (&target.repository, verbosity == Verbosity::Quiet);
     let mut report = |step: Step<'_>| match step {
         Step::Listed { bytes, files } => {
-            if !args.quiet {
+            if !is_quiet {
                 output::say(&format_args!("{repository}: {} in {files} files", decimal_bytes(bytes)));
             }
-            bar.bytes(repository, bytes);
+            bar.bytes(repository, Some(bytes));
         }
         Step::Bytes(bytes) => bar.set_bytes(bytes),
         Step::File(file) => {
-            if bar.is_hidden() && !args.quiet {
+            if bar.is_hidden() && !is_quiet {
                 output::say(&format_args!("{}: {:.1} MB", file.name, file.size as f64 / 1e6));
             }
         }
         Step::Checking => {}
     };
-    let pulled = super::runtime()?.block_on(pull(&models, &target, &source, args.force, &mut report));
+    let pulled = super::runtime()?.block_on(pull(models, target, source, present == Present::Replaced, &mut report));
     bar.clear();
-    output::print(&match pulled? {
-        Pulled::Present { place } => format!("{repository} is there already: {}\n", place.display()),
-        Pulled::New { place, effect } => format!("{repository} is in {}: {effect}\n", place.display()),
-    })
+    Ok(pulled?)
 }
 
 /// The name and the size to pull: with `--recommended` those that suit this machine.

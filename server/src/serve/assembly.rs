@@ -27,7 +27,7 @@ use crate::auth::Authenticator;
 use crate::auth::openid::OpenId;
 use crate::auth::visitor::Cookies;
 use crate::billing::PaymentProvider;
-use crate::checkpoints::{self, Source};
+use crate::checkpoints::Source;
 use crate::config::{Config, url_below};
 use crate::dashboard::{Attempts, BrowserRules, DashboardState, Operation, Passwords, Pulls, Reference};
 use crate::http::proxies::TrustedProxies;
@@ -107,12 +107,7 @@ fn language_models(config: &Config, engine: Option<&Engine>) -> Result<LanguageM
 
 /// The state of the operator's page. The environment names the hub, as for `auricle models pull`.
 fn operation(config: &Config, urls: &PublicUrls, store: &Store, node: NodeId) -> Operation {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let source = Source {
-        hub: variable("HF_ENDPOINT").unwrap_or_else(|| checkpoints::HUB.into()),
-        token: variable("HF_TOKEN"),
-        revision: checkpoints::REVISION.into(),
-    };
+    let source = Source::from_environment();
     Operation {
         operators: config.operators.clone(),
         pulls: Pulls::new(store.clone(), node.clone(), config.models.clone(), source),
