@@ -16,7 +16,7 @@ use url::{Host, Url};
 const PRIVATE_NAMES: [&str; 6] = ["internal", "local", "localhost", "lan", "localdomain", "home.arpa"];
 
 /// The most redirects that are followed.
-const MAX_REDIRECTS: usize = 5;
+pub const MAX_REDIRECTS: usize = 5;
 
 /// Timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -171,7 +171,7 @@ pub async fn beginning_of(mut response: Response) -> String {
 }
 
 /// Keeps the innermost cause alone. The outer messages contain the URL, which may contain a token.
-fn request_error(error: reqwest::Error) -> OutboundError {
+pub fn request_error(error: reqwest::Error) -> OutboundError {
     if error.is_timeout() {
         return OutboundError::Failed("it took too long".into());
     }

@@ -50,7 +50,7 @@ Without a command, it serves: `auricle` is `auricle serve`.
 Examples:
   auricle                                        the service, on 127.0.0.1:8080
   auricle transcribe talk.mp3                    the text, on standard output
-  auricle transcribe *.mp4 --format srt --out .  subtitles beside the videos
+  auricle transcribe talk.mp4 -o talk.srt        subtitles
   auricle listen talk.mp3                        the text as it is spoken, live
   auricle chat --transcript talk.txt             questions about a transcript, to a language model
   auricle say 'Good morning.' -o morning.wav     speech

@@ -1,11 +1,7 @@
-//! Output: transcripts go to standard output or to files, messages to standard error.
+//! Output: transcripts in their formats, and messages on standard error.
 
-use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fmt::Display;
-use std::fs;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
 
 use auricle_engine::analysis::Analysis;
 use auricle_engine::subtitles::{self, SubtitleOptions};
@@ -39,7 +35,7 @@ struct Document<'a> {
 }
 
 impl Format {
-    fn extension(self) -> &'static str {
+    pub fn extension(self) -> &'static str {
         match self {
             Self::Text => "txt",
             Self::Json => "json",
@@ -80,56 +76,6 @@ fn name(utterance: &Utterance, coloured: bool) -> String {
         // Cyan, yellow, green, magenta, blue, red: bold, so that they show on light and dark grounds.
         true => format!("\x1b[1;{}m{shown}\x1b[0m", [36, 33, 32, 35, 34, 31][number % 6]),
         false => shown.clone(),
-    }
-}
-
-/// The files of `--out DIR`, one per input. All names are chosen before the first file is written.
-pub struct OutFolder {
-    paths: Vec<PathBuf>,
-}
-
-impl OutFolder {
-    /// Creates the folder and chooses `STEM.txt` (`.json`, `.srt`, `.vtt`) for every input. A repeated stem becomes `STEM-2`,
-    /// `STEM-3` and so on. No output replaces an input.
-    ///
-    /// # Errors
-    /// [`Failure::Write`] if the folder cannot be made.
-    pub fn plan(dir: &Path, inputs: &[(&Path, &OsStr)], format: Format) -> Result<Self> {
-        let failed = |source| Failure::Write { what: format!("to {}", dir.display()), source };
-        fs::create_dir_all(dir).map_err(failed)?;
-        let sources: HashSet<PathBuf> = inputs.iter().filter_map(|(path, _)| path.canonicalize().ok()).collect();
-        let mut taken = HashSet::new();
-        let mut paths = Vec::with_capacity(inputs.len());
-        for (_, stem) in inputs {
-            let mut number = 1;
-            let path = loop {
-                let mut name = stem.to_os_string();
-                if number > 1 {
-                    name.push(format!("-{number}"));
-                }
-                name.push(format!(".{}", format.extension()));
-                // Some file systems treat "Talk" and "talk" as the same name.
-                let folded = name.to_string_lossy().to_lowercase();
-                let path = dir.join(name);
-                let is_source = path.canonicalize().is_ok_and(|path| sources.contains(&path));
-                if !is_source && taken.insert(folded) {
-                    break path;
-                }
-                number += 1;
-            };
-            paths.push(path);
-        }
-        Ok(Self { paths })
-    }
-
-    /// Writes the result of input number `index`, and returns its path.
-    ///
-    /// # Errors
-    /// [`Failure::Write`].
-    pub fn write(&self, index: usize, document: &str) -> Result<&Path> {
-        let path = &self.paths[index];
-        fs::write(path, document).map_err(|source| Failure::Write { what: path.display().to_string(), source })?;
-        Ok(path)
     }
 }
 
@@ -183,29 +129,6 @@ pub fn table(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn names(inputs: &[&str]) -> Vec<String> {
-        let dir = tempfile::tempdir().unwrap();
-        let inputs: Vec<(&Path, &OsStr)> =
-            inputs.iter().map(|input| (Path::new(*input), Path::new(*input).file_stem().unwrap())).collect();
-        let folder = OutFolder::plan(dir.path(), &inputs, Format::Srt).unwrap();
-        folder.paths.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect()
-    }
-
-    #[test]
-    fn inputs_of_one_stem_get_files_of_their_own() {
-        assert_eq!(names(&["a/talk.mp3", "b/Talk.wav", "talk-2.ogg"]), ["talk.srt", "Talk-2.srt", "talk-2-2.srt"]);
-    }
-
-    #[test]
-    fn a_result_never_replaces_an_input() {
-        let dir = tempfile::tempdir().unwrap();
-        let input = dir.path().join("talk.srt");
-        fs::write(&input, "audio under a wrong name").unwrap();
-        let stem = OsStr::new("talk");
-        let folder = OutFolder::plan(dir.path(), &[(&input, stem)], Format::Srt).unwrap();
-        assert_eq!(folder.paths, [dir.path().join("talk-2.srt")]);
-    }
 
     #[test]
     fn columns_are_aligned() {

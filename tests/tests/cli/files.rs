@@ -5,64 +5,13 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use auricle_tests::{Run, auricle, binary, command, command_of, ended, fixtures, models_with, speech, tiny_models};
+use auricle_tests::{auricle, binary, command, command_of, ended, fixtures, models_with, speech};
 use serde_json::Value;
-use tempfile::TempDir;
+
+use super::place::{Place, json, messages};
 
 /// Seconds of the speech sample.
 const SPEECH_S: f64 = 11.0;
-
-/// A folder for the test's files, and the models folder.
-struct Place {
-    dir: TempDir,
-    models: TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), models: tiny_models() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// A copy of the speech sample under another name.
-    fn speech(&self, name: &str) -> PathBuf {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::copy(speech(), &path).unwrap();
-        path
-    }
-
-    /// A text file with a media file's name.
-    fn text(&self, name: &str) -> PathBuf {
-        let path = self.path(name);
-        fs::write(&path, "Dear diary, today I was named like a recording.\n").unwrap();
-        path
-    }
-
-    fn transcribe(&self, args: &[&str], files: &[&Path]) -> Run {
-        ended(self.command(args, files).stdin(Stdio::null()).output().unwrap())
-    }
-
-    fn command(&self, args: &[&str], files: &[&Path]) -> std::process::Command {
-        let mut command = command();
-        command.args(["transcribe", "--device", "cpu", "--models"]).arg(self.models.path()).args(args).args(files);
-        command
-    }
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
-
-/// The lines of standard error, each of which must begin with the program's name.
-fn messages(run: &Run) -> Vec<&str> {
-    let lines: Vec<&str> = run.stderr.lines().collect();
-    assert!(lines.iter().all(|line| line.starts_with("auricle: ")), "{}", run.stderr);
-    lines
-}
 
 #[test]
 fn help_names_the_commands_and_every_option_of_transcribe() {
@@ -84,6 +33,9 @@ fn help_names_the_commands_and_every_option_of_transcribe() {
         "--look-ahead",
         "--lm",
         "--lm-weight",
+        "--recursive",
+        "--pull",
+        "--skip-existing",
     ] {
         assert!(run.stdout.contains(option), "{option}: {}", run.stdout);
     }

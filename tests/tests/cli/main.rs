@@ -6,8 +6,12 @@ mod chat;
 mod files;
 mod first_run;
 mod forms;
+mod hub_model;
+mod inputs;
 mod known_speakers;
 mod listen;
+mod outputs;
+mod place;
 mod pull;
 mod say;
 #[cfg(target_os = "linux")]

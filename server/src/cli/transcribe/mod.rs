@@ -1,0 +1,306 @@
+//! `auricle transcribe`: transcribes files one after the other.
+//!
+//! - `inputs`: the files, folders and addresses of the command line.
+//! - `fetch`: recordings from addresses.
+//! - `job`: one input to its transcript.
+//! - `destination`: the files that transcripts go to.
+
+mod destination;
+mod fetch;
+mod inputs;
+mod job;
+
+use std::fs;
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+
+use auricle_engine::analysis::{self, Analysis};
+use auricle_engine::{Catalog, EngineOptions, Error, KnownSpeaker, Transcript};
+use clap::Args;
+
+use self::destination::{Destination, Existing};
+use self::inputs::{Depth, Input, Inputs, Source};
+use self::job::Job;
+use super::analyze::{AnalysisArgs, TaggerArgs};
+use super::findings::Findings;
+use super::keys::DatabaseArgs;
+use super::named_model::{Fetching, NamedModel};
+use super::output::{self, Format};
+use super::progress::Bar;
+use super::{EngineArgs, Failure, Result, SearchArgs, interrupt, out_file, speakers};
+
+#[derive(Args)]
+#[command(after_help = "\
+Text goes to standard output, progress and messages to standard error. A file that cannot be transcribed gets one line
+there; the others are done all the same, and the exit status is 1. Wrong usage is 2, Ctrl-C 130.
+
+--out is a folder where it is one already, ends in a slash or has no ending. A stem that comes twice in it gets a number, and results of
+an earlier run are replaced. With --recursive it has the folders of the inputs. An output has its name once it is whole.
+
+JSON has one object a file, each on one line: file, text, words (text, start and end in ms, confidence), confidence,
+language_code, audio_duration_sec, model, warnings. With --speakers, words have a speaker (A, B, C by first word), and there
+are utterances: speaker, text, start, end, confidence; with --identify both have a speaker_name where it is sure. With --channels, words have a channel (1, 2), too. With --entities there are entities: text, label, start, end.
+
+Examples:
+  auricle transcribe talk.mp3
+  auricle transcribe interview.mp4 -o interview.srt
+  auricle transcribe recordings --recursive --format srt,json --out transcripts/ --skip-existing
+  auricle transcribe https://example.com/talk.mp3
+  auricle transcribe call.ogg --keyterm Auricle --keyterm 'Ada Lovelace'
+  auricle transcribe hearing.wav --lm law.arpa
+  auricle transcribe meeting.mp3 --speakers
+  auricle transcribe meeting.mp3 --speakers --identify
+  auricle transcribe call.wav --channels
+  auricle transcribe talk.mp3 --model ggml-small-q5_1.bin
+  auricle transcribe talk.mp3 --model openai/whisper-small --pull
+  curl -s https://example.com/talk.mp3 | auricle transcribe -
+  auricle transcribe *.flac --format json | jq -r '.file + \": \" + .text'")]
+pub struct TranscribeArgs {
+    /// Audio or video files, folders of them, or their http(s) addresses; `-` reads a file from standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Search the folders within a folder, too
+    #[arg(long)]
+    recursive: bool,
+    /// The model, as `auricle models list` names it; the path of a checkpoint: a folder, a ggml file of whisper.cpp, or a
+    /// folder of CTranslate2; or OWNER/NAME on the model hub, fetched once, after a question
+    #[arg(long, value_name = "ID|PATH|OWNER/NAME", default_value = "svc-best")]
+    model: String,
+    /// Fetch OWNER/NAME of --model without a question if it is not here
+    #[arg(long)]
+    pull: bool,
+    /// The spoken language, such as en; if left out, the model detects it where it can
+    #[arg(long, value_name = "CODE")]
+    language: Option<String>,
+    /// The languages of a recording that changes between them, such as en,de (Whisper checkpoints)
+    #[arg(long, value_name = "CODES", value_delimiter = ',', conflicts_with = "language")]
+    languages: Vec<String>,
+    /// Output format, or several with commas for a folder of --out [default: that of the ending of --out, else text]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    format: Vec<Format>,
+    /// Write to this file, in the format of its ending, or STEM.txt (.json, .srt, .vtt) for each input into this folder, in
+    /// place of standard output
+    #[arg(short, long, value_name = "FILE|DIR")]
+    out: Option<PathBuf>,
+    /// Leave out the inputs whose outputs are there, and the formats that are
+    #[arg(long, requires = "out")]
+    skip_existing: bool,
+    /// A name or term to expect; may be repeated
+    #[arg(long = "keyterm", value_name = "TERM")]
+    keyterms: Vec<String>,
+    /// Expect medical terms, in English, Spanish, German and French
+    #[arg(long)]
+    medical: bool,
+    /// Look-ahead of streaming models in ms [default: the longest that the model was trained with]
+    #[arg(long, value_name = "MS")]
+    look_ahead: Option<u32>,
+    #[command(flatten)]
+    search: SearchArgs,
+    /// Beam width of the search; a wider beam is slower and more accurate up to a point [default: 16 with a language model, 5 for
+    /// svc-best's starter on a CPU, 1 for other Whisper checkpoints]
+    #[arg(long, value_name = "N")]
+    beam: Option<usize>,
+    /// Decode windows in sequence, each with the text of the previous one: slower; names and style stay more consistent
+    /// (Whisper checkpoints)
+    #[arg(long)]
+    sequential: bool,
+    /// Say who speaks: each turn on a line of its own. N, 1 to 20, is about how many speakers there are [default: as many as
+    /// are found]
+    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = speaker_count)]
+    speakers: Option<Option<usize>>,
+    /// Name the speakers whose voices `auricle speakers add` has kept, where it is surely theirs
+    #[arg(long, requires = "speakers")]
+    identify: bool,
+    #[command(flatten)]
+    database: DatabaseArgs,
+    /// Transcribe each channel by itself, and take it for a speaker: for calls with one speaker a channel. Takes files alone
+    #[arg(long, conflicts_with = "speakers")]
+    channels: bool,
+    #[command(flatten)]
+    analysis: AnalysisArgs,
+    #[command(flatten)]
+    tagger: TaggerArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    /// Hide the progress bar and notes; warnings and errors are shown
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Reads the number of `--speakers`.
+fn speaker_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=20) => Ok(count),
+        Ok(count) => Err(format!("{count} is not from 1 to 20")),
+        Err(_) => Err("it takes a number from 1 to 20, or none; a file goes before it".into()),
+    }
+}
+
+pub fn run(args: &TranscribeArgs) -> Result<()> {
+    let inputs = Inputs::find(&args.files, if args.recursive { Depth::Recursive } else { Depth::Flat });
+    check_standard_input(args, &inputs.list)?;
+    let mut failed = !inputs.faults.is_empty();
+    for (name, reason) in &inputs.faults {
+        output::say(&format_args!("{name}: {reason}"));
+    }
+    let inputs = inputs.list;
+    if inputs.is_empty() {
+        return Err(Failure::Reported);
+    }
+    let existing = if args.skip_existing { Existing::Skip } else { Existing::Replace };
+    let out = args.out.as_deref().filter(|out| *out != Path::new("-"));
+    let destination = Destination::plan(out, &args.format, &inputs, existing)?;
+    let bar = Bar::new(args.quiet);
+    interrupt::on_signal(bar.clone());
+    let engine_options = args.engine.options()?.tagger(args.tagger.choice());
+    let fetching = Fetching::new(args.pull);
+    let model = NamedModel::find(&engine_options.models, &args.model, fetching)?;
+    let known = known_speakers(args, &engine_options)?;
+    let mut job = Job { args, bar, engine_options, engine: None, model, fetching, known };
+    let mut printed = false;
+    let coloured = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    for (index, input) in inputs.iter().enumerate() {
+        let name = &input.name;
+        if let Destination::Files(files) = &destination
+            && files[index].is_empty()
+        {
+            if !args.quiet {
+                output::say(&format_args!("{name}: left out, its output is there"));
+            }
+            continue;
+        }
+        let result = job.transcribe(input);
+        job.bar.clear();
+        let (transcript, analysis) = match result {
+            Ok(done) => done,
+            Err(Failure::Engine(error)) if is_about_the_file(&error) => {
+                failed = true;
+                output::say(&format_args!("{name}: {}", reason(&error)));
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        for warning in &transcript.warnings {
+            output::say(&format_args!("{name}: warning: {warning}"));
+        }
+        let document = Document { name, transcript: &transcript, analysis: analysis.as_ref() };
+        match &destination {
+            Destination::Files(files) => {
+                document.warn(&files[index].iter().map(|(format, _)| *format).collect::<Vec<_>>());
+                for (format, path) in &files[index] {
+                    match write(path, &document.render(*format, Colours::Off)?) {
+                        Ok(()) if !args.quiet => output::say(&format_args!("{name}: wrote {}", path.display())),
+                        Ok(()) => {}
+                        Err(failure) => {
+                            failed = true;
+                            output::say(&format_args!("{name}: {failure}"));
+                        }
+                    }
+                }
+            }
+            Destination::StandardOutput(format) => {
+                document.warn(&[*format]);
+                let text = document.render(*format, if coloured { Colours::On } else { Colours::Off })?;
+                if inputs.len() > 1 && (*format == Format::Text || io::stdout().is_terminal()) {
+                    let gap = if printed { "\n" } else { "" };
+                    print(&format!("{gap}==> {} <==\n{text}", output::one_line(name)), failed)?;
+                    printed = true;
+                } else {
+                    print(&text, failed)?;
+                }
+            }
+        }
+    }
+    if failed { Err(Failure::Reported) } else { Ok(()) }
+}
+
+/// # Errors
+/// [`Failure::Usage`] if standard input cannot be read as it is asked.
+fn check_standard_input(args: &TranscribeArgs, inputs: &[Input]) -> Result<()> {
+    match inputs.iter().filter(|input| matches!(input.source, Source::StandardInput)).count() {
+        0 => Ok(()),
+        1 if args.channels => {
+            Err(Failure::Usage("--channels reads the audio several times; give a file in place of -".into()))
+        }
+        1 if io::stdin().is_terminal() => {
+            Err(Failure::Usage("standard input is a terminal; pipe an audio file into it".into()))
+        }
+        1 => Ok(()),
+        _ => Err(Failure::Usage("standard input (-) can be read once only".into())),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Colours {
+    On,
+    Off,
+}
+
+/// The result of an input.
+struct Document<'a> {
+    name: &'a str,
+    transcript: &'a Transcript,
+    analysis: Option<&'a Analysis>,
+}
+
+impl Document<'_> {
+    fn findings(&self) -> String {
+        self.analysis.map(|analysis| Findings::of(analysis).sections()).unwrap_or_default()
+    }
+
+    /// Reports an analysis that no format has a place for.
+    fn warn(&self, formats: &[Format]) {
+        if formats.iter().all(|format| matches!(format, Format::Srt | Format::Vtt)) && !self.findings().is_empty() {
+            let place = "subtitles have no place for the analysis: --format json has it";
+            output::say(&format_args!("{}: warning: {place}", self.name));
+        }
+    }
+
+    fn render(&self, format: Format, colours: Colours) -> Result<String> {
+        let text = format.render(self.name, self.transcript, self.analysis, colours == Colours::On)?;
+        Ok(if format == Format::Text { text + &self.findings() } else { text })
+    }
+}
+
+/// Writes a file of `--out`, in a folder of its own where its input had one.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let written = fs::create_dir_all(out_file::folder_of(path)).and_then(|()| out_file::write(path, text.as_bytes()));
+    written.map_err(|source| Failure::Write { what: path.display().to_string(), source })
+}
+
+/// The people whom the transcripts may name. Where names of persons are hidden, nobody is named.
+fn known_speakers(args: &TranscribeArgs, engine: &EngineOptions) -> Result<Vec<KnownSpeaker>> {
+    let hides_names =
+        args.analysis.passes().redaction.is_some_and(|redaction| redaction.covers(analysis::Label::PersonName));
+    if !args.identify || hides_names {
+        return Ok(Vec::new());
+    }
+    speakers::known(&args.database, &Catalog::read(&engine.models)?)
+}
+
+/// Writes to standard output. A closed pipe does not hide the failure of an earlier file.
+fn print(text: &str, failed: bool) -> Result<()> {
+    output::print(text).map_err(|failure| if failed { Failure::Reported } else { failure })
+}
+
+/// Tells if only this file is at fault, not the options, the checkpoint or the device.
+fn is_about_the_file(error: &Error) -> bool {
+    !matches!(
+        error,
+        Error::Checkpoint { .. }
+            | Error::Weights { .. }
+            | Error::Device { .. }
+            | Error::LanguageModel { .. }
+            | Error::Language(_)
+            | Error::UnknownModel(_)
+            | Error::InvalidOption(_)
+    )
+}
+
+/// The message without the path, which the line begins with already.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Read { reason, .. } => reason.clone(),
+        other => other.to_string(),
+    }
+}
