@@ -43,6 +43,8 @@ pub struct OperationDoc {
     pub request: Option<&'static str>,
     /// The content type of the body.
     pub request_type: &'static str,
+    /// The schema of a body that is a form, beside that in JSON.
+    pub form: Option<&'static str>,
     /// True if the body may be left out.
     pub request_is_optional: bool,
     pub response: ResponseContent,
@@ -94,6 +96,7 @@ const fn doc(tag: &'static str, summary: &'static str, response: ResponseContent
         summary,
         request: None,
         request_type: "application/json",
+        form: None,
         request_is_optional: false,
         response,
         parameters: &[],
@@ -110,6 +113,11 @@ impl OperationDoc {
     const fn takes_form(mut self, schema: &'static str) -> Self {
         self.request_type = "multipart/form-data";
         self.takes(schema)
+    }
+
+    const fn or_form(mut self, schema: &'static str) -> Self {
+        self.form = Some(schema);
+        self
     }
 
     const fn may_take(mut self, schema: &'static str) -> Self {
@@ -163,6 +171,7 @@ pub static ROUTES: &[Route] = &[
         handler!(transcripts::create, transcripts),
         doc("transcripts", "Create a transcript", ResponseContent::Json("Transcript"))
             .takes("CreateTranscript")
+            .or_form("CreateTranscriptForm")
             .with(&["Idempotency-Key"])
             .fails(&[402, 404, 409, 413, 415, 422]),
     ),
@@ -400,7 +409,7 @@ pub static ROUTES: &[Route] = &[
     api(
         Method::POST,
         "/v1/audio/transcriptions",
-        handler!(openai::transcriptions::create, transcriptions),
+        handler!(openai::transcriptions::create, transcripts),
         doc("openai", "Transcribe a file and wait for it", ResponseContent::JsonOrEvents("OpenAiTranscription"))
             .takes_form("OpenAiTranscriptionForm")
             .fails(&[402, 404, 413, 415, 422]),

@@ -8,7 +8,6 @@ use crate::api::health::HealthState;
 use crate::api::language::LanguageState;
 use crate::api::models::ModelsState;
 use crate::api::openai::speech::SpeechState;
-use crate::api::openai::transcriptions::TranscriptionsState;
 use crate::api::speakers::SpeakersState;
 use crate::api::uploads::UploadsState;
 use crate::api::webhooks::WebhooksState;
@@ -27,7 +26,6 @@ pub struct AppState {
     pub uploads: Arc<UploadsState>,
     pub models: Arc<ModelsState>,
     pub language: Arc<LanguageState>,
-    pub transcriptions: Arc<TranscriptionsState>,
     pub speech: Arc<SpeechState>,
     pub speakers: Arc<SpeakersState>,
     pub billing: Arc<BillingState>,

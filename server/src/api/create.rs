@@ -122,6 +122,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
 
     Ok(NewTranscript {
         id: TranscriptId::new(),
+        warnings: fields.unknown(),
         account: account.clone(),
         source,
         model,

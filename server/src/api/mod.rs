@@ -4,6 +4,7 @@ pub mod billing;
 pub mod chat;
 mod chat_request;
 pub mod create;
+mod form;
 pub mod health;
 pub mod language;
 pub mod models;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use auricle_engine::Catalog;
 
 use self::rendering::Renderer;
+use self::uploads::UploadsState;
 use crate::config::BillingProvider;
 use crate::notify::Notifiers;
 use crate::outbound::Outbound;
@@ -34,6 +36,8 @@ use crate::store::Store;
 pub struct TranscriptsState {
     pub store: Store,
     pub storage: Storage,
+    /// Takes the files of forms.
+    pub uploads: Arc<UploadsState>,
     pub outbound: Outbound,
     pub catalog: Arc<Catalog>,
     pub notifiers: Arc<Notifiers>,

@@ -72,6 +72,8 @@ fn render(transcript: &Transcript, status: Status) -> serde_json::Result<String>
     let analysis = transcript.analysis.as_deref().unwrap_or(NO_ANALYSIS);
     text.push(',');
     text.push_str(&analysis[1..analysis.len() - 1]);
+    text.push_str(",\"warnings\":");
+    text.push_str(transcript.warnings.as_deref().unwrap_or("[]"));
     // Utterances and words are stored as JSON and are not parsed.
     text.push_str(",\"utterances\":");
     text.push_str(transcript.utterances.as_deref().unwrap_or("null"));

@@ -16,11 +16,12 @@ use sha2::{Digest as _, Sha256};
 
 use super::TranscriptsState;
 use super::create::validate;
+use super::form;
 use super::stored_object;
 use super::transcript_stream::{self, confidence, duration_sec};
 use crate::auth::no_credit;
 use crate::context::RequestContext;
-use crate::http::body;
+use crate::http::body::{self, Fields};
 use crate::http::response::{ApiError, Response, Result, no_content};
 use crate::ids::{AccountId, TranscriptId};
 use crate::store::{
@@ -100,34 +101,21 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
         }
         key => key,
     };
-    let bytes = body::read(request.into_request(), body::MAX_JSON_BYTES).await?;
-    let hash = HEXLOWER.encode(&Sha256::digest(same_request(&bytes)));
+    let (form, hash, fields) = if form::is_form(&headers) {
+        let form = form::read(&state.uploads, &account, &headers, request.into_body()).await?;
+        let (hash, fields) = (form.hash(), form.request());
+        (Some(form), hash, fields)
+    } else {
+        let bytes = body::read(request.into_request(), body::MAX_JSON_BYTES).await?;
+        let hash = HEXLOWER.encode(&Sha256::digest(same_request(&bytes)));
+        (None, hash, Fields::parse(&headers, &bytes))
+    };
     let idempotency = key.as_deref().map(|key| (key, hash.as_str()));
-    // A repeated request gets its first answer, even if the upload or the credit is gone.
-    let existing = match idempotency {
-        Some((key, hash)) => state.store.find_idempotent(&account, key, hash).await?,
-        None => None,
-    };
-    let created = match existing {
-        Some(existing) => existing,
-        None => {
-            let new = validate(&state, &account, body::Fields::parse(&headers, &bytes)?).await?;
-            if state.store.queued_transcripts(&account, state.max_queued).await? >= state.max_queued {
-                return Err(ApiError::queue_full(state.max_queued));
-            }
-            let created = state.store.create_transcript(&new, idempotency).await?;
-            if let Created::NoCredit(allowance) = created {
-                return Err(ApiError::billing_required(no_credit(
-                    allowance,
-                    new.reserved_cents,
-                    state.billing_provider,
-                )));
-            }
-            created
-        }
-    };
-    let id = match created {
+    let id = match find_or_create(&state, &account, idempotency, fields).await? {
         Created::New(id) => {
+            if let Some(form) = form {
+                form.keep();
+            }
             state.notifiers.jobs.notify_one();
             id
         }
@@ -143,6 +131,31 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
     let transcript = state.store.transcript(&account, &id).await?.ok_or_else(unknown)?;
     let status = if transcript.status == Status::Queued { Status::Processing } else { transcript.status };
     transcript_stream::one(&state.store, &transcript, status)
+}
+
+/// The transcript of an earlier request with the same idempotency key and hash, else a new one.
+async fn find_or_create(
+    state: &TranscriptsState,
+    account: &AccountId,
+    idempotency: Option<(&str, &str)>,
+    fields: Result<Fields>,
+) -> Result<Created> {
+    // A repeated request gets its first answer, even if the upload or the credit is gone.
+    if let Some((key, hash)) = idempotency
+        && let Some(existing) = state.store.find_idempotent(account, key, hash).await?
+    {
+        return Ok(existing);
+    }
+    let new = validate(state, account, fields?).await?;
+    if state.store.queued_transcripts(account, state.max_queued).await? >= state.max_queued {
+        return Err(ApiError::queue_full(state.max_queued));
+    }
+    match state.store.create_transcript(&new, idempotency).await? {
+        Created::NoCredit(allowance) => {
+            Err(ApiError::billing_required(no_credit(allowance, new.reserved_cents, state.billing_provider)))
+        }
+        created => Ok(created),
+    }
 }
 
 /// Creates a transcript whose request has no idempotency key, and tells the workers.

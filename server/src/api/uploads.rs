@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::StatusCode;
+use hyper::body::Body;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_MAX_AGE, CONTENT_LENGTH, HeaderName,
     HeaderValue,
@@ -16,7 +18,7 @@ use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body;
 use crate::http::response::{ApiError, Response, Result, json, no_content};
-use crate::ids::UploadId;
+use crate::ids::{AccountId, UploadId};
 use crate::notify::Notifiers;
 use crate::storage::{Storage, StorageError, UploadSignature};
 use crate::store::{Store, Upload, UploadStatus};
@@ -44,7 +46,7 @@ const EXTENSIONS: [&str; 41] = [
 ];
 
 /// True for audio and video, by content type or by extension.
-pub fn is_media(filename: &str, content_type: &str) -> bool {
+fn is_media(filename: &str, content_type: &str) -> bool {
     let content_type = content_type.to_ascii_lowercase();
     let extension = filename.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     content_type.starts_with("audio/")
@@ -72,7 +74,6 @@ pub async fn sign(state: Arc<UploadsState>, request: RequestContext) -> Result<R
     // Whitespace around a header's value is not part of it.
     let mut content_type = fields.required_string("content_type", 0..=255)?.trim().to_owned();
     let declared_bytes = fields.integer("size_bytes", 0..=i64::MAX)?;
-    let most = state.max_bytes;
     let is_header_value = content_type.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     // Browsers know no type for some files.
     if content_type.is_empty() {
@@ -81,15 +82,36 @@ pub async fn sign(state: Arc<UploadsState>, request: RequestContext) -> Result<R
     if !is_header_value {
         return Err(ApiError::validation("`content_type` must be a media type, such as audio/mpeg."));
     }
+    let upload = new_upload(&state, account, filename, content_type, declared_bytes).await?;
+    let url = state.storage.sign(&upload).await.map_err(|error| ApiError::internal(&error))?;
+    state.store.create_upload(&upload).await?;
+    Ok(json(&json!({
+        "upload_id": upload.id.as_str(),
+        "url": url.as_str(),
+        "method": "PUT",
+        "headers": { "Content-Type": upload.content_type },
+        "expires_at": clock::iso(upload.expires_at),
+        "max_size_bytes": state.max_bytes,
+    })))
+}
+
+/// A new upload of an account, which is not in the store yet.
+///
+/// # Errors
+/// 400 for what is neither audio nor video, 413 and 429 for too many bytes.
+pub async fn new_upload(
+    state: &UploadsState,
+    account: AccountId,
+    filename: String,
+    content_type: String,
+    declared_bytes: Option<i64>,
+) -> Result<Upload> {
     if !is_media(&filename, &content_type) {
-        return Err(ApiError::new(
-            StatusCode::BAD_REQUEST,
-            "unsupported_media_type",
-            format!("{filename:?} ({content_type}) is neither audio nor video."),
-        ));
+        let message = format!("{filename:?} ({content_type}) is neither audio nor video.");
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "unsupported_media_type", message));
     }
-    if declared_bytes.is_some_and(|bytes| bytes as u64 > most) {
-        return Err(too_large(most));
+    if declared_bytes.is_some_and(|bytes| bytes as u64 > state.max_bytes) {
+        return Err(too_large(state.max_bytes));
     }
     let upload = Upload {
         id: UploadId::new(),
@@ -101,16 +123,40 @@ pub async fn sign(state: Arc<UploadsState>, request: RequestContext) -> Result<R
         expires_at: clock::now_ms() + i64::from(state.url_seconds) * 1000,
     };
     state.quota.check_signing(&upload).await?;
-    let url = state.storage.sign(&upload).await.map_err(|error| ApiError::internal(&error))?;
-    state.store.create_upload(&upload).await?;
-    Ok(json(&json!({
-        "upload_id": upload.id.as_str(),
-        "url": url.as_str(),
-        "method": "PUT",
-        "headers": { "Content-Type": upload.content_type },
-        "expires_at": clock::iso(upload.expires_at),
-        "max_size_bytes": most,
-    })))
+    Ok(upload)
+}
+
+/// Writes the bytes of an upload as they arrive, and returns their number. Without a length, as many may come as the quota leaves.
+///
+/// # Errors
+/// 413 and 429 for too many bytes, 400 for a body that breaks off, 404 if the upload was deleted meanwhile.
+pub async fn receive<B>(state: &UploadsState, upload: &Upload, length: Option<u64>, body: B) -> Result<u64>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let most = state.max_bytes;
+    let reserved = state.quota.reserve(upload, length, most).await?;
+    let object_key = upload.object_key();
+    let put = state.storage.put(&object_key, body, reserved.bytes);
+    let put = match tokio::time::timeout(LONGEST_PUT, put).await {
+        Ok(put) => put,
+        Err(_) => Err(StorageError::Interrupted("it took a day".into())),
+    };
+    match put {
+        Ok(bytes) if !state.store.confirm_upload(upload, bytes as i64).await? => {
+            state.notifiers.deletions.notify_one();
+            Err(ApiError::not_found("The upload was deleted meanwhile."))
+        }
+        Ok(bytes) => {
+            tracing::info!(upload = %upload.id, bytes, "received");
+            Ok(bytes)
+        }
+        Err(StorageError::TooLarge(limit)) if limit < most => Err(state.quota.exceeded()),
+        Err(StorageError::TooLarge(most)) => Err(too_large(most)),
+        Err(StorageError::Interrupted(reason)) => Err(ApiError::invalid(format!("The upload broke off: {reason}."))),
+        Err(error) => Err(ApiError::internal(&error)),
+    }
 }
 
 fn header(request: &RequestContext, name: HeaderName) -> String {
@@ -134,29 +180,9 @@ pub async fn put(state: Arc<UploadsState>, mut request: RequestContext) -> Resul
         Some(UploadUrl { upload, signature: UploadSignature::Valid }) => Ok(upload),
     };
     let upload = refusal?;
-    // Without a length, as much as the quota leaves may come.
     let length = header(&request, CONTENT_LENGTH).parse::<u64>().ok();
-    let reserved = state.quota.reserve(&upload, length, most).await?;
-    let object_key = upload.object_key();
-    let put = state.storage.put(&object_key, request.into_body(), reserved.bytes);
-    let put = match tokio::time::timeout(LONGEST_PUT, put).await {
-        Ok(put) => put,
-        Err(_) => Err(StorageError::Interrupted("it took a day".into())),
-    };
-    match put {
-        Ok(bytes) if !state.store.confirm_upload(&upload, bytes as i64).await? => {
-            state.notifiers.deletions.notify_one();
-            Err(ApiError::not_found("The upload was deleted meanwhile."))
-        }
-        Ok(bytes) => {
-            tracing::info!(upload = %upload.id, bytes, "received");
-            Ok(json(&json!({ "upload_id": upload.id.as_str(), "size_bytes": bytes })))
-        }
-        Err(StorageError::TooLarge(limit)) if limit < most => Err(state.quota.exceeded()),
-        Err(StorageError::TooLarge(most)) => Err(too_large(most)),
-        Err(StorageError::Interrupted(reason)) => Err(ApiError::invalid(format!("The upload broke off: {reason}."))),
-        Err(error) => Err(ApiError::internal(&error)),
-    }
+    let bytes = receive(&state, &upload, length, request.into_body()).await?;
+    Ok(json(&json!({ "upload_id": upload.id.as_str(), "size_bytes": bytes })))
 }
 
 /// `OPTIONS /uploads/{upload_id}`: the CORS preflight of a browser.

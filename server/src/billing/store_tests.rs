@@ -55,6 +55,7 @@ fn completed(random: &mut Random) -> (Outcome, i64) {
         confidence: None,
         language_code: None,
         analysis: None,
+        warnings: Vec::new(),
         options: None,
         duration_ms,
         waveform: Waveform::default(),

@@ -1,8 +1,9 @@
 //! Request bodies: JSON objects, read within limits and validated field by field.
 //!
 //! A missing field or malformed JSON is 400; a wrong type or a value out of range is 422. `null` counts as absent for an
-//! optional field. Unknown fields are ignored.
+//! optional field. Unknown fields are ignored; [`Fields::unknown`] names them.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use bytes::{Bytes, BytesMut};
@@ -50,8 +51,23 @@ pub async fn read(request: Request<RequestBody>, limit: usize) -> Result<Bytes> 
     Ok(bytes.freeze())
 }
 
-/// The fields of a JSON object that are not read yet.
-pub struct Fields(Map<String, Value>);
+/// The fields of a JSON object or of a form that are not read yet.
+pub struct Fields {
+    left: Map<String, Value>,
+    /// The names that were asked for.
+    known: Vec<String>,
+    /// The values are those of a form: all strings, and each of another type is written as JSON.
+    of_form: bool,
+}
+
+/// The most unknown fields that are named.
+const MAX_UNKNOWN: usize = 10;
+
+/// The longest part of an unknown field's name that is shown, in characters.
+const MAX_UNKNOWN_CHARS: usize = 64;
+
+/// A known name is meant where an unknown one is at least so alike, from 0 to 1.
+const ALIKE: f64 = 0.65;
 
 impl Fields {
     /// The fields of an optional body. Without a body there are none.
@@ -60,7 +76,7 @@ impl Fields {
     /// As [`Fields::parse`].
     pub fn optional(headers: &HeaderMap, body: &[u8]) -> Result<Self> {
         let absent = body.is_empty() && !headers.contains_key(CONTENT_TYPE);
-        if absent { Ok(Self(Map::new())) } else { Self::parse(headers, body) }
+        if absent { Ok(Self::new(Map::new())) } else { Self::parse(headers, body) }
     }
 
     /// The fields of a required body.
@@ -85,7 +101,7 @@ impl Fields {
             other => ApiError::invalid(format!("The body is not JSON: {other}.")),
         })?;
         match value {
-            Value::Object(fields) => Ok(Self(fields)),
+            Value::Object(fields) => Ok(Self::new(fields)),
             other => Err(ApiError::validation(format!("The body must be a JSON object, not {}.", type_name(&other)))),
         }
     }
@@ -96,19 +112,73 @@ impl Fields {
     /// 422 for another type.
     pub fn of(name: &str, value: Value) -> Result<Self> {
         match value {
-            Value::Object(fields) => Ok(Self(fields)),
+            Value::Object(fields) => Ok(Self::new(fields)),
             other => Err(wrong_type(name, "an object", &other)),
         }
     }
 
+    /// The fields of a form. An empty one counts as absent, and of several with one name the last counts.
+    pub fn of_form(fields: impl Iterator<Item = (String, String)>) -> Self {
+        let fields = fields.map(|(name, text)| (name, if text.is_empty() { Value::Null } else { text.into() }));
+        Self { of_form: true, ..Self::new(fields.collect()) }
+    }
+
+    fn new(left: Map<String, Value>) -> Self {
+        Self { left, known: Vec::new(), of_form: false }
+    }
+
     /// True if the field is there, null or not.
     pub fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.left.contains_key(name)
     }
 
     /// Removes a field. None if it is absent or null.
     pub fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.remove(name).filter(|value| !value.is_null())
+        self.known.push(name.to_owned());
+        self.left.remove(name).filter(|value| !value.is_null())
+    }
+
+    /// Removes a field whose value is no string. A form has it as JSON; what is no JSON stays a string, which is then of the wrong type.
+    fn take_typed(&mut self, name: &str) -> Option<Value> {
+        match self.take(name)? {
+            Value::String(text) if self.of_form => match serde_json::from_str(&text) {
+                Ok(Value::Null) => None,
+                Ok(value) => Some(value),
+                Err(_) => Some(Value::String(text)),
+            },
+            value => Some(value),
+        }
+    }
+
+    /// A sentence for each field that is left once all known ones were asked for, with the known name that it is most alike.
+    pub fn unknown(&self) -> Vec<String> {
+        let names = self.left.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
+        let names: BTreeSet<&String> = names.collect();
+        let mut sentences: Vec<String> = names
+            .iter()
+            .take(MAX_UNKNOWN)
+            .map(|name| {
+                let meant = self.meant(name).map(|known| format!("; did you mean `{known}`?")).unwrap_or_default();
+                format!("`{}` is unknown and was ignored{meant}", shown(name))
+            })
+            .collect();
+        match names.len() {
+            0..=MAX_UNKNOWN => {}
+            all => sentences.push(format!("{} more fields are unknown and were ignored", all - MAX_UNKNOWN)),
+        }
+        sentences
+    }
+
+    /// The known name that an unknown one is most alike, whatever its case and hyphens.
+    fn meant(&self, name: &str) -> Option<&str> {
+        if name.chars().count() > MAX_UNKNOWN_CHARS {
+            return None;
+        }
+        let plain = |name: &str| name.to_lowercase().replace(['_', '-', ' '], "");
+        let likeness = |known: &str| strsim::normalized_damerau_levenshtein(&plain(name), &plain(known));
+        let (nearest, alike) =
+            self.known.iter().map(|known| (known, likeness(known))).max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        (alike >= ALIKE).then_some(nearest)
     }
 
     /// A string field.
@@ -145,7 +215,7 @@ impl Fields {
     /// # Errors
     /// 400 if it is absent, 422 if it is null; as [`Fields::string_of`].
     pub fn required_string(&mut self, name: &str, characters: RangeInclusive<usize>) -> Result<String> {
-        match self.0.get(name) {
+        match self.left.get(name) {
             None => Err(ApiError::invalid(format!("`{name}` is missing."))),
             Some(Value::Null) => Err(ApiError::validation(format!("`{name}` must be a string, not null."))),
             Some(_) => Ok(self.string_of(name, characters)?.unwrap_or_default()),
@@ -157,7 +227,7 @@ impl Fields {
     /// # Errors
     /// 422 for another type.
     pub fn flag(&mut self, name: &str) -> Result<bool> {
-        match self.take(name) {
+        match self.take_typed(name) {
             None => Ok(false),
             Some(Value::Bool(on)) => Ok(on),
             Some(other) => Err(wrong_type(name, "true or false", &other)),
@@ -169,7 +239,7 @@ impl Fields {
     /// # Errors
     /// 422 for another type or a value out of range.
     pub fn integer(&mut self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>> {
-        let Some(value) = self.take(name) else { return Ok(None) };
+        let Some(value) = self.take_typed(name) else { return Ok(None) };
         // JSON counts 60.0 as an integer. Values beyond 64 bits saturate.
         let whole = match &value {
             Value::Number(number) => number
@@ -195,7 +265,7 @@ impl Fields {
     /// # Errors
     /// 422 for another type or a value out of range.
     pub fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f64>> {
-        let Some(value) = self.take(name) else { return Ok(None) };
+        let Some(value) = self.take_typed(name) else { return Ok(None) };
         match value.as_f64() {
             Some(number) if range.contains(&number) => Ok(Some(number)),
             Some(number) => {
@@ -211,7 +281,7 @@ impl Fields {
     /// # Errors
     /// 422 for another type or a longer list.
     pub fn values(&mut self, name: &str, most: usize) -> Result<Option<Vec<Value>>> {
-        match self.take(name) {
+        match self.take_typed(name) {
             None => Ok(None),
             Some(Value::Array(items)) if items.len() > most => {
                 Err(ApiError::validation(format!("`{name}` has {} entries; it may have {most}.", items.len())))
@@ -226,7 +296,7 @@ impl Fields {
     /// # Errors
     /// 422 for another type, a longer list or a longer string.
     pub fn strings(&mut self, name: &str, most: usize, characters: usize) -> Result<Option<Vec<String>>> {
-        let items = match self.take(name) {
+        let items = match self.take_typed(name) {
             None => return Ok(None),
             Some(Value::Array(items)) => items,
             Some(other) => return Err(wrong_type(name, "an array of strings", &other)),
@@ -244,6 +314,26 @@ impl Fields {
         });
         strings.collect::<Result<_>>().map(Some)
     }
+}
+
+/// The beginning of a name, on one line: characters that are not seen are escaped.
+fn shown(name: &str) -> String {
+    let mut shown = String::new();
+    let mut length = 0;
+    for character in name.chars() {
+        let escaped: String = match character {
+            // Letters without a shape.
+            '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}' => character.escape_unicode().collect(),
+            _ => character.escape_debug().collect(),
+        };
+        length += escaped.chars().count();
+        if length >= MAX_UNKNOWN_CHARS {
+            shown.push('…');
+            break;
+        }
+        shown += &escaped;
+    }
+    shown
 }
 
 /// Refuses null characters, which PostgreSQL cannot store in text.
@@ -272,6 +362,8 @@ pub fn wrong_type(name: &str, wanted: &str, found: &Value) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn fields(body: &str) -> Result<Fields> {
@@ -311,5 +403,44 @@ mod tests {
         assert_eq!(fields("{}").unwrap().required_string("s", 1..=2).unwrap_err().status, 400);
         assert_eq!(fields(r#"{"s":null}"#).unwrap().required_string("s", 1..=2).unwrap_err().status, 422);
         assert_eq!(fields(r#"{"s":"abc"}"#).unwrap().required_string("s", 1..=2).unwrap_err().status, 422);
+    }
+
+    #[test]
+    fn a_form_has_values_of_other_types_as_json() {
+        let form = |pairs: &[(&str, &str)]| {
+            Fields::of_form(pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())))
+        };
+        let mut all =
+            form(&[("s", "true"), ("f", "true"), ("i", "7"), ("l", r#"["a"]"#), ("e", ""), ("n", "null"), ("s", "12")]);
+        assert_eq!(all.string("s").unwrap().as_deref(), Some("12"), "a text stays one");
+        assert!(all.flag("f").unwrap() && !all.flag("n").unwrap());
+        assert_eq!(all.integer("i", 0..=9).unwrap(), Some(7));
+        assert_eq!(all.strings("l", 1, 1).unwrap(), Some(vec!["a".to_owned()]));
+        assert_eq!(all.string("e").unwrap(), None);
+        for (name, text) in [("f", "yes"), ("f", "1"), ("f", "[")] {
+            assert_eq!(form(&[(name, text)]).flag("f").unwrap_err().status, 422, "{text}");
+        }
+        assert_eq!(form(&[("l", "a")]).strings("l", 1, 1).unwrap_err().status, 422);
+    }
+
+    #[test]
+    fn unknown_fields_are_named_with_what_may_be_meant() {
+        let mut few = fields(r#"{"speaker_label":1,"Title":1,"zebra":1,"none":null,"title":"x"}"#).unwrap();
+        few.string("title").unwrap();
+        few.flag("speaker_labels").unwrap();
+        assert_eq!(
+            few.unknown(),
+            [
+                "`Title` is unknown and was ignored; did you mean `title`?",
+                "`speaker_label` is unknown and was ignored; did you mean `speaker_labels`?",
+                "`zebra` is unknown and was ignored"
+            ]
+        );
+        let many: Map<String, Value> = (0..25).map(|at| (format!("{at:02}{}", "x".repeat(100)), json!(1))).collect();
+        let many = Fields::new(many).unknown();
+        assert_eq!((many.len(), many[10].as_str()), (11, "15 more fields are unknown and were ignored"));
+        assert_eq!(many[0], format!("`00{}…` is unknown and was ignored", "x".repeat(61)));
+        assert_eq!(shown("a\n\u{202e}\u{3164}\u{200b}ü語"), "a\\n\\u{202e}\\u{3164}\\u{200b}ü語");
+        assert_eq!(shown(&"\0".repeat(99)).chars().count(), 63);
     }
 }

@@ -264,7 +264,12 @@ impl JobRunner {
             } else {
                 engine.transcribe_with(audio, &options, |progress| on_progress(progress.audio_s))
             };
-            let transcript = transcript.map_err(|error| classify(error, asked_to_stop()))?;
+            let mut transcript = transcript.map_err(|error| classify(error, asked_to_stop()))?;
+            // A decoder's own message may name the file as this machine does.
+            let path = file.path().display().to_string();
+            for warning in &mut transcript.warnings {
+                *warning = warning.replace(&path, "the file");
+            }
             // No word leaves this thread before the passes have hidden what must be hidden.
             let analyzed = analyzed(transcript, &passes, tagger.as_deref())?;
             let redacted =
@@ -280,8 +285,14 @@ impl JobRunner {
         }
         let waveform = peaks.lock().unwrap_or_else(PoisonError::into_inner).waveform();
         let duration_ms = (transcript.audio_duration_sec * 1e3).round() as i64;
-        for warning in &transcript.warnings {
+        let mut warnings = transcript.warnings;
+        for warning in &warnings {
             tracing::info!(job = %job.id, warning, "warning about the audio");
+        }
+        if redacts {
+            // A keyterm may be what redaction must not keep.
+            let terms: Vec<String> = asked.keyterms_prompt.iter().flatten().map(|term| format!("{term:?}")).collect();
+            warnings.retain(|warning| !terms.iter().any(|term| warning.contains(term)));
         }
         Ok(CompletedTranscript {
             text: transcript.text,
@@ -292,6 +303,7 @@ impl JobRunner {
             duration_ms,
             waveform,
             analysis,
+            warnings,
             options: redacts.then(|| without_terms(asked)),
             sku: price.model,
             unit_type: price.unit_type,

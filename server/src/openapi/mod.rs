@@ -23,7 +23,7 @@ const STATUSES: [(u16, &str); 17] = [
     (408, "The body did not arrive in time"),
     (409, "The resource is not in the required state"),
     (413, "The body or the file is too large"),
-    (415, "The body is not JSON"),
+    (415, "The body has another content type"),
     (416, "The range lies behind the end of the file"),
     (422, "A field has the wrong type or a value out of its range"),
     (426, "The request must upgrade the connection to a WebSocket"),
@@ -40,6 +40,8 @@ fn components() -> Map<String, Value> {
 /// The document, for a service at `url`.
 pub fn document(url: &Url) -> Value {
     let mut components = components();
+    let form = form_of(&components["schemas"]["CreateTranscript"]);
+    components["schemas"]["CreateTranscriptForm"] = form;
     components.insert(
         "securitySchemes".into(),
         json!({ "key": { "type": "http", "scheme": "bearer", "description": "An API key, `svc_...`" } }),
@@ -47,7 +49,7 @@ pub fn document(url: &Url) -> Value {
     let mut paths = Map::new();
     for (route, doc) in ROUTES.iter().filter_map(|route| Some((route, route.doc.as_ref()?))) {
         let item = paths.entry(route.path).or_insert_with(|| json!({}));
-        item[route.method.as_str().to_lowercase()] = operation(route, doc);
+        item[route.method.as_str().to_lowercase()] = operation(route, doc, &components);
     }
     json!({
         "openapi": "3.1.0",
@@ -63,7 +65,36 @@ pub fn document(url: &Url) -> Value {
     })
 }
 
-fn operation(route: &Route, doc: &OperationDoc) -> Value {
+/// The form for a request to create a transcript: its recording is a file, and the other fields are the same.
+fn form_of(request: &Value) -> Value {
+    let mut form = request.clone();
+    form["description"] =
+        "The file and the fields of CreateTranscript in one request. Numbers, true, false and arrays are written as JSON".into();
+    if let Some(parts) = form.as_object_mut() {
+        parts.remove("examples");
+    }
+    form["required"] = json!(["file"]);
+    if let Some(fields) = form["properties"].as_object_mut() {
+        for source in ["audio_url", "upload_id"] {
+            fields.remove(source);
+        }
+        let about = "The recording: audio or video, up to 5 GiB";
+        fields.insert(
+            "file".into(),
+            json!({ "type": "string", "contentMediaType": "application/octet-stream", "description": about }),
+        );
+    }
+    form
+}
+
+/// The encoding of a form's fields that are lists: one field each, as JSON.
+fn lists_as_json(form: &Value) -> Value {
+    let is_list = |field: &Value| field["type"].as_array().is_some_and(|types| types.contains(&json!("array")));
+    let fields = form["properties"].as_object().into_iter().flatten().filter(|(_, field)| is_list(field));
+    fields.map(|(name, _)| (name.clone(), json!({ "contentType": "application/json" }))).collect()
+}
+
+fn operation(route: &Route, doc: &OperationDoc, components: &Map<String, Value>) -> Value {
     let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let parameters: Vec<Value> = in_path
         .chain(doc.parameters.iter().copied())
@@ -122,10 +153,13 @@ fn operation(route: &Route, doc: &OperationDoc) -> Value {
         "security": if key { json!([{ "key": [] }]) } else { json!([]) },
     });
     if let Some(name) = doc.request {
-        operation["requestBody"] = json!({
-            "required": !doc.request_is_optional,
-            "content": { doc.request_type: { "schema": { "$ref": format!("#/components/schemas/{name}") } } },
-        });
+        let schema = |name: &str| json!({ "schema": { "$ref": format!("#/components/schemas/{name}") } });
+        let mut content = json!({ doc.request_type: schema(name) });
+        if let Some(form) = doc.form {
+            content["multipart/form-data"] = schema(form);
+            content["multipart/form-data"]["encoding"] = lists_as_json(&components["schemas"][form]);
+        }
+        operation["requestBody"] = json!({ "required": !doc.request_is_optional, "content": content });
     }
     operation
 }

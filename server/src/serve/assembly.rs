@@ -17,7 +17,6 @@ use crate::api::health::HealthState;
 use crate::api::language::LanguageState;
 use crate::api::models::ModelsState;
 use crate::api::openai::speech::{self, SpeechState};
-use crate::api::openai::transcriptions::TranscriptionsState;
 use crate::api::rendering::Renderer;
 use crate::api::speakers::{self, SpeakersState};
 use crate::api::upload_quota::UploadQuota;
@@ -244,16 +243,6 @@ impl Service {
             places: Places::new(speakers::MAX_REQUESTS),
             scratch: config.scratch(),
         });
-        let transcripts = Arc::new(TranscriptsState {
-            store: store.clone(),
-            storage: storage.clone(),
-            outbound,
-            catalog: catalog.clone(),
-            notifiers: notifiers.clone(),
-            renderer: renderer.clone(),
-            billing_provider: config.billing_provider,
-            max_queued: config.max_queued_transcripts.into(),
-        });
         let uploads = Arc::new(UploadsState {
             store: store.clone(),
             storage: storage.clone(),
@@ -261,6 +250,17 @@ impl Service {
             max_bytes: config.max_upload_bytes,
             quota: UploadQuota::new(store.clone(), config.max_unused_upload_bytes),
             url_seconds: config.upload_url_seconds,
+        });
+        let transcripts = Arc::new(TranscriptsState {
+            store: store.clone(),
+            storage: storage.clone(),
+            uploads: uploads.clone(),
+            outbound,
+            catalog: catalog.clone(),
+            notifiers: notifiers.clone(),
+            renderer: renderer.clone(),
+            billing_provider: config.billing_provider,
+            max_queued: config.max_queued_transcripts.into(),
         });
         let live = Arc::new(LiveState {
             store: store.clone(),
@@ -323,10 +323,6 @@ impl Service {
             },
             rate_limits: RateLimits::new(config.request_limit),
             trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
-            transcriptions: Arc::new(TranscriptionsState {
-                transcripts: transcripts.clone(),
-                uploads: uploads.clone(),
-            }),
             speakers,
             speech: Arc::new(SpeechState { engine, places: Places::new(speech::MAX_REQUESTS) }),
             transcripts,

@@ -7,10 +7,10 @@ use std::collections::HashSet;
 use sqlx::Row as _;
 
 use super::job_options::JobOptions;
-use super::transcripts::Source;
+use super::transcripts::{Source, stored_warnings};
 use super::usage::{self, NewUsage};
 use super::waveforms::{self, Waveform};
-use super::{Result, Store, Topic, account_list, not_listed, webhook_outbox};
+use super::{Result, Store, Topic, Tx, account_list, not_listed, webhook_outbox};
 use crate::clock;
 use crate::ids::{AccountId, LeaseId, TranscriptId};
 
@@ -109,6 +109,8 @@ pub struct CompletedTranscript {
     pub waveform: Waveform,
     /// The analysis, as a JSON object.
     pub analysis: Option<String>,
+    /// What the client should know of the work, beside the warnings of the request.
+    pub warnings: Vec<String>,
     /// The options without what redaction must not keep; none if they stay as they are.
     pub options: Option<String>,
     /// The model that is billed.
@@ -123,6 +125,17 @@ pub enum Outcome {
     Completed(Box<CompletedTranscript>),
     /// With a reason for the user.
     Failed(String),
+}
+
+/// The warnings of a transcript's request, then those of its work, as they are stored.
+async fn all_warnings(tx: &mut Tx, id: &TranscriptId, later: &[String]) -> Result<Option<String>> {
+    let stored: Option<Option<String>> = sqlx::query_scalar("SELECT warnings FROM transcripts WHERE id = $1")
+        .bind(id.as_str())
+        .fetch_optional(&mut **tx)
+        .await?;
+    let earlier: Vec<String> =
+        stored.flatten().and_then(|stored| serde_json::from_str(&stored).ok()).unwrap_or_default();
+    Ok(stored_warnings(earlier.iter().chain(later)))
 }
 
 impl Store {
@@ -259,12 +272,14 @@ impl Store {
         let mut tx = self.begin().await?;
         let ended = match outcome {
             Outcome::Completed(done) => {
+                let warnings = all_warnings(&mut tx, &job.id, &done.warnings).await?;
                 sqlx::query(
                     "UPDATE transcripts SET status = 'completed', text = $1, words = $2,
                             confidence = CAST($3 AS DOUBLE PRECISION),
                             language_code = COALESCE($4, language_code), duration_ms = $5, completed_at = $6,
-                            analysis = $7, options = COALESCE($8, options), utterances = $9, lease = NULL, lease_until = NULL
-                     WHERE id = $10 AND lease = $11 AND status = 'processing'",
+                            analysis = $7, options = COALESCE($8, options), utterances = $9, warnings = $10,
+                            lease = NULL, lease_until = NULL
+                     WHERE id = $11 AND lease = $12 AND status = 'processing'",
                 )
                 .bind(&done.text)
                 .bind(&done.words)
@@ -276,6 +291,7 @@ impl Store {
                 .bind(done.analysis.as_deref())
                 .bind(done.options.as_deref())
                 .bind(done.utterances.as_deref())
+                .bind(warnings)
                 .bind(job.id.as_str())
                 .bind(job.lease.as_str())
                 .execute(&mut *tx)

@@ -55,6 +55,8 @@ pub struct NewTranscript {
     pub webhook_url: Option<String>,
     /// The other options.
     pub options: JobOptions,
+    /// What the client should know of the request.
+    pub warnings: Vec<String>,
     /// The part of the credit that is reserved for it.
     pub reserved_cents: i64,
     pub created_at: i64,
@@ -73,6 +75,7 @@ impl NewTranscript {
             language_code: None,
             webhook_url: None,
             options: JobOptions::default(),
+            warnings: Vec::new(),
             reserved_cents: 0,
             created_at: clock::now_ms(),
         }
@@ -112,6 +115,8 @@ pub struct Transcript {
     pub progress_ms: i64,
     /// The analysis, as a JSON object.
     pub analysis: Option<String>,
+    /// What the client should know, as a JSON array of strings; none where there is nothing.
+    pub warnings: Option<String>,
     pub error: Option<String>,
     pub created_at: i64,
     pub completed_at: Option<i64>,
@@ -158,7 +163,7 @@ macro_rules! select {
             "SELECT id, account_id, status, model, title, language_code, webhook_url, options, text, confidence, duration_ms, progress_ms, ",
             "CASE WHEN octet_length(words) <= 262144 THEN words END AS words, ",
             "CASE WHEN words IS NULL THEN 0 ELSE 1 END AS has_words, ",
-            "analysis, utterances, error, created_at, completed_at FROM transcripts ",
+            "analysis, utterances, warnings, error, created_at, completed_at FROM transcripts ",
             $which
         )
     };
@@ -188,10 +193,17 @@ pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
         duration_ms: row.try_get("duration_ms")?,
         progress_ms: row.try_get("progress_ms")?,
         analysis: row.try_get("analysis")?,
+        warnings: row.try_get("warnings")?,
         error: row.try_get("error")?,
         created_at: row.try_get("created_at")?,
         completed_at: row.try_get("completed_at")?,
     })
+}
+
+/// Warnings as they are stored.
+pub(super) fn stored_warnings<'a>(warnings: impl Iterator<Item = &'a String>) -> Option<String> {
+    let warnings: Vec<&String> = warnings.collect();
+    (!warnings.is_empty()).then(|| serde_json::json!(warnings).to_string())
 }
 
 impl Store {
@@ -218,8 +230,8 @@ impl Store {
         };
         sqlx::query(
             "INSERT INTO transcripts (id, account_id, status, model, title, language_code, audio_url, upload_id, options,
-                                      webhook_url, created_at, reserved_cents, title_key)
-             VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                                      webhook_url, created_at, reserved_cents, title_key, warnings)
+             VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         )
         .bind(new.id.as_str())
         .bind(new.account.as_str())
@@ -233,6 +245,7 @@ impl Store {
         .bind(new.created_at)
         .bind(new.reserved_cents)
         .bind(new.title.as_deref().map(title_key))
+        .bind(stored_warnings(new.warnings.iter()))
         .execute(&mut *tx)
         .await?;
         self.notify(&mut tx, Topic::Jobs).await?;

@@ -23,6 +23,7 @@ mod errors;
 mod failover;
 mod fairness;
 mod faults;
+mod forms;
 mod http;
 mod jobs;
 mod known_speakers;

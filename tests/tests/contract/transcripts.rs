@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use auricle_tests::{Account, Receiver, Reply, Service, Setup, eventually, silence, speech};
 use serde_json::{Value, json};
 
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 21] = [
     "id",
     "status",
     "model",
@@ -17,6 +17,7 @@ const FIELDS: [&str; 20] = [
     "utterances",
     "confidence",
     "audio_duration_sec",
+    "warnings",
     "summary",
     "chapters",
     "entities",
@@ -281,6 +282,47 @@ fn null_counts_as_absent_and_unknown_fields_are_ignored() {
     });
     let done = account.finished(&account.create(&body));
     assert_eq!((&done["status"], &done["model"]), (&json!("completed"), &json!("svc-best")));
+}
+
+#[test]
+fn unknown_fields_are_named_in_the_warnings() {
+    let account = service().account();
+    let warnings = |fields: Value| {
+        let mut body = json!({"audio_url": receiver().sound()});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let made = account.post("/v2/transcripts", &body).ok();
+        let done = account.finished(made["id"].as_str().unwrap());
+        assert_eq!(done["status"], "completed");
+        // What the work has found comes behind what the request had.
+        let count = made["warnings"].as_array().unwrap().len();
+        assert_eq!(made["warnings"].as_array(), done["warnings"].as_array().map(|all| all[..count].to_vec()).as_ref());
+        made["warnings"].clone()
+    };
+    assert_eq!(warnings(json!({"title": "x", "webhook_url": null})), json!([]));
+    assert_eq!(
+        warnings(json!({"speaker_label": false, "SummaryType": "gist", "diarizer_size": {"deep": 1}, "old": null})),
+        json!([
+            "`SummaryType` is unknown and was ignored; did you mean `summary_type`?",
+            "`diarizer_size` is unknown and was ignored",
+            "`speaker_label` is unknown and was ignored; did you mean `speaker_labels`?",
+        ])
+    );
+    let hidden = warnings(json!({"a\u{202e}b\n\u{0}": 1}));
+    assert_eq!(hidden, json!(["`a\\u{202e}b\\n\\0` is unknown and was ignored"]));
+    let many: serde_json::Map<String, Value> = (0..500).map(|at| (format!("{at:0200}"), json!(at))).collect();
+    let many = warnings(Value::Object(many));
+    let many: Vec<&str> = many.as_array().unwrap().iter().map(|warning| warning.as_str().unwrap()).collect();
+    assert_eq!((many.len(), many[10]), (11, "490 more fields are unknown and were ignored"));
+    assert!(many[..10].iter().all(|warning| warning.split('`').nth(1).unwrap().chars().count() <= 64), "{many:?}");
+}
+
+#[test]
+fn damage_in_a_recording_is_in_the_warnings() {
+    let account = service().account();
+    let whole = std::fs::read(speech()).unwrap();
+    let done = account.transcribe("cut.flac", whole[..whole.len() / 2].to_vec());
+    let mut warnings = done["warnings"].as_array().unwrap().iter().map(|warning| warning.as_str().unwrap());
+    assert!(warnings.any(|warning| warning.contains("the file is cut off")), "{}", done["warnings"]);
 }
 
 #[test]

@@ -237,7 +237,7 @@ fn a_put_during_the_deletion_of_its_upload_leaves_nothing() {
 }
 
 /// Number of files in a folder and its subfolders.
-fn files(folder: &std::path::Path) -> usize {
+pub(crate) fn files(folder: &std::path::Path) -> usize {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
 }

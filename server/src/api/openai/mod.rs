@@ -1,7 +1,6 @@
 //! `/v1`: OpenAI's paths and shapes, so that existing clients work with another base URL. The keys, the limits and the billing are
 //! those of `/v2`.
 
-mod form;
 pub mod speech;
 mod speech_encoder;
 mod transcription;

@@ -7,13 +7,12 @@ use std::time::Duration;
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::form::{self, Form};
 use super::model_not_found;
 use super::transcription::{Finished, Granularity, Shape, respond};
 use crate::api::TranscriptsState;
 use crate::api::create::validate;
+use crate::api::form::{self, Form};
 use crate::api::transcripts::{start, unknown};
-use crate::api::uploads::UploadsState;
 use crate::context::RequestContext;
 use crate::http::body::Fields;
 use crate::http::response::{ApiError, Response, Result};
@@ -40,12 +39,6 @@ const MAX_HINT_CHARS: usize = 100;
 const MAX_HINT_WORDS: usize = 5;
 const MAX_HINTS: usize = 1000;
 
-/// The state of this resource.
-pub struct TranscriptionsState {
-    pub transcripts: Arc<TranscriptsState>,
-    pub uploads: Arc<UploadsState>,
-}
-
 /// The options of a form, but for those of the transcript itself.
 struct Options {
     shape: Shape,
@@ -54,45 +47,39 @@ struct Options {
 }
 
 /// `POST /v1/audio/transcriptions`
-pub async fn create(state: Arc<TranscriptionsState>, request: RequestContext) -> Result<Response> {
+pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let account = request.account()?.id.clone();
     let headers = request.headers().clone();
     let form = form::read(&state.uploads, &account, &headers, request.into_body()).await?;
-    let begun = begin(&state, &account, &form).await;
-    if begun.is_err() {
-        form::discard(&state.uploads, &form).await;
-    }
-    let (id, options) = begun?;
-    let transcript = finished(&state.transcripts, &account, &id).await?;
+    let (id, options) = started(&state, &account, &form).await?;
+    form.keep();
+    let transcript = finished(&state, &account, &id).await?;
     if transcript.status == Status::Error {
         let error = transcript.error.as_deref().unwrap_or("the file could not be transcribed");
         return Err(ApiError::invalid(format!("The transcription failed: {error}")));
     }
-    let permit = state.transcripts.renderer.permit().await?;
-    let words = state.transcripts.store.words(&transcript).await?.unwrap_or_else(|| "[]".into());
+    let permit = state.renderer.permit().await?;
+    let words = state.store.words(&transcript).await?.unwrap_or_else(|| "[]".into());
     let render = move || {
         let finished = Finished::new(&transcript, &words)?;
         Ok(respond(&finished, options.shape, &options.granularities, options.stream))
     };
-    let mut response = state.transcripts.renderer.run(permit, render).await?;
+    let mut response = state.renderer.run(permit, render).await?;
     if let Ok(value) = HeaderValue::from_str(id.as_str()) {
         response.headers_mut().insert(TRANSCRIPT_ID, value);
     }
     Ok(response)
 }
 
-/// Creates the transcript of a form's file.
-async fn begin(state: &TranscriptionsState, account: &AccountId, form: &Form) -> Result<(TranscriptId, Options)> {
+/// Creates the transcript of a form.
+async fn started(state: &TranscriptsState, account: &AccountId, form: &Form) -> Result<(TranscriptId, Options)> {
     let options = options(form)?;
-    let Some((upload, bytes)) = &form.file else {
+    let Some(file) = &form.file else {
         return Err(ApiError::invalid("`file` is missing: the audio to transcribe."));
     };
-    let fields = Fields::of("form", fields(form, upload.id.as_str())?)?;
-    if !state.uploads.store.mark_upload_ready(&upload.id, *bytes).await? {
-        return Err(ApiError::not_found("The upload was deleted meanwhile."));
-    }
-    let new = validate(&state.transcripts, account, fields).await.map_err(model_not_found)?;
-    Ok((start(&state.transcripts, &new).await?, options))
+    let fields = Fields::of("form", fields(form, file.upload.id.as_str())?)?;
+    let new = validate(state, account, fields).await.map_err(model_not_found)?;
+    Ok((start(state, &new).await?, options))
 }
 
 fn options(form: &Form) -> Result<Options> {

@@ -1,0 +1,197 @@
+//! A multipart form with one file. The file goes into the object store as it arrives; the other fields may stand before or after it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use data_encoding::HEXLOWER;
+use futures_util::TryStreamExt as _;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::{HeaderMap, StatusCode};
+use multer::{Constraints, Field, Multipart, SizeLimit};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::runtime::Handle;
+
+use super::uploads::{UploadsState, new_upload, receive, too_large};
+use crate::http::body::{Fields, MAX_JSON_BYTES};
+use crate::http::request_body::RequestBody;
+use crate::http::response::{ApiError, Result};
+use crate::ids::AccountId;
+use crate::store::Upload;
+
+/// The most fields that are no file. Together they may be as large as a body of JSON.
+const MAX_FIELDS: usize = 64;
+
+/// What a form may be larger than its file: fields, boundaries, heads of parts.
+const MAX_FRAME_BYTES: u64 = 2 * MAX_JSON_BYTES as u64;
+
+/// The longest name of a file, in characters.
+const MAX_FILENAME_CHARS: usize = 1024;
+
+/// A form that has been read.
+#[derive(Default)]
+pub struct Form {
+    pub file: Option<FormFile>,
+    /// The other fields, in their order.
+    pub fields: Vec<(String, String)>,
+}
+
+/// The file of a form, stored as a complete upload. It is deleted with this value unless it is kept: a request that fails, or whose
+/// client is gone, leaves nothing behind.
+pub struct FormFile {
+    pub upload: Upload,
+    /// The hash of its bytes.
+    pub sha256: String,
+    state: Arc<UploadsState>,
+    is_kept: bool,
+}
+
+impl Drop for FormFile {
+    fn drop(&mut self) {
+        // At the end of the process there is no runtime; housekeeping deletes the file as other unused uploads.
+        let Ok(runtime) = Handle::try_current() else { return };
+        if self.is_kept {
+            return;
+        }
+        let (state, id) = (self.state.clone(), self.upload.id.clone());
+        runtime.spawn(async move {
+            match state.store.delete_refused_upload(&id).await {
+                Ok(()) => state.notifiers.deletions.notify_one(),
+                Err(error) => tracing::warn!(upload = %id, %error, "deleting the file of a form failed"),
+            }
+        });
+    }
+}
+
+impl Form {
+    /// The last value of a field, if it is not empty.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let found = self.fields.iter().rev().find(|(field, _)| field == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// All values of a field, whose name may end with `[]`.
+    pub fn texts(&self, name: &str) -> Vec<&str> {
+        let is_named = |field: &str| field.strip_suffix("[]").unwrap_or(field) == name;
+        self.fields.iter().filter(|(field, _)| is_named(field)).map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// The hash of what the form asks for. The boundary, the order of fields and empty ones do not change it.
+    pub fn hash(&self) -> String {
+        let mut fields: BTreeMap<&str, &str> =
+            self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        fields.retain(|_, value| !value.is_empty());
+        let file = self.file.as_ref().map(|file| (&file.upload.filename, &file.sha256));
+        HEXLOWER.encode(&Sha256::digest(json!([fields, file]).to_string()))
+    }
+
+    /// The fields as those of a request to create a transcript: the file is an upload.
+    ///
+    /// # Errors
+    /// 400 without a file, and for another recording beside it.
+    pub fn request(&self) -> Result<Fields> {
+        let Some(file) = &self.file else {
+            let message =
+                "`file` is missing: the recording. Without a file send JSON, with `audio_url` or `upload_id`.";
+            return Err(ApiError::invalid(message));
+        };
+        if let Some(other) = ["audio_url", "upload_id"].into_iter().find(|name| self.text(name).is_some()) {
+            return Err(ApiError::invalid(format!("A form has its recording in `file`; leave `{other}` out.")));
+        }
+        let upload = ("upload_id".to_owned(), file.upload.id.to_string());
+        Ok(Fields::of_form(self.fields.iter().cloned().chain([upload])))
+    }
+
+    /// Keeps the file: a transcript uses it.
+    pub fn keep(self) {
+        if let Some(mut file) = self.file {
+            file.is_kept = true;
+        }
+    }
+}
+
+/// True for a body that is a form.
+pub fn is_form(headers: &HeaderMap) -> bool {
+    let essence = content_type(headers).split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("multipart/form-data")
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn broken(error: &multer::Error) -> ApiError {
+    ApiError::invalid(format!("The form could not be read: {error}."))
+}
+
+/// Reads a form.
+///
+/// # Errors
+/// 415 for a body that is no form, 400 for a broken one, 413 and 429 for too many bytes.
+pub async fn read(
+    state: &Arc<UploadsState>,
+    account: &AccountId,
+    headers: &HeaderMap,
+    body: RequestBody,
+) -> Result<Form> {
+    let boundary = multer::parse_boundary(content_type(headers)).map_err(|_| {
+        let message = "Send the body as a form, with Content-Type: multipart/form-data and its boundary.";
+        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+    })?;
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length.saturating_sub(MAX_FRAME_BYTES) > state.max_bytes) {
+        return Err(too_large(state.max_bytes));
+    }
+    let limits = SizeLimit::new().whole_stream(u64::MAX).per_field(MAX_JSON_BYTES as u64).for_field("file", u64::MAX);
+    let mut parts =
+        Multipart::with_constraints(body.into_data_stream(), boundary, Constraints::new().size_limit(limits));
+    let too_long = || {
+        let message = format!("The fields of the form are larger than {MAX_JSON_BYTES} bytes.");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
+    };
+    let mut form = Form::default();
+    let mut left = MAX_JSON_BYTES;
+    while let Some(part) = parts.next_field().await.map_err(|error| broken(&error))? {
+        let name = part.name().unwrap_or_default().to_owned();
+        if name == "file" {
+            if form.file.is_some() {
+                return Err(ApiError::invalid("The form has two files; send a form for each."));
+            }
+            form.file = Some(store_file(state, account, part).await?);
+            continue;
+        }
+        if form.fields.len() >= MAX_FIELDS {
+            return Err(ApiError::invalid(format!("The form has more than {MAX_FIELDS} fields.")));
+        }
+        let value = part.text().await.map_err(|error| match error {
+            multer::Error::FieldSizeExceeded { .. } => too_long(),
+            error => broken(&error),
+        })?;
+        left = left.checked_sub(name.len() + value.len()).ok_or_else(too_long)?;
+        form.fields.push((name, value));
+    }
+    Ok(form)
+}
+
+/// Stores a file as a complete upload.
+async fn store_file(state: &Arc<UploadsState>, account: &AccountId, part: Field<'_>) -> Result<FormFile> {
+    let filename = part.file_name().unwrap_or("audio").chars();
+    let filename = filename.filter(|character| !character.is_control()).take(MAX_FILENAME_CHARS).collect();
+    let content_type = part.content_type().map_or_else(|| "application/octet-stream".into(), ToString::to_string);
+    let upload = new_upload(state, account.clone(), filename, content_type, None).await?;
+    state.store.create_upload(&upload).await?;
+    let mut file = FormFile { upload, sha256: String::new(), state: state.clone(), is_kept: false };
+    let mut hash = Sha256::new();
+    let bytes = part.map_ok(|bytes| {
+        hash.update(&bytes);
+        Frame::data(bytes)
+    });
+    let bytes = receive(state, &file.upload, None, StreamBody::new(bytes)).await?;
+    if !state.store.mark_upload_ready(&file.upload.id, bytes as i64).await? {
+        return Err(ApiError::not_found("The upload was deleted meanwhile."));
+    }
+    file.sha256 = HEXLOWER.encode(&hash.finalize());
+    Ok(file)
+}
