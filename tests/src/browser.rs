@@ -123,6 +123,16 @@ impl Browser {
         self.ask("DOM.setFileInputFiles", &json!({ "nodeId": found["nodeId"], "files": files }));
     }
 
+    /// Presses a key as a keyboard does, with all that the browser does by itself: `Enter` or `Escape`.
+    pub fn press(&mut self, key: &str) {
+        let (code, text) = if key == "Enter" { (13, "\r") } else { (27, "") };
+        for kind in ["keyDown", "keyUp"] {
+            let text = if kind == "keyDown" { text } else { "" };
+            let event = json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text });
+            self.ask("Input.dispatchKeyEvent", &event);
+        }
+    }
+
     /// Sets the size of the page in pixels, and its colours.
     pub fn view(&mut self, width: u32, height: u32, dark: bool) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });

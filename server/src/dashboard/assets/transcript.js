@@ -65,7 +65,8 @@ if (reader) {
   function rename(button) {
     const label = button.dataset.speaker
     const field = make('input', '', { class: 'speaker', maxlength: 100, placeholder: `${words.speaker} ${label}`, 'aria-label': `${words.speaker_name} ${label}` })
-    field.value = names.get(label) ?? ''
+    const before = names.get(label) ?? ''
+    field.value = before
     let left = false
     const leave = keep => {
       // The field loses the focus once more as it goes.
@@ -74,11 +75,13 @@ if (reader) {
       const had = document.activeElement === field
       field.replaceWith(button)
       if (had) button.focus()
-      if (keep && field.value.trim() !== (names.get(label) ?? '')) keepName(label, field.value)
+      if (keep && field.value.trim() !== before) keepName(label, field.value)
     }
     field.addEventListener('keydown', event => {
-      if (event.key === 'Enter' && !event.isComposing) leave(true)
-      if (event.key === 'Escape') leave(false)
+      if (event.isComposing || !['Enter', 'Escape'].includes(event.key)) return
+      // The button has the focus next, and the same key would press it.
+      event.preventDefault()
+      leave(event.key === 'Enter')
     })
     field.addEventListener('blur', () => leave(true))
     button.replaceWith(field)
