@@ -544,6 +544,7 @@ pub static ROUTES: &[Route] = &[
         "/data/transcripts/{transcript_id}/progress",
         handler!(dashboard::transcripts::progress, dashboard),
     ),
+    script(Method::GET, "/data/transcripts/progress", handler!(dashboard::transcripts::progress_of_rows, dashboard)),
     script(Method::POST, "/data/transcripts/{transcript_id}/speakers", handler!(speaker_labels::name, dashboard)),
     // The handlers of the API, for the scripts of the pages.
     script(Method::POST, "/data/transcripts", handler!(transcripts::create, transcripts)),

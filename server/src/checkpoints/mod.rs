@@ -1,10 +1,14 @@
-//! The checkpoints of a models folder: what serves each model, what there is to pull, and pulls from a model hub.
+//! The checkpoints of a models folder: what serves each model, what there is to pull and is recommended, and pulls from a model hub.
 
+mod better;
 mod list;
 mod pull;
+mod recommend;
 
+pub use better::{Better, better};
 pub use list::{ListedModel, ModelState, list};
 pub use pull::{PullError, PullTarget, Pulled, Source, Step, is_hub_name, pull};
+pub use recommend::Machine;
 
 /// The hub that checkpoints come from where no other is named, and the branch.
 pub const HUB: &str = "https://huggingface.co";

@@ -2,7 +2,7 @@
 
 use auricle_engine::{CatalogSize, DeviceInfo, available_memory, devices};
 
-use crate::checkpoints::decimal_bytes;
+use super::decimal_bytes;
 
 /// The properties of this machine that decide the size.
 pub struct Machine {
@@ -15,7 +15,12 @@ pub struct Machine {
 impl Machine {
     /// This machine as it is now.
     pub fn probe() -> Self {
-        let gpu = devices().into_iter().find(DeviceInfo::is_gpu).map(|gpu| gpu.name);
+        Self::with(&devices())
+    }
+
+    /// This machine, of whose devices these compute.
+    pub fn with<'a>(devices: impl IntoIterator<Item = &'a DeviceInfo>) -> Self {
+        let gpu = devices.into_iter().find(|device| device.is_gpu()).map(|gpu| gpu.name.clone());
         Self { gpu, free_bytes: available_memory() }
     }
 

@@ -20,7 +20,6 @@ mod out_file;
 mod output;
 mod progress;
 mod pull;
-mod recommend;
 mod say;
 mod serve;
 mod sound_card;

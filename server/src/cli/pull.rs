@@ -6,9 +6,8 @@ use auricle_engine::Catalog;
 use clap::Args;
 
 use super::progress::Bar;
-use super::recommend::Machine;
 use super::{Failure, ModelsFolder, Result, interrupt, output};
-use crate::checkpoints::{HUB, PullError, PullTarget, Pulled, REVISION, Source, Step, decimal_bytes, pull};
+use crate::checkpoints::{HUB, Machine, PullError, PullTarget, Pulled, REVISION, Source, Step, decimal_bytes, pull};
 
 #[derive(Args)]
 #[command(after_help = "\

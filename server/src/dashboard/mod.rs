@@ -27,6 +27,7 @@ pub mod reference;
 mod shown;
 pub mod sign_in;
 pub mod speakers;
+mod starters;
 pub mod stripe_events;
 pub mod team;
 pub mod transcripts;

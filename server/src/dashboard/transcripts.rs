@@ -6,7 +6,7 @@ use askama::Template;
 use auricle_engine::Word;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::audio::{MediaKind, media_type};
 use super::docx;
@@ -16,6 +16,7 @@ use super::insights::Insights;
 use super::playground::UploadForm;
 use super::shown::{Time, duration, language};
 use super::speakers::text_by_speaker;
+use super::starters::StarterNotice;
 use super::waveform::Bars;
 use super::words::EN;
 use super::{DashboardState, shown};
@@ -47,6 +48,7 @@ struct ListPage {
     is_first: bool,
     /// No transcript was ever created, so there is nothing to search.
     is_new: bool,
+    starter: Option<StarterNotice>,
 }
 
 struct Row {
@@ -54,6 +56,7 @@ struct Row {
     title: String,
     status: &'static str,
     status_name: &'static str,
+    model: String,
     language: String,
     length: String,
     cost: String,
@@ -82,6 +85,7 @@ fn row(listed: ListedTranscript) -> Row {
         title: listed.title.filter(|title| !title.is_empty()).unwrap_or_else(|| EN.untitled.to_owned()),
         status: listed.status.name(),
         status_name: status_name(listed.status),
+        model: listed.model,
         language: listed.language_code.as_deref().map(language).unwrap_or_default(),
         length: listed.duration_ms.map(duration).unwrap_or_default(),
         cost: listed.cents.map(dollars).unwrap_or_default(),
@@ -128,6 +132,7 @@ pub async fn list(state: Arc<DashboardState>, request: RequestContext) -> Result
     let is_first = query.after.is_none();
     let unfiltered = query.search.is_empty() && query.status.is_none() && query.language.is_empty();
     page(&ListPage {
+        starter: StarterNotice::new(&state, &frame, found.iter().map(|listed| listed.model.as_str())),
         frame,
         is_new: found.is_empty() && is_first && unfiltered,
         rows: found.into_iter().map(row).collect(),
@@ -159,7 +164,7 @@ pub async fn new(state: Arc<DashboardState>, request: RequestContext) -> Result<
 struct TranscriptPage {
     frame: Frame,
     row: Row,
-    model: String,
+    starter: Option<StarterNotice>,
     error: String,
     confidence: Option<String>,
     duration_ms: i64,
@@ -202,8 +207,8 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
     let waveform = state.store.waveform(&id).await?.and_then(|waveform| Bars::new(&waveform, duration_ms));
     let analysis = transcript.analysis.as_deref().unwrap_or_default();
     page(&TranscriptPage {
+        starter: StarterNotice::new(&state, &frame, std::iter::once(transcript.model.as_str())),
         frame,
-        model: transcript.model.clone(),
         error: transcript.error.clone().unwrap_or_default(),
         confidence: transcript.confidence.map(|confidence| format!("{:.0} %", confidence * 100.0)),
         duration_ms,
@@ -222,7 +227,25 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
 pub async fn progress(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     let id = TranscriptId::from(request.param("transcript_id"));
     let listed = listed(&state, &request.account()?.id, &id).await?;
-    Ok(private(response::json(&json!({
+    Ok(private(response::json(&progress_of(listed))))
+}
+
+/// `GET /data/transcripts/progress?ids=a,b`: of the rows of a list. Transcripts that are gone are left out.
+pub async fn progress_of_rows(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
+    let account = &request.account()?.id;
+    let ids = request.query("ids").unwrap_or_default().replace('\0', "");
+    let mut rows = Vec::new();
+    for id in ids.split(',').take(PAGE) {
+        let listed = state.store.listed_transcript(account, &TranscriptId::from(id.to_owned())).await?;
+        rows.extend(listed.map(progress_of));
+    }
+    Ok(private(response::json(&rows)))
+}
+
+/// What the script of a page shows of a transcript in work.
+fn progress_of(listed: ListedTranscript) -> Value {
+    json!({
+        "id": listed.id.as_str(),
         "status": listed.status.name(),
         "status_name": status_name(listed.status),
         "percent": percent(listed.progress_ms, listed.duration_ms),
@@ -230,7 +253,7 @@ pub async fn progress(state: Arc<DashboardState>, request: RequestContext) -> Re
         "length": listed.duration_ms.map(shown::duration),
         "language": listed.language_code.as_deref().map(language),
         "cost": listed.cents.map(dollars),
-    }))))
+    })
 }
 
 /// The name of a downloaded file: the title without the end of its name, as far as it can stand in a header.

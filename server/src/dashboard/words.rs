@@ -396,6 +396,10 @@ words! {
     model_missing = "Missing";
     languages_any = "Any";
     languages_number = "languages";
+    starter_notice = "A better model";
+    starter_wrote = "runs on a small stand-in, which gets more words wrong than a published model.";
+    starter_better = "is recommended for this machine.";
+    starter_pulling = "A model is being pulled";
     pull = "Pull";
     pull_size = "Checkpoint to pull";
     pull_begins = "Asking the model hub…";

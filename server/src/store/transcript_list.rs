@@ -39,6 +39,7 @@ pub struct ListQuery {
 pub struct ListedTranscript {
     pub id: TranscriptId,
     pub status: Status,
+    pub model: String,
     pub title: Option<String>,
     pub language_code: Option<String>,
     pub duration_ms: Option<i64>,
@@ -73,6 +74,7 @@ fn listed(row: &AnyRow) -> Result<ListedTranscript> {
     Ok(ListedTranscript {
         id: row.try_get::<String, _>("id")?.into(),
         status: Status::named(&row.try_get::<String, _>("status")?).unwrap_or(Status::Error),
+        model: row.try_get("model")?,
         title: row.try_get("title")?,
         language_code: row.try_get("language_code")?,
         duration_ms: row.try_get("duration_ms")?,
@@ -88,7 +90,7 @@ impl Store {
     pub async fn list_transcripts(&self, account: &AccountId, query: &ListQuery) -> Result<Vec<ListedTranscript>> {
         let (created_at, id) = query.after.as_ref().map_or((i64::MAX, ""), |at| (at.created_at, at.id.as_str()));
         let rows = sqlx::query(
-            "SELECT t.id, t.status, t.title, t.language_code, t.duration_ms, t.progress_ms, t.error, t.created_at,
+            "SELECT t.id, t.status, t.model, t.title, t.language_code, t.duration_ms, t.progress_ms, t.error, t.created_at,
                     u.retail_cost_cents
              FROM (SELECT id, created_at FROM transcripts
                    WHERE account_id = $1 AND created_at <= $2 AND (created_at < $2 OR id < $3)
@@ -131,7 +133,7 @@ impl Store {
     /// A transcript of an account as the list shows it.
     pub async fn listed_transcript(&self, account: &AccountId, id: &TranscriptId) -> Result<Option<ListedTranscript>> {
         let row = sqlx::query(
-            "SELECT t.id, t.status, t.title, t.language_code, t.duration_ms, t.progress_ms, t.error, t.created_at,
+            "SELECT t.id, t.status, t.model, t.title, t.language_code, t.duration_ms, t.progress_ms, t.error, t.created_at,
                     u.retail_cost_cents
              FROM transcripts t LEFT JOIN usage_events u ON u.transcript_id = t.id WHERE t.id = $1 AND t.account_id = $2",
         )

@@ -2,6 +2,7 @@
 
 mod agent;
 mod dashboard;
+mod list;
 mod mail;
 mod openid;
 mod operator;

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use auricle_tests::hub::{Hub, HubFaults};
-use auricle_tests::{Browser, PASSWORD, Setup, fixtures, wav};
+use auricle_tests::{Account, Browser, PASSWORD, Setup, fixtures, silence, wav};
+use serde_json::json;
 
 use crate::dashboard::{NO_FAULTS, holds, pictures, send};
 
@@ -21,7 +22,7 @@ fn the_operator_sees_the_service_and_pulls_a_checkpoint() {
         .with("operators", format!("[\"{OPERATOR}\"]"))
         .environment([("HF_ENDPOINT", hub.url())])
         .start();
-    service.key(OPERATOR);
+    let account = Account { api: service.api(), key: service.key(OPERATOR), email: OPERATOR.into() };
     let link = service.password_link(OPERATOR);
     let folder = tempfile::tempdir().unwrap();
     let microphone = folder.path().join("silence.wav");
@@ -34,6 +35,20 @@ fn the_operator_sees_the_service_and_pulls_a_checkpoint() {
     assert_eq!(browser.run("document.querySelectorAll('tbody .badge.queued').length > 3"), "true", "stand-ins");
     assert_eq!(browser.run(NO_FAULTS), "true");
     pictures(&mut browser, "operator");
+
+    // A stand-in writes a text, and its page has the button that pulls a better model.
+    let upload = account.upload("speech.wav", silence(1.0));
+    let id = account.create(&json!({ "upload_id": upload, "model": "svc-fast" }));
+    account.finished(&id);
+    browser.go(&at("/transcripts"));
+    let notice = "document.querySelector('.notice')";
+    let text = browser.run(&format!("{notice}.innerText"));
+    assert!(text.contains("svc-fast runs on a small stand-in") && text.contains("openai/whisper-"), "{text}");
+    pictures(&mut browser, "transcripts-stand-in");
+    browser.go(&at(&format!("/transcripts/{id}")));
+    assert_eq!(browser.run(&format!("{notice}.querySelector('form').elements.model.value")), "svc-fast");
+    pictures(&mut browser, "transcript-stand-in");
+    browser.go(&at("/operator"));
 
     // The hub stops in the middle of the weights and then goes on: the page follows, and shows the end by itself.
     let cuts = HashMap::from([("model.safetensors".to_owned(), 500_000)]);
@@ -50,6 +65,9 @@ fn the_operator_sees_the_service_and_pulls_a_checkpoint() {
     let row = browser.run(row);
     assert!(row.contains("Published") && row.contains("openai/whisper-base"), "{row}");
     pictures(&mut browser, "operator-pulled");
+    browser.go(&at("/transcripts"));
+    assert_eq!(browser.run(&format!("!{notice}")), "true", "the better model is there");
+    browser.go(&at("/operator"));
 
     // The hub's own words about a failure.
     browser.follow(

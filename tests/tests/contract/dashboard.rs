@@ -274,6 +274,29 @@ fn what_belongs_to_another_account_is_not_found() {
 }
 
 #[test]
+fn the_progress_of_the_rows_of_a_list_comes_at_once() {
+    let service = service();
+    let mut owner = Visitor::signed_up(service);
+    let account = api(service, &owner.key("mine"));
+    let create = |name: &str| account.create(&json!({"upload_id": account.upload(name, silence(1.0))}));
+    let (first, second) = (create("a.wav"), create("b.wav"));
+    for id in [&first, &second] {
+        account.finished(id);
+    }
+    let mut other = Visitor::signed_up(service);
+    let path = format!("/data/transcripts/progress?ids={first},tr_none,{second},,%00");
+    let rows = owner.get(&path).json();
+    let shown: Vec<_> =
+        rows.as_array().unwrap().iter().map(|row| (&row["id"], &row["status_name"], &row["length"])).collect();
+    let is = |id: &str| (json!(id), json!("Completed"), json!("0:01"));
+    let (first, second) = (is(&first), is(&second));
+    assert_eq!(shown, [&first, &second].map(|(id, status, length)| (id, status, length)));
+    assert_eq!(other.get(&path).json(), json!([]), "another account's are not found");
+    assert_eq!(owner.get("/data/transcripts/progress").json(), json!([]));
+    assert_eq!(Visitor::new(service).get(&path).status, 401);
+}
+
+#[test]
 fn text_of_users_is_never_markup() {
     let service = Setup::local().with("role", "api").start();
     let mut visitor = Visitor::signed_up(&service);

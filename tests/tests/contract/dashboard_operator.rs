@@ -1,7 +1,7 @@
 //! The operator's page: who sees it, what it says, and pulls that it starts.
 
 use auricle_tests::hub::{Hub, HubFaults};
-use auricle_tests::{Clock, PASSWORD, Service, Setup, Visitor, eventually, fixtures, silence};
+use auricle_tests::{Account, Clock, PASSWORD, Service, Setup, Visitor, eventually, fixtures, silence};
 use serde_json::{Value, json};
 
 use crate::postgres;
@@ -147,6 +147,45 @@ fn a_pull_tells_its_progress_resumes_and_serves() {
     assert_eq!(operator.post("/operator", &[("model", "chat")]).status, 303);
     let state = ended(&mut operator);
     assert!(state["has_failed"] == true && state["text"].as_str().unwrap().contains("has no"), "{state}");
+}
+
+#[test]
+fn operators_see_that_a_stand_in_wrote_a_text_and_pull_a_better_model() {
+    let hub = Hub::serve("somebody/something", &fixtures().join("whisper/multi"));
+    let service = operated().environment([("HF_ENDPOINT", hub.url())]).start();
+    let mut operator = operator(&service);
+    let account = Account { api: service.api(), key: service.key(OPERATOR), email: OPERATOR.into() };
+    let notice = "<code>svc-best</code> runs on a small stand-in";
+    assert!(!operator.get("/transcripts").text().contains(notice), "nothing is written yet");
+    let done = account.transcribe("a.wav", silence(1.0));
+    let pages = ["/transcripts".to_owned(), format!("/transcripts/{}", done["id"].as_str().unwrap())];
+    for path in &pages {
+        let page = operator.get(path).text().to_owned();
+        for part in
+            [notice, "somebody/something", "name=\"model\" value=\"svc-best\"", "name=\"size\" value=\"\"", ">Pull<"]
+        {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
+    // It is for operators alone; the model stands in everybody's list.
+    let mut other = Visitor::signed_up(&service);
+    let theirs = Account { api: service.api(), key: other.key("k"), email: other.email.clone() };
+    theirs.transcribe("b.wav", silence(1.0));
+    let page = other.get("/transcripts").text().to_owned();
+    assert!(page.contains("<code>svc-best</code>") && !page.contains(notice), "{page}");
+
+    assert_eq!(
+        operator.post("/operator", &[("model", "svc-best"), ("size", "")]).header("location"),
+        Some("/operator#pull")
+    );
+    let state = eventually("the end of the pull", || {
+        let state = pulls(&mut operator)[0].clone();
+        (state["is_running"] == false).then_some(state)
+    });
+    assert!(state["text"].as_str().unwrap().contains("now runs on it"), "{state}");
+    for path in &pages {
+        assert!(!operator.get(path).text().contains("small stand-in"), "{path}");
+    }
 }
 
 #[test]

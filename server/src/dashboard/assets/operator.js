@@ -4,7 +4,7 @@ const pullPanels = [...document.querySelectorAll('[data-pull]')]
 if (pullPanels.length > 0) {
   ;(async () => {
     for (;;) {
-      await wait(700)
+      await waitSeen(700)
       const pulls = await ask('/data/operator/pull').catch(() => undefined)
       // The service cannot be reached just now.
       if (pulls === undefined) continue

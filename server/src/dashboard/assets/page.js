@@ -70,6 +70,15 @@ async function* eventsOf(response) {
 
 const wait = ms => new Promise(done => setTimeout(done, ms))
 
+/** Waits so long, and then until the page is seen. */
+async function waitSeen(ms) {
+  await wait(ms)
+  while (document.hidden) await new Promise(done => document.addEventListener('visibilitychange', done, { once: true }))
+}
+
+/** True for an error that passes by itself: the service is away or busy. */
+const passes = error => error.offline || error.status >= 500 || error.status === 429
+
 // Times in the reader's zone.
 function ago(date) {
   const format = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: 'auto' })
@@ -160,23 +169,41 @@ async function watchTranscript(id, show) {
       show(state)
       if (state.status === 'completed' || state.status === 'error') return state
     } catch (error) {
-      if (!error.offline && error.status < 500 && error.status !== 429) throw error
+      if (!passes(error)) throw error
       pause = 4000
     }
-    await wait(pause)
+    await waitSeen(pause)
   }
 }
 
-// Transcripts of the list that are still running.
-for (const row of findAll('[data-running]')) {
-  watchTranscript(row.dataset.running, state => {
-    const badge = find('[data-status]', row)
-    const running = state.status === 'queued' || state.status === 'processing'
-    badge.className = `badge ${state.status}`
-    badge.textContent = state.status_name + (running && state.percent != null ? ` ${state.percent} %` : '')
-    for (const name of ['length', 'language', 'cost']) find(`[data-${name}]`, row).textContent = state[name] ?? ''
-  }).catch(() => {})
+/** Follows the transcripts of the list that are still running, all with one request, until none is. */
+async function followRows(rows) {
+  for (let pause = 1000; rows.size > 0; pause = Math.min(pause * 1.2, 4000)) {
+    try {
+      const states = await ask(`/data/transcripts/progress?ids=${[...rows.keys()].join()}`)
+      for (const [id, row] of rows) {
+        const state = states.find(state => state.id === id)
+        const running = state?.status === 'queued' || state?.status === 'processing'
+        if (!running) rows.delete(id)
+        // One that was deleted stays as it was last seen.
+        if (state) showRow(row, state, running)
+      }
+    } catch (error) {
+      if (!passes(error)) throw error
+      pause = 4000
+    }
+    await waitSeen(pause)
+  }
 }
+
+function showRow(row, state, running) {
+  const badge = find('[data-status]', row)
+  badge.className = `badge ${state.status}`
+  badge.textContent = state.status_name + (running && state.percent != null ? ` ${state.percent} %` : '')
+  for (const name of ['length', 'language', 'cost']) find(`[data-${name}]`, row).textContent = state[name] ?? ''
+}
+
+followRows(new Map(findAll('[data-running]').map(row => [row.dataset.running, row]))).catch(() => {})
 const progressPage = find('[data-progress]')
 if (progressPage) {
   watchTranscript(progressPage.dataset.progress, state => {
