@@ -20,6 +20,7 @@ use crate::http::request_body::RequestBody;
 use crate::http::response::{ApiError, Result};
 use crate::ids::AccountId;
 use crate::store::Upload;
+use crate::visible;
 
 /// The most fields that are no file. Together they may be as large as a body of JSON.
 const MAX_FIELDS: usize = 64;
@@ -177,8 +178,7 @@ pub async fn read(
 
 /// Stores a file as a complete upload.
 async fn store_file(state: &Arc<UploadsState>, account: &AccountId, part: Field<'_>) -> Result<FormFile> {
-    let filename = part.file_name().unwrap_or("audio").chars();
-    let filename = filename.filter(|character| !character.is_control()).take(MAX_FILENAME_CHARS).collect();
+    let filename = visible::only(part.file_name().unwrap_or("audio")).chars().take(MAX_FILENAME_CHARS).collect();
     let content_type = part.content_type().map_or_else(|| "application/octet-stream".into(), ToString::to_string);
     let upload = new_upload(state, account.clone(), filename, content_type, None).await?;
     state.store.create_upload(&upload).await?;

@@ -46,7 +46,7 @@ const EXTENSIONS: [&str; 41] = [
 ];
 
 /// True for audio and video, by content type or by extension.
-fn is_media(filename: &str, content_type: &str) -> bool {
+pub fn is_media(filename: &str, content_type: &str) -> bool {
     let content_type = content_type.to_ascii_lowercase();
     let extension = filename.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     content_type.starts_with("audio/")

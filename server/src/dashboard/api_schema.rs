@@ -18,8 +18,6 @@ pub struct Field {
     pub is_required: bool,
     pub kind: String,
     pub about: String,
-    /// Of a list of values the first, else an empty text.
-    pub first_value: String,
 }
 
 impl<'a> Schemas<'a> {
@@ -91,7 +89,6 @@ impl<'a> Schemas<'a> {
                 is_required: schema["required"].as_array().is_some_and(|names| names.contains(&json!(name))),
                 kind: self.kind(resolved),
                 about: about.to_owned(),
-                first_value: resolved["enum"].get(0).and_then(plain).unwrap_or_default(),
             });
             if depth + 1 < MAX_DEPTH {
                 let items = self.resolve(&resolved["items"]);
@@ -99,6 +96,19 @@ impl<'a> Schemas<'a> {
                 self.add_fields(part, &format!("{before}{name}{mark}"), depth + 1, into);
             }
         }
+    }
+
+    /// The required fields of a form, with values that fit; a file has none.
+    pub fn form(&self, schema: &Value) -> Vec<(String, Option<String>)> {
+        let schema = self.resolve(schema);
+        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        required
+            .map(|name| {
+                let field = self.resolve(&schema["properties"][name]);
+                let is_file = !field["contentMediaType"].is_null();
+                (name.to_owned(), (!is_file).then(|| plain(&self.example(field)).unwrap_or_default()))
+            })
+            .collect()
     }
 
     /// A value that fits: the document's example, else the required fields.
@@ -167,7 +177,6 @@ mod tests {
         assert!(find("n").is_required && !find("kind").is_required);
         assert_eq!(find("kind").kind, "string: a, b; default a");
         assert_eq!(find("object").kind, "\"list\"");
-        assert_eq!(find("kind").first_value, "a");
         assert_eq!(find("words").kind, "array of object, ≤ 5 entries");
         assert_eq!(find("words[].next").about, "A word");
         // A schema that holds itself ends.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::DashboardState;
@@ -46,6 +47,8 @@ struct Parameter {
     is_required: bool,
     kind: String,
     about: String,
+    /// A value that works wherever the document has one; others are the reader's own.
+    example: Option<String>,
 }
 
 struct Body {
@@ -54,6 +57,8 @@ struct Body {
     fields: Vec<Field>,
     /// A body that works, as JSON; empty for a form.
     example: String,
+    /// The arguments of curl for each kind of body: a form, then JSON.
+    arguments: Vec<String>,
 }
 
 struct Answer {
@@ -137,10 +142,15 @@ impl Operation {
                 place: text(&parameter["in"]),
                 is_required: parameter["required"] == true,
                 kind: schemas.kind(&parameter["schema"]),
+                example: parameter["schema"]["examples"][0].as_str().map(str::to_owned),
                 about: text(&parameter["description"]),
             }
         });
-        let body = described["requestBody"]["content"].as_object().and_then(|content| content.iter().next());
+        let parameters: Vec<Parameter> = parameters.collect();
+        let kinds = described["requestBody"]["content"].as_object();
+        let form = kinds.and_then(|kinds| kinds.get("multipart/form-data"));
+        let json = kinds.and_then(|kinds| kinds.get("application/json"));
+        let body = kinds.and_then(|kinds| kinds.iter().next());
         let body = body.map(|(content_type, media)| Body {
             content_type: content_type.clone(),
             is_required: described["requestBody"]["required"] == true,
@@ -149,6 +159,11 @@ impl Operation {
                 "application/json" => format!("{:#}", schemas.example(&media["schema"])),
                 _ => String::new(),
             },
+            arguments: form
+                .map(|form| form_arguments(&schemas.form(&form["schema"])))
+                .into_iter()
+                .chain(json.map(|json| json_arguments(&schemas.example(&json["schema"]))))
+                .collect(),
         });
         let answers = described["responses"].as_object().into_iter().flatten().map(|(status, answer)| {
             let is_success = !status.starts_with(['4', '5']);
@@ -174,9 +189,13 @@ impl Operation {
         Self {
             id: text(&described["operationId"]),
             summary: text(&described["summary"]),
-            parameters: parameters.collect(),
             is_tried: takes_json && needs_key && !upgrades,
-            code: if upgrades { String::new() } else { curl(server, &method, path, needs_key, body.as_ref()) },
+            code: if upgrades {
+                String::new()
+            } else {
+                curl(server, &method, path, needs_key, &parameters, body.as_ref())
+            },
+            parameters,
             method,
             path: path.to_owned(),
             body,
@@ -185,33 +204,73 @@ impl Operation {
     }
 }
 
-/// The command that sends a request. What it needs from the reader is in variables.
-fn curl(server: &str, method: &str, path: &str, needs_key: bool, body: Option<&Body>) -> String {
+/// The commands that send a request, one for each kind of body. What they need from the reader is in variables, and the file `speech.wav`.
+fn curl(
+    server: &str,
+    method: &str,
+    path: &str,
+    needs_key: bool,
+    parameters: &[Parameter],
+    body: Option<&Body>,
+) -> String {
     let path: Vec<String> = path
         .split('/')
         .map(|part| match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
-            Some(name) => format!("${}", name.to_uppercase()),
+            Some(name) => value_of(parameters.iter().find(|parameter| parameter.name == name), name),
             None => part.to_owned(),
         })
         .collect();
-    let mut command = format!("curl -sS -X {method} \"{server}{}\"", path.join("/"));
+    let query: Vec<String> = parameters
+        .iter()
+        .filter(|parameter| parameter.place == "query" && parameter.is_required)
+        .map(|parameter| format!("{}={}", parameter.name, value_of(Some(parameter), &parameter.name)))
+        .collect();
+    let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
+    let mut command = format!("curl -sS -X {method} \"{server}{}{query}\"", path.join("/"));
     if needs_key {
         command += " \\\n  -H \"Authorization: Bearer $AURICLE_KEY\"";
     }
     match body {
-        Some(body) if body.example.is_empty() => {
-            for field in body.fields.iter().filter(|field| field.is_required) {
-                let value = if field.name == "file" { "@speech.wav" } else { field.first_value.as_str() };
-                command += &format!(" \\\n  -F {}={value}", field.name);
-            }
-        }
         Some(body) => {
-            let quoted = body.example.replace('\'', "'\\''");
-            command += &format!(" \\\n  -H \"Content-Type: application/json\" \\\n  -d '{quoted}'");
+            let commands: Vec<String> =
+                body.arguments.iter().map(|arguments| format!("{command}{arguments}")).collect();
+            commands.join("\n\n")
         }
-        None => {}
+        None => command,
     }
-    command
+}
+
+/// The value of a parameter within double quotes of a shell.
+fn value_of(parameter: Option<&Parameter>, name: &str) -> String {
+    match parameter.and_then(|parameter| parameter.example.as_ref()) {
+        Some(example) => utf8_percent_encode(example, NON_ALPHANUMERIC).to_string().replace("%2D", "-"),
+        None => format!("${}", name.to_uppercase()),
+    }
+}
+
+fn form_arguments(fields: &[(String, Option<String>)]) -> String {
+    let argument = |(name, value): &(String, Option<String>)| match value {
+        Some(value) => format!(" \\\n  -F {name}={value}"),
+        None => format!(" \\\n  -F {name}=@speech.wav"),
+    };
+    fields.iter().map(argument).collect()
+}
+
+/// Ids in an example are those of the reader.
+fn json_arguments(example: &Value) -> String {
+    const IDS: [(&str, &str); 2] = [("transcript_id", "$TRANSCRIPT_ID"), ("upload_id", "$UPLOAD_ID")];
+    let mut example = example.clone();
+    for (name, variable) in IDS {
+        if let Some(id) = example.get_mut(name) {
+            *id = variable.into();
+        }
+    }
+    let mut quoted = format!("{example:#}").replace('\'', "'\\''");
+    for (_, variable) in IDS {
+        // A shell reads no variable within single quotes.
+        quoted = quoted.replace(variable, &format!("'\"{variable}\"'"));
+    }
+    format!(" \\\n  -H \"Content-Type: application/json\" \\\n  -d '{quoted}'")
 }
 
 #[derive(Template)]

@@ -1,8 +1,9 @@
 //! The reference of the API on the dashboard, and what can be tried there.
 
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use auricle_tests::{Answer, Service, Setup, Visitor, silence};
+use auricle_tests::{Answer, Service, Setup, Visitor, ended, silence, skip, speech};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -56,6 +57,64 @@ fn every_request_of_the_api_has_a_page() {
     assert_eq!(visitor.get("/reference/nothing").status, 404);
     assert_eq!(visitor.get("/reference/%3Cscript%3Ealert(1)%3C%2Fscript%3E").status, 404);
     assert_eq!(Visitor::new(service()).get("/reference").status, 303, "people sign in first");
+}
+
+/// The commands that the pages show, with the names of their operations; those that delete are last.
+fn commands(service: &Service) -> Vec<(String, String)> {
+    let mut visitor = Visitor::signed_up(service);
+    let document = service.account().get("/openapi.json").ok();
+    let paths = document["paths"].as_object().unwrap().values();
+    let operations = paths.flat_map(|item| item.as_object().unwrap().values());
+    let mut commands = Vec::new();
+    for operation in operations {
+        let id = operation["operationId"].as_str().unwrap();
+        let page = visitor.get(&format!("/reference/{id}")).text().to_owned();
+        let Some((_, code)) = page.split_once("<pre class=\"code\" id=\"code\"") else { continue };
+        let code = code.split_once('>').unwrap().1.split_once("</pre>").unwrap().0;
+        let code = code.replace("&#34;", "\"").replace("&#39;", "'").replace("&#38;", "&");
+        for command in code.split("\n\n") {
+            commands.push((id.to_owned(), command.to_owned()));
+        }
+    }
+    commands.sort_by_key(|(id, _)| id.starts_with("delete"));
+    commands
+}
+
+/// Nothing has to be filled in but the variables and the file that a command names.
+#[test]
+fn every_command_works_as_shown() {
+    if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return skip("no curl found (Debian: apt-get install curl)");
+    }
+    let service = Setup::local().starter().start();
+    let account = service.account();
+    let folder = tempfile::tempdir().unwrap();
+    let sound = std::fs::read(speech()).unwrap();
+    std::fs::write(folder.path().join("speech.wav"), &sound).unwrap();
+    let done = account.transcribe("speech.wav", sound.clone());
+    let upload = account.upload("speech.wav", sound);
+    let commands = commands(&service);
+    let has_form =
+        commands.iter().any(|(id, command)| id == "post_v2_transcripts" && command.contains("-F file=@speech.wav"));
+    assert!(has_form && commands.len() > 30, "{commands:?}");
+    for (id, command) in &commands {
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", &format!("{command} -o answer -w '%{{http_code}}'")]);
+        shell.current_dir(folder.path()).stdin(Stdio::null());
+        shell.env("AURICLE_KEY", &account.key).env("TRANSCRIPT_ID", done["id"].as_str().unwrap());
+        shell.env("UPLOAD_ID", &upload).env("SPEAKER_ID", "speaker_none");
+        let run = ended(shell.output().unwrap());
+        let answer = std::fs::read(folder.path().join("answer")).unwrap_or_default();
+        let answer = String::from_utf8_lossy(&answer);
+        // Here is no person of that id, no language model and no redacted recording, and the sound need not suit a profile.
+        let is_taken = ["200", "204", "404", "503"].contains(&run.stdout.as_str());
+        assert!(
+            is_taken || answer.contains("unsuitable_audio"),
+            "{id}: {command}: {} {} {answer}",
+            run.stdout,
+            run.stderr
+        );
+    }
 }
 
 /// The examples of the document are what the API takes: it refuses none for its shape.
