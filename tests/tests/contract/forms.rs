@@ -157,8 +157,8 @@ fn a_file_up_to_the_limit_is_taken_and_one_byte_more_is_413() {
         account.key,
         kind()
     );
-    let told = wire::exchange(&service.api(), head.as_bytes());
-    assert_eq!(wire::status(&told), Some(413), "{told}");
+    let answer = wire::exchange(&service.api(), head.as_bytes());
+    assert_eq!(wire::status(&answer), Some(413), "{answer}");
     eventually("no file is left", || (files(&objects(&service)) == 0).then_some(()));
     let done = account.finished(&id(&send(&account, &[field("title", "x"), file("a.wav", &sound)])));
     assert_eq!(done["audio_duration_sec"], 1.0);

@@ -159,15 +159,15 @@ const PYTHON = { true: 'True', false: 'False', null: 'None' }
 const python = value => json(value, 4).replace(/"(?:[^"\\]|\\.)*"|true|false|null/g, part => PYTHON[part] ?? part)
 const shell = text => `'${text.replaceAll("'", "'\\''")}'`
 
+/** Options as fields of a form: texts as they are, and other values as JSON. */
+const formFields = options => Object.entries(options)
+  .map(([name, value]) => ` \\\n  --form-string ${shell(`${name}=${typeof value === 'string' ? value : json(value)}`)}`)
+  .join('')
+
 const FILE_CODE = {
-  curl: (api, options, file) => `# Sign an upload, send the bytes, transcribe, wait.
-signed=$(curl -s ${api}/v2/uploads/sign -H "Authorization: Bearer $AURICLE_KEY" \\
-  --json ${shell(json({ filename: file, content_type: 'audio/mpeg' }))})
-curl -s -X PUT -H 'Content-Type: audio/mpeg' --data-binary ${shell(`@${file}`)} "$(jq -r .url <<<"$signed")"
-upload=$(jq -r .upload_id <<<"$signed")
-curl -s -X POST ${api}/v2/uploads/$upload/complete -H "Authorization: Bearer $AURICLE_KEY"
-id=$(jq -n --arg upload "$upload" ${shell(`${json(options)} + {upload_id: $upload}`)} |
-  curl -s ${api}/v2/transcripts -H "Authorization: Bearer $AURICLE_KEY" --json @- | jq -r .id)
+  curl: (api, options, file) => `# Send the file and the options, wait.
+id=$(curl -s ${api}/v2/transcripts -H "Authorization: Bearer $AURICLE_KEY" \\
+  -F ${shell(`file=@"${file.replace(/["\\]/g, '\\$&')}"`)}${formFields(options)} | jq -r .id)
 until curl -s ${api}/v2/transcripts/$id -H "Authorization: Bearer $AURICLE_KEY" |
   jq -e 'select(.status == "completed" or .status == "error") | .text // .error'; do sleep 1; done`,
   python: (api, options, file) => `import os, time, requests
