@@ -12,7 +12,6 @@ use tokio::sync::Mutex;
 
 use crate::context::RequestContext;
 use crate::http::response::{Response, Result, json, json_text, text};
-use crate::openapi::ASYNCAPI;
 use crate::store::Store;
 
 /// The time for which a check of the database is valid: anybody may ask, and a check may write.
@@ -35,8 +34,9 @@ pub struct HealthState {
     /// The last checks: of the database, and of the data folder.
     pub last_checks: Mutex<(Checked, Checked)>,
     pub metrics: PrometheusHandle,
-    /// The OpenAPI document, as JSON.
+    /// The OpenAPI and AsyncAPI documents, as JSON.
     pub openapi: String,
+    pub asyncapi: &'static str,
 }
 
 /// `GET /health/live`
@@ -108,8 +108,8 @@ pub async fn metrics(state: Arc<HealthState>, _: RequestContext) -> Result<Respo
 }
 
 /// `GET /asyncapi.json`
-pub async fn asyncapi(_: Arc<HealthState>, _: RequestContext) -> Result<Response> {
-    Ok(json_text(ASYNCAPI.to_owned()))
+pub async fn asyncapi(state: Arc<HealthState>, _: RequestContext) -> Result<Response> {
+    Ok(json_text(state.asyncapi.to_owned()))
 }
 
 /// `GET /openapi.json`

@@ -346,6 +346,7 @@ impl Service {
                 last_checks: Default::default(),
                 metrics,
                 openapi: document.to_string(),
+                asyncapi: openapi::ASYNCAPI,
             }),
             agent: Arc::new(AgentState { live: live.clone(), models }),
             realtime: live,

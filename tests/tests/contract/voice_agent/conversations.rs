@@ -58,7 +58,7 @@ fn speech_is_heard_answered_and_spoken() {
     assert!(reply.audio.len() > 20_000, "{} bytes", reply.audio.len());
     let asked = messages(&receiver.wait(COMPLETIONS, 1)[0]);
     assert_eq!(asked[0]["role"], "system");
-    assert!(asked[0]["content"].as_str().unwrap().starts_with("You are a miller."), "{asked:?}");
+    assert!(asked[0]["content"].as_str().unwrap().ends_with("\n\nYou are a miller."), "{asked:?}");
     assert_eq!((&asked[1]["role"], &asked[1]["content"]), (&json!("user"), &json!(heard)));
     let kinds = call.kinds();
     let place =
