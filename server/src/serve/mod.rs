@@ -132,7 +132,14 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     tasks.spawn(run_metering(metering, state.realtime.clone()));
     let has_limit = config.billing_provider == BillingProvider::Local && first_key.is_some();
     let limit = has_limit.then(|| limit_of_first_account(config.free_credit_cents));
-    print_addresses(&urls, first_key.as_deref(), first_link.as_ref(), limit.as_deref(), hint.as_deref());
+    print_addresses(
+        &urls,
+        &config.models,
+        first_key.as_deref(),
+        first_link.as_ref(),
+        limit.as_deref(),
+        hint.as_deref(),
+    );
 
     stop_signal().await;
     tracing::info!("stopping: no new work is accepted");
@@ -370,9 +377,22 @@ fn limit_of_first_account(free_credit_cents: u32) -> String {
     )
 }
 
+/// The rest of a curl line that transcribes the sample of the models folder, or lists the models where it has none.
+fn first_request(api: &str, models: &Path) -> String {
+    let sample = models.join("samples/jfk.flac");
+    match std::path::absolute(&sample) {
+        Ok(sample) if sample.is_file() => {
+            let sample = sample.display().to_string().replace('\'', r"'\''");
+            format!("-F 'file=@{sample}' -F model=whisper-1 -F response_format=text {api}/v1/audio/transcriptions")
+        }
+        _ => format!("{api}/v2/models"),
+    }
+}
+
 /// Prints the addresses, the first key, and a curl line to try; then the limit of the first account, and the hint about the model.
 fn print_addresses(
     urls: &PublicUrls,
+    models: &Path,
     first_key: Option<&str>,
     first_link: Option<&Url>,
     limit: Option<&str>,
@@ -387,17 +407,18 @@ fn print_addresses(
     if let Some(link) = first_link {
         text += &format!("sign-in    {link}\n");
     }
+    let request = first_request(&api, models);
     match first_key {
         Some(key) => {
             text += &format!(
                 "key        {key}\n\nThe key is shown this once. The sign-in link sets your password, once. Try it:\n\n\
-                 curl -H 'Authorization: Bearer {key}' {api}/v2/models\n"
+                 curl -H 'Authorization: Bearer {key}' {request}\n"
             );
         }
         None => {
             text += &format!(
                 "\nTry it (`auricle keys create` makes a key):\n\n\
-                 curl -H \"Authorization: Bearer $AURICLE_KEY\" {api}/v2/models\n"
+                 curl -H \"Authorization: Bearer $AURICLE_KEY\" {request}\n"
             );
         }
     }

@@ -48,6 +48,19 @@ fn the_first_start_prints_addresses_a_key_and_a_line_that_works() {
 }
 
 #[test]
+fn the_line_of_the_first_start_transcribes_the_sample() {
+    let service = Setup::new().starter().start();
+    let curl = eventually("a curl line", || service.line("curl "));
+    match Command::new("sh").args(["-c", &format!("curl -sS --fail-with-body {curl}")]).output() {
+        Ok(output) if output.status.code() == Some(127) => skip("no curl found (Debian: apt-get install curl)"),
+        output => {
+            let text = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+            assert!(text.contains("what you can do for your country"), "{curl}: {text}");
+        }
+    }
+}
+
+#[test]
 fn the_first_output_ends_with_the_model_at_work_and_the_command_for_a_better_one() {
     let service = Setup::new().starter().start();
     let line = eventually("the line about the model", || service.line("svc-best runs on "));
