@@ -1,12 +1,13 @@
 //! Words that are heard while the agent speaks, or right after it: backchannels, words that stop at once, echo.
 
 use super::turn_end::{is_english, words};
+use crate::text::word_list::words;
 
 /// Words that say "I listen, go on".
-const BACKCHANNELS: &[&str] = &[
-    "uh-huh", "uhhuh", "uh", "huh", "mhm", "mm", "mmm", "mm-hmm", "hmm", "hm", "yeah", "yep", "yes", "okay", "ok",
-    "right", "sure", "ah", "oh", "aha", "alright", "i", "see", "cool", "nice", "great", "good", "wow", "really",
-];
+const BACKCHANNELS: &[&str] = words!(
+    "uh-huh uhhuh uh huh mhm mm mmm mm-hmm hmm hm yeah yep yes okay ok right sure ah oh aha alright i see cool nice \
+     great good wow really"
+);
 
 /// Words that stop the agent at once.
 const STOP_WORDS: &[&str] = &["stop", "wait", "no"];

@@ -1,5 +1,7 @@
 //! Text rules for the end of a turn.
 
+use crate::text::word_list::words;
+
 /// How a turn's text sounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -16,62 +18,26 @@ pub const UNSURE_SILENCE_MS: u32 = 700;
 
 /// English words after which a sentence goes on: articles, possessives, conjunctions, prepositions, subjects, fillers. "Thee" is "the" as it
 /// is said before a pause.
-const OPEN: &[&str] = &[
-    "a", "an", "the", "thee", "and", "or", "but", "nor", "because", "whereas", "than", "whose", "my", "your", "our",
-    "their", "every", "if", "while", "although", "though", "unless", "until", "whether", "as", "which", "his", "its",
-    "of", "to", "in", "on", "at", "for", "with", "from", "by", "about", "into", "onto", "under", "between", "through",
-    "during", "without", "against", "toward", "towards", "via", "per", "i", "we", "they", "he", "she", "i'm", "i'd",
-    "i'll", "i've", "we're", "they're", "he's", "she's", "it's", "that's", "there's", "is", "are", "was", "were", "am",
-    "be", "been", "um", "uh", "er", "erm", "hmm", "uhm", "mm", "gonna", "wanna", "so", "like",
-];
+const OPEN: &[&str] = words!(
+    "a an the thee and or but nor because whereas than whose my your our their every if while although though unless \
+     until whether as which his its of to in on at for with from by about into onto under between through during \
+     without against toward towards via per i we they he she i'm i'd i'll i've we're they're he's she's it's that's \
+     there's is are was were am be been um uh er erm hmm uhm mm gonna wanna so like"
+);
 
 /// English words after which a sentence may or may not go on.
-const UNSURE: &[&str] = &[
-    "want", "need", "have", "has", "had", "get", "know", "think", "say", "said", "tell", "give", "make", "take", "do",
-    "does", "did", "don't", "doesn't", "didn't", "can", "could", "will", "would", "should", "may", "might", "must",
-    "can't", "couldn't", "won't", "not", "very", "really", "just", "also", "then", "that", "this", "these", "those",
-    "when", "where", "what", "who", "how", "why", "well", "actually", "maybe", "called", "zero", "oh", "one", "two",
-    "three", "four", "five", "six", "seven", "eight", "nine", "ten", "hundred", "thousand", "double", "mister", "mrs",
-    "mr", "doctor", "dot",
-];
+const UNSURE: &[&str] = words!(
+    "want need have has had get know think say said tell give make take do does did don't doesn't didn't can could \
+     will would should may might must can't couldn't won't not very really just also then that this these those when \
+     where what who how why well actually maybe called zero oh one two three four five six seven eight nine ten \
+     hundred thousand double mister mrs mr doctor dot"
+);
 
 /// English answers of one word.
-const ANSWERS: &[&str] = &[
-    "yes",
-    "no",
-    "yeah",
-    "yep",
-    "nope",
-    "nah",
-    "okay",
-    "ok",
-    "sure",
-    "thanks",
-    "hello",
-    "hi",
-    "hey",
-    "goodbye",
-    "bye",
-    "please",
-    "right",
-    "correct",
-    "exactly",
-    "stop",
-    "wait",
-    "never",
-    "great",
-    "perfect",
-    "fine",
-    "absolutely",
-    "definitely",
-    "help",
-    "cancel",
-    "none",
-    "both",
-    "neither",
-    "today",
-    "tomorrow",
-];
+const ANSWERS: &[&str] = words!(
+    "yes no yeah yep nope nah okay ok sure thanks hello hi hey goodbye bye please right correct exactly stop wait \
+     never great perfect fine absolutely definitely help cancel none both neither today tomorrow"
+);
 
 /// Tells how the text of a turn sounds, in a language that is known.
 pub fn ending(text: &str, language: Option<&str>) -> Ending {

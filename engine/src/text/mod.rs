@@ -15,5 +15,6 @@ pub mod subtitles;
 pub mod tokens;
 pub mod tool_calls;
 mod word;
+pub(crate) mod word_list;
 
 pub use word::Word;

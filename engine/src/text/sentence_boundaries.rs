@@ -1,13 +1,12 @@
 //! Sentence and clause boundaries by punctuation, and spaces between words.
 
+use crate::text::word_list::words;
+
 /// Characters that may follow the mark that ends a sentence or a clause.
 pub const CLOSERS: [char; 10] = ['"', '\'', ')', ']', '»', '”', '’', '」', '』', '）'];
 
 /// Abbreviations that a name, a number or an example follows.
-const NEVER_LAST: [&str; 18] = [
-    "mr", "mrs", "ms", "mx", "dr", "prof", "messrs", "mme", "mlle", "vs", "approx", "e.g", "i.e", "sra", "srta", "nr",
-    "bzw", "z.b",
-];
+const NEVER_LAST: &[&str] = words!("mr mrs ms mx dr prof messrs mme mlle vs approx e.g i.e sra srta nr bzw z.b");
 
 /// Titles and labels that are common words in lower case ("one more rep.").
 const TITLES: [&str; 16] =
@@ -17,128 +16,21 @@ const TITLES: [&str; 16] =
 const SOMETIMES_LAST: [&str; 9] = ["st", "jr", "sr", "inc", "ltd", "co", "corp", "ave", "blvd"];
 
 /// Words that begin a sentence far oftener than a name, in English.
-const SENTENCE_STARTERS: [&str; 83] = [
-    "a", "after", "all", "also", "an", "and", "another", "are", "as", "at", "because", "before", "but", "can", "could",
-    "did", "do", "every", "for", "from", "have", "he", "her", "here", "his", "how", "however", "i", "if", "in", "is",
-    "it", "its", "just", "let", "many", "maybe", "most", "my", "no", "nobody", "not", "nothing", "now", "of", "on",
-    "one", "or", "our", "perhaps", "she", "should", "since", "so", "some", "thank", "thanks", "that", "the", "their",
-    "then", "there", "these", "they", "this", "those", "to", "today", "was", "we", "well", "were", "what", "when",
-    "where", "while", "who", "why", "with", "would", "yes", "you", "your",
-];
+const SENTENCE_STARTERS: &[&str] = words!(
+    "a after all also an and another are as at because before but can could did do every for from have he her here his \
+     how however i if in is it its just let many maybe most my no nobody not nothing now of on one or our perhaps she \
+     should since so some thank thanks that the their then there these they this those to today was we well were what \
+     when where while who why with would yes you your"
+);
 
 /// Such words in German, Dutch, French, Spanish, Italian and Portuguese. Some are parts of names ("M. Le Pen").
-const SENTENCE_STARTERS_ELSEWHERE: [&str; 110] = [
-    "aber",
-    "als",
-    "am",
-    "auch",
-    "bei",
-    "da",
-    "danach",
-    "dann",
-    "das",
-    "denn",
-    "der",
-    "die",
-    "doch",
-    "ein",
-    "eine",
-    "er",
-    "es",
-    "für",
-    "ich",
-    "ihr",
-    "im",
-    "ja",
-    "man",
-    "mit",
-    "nach",
-    "nein",
-    "nur",
-    "sie",
-    "und",
-    "vielleicht",
-    "warum",
-    "wenn",
-    "wie",
-    "wir",
-    "alleen",
-    "dan",
-    "dat",
-    "de",
-    "een",
-    "en",
-    "het",
-    "hij",
-    "ik",
-    "maar",
-    "nu",
-    "wat",
-    "ze",
-    "alors",
-    "avec",
-    "c",
-    "ce",
-    "cela",
-    "dans",
-    "elle",
-    "et",
-    "il",
-    "ils",
-    "j",
-    "je",
-    "la",
-    "le",
-    "les",
-    "mais",
-    "nous",
-    "on",
-    "pour",
-    "puis",
-    "quand",
-    "si",
-    "un",
-    "une",
-    "vous",
-    "ahora",
-    "como",
-    "cuando",
-    "después",
-    "el",
-    "ella",
-    "ellos",
-    "entonces",
-    "esto",
-    "los",
-    "luego",
-    "para",
-    "pero",
-    "por",
-    "porque",
-    "pues",
-    "que",
-    "sí",
-    "una",
-    "y",
-    "yo",
-    "allora",
-    "anche",
-    "che",
-    "e",
-    "gli",
-    "i",
-    "io",
-    "lo",
-    "ma",
-    "non",
-    "poi",
-    "se",
-    "ela",
-    "ele",
-    "então",
-    "eu",
-    "mas",
-];
+const SENTENCE_STARTERS_ELSEWHERE: &[&str] = words!(
+    "aber als am auch bei da danach dann das denn der die doch ein eine er es für ich ihr im ja man mit nach nein nur \
+     sie und vielleicht warum wenn wie wir alleen dan dat de een en het hij ik maar nu wat ze alors avec c ce cela \
+     dans elle et il ils j je la le les mais nous on pour puis quand si un une vous ahora como cuando después el ella \
+     ellos entonces esto los luego para pero por porque pues que sí una y yo allora anche che e gli i io lo ma non poi \
+     se ela ele então eu mas"
+);
 
 /// True if a sentence ends with `word`, which `next` follows.
 pub(crate) fn ends_sentence(word: &str, next: &str) -> bool {
@@ -162,7 +54,7 @@ pub(crate) fn always_ends_sentence(word: &str) -> bool {
             let stem = stem.trim_start_matches(|character: char| !character.is_alphanumeric());
             let lower = stem.to_lowercase();
             let listed = |words: &[&str]| words.contains(&lower.as_str());
-            !(listed(&NEVER_LAST)
+            !(listed(NEVER_LAST)
                 || TITLES.contains(&stem)
                 || listed(&["no", "etc", "a.m", "p.m"])
                 || stem.starts_with(char::is_numeric)
@@ -180,7 +72,7 @@ fn ends_with_full_stop(stem: &str, next: &str) -> bool {
     let lower = stem.to_lowercase();
     let is_one_of = |words: &[&str]| words.contains(&lower.as_str());
     let goes_on = next.starts_with(char::is_lowercase);
-    if is_one_of(&NEVER_LAST) || TITLES.contains(&stem) {
+    if is_one_of(NEVER_LAST) || TITLES.contains(&stem) {
         false
     } else if lower == "no" {
         !next.starts_with(char::is_numeric)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::text::speech::Phone;
+use crate::text::word_list::words;
 
 /// Marks that a clause has.
 const MARKS: [&str; 4] = [",", ".", "?", "!"];
@@ -57,12 +58,10 @@ const STRESS: [&str; 2] = ["ˈ", "ˌ"];
 const GAP: &str = " ";
 
 /// Words that are said without stress. The dictionary has them as they are said alone.
-const UNSTRESSED: [&str; 56] = [
-    "a", "am", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could", "do", "for", "from", "had",
-    "has", "have", "he", "her", "him", "his", "if", "in", "is", "it", "its", "me", "my", "of", "on", "or", "our",
-    "she", "should", "so", "than", "that", "the", "their", "them", "then", "they", "to", "us", "was", "we", "were",
-    "when", "will", "with", "would", "you", "your", "i'm",
-];
+const UNSTRESSED: &[&str] = words!(
+    "a am an and are as at be been but by can could do for from had has have he her him his if in is it its me my of \
+     on or our she should so than that the their them then they to us was we were when will with would you your i'm"
+);
 
 /// Numbers of the vocabulary.
 #[derive(Clone, Debug)]

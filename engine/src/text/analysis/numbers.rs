@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::reading::{Break, Reading};
 use crate::text::number_words;
+use crate::text::word_list::words;
 
 /// A run of digits and letters: a number or a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,11 +58,10 @@ pub fn ordinal(word: &str) -> Option<u32> {
 
 /// The letter of a word of the spelling alphabets.
 fn spelling_word(word: &str) -> Option<char> {
-    const WORDS: &[&str] = &[
-        "alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "juliet", "kilo", "lima",
-        "mike", "november", "oscar", "papa", "quebec", "romeo", "sierra", "tango", "uniform", "victor", "whiskey",
-        "xray", "x-ray", "yankee", "zulu", "alfa",
-    ];
+    const WORDS: &[&str] = words!(
+        "alpha bravo charlie delta echo foxtrot golf hotel india juliet kilo lima mike november oscar papa quebec \
+         romeo sierra tango uniform victor whiskey xray x-ray yankee zulu alfa"
+    );
     WORDS.iter().find(|name| **name == word).and_then(|name| name.chars().next())
 }
 
@@ -144,26 +144,8 @@ fn is_written_code(core: &str) -> bool {
     }
     // "1st" and "90s" are no codes, "a1b2c3" is one.
     let ending = core.trim_start_matches(|letter: char| letter.is_ascii_digit());
-    let counted = matches!(
-        ending.to_ascii_lowercase().as_str(),
-        "st" | "nd"
-            | "rd"
-            | "th"
-            | "s"
-            | "am"
-            | "pm"
-            | "k"
-            | "m"
-            | "kg"
-            | "km"
-            | "cm"
-            | "mg"
-            | "ml"
-            | "gb"
-            | "mb"
-            | "x"
-            | "x-ray"
-    );
+    let counted =
+        words!("st nd rd th s am pm k m kg km cm mg ml gb mb x x-ray").contains(&ending.to_ascii_lowercase().as_str());
     (digits > 0 && !counted && (small == 0 || longest <= 3 || digits >= 4))
         || (digits == 0 && longest == 1 && core.contains('-') && core.len() > 4)
 }

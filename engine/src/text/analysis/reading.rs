@@ -8,6 +8,7 @@ use unicode_normalization::char::is_combining_mark;
 use super::Turn;
 use super::label::Label;
 use super::lists::{CALENDAR, COMMON, COMPANY, FIRM, Flags, GIVEN, Lists, RARE, SURNAME, TOWN};
+use crate::text::word_list::words;
 
 /// The punctuation between a word and the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -239,10 +240,8 @@ fn prefixed(lower: &str, lists: &Lists) -> Flags {
 }
 
 /// Abbreviations whose full stop ends no sentence.
-const ABBREVIATIONS: &[&str] = &[
-    "mr", "mrs", "ms", "dr", "prof", "st", "ave", "rd", "blvd", "apt", "no", "vs", "jr", "sr", "mt", "ft", "acct",
-    "exp", "tel", "ext", "inc", "ltd", "e.g", "i.e",
-];
+const ABBREVIATIONS: &[&str] =
+    words!("mr mrs ms dr prof st ave rd blvd apt no vs jr sr mt ft acct exp tel ext inc ltd e.g i.e");
 
 fn break_after(tail: &str, lower: &str) -> Break {
     let mut found = Break::None;

@@ -5,6 +5,7 @@ use super::index::{Index, Match};
 use super::prompt::{Kind, Question, Task, questions};
 use super::spans;
 use super::terms::{Term, TermReader};
+use crate::text::word_list::{phrases, words};
 
 /// The part of a neighbour's match that counts for a passage.
 const NEIGHBOUR: f64 = 0.35;
@@ -134,21 +135,9 @@ impl<'a> Transcript<'a> {
         match kind {
             Kind::Person => {
                 !spans::names(text, &self.reader).is_empty()
-                    || holds(&[
-                        "i",
-                        "he",
-                        "she",
-                        "father",
-                        "mother",
-                        "brother",
-                        "sister",
-                        "wife",
-                        "husband",
-                        "grandmother",
-                        "grandfather",
-                        "team",
-                        "doctor",
-                    ])
+                    || holds(words!(
+                        "i he she father mother brother sister wife husband grandmother grandfather team doctor"
+                    ))
             }
             Kind::Time => spans::holds_time(terms),
             Kind::Duration => spans::holds_duration(terms),
@@ -158,25 +147,9 @@ impl<'a> Transcript<'a> {
                 !spans::names(text, &self.reader).is_empty()
                     || holds(&["in", "at", "near", "on", "from", "nach", "aus", "bei", "en", "à", "a", "dans", "em"])
             }
-            Kind::Reason => holds(&[
-                "because",
-                "since",
-                "so",
-                "therefore",
-                "due",
-                "cause",
-                "caused",
-                "weil",
-                "denn",
-                "porque",
-                "parce",
-                "car",
-                "perché",
-                "omdat",
-                "but",
-                "to",
-                "aber",
-            ]),
+            Kind::Reason => holds(words!(
+                "because since so therefore due cause caused weil denn porque parce car perché omdat but to aber"
+            )),
             Kind::Other => false,
         }
     }
@@ -266,24 +239,10 @@ fn holds_action(passage: &Passage, terms: &[Term]) -> bool {
 
 fn holds_decision(passage: &Passage, _: &[Term]) -> bool {
     let lower = passage.text.to_lowercase();
-    [
-        "we agreed",
-        "we decided",
-        "decided to",
-        "agreed to",
-        "we have decided",
-        "we settled",
-        "approved",
-        "the vote was",
-        "voted",
-        "we will go with",
-        "let's go with",
-        "we chose",
-        "then let's",
-        "it is settled",
-        "the decision",
-        "concluded",
-    ]
+    phrases!(
+        "we agreed, we decided, decided to, agreed to, we have decided, we settled, approved, the vote was, voted, \
+         we will go with, let's go with, we chose, then let's, it is settled, the decision, concluded"
+    )
     .iter()
     .any(|phrase| lower.contains(phrase))
 }

@@ -6,6 +6,7 @@ use super::answer::Transcript;
 use super::prompt::{Kind, Question, Task, questions};
 use super::shape::{self, Field, FieldType};
 use super::spans;
+use crate::text::word_list::words;
 
 /// The most values of a list.
 const MOST_VALUES: usize = 12;
@@ -104,21 +105,9 @@ fn wanted(words: &str) -> Wanted {
         Wanted::Questions
     } else if holds(&["speakers"]) {
         Wanted::Speakers
-    } else if holds(&[
-        "sentiment",
-        "tone",
-        "mood",
-        "score",
-        "rating",
-        "confidence",
-        "emotion",
-        "urgency",
-        "priority",
-        "category",
-        "title",
-        "headline",
-        "language",
-    ]) {
+    } else if holds(words!(
+        "sentiment tone mood score rating confidence emotion urgency priority category title headline language"
+    )) {
         Wanted::Judgement
     } else if holds(&["email", "emails"]) {
         Wanted::Emails
@@ -126,43 +115,15 @@ fn wanted(words: &str) -> Wanted {
         Wanted::Phones
     } else if holds(&["topics", "topic", "keywords", "tags", "themes", "subjects"]) {
         Wanted::Keywords
-    } else if holds(&[
-        "people",
-        "names",
-        "name",
-        "attendees",
-        "participants",
-        "persons",
-        "person",
-        "who",
-        "owner",
-        "assignee",
-        "customer",
-        "companies",
-        "company",
-        "organizations",
-        "places",
-        "place",
-        "city",
-        "location",
-    ]) {
+    } else if holds(words!(
+        "people names name attendees participants persons person who owner assignee customer companies company \
+         organizations places place city location"
+    )) {
         Wanted::People
     } else if holds(&["date", "dates", "when", "deadline", "deadlines", "day", "time", "times", "year", "due"]) {
         Wanted::Times
-    } else if holds(&[
-        "number",
-        "numbers",
-        "amount",
-        "amounts",
-        "price",
-        "prices",
-        "cost",
-        "count",
-        "quantity",
-        "percentage",
-        "total",
-        "figures",
-    ]) || words.starts_with("how many")
+    } else if holds(words!("number numbers amount amounts price prices cost count quantity percentage total figures"))
+        || words.starts_with("how many")
         || words.starts_with("how much")
     {
         Wanted::Numbers

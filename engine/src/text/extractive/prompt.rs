@@ -4,6 +4,7 @@ use super::index::QueryTerm;
 use super::stop_words::TASK_WORDS;
 use super::synonyms::GROUPS;
 use super::terms::{Term, TermReader};
+use crate::text::word_list::{phrases, words};
 
 /// The kind of thing that a question asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,83 +66,29 @@ pub fn asks_for_summary(prompt: &str) -> bool {
     let words: Vec<&str> = lower.split(|character: char| !character.is_alphanumeric()).collect();
     let starts = |beginnings: &[&str]| words.iter().any(|word| beginnings.iter().any(|stem| word.starts_with(stem)));
     let holds = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
-    starts(&[
-        "summar",
-        "recap",
-        "overview",
-        "gist",
-        "tldr",
-        "highlight",
-        "takeaway",
-        "zusammenfass",
-        "überblick",
-        "résum",
-        "resum",
-        "riassu",
-        "samenvat",
-        "sintes",
-    ]) || holds(&[
-        "main point",
-        "key point",
-        "main topic",
-        "main idea",
-        "main theme",
-        "key theme",
-        "tl;dr",
-        "what is this about",
-        "what is it about",
-        "what's this about",
-        "what was this about",
-        "what topics",
-        "which topics",
-        "what is the transcript about",
-        "what is discussed",
-        "what was discussed",
-        "what did they talk about",
-        "what do they talk about",
-        "what is the recording about",
-        "what is the meeting about",
-        "what is the call about",
-        "worum geht",
-        "de quoi s'agit",
-        "de qué trata",
-        "de cosa parla",
-        "waar gaat",
-    ])
+    starts(words!(
+        "summar recap overview gist tldr highlight takeaway zusammenfass überblick résum resum riassu samenvat sintes"
+    )) || holds(phrases!(
+        "main point, key point, main topic, main idea, main theme, key theme, tl;dr, what is this about, \
+         what is it about, what's this about, what was this about, what topics, which topics, \
+         what is the transcript about, what is discussed, what was discussed, what did they talk about, \
+         what do they talk about, what is the recording about, what is the meeting about, what is the call about, \
+         worum geht, de quoi s'agit, de qué trata, de cosa parla, waar gaat"
+    ))
 }
 
 fn task(text: &str) -> Option<Task> {
     let lower = text.to_lowercase();
     let holds = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
-    if holds(&[
-        "action item",
-        "next step",
-        "to-do",
-        "todo",
-        "to do list",
-        "follow-up",
-        "follow up",
-        "tasks",
-        "action points",
-    ]) {
+    if holds(phrases!("action item, next step, to-do, todo, to do list, follow-up, follow up, tasks, action points")) {
         Some(Task::Actions)
-    } else if holds(&[
-        "decisions",
-        "what was decided",
-        "what did they decide",
-        "what was agreed",
-        "what did they agree",
-        "agreements",
-    ]) {
+    } else if holds(phrases!(
+        "decisions, what was decided, what did they decide, what was agreed, what did they agree, agreements"
+    )) {
         Some(Task::Decisions)
-    } else if holds(&[
-        "questions were",
-        "questions are",
-        "list the questions",
-        "list all questions",
-        "which questions",
-        "what questions",
-    ]) {
+    } else if holds(phrases!(
+        "questions were, questions are, list the questions, list all questions, which questions, what questions"
+    )) {
         Some(Task::Questions)
     } else if asks_for_summary(text) {
         Some(Task::Summary)
@@ -186,26 +133,12 @@ pub fn query(terms: &[Term], reader: &TermReader, kind: Kind) -> Vec<QueryTerm> 
 fn names_kind(word: &str, kind: Kind) -> bool {
     let words: &[&str] = match kind {
         Kind::Person => &["person", "man", "woman", "people", "guy"],
-        Kind::Time => &[
-            "time", "date", "day", "year", "month", "hour", "moment", "week", "come", "comes", "happen", "happens",
-            "happened", "occur", "occurred", "place", "take", "took",
-        ],
+        Kind::Time => words!(
+            "time date day year month hour moment week come comes happen happens happened occur occurred place take \
+             took"
+        ),
         Kind::Place => &["place", "city", "town", "country", "location", "located", "street"],
-        Kind::Quantity => &[
-            "number",
-            "amount",
-            "much",
-            "far",
-            "tall",
-            "high",
-            "big",
-            "large",
-            "old",
-            "hot",
-            "heavy",
-            "percent",
-            "percentage",
-        ],
+        Kind::Quantity => words!("number amount much far tall high big large old hot heavy percent percentage"),
         Kind::Duration => &["long", "time", "years", "days", "weeks", "months", "hours", "minutes"],
         Kind::Identifier => &["number", "code", "id"],
         Kind::Reason => &["reason"],
@@ -236,10 +169,7 @@ fn kind(terms: &[Term], text: &str) -> Kind {
         "how",
         &["many", "much", "far", "tall", "high", "old", "big", "large", "hot", "often", "heavy", "fast", "deep"],
     ) || pair("what", &["percentage", "percent", "amount", "number"])
-        || first(&[
-            "wieviel", "wieviele", "cuánto", "cuánta", "cuántos", "cuántas", "combien", "quanto", "quanti", "quante",
-            "quantos", "hoeveel",
-        ])
+        || first(words!("wieviel wieviele cuánto cuánta cuántos cuántas combien quanto quanti quante quantos hoeveel"))
         || pair("wie", &["viel", "viele", "hoch", "weit", "alt"])
     {
         Kind::Quantity
@@ -250,10 +180,7 @@ fn kind(terms: &[Term], text: &str) -> Kind {
         Kind::Time
     } else if first(&["where", "wo", "woher", "wohin", "dónde", "où", "dove", "onde", "waar"]) {
         Kind::Place
-    } else if first(&[
-        "who", "whom", "whose", "wer", "wem", "wen", "wessen", "quién", "quiénes", "qui", "chi", "quem", "wie",
-    ]) && !first(&["how"])
-    {
+    } else if first(words!("who whom whose wer wem wen wessen quién quiénes qui chi quem wie")) && !first(&["how"]) {
         // Dutch "wie" is German "how": the kind only adds weight there.
         if words.first() == Some(&"wie") { Kind::Other } else { Kind::Person }
     } else if first(&["why", "warum", "weshalb", "pourquoi", "perché", "waarom"])

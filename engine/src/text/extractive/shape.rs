@@ -1,5 +1,7 @@
 //! The JSON object that a prompt describes.
 
+use crate::text::word_list::words;
+
 /// The kind of value that a field takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldType {
@@ -172,10 +174,9 @@ fn described(text: &str) -> (FieldType, String) {
     let rest: Vec<&str> = lower
         .split(|character: char| !character.is_alphanumeric() && !matches!(character, '\'' | '’'))
         .filter(|word| {
-            ![
-                "string", "number", "integer", "float", "int", "boolean", "bool", "array", "list", "strings",
-                "numbers", "null", "text", "or", "of", "str", "optional",
-            ]
+            !words!(
+                "string number integer float int boolean bool array list strings numbers null text or of str optional"
+            )
             .contains(word)
                 && !word.is_empty()
         })

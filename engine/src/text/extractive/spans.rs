@@ -4,104 +4,30 @@ use std::ops::Range;
 
 use super::terms::{Term, TermReader, is_spoken_number};
 use crate::text::number_words::{SMALL, TENS};
+use crate::text::word_list::words;
 
-const TIME_WORDS: [&str; 64] = [
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
-    "january",
-    "february",
-    "march",
-    "april",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-    "today",
-    "tomorrow",
-    "yesterday",
-    "tonight",
-    "noon",
-    "midnight",
-    "morning",
-    "afternoon",
-    "evening",
-    "montag",
-    "dienstag",
-    "mittwoch",
-    "donnerstag",
-    "freitag",
-    "samstag",
-    "sonntag",
-    "januar",
-    "februar",
-    "märz",
-    "juni",
-    "juli",
-    "oktober",
-    "dezember",
-    "morgen",
-    "heute",
-    "gestern",
-    "lunes",
-    "martes",
-    "miércoles",
-    "jueves",
-    "viernes",
-    "sábado",
-    "domingo",
-    "enero",
-    "abril",
-    "mayo",
-    "junio",
-    "julio",
-    "lundi",
-    "mardi",
-    "mercredi",
-    "jeudi",
-    "vendredi",
-    "samedi",
-    "dimanche",
-    "janvier",
-];
+const TIME_WORDS: &[&str] = words!(
+    "monday tuesday wednesday thursday friday saturday sunday january february march april june july august september \
+     october november december today tomorrow yesterday tonight noon midnight morning afternoon evening montag \
+     dienstag mittwoch donnerstag freitag samstag sonntag januar februar märz juni juli oktober dezember morgen heute \
+     gestern lunes martes miércoles jueves viernes sábado domingo enero abril mayo junio julio lundi mardi mercredi \
+     jeudi vendredi samedi dimanche janvier"
+);
 
-const UNITS_OF_TIME: [&str; 30] = [
-    "second", "seconds", "minute", "minutes", "hour", "hours", "day", "days", "week", "weeks", "month", "months",
-    "year", "years", "sekunden", "minuten", "stunde", "stunden", "tag", "tage", "wochen", "monate", "jahr", "jahre",
-    "días", "años", "horas", "jours", "heures", "ans",
-];
+const UNITS_OF_TIME: &[&str] = words!(
+    "second seconds minute minutes hour hours day days week weeks month months year years sekunden minuten stunde \
+     stunden tag tage wochen monate jahr jahre días años horas jours heures ans"
+);
 
-const ORDINALS: [&str; 15] = [
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-    "tenth",
-    "twelfth",
-    "fourteenth",
-    "fifteenth",
-    "twentieth",
-    "thirtieth",
-];
+const ORDINALS: &[&str] = words!(
+    "first second third fourth fifth sixth seventh eighth ninth tenth twelfth fourteenth fifteenth twentieth thirtieth"
+);
 
-const NUMBER_WORDS_ELSEWHERE: [&str; 40] = [
-    "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf", "zwanzig", "dreißig",
-    "vierzig", "fünfzig", "hundert", "tausend", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve",
-    "diez", "cien", "mil", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "vingt", "cent",
-    "mille",
-];
+const NUMBER_WORDS_ELSEWHERE: &[&str] = words!(
+    "zwei drei vier fünf sechs sieben acht neun zehn elf zwölf zwanzig dreißig vierzig fünfzig hundert tausend dos \
+     tres cuatro cinco seis siete ocho nueve diez cien mil deux trois quatre cinq six sept huit neuf dix vingt cent \
+     mille"
+);
 
 /// True for a numeral, in digits or in words.
 pub fn is_number(term: &Term) -> bool {
@@ -111,7 +37,7 @@ pub fn is_number(term: &Term) -> bool {
 /// True if the terms name a time or date.
 pub fn holds_time(terms: &[Term]) -> bool {
     let words = |wanted: &[&str]| terms.iter().any(|term| wanted.contains(&term.word.as_str()));
-    words(&TIME_WORDS) || terms.iter().any(is_year) || holds_spoken_year(terms) || holds_clock(terms) || words(&UNITS_OF_TIME)
+    words(TIME_WORDS) || terms.iter().any(is_year) || holds_spoken_year(terms) || holds_clock(terms) || words(UNITS_OF_TIME)
         // "the fourteenth of July", "the second of May"
         || terms.windows(2).any(|pair| ORDINALS.contains(&pair[0].word.as_str()) && pair[1].word == "of")
 }
@@ -136,27 +62,10 @@ fn holds_spoken_year(terms: &[Term]) -> bool {
 
 /// "eighteen fifty two", "two thousand and four"
 fn is_spoken_year(first: &str, second: &str) -> bool {
-    const SECOND: [&str; 19] = [
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-        "fourteen",
-        "fifteen",
-        "sixteen",
-        "seventeen",
-        "eighteen",
-        "nineteen",
-        "twenty",
-        "thirty",
-        "forty",
-        "fifty",
-        "sixty",
-        "seventy",
-        "eighty",
-        "ninety",
-        "hundred",
-    ];
+    const SECOND: &[&str] = words!(
+        "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty \
+         sixty seventy eighty ninety hundred"
+    );
     (["sixteen", "seventeen", "eighteen", "nineteen", "twenty"].contains(&first) && SECOND.contains(&second))
         || (first == "two" && second == "thousand")
 }

@@ -7,6 +7,7 @@ use super::Clause;
 use super::english::{follows_comma, is_stopped_before, may_be_stopped, tokens};
 use super::markup::{Extent, markup_extent};
 use crate::text::sentence_boundaries::{CLOSERS, always_ends_sentence, ends_sentence};
+use crate::text::word_list::words;
 
 /// Words after which the first clause is cut between plain words.
 const FIRST_WORDS: usize = 8;
@@ -27,11 +28,10 @@ const MAX_BYTES: usize = 1500;
 const MAX_WORD_BYTES: usize = 1000;
 
 /// Words that a voice does not pause behind.
-const LEANING: [&str; 34] = [
-    "a", "an", "the", "of", "to", "in", "on", "at", "for", "with", "from", "by", "and", "or", "but", "my", "your",
-    "his", "her", "its", "our", "their", "is", "are", "was", "were", "be", "not", "very", "as", "that", "this", "than",
-    "i",
-];
+const LEANING: &[&str] = words!(
+    "a an the of to in on at for with from by and or but my your his her its our their is are was were be not very as \
+     that this than i"
+);
 
 /// Splits text that comes in pieces into clauses: the first is cut early (behind a comma, or after 8 words), then
 /// sentences.

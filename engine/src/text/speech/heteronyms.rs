@@ -1,6 +1,7 @@
 //! Words that are spelled alike and said in two ways; the words around them decide.
 
 use super::phone::{Phone, phones};
+use crate::text::word_list::words;
 
 /// The word classes that a heteronym's two forms have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,69 +74,24 @@ const HETERONYMS: &[Heteronym] = &[
 ];
 
 /// Words before a verb.
-const BEFORE_VERBS: &[&str] = &[
-    "to",
-    "will",
-    "would",
-    "can",
-    "could",
-    "shall",
-    "should",
-    "may",
-    "might",
-    "must",
-    "do",
-    "does",
-    "did",
-    "don't",
-    "doesn't",
-    "didn't",
-    "won't",
-    "wouldn't",
-    "can't",
-    "couldn't",
-    "shouldn't",
-    "cannot",
-    "i",
-    "you",
-    "we",
-    "they",
-    "who",
-    "let's",
-    "please",
-    "i'll",
-    "you'll",
-    "we'll",
-    "they'll",
-    "he'll",
-    "she'll",
-    "it'll",
-    "i'd",
-    "you'd",
-    "we'd",
-    "they'd",
-    "help",
-    "let",
-    "also",
-    "often",
-    "always",
-    "never",
-    "not",
-];
+const BEFORE_VERBS: &[&str] = words!(
+    "to will would can could shall should may might must do does did don't doesn't didn't won't wouldn't can't \
+     couldn't shouldn't cannot i you we they who let's please i'll you'll we'll they'll he'll she'll it'll i'd you'd \
+     we'd they'd help let also often always never not"
+);
 
 /// Words before a noun or an adjective.
-const BEFORE_OTHERS: &[&str] = &[
-    "the", "a", "an", "this", "that", "these", "those", "my", "your", "his", "her", "its", "our", "their", "of", "in",
-    "on", "at", "for", "with", "from", "by", "no", "some", "any", "each", "every", "is", "are", "was", "were", "be",
-    "been", "very", "so", "too", "as", "such", "new", "old", "good", "great", "last", "first", "next", "one",
-    "another", "under", "without", "into", "about", "than", "more", "much", "strong", "high", "cold",
-];
+const BEFORE_OTHERS: &[&str] = words!(
+    "the a an this that these those my your his her its our their of in on at for with from by no some any each every \
+     is are was were be been very so too as such new old good great last first next one another under without into \
+     about than more much strong high cold"
+);
 
 /// Words before a participle.
-const BEFORE_PARTICIPLES: &[&str] = &[
-    "have", "has", "had", "having", "been", "was", "were", "is", "are", "be", "being", "i've", "you've", "we've",
-    "they've", "he's", "she's", "it's", "got", "well", "widely", "already", "just", "haven't", "hasn't", "hadn't",
-];
+const BEFORE_PARTICIPLES: &[&str] = words!(
+    "have has had having been was were is are be being i've you've we've they've he's she's it's got well widely \
+     already just haven't hasn't hadn't"
+);
 
 /// Words that set a clause in the past.
 const PAST: &[&str] = &["yesterday", "ago", "last", "once", "then", "was", "were", "had", "did"];
@@ -169,29 +125,10 @@ pub(super) fn phones_at(words: &[&str], at: usize) -> Option<Vec<Phone>> {
             "L EH1 D"
         }
         "live"
-            if [
-                "music",
-                "show",
-                "shows",
-                "tv",
-                "television",
-                "stream",
-                "streams",
-                "broadcast",
-                "events",
-                "event",
-                "concert",
-                "audience",
-                "performance",
-                "performances",
-                "chat",
-                "data",
-                "updates",
-                "coverage",
-                "wire",
-                "from",
-                "on",
-            ]
+            if words!(
+                "music show shows tv television stream streams broadcast events event concert audience performance \
+                 performances chat data updates coverage wire from on"
+            )
             .contains(&after)
                 && !["i", "you", "we", "they", "to", "who", "people", "and"].contains(&before) =>
         {

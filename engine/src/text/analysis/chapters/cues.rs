@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::text::segments::Segment;
+use crate::text::word_list::phrases;
 
 /// Words after the beginning that are looked at, and words before it.
 const AFTER: usize = 30;
@@ -15,100 +16,37 @@ const PHRASES: [(f64, &[&str]); 14] = [
     (1.9, &["moving to", "move to"]),
     (
         0.7,
-        &[
-            "next item",
-            "next topic",
-            "next point",
-            "next question",
-            "next thing",
-            "next slide",
-            "next speaker",
-            "next section",
-            "next up",
-            "next part",
-            "next chapter",
-            "next on",
-            "next one",
-        ],
+        phrases!(
+            "next item, next topic, next point, next question, next thing, next slide, next speaker, next section, \
+             next up, next part, next chapter, next on, next one"
+        ),
     ),
     (2.5, &["some questions", "questions now", "questions from"]),
     (0.6, &["talk about", "talking about", "speak about"]),
     (
         0.9,
-        &[
-            "going to talk",
-            "going to discuss",
-            "going to turn",
-            "going to start",
-            "going to begin",
-            "going to show",
-            "going to present",
-            "gonna talk",
-            "gonna discuss",
-            "gonna start",
-            "gonna show",
-            "gonna present",
-            "like to talk",
-            "like to discuss",
-            "like to turn",
-            "like to start",
-            "like to begin",
-            "want to talk",
-            "want to discuss",
-            "want to start",
-            "want to begin",
-            "wanted to talk",
-            "wanted to discuss",
-        ],
+        phrases!(
+            "going to talk, going to discuss, going to turn, going to start, going to begin, going to show, \
+             going to present, gonna talk, gonna discuss, gonna start, gonna show, gonna present, like to talk, \
+             like to discuss, like to turn, like to start, like to begin, want to talk, want to discuss, \
+             want to start, want to begin, wanted to talk, wanted to discuss"
+        ),
     ),
     (
         0.8,
-        &[
-            "let's start",
-            "let's begin",
-            "let's move",
-            "let's turn",
-            "let's go",
-            "let's get",
-            "let's talk",
-            "let's look",
-            "let us",
-            "let me",
-        ],
+        phrases!(
+            "let's start, let's begin, let's move, let's turn, let's go, let's get, let's talk, let's look, let us, \
+             let me"
+        ),
     ),
     (
         1.5,
-        &[
-            "first thing",
-            "second thing",
-            "third thing",
-            "last thing",
-            "final thing",
-            "another thing",
-            "other thing",
-            "first item",
-            "second item",
-            "last item",
-            "first topic",
-            "second topic",
-            "last topic",
-            "another topic",
-            "first point",
-            "second point",
-            "last point",
-            "final point",
-            "another point",
-            "first question",
-            "second question",
-            "last question",
-            "another question",
-            "first issue",
-            "second issue",
-            "another issue",
-            "another matter",
-            "new topic",
-            "new subject",
-        ],
+        phrases!(
+            "first thing, second thing, third thing, last thing, final thing, another thing, other thing, first item, \
+             second item, last item, first topic, second topic, last topic, another topic, first point, second point, \
+             last point, final point, another point, first question, second question, last question, another question, \
+             first issue, second issue, another issue, another matter, new topic, new subject"
+        ),
     ),
     (2.1, &["presentation"]),
     (1.4, &["good morning", "good afternoon", "good evening", "welcome"]),

@@ -9,6 +9,7 @@ use super::super::label::Label;
 use super::super::numbers::Code;
 use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
+use crate::text::word_list::words;
 
 /// Cues reach this number of words.
 pub const REACH: usize = 9;
@@ -95,49 +96,12 @@ fn classify(reading: &Reading<'_>, code: &Code, cues: &[Cued]) -> Option<(Label,
 
 /// An amount, a count or a time: units follow it.
 fn is_amount(reading: &Reading<'_>, code: &Code, next: &str) -> bool {
-    let unit = matches!(
-        next,
-        "dollars"
-            | "dollar"
-            | "euros"
-            | "euro"
-            | "pounds"
-            | "cents"
-            | "percent"
-            | "%"
-            | "years"
-            | "year"
-            | "months"
-            | "weeks"
-            | "days"
-            | "day"
-            | "hours"
-            | "hour"
-            | "minutes"
-            | "minute"
-            | "seconds"
-            | "people"
-            | "times"
-            | "miles"
-            | "kilometers"
-            | "pages"
-            | "am"
-            | "pm"
-            | "a.m"
-            | "p.m"
-            | "o'clock"
-            | "million"
-            | "billion"
-            | "bucks"
-            | "points"
-            | "items"
-            | "megabytes"
-            | "gigabytes"
-            | "degrees"
-            | "digits"
-            | "digit"
-            | "characters"
-    );
+    let unit = words!(
+        "dollars dollar euros euro pounds cents percent % years year months weeks days day hours hour minutes minute \
+         seconds people times miles kilometers pages am pm a.m p.m o'clock million billion bucks points items \
+         megabytes gigabytes degrees digits digit characters"
+    )
+    .contains(&next);
     let money = reading.tokens[code.words.clone()].iter().any(|token| token.core().contains(['$', '€', '£']));
     unit || money || code.written.contains(':')
 }

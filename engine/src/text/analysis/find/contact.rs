@@ -7,26 +7,25 @@ use super::super::label::Label;
 use super::super::numbers::small_number;
 use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
+use crate::text::word_list::words;
 
 /// Endings of domains.
-const TLDS: &[&str] = &[
-    "com", "org", "net", "edu", "gov", "io", "co", "uk", "de", "fr", "es", "it", "nl", "pt", "eu", "us", "ca", "au",
-    "in", "jp", "cn", "br", "mx", "ch", "at", "be", "se", "no", "dk", "fi", "pl", "ru", "za", "ng", "ke", "info",
-    "biz", "me", "tv", "app", "dev", "ai", "tech", "online", "store", "shop", "blog", "xyz", "site", "cloud", "email",
-    "health", "care", "bank", "legal", "example", "test", "mil", "int", "nz", "ie", "gg", "ly", "sh", "kr", "uni",
-];
+const TLDS: &[&str] = words!(
+    "com org net edu gov io co uk de fr es it nl pt eu us ca au in jp cn br mx ch at be se no dk fi pl ru za ng ke \
+     info biz me tv app dev ai tech online store shop blog xyz site cloud email health care bank legal example test \
+     mil int nz ie gg ly sh kr uni"
+);
 
 /// Endings that are words of a sentence, too: after "point" and "period" they end no domain.
 const WORDS: &[&str] =
     &["in", "at", "be", "no", "me", "us", "it", "se", "care", "bank", "legal", "example", "test", "health", "store"];
 
 /// Words between which and "at" a spoken address begins.
-const BOUNDARIES: &[&str] = &[
-    "is", "it", "its", "it's", "to", "email", "e-mail", "mail", "address", "me", "us", "him", "her", "them", "as",
-    "contact", "via", "be", "was", "that", "that's", "on", "use", "using", "write", "reach", "at", "message", "cc",
-    "with", "or", "and", "name", "account", "username", "sure", "yes", "yeah", "okay", "from", "used", "send", "sent",
-    "try", "tried", "you", "i", "by", "for", "says",
-];
+const BOUNDARIES: &[&str] = words!(
+    "is it its it's to email e-mail mail address me us him her them as contact via be was that that's on use using \
+     write reach at message cc with or and name account username sure yes yeah okay from used send sent try tried you \
+     i by for says"
+);
 
 /// Words for the marks within an address.
 const MARKS: &[&str] = &["dot", "underscore", "dash", "hyphen", "plus", "period", "point", "minus"];

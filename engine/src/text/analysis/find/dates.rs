@@ -8,6 +8,7 @@ use super::super::lists::MONTHS;
 use super::super::numbers::{Code, number_at, ordinal, small_number};
 use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
+use crate::text::word_list::words;
 
 /// A cue for a birth or an expiry reaches this number of words.
 const REACH: usize = 10;
@@ -180,38 +181,10 @@ fn ages(reading: &Reading<'_>, found: &mut Vec<Finding>) {
         };
         // Buildings and things have ages, too.
         let thing = matches!(reading.before(here, 1), "is" | "was")
-            && matches!(
-                reading.before(here, 2),
-                "it" | "building"
-                    | "house"
-                    | "car"
-                    | "bridge"
-                    | "tree"
-                    | "church"
-                    | "company"
-                    | "wine"
-                    | "laptop"
-                    | "roof"
-                    | "castle"
-                    | "phone"
-            )
-            || matches!(
-                reading.lower(end + old),
-                "building"
-                    | "house"
-                    | "car"
-                    | "bridge"
-                    | "tree"
-                    | "church"
-                    | "whisky"
-                    | "whiskey"
-                    | "wine"
-                    | "scotch"
-                    | "oak"
-                    | "castle"
-                    | "company"
-                    | "software"
-            );
+            && words!("it building house car bridge tree church company wine laptop roof castle phone")
+                .contains(&reading.before(here, 2))
+            || words!("building house car bridge tree church whisky whiskey wine scotch oak castle company software")
+                .contains(&reading.lower(end + old));
         if old > 0 {
             if !thing {
                 push(here..end);
@@ -263,18 +236,6 @@ fn ends_clause(reading: &Reading<'_>, end: usize) -> bool {
 
 fn person_before(reading: &Reading<'_>, at: usize) -> bool {
     let word = reading.before(at, 1);
-    matches!(
-        word,
-        "i" | "he"
-            | "she"
-            | "who"
-            | "son"
-            | "daughter"
-            | "brother"
-            | "sister"
-            | "mother"
-            | "father"
-            | "husband"
-            | "wife"
-    ) || at.checked_sub(1).is_some_and(|at| reading.tokens[at].is(super::super::lists::GIVEN))
+    words!("i he she who son daughter brother sister mother father husband wife").contains(&word)
+        || at.checked_sub(1).is_some_and(|at| reading.tokens[at].is(super::super::lists::GIVEN))
 }

@@ -12,6 +12,7 @@ use super::super::{Finding, Source};
 use super::mentions;
 use super::name_words::{Hit, Names};
 use super::secrets::FILLERS;
+use crate::text::word_list::words;
 
 /// Family names that are common words, too.
 const COMMON_SURNAMES: &str = "smith brown king white green black hill baker carter hunter mason stone wood woods gray grey ford fox \
@@ -124,93 +125,21 @@ const BESIDE: &str = "wife husband son daughter brother sister mother father mom
     rabbi imam sir dame";
 
 /// Words before "name" that make it no person's.
-const OTHER_NAMES: &[&str] = &[
-    "user",
-    "file",
-    "domain",
-    "brand",
-    "product",
-    "company",
-    "host",
-    "screen",
-    "street",
-    "event",
-    "project",
-    "table",
-    "class",
-    "variable",
-    "hotel",
-    "restaurant",
-    "band",
-    "team",
-    "business",
-    "code",
-    "place",
-    "city",
-    "town",
-    "game",
-    "song",
-    "movie",
-    "book",
-    "school",
-    "server",
-    "field",
-    "column",
-    "network",
-    "wifi",
-    "store",
-    "bank",
-    "account",
-];
+const OTHER_NAMES: &[&str] = words!(
+    "user file domain brand product company host screen street event project table class variable hotel restaurant \
+     band team business code place city town game song movie book school server field column network wifi store bank \
+     account"
+);
 
-const PARTICLES: &[&str] = &[
-    "de", "van", "von", "der", "den", "bin", "al", "el", "la", "del", "da", "dos", "di", "ibn", "ben", "st", "o",
-    "mac", "mc", "ten", "ter", "le", "abu", "binti",
-];
+const PARTICLES: &[&str] =
+    words!("de van von der den bin al el la del da dos di ibn ben st o mac mc ten ter le abu binti");
 
 /// Words that follow the name of something that is no person.
-const NO_PERSON_AFTER: &[&str] = &[
-    "inc",
-    "ltd",
-    "llc",
-    "corp",
-    "university",
-    "airport",
-    "stadium",
-    "bridge",
-    "prize",
-    "award",
-    "effect",
-    "theorem",
-    "park",
-    "museum",
-    "hotel",
-    "hospital",
-    "school",
-    "college",
-    "street",
-    "avenue",
-    "road",
-    "lane",
-    "drive",
-    "boulevard",
-    "county",
-    "station",
-    "river",
-    "lake",
-    "island",
-    "mountain",
-    "church",
-    "cathedral",
-    "library",
-    "theatre",
-    "theater",
-    "bank",
-    "airlines",
-    "square",
-    "court",
-    "cup",
-];
+const NO_PERSON_AFTER: &[&str] = words!(
+    "inc ltd llc corp university airport stadium bridge prize award effect theorem park museum hotel hospital school \
+     college street avenue road lane drive boulevard county station river lake island mountain church cathedral \
+     library theatre theater bank airlines square court cup"
+);
 
 /// Sets of words, built once.
 struct Sets {
@@ -545,41 +474,12 @@ impl Names<'_, '_> {
     fn acts(&self, at: usize) -> bool {
         at > 0
             && self.reading.tokens[at - 1].after < Break::Sentence
-            && matches!(
-                self.reading.lower(at),
-                "said"
-                    | "says"
-                    | "called"
-                    | "calls"
-                    | "told"
-                    | "asked"
-                    | "asks"
-                    | "wants"
-                    | "wanted"
-                    | "wrote"
-                    | "replied"
-                    | "thinks"
-                    | "thought"
-                    | "emailed"
-                    | "texted"
-                    | "agreed"
-                    | "lives"
-                    | "works"
-                    | "signed"
-                    | "sent"
-                    | "promised"
-                    | "mentioned"
-                    | "confirmed"
-                    | "needs"
-                    | "knows"
-                    | "joined"
-                    | "paid"
-                    | "owes"
-                    | "left"
-                    | "came"
-                    | "took"
-                    | "gave"
+            && words!(
+                "said says called calls told asked asks wants wanted wrote replied thinks thought emailed texted \
+                 agreed lives works signed sent promised mentioned confirmed needs knows joined paid owes left came \
+                 took gave"
             )
+            .contains(&self.reading.lower(at))
     }
 
     fn is_no_person(&self, words: &Range<usize>) -> bool {

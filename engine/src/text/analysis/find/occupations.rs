@@ -9,6 +9,7 @@ use super::super::lists::{COMPANY, Lists, PhraseKind};
 use super::super::reading::{Break, Reading, is_clear_given};
 use super::super::{Finding, Source};
 use super::persons::{any_before, is_person_mask, is_said_of_person, person_near};
+use crate::text::word_list::words;
 
 /// Last words of titles of jobs.
 const HEADS: &str = "administrator adviser advisor agent analyst apprentice archivist artist assessor assistant associate attendant \
@@ -37,33 +38,10 @@ const STOPS: &str = "at for in and with who since but on to from by because so i
     several he she they we it was are be not very really just only";
 
 /// Words that announce a title after "a", "an" or "as".
-const WORKS: &[&str] = &[
-    "work",
-    "works",
-    "worked",
-    "working",
-    "employed",
-    "job",
-    "career",
-    "trained",
-    "occupation",
-    "profession",
-    "hired",
-    "retired",
-    "qualified",
-    "qualify",
-    "started",
-    "apprenticed",
-    "promoted",
-    "role",
-    "position",
-    "post",
-    "shifts",
-    "living",
-    "joined",
-    "served",
-    "serves",
-];
+const WORKS: &[&str] = words!(
+    "work works worked working employed job career trained occupation profession hired retired qualified qualify \
+     started apprenticed promoted role position post shifts living joined served serves"
+);
 
 /// Names of fields, and phrases, after which a title stands.
 const FIELDS: &[&[&str]] = &[

@@ -1,53 +1,18 @@
 //! Words around others that tell of a person.
 
 use super::super::reading::{Reading, is_clear_given};
+use crate::text::word_list::words;
 
 /// Pronouns of a person.
 const PRONOUNS: &[&str] =
     &["i", "i'm", "i've", "my", "me", "he", "she", "he's", "she's", "his", "her", "him", "we", "we're", "they're"];
 
 /// Nouns for a person, by kinship or role.
-pub(super) const ROLES: &[&str] = &[
-    "patient",
-    "wife",
-    "husband",
-    "son",
-    "daughter",
-    "mother",
-    "father",
-    "brother",
-    "sister",
-    "mom",
-    "dad",
-    "mum",
-    "grandmother",
-    "grandfather",
-    "uncle",
-    "aunt",
-    "friend",
-    "partner",
-    "cousin",
-    "daddy",
-    "mummy",
-    "grandma",
-    "grandpa",
-    "grandson",
-    "granddaughter",
-    "boyfriend",
-    "girlfriend",
-    "fiance",
-    "fiancee",
-    "nephew",
-    "niece",
-    "colleague",
-    "neighbour",
-    "neighbor",
-    "boss",
-    "roommate",
-    "flatmate",
-    "landlord",
-    "landlady",
-];
+pub(super) const ROLES: &[&str] = words!(
+    "patient wife husband son daughter mother father brother sister mom dad mum grandmother grandfather uncle aunt \
+     friend partner cousin daddy mummy grandma grandpa grandson granddaughter boyfriend girlfriend fiance fiancee \
+     nephew niece colleague neighbour neighbor boss roommate flatmate landlord landlady"
+);
 
 /// A word that tells of a person stands in the sentence before `at`, at most `most` words away.
 pub(super) fn person_near(reading: &Reading<'_>, at: usize, most: usize) -> bool {

@@ -8,6 +8,7 @@ use super::super::lists::{CALENDAR, COMMON, COMPANY, GIVEN, Lists, PhraseKind, S
 use super::super::numbers::{Code, ordinal};
 use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
+use crate::text::word_list::words;
 
 /// A place that tells of no person. Redaction leaves it alone.
 const MENTIONED: f32 = 0.42;
@@ -15,84 +16,17 @@ const MENTIONED: f32 = 0.42;
 /// A town where somebody is.
 const VISITED: f32 = 0.56;
 
-const STREETS: &[&str] = &[
-    "street",
-    "st",
-    "avenue",
-    "ave",
-    "road",
-    "rd",
-    "lane",
-    "ln",
-    "drive",
-    "dr",
-    "boulevard",
-    "blvd",
-    "court",
-    "ct",
-    "place",
-    "pl",
-    "way",
-    "terrace",
-    "square",
-    "sq",
-    "parkway",
-    "pkwy",
-    "circle",
-    "cir",
-    "crescent",
-    "close",
-    "highway",
-    "hwy",
-    "trail",
-    "grove",
-    "gardens",
-    "row",
-    "mews",
-    "alley",
-    "plaza",
-    "walk",
-    "path",
-    "crossing",
-    "loop",
-    "green",
-    "hill",
-    "heights",
-    "ridge",
-    "run",
-    "point",
-    "broadway",
-    "village",
-    "park",
-    "quay",
-    "wharf",
-    "turnpike",
-    "rise",
-];
+const STREETS: &[&str] = words!(
+    "street st avenue ave road rd lane ln drive dr boulevard blvd court ct place pl way terrace square sq parkway pkwy \
+     circle cir crescent close highway hwy trail grove gardens row mews alley plaza walk path crossing loop green hill \
+     heights ridge run point broadway village park quay wharf turnpike rise"
+);
 
 /// Words for streets that begin with a capital letter nearly always mean one.
-const CLEAR_STREETS: &[&str] = &[
-    "street",
-    "st",
-    "avenue",
-    "ave",
-    "road",
-    "rd",
-    "lane",
-    "ln",
-    "drive",
-    "boulevard",
-    "blvd",
-    "court",
-    "terrace",
-    "parkway",
-    "pkwy",
-    "crescent",
-    "terrace",
-    "mews",
-    "square",
-    "highway",
-];
+const CLEAR_STREETS: &[&str] = words!(
+    "street st avenue ave road rd lane ln drive boulevard blvd court terrace parkway pkwy crescent terrace mews square \
+     highway"
+);
 
 const FOREIGN_STREETS: &[&str] =
     &["rue", "calle", "via", "avenida", "rua", "plaza", "piazza", "chemin", "carrer", "corso", "paseo", "allee"];
@@ -101,11 +35,10 @@ const UNITS: &[&str] =
     &["apartment", "apt", "unit", "suite", "flat", "floor", "ste", "room", "building", "box", "block", "lot"];
 
 /// A word that no name of a street has.
-const NO_PARTS: &[&str] = &[
-    "is", "are", "was", "the", "a", "an", "and", "or", "to", "from", "in", "on", "at", "my", "your", "his", "her",
-    "our", "their", "i", "you", "he", "she", "it", "we", "they", "percent", "dollars", "minutes", "people", "years",
-    "miles", "times", "days", "hours", "down", "along", "cars", "of", "with", "for", "per", "by", "weeks",
-];
+const NO_PARTS: &[&str] = words!(
+    "is are was the a an and or to from in on at my your his her our their i you he she it we they percent dollars \
+     minutes people years miles times days hours down along cars of with for per by weeks"
+);
 
 /// Finds places.
 pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec<Finding>) {
@@ -229,40 +162,12 @@ fn is_personal(reading: &Reading<'_>, at: usize) -> bool {
         (at.saturating_sub(most)..at).rev().filter(move |before| reading.tokens[*before].sentence == sentence)
     };
     let lives = words(8).any(|before| {
-        matches!(
-            reading.lower(before),
-            "live"
-                | "lives"
-                | "living"
-                | "lived"
-                | "reside"
-                | "resides"
-                | "residing"
-                | "born"
-                | "moved"
-                | "moving"
-                | "relocated"
-                | "based"
-                | "grew"
-                | "raised"
-                | "hometown"
-                | "address"
-                | "apartment"
-                | "resident"
-                | "ship"
-                | "deliver"
-                | "delivered"
-                | "stay"
-                | "staying"
-                | "stays"
-                | "relocating"
-                | "native"
-                | "house"
-                | "home"
-                | "neighborhood"
-                | "zip"
-                | "postcode"
+        words!(
+            "live lives living lived reside resides residing born moved moving relocated based grew raised hometown \
+             address apartment resident ship deliver delivered stay staying stays relocating native house home \
+             neighborhood zip postcode"
         )
+        .contains(&reading.lower(before))
     });
     if lives {
         return true;
@@ -270,41 +175,14 @@ fn is_personal(reading: &Reading<'_>, at: usize) -> bool {
     // "I'm from Leeds", "calling from Leeds".
     let from = words(2).any(|before| reading.lower(before) == "from");
     let subject = words(6).any(|before| {
-        matches!(
-            reading.lower(before),
-            "i'm"
-                | "i"
-                | "he"
-                | "she"
-                | "he's"
-                | "she's"
-                | "calling"
-                | "we're"
-                | "originally"
-                | "they"
-                | "family"
-                | "my"
-                | "parents"
-        )
+        words!("i'm i he she he's she's calling we're originally they family my parents")
+            .contains(&reading.lower(before))
     });
     if from
         && subject
         && !words(6).any(|before| {
-            matches!(
-                reading.lower(before),
-                "flight"
-                    | "train"
-                    | "bus"
-                    | "order"
-                    | "ordered"
-                    | "bought"
-                    | "imported"
-                    | "flew"
-                    | "drove"
-                    | "travel"
-                    | "traveled"
-                    | "news"
-            )
+            words!("flight train bus order ordered bought imported flew drove travel traveled news")
+                .contains(&reading.lower(before))
         })
     {
         return true;
@@ -339,32 +217,11 @@ fn is_visited(reading: &Reading<'_>, at: usize) -> bool {
     let sentence = reading.tokens[at].sentence;
     let person = |at: usize| {
         reading.tokens[at].sentence == sentence
-            && matches!(
-                reading.lower(at),
-                "i" | "i'm"
-                    | "i've"
-                    | "i'll"
-                    | "i'd"
-                    | "we"
-                    | "we're"
-                    | "we've"
-                    | "we'll"
-                    | "he"
-                    | "she"
-                    | "they"
-                    | "they're"
-                    | "my"
-                    | "our"
-                    | "his"
-                    | "her"
-                    | "their"
-                    | "you"
-                    | "your"
-                    | "me"
-                    | "us"
-                    | "him"
-                    | "them"
+            && words!(
+                "i i'm i've i'll i'd we we're we've we'll he she they they're my our his her their you your me us him \
+                 them"
             )
+            .contains(&reading.lower(at))
     };
     matches!(
         reading.before(at, 1),
@@ -513,21 +370,8 @@ fn street_after(reading: &Reading<'_>, start: usize, kind: Street) -> Option<usi
                 continue;
             }
             if !cased
-                && matches!(
-                    reading.lower(start),
-                    "hour"
-                        | "minute"
-                        | "mile"
-                        | "day"
-                        | "year"
-                        | "more"
-                        | "other"
-                        | "way"
-                        | "block"
-                        | "car"
-                        | "lane"
-                        | "single"
-                )
+                && words!("hour minute mile day year more other way block car lane single")
+                    .contains(&reading.lower(start))
             {
                 return None;
             }

@@ -10,6 +10,7 @@ use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
 use super::occupations;
 use super::persons::{ROLES, any_before, is_owned, is_said_of_person, person_after, person_near};
+use crate::text::word_list::words;
 
 /// The confidence of a term that tells of no person. Redaction leaves it alone.
 const MENTIONED: f32 = 0.35;
@@ -81,20 +82,10 @@ fn term_confidence(reading: &Reading<'_>, words: &Range<usize>, label: Label) ->
                     reading,
                     at,
                     3,
-                    &[
-                        "practicing",
-                        "practising",
-                        "devout",
-                        "raised",
-                        "religion",
-                        "converted",
-                        "registered",
-                        "vote",
-                        "voted",
-                        "votes",
-                        "faith",
-                        "identify",
-                    ],
+                    words!(
+                        "practicing practising devout raised religion converted registered vote voted votes faith \
+                         identify"
+                    ),
                 ) && person_near(reading, at, 7)
         }
         Label::MedicalCondition => {
@@ -103,40 +94,11 @@ fn term_confidence(reading: &Reading<'_>, words: &Range<usize>, label: Label) ->
                     reading,
                     at,
                     7,
-                    &[
-                        "have",
-                        "has",
-                        "had",
-                        "having",
-                        "got",
-                        "diagnosed",
-                        "suffer",
-                        "suffers",
-                        "suffering",
-                        "suffered",
-                        "history",
-                        "treated",
-                        "treatment",
-                        "living",
-                        "my",
-                        "his",
-                        "struggling",
-                        "struggled",
-                        "battling",
-                        "battled",
-                        "developed",
-                        "survivor",
-                        "symptoms",
-                        "diagnosis",
-                        "i've",
-                        "condition",
-                        "managing",
-                        "manage",
-                        "with",
-                        "of",
-                        "from",
-                        "for",
-                    ],
+                    words!(
+                        "have has had having got diagnosed suffer suffers suffering suffered history treated treatment \
+                         living my his struggling struggled battling battled developed survivor symptoms diagnosis \
+                         i've condition managing manage with of from for"
+                    ),
                 )
         }
         Label::Drug => {
@@ -145,35 +107,10 @@ fn term_confidence(reading: &Reading<'_>, words: &Range<usize>, label: Label) ->
                     reading,
                     at,
                     7,
-                    &[
-                        "take",
-                        "takes",
-                        "taking",
-                        "took",
-                        "taken",
-                        "prescribed",
-                        "prescription",
-                        "prescribe",
-                        "on",
-                        "mg",
-                        "milligrams",
-                        "allergic",
-                        "allergy",
-                        "dose",
-                        "dosage",
-                        "medication",
-                        "using",
-                        "use",
-                        "uses",
-                        "started",
-                        "stopped",
-                        "my",
-                        "given",
-                        "gave",
-                        "need",
-                        "refill",
-                        "with",
-                    ],
+                    words!(
+                        "take takes taking took taken prescribed prescription prescribe on mg milligrams allergic \
+                         allergy dose dosage medication using use uses started stopped my given gave need refill with"
+                    ),
                 )
         }
         Label::MedicalProcess => {
@@ -182,29 +119,10 @@ fn term_confidence(reading: &Reading<'_>, words: &Range<usize>, label: Label) ->
                     reading,
                     at,
                     7,
-                    &[
-                        "had",
-                        "have",
-                        "has",
-                        "having",
-                        "scheduled",
-                        "underwent",
-                        "undergo",
-                        "undergoing",
-                        "recovering",
-                        "needs",
-                        "need",
-                        "my",
-                        "his",
-                        "after",
-                        "for",
-                        "booked",
-                        "getting",
-                        "got",
-                        "results",
-                        "since",
-                        "a",
-                    ],
+                    words!(
+                        "had have has having scheduled underwent undergo undergoing recovering needs need my his after \
+                         for booked getting got results since a"
+                    ),
                 )
         }
         Label::Language => {
@@ -212,20 +130,7 @@ fn term_confidence(reading: &Reading<'_>, words: &Range<usize>, label: Label) ->
                 reading,
                 at,
                 4,
-                &[
-                    "speak",
-                    "speaks",
-                    "speaking",
-                    "spoken",
-                    "spoke",
-                    "fluent",
-                    "in",
-                    "language",
-                    "learn",
-                    "learning",
-                    "translate",
-                    "and",
-                ],
+                words!("speak speaks speaking spoken spoke fluent in language learn learning translate and"),
             ) {
                 0.8
             } else {
@@ -278,38 +183,11 @@ fn is_language(reading: &Reading<'_>, words: &Range<usize>) -> bool {
 
 /// Endings of international nonproprietary names.
 fn is_drug_name(lower: &str) -> bool {
-    const ENDINGS: &[&str] = &[
-        "statin",
-        "sartan",
-        "prazole",
-        "cillin",
-        "mycin",
-        "oxetine",
-        "azepam",
-        "azolam",
-        "dipine",
-        "gliptin",
-        "gliflozin",
-        "tidine",
-        "triptan",
-        "floxacin",
-        "cycline",
-        "conazole",
-        "zumab",
-        "ximab",
-        "mumab",
-        "tinib",
-        "setron",
-        "glutide",
-        "caine",
-        "olol",
-        "profen",
-        "parin",
-        "semide",
-        "thiazide",
-        "barbital",
-        "vudine",
-    ];
+    const ENDINGS: &[&str] = words!(
+        "statin sartan prazole cillin mycin oxetine azepam azolam dipine gliptin gliflozin tidine triptan floxacin \
+         cycline conazole zumab ximab mumab tinib setron glutide caine olol profen parin semide thiazide barbital \
+         vudine"
+    );
     lower.len() >= 7 && lower.is_ascii() && ENDINGS.iter().any(|ending| lower.ends_with(ending))
 }
 
@@ -353,10 +231,8 @@ fn money(reading: &Reading<'_>, codes: &[Code], found: &mut Vec<Finding>) {
             push(at..at + 1 + more);
         }
     }
-    const UNITS: &[&str] = &[
-        "dollars", "dollar", "euros", "euro", "pounds", "bucks", "cents", "yen", "rupees", "francs", "pesos", "yuan",
-        "pence", "quid",
-    ];
+    const UNITS: &[&str] =
+        words!("dollars dollar euros euro pounds bucks cents yen rupees francs pesos yuan pence quid");
     for code in codes.iter().filter(|code| code.letters == 0) {
         let scale =
             usize::from(matches!(reading.lower(code.words.end), "million" | "billion" | "thousand" | "hundred"));
@@ -368,38 +244,11 @@ fn money(reading: &Reading<'_>, codes: &[Code], found: &mut Vec<Finding>) {
 }
 
 fn organizations(reading: &Reading<'_>, found: &mut Vec<Finding>) {
-    const SUFFIXES: &[&str] = &[
-        "inc",
-        "ltd",
-        "llc",
-        "corp",
-        "corporation",
-        "gmbh",
-        "plc",
-        "university",
-        "hospital",
-        "bank",
-        "college",
-        "institute",
-        "foundation",
-        "academy",
-        "airlines",
-        "airways",
-        "insurance",
-        "partners",
-        "holdings",
-        "group",
-        "association",
-        "clinic",
-        "pharmacy",
-        "limited",
-        "company",
-        "ministry",
-        "committee",
-        "council",
-        "agency",
-        "society",
-    ];
+    const SUFFIXES: &[&str] = words!(
+        "inc ltd llc corp corporation gmbh plc university hospital bank college institute foundation academy airlines \
+         airways insurance partners holdings group association clinic pharmacy limited company ministry committee \
+         council agency society"
+    );
     for (at, token) in reading.tokens.iter().enumerate() {
         if token.masked {
             continue;

@@ -1,6 +1,7 @@
 //! Abbreviations: what is said for them.
 
 use super::dates::MONTHS;
+use crate::text::word_list::words;
 
 /// Abbreviations with a full stop.
 const WITH_STOP: &[(&str, &str)] = &[
@@ -93,10 +94,9 @@ const WITHOUT_STOP: &[&str] =
     &["Mr", "Mrs", "Ms", "Prof", "vs", "etc", "approx", "Jr", "Sr", "Ltd", "Blvd", "Sgt", "Capt"];
 
 /// Those that are words too: they need a capital, and a name or a number behind them.
-const NAMED: &[&str] = &[
-    "al", "apt", "co", "col", "ed", "est", "ext", "ft", "gen", "gov", "hon", "inc", "jr", "lt", "maj", "mar", "max",
-    "min", "mon", "mt", "pres", "rep", "rev", "sat", "sen", "sr", "sun", "temp", "wed",
-];
+const NAMED: &[&str] = words!(
+    "al apt co col ed est ext ft gen gov hon inc jr lt maj mar max min mon mt pres rep rev sat sen sr sun temp wed"
+);
 
 /// Those that stand before a number.
 const BEFORE_NUMBERS: &[(&str, &str)] = &[

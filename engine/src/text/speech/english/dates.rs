@@ -3,6 +3,7 @@
 use regex::Captures;
 
 use super::{Place, Rule, group, numbers};
+use crate::text::word_list::words;
 
 macro_rules! month {
     () => {
@@ -10,20 +11,8 @@ macro_rules! month {
     };
 }
 
-pub const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
+pub const MONTHS: &[&str] =
+    words!("january february march april may june july august september october november december");
 
 pub const RULES: &[Rule] = &[
     // "2024-03-05", "2024/3/5", with a time behind it
@@ -114,7 +103,7 @@ pub fn is_month(lower: &str) -> bool {
 /// The name of a month that may be abbreviated.
 fn month(written: &str) -> Option<&'static str> {
     let lower = written.to_ascii_lowercase();
-    MONTHS.into_iter().find(|name| name.starts_with(&lower) && lower.len() >= 3)
+    MONTHS.iter().copied().find(|name| name.starts_with(&lower) && lower.len() >= 3)
 }
 
 /// ", twenty twenty four", or nothing for an empty text.

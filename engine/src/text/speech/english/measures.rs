@@ -1,6 +1,7 @@
 //! Percentages, degrees, lengths and other measures.
 
 use super::{Place, Rule, group, numbers};
+use crate::text::word_list::words;
 
 pub const RULES: &[Rule] = &[
     // "50%", "5-10 %", "-3.5%"
@@ -170,10 +171,8 @@ fn counted(number: &str, one: &str, many: &str) -> String {
 struct Unit(&'static str, &'static str, &'static str);
 
 /// Units that are written with other capitals, or with an "s".
-const VARIED: [&str; 26] = [
-    "kg", "km", "cm", "mm", "mg", "ml", "mph", "lb", "lbs", "oz", "ft", "gal", "mbps", "gbps", "kbps", "hz", "khz",
-    "mhz", "ghz", "gb", "tb", "kb", "kwh", "wk", "mo", "yr",
-];
+const VARIED: &[&str] =
+    words!("kg km cm mm mg ml mph lb lbs oz ft gal mbps gbps kbps hz khz mhz ghz gb tb kb kwh wk mo yr");
 
 fn unit(symbol: &str) -> Option<Unit> {
     let exact = UNITS.iter().find(|unit| unit.0 == symbol);

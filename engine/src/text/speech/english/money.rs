@@ -3,6 +3,7 @@
 use regex::Captures;
 
 use super::{Place, Rule, group, numbers};
+use crate::text::word_list::words;
 
 macro_rules! scale {
     () => {
@@ -104,25 +105,9 @@ fn amount(money: Currency, from: &str, to: &str, scale: Option<&str>, found: &Ca
     // "a $5 bill"
     let noun = place.after(found).trim_start_matches([' ', '-']).split(|end: char| !end.is_ascii_alphabetic()).next();
     let described = noun.is_some_and(|noun| {
-        [
-            "bill",
-            "note",
-            "coin",
-            "deal",
-            "fine",
-            "bet",
-            "loan",
-            "investment",
-            "contract",
-            "prize",
-            "house",
-            "budget",
-            "fund",
-            "lawsuit",
-            "question",
-            "gift",
-            "idea",
-        ]
+        words!(
+            "bill note coin deal fine bet loan investment contract prize house budget fund lawsuit question gift idea"
+        )
         .contains(&noun)
     });
     let unit = if described { one } else { many };

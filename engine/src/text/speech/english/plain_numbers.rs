@@ -1,6 +1,7 @@
 //! Numbers that are no date, money or measure: fractions, ordinals, decades, ratios, versions, years and amounts.
 
 use super::{Place, Rule, group, numbers};
+use crate::text::word_list::words;
 
 pub const RULES: &[Rule] = &[
     // The number of a list's item
@@ -112,46 +113,14 @@ fn versions(text: &str, between: &str) -> String {
 }
 
 /// Words after which a number of three or four digits is said in pairs.
-const NUMBERED: [&str; 14] = [
-    "room",
-    "flight",
-    "route",
-    "highway",
-    "interstate",
-    "boeing",
-    "apartment",
-    "suite",
-    "area",
-    "extension",
-    "bus",
-    "gate",
-    "channel",
-    "airbus",
-];
+const NUMBERED: &[&str] =
+    words!("room flight route highway interstate boeing apartment suite area extension bus gate channel airbus");
 
 /// Words that a year does not stand before.
-const MEASURED: [&str; 20] = [
-    "people",
-    "dollars",
-    "euros",
-    "pounds",
-    "miles",
-    "meters",
-    "metres",
-    "kilometers",
-    "kilometres",
-    "feet",
-    "times",
-    "years",
-    "days",
-    "hours",
-    "words",
-    "pages",
-    "users",
-    "calories",
-    "points",
-    "children",
-];
+const MEASURED: &[&str] = words!(
+    "people dollars euros pounds miles meters metres kilometers kilometres feet times years days hours words pages \
+     users calories points children"
+);
 
 /// A number: a year where it looks like one, or an amount.
 fn plain(text: &str, place: &Place, after: &str) -> String {

@@ -1,75 +1,21 @@
 //! Roman numerals.
 
 use super::numbers;
+use crate::text::word_list::words;
 
 /// Names that kings, queens, popes and emperors have.
-const REGNAL: [&str; 58] = [
-    "Henry",
-    "Louis",
-    "George",
-    "Edward",
-    "Charles",
-    "Richard",
-    "William",
-    "James",
-    "Elizabeth",
-    "Mary",
-    "Philip",
-    "Francis",
-    "Frederick",
-    "Napoleon",
-    "Nicholas",
-    "Alexander",
-    "Ivan",
-    "Peter",
-    "Catherine",
-    "Pius",
-    "Leo",
-    "Benedict",
-    "Paul",
-    "Gregory",
-    "Innocent",
-    "Clement",
-    "Urban",
-    "Julius",
-    "Sixtus",
-    "Ramses",
-    "Ramesses",
-    "Thutmose",
-    "Ptolemy",
-    "Xerxes",
-    "Darius",
-    "Cyrus",
-    "Otto",
-    "Leopold",
-    "Albert",
-    "Christian",
-    "Gustav",
-    "Olav",
-    "Harald",
-    "Felipe",
-    "Carlos",
-    "Carl",
-    "Wilhelm",
-    "Umberto",
-    "Victor",
-    "Emmanuel",
-    "Haakon",
-    "Pedro",
-    "Alfonso",
-    "Ferdinand",
-    "Maximilian",
-    "Robert",
-    "Margrethe",
-    "Boniface",
-];
+const REGNAL: &[&str] = words!(
+    "Henry Louis George Edward Charles Richard William James Elizabeth Mary Philip Francis Frederick Napoleon Nicholas \
+     Alexander Ivan Peter Catherine Pius Leo Benedict Paul Gregory Innocent Clement Urban Julius Sixtus Ramses \
+     Ramesses Thutmose Ptolemy Xerxes Darius Cyrus Otto Leopold Albert Christian Gustav Olav Harald Felipe Carlos Carl \
+     Wilhelm Umberto Victor Emmanuel Haakon Pedro Alfonso Ferdinand Maximilian Robert Margrethe Boniface"
+);
 
 /// Words that a number follows.
-const NUMBERED: [&str; 34] = [
-    "chapter", "part", "act", "scene", "section", "book", "volume", "type", "phase", "war", "bowl", "article", "title",
-    "stage", "grade", "level", "appendix", "figure", "table", "class", "category", "fantasy", "rocky", "wars",
-    "apollo", "episode", "unit", "mark", "tier", "factor", "vol", "ch", "sec", "fig",
-];
+const NUMBERED: &[&str] = words!(
+    "chapter part act scene section book volume type phase war bowl article title stage grade level appendix figure \
+     table class category fantasy rocky wars apollo episode unit mark tier factor vol ch sec fig"
+);
 
 /// The value of a numeral in its usual form.
 pub fn value(numeral: &str) -> Option<u64> {
@@ -124,9 +70,7 @@ pub fn said(numeral: &str, previous: &str, after: &str) -> Option<String> {
 /// True if "I" is a pronoun before a text.
 fn is_pronoun(after: &str) -> bool {
     let next = after.trim_start().split(' ').next().unwrap_or_default();
-    let verbs = [
-        "think", "am", "will", "have", "like", "want", "know", "can", "believe", "would", "read", "saw", "love", "mean",
-    ];
+    let verbs = words!("think am will have like want know can believe would read saw love mean");
     verbs.contains(&next) || after.starts_with('\'')
 }
 

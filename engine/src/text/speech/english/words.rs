@@ -2,6 +2,7 @@
 
 use super::{Place, Rule, abbreviations, group, roman};
 use crate::text::speech::lexicon::Lexicon;
+use crate::text::word_list::words;
 
 pub const RULES: &[Rule] = &[
     // Emoticons are no text.
@@ -150,22 +151,18 @@ fn is_addressed(before: &str) -> bool {
 }
 
 /// Capitals that are said as a word.
-const ACRONYMS: [&str; 60] = [
-    "NATO", "NASA", "UNESCO", "UNICEF", "OPEC", "AIDS", "SCUBA", "LASER", "RADAR", "COVID", "FEMA", "NAFTA", "ASCII",
-    "JPEG", "GIF", "RAM", "ROM", "PIN", "SIM", "LAN", "WAN", "POTUS", "SCOTUS", "SWAT", "NASDAQ", "HIPAA", "ASEAN",
-    "BIOS", "DOS", "FIFA", "UEFA", "IKEA", "MIDI", "OSHA", "PETA", "SARS", "MERS", "YOLO", "ZIP", "BASIC", "CRUD",
-    "LIDAR", "SONAR", "NOAA", "NIMBY", "TASER", "NORAD", "PEN", "RICO", "SAAB", "FIAT", "LEGO", "NIKE", "VISA", "ACID",
-    "CAD", "FAQ", "SAP", "TED", "OK",
-];
+const ACRONYMS: &[&str] = words!(
+    "NATO NASA UNESCO UNICEF OPEC AIDS SCUBA LASER RADAR COVID FEMA NAFTA ASCII JPEG GIF RAM ROM PIN SIM LAN WAN POTUS \
+     SCOTUS SWAT NASDAQ HIPAA ASEAN BIOS DOS FIFA UEFA IKEA MIDI OSHA PETA SARS MERS YOLO ZIP BASIC CRUD LIDAR SONAR \
+     NOAA NIMBY TASER NORAD PEN RICO SAAB FIAT LEGO NIKE VISA ACID CAD FAQ SAP TED OK"
+);
 
 /// Short words that are put in capitals for weight.
-const STRESSED: [&str; 70] = [
-    "NO", "SO", "WE", "MY", "ME", "DO", "GO", "IS", "IN", "ON", "BY", "OF", "OR", "IF", "TO", "AN", "AS", "BE", "HE",
-    "UP", "AT", "NOT", "AND", "THE", "ALL", "YES", "NOW", "YOU", "HOW", "WHO", "WHY", "OUT", "OFF", "BUT", "FOR",
-    "HIS", "HER", "ARE", "WAS", "CAN", "ANY", "NEW", "BIG", "BAD", "WAY", "DAY", "TOO", "ONE", "TWO", "SIX", "TEN",
-    "OUR", "SHE", "HIM", "HAS", "HAD", "DID", "GET", "LET", "SEE", "SAY", "MAY", "END", "TOP", "FUN", "RUN", "WAR",
-    "HOT", "RED", "OH",
-];
+const STRESSED: &[&str] = words!(
+    "NO SO WE MY ME DO GO IS IN ON BY OF OR IF TO AN AS BE HE UP AT NOT AND THE ALL YES NOW YOU HOW WHO WHY OUT OFF \
+     BUT FOR HIS HER ARE WAS CAN ANY NEW BIG BAD WAY DAY TOO ONE TWO SIX TEN OUR SHE HIM HAS HAD DID GET LET SEE SAY \
+     MAY END TOP FUN RUN WAR HOT RED OH"
+);
 
 /// True for capitals that are said as a word.
 pub fn is_acronym(capitals: &str) -> bool {
